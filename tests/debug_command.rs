@@ -250,7 +250,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     let (offset, target) = (field[0].clone(), field[2].clone());
     assert_eq!(field[1], target, "a reference is an address");
     assert!(
-        ["stack of thread", "registers of", "root handle", "is making", "queue of"]
+        ["stack of thread", "registers of", "root handle", "is constructing", "queue of"]
             .iter()
             .any(|root| way[1][0].contains(root)),
         "{way:?}"
@@ -410,7 +410,7 @@ fn a_process_that_was_attached_to_goes_on_by_itself() {
         assert!(Instant::now() < deadline);
     }
     let stdout = told(&scripted("stop\nthreads\ncont\ncollect\ndetach\nstatus\n", &format!("attach {pid}")));
-    assert!(stdout.contains("is over") && stdout.contains("goes its own way"), "{stdout}");
+    assert!(stdout.contains("is over") && stdout.contains("is detached and continues to run"), "{stdout}");
     assert!(told(&scripted("collect\n", &format!("attach {pid}"))).contains("is over"), "and again");
     assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
     let deadline = Instant::now() + LIMIT;
@@ -487,7 +487,7 @@ fn a_process_without_a_collector_is_not_attached_to() {
 
 #[rstest]
 #[case("thraeds\n", 1, "did you mean 'threads'?")]
-#[case("# nothing\n\nobject here\n", 3, "object: 'here' is no address")]
+#[case("# nothing\n\nobject here\n", 3, "object: 'here' is not an address")]
 #[case("object 0x10\n", 1, "object: ")]
 #[case("registers 1\n", 1, "registers: the process has no thread 1; `threads` lists them")]
 #[case("step\n", 1, "`cont` first")]
@@ -521,7 +521,7 @@ fn a_process_after_detach_is_not_debugged_any_more() {
     let output = scripted("detach\ncollect\n", &format!("debug -- {STOPWORLD} workloads"));
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains(":2: collect: the process is not debugged any more"), "{stderr}");
+    assert!(stderr.contains(":2: collect: the process is no longer debugged"), "{stderr}");
     assert!(text(&output.stdout).contains("binary-trees"), "it ran on by itself");
 }
 
@@ -583,7 +583,7 @@ fn signals_are_reported_stopped_at_and_withheld_according_to_their_rules() {
 fn the_rules_of_the_collectors_signals_cannot_be_changed() {
     let mut talk = Conversation::with_graph("full");
     talk.wait_for_a_collection();
-    talk.is_wrong("handle SIGURG nopass", "SIGURG is the collector's: it suspends threads, and always passes");
+    talk.is_wrong("handle SIGURG nopass", "SIGURG is reserved for the collector: it suspends threads");
     let rules = rows(&talk.ask("handle"));
     assert!(rules.iter().any(|row| row[0] == "SIGINT" && row[4] == "no"), "{rules:?}");
     assert!(!rules.iter().any(|row| row[0] == "SIGURG"), "{rules:?}");

@@ -88,7 +88,7 @@ fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
     }
 }
 
-/// Gives the workload time to end, then ends the process.
+/// Waits for the workload to end, then ends the process.
 fn leave_behind(session: &Session, signal: i32) {
     thread::sleep(PATIENCE);
     // The exit code is the signal's.

@@ -69,7 +69,7 @@ pub fn main() -> ExitCode {
     {
         Ok(command) => command,
         Err(Complaint::Help(help)) => {
-            // If standard output is closed, there is nobody to report that to: ignore the error.
+            // If standard output is closed, the error can't be reported either: ignore it.
             let _ = help.print();
             return ExitCode::SUCCESS;
         }

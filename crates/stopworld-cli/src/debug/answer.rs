@@ -1,4 +1,4 @@
-//! Answers of the collector in the program, as the prompt shows them.
+//! Replies of the collector in the target process, in the form that the prompt shows.
 
 use anyhow::anyhow;
 
@@ -29,32 +29,32 @@ pub(super) struct Field {
     pub(super) target_type: String,
 }
 
-/// An object that leads to the one that was asked for.
+/// An object that references the requested one.
 pub(super) struct Holder {
     pub(super) address: Address,
     pub(super) offset: Option<u64>,
     pub(super) name: String,
 }
 
-/// One step of a way from a root.
+/// One step of a path from a root.
 pub(super) struct Way {
     pub(super) place: String,
     pub(super) object: Address,
     pub(super) name: String,
 }
 
-/// What a negative result of a call says.
+/// Converts a negative result of a call to an error.
 pub(super) fn refused(result: i64) -> anyhow::Result<u64> {
     let why = match result {
         0.. => return Ok(result as u64),
-        r if r == Refusal::NoWorld as i64 => "the address lies in no world's heap: `status` lists them",
+        r if r == Refusal::NoWorld as i64 => "the address is not in the heap of a world: `status` lists the worlds",
         r if r == Refusal::NoObject as i64 => "no object is there: it is free memory of the heap",
-        r if r == Refusal::NoMemory as i64 => "the process got no memory for the search",
+        r if r == Refusal::NoMemory as i64 => "the process could not allocate memory for the search",
         r if r == Refusal::Busy as i64 => {
-            "a thread was stopped in the middle of registering a stack: let the program run for a moment, and ask again"
+            "a thread was stopped in the middle of registering a stack: let the program run for a moment, and try again"
         }
-        r if r == Refusal::Changed as i64 => "the heap has changed meanwhile: ask again",
-        _ => "the collector in the process refused the question",
+        r if r == Refusal::Changed as i64 => "the heap has changed during the request: try again",
+        _ => "the collector in the process refused the request",
     };
     Err(anyhow!(why))
 }

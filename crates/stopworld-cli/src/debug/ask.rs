@@ -1,7 +1,7 @@
-//! Questions about the heap, answered by the target's own collector.
+//! Requests about the heap, which the target's own collector answers.
 //!
-//! Each is a call of one of its functions in a thread that stands (`debugger/inspect.rs`); the answer is read out of the target's scratch
-//! memory. For as long as a question takes everybody stands.
+//! Each request calls one of the collector's functions in a stopped thread (`debugger/inspect.rs`) and reads the reply from
+//! the target's scratch memory. All threads are stopped for the duration of a request.
 
 use anyhow::{anyhow, bail};
 
@@ -11,21 +11,22 @@ use super::session::Session;
 use stopworld::debugger::inspect::{self, FREE_BLOCK, FREE_CELL, HALF_BUILT, StepKind};
 use stopworld_ptrace::{Address, Inspect, WorldState};
 
-/// Rows of a table, at most: the rest is counted.
+/// The largest number of rows in a table: further rows are only counted.
 const MOST_ROWS: usize = 64;
-/// The longest name of a type that is read.
+/// The largest number of bytes that are read of a type's name.
 const MOST_NAME: u64 = 512;
 
-/// The words of an answer.
+/// Splits a reply into words.
 fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
 }
 
 impl Session {
-    /// Calls a function of the collector's that writes to the scratch memory; how many it found, and as many items as it wrote.
+    /// Calls a function of the collector that writes to the scratch memory. Returns the number of items that it found, and
+    /// the items that it wrote.
     fn ask(&mut self, which: Inspect, about: u64, item: usize) -> anyhow::Result<(u64, Vec<Vec<u64>>)> {
         let (scratch, room) =
-            self.debugger.scratch().ok_or_else(|| anyhow!("the process has no collector of this project's"))?;
+            self.debugger.scratch().ok_or_else(|| anyhow!("the process has no stopworld collector"))?;
         let capacity = room / item;
         let count = refused(self.debugger.library_call(None, which, &[about, scratch.0, capacity as u64])?)?;
         let written = capacity.min(if which == Inspect::Describe { 1 } else { count as usize });
@@ -42,7 +43,7 @@ impl Session {
 
     fn describe(&mut self, address: Address) -> anyhow::Result<Facts> {
         let (found, facts) = self.ask(Inspect::Describe, address.0, size_of::<inspect::ObjectFacts>())?;
-        let facts = facts.into_iter().next().ok_or_else(|| anyhow!("the collector's answer can't be read"))?;
+        let facts = facts.into_iter().next().ok_or_else(|| anyhow!("can't read the collector's reply"))?;
         Ok(Facts {
             is_object: found == 1,
             base: Address(facts[0]),
@@ -77,7 +78,7 @@ impl Session {
         Ok((count, fields))
     }
 
-    /// The number of the world that is published there.
+    /// Returns the number of the world that is published at this address.
     fn world_at(&mut self, address: Address) -> anyhow::Result<u64> {
         let worlds = self.debugger.worlds()?;
         Ok(worlds.iter().find(|world| world.address == address).map_or(0, |world| world.number))
@@ -88,10 +89,10 @@ impl Session {
             let facts = session.describe(address)?;
             if !facts.is_object {
                 let what = match facts.flags {
-                    flags if flags & HALF_BUILT != 0 => "a thread is about to make an object there",
-                    flags if flags & FREE_CELL != 0 => "it lies in a free cell",
-                    flags if flags & FREE_BLOCK != 0 => "it lies in a block that holds no objects",
-                    _ => "it lies between objects",
+                    flags if flags & HALF_BUILT != 0 => "a thread is constructing an object there",
+                    flags if flags & FREE_CELL != 0 => "the address is in a free cell",
+                    flags if flags & FREE_BLOCK != 0 => "the address is in a block without objects",
+                    _ => "the address is between objects",
                 };
                 bail!("no object is at {address}: {what}");
             }
@@ -108,7 +109,7 @@ impl Session {
     pub(super) fn fields(&mut self, address: Address) -> anyhow::Result<()> {
         let (count, fields) = self.all_standing(|session| session.fields_of(address, MOST_ROWS))?;
         match count {
-            0 => self.say("it has no fields that could hold references"),
+            0 => self.say("the object has no fields that can hold references"),
             _ => self.say(render::fields(count, &fields)),
         }
         Ok(())
@@ -127,7 +128,7 @@ impl Session {
             Ok((count, holders))
         })?;
         match count {
-            0 => self.say("no object leads to it; `path` looks at the roots too"),
+            0 => self.say("no object references it; `path` also searches the roots"),
             _ => self.say(render::holders(count, &holders)),
         }
         Ok(())
@@ -154,7 +155,7 @@ impl Session {
             Ok((count, steps))
         })?;
         match steps {
-            (0, _) => self.say("no root leads to it: it is garbage, which the next collection finds"),
+            (0, _) => self.say("not reachable from any root: it is garbage, which the next collection frees"),
             (count, steps) => self.say(render::way(count, &steps)),
         }
         Ok(())
@@ -175,11 +176,11 @@ impl Session {
 
 fn the_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&WorldState> {
     match (worlds, number) {
-        ([], _) => bail!("the process has no world yet; `wait 0.1` lets it come so far"),
+        ([], _) => bail!("the process has no world yet; `wait 0.1` lets it run until it has one"),
         ([one], None) => Ok(one),
         (several, None) => {
             let numbers: Vec<_> = several.iter().map(|world| world.number.to_string()).collect();
-            bail!("there are the worlds {}: say which", numbers.join(", "))
+            bail!("the process has several worlds: name one of {}", numbers.join(", "))
         }
         (worlds, Some(number)) => worlds
             .iter()
@@ -188,7 +189,7 @@ fn the_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&Worl
     }
 }
 
-/// Where a step's word stands.
+/// Describes where the word of a step is.
 fn place_of(kind: u32, tid: i32, name: &str, slot: u64, offset: u64) -> String {
     let kinds = [
         StepKind::Field,
@@ -205,7 +206,7 @@ fn place_of(kind: u32, tid: i32, name: &str, slot: u64, offset: u64) -> String {
         Some(StepKind::Field) => format!("field at +{offset}"),
         Some(StepKind::Stack) => format!("stack of {thread} at {slot:#x}"),
         Some(StepKind::Registers) => format!("registers of {thread}"),
-        Some(StepKind::HalfBuilt) => format!("object that {thread} is making, at {slot:#x}"),
+        Some(StepKind::HalfBuilt) => format!("object that {thread} is constructing, at {slot:#x}"),
         Some(StepKind::RegisteredStack) => format!("registered stack at {slot:#x}"),
         Some(StepKind::Range) => format!("registered range at {slot:#x}"),
         Some(StepKind::Handle) => format!("root handle at {slot:#x}"),

@@ -1,8 +1,8 @@
-//! From a thread's registers to the functions that it is in.
+//! Unwinds the call stack of a thread from its registers.
 //!
-//! framehop unwinds by the call frame information of each module, reading the target's stack as it goes; addr2line gives names,
-//! files and lines, inlined functions among them, where the module's file has them. Both are asked per module, and what they have
-//! read is kept for the next backtrace.
+//! framehop unwinds with the call frame information of each module and reads the target's stack as needed. addr2line finds
+//! names, files and lines, also of inlined functions, if the module's file has them. The data of both are read per module
+//! and kept for the next backtrace.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,23 +16,23 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache};
 
 use stopworld_ptrace::{Address, Debugger, DebuggerError, Mapping, Registers};
 
-/// Deeper stacks are cut.
+/// The largest number of frames: deeper stacks are truncated.
 const MOST_FRAMES: usize = 256;
 
 /// One line of a backtrace.
 pub(super) struct Frame {
     pub(super) address: u64,
-    /// Inlined into the function of the next line: it has no frame of its own.
+    /// Whether the function is inlined into that of the next line, and has no frame of its own.
     pub(super) inlined: bool,
     pub(super) function: String,
     /// File and line, or the module.
     pub(super) place: String,
 }
 
-/// The modules of a target, as far as they were read.
+/// The modules of a target that have been read.
 #[derive(Default)]
 pub(super) struct Modules {
-    /// By the address at which the first mapping of each is.
+    /// The modules, by the start address of their first mapping.
     known: BTreeMap<u64, Module>,
 }
 
@@ -40,7 +40,7 @@ struct Module {
     /// The first of its mappings.
     mapping: Mapping,
     end: u64,
-    /// What is added to the addresses in the file.
+    /// The difference between addresses in the process and addresses in the file.
     bias: u64,
     file: PathBuf,
     sections: Sections,
@@ -55,18 +55,18 @@ impl Module {
         Some(Self { mapping: mapping.clone(), end: mapping.end, bias, file, sections, names: None })
     }
 
-    /// Whether this mapping is of the same file, at the same place: then what is added to its addresses is the same.
+    /// Returns whether this mapping maps the same file at the same place. If so, the bias is the same, too.
     fn is_of(&self, mapping: &Mapping) -> bool {
         let place = |mapping: &Mapping| (mapping.start, mapping.offset, mapping.inode);
         place(&self.mapping) == place(mapping) && self.mapping.path == mapping.path
     }
 }
 
-/// What a module's file says of its functions.
+/// The function names in a module's file.
 struct Names {
-    /// Its debugging information and symbols.
+    /// The debugging information and symbols.
     full: Option<Loader>,
-    /// What it exports, which stripped libraries have too: address, bytes, name; by address.
+    /// The exported functions, which stripped libraries have too: address, size in bytes, name; sorted by address.
     exports: Vec<(u64, u64, String)>,
 }
 
@@ -92,15 +92,16 @@ fn exports(file: &Path) -> Option<Vec<(u64, u64, String)>> {
     Some(exports)
 }
 
-/// The mappings of a file that lie side by side, as loading leaves them.
+/// Adjacent mappings of one file, as the loader creates them.
 struct Span<'a> {
     first: &'a Mapping,
-    /// Where in the file the last of them begins.
+    /// The file offset of the last mapping.
     last_offset: u64,
     end: u64,
 }
 
-/// A file that is mapped twice, as by one who reads it, makes two. What has no name in between belongs to the module, too.
+/// Groups the mappings into spans. A file that is mapped twice, for example also for reading, gives two spans. Anonymous
+/// mappings between those of a module belong to the module.
 fn spans(mappings: &[Mapping]) -> Vec<Span<'_>> {
     let mut spans: Vec<Span<'_>> = Vec::new();
     let mut before = "";
@@ -120,7 +121,7 @@ fn spans(mappings: &[Mapping]) -> Vec<Span<'_>> {
 }
 
 impl Modules {
-    /// The frames of a thread with these registers, innermost first.
+    /// Returns the frames of a thread with these registers, innermost first.
     pub(super) fn backtrace(
         &mut self,
         debugger: &Debugger,
@@ -134,7 +135,7 @@ impl Modules {
         let start = UnwindRegsX86_64::new(word("rip"), word("rsp"), word("rbp"));
         let mut frames = Vec::new();
         let mut addresses = unwinder.iter_frames(word("rip"), start, &mut cache, &mut read);
-        // An error ends the list: the rest of the stack is not known.
+        // An error ends the list: the rest of the stack can't be unwound.
         while let Ok(Some(address)) = addresses.next()
             && frames.len() < MOST_FRAMES
         {
@@ -143,8 +144,8 @@ impl Modules {
         Ok(frames)
     }
 
-    /// Takes note of what is mapped now. What was read of a module is kept if the same file is at the same place still: libraries come
-    /// and go, and after an exec everything may be another's.
+    /// Updates the modules to the current mappings. The data of a module are kept if the same file is still at the same
+    /// place: libraries are loaded and unloaded, and after an exec all modules may be different.
     fn update(&mut self, mappings: &[Mapping], file_of: impl Fn(&str) -> PathBuf) {
         let mut before = std::mem::take(&mut self.known);
         for Span { first, end, .. } in spans(mappings) {
@@ -212,13 +213,13 @@ fn name_by(names: &Loader, probe: u64, address: u64, path: &str, frames: &mut Ve
     }
 }
 
-/// The last parts of a path, which tell enough.
+/// Returns the last three parts of a path, which identify the file.
 fn short(path: &str) -> &str {
     let cut = path.rmatch_indices('/').nth(2).map_or(0, |(at, _)| at + 1);
     &path[cut..]
 }
 
-/// A Rust symbol's name ends with a hash that tells its versions apart.
+/// Removes the hash at the end of a Rust symbol's name, which distinguishes versions of the function.
 fn without_hash(name: &str) -> &str {
     match name.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => name,
@@ -226,11 +227,11 @@ fn without_hash(name: &str) -> &str {
     }
 }
 
-/// What unwinding takes of a module's file, and what is added to its addresses.
+/// Reads the sections of a module's file that unwinding needs. Returns the bias and the sections.
 fn read_sections(file: &Path, start: u64, offset: u64) -> Option<(u64, Sections)> {
     let cache = ReadCache::new(File::open(file).ok()?);
     let elf = object::File::parse(&cache).ok()?;
-    // The segment that this mapping is of: at its lowest address the file's bytes from a page's beginning on.
+    // The segment of this mapping. The mapping starts at a page boundary, so its offset is that of the segment, rounded down.
     let segment = elf.segments().find(|segment| segment.file_range().0 & !0xfff == offset)?;
     let first = segment.address().wrapping_sub(segment.file_range().0.wrapping_sub(offset));
     let section = |name: &str| elf.section_by_name(name);
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(short("d.rs"), "d.rs");
     }
 
-    /// As a program is loaded at an address: its headers, and a mapping at another place of the file.
+    /// Returns the mappings of a program loaded at an address: its headers, and a mapping of another part of the file.
     fn loaded(start: u64, path: &str, inode: u64) -> Vec<Mapping> {
         let mapping = |offset| Mapping {
             start: start + offset,
@@ -286,7 +287,7 @@ mod tests {
             loaded(0x20_000, "/b", 2),
             loaded(0x30_000, "[heap]", 0),
             loaded(0x40_000, "/b", 2),
-            // The same file once more, by somebody who reads it.
+            // The same file again, mapped for reading.
             loaded(0x50_000, "/b", 2),
         ]
         .concat();
@@ -311,14 +312,14 @@ mod tests {
         let mut grown = loaded(0x10_0000, "/a", 1);
         grown[1].end += 0x1000;
         let again = update(&grown);
-        assert!(Rc::ptr_eq(&first[0].2, &again[0].2), "it is not read again");
+        assert!(Rc::ptr_eq(&first[0].2, &again[0].2), "the same file is not read again");
         assert_eq!(again[0].1, 0x10_5000);
         let replaced = update(&loaded(0x10_0000, "/a", 2));
-        assert!(!Rc::ptr_eq(&first[0].2, &replaced[0].2), "another file of this name");
+        assert!(!Rc::ptr_eq(&first[0].2, &replaced[0].2), "a replaced file is read again");
         let other = update(&loaded(0x10_0000, "/b", 2));
-        assert_eq!((other.len(), other[0].0.as_str()), (1, "/b"), "after an exec another program is there");
+        assert_eq!((other.len(), other[0].0.as_str()), (1, "/b"), "an exec replaces the module");
         let elsewhere = update(&loaded(0x20_0000, "/b", 2));
-        assert_eq!(elsewhere.len(), 1, "and nothing where it was before");
+        assert_eq!(elsewhere.len(), 1, "the previous place has no module");
         assert_eq!(update(&[]).len(), 0);
     }
 }

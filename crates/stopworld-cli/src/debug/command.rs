@@ -1,4 +1,4 @@
-//! What can be typed at the debugger's prompt, from the words of a line to a [`Command`].
+//! The commands of the debugger's prompt: parses the words of a line into a [`Command`].
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stopworld::debugger::Phase;
 use stopworld_platform::suggest;
 use stopworld_ptrace::{Address, Mode};
 
-/// A line's command.
+/// A parsed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Help(Option<String>),
@@ -36,7 +36,7 @@ pub(super) enum Command {
     Quit,
 }
 
-/// Which threads are meant.
+/// The threads that a command applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whom {
     All,
@@ -49,22 +49,22 @@ pub(super) enum Switch {
     Off,
 }
 
-/// What is told of as it happens.
+/// The events that `watch` reports as they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
     Threads,
     Collections,
 }
 
-/// Which signals are meant.
+/// The signals that `handle` applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signals {
-    /// Every signal but those that the debugger needs for itself.
+    /// Every signal except those that the debugger needs for itself.
     All,
     One(i32),
 }
 
-/// A change of what is done with a signal. The words are gdb's.
+/// A change of the handling of a signal. The keywords are those of gdb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handling {
     Stop,
@@ -75,7 +75,7 @@ pub(super) enum Handling {
     NoPass,
 }
 
-/// The words for them.
+/// The keywords of the changes.
 const HANDLINGS: [(&str, Handling); 8] = [
     ("stop", Handling::Stop),
     ("nostop", Handling::NoStop),
@@ -87,21 +87,21 @@ const HANDLINGS: [(&str, Handling); 8] = [
     ("ignore", Handling::NoPass),
 ];
 
-/// When a `wait` is over.
+/// The condition that ends a `wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// After this time.
+    /// This time has passed.
     Time(Duration),
-    /// When something has happened that is worth telling.
+    /// An event has been reported.
     Event,
-    /// When the process has ended.
+    /// The process has ended.
     Exit,
 }
 
 /// A command as the help lists it.
 pub(super) struct Entry {
     pub(super) name: &'static str,
-    /// Other names for it.
+    /// Other names of the command.
     aliases: &'static [&'static str],
     pub(super) arguments: &'static str,
     pub(super) about: &'static str,
@@ -118,43 +118,43 @@ const fn entry(
 
 /// All commands, in the order of the help.
 pub(super) const COMMANDS: [Entry; 24] = [
-    entry("help", &["h", "?"], "[COMMAND]", "this list, or one line of it"),
-    entry("status", &[], "", "the process, its worlds, and what the debugger has done"),
-    entry("threads", &["t"], "", "every thread: what it does, its state for the collector, its stack_ptr"),
+    entry("help", &["h", "?"], "[COMMAND]", "list all commands, or explain one"),
+    entry("status", &[], "", "show the process, its worlds, and the debugger's statistics"),
+    entry("threads", &["t"], "", "list all threads: activity, state for the collector, stack_ptr"),
     entry("stop", &[], "[TID|all]", "stop a thread, or all; it stays stopped across collections"),
-    entry("cont", &["c", "continue"], "[TID|all]", "let a thread go on, or all and a collection that is held"),
-    entry("collect", &[], "", "ask each world for a collection, and wait until it is over or held"),
-    entry("phases", &[], "on|off", "tell each phase of each collection"),
-    entry("hold", &["break"], "PHASE…|all|off", "stop each collection at these phases until `step` or `cont`"),
-    entry("step", &["s"], "", "let the collection go on to its next phase and hold it there"),
-    entry("object", &["o"], "ADDR", "the object that has this address inside: type, size, mark, fields"),
-    entry("fields", &[], "ADDR", "what each of its fields leads to"),
-    entry("referrers", &["who"], "ADDR", "the objects that lead to it"),
-    entry("path", &["why-alive", "why"], "ADDR", "a shortest way to it from a root"),
-    entry("heap", &["census"], "[WORLD]", "how many objects of each type, and their bytes"),
-    entry("registers", &["r"], "TID", "a thread's registers"),
-    entry("backtrace", &["bt"], "TID", "the functions that a thread is in"),
-    entry("watch", &[], "threads|collections on|off", "report these as they happen"),
+    entry("cont", &["c", "continue"], "[TID|all]", "resume a thread, or all threads and a held collection"),
+    entry("collect", &[], "", "request a collection of each world, and wait until it is over or held"),
+    entry("phases", &[], "on|off", "report each phase of each collection"),
+    entry("hold", &["break"], "PHASE…|all|off", "hold each collection at these phases until `step` or `cont`"),
+    entry("step", &["s"], "", "resume the collection and hold it at its next phase"),
+    entry("object", &["o"], "ADDR", "describe the object that contains this address: type, size, mark, fields"),
+    entry("fields", &[], "ADDR", "list the object's fields and what they reference"),
+    entry("referrers", &["who"], "ADDR", "list the objects that reference this object"),
+    entry("path", &["why-alive", "why"], "ADDR", "show a shortest path to the object from a root"),
+    entry("heap", &["census"], "[WORLD]", "count the objects of each type, and their bytes"),
+    entry("registers", &["r"], "TID", "show a thread's registers"),
+    entry("backtrace", &["bt"], "TID", "show a thread's call stack"),
+    entry("watch", &[], "threads|collections on|off", "report these events as they happen"),
     entry(
         "handle",
         &["signals"],
         "[SIGNAL…|all [stop|nostop|print|noprint|pass|nopass]…]",
-        "set or show what is done with the program's signals",
+        "set or show how the program's signals are handled",
     ),
-    entry("x", &["memory"], "ADDR [WORDS]", "memory, 8 words or as many as you say"),
+    entry("x", &["memory"], "ADDR [WORDS]", "show memory, WORDS words (8 by default)"),
     entry(
         "wait",
         &["w"],
         "[SECONDS|event|exit]",
-        "let time pass, until an event, or until the process ends (the default)",
+        "wait for a time, for an event, or until the process ends (the default)",
     ),
-    entry("mode", &[], "[full|assisted]", "who stops the world: the debugger, or the collector's own signals"),
-    entry("detach", &[], "", "let the process go its own way"),
+    entry("mode", &[], "[full|assisted]", "show or set what stops the world: the debugger, or the collector's signals"),
+    entry("detach", &[], "", "detach from the process, which continues to run"),
     entry("kill", &["k"], "", "kill the process"),
-    entry("quit", &["q", "exit"], "", "end: kills a process that was started here, detaches from others"),
+    entry("quit", &["q", "exit"], "", "end the session: kills a process that it started, detaches from others"),
 ];
 
-/// Words that a command's arguments may be.
+/// Returns the keywords that a command takes as arguments.
 pub(super) fn words_for(command: &str) -> Vec<&'static str> {
     match find(command).map(|entry| entry.name) {
         Some("help") => COMMANDS.iter().map(|entry| entry.name).collect(),
@@ -169,7 +169,7 @@ pub(super) fn words_for(command: &str) -> Vec<&'static str> {
     }
 }
 
-/// The command of this name, also if it is only begun, as long as no other begins so.
+/// Returns the command with this name or alias, or the only command whose name starts with it.
 pub(super) fn find(name: &str) -> Option<&'static Entry> {
     let exact = COMMANDS.iter().find(|entry| entry.name == name || entry.aliases.contains(&name));
     exact.or_else(|| {
@@ -178,10 +178,10 @@ pub(super) fn find(name: &str) -> Option<&'static Entry> {
     })
 }
 
-/// The command of a line, and its name; `None` for an empty line or a remark.
+/// Parses a line. Returns the command and its name, or `None` for an empty line or a comment.
 ///
 /// # Errors
-/// One line: which word is wrong, and what it should be.
+/// One line that names the wrong word and the expected one.
 pub(super) fn parse(line: &str) -> Result<Option<(&'static str, Command)>, String> {
     let line = line.split('#').next().unwrap_or_default();
     let mut words = line.split_whitespace();
@@ -194,7 +194,7 @@ pub(super) fn parse(line: &str) -> Result<Option<(&'static str, Command)>, Strin
 fn unknown(name: &str) -> String {
     let mut begun = COMMANDS.iter().filter(|entry| entry.name.starts_with(name)).map(|entry| entry.name).peekable();
     if begun.peek().is_some() {
-        return format!("'{name}' could be {}: type more of it", begun.collect::<Vec<_>>().join(", "));
+        return format!("'{name}' is ambiguous: it could be {}", begun.collect::<Vec<_>>().join(", "));
     }
     let guess = suggest::nearest(name, COMMANDS.iter().map(|entry| entry.name));
     let guess = guess.map_or(String::new(), |name| format!("did you mean '{name}'? "));
@@ -244,7 +244,7 @@ fn read(entry: &Entry, arguments: &[&str]) -> Result<Command, String> {
             [at, words] => {
                 let words = number(words, "a number of words").map_err(in_place)?;
                 if !(1..=4096).contains(&words) {
-                    return Err(in_place(format!("'{words}' words: 1 to 4096 can be shown at a time")));
+                    return Err(in_place(format!("can't show {words} words: the number must be from 1 to 4096")));
                 }
                 Ok(Command::Memory(address(at).map_err(in_place)?, words as usize))
             }
@@ -259,13 +259,13 @@ fn read(entry: &Entry, arguments: &[&str]) -> Result<Command, String> {
 }
 
 impl Entry {
-    /// The command with its arguments.
+    /// Returns the command with its arguments.
     pub(super) fn line(&self) -> String {
         let space = if self.arguments.is_empty() { "" } else { " " };
         format!("{}{space}{}", self.name, self.arguments)
     }
 
-    /// The line, and what else it is called.
+    /// Returns the line with its description and aliases.
     pub(super) fn explained(&self) -> String {
         let also = if self.aliases.is_empty() { String::new() } else { format!(" (also {})", self.aliases.join(", ")) };
         format!("{}: {}{also}", self.line(), self.about)
@@ -275,7 +275,7 @@ impl Entry {
 fn address(word: &str) -> Result<Address, String> {
     let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"));
     let number = digits.map_or_else(|| word.parse().ok(), |digits| u64::from_str_radix(digits, 16).ok());
-    number.map(Address).ok_or_else(|| format!("'{word}' is no address: write it as 0x7f0123456789"))
+    number.map(Address).ok_or_else(|| format!("'{word}' is not an address: write it as 0x7f0123456789"))
 }
 
 fn number(word: &str, what: &str) -> Result<u64, String> {
@@ -284,7 +284,7 @@ fn number(word: &str, what: &str) -> Result<u64, String> {
 
 fn thread(word: &str) -> Result<Tid, String> {
     let tid = word.parse().ok().filter(|tid| *tid > 0);
-    tid.map(Tid).ok_or_else(|| format!("'{word}' is no thread's id: `threads` lists them"))
+    tid.map(Tid).ok_or_else(|| format!("'{word}' is not a thread id: `threads` lists them"))
 }
 
 fn whom(word: Option<&str>) -> Result<Whom, String> {
@@ -315,7 +315,7 @@ fn mode(word: &str) -> Result<Mode, String> {
     match word {
         "full" => Ok(Mode::Full),
         "assisted" => Ok(Mode::Assisted),
-        _ => Err(format!("'{word}' is no mode: full and assisted are")),
+        _ => Err(format!("'{word}' is not a mode: write full or assisted")),
     }
 }
 
@@ -327,12 +327,12 @@ fn until(word: Option<&str>) -> Result<Until, String> {
         Some("event") => Ok(Until::Event),
         Some(word) => match word.parse::<f64>() {
             Ok(seconds) if (0.0..=LONGEST).contains(&seconds) => Ok(Until::Time(Duration::from_secs_f64(seconds))),
-            _ => Err(format!("'{word}' is not a number of seconds up to {LONGEST}, nor event, nor exit")),
+            _ => Err(format!("'{word}' is not a number of seconds up to {LONGEST}, event, or exit")),
         },
     }
 }
 
-/// The signals that are named, and what is to be done with them.
+/// Parses the arguments of `handle`: the signals, and the changes of their handling.
 fn handle(words: &[&str]) -> Result<Command, String> {
     let mut signals = Vec::new();
     let mut handlings = Vec::new();
@@ -351,7 +351,7 @@ fn handle(words: &[&str]) -> Result<Command, String> {
         }
     }
     if signals.contains(&Signals::One(libc::SIGKILL)) {
-        return Err("SIGKILL ends the process at once: nothing can be done with it before".to_owned());
+        return Err("SIGKILL ends the process at once: its handling can't be changed".to_owned());
     }
     if signals.is_empty() && !handlings.is_empty() {
         return Err("name a signal, or all: `handle SIGUSR1 stop`".to_owned());
@@ -359,7 +359,7 @@ fn handle(words: &[&str]) -> Result<Command, String> {
     Ok(Command::Handle(signals, handlings))
 }
 
-/// The phases that are named.
+/// Parses the names of phases.
 fn phases(words: &[&str]) -> Result<Vec<Phase>, String> {
     match words {
         [] => Err(format!("name phases of a collection, all or off. {}", what_can_be_held_at())),
@@ -369,7 +369,7 @@ fn phases(words: &[&str]) -> Result<Vec<Phase>, String> {
     }
 }
 
-/// The part of an error that lists the phases. `break` is typed by people who expect breakpoints in code.
+/// Returns the part of an error that lists the phases. Users who type `break` expect breakpoints in code.
 fn what_can_be_held_at() -> String {
     let all: Vec<_> = Phase::ALL[1..].iter().map(|phase| phase.name()).collect();
     format!(
@@ -383,7 +383,7 @@ fn phase(name: &str) -> Result<Phase, String> {
     phases.iter().copied().find(|phase| phase.name() == name).ok_or_else(|| {
         let guess = suggest::nearest(name, phases.iter().map(|phase| phase.name()));
         let guess = guess.map_or(String::new(), |name| format!("Did you mean '{name}'? "));
-        format!("'{name}' is no phase of a collection. {guess}{}", what_can_be_held_at())
+        format!("'{name}' is not a phase of a collection. {guess}{}", what_can_be_held_at())
     })
 }
 
@@ -423,21 +423,21 @@ mod tests {
     #[rstest]
     #[case("thraeds", "did you mean 'threads'?")]
     #[case("frobnicate", "`help` lists the commands")]
-    #[case("st", "could be status, stop, step")]
+    #[case("st", "'st' is ambiguous: it could be status, stop, step")]
     #[case("object", "object: write `object ADDR`")]
-    #[case("object here", "object: 'here' is no address: write it as 0x")]
-    #[case("object 0xgg", "is no address")]
+    #[case("object here", "object: 'here' is not an address: write it as 0x")]
+    #[case("object 0xgg", "is not an address")]
     #[case("object 0x1 0x2", "write `object ADDR`")]
     #[case("threads all", "write `threads`")]
     #[case("registers", "write `registers TID`")]
-    #[case("registers -1", "'-1' is no thread's id")]
-    #[case("stop main", "'main' is no thread's id: `threads` lists them")]
+    #[case("registers -1", "'-1' is not a thread id")]
+    #[case("stop main", "'main' is not a thread id: `threads` lists them")]
     #[case("phases maybe", "phases: 'maybe' is neither on nor off")]
     #[case("hold", "hold: name phases of a collection, all or off. The phases are suspend-begin,")]
     #[case("break", "restart-end. There are no breakpoints in code")]
-    #[case("break main", "'main' is no phase of a collection. The phases are")]
+    #[case("break main", "'main' is not a phase of a collection. The phases are")]
     #[case("break src/main.rs:12", "gdb has breakpoints (docs/gdb.md)")]
-    #[case("hold mark", "'mark' is no phase of a collection. Did you mean 'mark-")]
+    #[case("hold mark", "'mark' is not a phase of a collection. Did you mean 'mark-")]
     #[case("handle SIGFOO stop", "handle: 'SIGFOO' is neither a signal")]
     #[case("handle stop", "name a signal, or all")]
     #[case("handle SIGKILL stop", "SIGKILL ends the process at once")]
@@ -446,12 +446,12 @@ mod tests {
     #[case("x 0x10 0", "1 to 4096")]
     #[case("wait soon", "not a number of seconds")]
     #[case("wait -1", "not a number of seconds")]
-    #[case("mode half", "full and assisted are")]
+    #[case("mode half", "write full or assisted")]
     #[case("heap one", "'one' is not a world's number")]
     fn a_wrong_line_gets_one_line_with_the_place_and_the_remedy(#[case] line: &str, #[case] told: &str) {
-        let error = parse(line).expect_err("this is wrong");
+        let error = parse(line).expect_err("the line is wrong");
         assert_eq!(error.lines().count(), 1);
-        assert!(error.contains(told), "'{error}' does not say {told}");
+        assert!(error.contains(told), "'{error}' does not contain {told}");
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! `stopworld debug` and `stopworld attach`: a debugger for people and for scripts.
+//! `stopworld debug` and `stopworld attach`: a debugger for interactive use and for scripts.
 //!
 //! | file | part |
 //! |---|---|
-//! | `command` | what can be typed |
-//! | `session` | what each command does, and what is told as it happens |
-//! | `ask` | questions about the heap, answered by the collector in the target |
-//! | `backtrace` | from registers to functions |
-//! | `render` | what the answers look like |
+//! | `command` | the parser of the commands |
+//! | `session` | the execution of the commands, and the reports of events |
+//! | `ask`, `answer` | requests about the heap, which the collector in the target answers |
+//! | `backtrace` | unwinding a thread's call stack from its registers |
+//! | `render` | the format of the output |
 //! | `prompt` | the terminal |
 //!
-//! The thread of the process that is here is the tracer: it serves the target's collections whenever it is not busy with a command. Lines come
-//! from a prompt on another thread, from a script, or from standard input. In the latter two the first command that fails ends the session,
-//! unless it is to be kept going.
+//! The main thread is the tracer: it serves the target's collections whenever it is not busy with a command. Lines come from
+//! a prompt on another thread, from a script, or from standard input. In a script and on standard input, the first command
+//! that fails ends the session, unless `--keep-going` is given.
 
 mod answer;
 mod ask;
@@ -40,7 +40,7 @@ use prompt::{LineEditor, Prompt, Typed, print};
 use session::{Flow, Origin, Session, mode_of};
 use stopworld_ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
 
-/// How long the target is served before somebody looks whether there is a new line; a new line does not wait for it.
+/// The longest time for which the target is served before checking for a new line. A new line ends the wait at once.
 const SERVE: Duration = Duration::from_millis(500);
 
 /// `stopworld debug -- PROGRAM ARGUMENTS`.
@@ -56,7 +56,7 @@ pub(super) fn debug(arguments: &Debug) -> Result<u8, Failure> {
     if debugger.libraries().is_empty() {
         let program = program.to_string_lossy();
         eprintln!(
-            "note: {program} has no collector of this project's: unless it loads one later, only threads can be looked at"
+            "note: {program} has no stopworld collector: unless it loads one later, only threads can be inspected"
         );
     }
     converse(debugger, Origin::Launched, input, &arguments.settings)
@@ -80,22 +80,23 @@ fn options(settings: &DebugSettings) -> Options {
     Options { mode, restored, signals, call_within: Duration::from_secs(30), ..Options::default() }
 }
 
-/// A program for another processor can't be looked into. What is no ELF file at all is left to the kernel.
+/// Refuses a program for another architecture, which can't be inspected. Anything that is not an ELF file is left to the
+/// kernel.
 fn check_architecture(program: &Path) -> anyhow::Result<()> {
     const X86_64: [u8; 2] = [62, 0];
     let mut head = [0; 20];
     let read = File::open(program).and_then(|mut file| file.read_exact(&mut head));
     if read.is_ok() && head.starts_with(b"\x7fELF") && (head[4] != 2 || head[18..20] != X86_64) {
         let name = std::fs::read_link(program).unwrap_or_else(|_| program.to_owned());
-        bail!("{} is a program for another architecture: this debugger knows x86-64, 64 bits", name.display());
+        bail!("{} is a program for another architecture: this debugger supports only 64-bit x86-64", name.display());
     }
     Ok(())
 }
 
-/// Where commands come from.
+/// The source of commands.
 enum Input {
     Terminal(Box<LineEditor>),
-    /// Lines, and what their source is called.
+    /// The name of the source, and its lines.
     Lines(String, Box<dyn BufRead + Send>),
 }
 
@@ -115,15 +116,15 @@ impl Input {
 }
 
 fn converse(debugger: Debugger, origin: Origin, input: Input, settings: &DebugSettings) -> Result<u8, Failure> {
-    // While the terminal sends signals for its keys, that is during a command and in a script, Ctrl-C ends the command and stops the
-    // program. At the prompt it is a key like any other.
-    signal_hook::flag::register(SIGINT, debugger.interrupt_flag()).context("a handler for SIGINT")?;
+    // During a command and in a script the terminal turns Ctrl-C into SIGINT, which ends the command and stops the program. At the
+    // prompt the line editor reads Ctrl-C as a key.
+    signal_hook::flag::register(SIGINT, debugger.interrupt_flag()).context("can't install a handler for SIGINT")?;
     let mut session = Session::new(debugger, origin, Box::new(|text| print(text)));
     let outcome = match input {
         Input::Terminal(editor) => at_a_prompt(&mut session, *editor),
         Input::Lines(name, lines) => by_lines(&mut session, &name, lines, settings.keep_going),
     };
-    // Whatever has gone wrong: what was started here does not outlive it.
+    // Also after an error: a program that the session started must not outlive it.
     session.end();
     outcome
 }
@@ -156,10 +157,10 @@ fn by_lines(
     follow(session, name, &lines_read, keep_going)
 }
 
-/// What a script says in whose command Ctrl-C is pressed.
+/// The error of a script's command that Ctrl-C interrupts.
 const INTERRUPTED: &str = "interrupted by SIGINT";
 
-/// Does what the lines say, one after the other. Ctrl-C makes the present one fail.
+/// Executes the lines one after the other. Ctrl-C makes the current one fail.
 fn follow(
     session: &mut Session,
     name: &str,
@@ -202,7 +203,7 @@ fn perform(session: &mut Session, line: &str) -> anyhow::Result<Flow> {
     session.execute(command).map_err(|error| explained(error, name))
 }
 
-/// An error of a command with its place, and what to do about it where the error alone does not say.
+/// Adds the command's name to an error, and the remedy if the error does not state it.
 fn explained(error: anyhow::Error, name: &'static str) -> anyhow::Error {
     let remedy = match error.downcast_ref() {
         Some(DebuggerError::NoThread(_)) => "; `threads` lists them",
@@ -212,7 +213,7 @@ fn explained(error: anyhow::Error, name: &'static str) -> anyhow::Error {
     anyhow!("{name}: {error:#}{remedy}")
 }
 
-/// The prompt, and whether somebody is typing at it.
+/// The prompt, and whether it is waiting for input.
 struct Terminal {
     prompt: Rc<Prompt>,
     typing: Rc<Cell<Typing>>,
@@ -246,7 +247,7 @@ impl Terminal {
                 Some(held) => format!("(stopworld: {}) ", held.phase.name()),
                 None => "(stopworld) ".to_owned(),
             };
-            // A thread that has ended has said so.
+            // If the prompt's thread has ended, this fails, and `typed` reports the end below.
             let _ = self.prompt.ready.send(prompt);
             self.typing.set(Typing::Now);
             let typed = loop {
@@ -254,7 +255,7 @@ impl Terminal {
                     Ok(typed) => break typed,
                     Err(TryRecvError::Empty) => {
                         session.serve(SERVE)?;
-                        // Sent by another process: the key is read with the line.
+                        // Another process sent the signal: the key Ctrl-C is read with the line.
                         if session.take_interrupt() {
                             session.interrupt()?;
                         }
@@ -278,7 +279,7 @@ impl Terminal {
     }
 }
 
-/// Parses a line of the prompt, for `fuzz/`. A wrong one gives its message.
+/// Parses a line of the prompt, for `fuzz/`. Returns the error message if it is wrong.
 #[cfg(feature = "fuzzing")]
 pub(super) fn message_about(line: &str) -> Option<String> {
     command::parse(line).err()

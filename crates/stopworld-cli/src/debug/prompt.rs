@@ -1,7 +1,8 @@
-//! The prompt on a terminal: line editing, history, completion, on a thread of its own.
+//! The prompt on a terminal: line editing, history and completion, on its own thread.
 //!
-//! The target is served by the thread that traces it, which therefore can't wait for a line. So lines come from here by a channel, each
-//! when the one before has been done, and what happens in the target while somebody types is printed above what he types.
+//! The tracer thread serves the target, so it can't wait for a line. The prompt's thread therefore sends lines through a
+//! channel, each after the previous one has been executed. Events in the target while the user types are printed above the
+//! line being typed.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -22,43 +23,45 @@ use rustyline::{Editor, Helper};
 use super::command::{COMMANDS, words_for};
 use stopworld_ptrace::Waker;
 
-/// What the user did.
+/// An input of the user.
 pub(super) enum Typed {
     Line(String),
     /// Ctrl-C.
     Interrupt,
-    /// Ctrl-D, or the terminal is gone.
+    /// Ctrl-D, or the terminal was closed.
     End,
 }
 
-/// What the terminal's last line shows: the prompt, and what was typed behind it.
+/// The contents of the terminal's last line: the prompt, and the text typed after it.
 #[derive(Clone, Default)]
 struct LastLine(Arc<Mutex<(String, String)>>);
 
 impl LastLine {
     fn change(&self, change: impl FnOnce(&mut (String, String))) {
-        // Two texts: whoever panicked in between left both whole.
+        // A panic under this lock leaves both strings intact.
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// What lines are typed into. There before any process is started or stopped: a terminal that is of no use has cost nothing then.
+/// The line editor. It is created before any process is started or stopped, so that an unusable terminal has no effect on a
+/// process.
 pub(super) struct LineEditor {
     editor: Editor<Words, DefaultHistory>,
     last_line: LastLine,
 }
 
 impl LineEditor {
-    /// For the terminal of this process.
+    /// Creates a line editor for the terminal of this process.
     pub(super) fn new() -> anyhow::Result<Self> {
         let last_line = LastLine::default();
-        let mut editor = Editor::new().context("the terminal can't be used for a prompt; --script FILE needs none")?;
+        let mut editor =
+            Editor::new().context("can't use the terminal for a prompt; --script FILE needs no terminal")?;
         editor.set_helper(Some(Words(last_line.clone())));
         Ok(Self { editor, last_line })
     }
 }
 
-/// The thread with the terminal: it reads a line for each prompt that it is sent.
+/// The thread that owns the terminal: it reads a line for each prompt that it receives.
 pub(super) struct Prompt {
     pub(super) ready: Sender<String>,
     pub(super) typed: Receiver<Typed>,
@@ -77,7 +80,7 @@ impl Prompt {
                 shown.change(|line| *line = (prompt.clone(), String::new()));
                 let read = match editor.readline(&prompt) {
                     Ok(line) => {
-                        // History is a comfort: without it the prompt works all the same.
+                        // A failure is ignored: the prompt also works without history.
                         let _ = editor.add_history_entry(line.as_str());
                         Typed::Line(line)
                     }
@@ -95,25 +98,26 @@ impl Prompt {
         Ok(Self { ready, typed, last_line })
     }
 
-    /// Prints above what somebody types. (rustyline's own printer would do, but with one it overlooks what a paste has left in its buffer.)
+    /// Prints above the line being typed. (rustyline's own printer is not used: with it, rustyline overlooks pasted text that
+    /// is left in its buffer.)
     pub(super) fn print_above(&self, text: &dyn Display) {
         const TO_THE_LEFT_AND_CLEAR: &str = "\r\x1b[J";
         self.last_line.change(|(prompt, typed)| {
             let mut stdout = std::io::stdout().lock();
-            // A terminal that is gone is noticed by whoever reads from it.
+            // A closed terminal is detected by the thread that reads from it.
             let _ = write!(stdout, "{TO_THE_LEFT_AND_CLEAR}{text}\n{prompt}{typed}").and_then(|()| stdout.flush());
         });
     }
 }
 
-/// Prints a line where nobody types.
+/// Prints a line while the prompt is not waiting for input.
 pub(super) fn print(text: &dyn Display) {
     let mut stdout = std::io::stdout().lock();
-    // Whoever closed it has seen enough.
+    // A closed standard output is not an error.
     let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
 }
 
-/// Completes commands and the words that they take, and keeps account of what the last line shows.
+/// Completes commands and their keywords, and keeps track of the contents of the last line.
 struct Words(LastLine);
 
 impl Completer for Words {
@@ -129,7 +133,7 @@ impl Completer for Words {
     }
 }
 
-/// Where the word that is completed begins, and what it could be.
+/// Returns the position of the word to complete, and its candidates.
 fn complete(line: &str) -> (usize, Vec<String>) {
     let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let (before, word) = line.split_at(start);
@@ -145,13 +149,13 @@ impl Hinter for Words {
 }
 
 impl Highlighter for Words {
-    /// Called with each line that is about to be shown.
+    /// Called with each line before it is shown.
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
         self.0.change(|(_, typed)| line.clone_into(typed));
         Cow::Borrowed(line)
     }
 
-    /// The line is shown anew with each key: what was printed above may have taken its place.
+    /// Returns `true`, so that the line is redrawn at each key: text printed above may have overwritten it.
     fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
         true
     }

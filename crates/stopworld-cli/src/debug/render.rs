@@ -1,4 +1,4 @@
-//! What the debugger's answers look like: tables whose cells never wrap, so that `grep` and `awk` work on them.
+//! The format of the debugger's output: tables whose cells never wrap, so that `grep` and `awk` work on them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -51,7 +51,7 @@ pub(super) fn help(commands: &[Entry]) -> String {
 pub(super) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Full => "full: the debugger stops the world",
-        Mode::Assisted => "assisted: the collector stops the world by its own signals",
+        Mode::Assisted => "assisted: the collector stops the world with its own signals",
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn threads(threads: &[ThreadState]) -> Table {
         let managed = thread.managed.as_ref();
         let of = |text: &dyn Fn(&Enrolment) -> String| managed.map_or(String::new(), text);
         let pending = thread.pending.map_or(String::new(), |signal| format!(", before {}", signals::name(signal)));
-        // A user's hold is told also where a collection's is the reason to stand.
+        // Show that the user has stopped the thread, even if it is stopped for a collection.
         let held = if thread.frozen && thread.run != RunState::Frozen { ", and by you" } else { "" };
         table.add_row([
             thread.tid.to_string(),
@@ -109,13 +109,13 @@ pub(super) fn status(debugger: &Debugger, worlds: &[WorldState]) -> String {
         TargetState::Alive => "alive".to_owned(),
         TargetState::Exited(code) => format!("has ended with {code}"),
         TargetState::Killed(signal) => format!("was killed by {}", signals::name(signal)),
-        TargetState::Detached => "goes its own way".to_owned(),
+        TargetState::Detached => "is detached".to_owned(),
     };
     row("process", format!("{} {state}", debugger.pid()));
     row("mode", mode(debugger.options().mode).to_owned());
     for library in debugger.libraries() {
         let [notifies, suspends] = [library.notify_signal, library.suspend_signal].map(signals::name);
-        let signals = format!("notifies by {notifies}, suspends by {suspends}");
+        let signals = format!("notifies with {notifies}, suspends with {suspends}");
         row("collector", format!("{}, descriptor at {}, {signals}", library.module, library.descriptor));
     }
     if debugger.libraries().is_empty() {
@@ -129,7 +129,7 @@ pub(super) fn status(debugger: &Debugger, worlds: &[WorldState]) -> String {
     if let Some(median) = median(&done.stop_ns) {
         row("a stop takes", format!("{} µs (median)", Micros(median)));
     }
-    row("threads", format!("{} came, {} went", done.created, done.exited));
+    row("threads", format!("{} created, {} exited", done.created, done.exited));
     let signals = (done.passed_signals, done.held_signals, done.withheld_signals);
     row("signals", format!("{} passed on, {} kept for later, {} withheld", signals.0, signals.1, signals.2));
     let mut text = lines.to_string();
@@ -139,7 +139,7 @@ pub(super) fn status(debugger: &Debugger, worlds: &[WorldState]) -> String {
     text
 }
 
-/// What is done with signals.
+/// Formats the table of how signals are handled.
 pub(super) fn signals(rules: impl Iterator<Item = (i32, SignalRule)>) -> Table {
     let mut table = table(["signal", "number", "stop", "print", "pass to program"]);
     let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
@@ -171,7 +171,7 @@ fn worlds(worlds: &[WorldState]) -> Table {
     table
 }
 
-/// An object's type in one word.
+/// Returns an object's type as one word.
 pub(super) fn type_name(facts: &Facts) -> String {
     if facts.flags & ARRAY != 0 { format!("[{}; {}]", facts.name, facts.length) } else { facts.name.clone() }
 }
@@ -190,8 +190,8 @@ pub(super) fn object(facts: &Facts, asked: Address, world: u64) -> Table {
     let notes: Vec<&str> = [
         (LEAF, "holds no references"),
         (WEAK, "does not keep its target alive"),
-        (HALF_BUILT, "is being made"),
-        (DROPS, "is dropped when found dead"),
+        (HALF_BUILT, "is being constructed"),
+        (DROPS, "is dropped when it is unreachable"),
     ]
     .into_iter()
     .filter(|(flag, _)| facts.flags & flag != 0)
@@ -212,7 +212,7 @@ fn with_rest(table: Table, count: u64, shown: usize) -> String {
 }
 
 pub(super) fn fields(count: u64, fields: &[Field]) -> String {
-    let mut table = table(["offset", "value", "leads to", "type"]);
+    let mut table = table(["offset", "value", "references", "type"]);
     for field in fields {
         let target = if field.target.is_null() { String::new() } else { field.target.to_string() };
         table.add_row([format!("+{}", field.offset), format!("{:#x}", field.value), target, field.target_type.clone()]);
@@ -239,7 +239,7 @@ pub(super) fn way(count: u64, steps: &[Way]) -> String {
 }
 
 pub(super) fn census(world: u64, found: Vec<(String, u64, u64)>) -> String {
-    // The compiler may have made several descriptions of one type.
+    // The compiler may have generated several descriptors of one type.
     let mut by_name: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (name, objects, bytes) in found {
         let sum = by_name.entry(name).or_default();

@@ -1,7 +1,7 @@
-//! One debugging session: the target, what its user has asked to be told of, and what each command does.
+//! One debugging session: the target, the events that the user watches, and the execution of each command.
 //!
-//! Everything here is on one thread, that of the tracer. While a command waits, the target is served, and what happens meanwhile
-//! is told as it comes.
+//! Everything in this module runs on one thread, the tracer. While a command waits, the session serves the target and reports
+//! its events as they happen.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -22,44 +22,44 @@ use stopworld_ptrace::{
     TargetState, ThreadState, WorldState,
 };
 
-/// How long one look at the target takes while a command waits for something else.
+/// The longest time for which a waiting command serves the target before it checks its own condition again.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a collection that was asked for may take to come.
+/// The time limit for a requested collection.
 const COLLECT_WITHIN: Duration = Duration::from_secs(60);
-/// The same while threads of the collector's are stopped by the user, who is to hear soon that one of them may be in the way.
+/// The same limit while the user has stopped mutators: short, because one of them may block the collection.
 const COLLECT_BESIDE_STOPPED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the next phase of a collection may take to come.
+/// The time limit for the next phase of a collection.
 const STEP_WITHIN: Duration = Duration::from_secs(60);
 
-/// Where the target came from, which decides what becomes of it at the end.
+/// The origin of the target, which decides whether the end of the session kills or detaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     Launched,
     Attached,
 }
 
-/// What comes after a command.
+/// Whether the session continues after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Next,
     Quit,
 }
 
-/// Where lines for the user go.
+/// The function that prints lines for the user.
 pub(super) type Say = Box<dyn FnMut(&dyn Display)>;
 
-/// See the module's text.
+/// A debugging session; see the module documentation.
 pub(super) struct Session {
     pub(super) debugger: Debugger,
     pub(super) modules: Modules,
     origin: Origin,
-    /// Where the user wants collections to be held.
+    /// The phases at which collections are held.
     holds: PhaseSet,
     watches: Watches,
     say: Say,
-    /// Ctrl-C was pressed: the present command ends, and the program is stopped.
+    /// Set by Ctrl-C: the current command ends, and the program is stopped.
     interrupted: Arc<AtomicBool>,
-    /// A signal has stopped every thread, and the user has continued none since.
+    /// The signal that has stopped every thread, until the user continues one.
     stopped_by: Option<i32>,
 }
 
@@ -79,7 +79,7 @@ impl Session {
         Self { debugger, modules, origin, holds: PhaseSet::NONE, watches, say, interrupted, stopped_by: None }
     }
 
-    /// From now on what is told goes there.
+    /// Replaces the function that prints lines.
     pub(super) fn tell_by(&mut self, say: Say) {
         self.say = say;
     }
@@ -88,7 +88,7 @@ impl Session {
         (self.say)(&text);
     }
 
-    /// Serves the target for at most this long, and tells what happens. Says whether something has.
+    /// Serves the target for at most this time, and reports an event. Returns whether there was one.
     pub(super) fn serve(&mut self, within: Duration) -> Result<bool, DebuggerError> {
         let Some(event) = self.debugger.poll(within)? else { return Ok(false) };
         self.tell(&event);
@@ -119,11 +119,11 @@ impl Session {
             TargetState::Alive => Ok(()),
             TargetState::Exited(code) => bail!("the process has ended with {code}; `quit`"),
             TargetState::Killed(signal) => bail!("{} has killed the process; `quit`", signals::name(signal)),
-            TargetState::Detached => bail!("the process is not debugged any more; `quit`"),
+            TargetState::Detached => bail!("the process is no longer debugged; `quit`"),
         }
     }
 
-    /// Does what a command says.
+    /// Executes a command.
     pub(super) fn execute(&mut self, command: Command) -> anyhow::Result<Flow> {
         let needs_nothing = matches!(command, Command::Help(_) | Command::Status | Command::Quit | Command::Wait(_));
         if !needs_nothing {
@@ -179,7 +179,7 @@ impl Session {
             Command::Detach => {
                 self.debugger.detach()?;
                 let pid = self.debugger.pid();
-                self.say(format_args!("process {pid} goes its own way"));
+                self.say(format_args!("process {pid} is detached and continues to run"));
             }
             Command::Kill => {
                 self.debugger.kill()?;
@@ -190,12 +190,12 @@ impl Session {
         Ok(Flow::Next)
     }
 
-    /// Whether Ctrl-C was pressed since this was asked last.
+    /// Returns whether Ctrl-C was pressed since the last call.
     pub(super) fn take_interrupt(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }
 
-    /// What Ctrl-C does: stops every thread, unless the program is to have SIGINT for itself.
+    /// Performs the action of Ctrl-C: stops every thread, unless the rule for SIGINT does not stop the program.
     pub(super) fn interrupt(&mut self) -> anyhow::Result<()> {
         let is_alive = self.debugger.state() == TargetState::Alive;
         if is_alive && self.debugger.signal_rule(libc::SIGINT).stop {
@@ -204,7 +204,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a wait for something that only a running program brings about.
+    /// Fails if Ctrl-C or a signal has ended a wait for an event that only a running program can cause.
     fn must_not_be_interrupted(&self, what: &str) -> anyhow::Result<()> {
         if let Some(signal) = self.stopped_by {
             bail!("{} has stopped every thread, so {what}: `cont` first", signals::name(signal));
@@ -215,17 +215,17 @@ impl Session {
         Ok(())
     }
 
-    /// Tells of what has come already.
+    /// Reports the events that have already happened.
     pub(super) fn drain(&mut self) {
         while self.serve(Duration::ZERO).is_ok_and(|something| something) {}
     }
 
-    /// The end of the session: what was started here does not outlive it.
+    /// Ends the session: kills a target that it started, detaches from others.
     pub(super) fn end(&mut self) {
         if self.debugger.state() != TargetState::Alive {
             return;
         }
-        // There is nobody left to tell of an error to: whoever quits wants to be gone.
+        // The session ends in any case: an error is ignored.
         let _ = match self.origin {
             Origin::Launched => self.debugger.kill(),
             Origin::Attached => self.debugger.detach(),
@@ -269,9 +269,9 @@ impl Session {
         self.stopped_by = None;
         match whom {
             Whom::One(tid) if self.debugger.thaw(tid)? => {}
-            Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` tells what each does"),
+            Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` shows the state of each thread"),
             Whom::All => {
-                // A step holds at every phase: from here on only what the user has named.
+                // A `step` holds at every phase: restore the phases that the user has named.
                 self.debugger.hold_at(self.holds)?;
                 self.debugger.cont_all()?;
             }
@@ -279,7 +279,7 @@ impl Session {
         Ok(())
     }
 
-    /// Stops one thread for the time of a question, unless it stands already.
+    /// Stops one thread for the duration of a request, unless it is already stopped.
     fn standing<R>(&mut self, tid: Tid, question: impl FnOnce(&mut Self) -> anyhow::Result<R>) -> anyhow::Result<R> {
         if self.debugger.registers(tid).is_ok() {
             return question(self);
@@ -292,7 +292,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Stops everyone for the time of a question: an answer about a heap holds as long as nobody changes it.
+    /// Stops all threads for the duration of a request: a reply about the heap is valid only while no thread changes it.
     pub(super) fn all_standing<R>(
         &mut self,
         question: impl FnOnce(&mut Self) -> anyhow::Result<R>,
@@ -308,10 +308,10 @@ impl Session {
         Ok(answer)
     }
 
-    /// Lets threads go that stood for a question: every one of them, whatever becomes of another.
+    /// Resumes threads that were stopped for a request: all of them, even if resuming one fails.
     ///
     /// # Errors
-    /// The first.
+    /// The first failure.
     fn thaw(&mut self, threads: impl IntoIterator<Item = Tid>) -> Result<(), DebuggerError> {
         let mut outcome = Ok(());
         for tid in threads {
@@ -321,7 +321,7 @@ impl Session {
         outcome
     }
 
-    /// The number and the collections of each world, and whether one is under way.
+    /// Returns the number of each world, its number of collections, and whether a collection is under way.
     fn collections(&mut self) -> anyhow::Result<Vec<(u64, u64, bool)>> {
         let is_under_way = |world: &WorldState| world.collecting.is_some() || world.phase != Ok(Phase::Running);
         let worlds = self.debugger.worlds()?;
@@ -331,16 +331,16 @@ impl Session {
     fn collect(&mut self) -> anyhow::Result<()> {
         let before = self.collections()?;
         if before.is_empty() {
-            bail!("the process has no world yet; `wait 0.1` lets it come so far");
+            bail!("the process has no world yet; `wait 0.1` lets it run until it has one");
         }
-        // One that has begun already is not the one that is asked for.
+        // A collection that has already begun is not the requested one.
         let wanted = |world| {
             let known = before.iter().find(|(number, ..)| *number == world);
             known.map_or(u64::MAX, |(_, collections, is_under_way)| collections + 1 + u64::from(*is_under_way))
         };
         super::answer::refused(self.debugger.library_call(None, Inspect::RequestCollection, &[0])?)?;
         if self.debugger.threads()?.iter().all(|thread| thread.frozen) {
-            self.say("asked for; it comes when threads run: `cont`");
+            self.say("requested; the collection starts when threads run: `cont`");
             return Ok(());
         }
         let within = self.collect_within()?;
@@ -363,14 +363,14 @@ impl Session {
                 }
                 return Ok(());
             }
-            self.must_not_be_interrupted("the collection that was asked for waits")?;
+            self.must_not_be_interrupted("the requested collection waits")?;
             if Instant::now() >= until {
                 return Err(self.none_came(within));
             }
         }
     }
 
-    /// Between two collections: the contract by which a world was stopped is the one by which it is started.
+    /// Sets the mode between two collections, because a world must be restarted in the mode in which it was stopped.
     fn set_mode(&mut self, mode: Mode) -> anyhow::Result<()> {
         let within = self.collect_within()?;
         let until = Instant::now() + within;
@@ -379,7 +379,7 @@ impl Session {
                 bail!("a collection is held: `cont` first");
             }
             if Instant::now() >= until {
-                bail!("a collection is under way, and has not ended for {} s", within.as_secs());
+                bail!("a collection is under way, and has not ended within {} s", within.as_secs());
             }
             self.serve(Duration::from_millis(1))?;
             self.must_be_alive()?;
@@ -393,7 +393,7 @@ impl Session {
         Ok(if is_stopped { COLLECT_BESIDE_STOPPED_WITHIN } else { COLLECT_WITHIN })
     }
 
-    /// Why there may have been no collection.
+    /// Returns the error for a missing collection, with its likely reason.
     fn none_came(&mut self, within: Duration) -> anyhow::Error {
         let threads = self.debugger.threads().unwrap_or_default();
         let frozen: Vec<_> =
@@ -401,20 +401,20 @@ impl Session {
         let worlds = self.debugger.worlds().unwrap_or_default();
         let collecting = worlds.iter().find_map(|world| world.collecting).map(|tid| tid.to_string());
         if let Some(tid) = collecting.filter(|tid| frozen.contains(tid)) {
-            return anyhow!(
-                "asked for, but thread {tid}, which collects, is stopped by you: `cont {tid}` lets it go on"
-            );
+            return anyhow!("requested, but you have stopped thread {tid}, which collects: `cont {tid}` resumes it");
         }
         let why = match frozen.is_empty() {
-            true => "no thread of the world has allocated since; it comes with the next allocation".to_owned(),
-            false => format!("thread {} may have a lock that it needs; `cont` lets it come", frozen.join(" or ")),
+            true => "no thread of the world has allocated since; the next allocation starts it".to_owned(),
+            false => {
+                format!("thread {} may hold a lock that it needs; `cont` resumes all threads", frozen.join(" or "))
+            }
         };
-        anyhow!("asked for, but there was none within {} s: {why}", within.as_secs())
+        anyhow!("requested, but no collection took place within {} s: {why}", within.as_secs())
     }
 
     fn step(&mut self) -> anyhow::Result<()> {
         if self.debugger.held().is_none() && self.debugger.threads()?.iter().all(|thread| thread.frozen) {
-            bail!("every thread is stopped, so no collection can come: `cont` first");
+            bail!("every thread is stopped, so no collection can start: `cont` first");
         }
         self.debugger.hold_at(PhaseSet::ALL)?;
         self.debugger.go_on()?;
@@ -422,16 +422,16 @@ impl Session {
         while self.debugger.held().is_none() {
             self.serve(LOOK)?;
             self.must_be_alive()?;
-            if let Err(interrupted) = self.must_not_be_interrupted("no collection can come") {
+            if let Err(interrupted) = self.must_not_be_interrupted("no collection can start") {
                 self.debugger.hold_at(self.holds)?;
                 return Err(interrupted);
             }
             if Instant::now() >= until {
                 self.debugger.hold_at(self.holds)?;
-                bail!("no collection has come for {} s: `collect` asks for one", STEP_WITHIN.as_secs());
+                bail!("no collection has started within {} s: `collect` requests one", STEP_WITHIN.as_secs());
             }
         }
-        // What came with it.
+        // Report the events that came with the phase.
         self.drain();
         Ok(())
     }
@@ -455,7 +455,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sets or shows what is done with signals. As in gdb, `stop` implies `print`, and `noprint` implies `nostop`.
+    /// Sets or shows how signals are handled. As in gdb, `stop` implies `print`, and `noprint` implies `nostop`.
     fn handle(&mut self, wanted: &[Signals], handlings: &[Handling]) -> anyhow::Result<()> {
         let everything = wanted.is_empty();
         let mut handled = Vec::new();
@@ -463,11 +463,11 @@ impl Session {
             match signals {
                 Signals::One(signal) => {
                     if let (Some(what), false) = (self.of_the_collector(*signal), handlings.is_empty()) {
-                        bail!("{} is the collector's: {what}", signals::name(*signal));
+                        bail!("{} is reserved for the collector: {what}", signals::name(*signal));
                     }
                     handled.push(*signal);
                 }
-                // What the debugger uses is left out, as in gdb: it is changed by its name.
+                // As in gdb, `all` excludes the signals that the debugger uses: they are changed by name.
                 Signals::All => handled.extend((1..=libc::SIGRTMAX()).filter(|signal| {
                     let is_needed = [libc::SIGINT, libc::SIGTRAP].contains(signal) && !handlings.is_empty();
                     *signal != libc::SIGKILL && !is_needed && self.of_the_collector(*signal).is_none()
@@ -485,13 +485,13 @@ impl Session {
         Ok(())
     }
 
-    /// What a signal is for the collector, which decides what is done with it.
+    /// Returns the collector's use of a signal, if it has one. The user can't change the handling of such a signal.
     fn of_the_collector(&self, signal: i32) -> Option<&'static str> {
         self.debugger.libraries().iter().find_map(|library| match signal {
             _ if signal == library.notify_signal => {
-                Some("by it the program notifies this debugger, and never receives it")
+                Some("it notifies this debugger, and the program never receives it")
             }
-            _ if signal == library.suspend_signal => Some("it suspends threads, and always passes"),
+            _ if signal == library.suspend_signal => Some("it suspends threads, and the program always receives it"),
             _ => None,
         })
     }
@@ -509,13 +509,13 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a collection is held, for the prompt.
+    /// Returns the held collection, if any, for the prompt.
     pub(super) fn held(&self) -> Option<HeldPhase> {
         self.debugger.held()
     }
 }
 
-/// Whether the user has stopped a thread of the collector's.
+/// Returns whether the user has stopped this mutator, which may block a collection.
 fn is_in_the_way(thread: &ThreadState) -> bool {
     thread.frozen && thread.managed.is_some()
 }
@@ -531,7 +531,7 @@ fn changed(rule: SignalRule, handling: Handling) -> SignalRule {
     }
 }
 
-/// A signal of the program in a line.
+/// Formats a signal of the program as a line.
 fn line_of_signal(tid: Tid, signal: i32, passed: Passed, stopped: Stopped) -> String {
     let name = signals::name(signal);
     match (stopped, passed) {
@@ -545,7 +545,7 @@ fn line_of_signal(tid: Tid, signal: i32, passed: Passed, stopped: Stopped) -> St
     }
 }
 
-/// An event in a line.
+/// Formats an event as a line.
 fn line_of(event: &Event) -> String {
     let phase_name = |phase: &Result<Phase, u32>| match phase {
         Ok(phase) => phase.name().to_owned(),
@@ -556,34 +556,36 @@ fn line_of(event: &Event) -> String {
             format!("a collector was found: descriptor at {descriptor}, contract version {version}")
         }
         Event::WorldStopped { world, epoch, by, stopped, frozen } => {
-            format!("world {world} stands (stop {epoch}, by thread {by}): {stopped} stopped for it, {frozen} by you")
+            format!(
+                "world {world} is stopped (stop {epoch}, by thread {by}): {stopped} threads for it, {frozen} by you"
+            )
         }
         Event::WorldStarted { world, epoch, by } => format!("world {world} runs again (stop {epoch}, by thread {by})"),
         Event::Phase { world, phase, by, held } => {
-            let held = if *held == Held::Yes { ": held, `step` or `cont` goes on" } else { "" };
+            let held = if *held == Held::Yes { ": held; `step` or `cont` resumes it" } else { "" };
             format!("world {world}: {} (thread {by}){held}", phase_name(phase))
         }
         Event::ThreadCreated { tid } => format!("thread {tid} has begun"),
         Event::ThreadExited { tid } => format!("thread {tid} has ended"),
         Event::MutatorCreated { tid, world, name } => format!("thread {tid} is mutator \"{name}\" of world {world}"),
-        Event::MutatorExited { tid, world } => format!("thread {tid} is no mutator of world {world} any more"),
+        Event::MutatorExited { tid, world } => format!("thread {tid} is no longer a mutator of world {world}"),
         Event::Signal { tid, signal, passed, stopped } => line_of_signal(*tid, *signal, *passed, *stopped),
-        Event::GroupStopped { signal } => format!("the job is stopped by {}", signals::name(*signal)),
-        Event::Continued => "the job goes on".to_owned(),
-        Event::Executed => "the process runs another program".to_owned(),
+        Event::GroupStopped { signal } => format!("{} has stopped the job", signals::name(*signal)),
+        Event::Continued => "the job is continued".to_owned(),
+        Event::Executed => "the process has executed another program".to_owned(),
         Event::Silent { threads } => {
             let threads: Vec<_> = threads.iter().map(|(tid, why)| format!("thread {tid} {why}")).collect();
-            format!("a stop is left to the collector's own signals: {}", threads.join(", "))
+            format!("the debugger left a stop to the collector's own signals: {}", threads.join(", "))
         }
         Event::Changed { tid, difference } => format!("the stop has changed thread {tid}: {difference}"),
-        Event::Refused(error) => format!("not believed: {error}"),
+        Event::Refused(error) => format!("invalid data from the process was rejected: {error}"),
         Event::Exited(code) => format!("the process has ended with {code}"),
         Event::Killed(signal) => format!("{} has killed the process", signals::name(*signal)),
         other => format!("{other:?}"),
     }
 }
 
-/// The mode of that name on the command line.
+/// Converts the mode of the command line.
 pub(super) fn mode_of(how: super::super::arguments::DebugMode) -> Mode {
     match how {
         super::super::arguments::DebugMode::Full => Mode::Full,
@@ -598,10 +600,10 @@ mod tests {
     use super::*;
     use stopworld_ptrace::Options;
 
-    /// In the environment of the program that is debugged.
+    /// The environment variable that marks the debugged process.
     const DEBUGGED: &str = "STOPWORLD_DEBUGGED_BY_A_SESSION";
 
-    /// Not a test by itself: a program with a world.
+    /// Not a test by itself: the debugged program, which has a world.
     #[test]
     fn the_program_of_a_session() {
         if std::env::var_os(DEBUGGED).is_none() {
@@ -629,7 +631,7 @@ mod tests {
         session
     }
 
-    /// Who was stopped for a question does not stay so because the question has found the target's lists damaged.
+    /// Threads that were stopped for a request are resumed even if the request finds the target's lists damaged.
     #[test]
     fn all_go_on_after_a_question_whatever_became_of_it() {
         let mut session = session();
