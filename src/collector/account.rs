@@ -11,10 +11,10 @@ use crate::sync::Ordering;
 use crate::world::stop_info::ThreadStopInfo;
 
 impl Collector {
-    /// Bytes allocated so far, collections or not. Exact for the calling thread, and for all that stand, are in a blocking region
-    /// or have detached; of a thread that allocates at this moment, up to a block of 16 KiB more or less. As of the last
-    /// collection if a thread holds the heap's lock for longer than a second, since it may be suspended, and if the caller holds
-    /// it: a vtable that is being notified of a thread.
+    /// Bytes allocated so far, with or without collections. Exact for the calling thread, and for all threads that are stopped,
+    /// in a blocking region or detached; for a thread that is allocating now, off by up to a block of 16 KiB. Returns the value
+    /// of the last collection if a thread holds the heap's lock for longer than a second (it may be suspended), or if the
+    /// caller holds that lock (a vtable that is being notified of a thread).
     pub(crate) fn allocated_bytes(&self) -> u64 {
         let Self { threads, heap, .. } = self;
         let up_to_the_last = || self.allocated_total.load(Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Collector {
                 let acquired = state.acquired_bytes + self.unused_bytes.load(Ordering::Relaxed);
                 allocated = Some(up_to_the_last() + acquired.saturating_sub(unused + state.returned_bytes));
             };
-            // Others hold the list for a moment.
+            // Other threads hold the list lock only briefly.
             while !threads.look_now(&mut look) && budget.slice(1_000_000, sleep_ns).is_some() {}
         });
         allocated.unwrap_or_else(up_to_the_last)
@@ -46,7 +46,7 @@ impl Collector {
         Some(self.heap.state(&held).acquired_bytes)
     }
 
-    /// What was alive after the last collection.
+    /// Bytes that were alive after the last collection.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Ordering::Relaxed)
     }

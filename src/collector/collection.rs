@@ -1,4 +1,4 @@
-//! The collection itself, from top to bottom.
+//! One collection, from beginning to end.
 
 use super::caches::{caches, close_own_cache, records_and_caches};
 use super::dump::Dump;
@@ -26,10 +26,10 @@ use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
 use crate::world::{DebuggerNews, Phase};
 
 impl Collector {
-    /// Collects. `Ok(None)` if another thread has collected since `who.unless_after`.
+    /// Collects. Returns `Ok(None)` if another thread has collected since `who.unless_after`.
     ///
     /// # Errors
-    /// The world could not be stopped, or the paranoid mode found it broken; it runs on in either case.
+    /// The world could not be stopped, or the paranoid mode found the heap damaged. The world runs on in either case.
     pub(crate) fn collect(
         &self,
         who: Collecting<'_>,
@@ -43,7 +43,8 @@ impl Collector {
             _ => None,
         };
         if let Some(unless_after) = unless_after {
-            // The debugger that held the world does not answer for it any more: once again, without it (`.debug.dies`, `.debug.lies`).
+            // The debugger lost the stopped world, or gave a false answer: collect again without it (`.debug.dies`,
+            // `.debug.lies`).
             result = self.collect_and_tell(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
         }
         result
@@ -76,7 +77,7 @@ impl Collector {
         let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
         let reason = if is_induced { Reason::Explicit } else { reason };
         self.events.fire_gc_triggered(reason as u32);
-        // Neither halfway through, nor with the world stopped: /proc is read for errors, and traces may be written.
+        // Not cancelled half-way, nor with the world stopped: reading /proc for errors and writing traces are cancellation points.
         let _whole = NotCancelled::begin();
 
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
@@ -96,7 +97,7 @@ impl Collector {
         close_own_cache();
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
-        // Also one that collects from its blocking region, where it has no stack to show.
+        // Set also for a thread that collects from its blocking region, where it has no stack to show.
         let collecting = self.threads.own_record();
         let _processor_time = self.markers.time().of_a_collection(collecting);
 
@@ -138,8 +139,8 @@ impl Collector {
         clock.lap();
         let restart_ns = stopped.0.start();
         let mut pause_ns = clock.total() + restart_ns;
-        // With these locks held, for which the next collection waits before it says anything: it begins when this one has
-        // ended, for those who listen too.
+        // The locks are still held, and the next collection waits for them before it fires any event. So it begins after this
+        // one has ended, for event listeners too.
         self.events.fire_restart_end(number);
         if let (Some(begun), Some(ended)) = (begun, self.events.recorded_at(EventId::RestartEnd)) {
             // The pause that a trace shows equals the one in the report.
@@ -178,7 +179,7 @@ impl Collector {
         Ok(Some(report))
     }
 
-    /// Debuggers that came, went, or were lost.
+    /// Fires the events of debuggers that have attached, detached, or been lost.
     fn tell_of_debuggers(&self) {
         while let Some(news) = self.threads.debugger_news() {
             match news {
@@ -330,7 +331,7 @@ impl Collector {
         Living { heap, stopped, ranges, handles, finalizers, finalizer_tables, epoch: heap.epoch(), number }
     }
 
-    /// Clears every weak reference whose target nothing else keeps.
+    /// Clears every weak reference whose target is not marked.
     fn clear_weak_references(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let heap = &self.heap;
         marking.for_each_weak(|target| {
@@ -342,7 +343,7 @@ impl Collector {
         });
     }
 
-    /// Queues the finalizers of dead objects, and keeps alive what they will see.
+    /// Queues the finalizers of dead objects, and marks everything that they can reach.
     fn queue_finalizers(&self, tables: &LockGuard<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let is_marked = |object| self.heap.is_marked(object);
         if removed(Guard::FinalOrder) {
@@ -352,8 +353,8 @@ impl Collector {
         outcome.queued +=
             self.finalizers.queue_calls(tables, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
-        // Weak cells that only such an object reaches. Before the drops: a dead object that is about to be dropped
-        // must not be met again by way of a weak reference that was resurrected.
+        // Clear the weak cells that only such an object reaches. This comes before the drops: a dead object that is about to be
+        // dropped must not be reachable through a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
         outcome.queued +=
             self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));
@@ -370,7 +371,7 @@ impl Collector {
         }
     }
 
-    /// What was allocated since the last collection, and what died.
+    /// Accounts for the bytes allocated since the last collection, and for those that died.
     fn account(&self, stopped: &Stopped<'_>, outcome: &mut Outcome) {
         let unused = caches(stopped).map(AllocationCache::all_unused_bytes).sum::<usize>() as u64;
         let mut state = self.heap.state(&stopped.locks().allocation);
@@ -384,7 +385,7 @@ impl Collector {
         outcome.freed = (live_before + outcome.allocated).saturating_sub(live);
     }
 
-    /// A heap that was large once: its free memory goes back to the kernel.
+    /// Returns free memory to the kernel, for a heap that was larger before.
     fn give_memory_back(&self, target: u64) {
         let mut below = usize::MAX;
         let give_back = |below: &mut usize| {

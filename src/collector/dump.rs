@@ -1,19 +1,19 @@
-//! The heap as it is: every live object, what it refers to, and the roots, told as events in the stopped world.
+//! Heap dumps: every live object, its references, and the roots, reported as events in the stopped world.
 //!
-//! A dump is a walk over [what lives](super::living): each object's event, then one for each reference in it. What the sweep
-//! then counts as alive is what was told of, byte for byte; and a reference is told of only if it leads to an object that
-//! is told of too.
+//! A dump walks over the [live objects](super::living). It fires one event for each object, then one for each reference in it.
+//! The sweep later counts exactly these objects as alive, byte for byte. A reference is reported only if its target is reported
+//! too.
 //!
-//! A heap has more objects than any ring has room. Nobody can be waited for in the stopped world, but the rings can be drained in
-//! it: the walk stops every few thousand events and brings them to their consumers ([`record::keep_up`]). So a dump takes no
-//! more memory than any other stretch of events.
+//! A heap has more objects than a ring has room for. In the stopped world the walk cannot wait for another thread, but it can
+//! drain the rings itself: every few thousand events it passes the records to their consumers ([`record::keep_up`]). So a dump
+//! takes no more memory than any other sequence of events.
 
 use std::cell::Cell as Counter;
 
 use super::living::{Living, Object};
 use crate::events::{EventId, Events, record};
 
-/// So many events at most between two drains: a ring holds twice as many.
+/// The maximum number of events between two drains; a ring holds twice as many.
 const BETWEEN_DRAINS: u32 = 2_048;
 
 /// A dump of a heap whose marking is over and whose sweep has not begun.
@@ -21,22 +21,22 @@ pub(super) struct Dump<'a> {
     living: &'a Living<'a>,
     events: &'a Events,
     fired: Counter<u32>,
-    /// Somebody who is frozen has what a drain needs: the rings grow, and then records are dropped and counted.
+    /// A suspended thread has what a drain needs: from now on the rings grow, and then records are dropped and counted.
     gave_up: Counter<bool>,
 }
 
 impl<'a> Dump<'a> {
-    /// Whether anybody wants one.
+    /// Whether an event of a dump is enabled.
     pub(super) fn is_wanted(events: &Events) -> bool {
         [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot].into_iter().any(|event| events.is_enabled(event))
     }
 
-    /// A dump of what lives.
+    /// A dump of the live objects.
     pub(super) fn new(living: &'a Living<'a>, events: &'a Events) -> Dump<'a> {
         Dump { living, events, fired: Counter::new(0), gave_up: Counter::new(false) }
     }
 
-    /// Every object that lives, in the order of addresses, each with its references.
+    /// Reports every live object, in address order, each with its references.
     pub(super) fn objects(&self) {
         let (mut objects, mut bytes) = (0, 0);
         self.living.for_each_object(|object| {
@@ -59,7 +59,7 @@ impl<'a> Dump<'a> {
         });
     }
 
-    /// The roots that the collection began with, each that leads to an object.
+    /// Reports the roots that the collection began with, each that references an object.
     pub(super) fn roots(&self) {
         self.living.for_each_root(|root| {
             let of_type = std::ptr::from_ref(self.living.type_of(root.object)) as usize;
@@ -68,7 +68,7 @@ impl<'a> Dump<'a> {
         });
     }
 
-    /// An event was fired.
+    /// Counts a fired event, and drains the rings when due.
     #[inline(always)]
     fn count(&self) {
         self.fired.set(self.fired.get() + 1);

@@ -1,33 +1,33 @@
-//! Why there was no collection, and why a world did not close.
+//! Errors of a collection, and of closing a world.
 
 use std::time::Duration;
 
 use crate::heap::verify::VerifyError;
 use crate::world::error::{FalseAnswer, StopError};
 
-/// Why there was no collection. The world runs on, and nothing was reclaimed.
+/// Why a collection failed. The world runs on, and nothing was reclaimed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectError {
     /// The world could not be stopped.
     #[error(transparent)]
     Stop(#[from] StopError),
-    /// The paranoid mode found the heap broken.
+    /// The paranoid mode found the heap damaged.
     #[error("the heap is damaged after collection {number}: {error}")]
     Damaged {
-        /// The collection after which it was found.
+        /// The collection after which the damage was found.
         number: u32,
         /// What was found.
         error: VerifyError,
     },
-    /// At the end of marking the stopper no longer held the world. The collection is repeated with the stopper that the world was
-    /// built with, so only a failure listener gets this error.
+    /// At the end of marking, the thread vtable no longer held the world stopped. The collection is repeated with the vtable
+    /// that the world was built with, so only a failure listener gets this error.
     #[error(
         "collection {number} was discarded: {}; nothing was freed, the world runs on, and the collection is repeated by the world's own stopper",
         why_discarded(answer.as_ref())
     )]
     Discarded {
-        /// The collection that was not.
+        /// The number of the discarded collection.
         number: u32,
         /// The debugger's answer that was found to be false, if that is the reason.
         answer: Option<FalseAnswer>,
@@ -35,51 +35,53 @@ pub enum CollectError {
     /// The world was closed.
     #[error("the world is closed")]
     Closed,
-    /// The last handle of the world was dropped, and what the world had to end did not. Only a failure listener gets this;
+    /// The last handle of the world was dropped, and a thread that the world had to end did not end. Only a failure listener
+    /// gets this;
     /// [`World::close`](crate::World::close) returns the same.
-    #[error("the world was dropped, and {0}")]
+    #[error("the world was dropped, but did not close: {0}")]
     NotClosed(CloseError),
 }
 
-/// Why a world did not close in order.
+/// Why a world did not close completely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
     /// A finalizer has not returned.
     #[error(
-        "after {within:?} the finalizer thread has not finished: the finalizer of a \"{type_name}\" object has been running for \
-         {running:.1?}, and {due} more are due; what they hold is not released. A finalizer must return: end its loop, or give what \
-         it waits for a time limit"
+        "the finalizer thread has not finished within {within:?}: the finalizer of a \"{type_name}\" object has been running for \
+         {running:.1?}, and {due} more are due; the resources of these objects are not released. A finalizer must return: end its \
+         loop, or set a time limit for what it waits for"
     )]
     Finalizer {
-        /// How long it was waited for.
+        /// How long the closing thread waited.
         within: Duration,
-        /// The type of the object whose finalizer runs.
+        /// The type of the object whose finalizer is running.
         type_name: &'static str,
-        /// For how long.
+        /// How long the finalizer has been running.
         running: Duration,
-        /// Finalizers that wait for their turn.
+        /// The number of finalizers that wait for their turn.
         due: u64,
     },
-    /// The finalizer thread is between two finalizers, or can't go on: there are too many, or it is suspended.
-    #[error("after {within:?} the finalizer thread has not finished: {due} finalizers are still due")]
+    /// The finalizer thread is between two finalizers, or cannot continue: there are too many finalizers, or the thread is
+    /// suspended.
+    #[error("the finalizer thread has not finished within {within:?}: {due} finalizers are still due")]
     Finalizers {
-        /// How long they were waited for.
+        /// How long the closing thread waited.
         within: Duration,
-        /// Finalizers that wait for their turn.
+        /// The number of finalizers that wait for their turn.
         due: u64,
     },
     /// A listener has not returned.
-    #[error("after {within:?} the thread that ticks has not finished: a listener to ticks has not returned")]
+    #[error("the ticker thread has not finished within {within:?}: a listener to ticks has not returned")]
     Ticks {
-        /// How long it was waited for.
+        /// How long the closing thread waited.
         within: Duration,
     },
 }
 
 fn why_discarded(answer: Option<&FalseAnswer>) -> String {
     match answer {
-        Some(answer) => format!("{answer}; it is not asked any more"),
-        None => "the thread vtable let go of the stopped world (was the debugger killed?)".to_owned(),
+        Some(answer) => format!("{answer}; this debugger is not queried again"),
+        None => "the thread vtable released the stopped world too early (was the debugger killed?)".to_owned(),
     }
 }

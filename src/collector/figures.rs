@@ -1,7 +1,7 @@
-//! What a world's collections came to, for who asks now and then: counters, not events.
+//! Figures about a world's collections, for code that polls them: counters, not events.
 //!
-//! Written after a collection, when the world runs again; read by anybody at any time, without a lock. Who reads in the middle of
-//! an update sees numbers of two collections, each of them right.
+//! Written after a collection, when the world runs again; read by any thread at any time, without a lock. A reader in the
+//! middle of an update sees numbers of two collections, each of them right.
 
 use super::report::CollectionReport;
 use crate::heap::sweep::SpaceBytes;
@@ -12,29 +12,29 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 pub(crate) struct Figures {
     pause_total_ns: AtomicU64,
-    /// Of the last collection: its pause, and the time from the end of the one before to its end.
+    /// The last collection's pause, and the time from the end of the collection before it to its own end.
     pause_ns: AtomicU64,
     period_ns: AtomicU64,
     ended_ns: AtomicU64,
     small: AtomicU64,
     large: AtomicU64,
     pinned: AtomicU64,
-    /// What the heap held then.
+    /// The memory that the heap held after the last collection.
     committed: AtomicU64,
 }
 
-/// The figures as they were when somebody looked.
+/// A snapshot of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// All pauses so far.
+    /// The sum of all pauses so far.
     pub(crate) pause_total_ns: u64,
     /// The last pause.
     pub(crate) pause_ns: u64,
     /// The time from the end of the pause before to the end of the last one.
     pub(crate) period_ns: u64,
-    /// What the last collection left alive.
+    /// The bytes that the last collection left alive.
     pub(crate) live: SpaceBytes,
-    /// The memory that the heap held then.
+    /// The memory that the heap held after it.
     pub(crate) committed_bytes: u64,
 }
 
@@ -53,7 +53,7 @@ impl Figures {
         }
     }
 
-    /// A collection is over.
+    /// Records a completed collection.
     pub(super) fn note(&self, report: &CollectionReport) {
         let now = now_ns();
         let period = now.saturating_sub(self.ended_ns.swap(now, Relaxed));
@@ -66,7 +66,7 @@ impl Figures {
         self.committed.store(report.committed_bytes, Relaxed);
     }
 
-    /// What they are now.
+    /// Returns the current figures.
     pub(crate) fn see(&self) -> Seen {
         let read = |figure: &AtomicU64| figure.load(Relaxed);
         Seen {

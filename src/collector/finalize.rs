@@ -1,4 +1,4 @@
-//! Finalizers: what runs after an object was found dead.
+//! Finalizers: code that runs after an object was found dead.
 //!
 //! Two kinds are registered in one table: a *call* (`set_finalizer`: a function that gets the object back and may
 //! resurrect it) and a *drop* (an object whose type has drop glue; such types hold no references). A collection
@@ -6,16 +6,16 @@
 //!
 //! 1. Objects with a call that are not marked go to the ready queue, in the order of registration, and are marked
 //!    with everything that they reach: their finalizers see whole objects.
-//! 2. Then objects with a drop that are *still* not marked go there. Nothing refers to them, not even an object
-//!    that waits for its call, so nobody can meet a dropped value (`.final.order`).
+//! 2. Then objects with a drop that are *still* not marked go there. Nothing refers to them, not even an object that waits for
+//!    its call, so no code can reach a dropped value (`.final.order`).
 //!
-//! The queue is worked off by one thread of the world, named `finalizer`, which is a mutator like any other: its
-//! finalizers may allocate, block, and be stopped. A panic in one is caught, counted and reported; the next one
-//! runs (`.final.thread`). A finalizer runs at most once for each registration.
+//! One thread of the world, named `finalizer`, works off the queue. It is a mutator like any other: its finalizers may
+//! allocate, block, and be stopped. A panic in one is caught, counted and reported; the next one runs (`.final.thread`). A
+//! finalizer runs at most once for each registration.
 //!
 //! The tables are mapped memory, changed under their lock. The collecting thread takes that lock before the stop. A debugger's
-//! question reads the ready queue while a thread may be stopped in the middle of a change: so the queue's bounds are atomic, and
-//! changes are made in an order in which an entry that is there is always found, perhaps twice.
+//! query reads the ready queue while a thread may be stopped in the middle of a change. So the queue's bounds are atomic, and
+//! each change is ordered such that a query finds every entry of the queue, perhaps twice.
 
 use std::io;
 use std::time::Duration;
@@ -29,12 +29,12 @@ use crate::sync::{
     compiler_fence,
 };
 
-/// What runs for a dead object.
+/// The action for a dead object.
 #[derive(Clone, Copy)]
 pub(crate) enum Action {
     /// Runs the type's drop glue.
     Drop(unsafe fn(*mut u8)),
-    /// Calls the typed function whose address is given, by way of one that knows its type.
+    /// Calls the typed function at the given address, through a trampoline that knows its type.
     Call {
         /// Restores the type of the function and of the object, and calls it.
         trampoline: unsafe fn(function: *const (), mutator: *const (), payload: usize),
@@ -51,10 +51,10 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
-/// Registrations at most, of whichever world; each takes 32 bytes when used.
+/// The maximum number of registrations of any world; each takes 32 bytes when used.
 const CAPACITY: usize = 1 << 22;
 
-/// A queue of entries in mapped memory. Changed by one thread at a time, which has the lock.
+/// A queue of entries in mapped memory. Only the thread that has the lock changes it.
 struct Queue {
     memory: Reservation,
     capacity: usize,
@@ -103,14 +103,15 @@ impl Queue {
         true
     }
 
-    /// One entry after the other, from the first on, so that each is at one of its two places at any moment.
+    /// Moves one entry after the other, from the first on, so that each is at one of its two places at any moment.
     fn move_to_the_front(&self) {
         let (first, end) = (self.first(), self.end());
         self.first.store(0, Relaxed);
         for index in first..end {
             compiler_fence(Ordering::SeqCst);
             window();
-            // SAFETY: in the mapping, written by `push`. Volatile, or it might become one copy of all, in any order.
+            // SAFETY: in the mapping, written by `push`. Volatile: otherwise the compiler could make it one copy of all, in any
+            // order.
             unsafe { self.at(index - first).write_volatile(self.at(index).read_volatile()) };
         }
         compiler_fence(Ordering::SeqCst);
@@ -122,7 +123,7 @@ impl Queue {
     fn pop(&self) -> Option<Entry> {
         let (first, end) = (self.first(), self.end());
         if first == end {
-            // Empty in between too.
+            // Empty at each step in between, too.
             self.end.store(0, Relaxed);
             compiler_fence(Ordering::SeqCst);
             self.first.store(0, Relaxed);
@@ -133,7 +134,7 @@ impl Queue {
         self.first.store(first + 1, Relaxed);
         compiler_fence(Ordering::SeqCst);
         window();
-        // What `move_to_the_front` shows of it for a moment is no object.
+        // `move_to_the_front` exposes this entry again for a moment; with object 0 it is ignored.
         // SAFETY: as above.
         unsafe { (&raw mut (*self.at(first)).object).write_volatile(0) };
         Some(entry)
@@ -144,7 +145,7 @@ impl Queue {
         (self.first()..self.end()).map(|index| unsafe { self.at(index).read() })
     }
 
-    /// Takes out the entries for which `take` says so, keeping the order of the others.
+    /// Removes the entries for which `take` returns true, and keeps the order of the others.
     fn extract(&self, mut take: impl FnMut(Entry) -> bool) {
         let mut kept = 0;
         for index in self.first()..self.end() {
@@ -162,7 +163,7 @@ impl Queue {
     }
 }
 
-/// The two queues. References to them are shared ones, so that a debugger's question may have one too.
+/// The two queues. Only shared references to them exist, so that a debugger's query may have one too.
 struct Tables {
     registered: Queue,
     ready: Queue,
@@ -173,7 +174,7 @@ pub(crate) struct Finalizers {
     pub(crate) lock: Lock,
     /// Guarded by `lock`.
     tables: Guarded<Tables>,
-    /// Grows when something became ready or the world closes: what the finalizer thread sleeps on.
+    /// Incremented when something becomes ready or the world closes; the finalizer thread sleeps on it.
     pub(crate) news: AtomicU32,
     pub(crate) closing: AtomicBool,
     /// Finalizers that have run.
@@ -184,19 +185,19 @@ pub(crate) struct Finalizers {
     pub(crate) ended: AtomicU32,
     /// The finalizer thread was started.
     pub(crate) started: AtomicBool,
-    /// The kernel's number for it.
+    /// The kernel's id of the finalizer thread.
     pub(crate) thread: AtomicU32,
-    /// The description of the type whose object is being finalized, and since when; null between finalizers.
+    /// The type of the object that is being finalized, and since when; null between finalizers.
     running_type: AtomicPtr<TypeInfo>,
     running_since: AtomicU64,
 }
 
-/// The finalizer that runs.
+/// The finalizer that is running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     /// The type of its object.
     pub(crate) type_name: &'static str,
-    /// For how long it has run.
+    /// How long it has been running.
     pub(crate) since: Duration,
 }
 
@@ -225,7 +226,8 @@ impl Finalizers {
         unsafe { self.tables.get(&self.lock, held) }
     }
 
-    /// A finalizer of an object of this type begins, until the result is dropped. On the finalizer thread.
+    /// Records that a finalizer for an object of this type is running, until the result is dropped. Called on the finalizer
+    /// thread.
     pub(crate) fn begin(&self, info: &'static TypeInfo) -> impl Drop + '_ {
         struct End<'a>(&'a Finalizers);
         impl Drop for End<'_> {
@@ -234,12 +236,12 @@ impl Finalizers {
             }
         }
         self.running_since.store(now_ns(), Ordering::Relaxed);
-        // Release: pairs with the Acquire of `running`: the time is this one's or a later one's.
+        // Release: pairs with the Acquire of `running`: a reader of this type sees this time or a later one.
         self.running_type.store(std::ptr::from_ref(info).cast_mut(), Ordering::Release);
         End(self)
     }
 
-    /// The finalizer that runs at this moment.
+    /// The finalizer that is running now, if any.
     pub(crate) fn running(&self) -> Option<Running> {
         // Acquire: pairs with the Release of `begin`.
         let info = self.running_type.load(Ordering::Acquire);
@@ -248,7 +250,7 @@ impl Finalizers {
         unsafe { info.as_ref() }.map(|info| Running { type_name: info.name(), since })
     }
 
-    /// In the child of a fork, which has no finalizer thread.
+    /// Called in the child of a fork, which has no finalizer thread.
     pub(crate) fn forget_thread(&self) {
         self.started.store(false, Ordering::Relaxed);
         self.thread.store(0, Ordering::Relaxed);
@@ -256,33 +258,34 @@ impl Finalizers {
         self.ended.store(1, Ordering::Relaxed);
     }
 
-    /// Registers an entry. False if the table is full. `lock` takes the lock in the way that suits the caller.
+    /// Registers an entry. False if the table is full. `lock` takes the lock in the way that the caller needs.
     pub(crate) fn register<'a>(&'a self, entry: Entry, lock: impl FnOnce() -> LockGuard<'a>) -> bool {
         self.tables(&lock()).registered.push(entry)
     }
 
-    /// The next finalizer to run. What it returns must be on the caller's stack until it has run.
+    /// Takes the next finalizer to run. The caller must keep the entry on its stack until the finalizer has run.
     pub(crate) fn next<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> Option<Entry> {
         self.tables(&lock()).ready.pop()
     }
 
-    /// Finalizers that wait for their turn.
+    /// The number of finalizers that wait for their turn.
     pub(crate) fn due<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> u64 {
         self.tables(&lock()).ready.len() as u64
     }
 
-    /// Objects that wait for their finalizers: roots.
+    /// Visits the objects that wait for their finalizers: roots.
     pub(crate) fn for_each_ready(&self, held: &LockGuard<'_>, mut visit: impl FnMut(usize)) {
         self.tables(held).ready.iter().for_each(|entry| visit(entry.object));
     }
 
-    /// [`for_each_ready`](Self::for_each_ready) for a debugger's question, with the addresses of the entries, whatever the other
-    /// threads were doing: an entry may be there twice. It never goes beyond the table, also if its bounds are damaged.
+    /// [`for_each_ready`](Self::for_each_ready) for a debugger's query, with the addresses of the entries. The other threads
+    /// may be stopped at any point; then an entry may be visited twice. It never reads beyond the table, even if the queue's
+    /// bounds are damaged.
     ///
     /// # Safety
-    /// Every thread of the process is stopped but the calling one.
+    /// Every thread of the process except the calling one is stopped.
     pub(crate) unsafe fn for_each_ready_anytime(&self, mut visit: impl FnMut(usize, usize)) {
-        // SAFETY: the tables are never referred to exclusively; what changes of them is atomic, or behind raw pointers.
+        // SAFETY: no exclusive reference to the tables exists; what changes in them is atomic, or reached through raw pointers.
         let queue = unsafe { &self.tables.peek().ready };
         for index in queue.first()..queue.end().min(queue.capacity) {
             // SAFETY: in the mapping; every other thread is stopped, and any bytes are a valid `usize`.
@@ -296,7 +299,8 @@ impl Finalizers {
         }
     }
 
-    /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns how many. After marking.
+    /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns their number. Called after
+    /// marking.
     pub(crate) fn queue_calls(
         &self,
         held: &LockGuard<'_>,
@@ -307,7 +311,7 @@ impl Finalizers {
         self.tables(held).queue_if(is_due, resurrect)
     }
 
-    /// The same for objects with a drop, after everything that calls reach is marked.
+    /// The same for objects with a drop. Called after everything that calls reach is marked.
     pub(crate) fn queue_drops(
         &self,
         held: &LockGuard<'_>,
@@ -320,7 +324,7 @@ impl Finalizers {
 
     /// Notifies the finalizer thread that it has work to do.
     pub(crate) fn announce(&self) {
-        // Release pairs with the Acquire of the finalizer thread's look at `news`.
+        // Release: pairs with the Acquire with which the finalizer thread reads `news`.
         self.news.fetch_add(1, Ordering::Release);
         crate::os::futex::wake(&self.news, 1);
     }
@@ -335,14 +339,14 @@ impl Tables {
             if !is_due(entry) {
                 return false;
             }
-            // With the ready queue full the entry waits for a later collection, and its object with it.
+            // If the ready queue is full, the entry waits for a later collection, and its object stays alive.
             let take = ready.push(entry);
             due += usize::from(take);
             left_waiting |= !take;
             take
         });
         if left_waiting {
-            // Or the entry would outlive its object.
+            // Otherwise the entry would outlive its object.
             registered.iter().filter(|&entry| is_due(entry)).for_each(|entry| resurrect(entry.object));
         }
         for index in ready.end() - due..ready.end() {
@@ -367,9 +371,9 @@ mod tests {
         Entry { object, action: Action::Drop(nothing) }
     }
 
-    /// `.debug.inspect`: the queue is full, two of its entries have been taken, and two that come make it move to its front.
+    /// `.debug.inspect`: the queue is full, two of its entries have been taken, and two new ones make it move to its front.
     #[test]
-    fn a_question_in_the_middle_of_a_change_finds_every_object_that_waits() {
+    fn a_query_in_the_middle_of_a_change_finds_every_waiting_object() {
         let mut asked_in = 0;
         for window in 0.. {
             let finalizers = Arc::new(Finalizers::new(8).unwrap());
@@ -381,7 +385,7 @@ mod tests {
             let (asked, answered) = (Arc::clone(&finalizers), Arc::clone(&answer));
             windows::plan(window, SharedLock::alone(), move || {
                 let mut answer = answered.lock().unwrap();
-                // SAFETY: no other thread knows these.
+                // SAFETY: no other thread uses these.
                 unsafe { asked.for_each_ready_anytime(|_, object| answer.push(object)) };
             });
             assert!(ready.push(entry(9)) && ready.push(entry(10)));
@@ -397,7 +401,7 @@ mod tests {
         assert_eq!(asked_in, 6 + 2 + 2 + 1, "each move, its end, each push, and the pop");
     }
 
-    /// The finalizer thread is busy for long, and more dies than its queue holds.
+    /// The finalizer thread is busy for a long time, and more objects die than its queue holds.
     #[test]
     fn an_object_whose_finalizer_finds_the_queue_full_is_kept_for_the_next_collection() {
         let finalizers = Finalizers::new(4).unwrap();

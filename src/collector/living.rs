@@ -1,10 +1,10 @@
-//! What lives: the heap as marking has left it, for who looks at it before the sweep.
+//! The live objects: the heap as marking has left it, for observers that look at it before the sweep.
 //!
-//! Between the end of marking and the sweep the mark bytes are the list of what lives, every cell that is marked has its
-//! header, and nothing moves. So whoever looks walks over the blocks; what the sweep then counts as alive is, byte for
-//! byte, what he has seen. A heap dump is such a look, a census another.
+//! Between the end of marking and the sweep, the mark bytes are the list of live objects, every marked cell has its header, and
+//! nothing moves. So an observer walks over the blocks, and the sweep later counts as alive exactly what the observer has seen,
+//! byte for byte. A heap dump is such an observer, a census another.
 //!
-//! Nothing here allocates, and all locks that it needs the collecting thread has (`.stop.no-malloc`, `.stop.locks`).
+//! Nothing here allocates, and the collecting thread already has all locks that are needed (`.stop.no-malloc`, `.stop.locks`).
 
 use super::finalize::Finalizers;
 use super::mark::for_each_word;
@@ -40,42 +40,42 @@ pub(crate) struct Living<'a> {
 pub(crate) struct Object {
     pub(crate) cell: Cell,
     pub(crate) info: &'static TypeInfo,
-    /// What it takes of the heap: its cell, or its blocks.
+    /// The bytes of the heap that it takes: its cell, or its blocks.
     pub(crate) bytes: usize,
     pub(crate) space: Space,
 }
 
 impl Object {
-    /// Where a `Gc` points to.
+    /// The address in a `Gc`.
     #[inline(always)]
     pub(crate) fn payload(&self) -> usize {
         self.cell.payload()
     }
 }
 
-/// Something outside of the heap that keeps an object.
+/// A reference from outside the heap that keeps an object alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Root {
     /// The object's payload.
     pub(crate) object: usize,
     pub(crate) kind: RootKind,
-    /// Where the root stands: an address, or that of the table.
+    /// The address of the root, or that of its table.
     pub(crate) place: usize,
-    /// The thread, if it is one's stack or cell.
+    /// The thread, if the root is on its stack or in a cell that it has not finished.
     pub(crate) thread: Option<&'static ThreadStopInfo>,
-    /// Where the range begins that it stands in, if it is in one that the program registered.
+    /// The beginning of the range or stack that contains the root, if the program registered it.
     pub(crate) range: usize,
 }
 
 /// The cells of one block.
 pub(crate) struct Cells {
     block: BlockIndex,
-    /// Where the first one's header is.
+    /// The address of the first cell's header.
     start: usize,
     count: usize,
-    /// From one to the next; 0 for a large object.
+    /// The distance from one cell to the next; 0 for a large object.
     stride: usize,
-    /// What an object here takes of the heap.
+    /// The bytes of the heap that an object here takes.
     pub(crate) bytes: usize,
     space: Space,
 }
@@ -87,45 +87,46 @@ impl Cells {
         Cell { header: self.start + index * self.stride, block: self.block, index: index as u32 }
     }
 
-    /// What lives in the cell of this index, or has just died there.
+    /// The type of the object that lives in the cell of this index, or has just died there.
     #[inline(always)]
     pub(crate) fn type_of(&self, index: usize) -> &'static TypeInfo {
-        // SAFETY: a header that is not 0 is the address of a description, which lives for ever; marking leaves no cell marked
-        // whose header is 0, and one that was marked in the last collection has its header until the sweep after this one. Nobody
-        // writes one while the world stands; read plainly, so that it is not read for who does not want it.
+        // SAFETY: a header that is not 0 is the address of a description, which is never freed. Marking leaves no cell marked
+        // whose header is 0. A cell that was marked in the last collection has its header until the sweep after this one. No
+        // thread writes a header while the world is stopped. The read is a plain one, so that it is omitted for callers that do
+        // not use it.
         unsafe { *(self.cell(index).header as *const &'static TypeInfo) }
     }
 
-    /// The object there.
+    /// The object in the cell of this index.
     #[inline(always)]
     pub(crate) fn object(&self, index: usize) -> Object {
         Object { cell: self.cell(index), info: self.type_of(index), bytes: self.bytes, space: self.space }
     }
 }
 
-/// A cell, whether something lives there or not.
+/// A cell, with or without a live object.
 pub(crate) struct Place<'a> {
     cells: &'a Cells,
     index: usize,
-    /// Whether something does.
+    /// Whether an object lives in it.
     pub(crate) lives: bool,
 }
 
 impl Place<'_> {
-    /// Where an object's payload is.
+    /// The payload address of the cell.
     pub(crate) fn payload(&self) -> usize {
         self.cells.cell(self.index).payload()
     }
 
-    /// The object that lives here, or lived here when the last collection was over: in either case its header stands, since no
-    /// sweep has been here.
+    /// The object that lives here, or that lived here at the end of the last collection. In either case its header is valid,
+    /// because no sweep has been here since.
     pub(crate) fn object(&self) -> Object {
         self.cells.object(self.index)
     }
 }
 
 impl<'a> Living<'a> {
-    /// Which collection this is.
+    /// The number of this collection.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -135,23 +136,23 @@ impl<'a> Living<'a> {
         self.heap
     }
 
-    /// The address map, by value: a loop that has a copy has it in registers.
+    /// The address map, by value: a loop keeps its copy in registers.
     pub(crate) fn map(&self) -> AddressMap {
         self.heap.blocks.map()
     }
 
-    /// How many blocks from its beginning on may hold objects.
+    /// The number of blocks, from the beginning of the heap, that may hold objects.
     pub(crate) fn committed_blocks(&self) -> BlockIndex {
         self.heap.committed_blocks()
     }
 
-    /// Every block in which objects may be, in the order of addresses.
+    /// Visits every block that may hold objects, in address order.
     #[inline(always)]
     pub(crate) fn for_each_block(&self, visit: impl FnMut(Cells)) {
         (0..self.committed_blocks()).filter_map(|block| self.cells_of(block)).for_each(visit);
     }
 
-    /// The same, the last one first.
+    /// The same, in descending address order.
     #[inline(always)]
     pub(crate) fn for_each_block_downwards(&self, visit: impl FnMut(Cells)) {
         (0..self.committed_blocks()).rev().filter_map(|block| self.cells_of(block)).for_each(visit);
@@ -176,7 +177,7 @@ impl<'a> Living<'a> {
         }
     }
 
-    /// Every object that lives, in the order of addresses.
+    /// Visits every live object, in address order.
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
         self.for_each_block(|cells| {
@@ -185,16 +186,16 @@ impl<'a> Living<'a> {
         });
     }
 
-    /// Which cells of a block hold something that lives.
+    /// Returns which cells of a block hold live objects.
     #[inline(always)]
     pub(crate) fn masks(&self, cells: &Cells) -> Masks {
         let marks = self.heap.blocks.marks(cells.block, MARKS_PER_BLOCK);
-        // SAFETY: so many bytes, which nobody writes between the end of marking and the sweep.
+        // SAFETY: the block has this many mark bytes, and no thread writes them between the end of marking and the sweep.
         let marks = unsafe { &*marks.as_ptr().cast::<[u8; MARKS_PER_BLOCK]>() };
         Masks::new(marks, cells.count, self.epoch)
     }
 
-    /// The same, for who is going to look at the headers.
+    /// The same, for a caller that will read the headers: prefetches them.
     #[inline(always)]
     pub(crate) fn masks_with_headers(&self, cells: &Cells) -> Masks {
         let masks = self.masks(cells);
@@ -202,7 +203,7 @@ impl<'a> Living<'a> {
         masks
     }
 
-    /// Every cell in which something lives, may live, or has just died.
+    /// Visits every cell in which an object lives, may live, or has just died.
     pub(crate) fn for_each_cell(&self, mut visit: impl FnMut(Place<'_>)) {
         self.for_each_block(|cells| {
             for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
@@ -212,19 +213,19 @@ impl<'a> Living<'a> {
         });
     }
 
-    /// What lives at this payload address, if that is one's.
+    /// Whether `payload` is the payload address of a live object.
     pub(crate) fn lives(&self, payload: usize) -> bool {
         self.heap.blocks.cell_of_payload(payload).is_some_and(|cell| self.is_marked(cell))
     }
 
-    /// What a live object is, if only its address is known.
+    /// The type of a live object of which only the address is known.
     pub(crate) fn type_of(&self, payload: usize) -> &'static TypeInfo {
         debug_assert!(self.lives(payload));
         // SAFETY: as in `object`.
         unsafe { &**((payload - crate::heap::layout::HEADER_BYTES) as *const *const TypeInfo) }
     }
 
-    /// Each word of a live object that may refer to another, with where it stands. A weak reference is none.
+    /// Visits each word of a live object that may refer to another, with its address. Weak references do not count.
     #[inline(always)]
     pub(crate) fn for_each_word(&self, payload: usize, info: &TypeInfo, mut visit: impl FnMut(usize, usize)) {
         match info.shape {
@@ -241,7 +242,7 @@ impl<'a> Living<'a> {
         }
     }
 
-    /// Each reference in a live object to another that lives, with where it stands.
+    /// Visits each reference from a live object to another live object, with its address.
     pub(crate) fn for_each_reference(&self, payload: usize, info: &TypeInfo, mut visit: impl FnMut(usize, usize)) {
         self.for_each_word(payload, info, |slot, word| {
             if self.lives(word) {
@@ -254,7 +255,8 @@ impl<'a> Living<'a> {
         self.heap.blocks.mark(cell.block, cell.index).load(Relaxed) == self.epoch
     }
 
-    /// The roots that the collection began with, each that leads to an object. They are looked for again: marking had other things to do.
+    /// Visits the roots that the collection began with, each that references an object. Searches them again: marking does not
+    /// record them.
     pub(crate) fn for_each_root(&self, mut visit: impl FnMut(Root)) {
         let outside = |kind| Root { object: 0, kind, place: 0, thread: None, range: 0 };
         for &record in self.stopped.live() {

@@ -30,9 +30,9 @@
 //!
 //! Long arrays are scanned in slices, so that one array does not fill the stack and several markers can share it.
 //!
-//! # Telling of each reference
-//! Somebody may listen to every reference that is looked at. There are two loops, made from one text: whether references
-//! are told of is a constant in each, chosen when the marker is made. The one that runs as a rule knows nothing of it.
+//! # Reporting each reference There is an event for each reference that marking examines. So there are two loops, made from one
+//! source: whether references are reported is a constant in each, chosen when the marker is made. The usual loop contains no
+//! code for it.
 
 use super::mark_stack::{MarkStack, Tasks};
 use super::sharing::Shared;
@@ -47,13 +47,13 @@ use crate::os::memory::conservative_word;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
 
-/// References between the prefetch of their mark bytes and the look at them.
+/// References between the prefetch of their mark bytes and the test of these.
 const REFERENCES: usize = 16;
 /// Objects between the prefetch of their headers and fields and the scan.
 const OBJECTS: usize = 64;
 /// Elements of an array that are scanned at once, at least.
 const SLICE: usize = 256;
-/// Words that [`Shape::Words`] speaks of: an object of that shape pushes no more.
+/// Words that [`Shape::Words`] describes: an object of that shape pushes at most this many.
 const WORDS: usize = u64::BITS as usize;
 /// Bytes that come from memory at a time.
 const CACHE_LINE: usize = 64;
@@ -61,7 +61,7 @@ const CACHE_LINE: usize = 64;
 const SLICE_TAG: usize = 1;
 /// Where the number of a slice begins in its task: above every address.
 const SLICE_SHIFT: usize = 48;
-/// Slices of one array, at most.
+/// The maximum number of slices of one array.
 const MOST_SLICES: usize = 1 << 16;
 
 /// A reference on its way to its mark byte.
@@ -94,7 +94,7 @@ impl<T: Copy, const N: usize> Queue<T, N> {
         self.end - self.first == N
     }
 
-    /// The queue is not full.
+    /// The queue must not be full.
     #[inline(always)]
     fn put(&mut self, item: T) {
         self.slots[self.end % N] = item;
@@ -116,10 +116,10 @@ impl<T: Copy, const N: usize> Queue<T, N> {
 pub(crate) struct Marker<'a> {
     heap: &'a Heap,
     stack: &'a mut MarkStack,
-    /// Whom to share with, while several mark.
+    /// Where to give work away, while several threads mark.
     pub(crate) share: Option<&'a Shared>,
     pub(crate) events: &'a Events,
-    /// Somebody wants to hear of each reference.
+    /// Whether each reference is reported as an event.
     tells: bool,
     base: usize,
     bytes: usize,
@@ -128,13 +128,13 @@ pub(crate) struct Marker<'a> {
     map: AddressMap,
     /// Objects that this marker has marked; one for which two markers raced counts twice.
     pub(crate) marked: u64,
-    /// Objects were marked whose fields nobody looked at, because the stack was full.
+    /// Objects were marked whose fields were not scanned, because the stack was full.
     pub(crate) overflowed: bool,
     /// Weak cells met so far, strung together through their link words.
     pub(crate) weak_cells: WeakList,
 }
 
-/// How sure it is that a word that is looked at is a reference, as events give it.
+/// How certain it is that an examined word is a reference, as events report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Rank {
@@ -142,7 +142,7 @@ pub(crate) enum Rank {
     Ambiguous = 0,
     /// A word of an object or of a handle.
     Exact = 1,
-    /// A finalizer's.
+    /// A finalizer's reference.
     Final = 2,
 }
 
@@ -168,8 +168,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// A word that may be anything, from a stack or a register: an interior pointer keeps its object, and so does
-    /// one that points just past its end (`.stop.interior`).
+    /// Examines a word that may be anything, from a stack or a register. An interior pointer keeps its object alive, and so
+    /// does one that points just past the object's end (`.stop.interior`).
     #[inline]
     pub(crate) fn conservative(&mut self, slot: usize, word: usize) {
         if word.wrapping_sub(self.base) <= self.bytes {
@@ -200,13 +200,13 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Whether a word points into the object, behind its first byte and before its end.
+    /// Whether a word points into the object, after its first byte and before its end.
     fn is_interior(&self, word: usize, payload: usize) -> bool {
         let same = |cell: Cell| cell.payload() == payload;
         word != payload && self.heap.blocks.cell_containing(word).is_some_and(same)
     }
 
-    /// A word that is a reference or nothing, and where it stands.
+    /// Examines a word that is a reference or nothing; `slot` is its address.
     #[inline(always)]
     pub(crate) fn precise(&mut self, slot: usize, word: usize, rank: Rank) {
         if word.wrapping_sub(self.base) < self.bytes {
@@ -215,15 +215,15 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// A reference of a finalizer's: the last that there is to its object.
+    /// Examines a finalizer's reference, the last one to its object.
     pub(crate) fn last_reference(&mut self, object: usize) {
         self.precise(0, object, Rank::Final);
     }
 
-    /// Every word of a range, conservatively. Returns how many bytes that were.
+    /// Examines every word of a range conservatively. Returns the number of bytes.
     ///
     /// # Safety
-    /// The range is readable, and nobody who runs writes it.
+    /// The range is readable, and no running thread writes it.
     pub(crate) unsafe fn conservative_range(&mut self, low: usize, high: usize) -> usize {
         let low = low.next_multiple_of(size_of::<usize>());
         let mut address = low;
@@ -236,7 +236,7 @@ impl<'a> Marker<'a> {
         high.saturating_sub(low)
     }
 
-    /// The most bytes that its stack took since the last call.
+    /// The most bytes that its stack used since the last call.
     pub(crate) fn take_high_water(&mut self) -> usize {
         self.stack.take_high_water()
     }
@@ -341,7 +341,7 @@ impl<'a> Marker<'a> {
         self.stack.tasks = tasks;
     }
 
-    /// Does something that works on the stack itself while the hot loop has a copy of where its tasks lie.
+    /// Runs `work` on the stack itself, while the hot loop has a copy of the stack's [`Tasks`].
     #[inline(always)]
     fn with_stack(&mut self, tasks: &mut Tasks, work: impl FnOnce(&mut Self)) {
         self.stack.tasks = *tasks;
@@ -356,8 +356,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Marks what a reference leads to. False if it was marked before or is dead. Whether it is an object at all,
-    /// [`info`](Self::info) says.
+    /// Marks the object that a reference points to. False if it was marked before or is dead. [`info`](Self::info) then finds
+    /// out whether it is an object at all.
     #[inline(always)]
     fn mark(&self, reference: Reference) -> bool {
         // SAFETY: made from a reference into the mark table, which lives as long as the heap.
@@ -366,7 +366,7 @@ impl<'a> Marker<'a> {
         if old == self.epoch {
             return false;
         }
-        // Dead since the last collection but not yet swept: only a word that is no reference can lead here.
+        // Dead since the last collection but not yet swept: only a word that is no reference can point here.
         if old != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
             return false;
         }
@@ -374,7 +374,7 @@ impl<'a> Marker<'a> {
         true
     }
 
-    /// The type of a cell that has just been marked; `None`, and its mark taken back, if nobody lives there.
+    /// The type of a cell that has just been marked. Returns `None`, and unmarks the cell, if there is no object in it.
     #[inline(always)]
     fn info(&self, payload: usize) -> Option<&'static TypeInfo> {
         // SAFETY: the payload of a cell in a committed block; its header lies before it.
@@ -387,7 +387,7 @@ impl<'a> Marker<'a> {
         Some(unsafe { &*(header as *const TypeInfo) })
     }
 
-    /// A word that is no reference led to a free cell. 0 is no epoch.
+    /// Unmarks a free cell to which a word pointed that is no reference. 0 is not an epoch.
     #[cold]
     fn unmark(&self, payload: usize) {
         if let Some(reference) = find(self.map, payload) {
@@ -446,7 +446,7 @@ impl<'a> Marker<'a> {
         }
         let stride = stride as usize;
         let start = payload + ARRAY_HEAD_BYTES;
-        // The next slice has its turn when all that this one leads to is marked; its memory can come at once.
+        // The next slice is scanned after everything that this one references is marked. Prefetch its memory now.
         for ahead in (start + end * stride..start + length.min(2 * end - first) * stride).step_by(CACHE_LINE) {
             prefetch(ahead);
         }
@@ -511,7 +511,7 @@ fn find(map: AddressMap, payload: usize) -> Option<Reference> {
     map.mark_of_payload(payload).map(|mark| Reference { payload, mark })
 }
 
-/// Calls `visit` with each word of an object whose bit is set, and before it where the word stands.
+/// Calls `visit` with each word of an object whose bit is set: first its address, then its value.
 #[inline(always)]
 pub(crate) fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usize)) {
     while bits != 0 {

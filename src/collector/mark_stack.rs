@@ -4,7 +4,7 @@ use std::io;
 
 use crate::os::memory::Reservation;
 
-/// Where the tasks of a stack lie. A copy of it, changed and put back, is how the hot loop works on a stack.
+/// Where the tasks of a stack are. The hot loop works on a copy of this, and stores it back.
 #[derive(Clone, Copy)]
 pub(super) struct Tasks {
     memory: *mut usize,
@@ -24,7 +24,7 @@ impl Tasks {
         self.top + tasks <= self.capacity
     }
 
-    /// There is room.
+    /// There must be room.
     #[inline(always)]
     pub(super) fn push(&mut self, task: usize) {
         debug_assert!(self.has_room_for(1));
@@ -44,7 +44,7 @@ impl Tasks {
     }
 }
 
-/// A stack of tasks in mapped memory. Others may take from its bottom when its owner lets them.
+/// A stack of tasks in mapped memory. Its owner can give tasks away from its bottom.
 pub(crate) struct MarkStack {
     pub(super) tasks: Tasks,
     high: usize,
@@ -55,7 +55,7 @@ pub(crate) struct MarkStack {
 unsafe impl Send for MarkStack {}
 
 impl MarkStack {
-    /// A stack of at most `bytes`; the kernel gives pages as it grows.
+    /// A stack of at most `bytes`; the kernel provides pages as it grows.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let memory = Reservation::new(bytes.max(4096), 4096)?;
         memory.commit(0, memory.len())?;
@@ -73,7 +73,7 @@ impl MarkStack {
         true
     }
 
-    /// The top has reached the end: moves the tasks down to where others took some, if they did.
+    /// The top has reached the end: moves the tasks down to where some were given away, if any.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self) -> bool {
@@ -89,12 +89,12 @@ impl MarkStack {
         true
     }
 
-    /// Tasks on the stack.
+    /// The number of tasks on the stack.
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Takes up to `out.len()` of the oldest tasks, which have the most below them; at most half of all.
+    /// Takes up to `out.len()` of the oldest tasks, which lead to the most work; at most half of all.
     pub(crate) fn take_oldest(&mut self, out: &mut [usize]) -> usize {
         let count = (self.len() / 2).min(out.len());
         for slot in &mut out[..count] {
@@ -109,7 +109,7 @@ impl MarkStack {
         self.high = self.high.max(self.tasks.top);
     }
 
-    /// The most tasks that were ever on it since the last call, in bytes.
+    /// The greatest size that it had since the last call, in bytes.
     pub(crate) fn take_high_water(&mut self) -> usize {
         std::mem::take(&mut self.high) * size_of::<usize>()
     }

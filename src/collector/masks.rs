@@ -1,10 +1,10 @@
-//! Which cells of a block hold something that lives: many cells at a time.
+//! Finds the live cells of a block, many cells at a time.
 //!
-//! Whoever looks at what lives reads a mark byte for each cell. Where all cells live, or none, a branch for each byte is
-//! foreseen; where some do, it is not, and a wrong guess costs as much as ten right ones. So sixteen bytes are compared by
-//! one instruction, which leaves a mask of those that live; four such masks are passed over by one test if nothing lives
-//! there, and else are gone through by runs, if most live, or one by one. Where few live, their headers lie in
-//! lines that no processor foresees either: those can be asked for before the first is looked at.
+//! An observer of the live objects reads a mark byte for each cell. Where all cells are live, or none, the branch for each byte
+//! is predicted well. Where some are, it is not, and a misprediction costs as much as ten correct predictions. So one
+//! instruction compares sixteen bytes and yields a mask of the live ones. One test skips four such masks if none of their cells
+//! is live. Otherwise they are processed by runs, if most cells are live, or one by one. Where few are live, the processor
+//! cannot predict the cache lines of their headers either: these can be prefetched before the first is read.
 
 use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
 use std::ops::Range;
@@ -21,12 +21,12 @@ const ALL: u64 = u64::MAX;
 /// The masks of a block.
 pub(crate) struct Masks {
     masks: [u64; MARKS_PER_BLOCK / CELLS],
-    /// How many of them are the block's.
+    /// The number of masks that the block needs.
     count: usize,
 }
 
 impl Masks {
-    /// Of a block's mark bytes, all of them, of which the first `cells` are of cells. Nobody writes them.
+    /// Compares all mark bytes of a block, of which the first `cells` belong to cells. No thread may write them meanwhile.
     #[inline(always)]
     pub(super) fn new(marks: &[u8; MARKS_PER_BLOCK], cells: usize, epoch: u8) -> Masks {
         let mut masks = [0; MARKS_PER_BLOCK / CELLS];
@@ -37,7 +37,7 @@ impl Masks {
             *mask = sixteens.iter().rev().fold(0, |mask, marks| mask << TOGETHER | u64::from(equal(marks, epoch)));
         }
         if let Some(last) = masks.get_mut(cells / CELLS) {
-            // What lies behind the last cell is nobody's.
+            // Bits after the last cell belong to no cell.
             *last &= !(ALL << (cells % CELLS));
         }
         Masks { masks, count }
@@ -48,8 +48,8 @@ impl Masks {
         self.masks[..self.count].iter().enumerate().map(|(index, &mask)| (index * CELLS, mask))
     }
 
-    /// Calls `visit` with the indices of each run of cells in which something lives. Where few live, of one cell after the other:
-    /// to find where each short run ends takes longer.
+    /// Calls `visit` with the indices of each run of live cells. Where few cells are live, it is called for each cell by
+    /// itself: to find the end of each short run takes longer.
     #[inline(always)]
     pub(crate) fn for_each_run(&self, mut visit: impl FnMut(Range<usize>)) {
         for (first, mut mask) in self.masks() {
@@ -63,13 +63,13 @@ impl Masks {
         }
     }
 
-    /// Calls `visit` with the index of each cell in which something lives.
+    /// Calls `visit` with the index of each live cell.
     #[inline(always)]
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         self.for_each_run(|run| run.for_each(&mut visit));
     }
 
-    /// The same, the last one first.
+    /// The same, in descending order.
     #[inline(always)]
     pub(crate) fn for_each_downwards(&self, mut visit: impl FnMut(usize)) {
         for (first, mut mask) in self.masks().rev() {
@@ -83,8 +83,8 @@ impl Masks {
         }
     }
 
-    /// Asks for the headers of what lives where not everything does: the first cell's is at this address, and others follow
-    /// at this distance.
+    /// Prefetches the headers of the live cells where not all cells are live. The first cell's header is at `start`; the others
+    /// follow at a distance of `stride`.
     #[inline(always)]
     pub(super) fn ask_for_headers(&self, start: usize, stride: usize) {
         for (first, mut mask) in self.masks().filter(|(_, mask)| *mask != ALL) {
@@ -97,13 +97,13 @@ impl Masks {
     }
 }
 
-/// Whether most live: then runs are long.
+/// Whether most cells are live: then runs are long.
 #[inline(always)]
 fn is_dense(mask: u64) -> bool {
     mask.count_ones() > u64::BITS * 3 / 4
 }
 
-/// A bit for each byte that is this one.
+/// A mask with a bit for each byte that equals `byte`.
 #[inline(always)]
 fn equal(bytes: &[u8; TOGETHER], byte: u8) -> u16 {
     // SAFETY: sixteen bytes; every x86-64 has these instructions.
@@ -120,9 +120,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The oracle looks at each byte.
+        /// The oracle checks each byte.
         #[test]
-        fn masks_find_what_a_look_at_each_byte_finds(
+        fn masks_find_what_a_test_of_each_byte_finds(
             kinds in proptest::collection::vec(0_u8..4, MARKS_PER_BLOCK / TOGETHER),
             bytes in proptest::collection::vec(6_u8..9, MARKS_PER_BLOCK),
             cells in 0..=MARKS_PER_BLOCK,

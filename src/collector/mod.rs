@@ -1,9 +1,9 @@
 //! One collection, phase by phase.
 //!
-//! `collection.rs` *is* the collection: it reads from top to bottom as what happens. Everything that it needs while the world is stopped
-//! is known or taken before the first signal: the three locks of the world and that of the finalizer tables, the sweep gate, all
-//! memory. From "all stopped" to "restart" nothing allocates from malloc, prints, or waits for a lock that a stopped thread could
-//! hold (`.stop.no-malloc`, `.stop.locks`).
+//! `collection.rs` *is* the collection: it reads from top to bottom in the order of what happens. Everything that it needs
+//! while the world is stopped is found or taken before the first signal: the three locks of the world and that of the finalizer
+//! tables, the sweep gate, all memory. From "all stopped" to "restart" nothing allocates from malloc, prints, or waits for a
+//! lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
 
 mod account;
 pub(crate) mod caches;

@@ -18,7 +18,7 @@ impl Observers<'_> {
         self.looking.iter().flatten().for_each(|observer| observer.look(living));
     }
 
-    /// Finishes, and lets the lock go; what is to be told to the program then.
+    /// Finishes the observers and releases the lock. Returns the callbacks for the time after the collection.
     pub(super) fn finish(self, collector: &Collector) -> impl Iterator<Item = Afterwards> + use<> {
         let afterwards = self.looking.map(|observer| observer.and_then(|observer| observer.finish(collector)));
         drop(self.guard);
@@ -31,7 +31,7 @@ impl Observers<'_> {
 }
 
 impl Collector {
-    /// Asks who wants to look. Before the first signal, with the world's locks held.
+    /// Collects the observers that want this collection. Called before the first signal, with the world's locks held.
     pub(super) fn observers<'a>(
         &'a self,
         who: Collecting<'a>,

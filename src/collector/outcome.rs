@@ -1,4 +1,4 @@
-//! What a collection found, how long its phases took, and the report that is made of it.
+//! The results of a collection, the times of its phases, and the report made from them.
 
 use super::report::{CollectionReport, Reason};
 use super::state::Collector;
@@ -9,7 +9,7 @@ use crate::world::name::ThreadName;
 use crate::world::stop::StopCensus;
 use crate::world::stop_info::ThreadStopInfo;
 
-/// What the stopped part of a collection found.
+/// The results of the stopped part of a collection.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) roots_ns: u64,
@@ -22,7 +22,7 @@ pub(super) struct Outcome {
     pub(super) live: SpaceBytes,
     pub(super) live_objects: u64,
     pub(super) pinned_objects: u64,
-    /// What the collection before left.
+    /// The bytes that the previous collection left alive.
     pub(super) before: SpaceBytes,
     pub(super) allocated: u64,
     pub(super) freed: u64,
@@ -30,13 +30,13 @@ pub(super) struct Outcome {
     pub(super) queued: u32,
     pub(super) mark_stack_high: usize,
     pub(super) discarded: bool,
-    /// Why, if a debugger's answer was false.
+    /// The reason, if a debugger's answer was false.
     pub(super) false_answer: Option<FalseAnswer>,
-    /// How much may stay resident, if memory is to be given back.
+    /// The bytes that may stay resident, if memory is to be returned to the kernel.
     pub(super) surplus: Option<u64>,
 }
 
-/// What is known of the stop itself.
+/// Measurements of the stop itself.
 pub(super) struct StopFacts {
     pub(super) stop_ns: u64,
     pub(super) restart_ns: u64,
@@ -44,7 +44,7 @@ pub(super) struct StopFacts {
     pub(super) crowd: StopCensus,
 }
 
-/// Times the phases.
+/// Measures the phases.
 pub(super) struct PhaseClock {
     pub(super) begin: u64,
     pub(super) last: u64,
@@ -69,7 +69,7 @@ impl PhaseClock {
 }
 
 impl Collector {
-    /// What was there before, and what is there now.
+    /// Fires the events with the heap's sizes before and after the collection.
     pub(super) fn fire_heap_figures(&self, number: u32, budget: u64, outcome: &Outcome) {
         let [before, after] = [outcome.before, outcome.live]
             .map(|spaces| [spaces.small as usize, spaces.large as usize, spaces.pinned as usize]);

@@ -56,13 +56,13 @@ impl Pacing {
     /// Bytes to allocate before the next collection.
     pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, resident_bytes: u64) -> u64 {
         let spare = resident_bytes.saturating_sub(live_bytes) / 8 * 7;
-        // A little at least, so that a heap at its limit, or one without a floor, still gets something done.
+        // At least a little, so that a heap at its limit, or one without a floor, still makes progress.
         let wanted = self.paced(live_bytes, mutators).max(spare).max(1 << 16);
         wanted.min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
     }
 
     fn paced(&self, live_bytes: u64, mutators: usize) -> u64 {
-        // Saturating, here and below: any floor and any growth may be asked for, and this runs in the stopped world.
+        // Saturating, here and below: users may choose any floor and any growth, and this runs in the stopped world.
         let running = mutators.min(self.processors) as u64;
         let floor = self.floor_bytes.saturating_add(self.floor_bytes_per_mutator.saturating_mul(running));
         let small = floor.saturating_add(live_bytes.saturating_mul(MIDDLING - 1));
@@ -71,7 +71,7 @@ impl Pacing {
         small.min(middling).max(large)
     }
 
-    /// How many bytes may stay resident, if so many more are that it is worth giving memory back.
+    /// The number of bytes that may stay resident. `None` if it is not worth returning memory to the kernel.
     pub(crate) fn surplus(&self, live_bytes: u64, mutators: usize, resident_bytes: u64) -> Option<u64> {
         let wanted = live_bytes.saturating_add(self.paced(live_bytes, mutators));
         (resident_bytes > wanted.saturating_mul(3)).then(|| wanted / 2 * 3)

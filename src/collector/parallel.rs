@@ -2,10 +2,9 @@
 //!
 //! The collecting thread is one marker; the others are service threads of the world, which sleep between mark
 //! phases and are never mutators: nothing ever stops them, and while the world is stopped they do nothing but mark.
-//! To wake one takes as long as to mark some thousand objects, so they are called only when the collecting thread has
-//! marked that many and has tasks to give away: a small heap never wakes them.
-//! Work moves through a small pool: a marker that sees an idle one puts up to half of its oldest tasks there.
-//! When it is over is decided by [`Termination`].
+//! Waking one takes as long as marking some thousand objects. So they are woken only when the collecting thread has marked that
+//! many and has tasks to give away: a small heap never wakes them. Work moves through a small pool: a marker that sees an idle
+//! one puts up to half of its oldest tasks there. [`Termination`] decides when the phase is over.
 //!
 //! Why no atomic read-modify-write is needed to mark: a mark is a byte of its own, and two markers that race write
 //! the same value. The loser scans an object twice, which is wasted work but not wrong; counts are taken from the
@@ -28,14 +27,14 @@ use crate::os::spawn::{Spawned, spawn};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::world::inside;
 
-/// How often a marker that has run dry looks at the pool before it sleeps: some 20 µs. To wake a sleeping processor
-/// takes twice as long, and a busy marker shares within 2 µs of seeing a hungry one.
+/// How often a marker without work checks the pool before it sleeps: some 20 µs. Waking a sleeping processor takes twice as
+/// long, and a busy marker shares within 2 µs of seeing a hungry one.
 const LOOKS: u32 = 1000;
 
 /// The collecting thread's number among the markers, as events give it.
 const COLLECTING: u32 = 0;
 
-/// What becomes of a marker, as events give it.
+/// The state changes of a marker, as events report them.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Moment {
@@ -48,7 +47,7 @@ enum Moment {
 /// 50 µs, which is as long as waking them takes.
 const OFFERS_ALONE: u32 = 16;
 
-/// One marker's part of a phase, until all have run dry.
+/// One marker's part of a phase, until no marker has work.
 fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
     loop {
         marker.drain();
@@ -65,7 +64,7 @@ fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
     }
 }
 
-/// Looks at the pool for a while, as a marker that counts as busy still. True if there was work.
+/// Polls the pool for a while, still counted as a busy marker. Returns true if there was work.
 fn look_for_work(shared: &Shared, marker: &mut Marker<'_>) -> bool {
     shared.hungry.fetch_add(1, Ordering::Relaxed);
     let found = (0..LOOKS).any(|_| {
@@ -81,13 +80,13 @@ pub(crate) struct Markers {
     shared: Arc<Shared>,
     threads: Vec<Spawned>,
     stack: UnsafeCell<MarkStack>,
-    /// What each marker's stack may take.
+    /// The size of each marker's stack in bytes.
     stack_bytes: usize,
     /// Service threads that exist; 0 in a forked child.
     helpers: AtomicU32,
 }
 
-// SAFETY: `stack` is only touched by the collecting thread, of which the collection lock allows one at a time.
+// SAFETY: only the collecting thread uses `stack`, and the collection lock allows one at a time.
 unsafe impl Sync for Markers {}
 
 impl Markers {
@@ -109,8 +108,8 @@ impl Markers {
             time: CollectorTime::new(helpers),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
-        // All memory before the first thread, and the threads into what ends them when it is dropped: a world that can't
-        // be built leaves none behind.
+        // All memory before the first thread, and each thread at once into the value that ends it when dropped: if the world
+        // can't be built, no thread is left over.
         let mut stacks =
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -119,7 +118,8 @@ impl Markers {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
             let thread = spawn(&name, move || {
-                // It fires in the stopped world, where nothing may be allocated on first use (`.stop.no-malloc`).
+                // The thread fires events in the stopped world, where nothing may be allocated on first use
+                // (`.stop.no-malloc`).
                 crate::events::record::ring::meet();
                 help(&shared, index, stack);
             })?;
@@ -129,7 +129,7 @@ impl Markers {
         Ok(markers)
     }
 
-    /// What each marker's stack may take, in bytes.
+    /// The size of each marker's stack in bytes.
     pub(crate) fn stack_bytes(&self) -> usize {
         self.stack_bytes
     }
@@ -148,7 +148,7 @@ impl Markers {
         Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
     }
 
-    /// How many threads mark, the collecting one included.
+    /// The number of marking threads, including the collecting one.
     pub(crate) fn count(&self) -> u32 {
         self.helpers.load(Ordering::Relaxed) + 1
     }
@@ -158,23 +158,23 @@ impl Markers {
         &self.shared.time
     }
 
-    /// In a forked child: the service threads are gone (`.fork.services`).
+    /// Called in a forked child, where the service threads do not exist (`.fork.services`).
     pub(crate) fn forget_helpers(&self) {
         self.shared.time.forget_helpers();
         self.helpers.store(0, Ordering::Relaxed);
     }
 }
 
-/// Who marks.
+/// The threads that mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// The collecting thread alone: somebody else has frozen all other threads of the process, ours included.
+    /// The collecting thread alone: all other threads of the process are suspended from outside, the service threads included.
     Alone,
     /// The collecting thread and the service threads.
     All,
 }
 
-/// A mark phase: the collecting thread's marker, and the company it has.
+/// A mark phase: the collecting thread's marker, and the service threads that may help.
 pub(crate) struct Marking<'a> {
     heap: &'a Heap,
     /// The collecting thread's own marker, which takes the roots.
@@ -185,7 +185,7 @@ pub(crate) struct Marking<'a> {
 }
 
 impl Marking<'_> {
-    /// Marks until nothing is left, with all the company there is.
+    /// Marks until nothing is left, with all available threads.
     pub(crate) fn run(&mut self) {
         if self.helpers == 0 {
             self.marker.drain();
@@ -202,7 +202,7 @@ impl Marking<'_> {
         // SAFETY: as above.
         unsafe { *shared.events.get() = self.marker.events };
         shared.asleep.store(self.helpers, Ordering::Relaxed);
-        // The paranoid want all the races that there can be.
+        // The paranoid mode wants as many races as possible.
         shared.offers_alone.store(if self.heap.paranoid { 0 } else { OFFERS_ALONE }, Ordering::Relaxed);
         self.marker.share = Some(shared);
         let events = self.marker.events;
@@ -211,12 +211,12 @@ impl Marking<'_> {
         events.fire_marker_joined(COLLECTING, Moment::RanDry as u32);
         self.marker.share = None;
         if shared.asleep.swap(0, Ordering::Relaxed) > 0 {
-            // There was not enough to do to call anybody.
+            // There was too little work to wake a helper.
             self.helpers = 0;
             return;
         }
         loop {
-            // Acquire pairs with the Release in `help`: the helper's marks and result are seen.
+            // Acquire: pairs with the Release in `help`: the helper's marks and result are visible.
             let working = shared.working.load(Ordering::Acquire);
             if working == 0 {
                 break;
@@ -233,13 +233,13 @@ impl Marking<'_> {
         self.high = self.high.max(high);
     }
 
-    /// What the service threads of this phase brought home.
+    /// The results of the service threads in this phase.
     fn results(&self) -> impl Iterator<Item = &mut HelperResult> + use<'_> {
         // SAFETY: the helpers have finished, and only the collecting thread comes here, one result after the other.
         self.shared.results[..self.helpers as usize].iter().map(|result| unsafe { &mut *result.get() })
     }
 
-    /// Marks on alone, from what was pushed since [`run`](Self::run).
+    /// Continues marking alone, from what was pushed since [`run`](Self::run).
     pub(crate) fn run_on(&mut self) {
         self.marker.drain();
         self.marker.recover_from_overflow();
@@ -265,14 +265,14 @@ impl Marking<'_> {
     }
 }
 
-/// The life of a service thread.
+/// The main loop of a service thread.
 fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
-    // No signal handler of the program's runs here, and no stop signal is ever for us.
+    // The program's signal handlers must not run here, and no stop signal is ever sent to this thread.
     std::mem::forget(crate::os::signals::block_all());
     shared.time.is_helper(index);
     let mut seen = 0;
     loop {
-        // Acquire pairs with the Release in `mark` and in `drop`.
+        // Acquire: pairs with the Release in `Shared::consider_company` and in `drop`.
         let phase = shared.phase.load(Ordering::Acquire);
         if phase == seen {
             futex::wait(&shared.phase, phase, None);
@@ -282,7 +282,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         if shared.closing.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: written before the phase began; the heap outlives the phase, whose end we announce below.
+        // SAFETY: written before the phase began; the heap outlives the phase, whose end is announced below.
         let heap = unsafe { &**shared.heap.get() };
         // SAFETY: as above; the events are the world's, as the heap is.
         let events = unsafe { &**shared.events.get() };
@@ -298,7 +298,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
                 HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
         };
         inside::leave();
-        // Release pairs with the Acquire in `mark`.
+        // Release: pairs with the Acquire in `run_together`.
         if shared.working.fetch_sub(1, Ordering::Release) == 1 {
             futex::wake(&shared.working, 1);
         }
@@ -308,12 +308,12 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
 impl Drop for Markers {
     fn drop(&mut self) {
         if self.helpers.load(Ordering::Relaxed) == 0 {
-            // None, or those of a parent process.
+            // No helpers, or those of a parent process.
             self.threads.drain(..).for_each(Spawned::forget);
             return;
         }
         self.shared.closing.store(true, Ordering::Relaxed);
-        // Release pairs with the Acquire in `help`.
+        // Release: pairs with the Acquire in `help`.
         self.shared.phase.fetch_add(1, Ordering::Release);
         futex::wake(&self.shared.phase, u32::MAX);
         self.threads.drain(..).for_each(Spawned::join);

@@ -1,11 +1,11 @@
-//! What one collection did, in numbers.
+//! The figures of one collection.
 
 use std::fmt;
 
 use crate::heap::sweep::SpaceBytes;
 use crate::world::name::ThreadName;
 
-/// What a world calls after each collection.
+/// The listener that a world calls after each collection.
 pub(crate) type Listener = Box<dyn Fn(&CollectionReport) + Send + Sync>;
 
 /// Why a collection happened.
@@ -13,9 +13,9 @@ pub(crate) type Listener = Box<dyn Fn(&CollectionReport) + Send + Sync>;
 #[repr(u32)]
 #[non_exhaustive]
 pub enum Reason {
-    /// As much was allocated as the pacing allows.
+    /// The allocation budget was used up.
     Allocation = 0,
-    /// Somebody asked for it.
+    /// A caller requested it.
     Explicit = 1,
     /// There was no room below the heap limit.
     HeapLimit = 2,
@@ -31,34 +31,34 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What one collection did. Plain data: it is put together while the world is stopped.
+/// The figures of one collection. Plain data: it is put together while the world is stopped.
 #[derive(Clone, Copy, Debug)]
 pub struct CollectionReport {
-    /// Which collection of its world this was, from 1.
+    /// The number of this collection in its world, from 1.
     pub number: u32,
     /// Why it happened.
     pub reason: Reason,
     /// The thread that collected.
     pub by: ThreadName,
-    /// Nanoseconds from the first signal until every thread stood.
+    /// Nanoseconds from the first signal until every thread was stopped.
     pub stop_ns: u64,
     /// Nanoseconds for the roots.
     pub roots_ns: u64,
-    /// Nanoseconds for marking from them.
+    /// Nanoseconds for marking from the roots.
     pub mark_ns: u64,
     /// Nanoseconds for weak references and finalizers.
     pub weak_ns: u64,
     /// Nanoseconds to set up the sweep (sweeping itself is done by the threads that allocate).
     pub sweep_ns: u64,
-    /// Nanoseconds until every thread was told to go on.
+    /// Nanoseconds until every thread was notified to resume.
     pub restart_ns: u64,
-    /// Nanoseconds from the first signal until every thread was told to go on.
+    /// Nanoseconds from the first signal until every thread was notified to resume.
     pub pause_ns: u64,
-    /// What is alive, in whole cells and blocks.
+    /// The bytes that are alive, in whole cells and blocks.
     pub live: SpaceBytes,
-    /// How many objects are alive.
+    /// The number of live objects.
     pub live_objects: u64,
-    /// Bytes that were alive or allocated before and are not any more.
+    /// Bytes that were alive or allocated before the collection and are not alive any more.
     pub freed_bytes: u64,
     /// Bytes allocated since the previous collection.
     pub allocated_bytes: u64,
@@ -68,7 +68,7 @@ pub struct CollectionReport {
     pub stack_bytes: u64,
     /// Mutators that were stopped, the collecting one excluded.
     pub threads_stopped: u32,
-    /// Of those, the ones that stood in a blocking region.
+    /// Of those, the threads in a blocking region.
     pub threads_blocking: u32,
     /// The thread that was the last to stop.
     pub slowest: ThreadName,

@@ -1,4 +1,4 @@
-//! Where marking begins.
+//! The roots of marking.
 //!
 //! | root | how it is read |
 //! |---|---|
@@ -23,7 +23,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicUsize, Lock, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
 use crate::world::stop::StoppedWorld;
 
-/// What a root is, as events give it.
+/// The kind of a root, as events report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum RootKind {
@@ -49,14 +49,14 @@ impl<'a, 'm> RootScan<'a, 'm> {
         Self { marker, stack_bytes: 0, roots: 0, handles: 0 }
     }
 
-    /// Every stack of every thread, the collecting one's own from where its registers were pushed; and the stacks
-    /// that the program registered.
+    /// Scans every stack of every thread (the collecting one's own from where its registers were pushed), and the stacks that
+    /// the program registered.
     pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
         let events = self.marker.events;
         let scanned = Cell::new(0);
         let mut scan = |low, high| {
-            // SAFETY: the stop has checked that the range is a stack of a thread that stands still, or of the
-            // collecting thread above the frame that pushed its registers, or was registered as readable.
+            // SAFETY: the stop has checked that the range is a stack of a stopped thread, or of the collecting thread above the
+            // frame that pushed its registers; or the range was registered as readable.
             scanned.set(scanned.get() + unsafe { self.marker.conservative_range(low, high) });
         };
         for &record in stopped.live() {
@@ -73,7 +73,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         });
     }
 
-    /// The cell that each thread may have been building: its value may have left the registers already
+    /// Scans the cell that each thread may have been building: the values in it may have left the registers already
     /// (`.stop.mid-alloc`).
     pub(crate) fn half_built_objects(&mut self, heap: &Heap, stopped: &StoppedWorld<'_>) {
         if removed(Guard::StopMidAlloc) {
@@ -89,7 +89,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         }
     }
 
-    /// Memory that the program registered.
+    /// Scans the memory that the program registered.
     pub(crate) fn ranges(&mut self, ranges: &Ranges) {
         ranges.for_each(|low, high| {
             // SAFETY: `register_range` promised that it is readable.
@@ -99,7 +99,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         });
     }
 
-    /// Root handles.
+    /// Scans the root handles.
     pub(crate) fn handles(&mut self, handles: &SlotTable) {
         let before = self.roots;
         handles.for_each(|slot, object| {
@@ -110,7 +110,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         self.scanned_table(handles.address(0), RootKind::Handles, before);
     }
 
-    /// Objects in the finalizer thread's queue.
+    /// Scans the objects in the finalizer thread's queue.
     pub(crate) fn waiting_for_finalizers(&mut self, finalizers: &Finalizers, held: &LockGuard<'_>) {
         let before = self.roots;
         finalizers.for_each_ready(held, |object| {
@@ -125,7 +125,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         self.marker.events.fire_root_scanned(address, kind as u32, bytes);
     }
 
-    /// Bytes of stacks, and other roots.
+    /// Returns the bytes of stacks, and the number of other roots.
     pub(crate) fn finish(self) -> (u64, u64) {
         (self.stack_bytes, self.roots)
     }
@@ -133,19 +133,19 @@ impl<'a, 'm> RootScan<'a, 'm> {
 
 /// Ranges of ordinary memory that the program has registered as roots.
 ///
-/// A range is two words, written so that the stopped world never sees a half: the end is 0 while the slot is free. All words are
-/// atomic: a debugger's question reads them while a thread is stopped anywhere in [`add`](Self::add).
+/// A range is two words, written so that the stopped world never sees half of a range: the end is 0 while the slot is free. All
+/// words are atomic: a debugger's query reads them while a thread is stopped anywhere in [`add`](Self::add).
 pub(crate) struct Ranges {
     memory: Reservation,
-    /// Slots ever used.
+    /// The number of slots that were ever used.
     used: AtomicUsize,
     pub(crate) lock: Lock,
 }
 
-/// A range's words: where it begins and where it ends.
+/// A range's words: its beginning and its end.
 type Slot = [AtomicUsize; 2];
 
-/// Ranges that can be registered at a time.
+/// The maximum number of ranges registered at a time.
 const MOST_RANGES: usize = 1 << 16;
 
 impl Ranges {
@@ -161,11 +161,11 @@ impl Ranges {
         unsafe { &*self.memory.base().cast::<Slot>().add(index) }
     }
 
-    /// Registers a range; its index, or `None` if there are too many. `lock` takes this table's lock in the way that suits the
-    /// caller.
+    /// Registers a range. Returns its index, or `None` if there are too many. `lock` takes this table's lock in the way that
+    /// the caller needs.
     ///
     /// # Panics
-    /// It took another lock.
+    /// `lock` took another lock.
     pub(crate) fn add<'a>(&'a self, low: usize, high: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
         let held = lock();
         assert!(held.is_of(&self.lock), "the guard of another lock");
@@ -175,7 +175,7 @@ impl Ranges {
         if index == MOST_RANGES {
             return None;
         }
-        // In this order: a question that is asked in between finds the slot still free, then the range whole.
+        // In this order: a query in between finds the slot still free, then the whole range.
         let [begin, end] = self.slot(index);
         window();
         begin.store(low, Relaxed);
@@ -188,7 +188,7 @@ impl Ranges {
         Some(index)
     }
 
-    /// Forgets a range. The collector holds the lock while it scans, so that the memory may go when this returns. `lock` as in
+    /// Removes a range. The collector holds the lock while it scans, so the memory may be freed when this returns. `lock` as in
     /// [`add`](Self::add).
     pub(crate) fn remove<'a>(&'a self, index: usize, lock: impl FnOnce() -> LockGuard<'a>) {
         let held = lock();
@@ -196,8 +196,8 @@ impl Ranges {
         self.slot(index)[1].store(0, Relaxed);
     }
 
-    /// Every range. Takes no lock: for the stopped world, whose collector holds it, and for a debugger's question at any moment,
-    /// also about damaged memory: it never goes beyond the table.
+    /// Visits every range. Takes no lock: for the stopped world, whose collector holds it, and for a debugger's query at any
+    /// moment. It never reads beyond the table, even if memory is damaged.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
         for index in 0..self.used.load(Relaxed).min(MOST_RANGES) {
             let [low, high] = self.slot(index).each_ref().map(|word| word.load(Relaxed));
@@ -224,13 +224,13 @@ mod tests {
 
     /// `.debug.inspect`
     #[test]
-    fn a_question_in_the_middle_of_add_finds_each_range_whole() {
+    fn a_query_in_the_middle_of_add_finds_each_range_whole() {
         let mut answers = Vec::new();
         for window in 0.. {
             let ranges = Arc::new(Ranges::new().unwrap());
             let lock = || ranges.lock.lock();
             assert_eq!((ranges.add(16, 32, lock), ranges.add(48, 64, lock)), (Some(0), Some(1)));
-            // Its slot is used anew.
+            // The slot is reused.
             ranges.remove(window % 2, lock);
             let other = [(48, 64), (16, 32)][window % 2];
             let answer = Arc::new(Mutex::new(Vec::new()));
@@ -250,7 +250,7 @@ mod tests {
 
     /// `.debug.inspect`
     #[test]
-    fn ranges_whose_count_is_damaged_end_where_their_table_does() {
+    fn ranges_with_a_damaged_count_end_with_their_table() {
         let ranges = Ranges::new().unwrap();
         assert_eq!(ranges.add(16, 32, || ranges.lock.lock()), Some(0));
         ranges.used.store(usize::MAX / 2, Relaxed);

@@ -15,21 +15,21 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
 
 /// Tasks that move between markers at a time.
 pub(super) const PACKET: usize = 512;
-/// Packets that the pool holds.
+/// The maximum number of packets in the pool.
 pub(super) const PACKETS: usize = 64;
 /// A stack with fewer tasks than this keeps them.
 const WORTH_SHARING: usize = 32;
 
-/// Tasks that some marker gave away.
+/// Tasks that markers gave away.
 pub(super) struct Pool {
     lock: Lock,
     /// Packets of `1 + PACKET` words: a length, then tasks. Guarded by `lock`.
     memory: Reservation,
-    /// How many packets it holds. Written under the lock; read without it as a hint.
+    /// The number of packets in the pool. Written under the lock; read without it as a hint.
     packets: AtomicUsize,
 }
 
-// SAFETY: the memory is only touched under `lock`.
+// SAFETY: the memory is only accessed under `lock`.
 unsafe impl Sync for Pool {}
 
 impl Pool {
@@ -39,6 +39,8 @@ impl Pool {
         Ok(Self { lock: Lock::new(), memory, packets: AtomicUsize::new(0) })
     }
 
+    /// The packet of this index.
+    ///
     /// # Safety
     /// The caller holds the lock, and `index < PACKETS`.
     unsafe fn packet(&self, index: usize) -> *mut usize {
@@ -46,7 +48,7 @@ impl Pool {
         unsafe { self.memory.base().cast::<usize>().add(index * (PACKET + 1)) }
     }
 
-    /// Moves some of the stack's tasks here. False if there was no room.
+    /// Moves some of the stack's tasks to the pool. Returns false if there was no room.
     pub(super) fn put(&self, stack: &mut MarkStack) -> bool {
         let _guard = self.lock.lock();
         // Relaxed, here and below: the lock orders it.
@@ -69,7 +71,7 @@ impl Pool {
         self.packets.load(Ordering::Relaxed) > 0
     }
 
-    /// Hands the tasks of one packet to `adopt`. False if there is none.
+    /// Passes the tasks of one packet to `adopt`. Returns false if there is no packet.
     pub(super) fn take(&self, adopt: impl FnOnce(&[usize])) -> bool {
         let _guard = self.lock.lock();
         let packets = self.packets.load(Ordering::Relaxed);
@@ -86,28 +88,27 @@ impl Pool {
     }
 }
 
-/// What the markers of a world share.
+/// The state that the markers of a world share.
 pub(crate) struct Shared {
     pub(super) pool: Pool,
-    /// Markers that have run dry but do not sleep yet.
+    /// The number of markers that have no work but do not sleep yet.
     pub(super) hungry: AtomicU32,
     pub(super) termination: Termination,
-    /// Service threads of this phase that have not been called yet. Only the collecting thread is at work while there
-    /// are any.
+    /// Service threads of this phase that have not been woken yet. While there are any, only the collecting thread marks.
     pub(super) asleep: AtomicU32,
-    /// How many offers it still makes before it calls them.
+    /// The number of offers that the collecting thread still makes before it wakes them.
     pub(super) offers_alone: AtomicU32,
-    /// Grows by one for each mark phase: what the service threads sleep on.
+    /// Incremented for each mark phase; the service threads sleep on it.
     pub(super) phase: AtomicU32,
-    /// Service threads that have not finished this phase.
+    /// The number of service threads that have not finished this phase.
     pub(super) working: AtomicU32,
     pub(super) closing: AtomicBool,
-    /// The heap of this phase, for the service threads. Written before `phase` grows.
+    /// The heap of this phase, for the service threads. Written before `phase` is incremented.
     pub(super) heap: UnsafeCell<*const Heap>,
     /// The events of this phase's world, likewise.
     pub(super) events: UnsafeCell<*const Events>,
     pub(super) time: CollectorTime,
-    /// What each service thread brought home.
+    /// The results of the service threads.
     pub(super) results: Box<[UnsafeCell<HelperResult>]>,
 }
 
@@ -117,7 +118,7 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointers in it belong to no thread.
 unsafe impl Send for Shared {}
 
-/// What a service thread found in one phase.
+/// The result of one service thread in one phase.
 #[derive(Clone, Copy)]
 pub(super) struct HelperResult {
     pub(super) objects: u64,
@@ -151,7 +152,7 @@ impl Shared {
             let helpers = self.asleep.swap(0, Ordering::Relaxed);
             self.termination.start(helpers + 1);
             self.working.store(helpers, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `help`: the heap, its epoch and what was stored above are seen.
+            // Release: pairs with the Acquire in `help`: the heap, its epoch and what was stored above are visible.
             self.phase.fetch_add(1, Ordering::Release);
             futex::wake(&self.phase, helpers);
         }

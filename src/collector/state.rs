@@ -1,16 +1,16 @@
-//! Everything that a collection works on, and those who look at it: profiles.
+//! Everything that a collection works on, and its observers, such as profiles.
 //!
-//! A profile is above the collector and the collector knows none. It knows observers, which it calls at three moments:
+//! Profiles build on the collector, and the collector does not know them. It knows observers, which it calls at three moments:
 //!
 //! ```text
-//!   begin   before the first signal       memory may be mapped; says whether it wants to look
-//!   look    between marking and sweep     the world stands: no malloc, no lock (`.stop.no-malloc`, `.stop.locks`)
+//!   begin   before the first signal       memory may be mapped; returns whether the observer wants to look
+//!   look    between marking and sweep     the world is stopped: no malloc, no lock (`.stop.no-malloc`, `.stop.locks`)
 //!   finish  when the world runs again     names are made, events fired; then, without the lock, callbacks run
 //! ```
 //!
-//! One observer belongs to the world. What it knows is guarded by a lock that the collecting thread takes before the
-//! first signal, if the observer is armed, and holds until it has finished: no two collections meet in it. Another may come along with
-//! the request for one collection, and is the requester's alone.
+//! One observer belongs to the world. Its data are guarded by a lock. If the observer is armed, the collecting thread takes the
+//! lock before the first signal and holds it until the observer has finished: no two collections use it at once. A second
+//! observer may come with the request for one collection; it belongs to the requester alone.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, SharedLock};
 use crate::world::region::OwnStack;
 use crate::world::registry::Threads;
 
-/// What a world calls when a collection that was due could not happen.
+/// The listener that a world calls when a due collection has failed.
 pub(crate) type FailureListener = Box<dyn Fn(&CollectError) + Send + Sync>;
 
 /// Everything that a collection works on.
@@ -46,35 +46,37 @@ pub(crate) struct Collector {
     pub(crate) pacing: Pacing,
     pub(crate) observing: Observing,
     pub(crate) stop_timeout: Duration,
-    /// Finished collections.
+    /// The number of finished collections.
     pub(crate) collections: AtomicU32,
-    /// What was alive after the last one, and what was then unused in the threads' blocks.
+    /// The bytes alive after the last collection.
     pub(super) live_bytes: AtomicU64,
-    /// The former, by space.
+    /// The same by space.
     pub(super) live_spaces: LiveSpaces,
+    /// The bytes that were unused in the threads' blocks after the last collection.
     pub(super) unused_bytes: AtomicU64,
     /// Bytes allocated up to the last collection.
     pub(crate) allocated_total: AtomicU64,
     pub(crate) figures: Figures,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
-    /// The first damage that the paranoid mode found. A collection that an allocation started has no caller to return it to.
+    /// The first damage that the paranoid mode found. Kept here because a collection that an allocation started has no caller
+    /// to return it to.
     pub(crate) damage: OnceLock<String>,
 }
 
-/// Who collects: one of the world's threads, with its registers on its stack, or a stranger.
+/// The collecting thread: one of the world's threads, with its registers on its stack, or an unattached thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Collecting<'a> {
     /// Its own stack, if it is one of the world's threads.
     pub(crate) own: Option<&'a OwnStack>,
-    /// Do nothing if a collection has finished since this one was.
+    /// If set, do nothing unless this is still the number of finished collections.
     pub(crate) unless_after: Option<u32>,
-    /// Who looks at what lives, this time.
+    /// An additional observer, for this collection only.
     pub(crate) observer: Option<&'a dyn Observer>,
 }
 
 impl<'a> Collecting<'a> {
-    /// This thread, whatever others have done.
+    /// A collection by this thread, whatever other threads have collected.
     pub(crate) fn now(own: Option<&'a OwnStack>) -> Collecting<'a> {
         Collecting { own, unless_after: None, observer: None }
     }
@@ -106,7 +108,7 @@ impl Collector {
     }
 }
 
-/// What [`Collector::new`] is made of.
+/// The arguments of [`Collector::new`].
 pub(crate) struct Parts {
     pub(crate) heap: Heap,
     pub(crate) threads: Arc<Threads>,
@@ -122,12 +124,12 @@ pub(crate) struct Parts {
     pub(crate) on_failure: Option<FailureListener>,
 }
 
-/// What the last collection left in each space. The collecting thread's alone.
+/// The bytes that the last collection left in each space. Only the collecting thread uses it.
 #[derive(Default)]
 pub(super) struct LiveSpaces([AtomicU64; 3]);
 
 impl LiveSpaces {
-    /// What it was until now.
+    /// Stores the new values, and returns the previous ones.
     pub(super) fn replace(&self, live: SpaceBytes) -> SpaceBytes {
         let now = [live.small, live.large, live.pinned];
         let [small, large, pinned] = std::array::from_fn(|space| self.0[space].swap(now[space], Ordering::Relaxed));
@@ -142,13 +144,14 @@ pub(crate) enum Attention {
     Passes,
 }
 
-/// Sees the live objects of a collection.
+/// An observer of the live objects of a collection.
 pub(crate) trait Observer {
-    /// A collection is about to stop the world. It may not come to a look: then `begin` is all that happens.
+    /// Called when a collection is about to stop the world. If the collection fails, no other call follows.
     fn begin(&self, collector: &Collector) -> Attention;
-    /// The world stands, marking is over, the sweep has not begun. Not before `begin` said that it wants to look.
+    /// Called in the stopped world, after marking and before the sweep; only if `begin` returned [`Attention::Looks`].
     fn look(&self, living: &Living<'_>);
-    /// The world runs again, after a look. What it gives back is called when the observer's lock is free.
+    /// Called when the world runs again, after `look`. The collector calls what it returns after it has released the observer's
+    /// lock.
     fn finish(&self, collector: &Collector) -> Option<Afterwards>;
 }
 
@@ -157,7 +160,7 @@ pub(crate) type Afterwards = Box<dyn FnOnce()>;
 
 /// The observer that belongs to a world.
 pub(crate) struct Observing {
-    /// Guards whatever the observer knows.
+    /// Guards the observer's data.
     pub(crate) lock: SharedLock,
     pub(super) armed: AtomicBool,
     pub(super) observer: OnceLock<Arc<dyn Observer + Send + Sync>>,
@@ -168,17 +171,18 @@ impl Observing {
         Observing { lock, armed: AtomicBool::new(false), observer: OnceLock::new() }
     }
 
-    /// Sets the observer, once and for all. It is asked nothing before it is armed.
+    /// Sets the observer, once and for all. It is not called before it is armed.
     pub(crate) fn set(&self, observer: Arc<dyn Observer + Send + Sync>) {
         let _ = self.observer.set(observer);
     }
 
-    /// From now on collections ask the observer, or do not.
+    /// Sets whether collections call the observer.
     pub(crate) fn arm(&self, armed: bool) {
         self.armed.store(armed, Ordering::Relaxed);
     }
 
-    /// In a forked child: the lock has no holder, and the threads that the observer needs do not exist (`.fork.services`).
+    /// Called in a forked child: the lock has no holder, and the threads that the observer needs do not exist
+    /// (`.fork.services`).
     ///
     /// # Safety
     /// The caller is the only thread of the process, and has no guard of the lock.

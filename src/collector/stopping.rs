@@ -1,4 +1,4 @@
-//! Stopping the world for a collection: every lock that the stopped world needs, then the stop.
+//! Stops the world for a collection: takes every lock that the stopped world needs, then stops the threads.
 
 use std::ops::Deref;
 
@@ -15,15 +15,15 @@ use crate::world::stop::{StopBy, StoppedWorld};
 use crate::world::stop_info::ThreadStopInfo;
 
 impl Collector {
-    /// The finalizer tables' lock, whose holder a user may have frozen (`.debug.frozen-owner`).
+    /// Takes the finalizer tables' lock, whose holder a debugger may have suspended (`.debug.frozen-owner`).
     pub(super) fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
         let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);
         self.finalizers.lock.lock_within(budget).map_err(|holder| held(holder, budget.total()))
     }
 
-    /// The tables of handles and ranges. Threads that no stop reaches (strangers, those in blocking regions) may
-    /// clone and drop handles too: one that was cloned into a slot that the scan has passed, and dropped in a slot
-    /// that it has not come to, would be missed (`.root.race`).
+    /// Takes the locks of the tables of handles and ranges. Threads that no stop reaches (unattached threads, those in blocking
+    /// regions) may clone and drop handles too. A handle that is cloned into a slot that the scan has passed, and dropped in a
+    /// slot that the scan has not reached, would be missed (`.root.race`).
     pub(super) fn lock_handles<'a>(&'a self, budget: &mut Budget) -> Result<(LockGuard<'a>, LockGuard<'a>), StopError> {
         let mut lock = |table: &'static str, lock: &'a Lock| {
             let held = |HeldBy(tid), within| self.threads.lock_denied(table, Tid(tid as i32), within);
@@ -34,7 +34,7 @@ impl Collector {
         Ok((ranges, roots))
     }
 
-    /// No thread may be in the middle of sweeping a block when the world stops.
+    /// Waits until no thread is sweeping a block: none may be in the middle of it when the world stops.
     pub(super) fn wait_for_sweeps<'a>(
         &self,
         locks: StopLocks<'a>,
@@ -45,18 +45,18 @@ impl Collector {
                 return Ok(QuietLocks(locks));
             }
             let is_sweeping = |record: &ThreadStopInfo| {
-                // SAFETY: the allocation and the list lock are held.
+                // SAFETY: the allocation lock and the list lock are held.
                 unsafe { cache_of(record) }.is_some_and(|cache| cache.sweeping().is_some())
             };
             let error = self.threads.hindered_by(&locks, budget.total(), is_sweeping);
             if error.unanswered() > 0 {
                 return Err(error);
             }
-            // They have left the gate meanwhile, and no thread can enter it.
+            // Those threads have left the gate meanwhile, and no thread can enter it.
         }
     }
 
-    /// Calls [`Threads::stop`]. `locks` show that no thread is sweeping.
+    /// Calls [`Threads::stop`]. `locks` prove that no thread is sweeping.
     pub(super) fn stop<'a>(
         &'a self,
         locks: QuietLocks<'a>,
@@ -67,7 +67,7 @@ impl Collector {
         self.threads.stop(locks.0, own, by, budget).map(Stopped)
     }
 
-    /// Names the finalizer if the finalizer thread is among those that did not stop and nothing else explains that.
+    /// Names the finalizer, if the finalizer thread is among those that did not stop and there is no other explanation.
     pub(super) fn with_finalizer(&self, mut error: StopError) -> StopError {
         let StopError::Unanswered { threads, .. } = &mut error else { return error };
         let runner = Tid(self.finalizers.thread.load(Ordering::Relaxed) as i32);
@@ -83,17 +83,17 @@ impl Collector {
     }
 }
 
-/// The locks of a stop, taken when no thread was in the sweep gate. As long as they are held none can enter it.
+/// The locks of a stop, taken when no thread was in the sweep gate. While they are held, no thread can enter it.
 pub(super) struct QuietLocks<'a>(StopLocks<'a>);
 
 /// The stopped world. No thread is sweeping its heap.
 pub(super) struct Stopped<'a>(pub(super) StoppedWorld<'a>);
 
 impl Stopped<'_> {
-    /// The heap's proof of it.
+    /// The heap's proof that the world is stopped.
     pub(super) fn proof(&self) -> WorldStopped<'_> {
-        // SAFETY: every other thread is stopped as long as `self` exists. It was made of `QuietLocks`, so no thread is in the
-        // sweep gate; and the collecting thread, the only one to have it, neither allocates nor sweeps.
+        // SAFETY: every other thread is stopped as long as `self` exists. It was made from `QuietLocks`, so no thread is in the
+        // sweep gate. Only the collecting thread has it, and that thread neither allocates nor sweeps.
         unsafe { WorldStopped::assume(&self.0.locks().allocation) }
     }
 }

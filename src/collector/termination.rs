@@ -22,16 +22,16 @@
 //!   }
 //! ```
 //!
-//! Why it ends at the right moment. Only a marker that is not idle puts work into the pool or holds any. A marker
-//! counts itself as idle *after* it found the pool empty, and as busy again *before* it looks into the pool
-//! (`.mark.termination`). So when the count reaches all, each found the pool empty when nobody but the idle could have
-//! filled it, and the idle do not. Why nobody sleeps beside work: work is announced by a new value of `work added`, and a marker becomes idle
-//! only by a compare-exchange that still finds the value of its glance, which it took before it looked into the pool
+//! Why it ends at the right moment. Only a marker that is not idle holds work or puts work into the pool. A marker counts
+//! itself as idle *after* it found the pool empty, and as busy again *before* it looks into the pool (`.mark.termination`). So
+//! when all are counted as idle, each has found the pool empty at a time when only idle markers could have filled it, and these
+//! do not. Why no marker sleeps while there is work: work is announced by a new value of `work added`, and a marker becomes
+//! idle only by a compare-exchange that still finds the value of its glance, which it took before it looked into the pool
 //! (`.mark.glance`).
 //!
-//! An idle marker sleeps in a futex on that word; nobody spins. The last one to become idle wakes all. The number of
-//! additions comes round after 2^23; to be fooled, a marker would have to look into the pool for as long as the
-//! others take to add that often.
+//! An idle marker sleeps in a futex on that word; no marker spins. The last one to become idle wakes all. The number of
+//! additions wraps around after 2^23; to be deceived, a marker would have to look into the pool for as long as the others take
+//! to add that often.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
@@ -50,15 +50,15 @@ pub(crate) struct Termination {
     markers: AtomicU32,
 }
 
-/// What a marker knew of the pool before it looked into it.
+/// The word as a marker saw it before it looked into the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Glance(u32);
 
-/// What a marker that ran dry does next.
+/// What a marker without work does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Idle {
-    /// All markers have run dry. Marking is over.
+    /// All markers are without work. Marking is over.
     Finished,
     /// Work was added: look into the pool again.
     LookAgain,
@@ -72,26 +72,26 @@ impl Termination {
         }
     }
 
-    /// Begins a marking with this many markers. Before any of them starts (what starts them orders this).
+    /// Begins a marking with this many markers. Called before any of them starts (starting them orders this).
     pub(crate) fn start(&self, markers: u32) {
         debug_assert!((1..=MOST_MARKERS).contains(&markers));
         self.markers.store(markers, Ordering::Relaxed);
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Taken before looking into the pool.
+    /// Called before the marker looks into the pool.
     pub(crate) fn glance(&self) -> Glance {
-        // Acquire: pairs with the Release of `work_added`: who sees the new number finds the work.
+        // Acquire: pairs with the Release of `work_added`: a marker that sees the new number finds the work.
         Glance(self.word.load(Ordering::Acquire))
     }
 
-    /// Some marker has nothing to do: it is worth to share. One relaxed load, for the inner loop.
+    /// Whether a marker is idle, so that sharing is worth it. One relaxed load, for the inner loop.
     #[inline]
     pub(crate) fn has_idle(&self) -> bool {
         self.word.load(Ordering::Relaxed) & IDLE != 0
     }
 
-    /// Work was put into the pool. Wakes one idle marker, if there is one.
+    /// Announces that work was put into the pool. Wakes one idle marker, if there is one.
     pub(crate) fn work_added(&self) {
         // Release: pairs with the Acquire of `glance` and of `became_idle`.
         let before = self.word.fetch_add(ADDED, Ordering::Release);
@@ -101,8 +101,8 @@ impl Termination {
         }
     }
 
-    /// The caller found the pool empty after this glance, and holds no work. Returns when there is work again or
-    /// when all have run dry.
+    /// Called when the caller found the pool empty after this glance, and holds no work. Returns when there is work again or
+    /// when all markers are without work.
     pub(crate) fn became_idle(&self, glance: Glance) -> Idle {
         let markers = self.markers.load(Ordering::Relaxed);
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -112,8 +112,8 @@ impl Termination {
             }
             let last = (seen & IDLE) + 1 == markers;
             let idle = (seen + 1) | if last { FINISHED } else { 0 };
-            // Release: what this marker marked happens before what anybody does who sees the end. Acquire: for the
-            // last one, which sees it here; pairs with the Release of the others.
+            // Release: what this marker marked happens before what any thread does that sees the end. Acquire: for the last
+            // one, which sees the end here; pairs with the Release of the others.
             match self.word.compare_exchange_weak(seen, idle, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if last => {
                     interrupt_point();
@@ -143,12 +143,12 @@ impl Termination {
                 seen = self.word.load(Ordering::Acquire);
                 continue;
             }
-            // Busy again, before we look into the pool: whoever finds that we took something from it, finds us busy.
+            // Busy again, before looking into the pool: a marker that misses work taken from it sees this marker as busy.
             if removed(Guard::MarkTermination) {
                 return Idle::LookAgain;
             }
             // Relaxed: the load that saw the addition has acquired the work, and this marker has done nothing since it became
-            // idle. Those that become idle later continue its release sequence, for all change the word by exchanges.
+            // idle. Those that become idle later continue its release sequence, because all change the word by exchanges.
             match self.word.compare_exchange_weak(seen, seen - 1, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Idle::LookAgain,
                 Err(now) => seen = now,

@@ -20,7 +20,7 @@ impl Collector {
         callback::refuse_inside("World::verify");
         match self.verify_once(who, StopBy::InForce) {
             Ok(Some(verified)) => return Ok(verified),
-            // The debugger that stopped the world is not asked again, as in `collect`.
+            // The debugger that stopped the world is not used again, as in `collect`.
             Ok(None) => {}
             Err(error @ CollectError::Stop(StopError::FalseAnswer(_))) => {
                 if let Some(listener) = &self.on_failure {
@@ -33,7 +33,7 @@ impl Collector {
         Ok(verified.expect("the built-in stopper keeps the world stopped"))
     }
 
-    /// Returns `None` if the vtable resumed threads during the verification: what was found says nothing then.
+    /// Returns `None` if the vtable resumed threads during the verification: its result then means nothing.
     fn verify_once(&self, who: Collecting<'_>, by: StopBy) -> Result<Option<Verified>, CollectError> {
         let _called_back = Callback::begin();
         let _whole = NotCancelled::begin();

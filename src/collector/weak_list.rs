@@ -1,8 +1,8 @@
-//! The weak cells that a marker met.
+//! The weak cells that a marker has found.
 
 use crate::sync::{AtomicUsize, Ordering::Relaxed};
 
-/// Weak cells that were marked, strung together through the second word of each.
+/// Weak cells that were marked, linked through the second word of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WeakList {
     /// The first cell, tagged so that a link is never 0; the end is the bare tag.
@@ -14,7 +14,7 @@ const LINK_TAG: usize = 1;
 impl WeakList {
     pub(crate) const EMPTY: Self = Self { head: LINK_TAG };
 
-    /// Adds a weak cell, unless a marker that raced for it has it already.
+    /// Adds a weak cell, unless another marker that raced for it has added it.
     pub(super) fn add(&mut self, payload: usize) {
         let link = link_of(payload);
         if link.compare_exchange(0, self.head, Relaxed, Relaxed).is_ok() {
@@ -22,7 +22,7 @@ impl WeakList {
         }
     }
 
-    /// Unstrings the list and calls `visit` with each cell's target word.
+    /// Empties the list, and calls `visit` with each cell's target word.
     pub(crate) fn take_all(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
         let mut head = std::mem::replace(&mut self.head, LINK_TAG);
         while head != LINK_TAG {
@@ -35,7 +35,7 @@ impl WeakList {
 }
 
 fn link_of(payload: usize) -> &'static AtomicUsize {
-    // SAFETY: only marked weak cells come here, whose second word is the link; the heap is not unmapped while its
+    // SAFETY: the payload is that of a marked weak cell, whose second word is the link; the heap is not unmapped while its
     // world is stopped.
     unsafe { &*((payload + size_of::<usize>()) as *const AtomicUsize) }
 }
