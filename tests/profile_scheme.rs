@@ -1,5 +1,5 @@
-//! A profile of a Scheme program names its procedures: what each has allocated and is alive is charged to it, on top of those that
-//! wait for it, whatever the program does with its stack.
+//! A profile of a Scheme program names its procedures: live objects that a procedure has allocated are charged to it, on the stack of the
+//! procedures that wait for it, whatever the program does with its stack.
 
 mod stack_support;
 
@@ -14,18 +14,18 @@ use stopworld::testing::charged_to_address;
 use stopworld::workloads::lisp::Interpreter;
 use stopworld::{Charging, Mutator, Paranoid, World};
 
-/// A stack's centres that stand in this file, outermost first.
+/// The centres of a stack that are in this file, outermost first.
 fn names(stack: StackId, file: &str) -> String {
     let mut names: Vec<_> = stack.centres().filter(|centre| centre.module() == file).map(CentreId::label).collect();
     names.reverse();
     names.join(" > ")
 }
 
-/// Runs a program and says which pairs are alive that its procedures have allocated: bytes by stack.
+/// Runs a program and returns the live bytes of pairs that its procedures have allocated, by stack.
 fn alive(file: &str, program: &str) -> BTreeMap<String, u64> {
     let sink = Arc::new(MemorySink::with_capacity(1 << 16).unwrap());
     let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20);
-    // So that types get their names.
+    // Makes types get their names.
     let world = world.listen(Arc::new(NullSink), Selection::of([EventId::Labelled].into_iter().collect()));
     let world = world.charge_allocations(Charging::On).paranoid(Paranoid::On).build().unwrap();
     // SAFETY: no references at all.
@@ -33,8 +33,8 @@ fn alive(file: &str, program: &str) -> BTreeMap<String, u64> {
     let interpreter = Interpreter::new(&m).unwrap();
     let stack = m.cost_stack();
     interpreter.run_file(&m, file, program, &mut std::io::sink()).unwrap();
-    assert_eq!(m.cost_stack(), stack, "a program leaves the stack as it was");
-    // The machine forgets what lies above its stack every few thousand calls.
+    assert_eq!(m.cost_stack(), stack, "a program must restore the stack");
+    // The machine clears the unused part of its stack every few thousand calls.
     let forget = "(define (spin n) (if (> n 0) (spin (- n 1)))) (spin 10000)";
     interpreter.run_file(&m, "forget.scm", forget, &mut std::io::sink()).unwrap();
     scrub_stack();
@@ -59,7 +59,7 @@ fn sum(m: &Mutator, sink: &MemorySink, file: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What a pair takes of the heap.
+/// The size of a pair in the heap.
 const PAIR: u64 = 32;
 
 #[rstest]
@@ -108,7 +108,7 @@ const PAIR: u64 = 32;
      (first)
      (second)
      (set! again #f)",
-    // Only what ends the run again: the form that captured it goes on with the forms that come after it.
+    // Only what ends the run again: the form that captured it continues with the forms that follow it.
     &[("first", 4), ("first > inner", 4)]
 )]
 #[case::an_error_cuts_the_stack_back_to_its_guard(
@@ -117,7 +117,10 @@ const PAIR: u64 = 32;
      (define kept (safe))",
     &[("safe", 4)]
 )]
-fn what_is_alive_is_charged_to_the_procedures_that_made_it(#[case] program: &str, #[case] pairs: &[(&str, u64)]) {
+fn live_objects_are_charged_to_the_procedures_that_allocated_them(
+    #[case] program: &str,
+    #[case] pairs: &[(&str, u64)],
+) {
     let file = "shape.scm";
     let expected: BTreeMap<String, u64> =
         pairs.iter().map(|(stack, pairs)| ((*stack).to_owned(), pairs * PAIR)).collect();

@@ -1,4 +1,4 @@
-//! A time profile is an account: its ticks are the time (`.profile.ticks`).
+//! A time profile is an account: its ticks sum to the time (`.profile.ticks`).
 
 mod patience;
 
@@ -24,7 +24,7 @@ fn by(clock: TickClock) -> TimeProfile {
     TimeProfile { interval: INTERVAL, clock }
 }
 
-/// A world that will keep its ticks.
+/// A world that keeps its ticks in a ring.
 fn world() -> (World, Arc<MemorySink>) {
     let sink = Arc::new(MemorySink::with_capacity(1 << 18).unwrap());
     let wanted = Selection::of([EventId::Tick, EventId::TickerBegin].into_iter().collect());
@@ -32,7 +32,7 @@ fn world() -> (World, Arc<MemorySink>) {
     (world.build().unwrap(), sink)
 }
 
-/// Ticks by thread and innermost centre, and the interval that was told of.
+/// Returns the ticks by thread and innermost centre, and the reported interval.
 fn ticks(sink: &MemorySink) -> (HashMap<(u32, &'static str), u64>, u64) {
     assert_eq!(sink.dropped(), 0);
     let (mut ticks, mut interval) = (HashMap::new(), 0);
@@ -43,13 +43,13 @@ fn ticks(sink: &MemorySink) -> (HashMap<(u32, &'static str), u64>, u64) {
                 *ticks.entry((tid, StackId::from_raw(stack).centre().label())).or_default() += 1;
             }
             Event::TickerBegin(payload::TickerBegin { interval_ns, .. }) => interval = interval_ns,
-            other => panic!("not asked for: {other:?}"),
+            other => panic!("not selected: {other:?}"),
         }
     }
     (ticks, interval)
 }
 
-/// Uses processor time, a good part of it for garbage.
+/// Uses processor time, much of it for garbage.
 fn work(m: &Mutator, time: Duration) {
     let begun = cpu_of_thread();
     let mut list = None;
@@ -78,8 +78,8 @@ fn cpu_of_process() -> Duration {
     cpu(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// That a number of ticks is a time between two, but for so many intervals and two percent. The one was measured while
-/// the world ticked, the other around that: however long a busy machine lets us wait in between, it must hold.
+/// Asserts that the ticks match a time between `inner` and `outer`, except for `slack` intervals and two percent. `inner` was measured
+/// while the world ticked, `outer` around that: it must hold however long a busy machine delays the steps in between.
 #[track_caller]
 fn assert_is(ticks: u64, inner: Duration, outer: Duration, slack: u64) {
     let (ticked, slack) = (INTERVAL * ticks as u32, INTERVAL * slack as u32 + outer / 50);
@@ -89,14 +89,14 @@ fn assert_is(ticks: u64, inner: Duration, outer: Duration, slack: u64) {
     );
 }
 
-/// One at a time: a test's processor time is not to be another's.
+/// One test at a time: each test measures the processor time of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
-fn the_ticks_of_a_thread_are_its_processor_time_and_all_ticks_are_the_processs() {
+fn the_ticks_of_a_thread_are_its_processor_time_and_all_ticks_that_of_the_process() {
     let _alone = alone();
     let (world, sink) = world();
     // SAFETY: all references are on this stack and in collected objects.
@@ -129,16 +129,16 @@ fn the_ticks_of_a_thread_are_its_processor_time_and_all_ticks_are_the_processs()
     let of_thread = |tid: u32| ticks.iter().filter(|((of, _), _)| *of == tid).map(|(_, ticks)| ticks).sum::<u64>();
     let me = m.tid().0 as u32;
     assert_is(of_thread(me), inner.0, outer.0, 3);
-    // Two that leave have their rests in one pool.
+    // The remainders of two threads that exit are pooled.
     helped.iter().for_each(|(tid, cpu)| assert_is(of_thread(*tid), *cpu, *cpu, 4));
     assert_is(ticks.values().sum(), inner.1, outer.1, 12);
-    // Where a sample says it was is where it was when the ticker woke: on a busy machine, late.
+    // A sample has the stack at the time when the ticker woke, which is late on a busy machine.
     let of = |centre| ticks.get(&(me, centre)).copied().unwrap_or(0);
     assert!(of("one") > 0 && of("GC") > 0, "{ticks:?}");
 }
 
 #[test]
-fn a_thread_that_lives_shorter_than_an_interval_is_not_lost() {
+fn a_thread_that_lives_less_than_an_interval_is_not_lost() {
     let _alone = alone();
     let (world, sink) = world();
     world.start_ticking(by(TickClock::Cpu)).unwrap();
@@ -156,30 +156,30 @@ fn a_thread_that_lives_shorter_than_an_interval_is_not_lost() {
     world.stop_ticking();
     let (ticks, _) = ticks(&sink);
     let of_threads = ticks.iter().filter(|((tid, _), _)| *tid != 0).map(|(_, ticks)| ticks).sum::<u64>();
-    // What a thread does before it is attached and after it has detached is the system's.
+    // A thread's time before it attaches and after it detaches is charged to the system.
     let spent = INTERVAL / 3 * 200;
     assert!(INTERVAL * of_threads as u32 + INTERVAL >= spent, "{ticks:?}");
     assert!(INTERVAL * of_threads as u32 <= used + INTERVAL, "{ticks:?}");
 }
 
-/// How a program's short threads come to be, and what they do beside spinning in a scope.
+/// How a program's short threads are created, and what they do besides spinning in a scope.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Brief {
     Spins,
-    /// In a scope in a scope.
+    /// In a scope inside a scope.
     SpinsDeeper,
-    /// In a scope of who spawned it, which it can't leave.
+    /// In a scope of the thread that spawned it, which it cannot leave.
     IsSpawnedInAScope,
     Collects,
 }
 
-/// Where a thread stands when it leaves is outside of all its scopes.
+/// When a thread exits, it is outside all its scopes.
 #[rstest]
 #[case(Brief::Spins)]
 #[case(Brief::SpinsDeeper)]
 #[case(Brief::IsSpawnedInAScope)]
 #[case(Brief::Collects)]
-fn the_time_of_short_threads_is_that_of_what_they_do(#[case] brief: Brief) {
+fn the_time_of_short_threads_is_charged_to_their_scopes(#[case] brief: Brief) {
     const LIFE: Duration = Duration::from_micros(600);
     let _alone = alone();
     let (world, sink) = world();
@@ -225,11 +225,11 @@ fn the_time_of_short_threads_is_that_of_what_they_do(#[case] brief: Brief) {
         theirs.map(|(_, ticks)| ticks).sum::<u64>() as u32
     };
     let (all, gc) = (of(&|_| true), of(&|centre| centre == "GC"));
-    // Under which of two scopes is not known of a thread that nobody met.
+    // For a thread that was never sampled it is unknown which of two scopes used the time.
     let work = of(&|centre| ["brief", "deeper"].contains(&centre));
     assert!(2 * work >= all - gc, "{work} of {all}, {gc} of them GC");
     assert!(interval * all >= LIFE * 500, "{all}");
-    // The clocks were read outside of what counts as collecting.
+    // The clocks were read outside the interval that counts as collecting.
     assert!(interval * gc <= collected + 3 * interval, "{gc} of {all}, but {collected:?}");
     assert!(4 * interval * (gc + 1) >= collected, "{gc} of {all}, but {collected:?}");
     if brief == Brief::Collects {
@@ -237,9 +237,9 @@ fn the_time_of_short_threads_is_that_of_what_they_do(#[case] brief: Brief) {
     }
 }
 
-/// A thread is known from the moment that it is there, also if a collection has the list of threads whenever somebody looks.
+/// A thread is known as soon as it exists, even if collections hold the list of threads whenever the ticker reads it.
 #[test]
-fn by_real_time_who_collects_as_soon_as_it_is_there_is_collecting() {
+fn by_real_time_a_thread_that_collects_at_once_is_counted_as_collecting() {
     let _alone = alone();
     let (world, sink) = world();
     // SAFETY: all references are on this stack and in collected objects.
@@ -265,7 +265,7 @@ fn by_real_time_who_collects_as_soon_as_it_is_there_is_collecting() {
 }
 
 #[test]
-fn by_real_time_who_waits_is_idle() {
+fn by_real_time_a_waiting_thread_is_idle() {
     let _alone = alone();
     let (world, sink) = world();
     // SAFETY: no references at all.
@@ -290,7 +290,7 @@ fn by_real_time_who_waits_is_idle() {
 }
 
 #[test]
-fn a_world_ticks_once_at_a_time_and_anew() {
+fn a_world_has_one_ticker_at_a_time_and_can_restart_it() {
     let _alone = alone();
     let (world, sink) = world();
     world.stop_ticking();
@@ -304,9 +304,9 @@ fn a_world_ticks_once_at_a_time_and_anew() {
     drop(world);
 }
 
-/// What a thread that attached in an earlier profile has used since is not the later one's.
+/// The time that a thread uses between two profiles is not charged to the later one.
 #[test]
-fn the_time_before_a_profile_and_between_two_is_nobodys() {
+fn the_time_before_a_profile_and_between_two_is_not_charged() {
     let _alone = alone();
     let (world, sink) = world();
     world.start_ticking(by(TickClock::Cpu)).unwrap();
@@ -328,9 +328,9 @@ fn the_time_before_a_profile_and_between_two_is_nobodys() {
     assert_is(ticks.values().sum(), Duration::ZERO, process, 12);
 }
 
-/// What several markers use is theirs from the first look on, in the middle of a mark phase too.
+/// The time of several markers is charged to them from the first sample on, in the middle of a mark phase too.
 #[test]
-fn the_ticks_of_markers_are_not_the_systems_before_they_have_finished() {
+fn the_ticks_of_markers_are_not_charged_to_the_system_before_they_finish() {
     let _alone = alone();
     let sink = Arc::new(MemorySink::with_capacity(1 << 18).unwrap());
     let world = World::builder().heap_limit(512 << 20).initial_heap(256 << 20).markers(4);
@@ -338,7 +338,7 @@ fn the_ticks_of_markers_are_not_the_systems_before_they_have_finished() {
     let world = world.listen(sink.clone(), wanted).build().unwrap();
     // SAFETY: all references are on this stack and in collected objects.
     let m = unsafe { world.attach("main") }.unwrap();
-    // Many short lists: there is something for each marker.
+    // Many short lists, so that there is work for each marker.
     let lists = m.alloc_array(20_000, |_| GcCell::new(None)).unwrap();
     for list in lists.iter() {
         for value in 0..50 {
@@ -359,7 +359,7 @@ fn the_ticks_of_markers_are_not_the_systems_before_they_have_finished() {
 
 /// `.fork.services`
 #[rstest]
-fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
+fn the_child_of_a_fork_does_not_tick_and_can_start_to() {
     let _alone = alone();
     let sink = Arc::new(MemorySink::with_capacity(1 << 16).unwrap());
     let world = World::builder().heap_limit(64 << 20).time_profile(by(TickClock::Cpu)).build().unwrap();
@@ -376,7 +376,7 @@ fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
                 let wanted = Selection::of([EventId::Tick, EventId::TickerBegin].into_iter().collect());
                 world.events().listen(sink.clone(), wanted).unwrap();
                 work(&m, Duration::from_millis(20));
-                assert_eq!(ticks(&sink).0.len(), 0, "nobody is there to tick");
+                assert_eq!(ticks(&sink).0.len(), 0, "the child has no ticker");
                 world.start_ticking(by(TickClock::Cpu)).unwrap();
                 work(&m, Duration::from_millis(20));
                 world.stop_ticking();
@@ -387,7 +387,7 @@ fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
         }
         child => {
             let mut status = 0;
-            // SAFETY: our own child.
+            // SAFETY: a child of this process.
             assert_eq!(m.blocking(|| unsafe { libc::waitpid(child, &mut status, 0) }), child);
             assert_eq!(status, 0, "the child of the fork failed, or hung until SIGALRM");
         }
@@ -395,7 +395,7 @@ fn the_child_of_a_fork_does_not_tick_and_can_begin_to() {
     world.stop_ticking();
 }
 
-/// Takes the first tick and does not come back before it may.
+/// Takes the first tick and does not return until it is released.
 #[derive(Debug, Default)]
 struct Stuck {
     has_one: AtomicBool,
@@ -412,7 +412,7 @@ impl Sink for Stuck {
 }
 
 #[test]
-fn who_does_not_come_back_from_a_tick_does_not_keep_the_world_from_closing() {
+fn a_listener_that_does_not_return_from_a_tick_does_not_keep_the_world_from_closing() {
     let _alone = alone();
     let sink = Arc::new(Stuck::default());
     let world = World::builder()

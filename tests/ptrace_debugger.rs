@@ -1,5 +1,5 @@
-//! The ptrace debugger against programs that are hard on it: `.vtable.exact-restore`, `.vtable.nested`, `.vtable.attach`,
-//! `.stop.registers`, `.debug.dies` with a debugger that is a process of its own.
+//! The ptrace debugger with difficult programs: `.vtable.exact-restore`, `.vtable.nested`, `.vtable.attach`, `.stop.registers`, and
+//! `.debug.dies` with a debugger in a process of its own.
 //!
 //! The program is `examples/debuggee.rs`, compiled into this test and run as a process of its own.
 #![cfg(feature = "debugger")]
@@ -26,17 +26,17 @@ use stopworld::debugger::ptrace::{
 use stopworld::{Tid, World};
 use tasks::{assert_nobody_is_traced, assert_nobody_stands};
 
-/// In the environment of the program that is debugged: its arguments.
+/// Set in the environment of the debugged program: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
 
-/// Not a test by itself: the program.
+/// The debugged program; not a test by itself.
 #[test]
 fn the_debuggee() {
     let Ok(arguments) = std::env::var(ARGUMENTS) else { return };
     debuggee::run(arguments.split_whitespace().map(str::to_owned)).unwrap();
 }
 
-/// What the process's first thread is to do is done before `main`: there the harness of tests keeps that thread for itself.
+/// Code for the process's first thread runs before `main`, because the test harness keeps that thread for itself.
 extern "C" fn on_the_first_thread() {
     match std::env::var(ARGUMENTS).as_deref() {
         Ok("vfork") => odd(vfork_when_told),
@@ -45,12 +45,12 @@ extern "C" fn on_the_first_thread() {
     }
 }
 
-// SAFETY: an array of such functions, which the C library calls in their turn; ours needs nothing that comes later.
+// SAFETY: an array of functions of this type, which the C library calls in order; this one needs nothing that is initialised later.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = on_the_first_thread;
 
-/// Collects on a thread of its own while the first one does something odd.
+/// Collects on a thread of its own while the first thread does something unusual.
 fn odd(what: impl FnOnce()) {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();
     std::thread::spawn(move || {
@@ -63,17 +63,17 @@ fn odd(what: impl FnOnce()) {
     what();
 }
 
-/// The process's first thread ends, by itself and without a word; the others go on.
+/// The process's first thread exits silently; the others continue.
 fn end_this_thread() {
-    // SAFETY: nothing of this thread is used by another one.
+    // SAFETY: no other thread uses anything of this thread.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
-/// While its child lives, the parent of a vfork sleeps where nothing wakes it.
-/// It begins, and the child ends, with a byte from outside.
+/// While its child lives, the parent of a vfork sleeps uninterruptibly.
+/// One byte on standard input starts the vfork, another ends the child.
 fn vfork_when_told() {
     let mut byte = 0_u8;
-    // SAFETY: the child only reads a byte and leaves; it shares the parent's stack, whose frame stays as it is.
+    // SAFETY: the child only reads a byte and exits; it shares the parent's stack, whose frame does not change.
     #[allow(deprecated, reason = "what a debugger must cope with")]
     unsafe {
         while libc::syscall(libc::SYS_read, 0, &raw mut byte, 1) < 0 {}
@@ -87,7 +87,7 @@ fn vfork_when_told() {
     }
 }
 
-/// A program that runs, and what it prints.
+/// A running program, and its output.
 struct Program {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -108,7 +108,7 @@ impl Program {
         self.child.id() as i32
     }
 
-    /// Reads until a line that has this word.
+    /// Reads up to a line that contains this word.
     fn line(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {
@@ -120,17 +120,17 @@ impl Program {
         }
     }
 
-    /// Gives it a byte.
+    /// Sends it a byte.
     fn tell(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
     }
 
-    /// Tells a program that runs "until the end of 0" that this is it.
+    /// Ends a program that runs "until the end of 0".
     fn finish(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// What the program says at its end, and that it ended well.
+    /// Returns the program's final figures, after checking that it succeeded.
     fn end(mut self) -> Outcome {
         self.finish();
         let mut text = String::new();
@@ -150,7 +150,7 @@ impl Drop for Program {
     }
 }
 
-/// The numbers of the program's last line.
+/// The figures in the program's last line.
 #[derive(Debug)]
 struct Outcome(HashMap<String, u64>);
 
@@ -170,12 +170,12 @@ impl Outcome {
     }
 }
 
-/// Threads have all the time that they need to stop on a machine that does other things.
+/// The timeouts are long enough for threads on a busy machine.
 fn options(mode: Mode) -> Options {
     Options { mode, stop_within: Duration::from_secs(60), ..Options::default() }
 }
 
-/// Serves until the process has ended, or for so long. Says what was told.
+/// Serves until the process has ended, or for this time. Returns the events.
 fn serve(debugger: &mut Debugger, within: Duration) -> Vec<Event> {
     let until = Instant::now() + within;
     let mut events = Vec::new();
@@ -225,8 +225,8 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
     assert_eq!(statistics.changed, 0);
     assert_eq!(statistics.compared > 7 * statistics.starts, mode == Mode::Full);
     if mode == Mode::Full {
-        // Only collections before the debugger came cut naps short, and those in which not everybody had a place to wait: there the
-        // collector sends signals before it trusts the debugger to live.
+        // A nap is interrupted only by collections before the debugger attached, and by those in which some thread had no place to park:
+        // there the collector sends signals before it relies on the debugger to live.
         // The last stop is the verifier's.
         let by_signals = outcome.get("of") + 1 - statistics.parked_stops;
         assert!(
@@ -240,9 +240,9 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
     }
 }
 
-/// `.vtable.exact-restore`: that nothing was changed means something.
+/// `.vtable.exact-restore`: shows that the comparison detects a change.
 #[test]
-fn a_thread_that_was_changed_in_a_stop_is_told_of() {
+fn a_thread_that_was_changed_in_a_stop_is_reported() {
     let program = Program::start("--threads 8 --until-end-of 0");
     let options = Options { restored: Restored::Compared, ..options(Mode::Full) };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
@@ -263,7 +263,7 @@ fn a_thread_that_was_changed_in_a_stop_is_told_of() {
     assert_eq!(debugger.statistics().changed, 1);
 }
 
-/// A generator of small numbers; tests say their seed.
+/// A generator of small numbers; tests print their seed.
 struct Dice(u64);
 
 impl Dice {
@@ -273,7 +273,7 @@ impl Dice {
     }
 }
 
-/// How often a test does what it does: more on demand.
+/// The number of repetitions of a test: more on demand.
 fn times(few: usize) -> usize {
     std::env::var("STOPWORLD_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(few)
 }
@@ -284,14 +284,14 @@ fn lasting(debugger: &mut Debugger) -> Vec<ThreadState> {
     threads.into_iter().filter(|t| t.managed.as_ref().is_some_and(|m| m.record.name != "child")).collect()
 }
 
-/// The part of a snapshot that is about these threads.
+/// The part of a snapshot for these threads.
 fn part(snapshot: Snapshot, tids: &[Tid]) -> Vec<(Tid, String)> {
     let of = |tid: &Tid| snapshot.threads.get(tid).map(|thread| (*tid, format!("{thread:?}")));
     tids.iter().filter_map(of).collect()
 }
 
-/// `.vtable.exact-restore`, `.vtable.nested`: whoever the user has stopped is the same to the last bit after each collection, and stands; all
-/// others run.
+/// `.vtable.exact-restore`, `.vtable.nested`: a thread that the user has stopped is bit for bit the same after each collection, and still
+/// stopped; all others run.
 #[rstest]
 fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
     let program = Program::start("--threads 8 --until-end-of 0");
@@ -302,7 +302,7 @@ fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::F
     let mut frozen: Vec<Tid> = Vec::new();
     let mut before = Vec::new();
     let (mut interleavings, mut collections, begun) = (0, 0, Instant::now());
-    // On a machine that does other things, until everything has happened that is to be seen.
+    // On a busy machine, continues until everything of interest has happened.
     let is_more_to_see = |debugger: &Debugger, collections: usize| {
         let statistics = debugger.statistics();
         let unserved = mode == Mode::Assisted && statistics.frozen_served == 0;
@@ -327,7 +327,7 @@ fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::F
             _ => {}
         }
         before.sort();
-        // Up to two collections, or as long as a frozen thread that holds a lock lets nobody collect.
+        // Up to two collections; fewer if a frozen thread holds a lock that prevents collections.
         let until = Instant::now() + Duration::from_millis(20);
         let mut seen = 0;
         while seen < 2 && Instant::now() < until {
@@ -363,7 +363,7 @@ fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::F
 
 /// `.vtable.attach`, `.vtable.swap`
 #[rstest]
-fn debuggers_come_and_go_at_any_moment(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
+fn debuggers_attach_and_detach_at_any_moment(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
     let program = Program::start("--threads 8 --until-end-of 0 --pause-us 0");
     let mut dice = Dice(11);
     for _ in 0..times(40) {
@@ -381,9 +381,9 @@ fn debuggers_come_and_go_at_any_moment(#[values(Mode::Full, Mode::Assisted)] mod
     }
 }
 
-/// In the middle of a stop, at each phase that is inside of it.
+/// In the middle of a stop, at each phase inside it.
 #[rstest]
-fn a_debugger_that_leaves_in_mid_stop_leaves_a_collection_that_ends(
+fn a_debugger_that_detaches_in_mid_stop_leaves_a_collection_that_ends(
     #[values(Mode::Full, Mode::Assisted)] mode: Mode,
     #[values(Phase::SuspendBegin, Phase::RootsBegin, Phase::MarkEnd, Phase::RestartBegin)] phase: Phase,
 ) {
@@ -391,7 +391,7 @@ fn a_debugger_that_leaves_in_mid_stop_leaves_a_collection_that_ends(
     let mut debugger = Debugger::attach(program.pid(), options(mode)).unwrap();
     debugger.hold_at(PhaseSet::NONE.with(phase)).unwrap();
     let held = serve_until(&mut debugger, |event| matches!(event, Event::Phase { held: Held::Yes, .. }));
-    assert!(held, "no collection came to {phase:?}");
+    assert!(held, "no collection reached {phase:?}");
     assert_eq!(debugger.held().unwrap().phase, phase);
     let threads = debugger.threads().unwrap();
     let stopped = threads.iter().filter(|t| t.run == RunState::StoppedForCollection).count();
@@ -410,7 +410,7 @@ fn serve_until(debugger: &mut Debugger, wanted: impl Fn(&Event) -> bool) -> bool
     false
 }
 
-/// Who is told to step goes from phase to phase.
+/// With `step` the program runs from phase to phase.
 #[test]
 fn a_collection_is_stepped_through_phase_by_phase() {
     let program = Program::start("--threads 4 --until-end-of 0");
@@ -429,7 +429,7 @@ fn a_collection_is_stepped_through_phase_by_phase() {
     assert_eq!(one, Phase::ALL[1..]);
 }
 
-/// A debugger of its own process: it attaches and serves until it dies.
+/// A debugger in a process of its own: it attaches and serves until it dies.
 #[test]
 fn the_debugger() {
     let Ok(plan) = std::env::var("STOPWORLD_DEBUGGER") else { return };
@@ -438,7 +438,8 @@ fn the_debugger() {
     let options = Options { phases: Phases::Told, ..options(mode) };
     let attach = || Debugger::attach(words[0].parse().unwrap(), options).unwrap();
     if std::env::var("STOPWORLD_DEBUGGER_DIES_AT").is_ok_and(|step| step == "again-notified") {
-        // In a full stop nobody is asked again: one is, who comes in the middle of a stop that the collector has begun by itself.
+        // In a full stop no notification is repeated, except to a debugger that attaches during a stop that the collector has begun by
+        // itself.
         let begin = Instant::now();
         while begin.elapsed() < LONG {
             serve(&mut attach(), Duration::from_millis(150));
@@ -462,7 +463,7 @@ fn the_debugger() {
     }
 }
 
-/// `.debug.dies`: the debugger is killed at each step of its protocol. The program runs on within a second, and everything that it holds is whole.
+/// `.debug.dies`: the debugger is killed at each step of its protocol. The program continues within a second, and its heap is undamaged.
 #[rstest]
 fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     #[values("full", "assisted")] mode: &str,
@@ -500,7 +501,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
         .unwrap();
     let end = debugger.wait().unwrap();
     let killed = std::os::unix::process::ExitStatusExt::signal(&end);
-    assert_eq!(killed, Some(libc::SIGKILL), "the debugger did not come to {step}");
+    assert_eq!(killed, Some(libc::SIGKILL), "the debugger did not reach {step}");
     std::thread::sleep(Duration::from_secs(1));
     assert_nobody_stands(program.pid());
     let outcome = program.end();
@@ -508,7 +509,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     assert!(outcome.get("collections") > 1, "{outcome:?}");
 }
 
-/// Where a function of this program is in another process that runs the same program.
+/// The address of a function of this program in another process that runs the same program.
 fn in_target(debugger: &Debugger, function: usize) -> Address {
     let exe = std::env::current_exe().unwrap();
     let base = |maps: &str| {
@@ -530,12 +531,12 @@ extern "C" fn endless() {
 }
 
 extern "C" fn fault() {
-    // SAFETY: not at all, and that is the point: the debugger catches it.
+    // SAFETY: invalid on purpose: the debugger catches the fault.
     unsafe { std::ptr::null_mut::<u8>().write_volatile(1) };
 }
 
 #[test]
-fn functions_are_called_in_threads_that_are_as_they_were_afterwards() {
+fn functions_are_called_in_threads_that_are_unchanged_afterwards() {
     let program = Program::start("--threads 8 --until-end-of 0");
     let attach = |call_within: Duration| {
         let options = Options { call_within, ..options(Mode::Full) };
@@ -560,7 +561,7 @@ fn functions_are_called_in_threads_that_are_as_they_were_afterwards() {
     assert!(described >= 0, "{described}");
     debugger.detach().unwrap();
 
-    // What does not come back, with less patience.
+    // A call that does not return, with a shorter timeout.
     let mut debugger = attach(Duration::from_millis(500));
     for thread in lasting(&mut debugger) {
         let tid = thread.tid;
@@ -577,7 +578,7 @@ fn functions_are_called_in_threads_that_are_as_they_were_afterwards() {
 #[test]
 fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
     let exe = std::env::current_exe().unwrap();
-    // By way of another program, which becomes this one.
+    // Through another program, which executes this one.
     let environment = format!("{ARGUMENTS}=--threads 4 --collections 100");
     let arguments: Vec<OsString> =
         [environment.into(), exe.into(), "--exact".into(), "the_debuggee".into(), "--nocapture".into()].into();
@@ -587,14 +588,14 @@ fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
     let events = serve(&mut debugger, LONG);
     assert_eq!(debugger.state(), TargetState::Exited(0));
     assert!(events.iter().any(|event| matches!(event, Event::Executed)));
-    // Each collection of its life, the very first one included.
+    // Each collection of its life, including the first.
     assert!(debugger.statistics().stops >= 100, "{:?}", debugger.statistics().stops);
     let missing = Debugger::launch("/no/such/program".as_ref(), &[], options(Mode::Full));
     assert!(missing.err().unwrap().to_string().contains("/no/such/program can't be run"));
 }
 
 #[test]
-fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
+fn a_stopped_job_stays_stopped_and_continues_with_its_signals() {
     let mut program = Program::start("--threads 8 --until-end-of 0");
     let mut debugger = Debugger::attach(program.pid(), options(Mode::Full)).unwrap();
     for _ in 0..3 {
@@ -602,7 +603,7 @@ fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
         // SAFETY: signals to the program.
         unsafe { libc::kill(program.pid(), libc::SIGSTOP) };
         assert!(serve_until(&mut debugger, |event| matches!(event, Event::GroupStopped { .. })));
-        // The event is of the first thread that has stopped: until they all have.
+        // The event is for the first thread that has stopped: waits until all have.
         let begun = Instant::now();
         while tasks::states(program.pid()).contains(|state| !"tTXZ".contains(state)) {
             assert!(begun.elapsed() < LONG, "{}", tasks::states(program.pid()));
@@ -620,9 +621,9 @@ fn a_stopped_job_stays_stopped_and_goes_on_with_its_signals() {
     assert!(program.end().is_sound());
 }
 
-/// Also in the middle of a stop, when its threads have no registers to be read any more.
+/// Also in the middle of a stop, when the registers of its threads are no longer readable.
 #[rstest]
-fn a_program_that_is_killed_at_any_moment_has_ended_and_that_is_all(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
+fn a_program_that_is_killed_at_any_moment_is_reported_as_ended(#[values(Mode::Full, Mode::Assisted)] mode: Mode) {
     let mut dice = Dice(13);
     for _ in 0..times(10) {
         let program = Program::start("--threads 40 --until-end-of 0 --pause-us 0");
@@ -641,7 +642,7 @@ fn a_program_that_is_killed_at_any_moment_has_ended_and_that_is_all(#[values(Mod
     }
 }
 
-/// A program whose first thread waits for its vfork's child, which the debugger has said.
+/// A program whose first thread waits for its vfork's child, which the debugger has reported.
 fn in_vfork() -> (Program, Debugger) {
     let mut program = Program::start("vfork");
     let options = Options { stop_within: Duration::from_millis(100), ..Options::default() };
@@ -656,7 +657,7 @@ fn in_vfork() -> (Program, Debugger) {
 }
 
 #[test]
-fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_goes_on_by_itself() {
+fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_continues_by_itself() {
     let (mut program, mut debugger) = in_vfork();
     let given_up = debugger.statistics().given_up;
     // When the child has ended, the debugger is in control again.
@@ -667,16 +668,16 @@ fn a_thread_that_waits_for_its_vforks_child_is_named_and_the_collector_goes_on_b
     assert_eq!(debugger.state(), TargetState::Killed(libc::SIGKILL));
 }
 
-/// `.vtable.attach`: a thread that does not stand can't be let go, and would stand for nobody as soon as it could.
+/// `.vtable.attach`: a thread that does not stop cannot be detached, and without a tracer it would stay stopped as soon as it did stop.
 #[rstest]
 #[case::in_time(Duration::from_millis(300), false)]
 #[case::late(Duration::ZERO, true)]
-fn a_thread_that_waits_for_its_vforks_child_is_let_go_when_it_stands(#[case] after: Duration, #[case] is_late: bool) {
+fn a_thread_that_waits_for_its_vforks_child_is_detached_when_it_stops(#[case] after: Duration, #[case] is_late: bool) {
     let (mut program, mut debugger) = in_vfork();
     let pid = program.pid();
     let is_silent =
         |silent: &DebuggerError| matches!(silent, DebuggerError::Silent { tid: Tid(tid), .. } if *tid == pid);
-    // Whether it is let go; if not, not before it was given its time.
+    // Whether it is detached; if not, the debugger must have waited for the full timeout.
     let mut is_let_go = || {
         let begun = Instant::now();
         let Err(silent) = debugger.detach() else { return true };
@@ -701,7 +702,7 @@ fn a_thread_that_waits_for_its_vforks_child_is_let_go_when_it_stands(#[case] aft
 }
 
 #[test]
-fn an_attach_that_comes_too_late_leaves_nobody_behind() {
+fn an_attach_that_fails_leaves_no_thread_traced() {
     let program = Program::start("--threads 8 --until-end-of 0");
     let pid = program.pid();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|task| task.unwrap().path());
@@ -710,13 +711,13 @@ fn an_attach_that_comes_too_late_leaves_nobody_behind() {
     let other: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
     // SAFETY: a system call that writes nothing here.
     assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SEIZE, other, 0usize, 0usize) }, 0);
-    // On a thread of its own, which looks while it lives: its end would let go whoever it traces.
+    // On a thread of its own, which reads the tracers while it exists: its exit would detach every thread that it traces.
     let attempt = std::thread::spawn(move || {
         let refused = Debugger::attach(pid, options(Mode::Full)).err().unwrap();
         (refused, tasks::tracers(pid))
     });
     let (refused, tracers) = attempt.join().unwrap();
-    // SAFETY: a signal to the program; and an end of which we, who trace the thread, must take note before anybody hears of the program's.
+    // SAFETY: a signal to the program; this process traces the thread and must reap it before the program's end is reported to its parent.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         while libc::waitpid(other, std::ptr::null_mut(), libc::__WALL) == other {}

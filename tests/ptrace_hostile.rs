@@ -1,7 +1,7 @@
-//! `.debug.hostile`: a program whose descriptor, lists and notifications are damaged, or a trap for debuggers. The debugger says what is
-//! wrong, neither crashes nor hangs, and the program goes on.
+//! `.debug.hostile`: a program whose descriptor, lists and notifications are damaged, or are a trap for debuggers. The debugger reports
+//! what is wrong, neither crashes nor hangs, and the program continues.
 //!
-//! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it says that it is ready.
+//! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it reports that it is ready.
 #![cfg(feature = "debugger")]
 
 #[allow(dead_code, reason = "each test uses a part of it")]
@@ -23,7 +23,7 @@ use stopworld::{StopInfoOffsets, World};
 
 const HOSTILE: &str = "STOPWORLD_HOSTILE";
 
-/// Writes into this very process, read-only memory too.
+/// Writes into this very process, also into read-only memory.
 fn poke(at: usize, bytes: &[u8]) {
     OpenOptions::new().write(true).open("/proc/self/mem").unwrap().write_all_at(bytes, at as u64).unwrap();
 }
@@ -39,7 +39,7 @@ fn poke_word(at: usize, word: usize) {
 const WORLDS: usize = offset_of!(Descriptor, worlds);
 const THREAD: usize = offset_of!(Descriptor, thread);
 
-/// A world with nothing in it but a list of threads.
+/// A world that contains only a list of threads.
 fn lone_world(threads: usize) -> usize {
     let world: &'static mut [usize] = Box::leak(vec![0; WORLD_OFFSETS.size / 8].into_boxed_slice());
     world[WORLD_OFFSETS.threads / 8] = threads;
@@ -48,10 +48,10 @@ fn lone_world(threads: usize) -> usize {
     at
 }
 
-/// So many records, each linked to the next, the last one to `end`. Their shape is one of their own, as small as can be.
+/// Creates `count` records, each linked to the next, the last one to `end`. Their layout is as small as possible.
 fn records(count: usize, end: impl Fn(usize) -> usize) {
     const BYTES: usize = 48;
-    // First the size. Fields that do not matter lie over one another.
+    // First the size. Fields that do not matter overlap.
     poke_word(descriptor() + THREAD, BYTES);
     for field in 1..size_of::<StopInfoOffsets>() / 8 {
         poke_word(descriptor() + THREAD + 8 * field, 0);
@@ -70,19 +70,19 @@ fn notify_of(at: usize) {
     let signal = u32::from_le_bytes(peek(descriptor() + offset_of!(Descriptor, notify_signal)));
     std::thread::spawn(move || {
         loop {
-            // SAFETY: the signal is ignored by this process.
+            // SAFETY: this process ignores the signal.
             unsafe { libc::sigqueue(libc::getpid(), signal as i32, libc::sigval { sival_ptr: at as *mut _ }) };
             std::thread::sleep(Duration::from_millis(1));
         }
     });
 }
 
-/// Says that the world is to be stopped, says so again, and only then that it goes on. Meanwhile a mutator sleeps, and the process dies if that is
-/// ever interrupted.
+/// Sends the notification of a stop twice, and only then the one of the start. Meanwhile a mutator sleeps, and the process aborts if that
+/// sleep is ever interrupted.
 fn stop_twice(world: &World) {
     let sleep = || -> () {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-        // SAFETY: a system call without effects.
+        // SAFETY: a system call without side effects.
         while unsafe { libc::nanosleep(&nap, std::ptr::null_mut()) } == 0 {}
         std::process::abort();
     };
@@ -95,11 +95,11 @@ fn stop_twice(world: &World) {
             request[REQUEST_OFFSETS.magic / 8] = REQUEST_MAGIC;
             request[REQUEST_OFFSETS.sequence / 8] += 1;
             request[REQUEST_OFFSETS.world / 8] = u64::from_le_bytes(peek(descriptor() + WORLDS));
-            // The event, and behind it the mode.
+            // The event, followed by the mode.
             request[REQUEST_OFFSETS.event / 8] = notice as u64 | 1 << 32;
             std::thread::sleep(Duration::from_millis(1));
             let value = libc::sigval { sival_ptr: request.as_mut_ptr().cast() };
-            // SAFETY: the signal is ignored by this process.
+            // SAFETY: this process ignores the signal.
             unsafe { libc::pthread_sigqueue(libc::pthread_self(), signal, value) };
         }
     });
@@ -111,7 +111,7 @@ fn peek<const N: usize>(at: usize) -> [u8; N] {
     bytes
 }
 
-/// Not a test by itself: the program.
+/// The hostile program; not a test by itself.
 #[test]
 fn the_hostile_program() {
     let Ok(kind) = std::env::var(HOSTILE) else { return };
@@ -139,7 +139,7 @@ fn the_hostile_program() {
         other => panic!("{other}"),
     }
     println!("ready");
-    // Until the test is over, or gone.
+    // Until the test has ended.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
@@ -163,23 +163,23 @@ impl Drop for Program {
     }
 }
 
-/// Threads have all the time that they need to stop on a machine that does other things.
+/// The timeouts are long enough for threads on a busy machine.
 fn options() -> Options {
     Options { stop_within: Duration::from_secs(60), ..Options::default() }
 }
 
-/// What the debugger says of the program, by itself or when it is asked for the threads.
+/// Returns the debugger's errors about the program, unprompted or when it lists the threads.
 fn said_of(kind: &str) -> Vec<String> {
     let mut program = Program::start(kind);
     let mut debugger = Debugger::attach(program.0.id() as i32, options()).unwrap();
     let mut said = Vec::new();
     let at_last = Instant::now() + Duration::from_secs(60);
-    // On a machine that does other things the first notification may be late.
+    // On a busy machine the first notification may be late.
     while said.is_empty() && Instant::now() < at_last {
         let until = Instant::now() + Duration::from_millis(300);
         while Instant::now() < until {
             if let Some(Event::Refused(error)) = debugger.poll(Duration::from_millis(20)).unwrap() {
-                // Which thread was notified makes no other error of it.
+                // Errors that differ only in the notified thread are the same.
                 let text = error.to_string();
                 let text = text.trim_start_matches("thread ").trim_start_matches(|c: char| c.is_ascii_digit());
                 said.push(text.to_owned());
@@ -194,7 +194,7 @@ fn said_of(kind: &str) -> Vec<String> {
     }
     assert_eq!(debugger.state(), TargetState::Alive);
     debugger.detach().unwrap();
-    // It goes on, all of it.
+    // The whole program continues.
     tasks::assert_nobody_is_traced(program.0.id() as i32);
     tasks::assert_nobody_stands(program.0.id() as i32);
     assert!(program.0.try_wait().unwrap().is_none());
@@ -219,7 +219,7 @@ fn said_of(kind: &str) -> Vec<String> {
 #[case::a_million_threads("a million threads", "the list of managed threads has more than")]
 #[case::request_nowhere("request nowhere", "notified of a request at 0x1000, where there is none")]
 #[case::request_elsewhere("request elsewhere", "where there is none")]
-fn a_damaged_program_is_told_of_and_harms_nobody(#[case] kind: &str, #[case] expected: &str) {
+fn a_damaged_program_is_reported_and_does_no_harm(#[case] kind: &str, #[case] expected: &str) {
     let begin = Instant::now();
     let said = said_of(kind);
     assert_eq!(said.len(), 1, "one error each: {said:?}");
@@ -229,7 +229,7 @@ fn a_damaged_program_is_told_of_and_harms_nobody(#[case] kind: &str, #[case] exp
 
 /// `.vtable.exact-restore`
 #[test]
-fn threads_that_are_stopped_twice_and_started_once_are_as_they_were() {
+fn threads_that_are_stopped_twice_and_started_once_are_unchanged() {
     let mut program = Program::start("stopped twice");
     let mut debugger = Debugger::attach(program.0.id() as i32, options()).unwrap();
     let until = Instant::now() + Duration::from_secs(300);
@@ -238,7 +238,7 @@ fn threads_that_are_stopped_twice_and_started_once_are_as_they_were() {
     }
     let (stops, starts) = (debugger.statistics().stops, debugger.statistics().starts);
     assert_eq!((debugger.state(), starts), (TargetState::Alive, 20));
-    // Both stops of the first pair may have been before the debugger attached.
+    // Both stops of the first pair may have preceded the debugger's attach.
     assert!(stops >= 2 * (starts - 1), "{stops} stops");
     debugger.detach().unwrap();
     assert!(program.0.try_wait().unwrap().is_none());

@@ -1,5 +1,5 @@
-//! Recording, from outside: order, exact switching (`.event.exact`, `.event.recheck`, `.event.barrier`), numbers that add up,
-//! handlers (`.event.nested`), the stopped world (`.event.no-block-in-handler`), and ends.
+//! Recording, from outside: order, exact switching (`.event.exact`, `.event.recheck`, `.event.barrier`), consistent figures, handlers
+//! (`.event.nested`), the stopped world (`.event.no-block-in-handler`), and ends.
 
 mod patience;
 
@@ -19,7 +19,7 @@ use stopworld::events::{Categories, Category, EventId, EventSet, Events, Keyword
 use stopworld::profile::census::{Breakdown, HeapProfile};
 use stopworld::{Description, World, traced};
 
-/// The recorder is the process's: one test at a time.
+/// There is one recorder per process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -34,7 +34,7 @@ struct Got {
     closed: bool,
 }
 
-/// Keeps everything. (It allocates, which a consumer may not when drains happen in the stopped world: not in these tests.)
+/// Keeps everything. (It allocates, which a consumer must not do if drains happen in the stopped world: not in these tests.)
 #[derive(Clone, Debug, Default)]
 struct Keeper(Arc<Mutex<Got>>);
 
@@ -110,12 +110,12 @@ fn a_record_arrives_with_its_fields_thread_world_and_time() {
     assert!(matches!(events.end_recording(consumer), Err(RecordError::Ended)));
 }
 
-/// Two events of one thread are in its order; those of all threads are in the order of time; none is missing.
+/// The events of each thread are in its order; those of all threads are in time order; none is missing.
 #[rstest]
 #[case::one(1, 200_000)]
 #[case::eight(8, 50_000)]
 #[case::forty(40, 4_000)]
-fn all_threads_records_come_in_order_of_time_and_none_is_lost(#[case] threads: u64, #[case] each: u64) {
+fn all_threads_records_arrive_in_time_order_and_none_is_lost(#[case] threads: u64, #[case] each: u64) {
     let _alone = alone();
     let events = Events::new();
     let keeper = Keeper::default();
@@ -150,7 +150,7 @@ fn all_threads_records_come_in_order_of_time_and_none_is_lost(#[case] threads: u
 }
 
 #[test]
-fn nobody_gets_more_than_it_selected_because_of_another_and_listeners_hear_at_once() {
+fn no_consumer_gets_more_than_it_selected_and_listeners_are_called_at_once() {
     let _alone = alone();
     let events = Events::new();
     let sink = Arc::new(MemorySink::with_capacity(16).unwrap());
@@ -167,13 +167,13 @@ fn nobody_gets_more_than_it_selected_because_of_another_and_listeners_hear_at_on
     let ended = events.end_recording(first).unwrap();
     assert_eq!(ended.totals.written, 2);
     assert!(events.is_enabled(EventId::GcStart) && events.is_enabled(EventId::GcEnd));
-    assert!(!events.is_enabled(EventId::ObjectAllocated), "only the two that are left");
+    assert!(!events.is_enabled(EventId::ObjectAllocated), "only the two remaining consumers count");
     assert_eq!(events.end_recording(second).unwrap().totals.fired, 1);
     assert!(events.is_enabled(EventId::GcStart) && !events.is_enabled(EventId::GcEnd));
 }
 
 #[test]
-fn one_consumer_takes_the_events_of_several_worlds_and_each_record_says_of_which() {
+fn one_consumer_takes_the_events_of_several_worlds_and_each_record_names_its_world() {
     let _alone = alone();
     let worlds = [const { Events::new() }; 3];
     let keeper = Keeper::default();
@@ -195,7 +195,7 @@ fn one_consumer_takes_the_events_of_several_worlds_and_each_record_says_of_which
     third.fire_gc_end(7);
     drop(second);
     drop(third);
-    assert_eq!(keeper.take().len(), 1, "what the last world fired came before its end");
+    assert_eq!(keeper.take().len(), 1, "the last world's event precedes its end");
     assert!(keeper.got().closed, "a consumer of no world is closed");
 }
 
@@ -213,8 +213,7 @@ fn places_are_limited_and_free_again() {
     events.end_recording(again).unwrap();
 }
 
-/// `.event.exact`, `.event.recheck`, `.event.barrier`: levels, keywords and categories flip at full speed under eight
-/// threads that fire.
+/// `.event.exact`, `.event.recheck`, `.event.barrier`: levels, keywords and categories are switched at full speed while eight threads fire.
 #[test]
 fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_complete() {
     const THREADS: usize = 8;
@@ -226,7 +225,7 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
     let consumer = events.record_to(Box::new(keeper.clone()), Selection::of(kept)).unwrap();
     let done = AtomicBool::new(false);
     let kept_fired = AtomicU64::new(0);
-    // (what, off since, on from): in between nothing of it may bear a time.
+    // (event, off since, on from): no record of the event may have a time in between.
     let mut off: HashMap<EventId, Vec<(u64, u64)>> = HashMap::new();
     let fired_before = Recorder::of_process().totals();
     std::thread::scope(|scope| {
@@ -236,7 +235,7 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
                 let mut number = 0;
                 let mut rounds = 0;
                 while !done.load(Ordering::Relaxed) {
-                    // What is fired is kept; on a machine that takes minutes for the flips it must not be for ever.
+                    // Every record is kept; a machine that takes minutes to switch must not fire for ever.
                     rounds += 1;
                     if rounds > 100_000 {
                         std::thread::sleep(Duration::from_micros(100));
@@ -271,7 +270,7 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
             let after = now();
             let selected = events.recorded_selection(consumer).unwrap().selected();
             for id in flipped {
-                // The category also has the event that stays on.
+                // The category also contains the event that stays on.
                 match (selected.contains(id), state.get(&id)) {
                     (true, Some(since)) => {
                         off.entry(id).or_default().push((*since, before));
@@ -312,13 +311,13 @@ fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_c
         }
     }
     assert_eq!(ended.totals.written, records.len() as u64);
-    // What the checks saw on, all of it, and no more: counted by those who fired.
+    // Exactly the events that the checks found enabled, counted by the threads that fired them.
     assert_eq!(totals.fired - fired_before.fired, ended.totals.fired + totals.unclaimed - fired_before.unclaimed);
     assert_eq!(totals.unclaimed - fired_before.unclaimed, 0);
     assert_eq!(ended.totals.dropped, 0);
 }
 
-/// Keeps nothing, but looks: objects are numbered and in order, and the handler's records are its own.
+/// Keeps nothing, but checks: objects are numbered and in order, and the handler's records are its own.
 #[derive(Clone, Debug, Default)]
 struct Looker(Arc<Mutex<(u64, u64)>>);
 
@@ -339,7 +338,7 @@ impl Consumer for Looker {
 
 static INTERRUPTED: Events = Events::new();
 static FROM_HANDLER: AtomicU64 = AtomicU64::new(0);
-/// The test has failed. To go on with a stream that is torn ends in a crash, which would hide why.
+/// The test has failed. Continuing with a torn stream would crash, which would hide the reason.
 static TORN: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn fire_in_handler(_: i32) {
@@ -364,7 +363,7 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     let mut fired = 0_u64;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // As many as a loaded machine lets through in a while.
+            // The number of signals that a loaded machine handles in this time.
             let began = Instant::now();
             for sent in 0..5_000 {
                 let is_enough = sent >= 1_000 && began.elapsed() > Duration::from_secs(20);
@@ -391,7 +390,7 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     assert_eq!(ended.totals.fired, fired + FROM_HANDLER.load(Ordering::Relaxed));
 }
 
-/// Takes nothing until it is let.
+/// Takes nothing until it is released.
 #[derive(Debug)]
 struct Stalled {
     gate: Arc<(Barrier, Barrier)>,
@@ -429,7 +428,7 @@ impl Consumer for Stalled {
 }
 
 #[test]
-fn with_the_dropping_policy_nobody_waits_and_the_losses_are_counted_where_they_happened() {
+fn with_the_dropping_policy_no_thread_waits_and_losses_are_counted_where_they_happened() {
     const FIRED: u64 = 200_000;
     let _alone = alone();
     let events = Events::new();
@@ -440,10 +439,10 @@ fn with_the_dropping_policy_nobody_waits_and_the_losses_are_counted_where_they_h
     gate.0.wait();
     let began = Instant::now();
     (0..FIRED).for_each(|number| events.fire_object_allocated(number as usize, 0));
-    assert!(began.elapsed() < Duration::from_secs(300), "it waited for a consumer that stands still");
+    assert!(began.elapsed() < Duration::from_secs(300), "it waited for a stalled consumer");
     gate.1.wait();
     Recorder::of_process().flush().unwrap();
-    // Now there is room again, and the next record comes after the news.
+    // Now there is room again, and the next record follows the report of the loss.
     events.fire_gc_end(1);
     let ended = events.end_recording(consumer).unwrap();
     let totals = Recorder::of_process().totals();
@@ -480,7 +479,10 @@ fn with_the_lossless_policy_a_thread_waits_and_a_collection_does_not_wait_for_it
     gate.0.wait();
     let begun = Instant::now();
     while !world.threads().iter().any(|thread| thread.blocking) {
-        assert!(begun.elapsed() < Duration::from_secs(60) && !firing.is_finished(), "a ring has no room for so much");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60) && !firing.is_finished(),
+            "the events do not fit into a ring"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     let report = world.collect().expect("the waiting thread is in a blocking region");
@@ -491,7 +493,7 @@ fn with_the_lossless_policy_a_thread_waits_and_a_collection_does_not_wait_for_it
     assert_eq!((ended.totals.written, ended.totals.dropped), (FIRED + 1, 0));
 }
 
-/// Fails after so many.
+/// Fails after a number of records.
 #[derive(Debug)]
 struct Failing {
     takes: u64,
@@ -512,9 +514,9 @@ impl Consumer for Failing {
     }
 }
 
-/// `.event.full-disk`: as far as the recorder goes.
+/// `.event.full-disk`: the recorder's part.
 #[test]
-fn a_consumer_that_fails_is_told_of_once_its_loss_is_counted_and_nobody_waits_for_it() {
+fn a_failing_consumer_is_reported_once_its_loss_is_counted_and_no_thread_waits_for_it() {
     let _alone = alone();
     let events = Events::new();
     let consumer = events.record_to(Box::new(Failing { takes: 1000, buffered: 300 }), Selection::everything()).unwrap();
@@ -524,8 +526,8 @@ fn a_consumer_that_fails_is_told_of_once_its_loss_is_counted_and_nobody_waits_fo
     events.fire_gc_end(1);
     let flushed = Recorder::of_process().flush();
     assert_eq!(flushed.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
-    assert!(Recorder::of_process().flush().is_ok(), "one error, told once");
-    assert_eq!(keeper.take().len(), 1, "the other one goes on");
+    assert!(Recorder::of_process().flush().is_ok(), "one error, reported once");
+    assert_eq!(keeper.take().len(), 1, "the other consumer continues");
     let ended = events.end_recording(consumer).unwrap();
     assert_eq!(ended.error.unwrap().raw_os_error(), Some(libc::ENOSPC));
     assert_eq!(ended.totals.written, 700);
@@ -535,7 +537,7 @@ fn a_consumer_that_fails_is_told_of_once_its_loss_is_counted_and_nobody_waits_fo
 }
 
 #[test]
-fn the_flight_recorder_has_the_end_of_the_story_and_hands_it_on() {
+fn the_flight_recorder_has_the_latest_records_and_hands_them_on() {
     let _alone = alone();
     let events = Events::new();
     let flight = FlightRecorder::with_capacity(40 * 1000).unwrap();
@@ -556,7 +558,7 @@ fn the_flight_recorder_has_the_end_of_the_story_and_hands_it_on() {
 }
 
 #[test]
-fn threads_that_come_and_go_leave_their_records_and_their_memory_is_used_again() {
+fn threads_that_exit_leave_their_records_and_their_memory_is_reused() {
     let _alone = alone();
     let events = Events::new();
     let keeper = Keeper::default();
@@ -569,7 +571,7 @@ fn threads_that_come_and_go_leave_their_records_and_their_memory_is_used_again()
     let before = Recorder::of_process().totals().ring_bytes;
     for batch in 0..4 {
         round(100 * batch, 100 * (batch + 1));
-        // Whoever flushes looks who has ended without a word. The kernel knows a thread for a moment after its end.
+        // A flush finds the threads that ended without detaching. The kernel lists a thread for a moment after its end.
         std::thread::sleep(Duration::from_millis(50));
         Recorder::of_process().flush().unwrap();
     }
@@ -582,7 +584,7 @@ fn threads_that_come_and_go_leave_their_records_and_their_memory_is_used_again()
     assert_eq!(indices.len(), 400);
 }
 
-/// A collection with everything on: the phases are there in order, and the numbers add up.
+/// A collection with every event on: the phases are in order, and the figures are consistent.
 #[test]
 fn a_world_that_collects_records_every_object_and_every_phase() {
     let _alone = alone();
@@ -617,25 +619,21 @@ fn a_world_that_collects_records_every_object_and_every_phase() {
 }
 
 traced! {
-    /// Says itself what it is called.
+    /// Supplies its own description.
     struct Called { called: Description }
 }
 
-/// For a stop that comes late.
+/// For a stop that takes long.
 fn long() -> Duration {
     patience(60, 3)
 }
 
-/// Whoever waits for room before or after a stop holds nothing that the next collection wants; nor does who tells of a census, whose
-/// bands are more than a chunk of a ring. So many more collections have room in the ring of who looks on.
+/// A thread that waits for room before or after a stop holds no lock that the next collection needs; nor does one that reports a census
+/// whose bands exceed a chunk of a ring. `more` further collections fit into the ring of the test's own thread.
 #[rstest]
 #[case::of_everything(0, Selection::everything(), 10)]
 #[case::of_a_profile(2_000, Selection::of(set([EventId::CensusBand])), 5)]
-fn a_trace_that_nobody_reads_fails_no_collection(
-    #[case] bands: usize,
-    #[case] selection: Selection,
-    #[case] more: u32,
-) {
+fn a_trace_without_a_reader_fails_no_collection(#[case] bands: usize, #[case] selection: Selection, #[case] more: u32) {
     const THREADS: u64 = 4;
     let _alone = alone();
     let world = World::builder().stop_timeout(long()).build().unwrap();
@@ -656,7 +654,7 @@ fn a_trace_that_nobody_reads_fails_no_collection(
         let (its_world, enough, collections) = (world.clone(), Arc::clone(&enough), Arc::clone(&collections));
         std::thread::spawn(move || {
             while !enough.load(Ordering::Relaxed) {
-                its_world.collect().expect("nobody waits for room with a lock");
+                its_world.collect().expect("no thread waits for room while it holds a lock");
                 collections.fetch_add(1, Ordering::Relaxed);
             }
         })
@@ -679,10 +677,10 @@ fn a_trace_that_nobody_reads_fails_no_collection(
     assert_eq!((ended.totals.dropped, ended.totals.lost), (0, 0));
 }
 
-/// `.event.hurry`: the trace has nothing of a collection but what is fired with its locks held, so that it is there that the ring is full.
+/// `.event.hurry`: the trace contains only events that a collection fires while it holds its locks, so the ring becomes full there.
 #[test]
-fn a_trace_that_nobody_reads_fails_no_collection_that_finds_its_ring_full_under_the_locks() {
-    /// A label's record is four words: nearly all of the 1 MiB of a ring, so that some thousand collections fill it.
+fn a_trace_without_a_reader_fails_no_collection_that_finds_its_ring_full_under_the_locks() {
+    /// A label's record is four words: the labels take nearly all of a ring's 1 MiB, so a few thousand collections fill the rest.
     const LABELS: usize = 28_000;
     let _alone = alone();
     let world = World::builder().stop_timeout(long()).build().unwrap();
@@ -695,13 +693,13 @@ fn a_trace_that_nobody_reads_fails_no_collection_that_finds_its_ring_full_under_
         let label = its_world.telemetry_intern("label").unwrap();
         (0..LABELS).for_each(|_| its_world.telemetry_label(0x1000, label).unwrap());
         while !its_end.load(Ordering::Relaxed) {
-            its_world.collect().expect("nobody else collects before this thread waits");
+            its_world.collect().expect("no other thread collects before this thread waits");
             count.fetch_add(1, Ordering::Relaxed);
         }
     });
     gate.0.wait();
     let (mut seen, mut seconds) = (0, 0);
-    // Until it waits, and is not only kept from a processor.
+    // Until it waits for room, and not only for a processor.
     while seconds < 4 {
         std::thread::sleep(Duration::from_secs(1));
         let now = collections.load(Ordering::Relaxed);

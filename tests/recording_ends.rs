@@ -1,4 +1,4 @@
-//! Recording where it gets difficult: in the stopped world, in the child of a fork, under a debugger, and at a violent end.
+//! Recording in difficult places: in the stopped world, in the child of a fork, under a debugger, and when the process is killed.
 
 mod hazard;
 mod skipped;
@@ -19,13 +19,13 @@ use stopworld::events::record::{Consumer, FlightRecorder, Policy, Recorded, Reco
 use stopworld::events::{AfterFork, EventId, Events, Selection};
 use stopworld::{SignalStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, World};
 
-/// The recorder is the process's: one test at a time.
+/// There is one recorder per process: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Counts, and stands still while it is told to. Allocates nothing.
+/// Counts, and blocks while `stalled` is set. Allocates nothing.
 #[derive(Debug)]
 struct Counting {
     stalled: Arc<AtomicBool>,
@@ -92,7 +92,7 @@ impl Consumer for Plain {
     }
 }
 
-/// The records of a [`Plain`] file: event and both fields. Whatever the end, all of them are whole.
+/// The records of a [`Plain`] file: event and both fields. However the process ended, all of them are complete.
 fn read(path: &Path) -> Vec<[u64; 3]> {
     let mut bytes = Vec::new();
     File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
@@ -100,7 +100,7 @@ fn read(path: &Path) -> Vec<[u64; 3]> {
     records_in(&bytes)
 }
 
-/// The whole records.
+/// The complete records.
 fn records_in(bytes: &[u8]) -> Vec<[u64; 3]> {
     let word = |record: &[u8], at: usize| u64::from_le_bytes(record[8 * at..8 * at + 8].try_into().unwrap());
     let records: Vec<_> = bytes.chunks_exact(32).collect();
@@ -115,7 +115,7 @@ struct Chatty {
     times: u64,
 }
 
-// SAFETY: the signal stopper's promises; what is added only fires.
+// SAFETY: the signal stopper's guarantees; the addition only fires events.
 unsafe impl ThreadVtable for Chatty {
     fn name(&self) -> &'static str {
         "chatty"
@@ -140,8 +140,8 @@ unsafe impl ThreadVtable for Chatty {
     }
 }
 
-/// `.event.no-block-in-handler`: a lossless consumer, a disk that stands still, and a stopped world that fires more than
-/// all rings may hold. Nobody waits, and every record that is lost is counted.
+/// `.event.no-block-in-handler`: a lossless consumer, a stalled disk, and a stopped world that fires more than all rings can hold. No
+/// thread waits, and every lost record is counted.
 #[test]
 fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
     const FIRED: u64 = 8_000_000;
@@ -158,11 +158,11 @@ fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
     stalled.store(true, Ordering::Relaxed);
     EVENTS.fire_object_freed(0, 0);
     std::thread::sleep(Duration::from_millis(200));
-    let _watchdog = Watchdog::new("the stopped world waits for a consumer that stands still", 600, 30);
+    let _watchdog = Watchdog::new("the stopped world waits for a stalled consumer", 600, 30);
     let began = Instant::now();
     world.collect().unwrap();
     assert!(began.elapsed() < Duration::from_secs(300), "the stopped world waited: {:?}", began.elapsed());
-    assert_eq!(taken.load(Ordering::Relaxed), 0, "the consumer stood still all the while");
+    assert_eq!(taken.load(Ordering::Relaxed), 0, "the consumer was stalled all the time");
     assert!(Recorder::of_process().clock().now() > 0);
 
     stalled.store(false, Ordering::Relaxed);
@@ -173,13 +173,13 @@ fn firing_in_the_stopped_world_with_a_stalled_drain_drops_and_counts() {
     assert_eq!(ended.totals.written, taken.load(Ordering::Relaxed));
     assert_eq!(ended.totals.dropped, lost.load(Ordering::Relaxed));
     let ring_bytes = Recorder::of_process().totals().ring_bytes;
-    assert!(ring_bytes < 32 << 20, "what had grown was given back: {ring_bytes}");
+    assert!(ring_bytes < 32 << 20, "the additional memory was freed: {ring_bytes}");
 }
 
-/// An object and its event are one step (`.event.objects`), in which a thread can't wait for room; it waits right after it.
-/// So nothing is lost, the ring stays small, and a collection need not wait for who waits.
+/// An object and its event are one step (`.event.objects`), in which a thread cannot wait for room; it waits right after it. So nothing is
+/// lost, the ring stays small, and a collection need not wait for the waiting thread.
 #[test]
-fn a_thread_that_tells_of_each_object_waits_for_a_slow_consumer_and_can_be_stopped_there() {
+fn a_thread_that_reports_each_object_waits_for_a_slow_consumer_and_can_be_stopped_there() {
     const OBJECTS: u64 = 200_000;
     let _alone = alone();
     let world = World::builder().build().unwrap();
@@ -202,8 +202,8 @@ fn a_thread_that_tells_of_each_object_waits_for_a_slow_consumer_and_can_be_stopp
     assert_eq!((ended.totals.written, ended.totals.dropped), (OBJECTS, 0));
 }
 
-/// `.fork.services`: the child neither writes into the parent's file nor waits for a writer that does not exist; who wants to
-/// go on there gets the child's events.
+/// `.fork.services`: the child neither writes into the parent's file nor waits for a writer that does not exist; a consumer that continues
+/// in the child gets the child's events.
 #[test]
 fn the_child_of_a_fork_leaves_the_parents_file_alone_and_does_not_wait() {
     let _alone = alone();
@@ -225,13 +225,13 @@ fn the_child_of_a_fork_leaves_the_parents_file_alone_and_does_not_wait() {
             if events.is_enabled(EventId::GcEnd) {
                 return 2;
             }
-            // More than a ring holds: drained by this thread itself, since there is no writer.
+            // More than a ring holds: this thread itself drains, because there is no writer.
             (0..100_000).for_each(|number| events.fire_object_allocated(number, 77));
             if Recorder::of_process().flush().is_err() || events.end_recording(file).is_ok() {
                 return 3;
             }
             let got = taken.load(Ordering::Relaxed) - before;
-            // What the parent had fired and not drained is the parent's.
+            // Events that the parent had fired but not drained belong to the parent.
             if got != 100_000 {
                 return 4;
             }
@@ -255,14 +255,14 @@ fn the_child_of_a_fork_leaves_the_parents_file_alone_and_does_not_wait() {
     assert_eq!(ended.totals.written, records.len() as u64);
     let objects: Vec<_> = records.iter().filter(|record| record[0] == EventId::ObjectAllocated as u64).collect();
     assert_eq!(objects.len(), 5000);
-    assert!(objects.iter().all(|record| record[2] < 5), "a record of a child's");
+    assert!(objects.iter().all(|record| record[2] < 5), "a record of a child");
 }
 
 // ---- Processes of their own ----------------------------------------------------------------------------------------
 
 const PART: &str = "STOPWORLD_RECORDING_PART";
 
-/// What the other process does: fires numbered events from two threads for ever, and says when a thousand were fired.
+/// The program of the other process: fires numbered events from two threads for ever, and reports when a thousand were fired.
 #[test]
 fn part_of_other_tests() {
     let Ok(path) = std::env::var(PART) else { return };
@@ -289,7 +289,7 @@ fn part_of_other_tests() {
     drop(EVENTS.end_recording(consumer));
 }
 
-/// Ends the process, whatever happens.
+/// Kills the process when it is dropped.
 struct Part(Child, PathBuf);
 
 impl Part {
@@ -307,7 +307,7 @@ impl Part {
         part
     }
 
-    /// Waits until the file has this. It grows meanwhile, so that its last record may be half a one.
+    /// Waits until the file's records satisfy this. The file grows meanwhile, so its last record may be incomplete.
     fn until(&self, what: &str, holds: impl Fn(&[[u64; 3]]) -> bool) {
         let begun = Instant::now();
         while !holds(&records_in(&std::fs::read(&self.1).unwrap())) {
@@ -329,12 +329,14 @@ fn are_numbered(records: &[[u64; 3]], thread: u64) -> u64 {
     of_thread.zip(0..).map(|(record, number)| assert_eq!(record[1], number)).count() as u64
 }
 
-/// `.event.crash`: as far as the recorder goes.
+/// `.event.crash`: the recorder's part.
 #[test]
 fn a_killed_process_leaves_whole_records_up_to_a_moment_before() {
     let directory = tempfile::tempdir().unwrap();
     let mut part = Part::start(directory.path());
-    part.until("both have come far", |records| are_numbered(records, 0) > 1000 && are_numbered(records, 1) > 1000);
+    part.until("both threads have written many records", |records| {
+        are_numbered(records, 0) > 1000 && are_numbered(records, 1) > 1000
+    });
     part.0.kill().unwrap();
     assert_eq!(part.0.wait().unwrap().signal(), Some(libc::SIGKILL));
     let records = read(&part.1);
@@ -343,15 +345,15 @@ fn a_killed_process_leaves_whole_records_up_to_a_moment_before() {
 
 /// A debugger has stopped all threads, and calls `stopworld_telemetry_flush` on one of them.
 #[test]
-fn a_debugger_can_flush_while_all_threads_stand_still() {
+fn a_debugger_can_flush_while_all_threads_are_stopped() {
     if !tools::has("gdb") {
         return;
     }
-    // SAFETY: allows gdb to trace our child, where a security module asks for it.
+    // SAFETY: allows gdb to trace a child of this process, where a security module requires that.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
     let directory = tempfile::tempdir().unwrap();
     let part = Part::start(directory.path());
-    // A thread may be caught with the recorder's lock in its hands: then the call says 1, and is made again later.
+    // A thread may be stopped while it holds the recorder's lock: then the call returns 1, and is repeated later.
     for _ in 0..20 {
         let output = Command::new("gdb")
             .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &part.0.id().to_string()])
@@ -371,13 +373,13 @@ fn a_debugger_can_flush_while_all_threads_stand_still() {
         assert!(text.contains("flushed: 0") && text.contains("again: 0"), "{told}");
         let then = read(&part.1.with_extension("then"));
         assert!(are_numbered(&then, 0) > 1000 && are_numbered(&then, 1) > 0);
-        part.until("it goes on", |records| records.len() > then.len());
+        part.until("the process continues", |records| records.len() > then.len());
         return;
     }
     panic!("20 times the recorder's lock was held");
 }
 
-/// A hundred million events: everything arrives, in flat memory. `cargo test --release --test recording_ends -- --ignored volume`
+/// A hundred million events: everything arrives, in constant memory. `cargo test --release --test recording_ends -- --ignored volume`
 #[test]
 #[ignore = "takes a minute"]
 fn volume_of_a_hundred_million() {

@@ -1,4 +1,4 @@
-//! DESIGN.md's requirements are cited by the code that guards them and by the tests that hold them.
+//! DESIGN.md's requirements are cited by the code that guards them and by the tests that check them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn tags() -> Vec<String> {
         .collect()
 }
 
-/// As comments cite it: `.stop.late`. A longer tag that begins with a shorter one does not cite that.
+/// Whether a text cites a tag as comments do: `.stop.late`. A longer tag that begins with this one is not a citation of it.
 fn cites(text: &str, tag: &str) -> bool {
     let ends = |rest: &str| !rest.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-');
     text.match_indices(tag).any(|(at, _)| ends(&text[at + tag.len()..]))
@@ -52,7 +52,7 @@ fn guards() -> Vec<(String, String)> {
     list.lines().filter_map(guard).collect()
 }
 
-/// The guard of a requirement, as the models name it when they take it out.
+/// The guard of a requirement, by the name with which the models remove it.
 fn guard_of(tag: &str) -> Option<String> {
     guards().into_iter().find(|(_, guard)| guard == tag).map(|(variant, _)| variant)
 }
@@ -83,7 +83,7 @@ fn every_guard_is_a_requirement() {
     }
 }
 
-/// The rows of the table of requirements: tags, and what the last two columns say.
+/// The rows of the table of requirements: tags, and the contents of the last two columns.
 fn rows() -> Vec<(Vec<String>, String, String)> {
     let design = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("DESIGN.md")).unwrap();
     let rows = design.lines().filter(|line| line.starts_with("| `."));
@@ -116,18 +116,21 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
                 let row = |line: &str| line.split('|').map(str::trim).take(2).eq([&tag[1..], target]);
                 guards.lines().any(row)
             };
-            assert!(tags.iter().any(|tag| cites(&text, tag) || taken_out(tag)), "{file} holds none of {tags:?}");
+            assert!(tags.iter().any(|tag| cites(&text, tag) || taken_out(tag)), "{file} cites none of {tags:?}");
         }
     }
 }
 
 #[test]
-fn every_guard_stands_in_the_code() {
+fn every_guard_is_in_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = ["src", "crates"].iter().flat_map(|folder| sources(&root.join(folder)));
     let files = files.filter(|file| !file.ends_with("sabotage.rs"));
     let code: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     for (variant, _) in guards() {
-        assert!(code.contains(&format!("removed(Guard::{variant})")), "nothing happens when {variant} is taken out");
+        assert!(
+            code.contains(&format!("removed(Guard::{variant})")),
+            "no code depends on whether {variant} is removed"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a reviewer tried to break: interleavings and settings that the other tests do not come to by themselves.
+//! Attempts of a reviewer to break the collector: interleavings and settings that the other tests do not reach by themselves.
 
 mod hazard;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use hazard::*;
 use stopworld::{GcCell, Leaf, Mutator, SafepointStopper, StopError, StopRequest, ThreadVtable, Word, World, traced};
 
-/// Fails, instead of hanging, when `f` takes longer than anything here may.
+/// Fails, instead of hanging, if `f` takes longer than anything here may take.
 fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || done.send(f()));
@@ -23,7 +23,7 @@ fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static
 static IN_REGION: AtomicBool = AtomicBool::new(false);
 static COLLECTED: AtomicBool = AtomicBool::new(false);
 
-/// The region has captured nothing but the reference, which moves with it.
+/// The region has captured only the reference, which moves with it.
 #[inline(never)]
 fn counter_used_in_a_region(m: &Mutator) -> u64 {
     let object = m.alloc(Leaf(AtomicU64::new(42))).unwrap();
@@ -37,8 +37,8 @@ fn counter_used_in_a_region(m: &Mutator) -> u64 {
     })
 }
 
-/// A `&AtomicU64` into a collected object is `Send`, so the types let it into a blocking region: the object must live as long as
-/// the region may use it (`.root.derived`).
+/// A `&AtomicU64` into a collected object is `Send`, so the types allow it in a blocking region: the object must live as long as the region
+/// may use it (`.root.derived`).
 #[test]
 fn what_a_blocking_region_has_borrowed_from_an_object_stays_alive() {
     for by in [By::Signals, By::Safepoints] {
@@ -53,9 +53,9 @@ fn what_a_blocking_region_has_borrowed_from_an_object_stays_alive() {
     }
 }
 
-/// A mutator in a thread-local variable can be got at inside a blocking region, where it must not allocate: the world may stand.
+/// A mutator in a thread-local variable is accessible inside a blocking region, where it must not allocate: the world may be stopped.
 #[test]
-fn a_mutator_that_allocates_in_its_own_blocking_region_is_told() {
+fn a_mutator_that_allocates_in_its_own_blocking_region_gets_an_error() {
     thread_local! {
         static MUTATOR: OnceCell<Mutator> = const { OnceCell::new() };
     }
@@ -73,7 +73,7 @@ fn a_mutator_that_allocates_in_its_own_blocking_region_is_told() {
                     })
                 })
             }));
-            assert!(caught.is_err(), "a thread allocated in its blocking region, in which nobody stops it");
+            assert!(caught.is_err(), "a thread allocated in its blocking region, where no stop reaches it");
             m.collect().unwrap();
         });
     })
@@ -83,11 +83,11 @@ fn a_mutator_that_allocates_in_its_own_blocking_region_is_told() {
 
 // ---- stopping
 
-/// Safepoints, but each stop begins as if a handler of an earlier stop, which was given up, had stored its stack
-/// pointer only now, after the slots were zeroed.
+/// Safepoints, but each stop begins as if a handler of an earlier, abandoned stop had stored its stack pointer only now, after the slots
+/// were zeroed.
 struct LateStore(SafepointStopper);
 
-// SAFETY: stopping and starting are the built-in stopper's own.
+// SAFETY: the built-in stopper stops and starts the threads.
 unsafe impl ThreadVtable for LateStore {
     fn name(&self) -> &'static str {
         "late store"
@@ -106,9 +106,9 @@ unsafe impl ThreadVtable for LateStore {
     }
 }
 
-/// `.stop.late`: what was published last counts, not what happens to stand in the slot.
+/// `.stop.late`: the value that was published last counts, not one left in the slot.
 #[test]
-fn a_thread_that_answers_by_blocking_is_scanned_from_where_it_blocks() {
+fn a_thread_that_acknowledges_by_blocking_is_scanned_from_where_it_blocks() {
     let world = world(By::Safepoints);
     world.set_thread_vtable(Arc::new(LateStore(SafepointStopper))).unwrap();
     let flags = Flags::new();
@@ -117,7 +117,7 @@ fn a_thread_that_answers_by_blocking_is_scanned_from_where_it_blocks() {
         let object = m.alloc(Leaf([7_u64; 3])).unwrap();
         inner.set_ready();
         while !inner.is_ended() {
-            // Runs most of the time, so that stops find it running, and answers them by blocking.
+            // Runs most of the time, so that stops find it running, and acknowledges them by blocking.
             let until = std::time::Instant::now() + Duration::from_micros(500);
             while std::time::Instant::now() < until {
                 std::hint::spin_loop();
@@ -137,8 +137,8 @@ fn a_thread_that_answers_by_blocking_is_scanned_from_where_it_blocks() {
     assert!(thread.join().unwrap(), "an object on the stack was lost");
 }
 
-/// `.vtable.nested`, `.debug.frozen-owner`: a user may freeze a thread that has, or is about to get, the world's locks; to
-/// thaw it must need none of them.
+/// `.vtable.nested`, `.debug.frozen-owner`: a user may freeze a thread that owns, or is about to own, the world's locks; thawing it must
+/// need none of them.
 #[test]
 fn a_suspended_thread_can_be_resumed_whatever_locks_it_holds() {
     for by in [By::Signals, By::Safepoints] {
@@ -151,7 +151,7 @@ fn a_suspended_thread_can_be_resumed_whatever_locks_it_holds() {
             }
         });
         let tid = world.threads()[0].tid;
-        // Who collects too makes the thread wait for the locks, in a blocking region.
+        // Another collecting thread makes this one wait for the locks, in a blocking region.
         let other = {
             let (world, flags) = (world.clone(), Arc::clone(&flags));
             std::thread::spawn(move || {
@@ -175,8 +175,8 @@ fn a_suspended_thread_can_be_resumed_whatever_locks_it_holds() {
     }
 }
 
-/// `.debug.frozen-waiter`: who waits for his turn to suspend somebody may be suspended himself, and must not take the turn with
-/// him: nobody could resume him.
+/// `.debug.frozen-waiter`: a thread that waits for its turn to suspend another may itself be suspended. It must not take the turn while it
+/// is suspended: then no thread could resume it.
 #[test]
 fn threads_that_suspend_each_other_can_be_resumed() {
     for by in [By::Signals, By::Safepoints] {
@@ -193,14 +193,14 @@ fn threads_that_suspend_each_other_can_be_resumed() {
                         let other = stopworld::Tid(tids[1 - i].load(Ordering::Acquire));
                         for _ in 0..50 {
                             if m.world().suspend(other).is_ok() {
-                                // Time for the other one to get the turn that it waited for.
+                                // Time for the other thread to get the turn that it waited for.
                                 m.blocking(|| std::thread::sleep(Duration::from_millis(1)));
                                 m.world().resume(other);
                             }
                             m.safepoint();
                         }
                         end.fetch_add(1, Ordering::Release);
-                        // The other one may still want to suspend us.
+                        // The other thread may still want to suspend this one.
                         m.blocking(|| wait_for("both to be done", || end.load(Ordering::Acquire) == 2));
                     })
                 })
@@ -212,7 +212,7 @@ fn threads_that_suspend_each_other_can_be_resumed() {
 
 // ---- settings
 
-/// No floor, an endless one, endless growth: each is a way to pace, none a way to hang or to overflow.
+/// No minimum, an endless one, endless growth: each is a way to pace; none may hang or overflow.
 #[test]
 fn absurd_pacing_neither_hangs_nor_overflows() {
     let settings: [(Option<usize>, Option<f64>); 5] = [
@@ -244,10 +244,10 @@ fn absurd_pacing_neither_hangs_nor_overflows() {
     }
 }
 
-/// A world that can't be built leaves nothing behind, and says so instead of panicking.
+/// A world that cannot be built leaks nothing, and returns an error instead of panicking.
 #[test]
-fn a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker_behind() {
-    alone!("a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker_behind");
+fn a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker() {
+    alone!("a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker");
     for bytes in [usize::MAX, usize::MAX - 5000, 1 << 46] {
         assert!(World::builder().markers(4).mark_stack_limit(bytes).build().is_err(), "{bytes:#x} bytes");
     }
@@ -271,8 +271,8 @@ impl Drop for Counted {
     }
 }
 
-/// `.final.thread`: with no memory for the finalizer thread's stack, allocating what needs a drop is an error. The value is
-/// dropped then, once: nothing may be left in the table that would drop it again.
+/// `.final.thread`: without memory for the finalizer thread's stack, allocating a value that needs a drop is an error. The value is dropped
+/// then, once: the table must not contain an entry that would drop it again.
 #[test]
 fn a_value_whose_finalizer_thread_can_not_start_is_dropped_once() {
     alone!("a_value_whose_finalizer_thread_can_not_start_is_dropped_once");
@@ -291,8 +291,8 @@ fn a_value_whose_finalizer_thread_can_not_start_is_dropped_once() {
         let refused = m.alloc(Leaf(Counted(Box::new(1)))).is_err();
         // SAFETY: as above.
         unsafe { libc::setrlimit(libc::RLIMIT_AS, &unlimited) };
-        assert!(refused, "the thread was to find no memory");
-        assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "what could not be allocated is dropped");
+        assert!(refused, "the thread must not find memory");
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "a value that could not be allocated is dropped");
         // Now the thread can start.
         m.alloc(Leaf(Counted(Box::new(2)))).unwrap();
     })
@@ -306,11 +306,11 @@ fn a_value_whose_finalizer_thread_can_not_start_is_dropped_once() {
     assert_eq!(DROPPED.load(Ordering::Relaxed), 2, "each value is dropped once");
 }
 
-/// A word that may be anything but an object's address.
+/// A word that may hold anything except an object's address.
 #[derive(Clone, Copy)]
 struct Anything(usize);
 
-// SAFETY: lossless; the test keeps no object's address in it.
+// SAFETY: lossless; the test stores no object's address in it.
 unsafe impl Word for Anything {
     const MAY_REFER: bool = true;
     fn to_bits(self) -> usize {
@@ -325,13 +325,13 @@ traced! {
     struct Holder { word: GcCell<Anything>, more: [u64; 3] }
 }
 
-/// Behind the last cell of a block lies a rest that is too short for a cell. What stood there when the block was cut otherwise
-/// must not be taken for a header.
+/// The rest after the last cell of a block is too short for a cell. Bytes left there from an earlier division of the block must not be
+/// taken for a header.
 #[test]
-fn a_word_that_points_behind_the_last_cell_of_a_block_is_no_object() {
-    alone!("a_word_that_points_behind_the_last_cell_of_a_block_is_no_object");
+fn a_word_that_points_past_the_last_cell_of_a_block_is_no_object() {
+    alone!("a_word_that_points_past_the_last_cell_of_a_block_is_no_object");
     const BLOCK: usize = 16 << 10;
-    // A cell of 40 bytes: 409 of them, and the first word behind the last is where a header 410 would be.
+    // A cell of 40 bytes: a block has 409 of them, and the first word after the last is where header 410 would be.
     const BEHIND: usize = 8 + 8 + 409 * 40;
     let world = World::builder().heap_limit(8 << 20).build().unwrap();
     spawn(&world, "litter", |m| {
@@ -355,25 +355,24 @@ fn a_word_that_points_behind_the_last_cell_of_a_block_is_no_object() {
     .unwrap();
 }
 
-/// Disguises references, or undoes it.
+/// Disguises references, or undoes the disguise.
 fn disguise(words: &[AtomicUsize]) {
     for word in words {
         word.fetch_xor(usize::MAX, Ordering::Relaxed);
     }
 }
 
-/// `.debug.dies`: the marks of a lost stop may be wrong in either way, also when they are those of the collection in which
-/// the epoch wraps.
+/// `.debug.dies`: the marks of a lost stop may be wrong in either way, also if they are those of the collection in which the epoch wraps.
 #[test]
 fn a_stop_that_is_lost_when_the_epoch_wraps_frees_nothing() {
     let words: Arc<OnceLock<Box<[AtomicUsize]>>> = Arc::default();
     let world = {
         let words = Arc::clone(&words);
-        // What a lost stop did not see is there again when the collection is repeated.
+        // When the collection is repeated, it finds the references that the lost stop missed.
         World::builder().heap_limit(64 << 20).on_failure(move |_| disguise(words.get().unwrap())).build().unwrap()
     };
     let lost = Losing::install(&world);
-    // Blocks that nobody owns, half of their cells alive: they wait to be swept.
+    // Blocks that no thread owns, half of their cells live: they wait to be swept.
     let roots = spawn(&world, "builder", |m| {
         let mut roots = Vec::new();
         for i in 0..4000_u64 {
@@ -386,7 +385,7 @@ fn a_stop_that_is_lost_when_the_epoch_wraps_frees_nothing() {
     })
     .join()
     .unwrap();
-    // From now on a range keeps them, whose words can be disguised. A handle shows its object's address.
+    // From now on a range with words that can be disguised keeps the objects. A handle shows its object's address.
     let address = |root: &stopworld::Root<Leaf<[u64; 5]>>| {
         usize::from_str_radix(format!("{root:?}").trim_start_matches("Root(0x").trim_end_matches(')'), 16)
     };
@@ -399,13 +398,13 @@ fn a_stop_that_is_lost_when_the_epoch_wraps_frees_nothing() {
     for _ in 2..=255 {
         assert!(world.collect().unwrap().live_objects >= 2000);
     }
-    // Now 255 is in force. What a lost stop did not see: the marking misses everything.
+    // Now 255 is in force. The references are disguised for the lost stop: the marking misses everything.
     lost.store(true, Ordering::Relaxed);
     for _ in 0..2 {
         disguise(words);
-        assert!(world.collect().unwrap().live_objects >= 2000, "a lost stop has freed what was alive");
+        assert!(world.collect().unwrap().live_objects >= 2000, "a lost stop has freed live objects");
     }
     lost.store(false, Ordering::Relaxed);
-    assert!(world.collect().unwrap().live_objects >= 2000, "a lost stop has freed what was alive");
+    assert!(world.collect().unwrap().live_objects >= 2000, "a lost stop has freed live objects");
     drop(guard);
 }

@@ -1,10 +1,9 @@
-//! Every workload under every stopper with 1, 2, 8 and 64 threads, with freed cells poisoned and the whole heap
-//! verified after each collection: no finding, no wrong result, no crash, no hang.
+//! Every workload under every stopper with 1, 2, 8 and 64 threads, with freed cells poisoned and the whole heap verified after each
+//! collection: no verifier error, no wrong result, no crash, no hang.
 //!
-//! Each cell of the table is a process of its own, which runs for `STOPWORLD_SOUNDNESS_SECONDS` (2 if nobody says;
-//! 60 for a thorough look: an hour of machine time for the 72 cells). The test runner starts as many at a time as
-//! there are cores, so that threads are also descheduled in odd places. A process that hangs is looked at by gdb, if
-//! there is one, before it is killed.
+//! Each cell of the table is a process of its own, which runs for `STOPWORLD_SOUNDNESS_SECONDS` (default 2; 60 for a thorough check: an
+//! hour of machine time for the 72 cells). The test runner starts one per core at a time, so that threads are also descheduled in odd
+//! places. A process that hangs is examined by gdb, if installed, before it is killed.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
-/// How much longer than it was told a process may take: 64 threads finish what they have begun, verified.
+/// How much longer than its time a process may take: 64 threads finish what they have begun, verified.
 const GRACE: Duration = Duration::from_secs(600);
 
 const SCHEME: [&str; 6] = ["nqueens", "metacircular", "strings", "gc-bench", "tour", "continuations"];
@@ -42,7 +41,7 @@ fn sound(
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scheme");
         command.args(SCHEME.map(|name| programs.join(name).with_extension("scm")));
     }
-    // One marker and several take turns; a small heap collects often.
+    // One marker and several, alternately; a small heap collects often.
     let markers = if threads == 1 || threads == 8 { "1" } else { "3" };
     command.args(["--threads", &threads.to_string(), "--stop", stop, "--markers", markers]);
     command.args(["--paranoid", "--initial-heap", "256k", "--json", "--seconds", &seconds().to_string()]);
@@ -66,7 +65,7 @@ fn sound(
     assert!(collections > 0, "it never collected\n{told}");
 }
 
-/// Waits for the end of a process; if it takes longer, what its threads were doing when it was killed.
+/// Waits for the end of a process; if that takes too long, returns what its threads were doing when it was killed.
 fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
     let deadline = Instant::now() + at_most;
     while Instant::now() < deadline {

@@ -1,5 +1,5 @@
-//! Which threads may collect, and which vtables may be set: every caller under every way of stopping, and vtables that are
-//! set twice, in two worlds, or that share what they know.
+//! Which threads may collect, and which vtables may be set: every caller under every way of stopping, and vtables that are set twice, in
+//! two worlds, or that share state.
 
 mod hazard;
 mod numbered_list;
@@ -19,20 +19,20 @@ use stopworld::{
     Tid, World,
 };
 
-/// The ways of stopping that live in this process.
+/// The ways of stopping that are implemented in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Signals,
     Safepoints,
     /// A debugger that stops the threads itself.
     Full,
-    /// A debugger that answers for the threads that it holds.
+    /// A debugger that acknowledges for the threads that it holds.
     Assisted,
     AssistedAtSafepoints,
 }
 
 impl How {
-    /// The debugger of this way, if it is one.
+    /// The debugger of this way, if it uses one.
     fn debugger(self) -> Option<Arc<MockDebugger>> {
         match self {
             Self::Signals | Self::Safepoints => None,
@@ -54,7 +54,7 @@ impl How {
     }
 }
 
-/// Which thread collects.
+/// The thread that collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     Mutator,
@@ -68,8 +68,7 @@ enum Caller {
     Stranger,
 }
 
-/// Runs `body` on a thread of its own and fails when that does not come to an end: a collector that has stopped itself never does,
-/// and nothing that it could be asked helps.
+/// Runs `body` on a thread of its own and fails if that does not end: a collector that has stopped itself never does, and cannot be ended.
 fn in_time<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -85,7 +84,7 @@ fn in_time<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     }
 }
 
-/// Collects and verifies three times, and says how many threads were stopped and by whose name it was.
+/// Collects and verifies three times; returns how many threads were stopped, and the name of the collecting thread.
 fn collections(world: &World) -> (u32, String) {
     for _ in 0..2 {
         world.verify().unwrap();
@@ -96,7 +95,7 @@ fn collections(world: &World) -> (u32, String) {
     (report.threads_stopped, report.by.as_str().to_owned())
 }
 
-/// `.stop.own-stack`: no way of stopping stops the thread that asks for it, and what that thread holds stays.
+/// `.stop.own-stack`: no way of stopping stops the thread that requests the stop, and the objects that this thread references stay alive.
 #[rstest]
 fn every_thread_can_collect_under_every_way_of_stopping(
     #[values(How::Signals, How::Safepoints, How::Full, How::Assisted, How::AssistedAtSafepoints)] how: How,
@@ -160,9 +159,9 @@ fn every_thread_can_collect_under_every_way_of_stopping(
     assert_eq!(found, (others, name.to_owned()));
 }
 
-/// `.stop.lost`: also for a caller in its region the time of a stop has an end.
+/// `.stop.lost`: also for a caller in a blocking region, a stop has a timeout.
 #[rstest]
-fn a_stop_from_a_region_that_a_frozen_thread_hinders_ends_in_time(#[values(How::Signals, How::Full)] how: How) {
+fn a_stop_from_a_region_that_a_frozen_thread_blocks_times_out(#[values(How::Signals, How::Full)] how: How) {
     let error = in_time(move || {
         let world = builder().stop_timeout(Duration::from_millis(200)).build().unwrap();
         let end = Arc::new(AtomicBool::new(false));
@@ -195,7 +194,7 @@ fn a_stop_from_a_region_that_a_frozen_thread_hinders_ends_in_time(#[values(How::
     assert!(error.contains("thread \"deaf\"") && error.contains("1 of 1"), "{error}");
 }
 
-/// `.vtable.attach`: to set what is in force changes nothing, and collections go on.
+/// `.vtable.attach`: setting the vtable that is already in force changes nothing, and collections continue.
 #[rstest]
 fn the_vtable_that_is_in_force_can_be_set_again(
     #[values(How::Signals, How::Safepoints, How::Full, How::Assisted)] how: How,
@@ -221,7 +220,7 @@ fn the_vtable_that_is_in_force_can_be_set_again(
         let outgoing = world.set_thread_vtable(Arc::clone(&vtable)).unwrap();
         assert!(Arc::ptr_eq(&outgoing, &vtable), "round {round}");
         assert_eq!(collect(&world).threads_stopped, 1);
-        // There and back.
+        // To another vtable and back.
         assert!(Arc::ptr_eq(&world.set_thread_vtable(Arc::clone(&built_in)).unwrap(), &vtable));
         assert!(Arc::ptr_eq(&world.set_thread_vtable(Arc::clone(&built_in)).unwrap(), &built_in));
         assert_eq!(collect(&world).threads_stopped, 1);
@@ -233,7 +232,7 @@ fn the_vtable_that_is_in_force_can_be_set_again(
     assert_eq!(sum(list), 4950);
 }
 
-/// A thread that the user froze stays frozen when the debugger that is in force is set once more.
+/// A thread that the user froze stays frozen when the debugger in force is set once more.
 #[test]
 fn what_the_user_froze_stays_frozen_when_the_same_debugger_is_set_again() {
     let world = builder().build().unwrap();
@@ -256,10 +255,10 @@ fn what_the_user_froze_stays_frozen_when_the_same_debugger_is_set_again() {
     worker.join().unwrap();
 }
 
-/// A vtable of its own that shares all it knows with others like it.
+/// A vtable that shares its state with others of its type.
 struct Sharing(Arc<MockDebugger>);
 
-// SAFETY: the debugger's promises.
+// SAFETY: the debugger's guarantees.
 unsafe impl ThreadVtable for Sharing {
     fn name(&self) -> &'static str {
         "sharing"
@@ -290,7 +289,7 @@ unsafe impl ThreadVtable for Sharing {
 
 /// `.vtable.attach`: the outgoing vtable forgets the threads before the incoming one is notified of them.
 #[test]
-fn vtables_that_share_what_they_know_of_threads_can_follow_each_other() {
+fn vtables_that_share_their_state_can_follow_each_other() {
     let world = builder().build().unwrap();
     let mock = MockDebugger::new().unwrap();
     // SAFETY: no Gc at all.
@@ -311,8 +310,8 @@ fn vtables_that_share_what_they_know_of_threads_can_follow_each_other() {
     worker.join().unwrap();
 }
 
-/// One debugger for two worlds: it serves the collections of both, and when it goes out of force in one of them it keeps the
-/// threads of the other.
+/// One debugger for two worlds: it serves the collections of both, and when it is replaced in one of them it keeps the threads of the
+/// other.
 #[rstest]
 fn one_debugger_serves_two_worlds(#[values(How::Full, How::Assisted)] how: How) {
     in_time(move || {
@@ -336,10 +335,10 @@ fn one_debugger_serves_two_worlds(#[values(How::Full, How::Assisted)] how: How) 
                 scope.spawn(|| (0..50).for_each(|_| assert_eq!(collect(world).threads_stopped, 1)));
             }
         });
-        // A fork takes the debugger's lock once, though both worlds ask for it.
+        // A fork takes the debugger's lock once, although both worlds request it.
         let child = std::process::Command::new("true").status().unwrap();
         assert!(child.success());
-        // SAFETY: the child does nothing but leave.
+        // SAFETY: the child only exits.
         unsafe {
             let pid = libc::fork();
             if pid == 0 {
@@ -356,15 +355,15 @@ fn one_debugger_serves_two_worlds(#[values(How::Full, How::Assisted)] how: How) 
     });
 }
 
-/// What a bridge knows of a stop is not kept for two worlds at once.
+/// A bridge keeps the state of a stop for one world only.
 #[test]
-fn a_bridge_serves_one_world_and_is_refused_to_others_until_that_has_gone() {
+fn a_bridge_serves_one_world_and_is_refused_to_others_until_that_is_dropped() {
     let (one, two) = (builder().build().unwrap(), builder().build().unwrap());
     let signals = || Arc::new(SignalStopper::new(libc::SIGURG).unwrap()) as Arc<dyn ThreadVtable>;
     let built_in = one.set_thread_vtable(signals()).unwrap();
-    // Out of force, but still what its world falls back to.
+    // Not in force, but still its world's fallback.
     let refused = |world: &World, bridge: &Arc<dyn ThreadVtable>| {
-        let error = world.set_thread_vtable(Arc::clone(bridge)).err().expect("another world's");
+        let error = world.set_thread_vtable(Arc::clone(bridge)).err().expect("the vtable belongs to another world");
         assert!(matches!(error, StopError::Vtable { .. }), "{error}");
         assert!(error.to_string().contains("one of its own (DebuggerBridge::over)"), "{error}");
         collect(world);
@@ -375,7 +374,7 @@ fn a_bridge_serves_one_world_and_is_refused_to_others_until_that_has_gone() {
     drop(one);
     two.set_thread_vtable(built_in).unwrap();
     collect(&two);
-    // One of the program's own goes from world to world.
+    // A bridge that the program created can be moved from world to world.
     let third = builder().build().unwrap();
     let own: Arc<dyn ThreadVtable> = DebuggerBridge::over(signals());
     two.set_thread_vtable(Arc::clone(&own)).unwrap();

@@ -1,15 +1,14 @@
-//! `.stop.registers`, `.stop.interior`, `.stop.own-stack`: an object whose only reference is in one register, in the red
-//! zone, points into it or past its end, survives, whoever stops the world.
+//! `.stop.registers`, `.stop.interior`, `.stop.own-stack`: an object whose only reference is in one register, in the red zone, points into
+//! it or past its end, survives, whatever stops the world.
 //!
-//! A *keeper* is a function in assembly that gets an address with every bit flipped, undoes the disguise in one
-//! register only, says that it is ready, and spins. No copy is on any stack: the object was made on a thread that has
-//! ended, this one never sees the address, and the register that brought it is cleared. So if the object is alive
-//! after a collection, the collector has found it there. That it dies in the next one, when the keeper has let go,
-//! shows that nothing else had kept it.
+//! A *keeper* is a function in assembly that gets an address with every bit flipped, undoes the disguise in one register only, reports that
+//! it is ready, and spins. No copy is on any stack: the object was allocated on a thread that has ended, this thread never sees the
+//! address, and the register that passed it is cleared. So if the object is alive after a collection, the collector has found the reference
+//! there. It dies in the next collection, after the keeper has cleared the register: that shows that nothing else kept it.
 //!
-//! Cooperative stoppers stop threads at calls, where by the System V ABI only rbx, rbp and r12–r15 hold anything: a caller that
-//! wants to keep an address in another register, or in the red zone, across a call must have saved it in its frame. So
-//! they have these six rows, and signals and the debugger have all.
+//! Cooperative stoppers stop threads at calls, where by the System V ABI only rbx, rbp and r12–r15 are preserved: a caller that needs an
+//! address in another register, or in the red zone, across a call must have saved it in its frame. So they have these six rows; signals and
+//! the debugger have all.
 
 mod hazard;
 mod skipped;
@@ -21,8 +20,8 @@ use hazard::{By, Flags, Hidden, PAYLOAD_BYTES, collection_kills, spawn, world};
 use rstest::rstest;
 use stopworld::Mutator;
 
-/// Collects while a thread keeps an object by a reference that points `offset` bytes into it; then once more when it
-/// has let go. Says whether the object survived, and whether it then died.
+/// Collects while a thread keeps an object by a reference that points `offset` bytes into it; then once more after the thread has cleared
+/// the reference. Returns whether the object survived, and whether it then died.
 fn fate(by: By, keeper: Keeper, offset: usize) -> (bool, bool) {
     let world = world(by);
     let hidden = Hidden::new(&world);
@@ -99,15 +98,15 @@ fn an_object_whose_only_reference_points_into_it_survives(
     assert_eq!(fate(by, r12, offset), (true, true), "(survived, then died)");
 }
 
-/// `.stop.interior`: a loop that has come to the end of an array holds just this.
+/// `.stop.interior`: a loop at the end of an array may hold only this pointer.
 #[rstest]
 fn an_object_whose_only_reference_points_one_past_its_end_survives(#[values(By::Signals, By::Debugger)] by: By) {
     assert_eq!(fate(by, r12, PAYLOAD_BYTES), (true, true), "(survived, then died)");
 }
 
-/// The control of all others: an address in disguise keeps nothing.
+/// The control for all others: a disguised address keeps nothing.
 #[rstest]
-fn an_object_whose_address_is_in_disguise_dies(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+fn an_object_whose_address_is_disguised_dies(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
     let world = world(by);
     let hidden = Hidden::new(&world);
     let disguised = hidden.disguised(0);
@@ -156,7 +155,7 @@ callers! {
     call_with_r15 = "r15",
 }
 
-/// How a thread stands by itself, without a signal.
+/// How a thread stops by itself, without a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stands {
     AtASafepoint,
@@ -212,7 +211,7 @@ fn an_object_whose_only_reference_is_in_a_callee_saved_register_survives_at_a_sa
 }
 
 extern "C" fn collect_here(kills: *const ()) {
-    // SAFETY: the test below passes a `Cell` of the world and the answer, which outlives the call.
+    // SAFETY: the test below passes a `Cell` of the world and the result, which outlives the call.
     let (mutator, kills) = unsafe { &*kills.cast::<(&Mutator, std::cell::Cell<Option<bool>>)>() };
     kills.set(Some(mutator.collect().unwrap().weak_cleared > 0));
 }

@@ -1,4 +1,4 @@
-//! Threads that come, go, collect, allocate and answer late, while the world is being stopped.
+//! Threads that attach, exit, collect, allocate and acknowledge late, while the world is being stopped.
 
 mod hazard;
 
@@ -20,9 +20,9 @@ traced! {
     }
 }
 
-/// `.stop.create-race`, `.stop.exit-race`: threads are born and die, in order, by a panic, and without having detached.
+/// `.stop.create-race`, `.stop.exit-race`: threads start and exit: in order, by a panic, and without detaching.
 #[rstest]
-fn threads_that_come_and_go_while_others_collect_leave_nothing_behind(
+fn threads_that_start_and_exit_while_others_collect_leave_no_record(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
 ) {
     let world = world(by);
@@ -59,7 +59,7 @@ fn threads_that_come_and_go_while_others_collect_leave_nothing_behind(
     while collections < 100 || (born.iter().any(few) && begin.elapsed() < Duration::from_secs(300)) {
         collect(&world);
         collections += 1;
-        // Who collects all the time has the locks all the time; nobody would get to attach.
+        // A thread that collects all the time holds the locks all the time; no thread could attach.
         std::thread::sleep(Duration::from_micros(100));
     }
     done.store(true, Ordering::Relaxed);
@@ -72,7 +72,7 @@ fn threads_that_come_and_go_while_others_collect_leave_nothing_behind(
 
 /// `.stop.exit-race`
 #[test]
-fn a_thread_that_ends_without_detaching_is_no_thread_of_the_world_any_more() {
+fn a_thread_that_ends_without_detaching_is_removed_from_the_world() {
     let world = world(By::Signals);
     let inner = world.clone();
     let name = std::thread::spawn(move || {
@@ -90,9 +90,9 @@ fn a_thread_that_ends_without_detaching_is_no_thread_of_the_world_any_more() {
     collect(&world);
 }
 
-/// `.stop.exit-race`: the last straw, a thread that the kernel ends under us without a destructor.
+/// `.stop.exit-race`: the worst case: a thread that the kernel ends without running any destructor.
 #[test]
-fn a_thread_that_ends_without_a_word_is_found_gone_and_buried() {
+fn a_thread_that_ends_silently_is_found_and_removed() {
     let world = world(By::Signals);
     let inner = world.clone();
     let flags = Flags::new();
@@ -106,19 +106,19 @@ fn a_thread_that_ends_without_a_word_is_found_gone_and_buried() {
     });
     flags.wait_ready();
     assert_eq!(world.threads().len(), 1);
-    wait_for("the thread to be buried", || {
+    wait_for("the thread to be removed", || {
         collect(&world);
         world.threads().is_empty()
     });
-    // Its exit did not tell libc; the test's process would wait for it at its own end.
+    // libc does not know of its exit; the test process would wait for it at its own end.
     std::mem::forget(_never_joined);
 }
 
-/// `.stop.silent-death`: nobody signals a thread in a blocking region; if it ended there, its stack is not there any more
-/// when somebody has joined it.
+/// `.stop.silent-death`: a thread in a blocking region gets no signal; if it ended there, its stack no longer exists after the thread was
+/// joined.
 #[test]
-fn a_thread_that_ends_in_a_blocking_region_without_a_word_is_not_scanned() {
-    alone!("a_thread_that_ends_in_a_blocking_region_without_a_word_is_not_scanned");
+fn a_thread_that_ends_silently_in_a_blocking_region_is_not_scanned() {
+    alone!("a_thread_that_ends_silently_in_a_blocking_region_is_not_scanned");
     const STACK: usize = 256 << 10;
     extern "C" fn vanish(world: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the test waits for this thread's end.
@@ -135,7 +135,7 @@ fn a_thread_that_ends_in_a_blocking_region_without_a_word_is_not_scanned() {
     for by in [By::Signals, By::Safepoints, By::Debugger] {
         let world = world(by);
         for _ in 0..3 {
-            // SAFETY: a thread on a stack of our own, which is unmapped when the thread has ended and was joined.
+            // SAFETY: a thread on a stack allocated here, which is unmapped after the thread has ended and was joined.
             unsafe {
                 let (access, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
                 let stack = libc::mmap(std::ptr::null_mut(), STACK, access, private, -1, 0);
@@ -155,7 +155,7 @@ fn a_thread_that_ends_in_a_blocking_region_without_a_word_is_not_scanned() {
     }
 }
 
-/// `.stop.two-collectors`: several threads decide at once; each that waits for its turn can be stopped meanwhile.
+/// `.stop.two-collectors`: several threads decide to collect at once; each that waits for its turn can be stopped meanwhile.
 #[rstest]
 fn threads_that_collect_at_the_same_time_take_turns(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
     const EACH: u32 = 25;
@@ -177,9 +177,9 @@ fn threads_that_collect_at_the_same_time_take_turns(#[values(By::Signals, By::Sa
     assert_eq!(world.totals().collections, 4 * EACH);
 }
 
-/// `.stop.mid-alloc`: the value is in its cell, the cell is not an object yet, and no register remembers.
+/// `.stop.mid-alloc`: the value is in its cell, the cell is not an object yet, and no register has the reference.
 #[rstest]
-fn what_a_half_built_object_refers_to_survives(#[values(By::Signals, By::Debugger)] by: By) {
+fn what_a_partially_initialised_object_references_survives(#[values(By::Signals, By::Debugger)] by: By) {
     let world = world(by);
     let hidden = Hidden::new(&world);
     let (disguised, flags) = (hidden.disguised(0), Flags::new());
@@ -201,8 +201,8 @@ fn what_a_half_built_object_refers_to_survives(#[values(By::Signals, By::Debugge
     let killed = collection_kills(&world);
     flags.end();
     thread.join().unwrap();
-    assert!(!killed, "the only reference was in the cell that a thread was building");
-    assert!(collection_kills(&world), "control: nothing else had kept it");
+    assert!(!killed, "the only reference was in the cell that a thread was initialising");
+    assert!(collection_kills(&world), "control: nothing else kept it");
 }
 
 /// Writes `[7, !disguised]`, the value of a [`Holder`], without leaving the address in a register.
@@ -220,7 +220,7 @@ fn write_undisguised(holder: *mut usize, disguised: usize) {
     }
 }
 
-/// `.stop.mid-alloc`: the same, met at random: threads are stopped at whatever instruction of the allocator they are.
+/// `.stop.mid-alloc`: the same at random: threads are stopped at any instruction of the allocator.
 #[rstest]
 fn threads_stopped_anywhere_in_the_allocator_lose_nothing(#[values(By::Signals, By::Debugger)] by: By) {
     traced! {
@@ -267,7 +267,7 @@ fn threads_stopped_anywhere_in_the_allocator_lose_nothing(#[values(By::Signals, 
     assert!(!lists.iter().any(few));
 }
 
-/// `.vtable.nested`: two holders of one thread, counted apart.
+/// `.vtable.nested`: two holders of one thread, counted separately.
 #[rstest]
 fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Signals, By::Safepoints)] by: By) {
     let world = world(by);
@@ -296,12 +296,12 @@ fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Si
     wait_for("the thread to run again", || turns.load(Ordering::Relaxed) > still_at);
     flags.end();
     thread.join().unwrap();
-    assert_eq!(at, still_at, "a collection has let the user's thread go");
+    assert_eq!(at, still_at, "a collection has resumed the user's thread");
 }
 
-/// `.stop.late`, `.stop.lost`: the signal of an abandoned stop arrives when nobody wants it any more.
+/// `.stop.late`, `.stop.lost`: the signal of an abandoned stop arrives after the stop was given up.
 #[test]
-fn a_signal_that_arrives_after_its_stop_was_given_up_stops_nobody() {
+fn a_signal_that_arrives_after_its_stop_was_given_up_stops_no_thread() {
     let world = builder().stop_timeout(Duration::from_millis(150)).build().unwrap();
     let (flags, turns) = (Flags::new(), Arc::new(AtomicUsize::new(0)));
     let (inner, counted) = (Arc::clone(&flags), Arc::clone(&turns));
@@ -330,9 +330,9 @@ fn a_signal_that_arrives_after_its_stop_was_given_up_stops_nobody() {
     thread.join().unwrap();
 }
 
-/// `.stop.lost`, cooperatively: nobody hears of a stop who does not ask.
+/// `.stop.lost`, cooperatively: a thread that does not poll does not notice a stop.
 #[test]
-fn a_thread_that_comes_to_no_safepoint_is_named_and_told_what_to_do() {
+fn a_thread_that_reaches_no_safepoint_is_named_with_a_remedy() {
     let world = hazard::build(builder().stop_timeout(Duration::from_millis(150)), By::Safepoints);
     let flags = Flags::new();
     let inner = Arc::clone(&flags);
@@ -354,7 +354,7 @@ fn a_thread_that_comes_to_no_safepoint_is_named_and_told_what_to_do() {
     thread.join().unwrap();
 }
 
-/// `.root.derived`, `.final.early`: only the program knows how long it depends on an object; `keep_alive` says so.
+/// `.root.derived`, `.final.early`: only the program knows how long it depends on an object; `keep_alive` marks the end.
 #[test]
 fn an_object_lives_until_its_keep_alive() {
     let world = world(By::Signals);
@@ -362,14 +362,14 @@ fn an_object_lives_until_its_keep_alive() {
     let hidden = Arc::new(hidden);
     let inner = Arc::clone(&hidden);
     spawn(&world, "owner", move |m| {
-        // SAFETY: the address of a living object of this type, checked by the weak reference.
+        // SAFETY: the address of a live object of this type, checked by the weak reference.
         let object: Gc<Payload> = unsafe { Gc::from_addr(!inner.disguised(0)) };
         assert!(inner.is_alive(m));
         // From here on only a number derived from the object is used.
         let derived = object.0[0] + 1;
         m.collect().unwrap();
         assert_eq!(derived, 8);
-        assert!(inner.is_alive(m), "collected before the end of its life");
+        assert!(inner.is_alive(m), "collected before its keep_alive");
         keep_alive(object);
     })
     .join()
@@ -377,7 +377,7 @@ fn an_object_lives_until_its_keep_alive() {
     assert!(collection_kills(&world));
 }
 
-/// `.fork.services` has the child's side; here: the markers are no mutators and nobody ever stops them.
+/// `.fork.services` covers the child; here: the markers are no mutators and are never stopped.
 #[test]
 fn service_threads_are_not_among_the_worlds_threads() {
     let world = builder().markers(3).build().unwrap();
@@ -385,7 +385,7 @@ fn service_threads_are_not_among_the_worlds_threads() {
     assert_eq!(collect(&world).threads_stopped, 0);
 }
 
-/// `.final.thread`: a finalizer that panics takes nobody along.
+/// `.final.thread`: a finalizer that panics does not stop the others.
 #[test]
 fn the_finalizers_after_one_that_panics_still_run() {
     static RUN: AtomicUsize = AtomicUsize::new(0);
@@ -409,12 +409,12 @@ fn the_finalizers_after_one_that_panics_still_run() {
         collect(&world);
         RUN.load(Ordering::Relaxed) == 10
     });
-    wait_for("their account", || world.totals().finalizers_run == 10);
+    wait_for("the finalizers to be counted", || world.totals().finalizers_run == 10);
     assert_eq!(world.totals().finalizers_panicked, 5);
     world.close(Duration::from_secs(10)).unwrap();
 }
 
-/// `.final.order`: an object whose drop is due is still whole when a finalizer that reaches it runs.
+/// `.final.order`: an object whose drop is due is still intact when a finalizer that reaches it runs.
 #[test]
 fn a_finalizer_sees_the_objects_it_reaches_before_they_are_dropped() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -460,7 +460,7 @@ fn a_weak_reference_to_a_dead_object_is_cleared() {
 
 /// `.heap.limit`
 #[test]
-fn the_heap_limit_is_an_error_and_the_world_runs_on() {
+fn the_heap_limit_is_an_error_and_the_world_continues() {
     const LIMIT: usize = (1 << 20) + (48 << 10);
     let world = World::builder().heap_limit(LIMIT).build().unwrap();
     spawn(&world, "hungry", |m| {
@@ -485,6 +485,6 @@ fn the_heap_limit_is_an_error_and_the_world_runs_on() {
     })
     .join()
     .unwrap();
-    // Another thread: on the stack of the first one the list may have left traces.
+    // Another thread: the list may have left addresses on the stack of the first one.
     assert!(spawn(&world, "modest", |m| m.alloc(Leaf([0_u64; 3])).is_ok()).join().unwrap(), "there is room again");
 }

@@ -1,5 +1,5 @@
-//! The contract between the collector and a thread vtable, with a debugger inside the process and with vtables that
-//! watch what they are told, or lie.
+//! The contract between the collector and a thread vtable, with a debugger inside the process, and with vtables that check their calls, or
+//! make false claims.
 
 mod hazard;
 
@@ -48,10 +48,10 @@ impl Counting {
 
     fn assert_runs(&self) {
         let before = self.count();
-        wait_for("a thread to go on", || self.count() > before + 2);
+        wait_for("a thread to run", || self.count() > before + 2);
     }
 
-    /// Whether it stands: it does not count for a while.
+    /// Whether it is stopped: it does not count for a while.
     fn stands(&self) -> bool {
         let before = self.count();
         std::thread::sleep(Duration::from_millis(20));
@@ -66,9 +66,9 @@ impl Drop for Counting {
     }
 }
 
-/// `.vtable.attach`: a debugger that attaches to a running program hears of all its threads, and stops them.
+/// `.vtable.attach`: a debugger that attaches to a running program is notified of all its threads, and stops them.
 #[rstest]
-fn a_debugger_that_attaches_is_told_of_all_threads(#[values(By::Signals, By::Safepoints)] by: By) {
+fn a_debugger_that_attaches_is_notified_of_all_threads(#[values(By::Signals, By::Safepoints)] by: By) {
     let world = world(by);
     let threads: Vec<_> = (0..3).map(|i| Counting::new(&world, &format!("counting-{i}"))).collect();
     let mock = MockDebugger::new().unwrap();
@@ -107,7 +107,7 @@ fn a_thread_that_the_debugger_froze_stays_frozen_after_a_collection_and_the_othe
     }
     let stands = frozen.stands() && frozen.count() == at;
     mock.thaw(frozen.tid);
-    assert!(stands, "the collection has let the user's thread go");
+    assert!(stands, "the collection has resumed the user's thread");
     frozen.assert_runs();
     let log = mock.log().0;
     let tid = frozen.tid;
@@ -145,7 +145,7 @@ fn freezes_and_collections_from_two_threads_nest() {
     threads.iter().for_each(Counting::assert_runs);
 }
 
-/// A vtable that does what the signal stopper does, and watches.
+/// A vtable that works like the signal stopper, and checks its calls.
 struct Watching {
     signals: SignalStopper,
     /// Threads inside `thread_created`.
@@ -158,9 +158,9 @@ struct Watching {
     exited: AtomicUsize,
     stops: AtomicUsize,
     starts: AtomicUsize,
-    /// Stops that came in the middle of a `thread_created`.
+    /// The number of stops during a `thread_created`.
     violations: AtomicUsize,
-    /// Asked in `thread_exited`: is the thread still one of the world's?
+    /// Called in `thread_exited`: is the thread still listed in the world?
     is_listed: Box<dyn Fn(Tid, Slot) -> bool + Send + Sync>,
 }
 
@@ -185,7 +185,7 @@ impl Watching {
     }
 }
 
-// SAFETY: the signal stopper's promises; what is added only counts.
+// SAFETY: the signal stopper's guarantees; the addition only counts.
 unsafe impl ThreadVtable for Watching {
     fn name(&self) -> &'static str {
         "watching"
@@ -230,9 +230,9 @@ unsafe impl ThreadVtable for Watching {
     }
 }
 
-/// `.vtable.created-under-lock`: no stop comes between a thread's birth and the vtable's knowing of it.
+/// `.vtable.created-under-lock`: no stop falls between a thread's creation and the vtable's notification of it.
 #[test]
-fn no_stop_begins_while_the_vtable_is_told_of_a_thread() {
+fn no_stop_begins_while_the_vtable_is_notified_of_a_thread() {
     let world = world(By::Signals);
     let watching = Watching::new(Duration::from_millis(3));
     world.set_thread_vtable(watching.clone()).unwrap();
@@ -257,9 +257,9 @@ fn no_stop_begins_while_the_vtable_is_told_of_a_thread() {
     assert_eq!(watching.created.load(Ordering::Relaxed), watching.exited.load(Ordering::Relaxed));
 }
 
-/// `.vtable.exited-before-free`: when the vtable hears that a thread exits, its record is still that thread's.
+/// `.vtable.exited-before-free`: when the vtable is notified of a thread's exit, the record still belongs to that thread.
 #[test]
-fn the_vtable_hears_of_an_exit_while_the_record_is_still_the_threads() {
+fn the_vtable_is_notified_of_an_exit_while_the_record_is_still_the_threads() {
     let world = world(By::Signals);
     let asked = world.clone();
     let watching = Watching::asking(Duration::ZERO, move |tid, slot| {
@@ -271,14 +271,14 @@ fn the_vtable_hears_of_an_exit_while_the_record_is_still_the_threads() {
     }
     let violations = watching.violations.load(Ordering::Relaxed);
     assert_eq!(watching.exited.load(Ordering::Relaxed), 20);
-    // Breaks the cycle: the vtable knows the world.
+    // Breaks the reference cycle: the vtable refers to the world.
     world.set_thread_vtable(Arc::new(SignalStopper::new(libc::SIGURG).unwrap())).unwrap();
     assert_eq!(violations, 0, "the record had been given up");
 }
 
-/// `.vtable.swap`: the vtable that stopped is the one that starts, and the outgoing one is asked nothing more.
+/// `.vtable.swap`: the vtable that stopped is the one that starts, and the outgoing one is not called any more.
 #[test]
-fn a_swap_never_tears_a_stop_from_its_start() {
+fn a_swap_never_separates_a_stop_from_its_start() {
     let world = world(By::Signals);
     let threads: Vec<_> = (0..2).map(|i| Counting::new(&world, &format!("counting-{i}"))).collect();
     let done = AtomicBool::new(false);
@@ -307,10 +307,10 @@ fn a_swap_never_tears_a_stop_from_its_start() {
             let (stops, starts) = (watching.stops.load(Ordering::SeqCst), watching.starts.load(Ordering::SeqCst));
             assert_eq!(stops, starts, "a stop without its start");
             assert_eq!(watching.created.load(Ordering::SeqCst), 2, "threads announced");
-            assert_eq!(watching.exited.load(Ordering::SeqCst), 2, "threads taken back");
+            assert_eq!(watching.exited.load(Ordering::SeqCst), 2, "threads removed");
             stops_seen += stops;
             std::thread::sleep(Duration::from_millis(1));
-            assert_eq!(watching.stops.load(Ordering::SeqCst), stops, "asked after it was out of force");
+            assert_eq!(watching.stops.load(Ordering::SeqCst), stops, "called after it was replaced");
         }
         done.store(true, Ordering::Relaxed);
         assert!(stops_seen > 20, "{stops_seen}");
@@ -347,11 +347,11 @@ fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
         born.join().unwrap();
         assert!(named, "{error}");
     });
-    // With so little time, on a machine that does other things, not at the first attempt.
+    // With this short timeout, on a busy machine, the first attempt may fail.
     wait_for("a collection", || world.collect().is_ok());
 }
 
-/// What a thread waits for locks for.
+/// The operations that need the locks.
 #[derive(Clone, Copy, Debug)]
 enum Errand {
     Collect,
@@ -360,8 +360,8 @@ enum Errand {
     Trace,
 }
 
-/// `.fork.thaw`: the thread that forks has the debugger's lock, and waits for a lock that the frozen thread has: of the table of roots, of
-/// malloc (the block is too large for what malloc keeps for each thread).
+/// `.fork.thaw`: the thread that forks holds the debugger's lock, and waits for a lock that the frozen thread owns: that of the table of
+/// roots, or malloc's (the block is too large for malloc's cache of the thread).
 #[rstest]
 #[case::roots(|m: &Mutator| drop(m.root(m.alloc(Leaf(0_u64)).unwrap())))]
 #[case::malloc(|_: &Mutator| drop(std::hint::black_box(vec![0_u8; 5000])))]
@@ -393,7 +393,7 @@ fn a_frozen_thread_can_be_thawed_while_another_one_forks(#[case] work: fn(&Mutat
         for round in 0..ROUNDS {
             mock.freeze(tid).unwrap();
             begin.wait();
-            // Most forks are over by then; the others wait.
+            // Most forks have finished by then; the others wait.
             std::thread::sleep(Duration::from_millis(5));
             assert!(mock.thaw(tid));
             wait_for("the fork", || forked.load(Ordering::Relaxed) > round);
@@ -403,13 +403,13 @@ fn a_frozen_thread_can_be_thawed_while_another_one_forks(#[case] work: fn(&Mutat
     worker.join().unwrap();
 }
 
-/// Forks of a test.
+/// The number of forks in a test.
 const ROUNDS: u64 = 300;
 
-/// `.debug.frozen-waiter`: a thread that waits for locks when the user suspends it. It gets them some time later, and must
-/// not stand with them.
+/// `.debug.frozen-waiter`: the user suspends a thread while it waits for locks. When it gets them later, it must not stop while it holds
+/// them.
 #[rstest]
-fn a_thread_suspended_while_it_waits_for_locks_keeps_nobody_from_collecting(
+fn a_thread_suspended_while_it_waits_for_locks_does_not_prevent_collections(
     #[values(Errand::Collect, Errand::Allocate, Errand::Detach, Errand::Trace)] errand: Errand,
 ) {
     let world = builder().stop_timeout(Duration::from_secs(3)).build().unwrap();
@@ -418,14 +418,14 @@ fn a_thread_suspended_while_it_waits_for_locks_keeps_nobody_from_collecting(
     let flags = Flags::new();
     let inner = Arc::clone(&flags);
     let directory = tempfile::tempdir().unwrap();
-    // What blocks a world holds is asked under its allocation lock.
+    // A recording requests the blocks that a world holds under the world's allocation lock.
     let trace = Options::new(directory.path().join("t.mps"), Categories(1)).start().unwrap();
     let waiter = spawn(&world, "waiter", move |m| {
         inner.wait_ready();
         match errand {
             Errand::Trace => trace.record(m.world()).is_ok(),
             Errand::Collect => m.collect().is_ok(),
-            // Large ones go straight to the allocation lock.
+            // Large objects are allocated directly under the allocation lock.
             Errand::Allocate => m.alloc_array(4000, |_| 0_u64).is_ok(),
             Errand::Detach => true,
         }
@@ -433,7 +433,7 @@ fn a_thread_suspended_while_it_waits_for_locks_keeps_nobody_from_collecting(
     let of_waiter = || world.threads().into_iter().find(|thread| thread.name.as_str() == "waiter").unwrap();
     watching.closed.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {
-        // Who is being born has the allocation lock.
+        // The thread that is being created holds the allocation lock.
         let born = scope.spawn(|| spawn(&world, "being born", |_| ()).join().unwrap());
         wait_for("the birth", || watching.creating.load(Ordering::SeqCst) == 1);
         flags.set_ready();
@@ -441,17 +441,17 @@ fn a_thread_suspended_while_it_waits_for_locks_keeps_nobody_from_collecting(
         let tid = of_waiter().tid;
         world.suspend(tid).unwrap();
         watching.closed.store(false, Ordering::Relaxed);
-        // Time for the waiter to get the locks, with which it must not stand.
+        // Time for the waiter to get the locks, with which it must not stop.
         std::thread::sleep(Duration::from_millis(50));
         let collected = world.collect();
-        assert!(world.resume(tid), "the waiter was let go");
+        assert!(world.resume(tid), "the waiter was not suspended");
         born.join().unwrap();
         collected.unwrap();
     });
     assert!(waiter.join().unwrap());
 }
 
-/// How a vtable lies.
+/// The false claims of a vtable.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     LeavesTheSlotEmpty,
@@ -461,7 +461,7 @@ enum Lie {
 
 struct Lying(SignalStopper, Lie);
 
-// SAFETY: that of the signal stopper, but for the slots, whose check is what is tested.
+// SAFETY: that of the signal stopper, except for the slots, whose check is what is tested.
 unsafe impl ThreadVtable for Lying {
     fn name(&self) -> &'static str {
         "lying"
@@ -475,7 +475,7 @@ unsafe impl ThreadVtable for Lying {
         };
         self.0.stop_world(stop)?;
         for thread in stop.threads() {
-            // SAFETY: the stop does not succeed with it.
+            // SAFETY: the stop does not succeed with this value.
             unsafe { thread.slot().store(slot) };
         }
         Ok(())
@@ -486,9 +486,9 @@ unsafe impl ThreadVtable for Lying {
     }
 }
 
-/// A vtable is believed in nothing that can be checked: an error, never a scan, and the world runs on.
+/// Nothing that a vtable claims is trusted if it can be checked: a false claim is an error, never a scan, and the world continues.
 #[rstest]
-fn a_vtable_that_lies_is_found_out_and_the_world_runs_on(
+fn a_vtable_that_makes_false_claims_is_detected_and_the_world_continues(
     #[values(Lie::LeavesTheSlotEmpty, Lie::PointsNowhere, Lie::SaysNo)] lie: Lie,
 ) {
     let world = world(By::Signals);

@@ -1,4 +1,4 @@
-//! Finalizers that do not return: what names them.
+//! Finalizers that do not return: the errors and messages that name them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,10 +13,10 @@ traced! {
 
 static LET_GO: AtomicBool = AtomicBool::new(false);
 static IN_IT: AtomicBool = AtomicBool::new(false);
-/// The flags above are one for the process.
+/// The flags above exist once per process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs until the test ends it; not in a region.
+/// Runs until the test ends it; not in a blocking region.
 fn runs_on(_: &Mutator, _: Gc<Stuck>) {
     IN_IT.store(true, Ordering::Relaxed);
     while !LET_GO.load(Ordering::Relaxed) {
@@ -24,7 +24,7 @@ fn runs_on(_: &Mutator, _: Gc<Stuck>) {
     }
 }
 
-/// A world in which such a finalizer runs, and another one is due.
+/// A world in which such a finalizer runs, and another one is queued.
 fn with_a_stuck_finalizer(stopper: Stopper, told: &Arc<Mutex<Vec<String>>>) -> World {
     LET_GO.store(false, Ordering::Relaxed);
     IN_IT.store(false, Ordering::Relaxed);
@@ -39,7 +39,7 @@ fn with_a_stuck_finalizer(stopper: Stopper, told: &Arc<Mutex<Vec<String>>>) -> W
         })
         .build()
         .unwrap();
-    // SAFETY: every Gc is a local variable, of a thread that is gone when this returns.
+    // SAFETY: every Gc is a local variable of a thread that has ended when this returns.
     let maker = unsafe {
         world.spawn("maker", |m| {
             for value in 0..2 {
@@ -51,7 +51,7 @@ fn with_a_stuck_finalizer(stopper: Stopper, told: &Arc<Mutex<Vec<String>>>) -> W
     let begin = Instant::now();
     while !IN_IT.load(Ordering::Relaxed) {
         assert!(begin.elapsed() < Duration::from_secs(60));
-        // Under safepoints it may be in the way of the second already.
+        // With safepoints the first finalizer may already block the second collection.
         let _ = world.collect();
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -78,9 +78,9 @@ fn closing_and_dropping_a_world_name_the_finalizer_that_does_not_return(
     assert!(wanted.iter().all(|part| told[0].contains(part)), "{told:?}");
 }
 
-/// Under safepoints no collection is possible meanwhile, and each says why.
+/// With safepoints no collection is possible meanwhile, and each error says why.
 #[test]
-fn a_collection_that_a_finalizer_keeps_from_happening_names_it_and_what_helps() {
+fn a_collection_that_a_finalizer_blocks_names_it_and_a_remedy() {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let world = with_a_stuck_finalizer(Stopper::Safepoints, &Arc::default());
     for error in [world.collect().unwrap_err(), world.verify().unwrap_err()] {

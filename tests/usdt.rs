@@ -1,8 +1,7 @@
-//! Every phase of a collection is a probe that gdb, perf and bpftrace find by its name and stop at, with the event's fields
-//! as its arguments: `.event.probes`.
+//! Every phase of a collection has a probe that gdb, perf and bpftrace find by its name and stop at, with the event's fields as its
+//! arguments: `.event.probes`.
 //!
-//! Who has other files that they should be in, as linked in other ways, names them in `STOPWORLD_PROBES_IN`, with colons
-//! between them.
+//! To check other files, for example ones linked in other ways, name them in `STOPWORLD_PROBES_IN`, separated by colons.
 
 mod skipped;
 mod tools;
@@ -17,18 +16,18 @@ use stopworld::events::DESCRIPTORS;
 use tools::{InGdb, has, said};
 use usdt_support::hold_against_the_table;
 
-/// In the environment of the program that is traced.
+/// Set in the environment of the traced program.
 const TRACED: &str = "STOPWORLD_TRACED";
 
-/// In the environment of who has other files.
+/// The environment variable that names other files.
 const FILES: &str = "STOPWORLD_PROBES_IN";
 
 const COLLECTIONS: usize = 3;
 
-/// The arguments by which this program becomes the one that is traced.
+/// The arguments that make this program the traced one.
 const THE_PROGRAM: [&str; 4] = ["--exact", "the_program_under_a_tracer", "--test-threads", "1"];
 
-/// Not a test by itself: the program that is traced. Nobody listens to its events.
+/// The traced program; not a test by itself. No listener gets its events.
 #[test]
 fn the_program_under_a_tracer() {
     if std::env::var_os(TRACED).is_none() {
@@ -43,7 +42,7 @@ fn the_program_under_a_tracer() {
     }
 }
 
-/// What becomes of the program before it is traced.
+/// What is done to the program before it is traced.
 #[derive(Clone, Copy, Debug)]
 enum Made {
     AsItIs,
@@ -51,7 +50,7 @@ enum Made {
     Stripped,
 }
 
-/// This program. `None`, and says so, if it can't be made so.
+/// This program, prepared. `None`, with a skipped test reported, if that is not possible.
 fn program(folder: &Path, made: Made) -> Option<PathBuf> {
     match made {
         Made::AsItIs => Some(std::env::current_exe().unwrap()),
@@ -65,12 +64,12 @@ fn program(folder: &Path, made: Made) -> Option<PathBuf> {
     }
 }
 
-/// What a tracer was told to print, perhaps behind what the program has printed.
+/// The lines that the tracer printed, which may follow the program's own output.
 fn told(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.find("told: ").map(|at| &line[at..])).collect()
 }
 
-/// What each tracer is told to print of an explicit collection, which has reason 1: as many as there were.
+/// What each tracer must print for the explicit collections, which have reason 1: one line for each.
 fn expected() -> Vec<String> {
     let of_one = |number| [format!("told: start {number} for 1"), format!("told: end {number}")];
     (1..=COLLECTIONS).flat_map(of_one).collect()
@@ -79,7 +78,7 @@ fn expected() -> Vec<String> {
 #[rstest]
 #[case::as_it_is(Made::AsItIs)]
 #[case::stripped(Made::Stripped)]
-fn the_notes_in_the_file_say_what_the_table_says(#[case] made: Made) {
+fn the_notes_in_the_file_match_the_table(#[case] made: Made) {
     let folder = tempfile::tempdir().unwrap();
     if let Some(program) = program(folder.path(), made) {
         hold_against_the_table(&program);
@@ -87,7 +86,7 @@ fn the_notes_in_the_file_say_what_the_table_says(#[case] made: Made) {
 }
 
 #[test]
-fn so_they_do_in_files_that_were_linked_in_other_ways() {
+fn the_notes_match_the_table_in_files_linked_in_other_ways() {
     let Ok(files) = std::env::var(FILES) else {
         return tools::skipped(&format!("{FILES}, which names such files"));
     };
@@ -97,7 +96,7 @@ fn so_they_do_in_files_that_were_linked_in_other_ways() {
 }
 
 #[test]
-fn a_probe_is_called_as_the_function_that_fires_its_event_and_is_in_the_documentation() {
+fn a_probe_is_named_after_the_function_that_fires_its_event_and_is_documented() {
     let page = include_str!("../docs/probes.md");
     let mut listed: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     for descriptor in &DESCRIPTORS {
@@ -166,7 +165,7 @@ fn bpftrace_sees_the_phases() {
     assert_eq!(told(&said), expected(), "{said}");
 }
 
-/// perf with a cache of its own, and the probes that it has defined, which are the whole machine's: they go with this.
+/// perf with a cache of its own, and the probes that it has defined for the whole machine; they are removed when this is dropped.
 struct Perf {
     cache: tempfile::TempDir,
     defined: Vec<String>,
@@ -178,10 +177,10 @@ impl Perf {
         Command::new("perf").args(["--buildid-dir", cache]).args(arguments).env(TRACED, "1").output().unwrap()
     }
 
-    /// Defines a probe. It may get another name, since somebody else may have it defined: `sdt_stopworld:gc_start_1`.
+    /// Defines a probe. It may get another name if that name is taken: `sdt_stopworld:gc_start_1`.
     ///
     /// # Errors
-    /// What perf has to say.
+    /// perf's message.
     fn define(&mut self, name: &str) -> Result<(), String> {
         let output = self.run(&["probe", "--force", &format!("sdt_stopworld:{name}")]);
         let said = said(&output);

@@ -1,7 +1,7 @@
-//! What a user meets: masked signals, debuggers, vfork, alternate stacks, forks, Ctrl-Z, interrupted system calls.
+//! Situations that a user meets: masked signals, debuggers, vfork, alternate stacks, forks, Ctrl-Z, interrupted system calls.
 //!
-//! When the world can't be stopped the user gets an error that names the thread and the reason, the world runs on, and
-//! the next collection after the hindrance is gone succeeds.
+//! When the world cannot be stopped the user gets an error that names the thread and the reason, the world continues, and the next
+//! collection after the cause is removed succeeds.
 
 mod hazard;
 mod skipped;
@@ -20,7 +20,7 @@ use stopworld::events::{EventId, Record, Selection, Sink};
 use stopworld::profile::census::{Breakdown, CensusRequest, Every, HeapProfile};
 use stopworld::{CollectError, Gc, GcCell, Leaf, Mutator, SilenceReason, SilentThread, StopError, World, traced};
 
-/// The configured time in tests that wait for its end.
+/// The configured timeout in tests that wait for it to expire.
 const SHORT: Duration = Duration::from_millis(250);
 
 traced! {
@@ -30,12 +30,12 @@ traced! {
     }
 }
 
-/// Makes a list of garbage and reads it back.
+/// Allocates a list of garbage and reads it back.
 fn allocate(m: &Mutator, length: u64) {
     assert!(allocates(m, length), "out of memory");
 }
 
-/// The same. False if there is no room: as long as nobody can collect, that is no mistake.
+/// The same. Returns false if there is no room: while no collection is possible, that is no failure.
 fn allocates(m: &Mutator, length: u64) -> bool {
     let mut head: Option<Gc<Link>> = None;
     for number in 0..length {
@@ -71,7 +71,7 @@ impl Busy {
         })
     }
 
-    /// One that is never in a blocking region and never holds a lock.
+    /// A thread that is never in a blocking region and never holds a lock.
     fn spinning(world: &World, name: &str) -> Self {
         Self::with(world, name, |_| std::hint::spin_loop())
     }
@@ -90,7 +90,7 @@ impl Busy {
 
     fn assert_runs(&self) {
         let before = self.turns.load(Ordering::Relaxed);
-        wait_for("another thread to go on", || self.turns.load(Ordering::Relaxed) > before + 2);
+        wait_for("another thread to run", || self.turns.load(Ordering::Relaxed) > before + 2);
     }
 }
 
@@ -102,20 +102,20 @@ impl Drop for Busy {
     }
 }
 
-/// The threads that did not answer.
+/// The threads that did not acknowledge.
 fn silent(error: &CollectError) -> &[SilentThread] {
     match error {
         CollectError::Stop(StopError::Unanswered { threads, .. }) => threads,
-        _ => panic!("not about a silent thread: {error}"),
+        _ => panic!("not an error about a silent thread: {error}"),
     }
 }
 
-/// Now that nobody is in the way. With so little time, on a machine that does other things, not at the first attempt.
+/// Nothing blocks a collection any more. With this short timeout, on a busy machine, the first attempt may fail.
 fn collects_again(world: &World) {
     wait_for("a collection", || world.collect().is_ok());
 }
 
-/// Collects in vain, within the configured time, with the others running on.
+/// Collects until the error names the thread, within the configured timeout, while the others run.
 fn assert_names(world: &World, busy: &Busy, name: &str, reason: &SilenceReason) {
     let first = Instant::now();
     let (error, took) = loop {
@@ -123,9 +123,9 @@ fn assert_names(world: &World, busy: &Busy, name: &str, reason: &SilenceReason) 
         assert!(begin - first < Duration::from_secs(600), "{name} is never named");
         let error = world.collect().expect_err("the thread can't be stopped");
         match &error {
-            // The busy thread ran out of cells, collects in vain itself, and is the one who gets to know.
+            // The busy thread has run out of cells; its own collection fails, and it gets the error.
             CollectError::Stop(StopError::LockHeld { holder, .. }) if holder.reason == SilenceReason::IsCollecting => {}
-            // The machine is so busy that others too had no time to answer.
+            // The machine is so busy that other threads had no time to acknowledge, either.
             CollectError::Stop(StopError::Unanswered { threads, .. })
                 if threads.iter().any(|thread| thread.reason == SilenceReason::Unknown) => {}
             _ => break (error, begin.elapsed()),
@@ -182,12 +182,12 @@ impl Tracer {
     fn holding(tid: i32) -> Option<Self> {
         let (mut is_held, tell) = std::io::pipe().unwrap();
         let (hear, go_on) = std::io::pipe().unwrap();
-        // SAFETY: allows our children to trace us, where a security module asks for it.
+        // SAFETY: allows child processes to trace this one, where a security module requires that.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
         // SAFETY: the child makes system calls only, then ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: plain system calls of a tracer; a tracer that is forgotten is ended by SIGALRM.
+            // SAFETY: plain system calls of a tracer; SIGALRM ends a tracer that is forgotten.
             unsafe {
                 libc::alarm(90);
                 let held = libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) == 0
@@ -219,8 +219,8 @@ fn a_debugger_holds_a_thread_for(long: Duration) {
     let held = Busy::spinning(&world, "at a breakpoint");
     held.assert_runs();
     let tid = world.threads().iter().find(|thread| thread.name.as_str() == "at a breakpoint").unwrap().tid;
-    // A debugger that catches the thread in the suspend handler holds a thread that stands already: that is no trouble
-    // for a collection, and not what is asked here.
+    // A debugger that catches the thread in the suspend handler holds a thread that is already stopped: that does not disturb a collection,
+    // and is not tested here.
     let tracer = loop {
         let Some(tracer) = Tracer::holding(tid.0) else {
             skipped::skipped("ptrace");
@@ -253,7 +253,7 @@ fn a_thread_that_a_debugger_holds_is_named_with_the_debugger_and_stops_again_aft
     a_debugger_holds_a_thread_for(3 * SHORT);
 }
 
-/// `.debug.frozen-owner`: wherever the debugger catches it, also with a lock in its hands or in the middle of a sweep.
+/// `.debug.frozen-owner`: wherever the debugger catches it, also while it owns a lock or sweeps.
 #[test]
 fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
     let world = builder().stop_timeout(Duration::from_millis(100)).build().unwrap();
@@ -266,7 +266,7 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
             return;
         };
         match world.collect() {
-            // It was caught in a blocking region, where it keeps nobody waiting.
+            // It was caught in a blocking region, where it blocks no stop.
             Ok(_) => {}
             Err(error) => {
                 let text = error.to_string();
@@ -279,14 +279,14 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
     }
 }
 
-/// The same, as long as the user's lunch; run with `--ignored`.
+/// The same, for thirty seconds; run with `--ignored`.
 #[test]
 #[ignore = "takes 30 s"]
 fn a_thread_that_a_debugger_holds_for_thirty_seconds_is_named() {
     a_debugger_holds_a_thread_for(Duration::from_secs(30));
 }
 
-/// vfork, with a child that uses none of the memory that it shares but the flag which ends it.
+/// vfork, with a child that uses none of the shared memory except the flag that ends it.
 fn vfork_until(end: &AtomicBool) -> i32 {
     let pid: i64;
     // SAFETY: the child has registers of its own and writes no memory, so sharing the stack does no harm; it ends by exit.
@@ -315,7 +315,7 @@ fn vfork_until(end: &AtomicBool) -> i32 {
     pid as i32
 }
 
-/// `.stop.lost`: no signal reaches a thread whose vfork child has not gone its way.
+/// `.stop.lost`: no signal reaches a thread whose vfork child has neither exited nor executed another program.
 #[test]
 fn a_thread_in_vfork_is_named_and_a_patient_collection_waits_for_it() {
     let world = builder().stop_timeout(SHORT).build().unwrap();
@@ -357,7 +357,7 @@ fn a_thread_in_vfork_is_named_and_a_patient_collection_waits_for_it() {
     assert_eq!(thread.join().unwrap(), 0);
 }
 
-/// Holds an address in the calling thread's own stack, in one word, until the end flag.
+/// Holds an address in one word of the calling thread's own stack until the end flag is set.
 #[unsafe(naked)]
 extern "C" fn keep_on_the_stack(disguised: usize, end: *const AtomicBool, ready: *const AtomicBool) {
     std::arch::naked_asm!(
@@ -385,7 +385,7 @@ extern "C" fn keep_in_the_handler(_: i32) {
 
 /// `.stop.altstack`
 #[test]
-fn of_a_thread_caught_on_its_alternate_stack_both_stacks_are_scanned() {
+fn both_stacks_of_a_thread_caught_on_its_alternate_stack_are_scanned() {
     handle(libc::SIGUSR2, keep_in_the_handler, libc::SA_ONSTACK);
     for by in [By::Signals, By::Debugger] {
         let world = world(by);
@@ -463,7 +463,7 @@ fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(#[valu
     assert_eq!(collect(&world).weak_cleared, 1, "control");
 }
 
-/// What a child of a fork does with the world that it finds. The code says at which step it failed.
+/// What a child of a fork does with its copy of the world. The code says at which step it failed.
 fn live_on(world: &World, own: Option<&Mutator>) -> i32 {
     let threads = world.threads();
     if threads.len() != usize::from(own.is_some()) {
@@ -517,7 +517,7 @@ fn the_child_of_a_fork_from_four_allocating_threads_collects(
     busy.iter().for_each(Busy::assert_runs);
 }
 
-/// `.fork.services`: the profile is the parent's, the child can have its own.
+/// `.fork.services`: the profile stays with the parent; the child can have its own.
 #[rstest]
 fn a_heap_profile_stays_with_the_parent_of_a_fork(#[values(By::Signals, By::Safepoints)] by: By) {
     let world = world(by);
@@ -545,15 +545,15 @@ fn a_heap_profile_stays_with_the_parent_of_a_fork(#[values(By::Signals, By::Safe
     assert!(world.end_profile().unwrap().unwrap().censuses >= 5);
 }
 
-/// `.stop.fork`: between the steps of the fork another thread completes the world that it is building. Whoever was not
-/// asked to prepare must not be told that it is over.
+/// `.stop.fork`: between the steps of the fork another thread completes the world that it is building. A world that was not prepared for
+/// the fork must not get the steps after it.
 #[test]
 fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() {
     alone!("a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder");
     unsafe extern "C" fn linger() {
         std::thread::sleep(Duration::from_millis(3));
     }
-    // Before the first world: libc calls it after the worlds have prepared.
+    // Registered before the first world: libc calls it after the worlds have prepared.
     // SAFETY: a function of this program.
     assert_eq!(unsafe { libc::pthread_atfork(Some(linger), None, None) }, 0);
     let world = world(By::Signals);
@@ -579,7 +579,7 @@ fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() 
 fn the_child_of_a_fork_marks_without_its_parents_markers() {
     let world = builder().markers(3).build().unwrap();
     let _busy = Busy::new(&world, "busy");
-    // So much that the collecting thread calls them.
+    // So many that the collecting thread wakes the markers.
     let leaf = |m: &Mutator| GcCell::new(Some(m.alloc(Leaf(1_u64)).unwrap()));
     let _kept = spawn(&world, "builder", move |m| m.root(m.alloc_array(50_000, |_| leaf(m)).unwrap())).join().unwrap();
     collect(&world);
@@ -587,7 +587,7 @@ fn the_child_of_a_fork_marks_without_its_parents_markers() {
     collect(&world);
 }
 
-/// `.fork.services`: the finalizer thread does not exist in the child either; there it is started anew when needed.
+/// `.fork.services`: the finalizer thread does not exist in the child either; there it is restarted when needed.
 #[test]
 fn finalizers_run_in_the_child_of_a_fork() {
     static RUN: AtomicUsize = AtomicUsize::new(0);
@@ -623,12 +623,12 @@ struct TellsOfStops(std::io::PipeWriter);
 
 impl Sink for TellsOfStops {
     fn record(&self, _: &Record) {
-        // SAFETY: a byte of this function's.
+        // SAFETY: a byte of this function.
         unsafe { libc::write(self.0.as_raw_fd(), [0_u8].as_ptr().cast(), 1) };
     }
 }
 
-/// Stops this whole process, mid-collection, for `long`, as Ctrl-Z and a later `fg` do.
+/// Stops this whole process during a collection, for `long`, as Ctrl-Z and a later `fg` do.
 fn job_control_stops_everybody_for(long: Duration) {
     const PATIENCE: Duration = Duration::from_secs(1);
     assert!(long > PATIENCE + PATIENCE / 2);
@@ -640,13 +640,13 @@ fn job_control_stops_everybody_for(long: Duration) {
         mask_suspend_signal(libc::SIG_BLOCK);
         inner.set_ready();
         let mut before = Instant::now();
-        // A gap in time: the process has been stopped and goes on.
+        // A gap in time: the process has been stopped and continued.
         while before.elapsed() < PATIENCE {
             before = Instant::now();
             std::thread::sleep(Duration::from_millis(2));
         }
         seen.store(true, Ordering::Relaxed);
-        // Whoever counted that gap as time gives up now, before we answer.
+        // A collector that counts that gap as time gives up now, before this thread acknowledges.
         std::thread::sleep(Duration::from_millis(100));
         mask_suspend_signal(libc::SIG_UNBLOCK);
     });
@@ -695,9 +695,9 @@ fn a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported() {
     job_control_stops_everybody_for(Duration::from_secs(30));
 }
 
-/// `.stop.eintr`: calls that can be restarted are.
+/// `.stop.eintr`: restartable calls are restarted.
 #[rstest]
-fn a_read_that_stops_interrupt_goes_on(#[values(By::Signals, By::Debugger)] by: By) {
+fn a_read_that_stops_interrupt_continues(#[values(By::Signals, By::Debugger)] by: By) {
     let world = world(by);
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let flags = Flags::new();
@@ -719,9 +719,9 @@ fn a_read_that_stops_interrupt_goes_on(#[values(By::Signals, By::Debugger)] by: 
     written.unwrap();
 }
 
-/// `.stop.eintr`: `nanosleep` can't be restarted (signal(7)); it says EINTR and how much is left, and nothing else.
+/// `.stop.eintr`: `nanosleep` cannot be restarted (signal(7)); it returns EINTR and the remaining time, and nothing else.
 #[test]
-fn a_sleep_that_stops_interrupt_says_how_much_is_left() {
+fn a_sleep_that_stops_interrupt_returns_the_remaining_time() {
     let world = world(By::Signals);
     let flags = Flags::new();
     let interrupted = Arc::new(AtomicUsize::new(0));
@@ -754,11 +754,11 @@ fn a_sleep_that_stops_interrupt_says_how_much_is_left() {
     println!("{collections} collections interrupted the sleep {} times", interrupted.load(Ordering::Relaxed));
 }
 
-/// `.stop.errno`: the program's own handler of the signal, to which ours chains, spoils errno; what we interrupted does
-/// not see it.
+/// `.stop.errno`: the program's own handler of the signal, to which the collector's handler chains, changes errno; the interrupted code
+/// does not see that.
 #[test]
-fn errno_is_what_it_was_and_a_previous_handler_is_called_for_signals_that_are_not_ours() {
-    alone!("errno_is_what_it_was_and_a_previous_handler_is_called_for_signals_that_are_not_ours");
+fn errno_is_restored_and_a_previous_handler_is_called_for_other_signals() {
+    alone!("errno_is_restored_and_a_previous_handler_is_called_for_other_signals");
     static CALLED: AtomicI32 = AtomicI32::new(0);
     extern "C" fn spoil(_: i32) {
         CALLED.fetch_add(1, Ordering::Relaxed);
@@ -776,7 +776,7 @@ fn errno_is_what_it_was_and_a_previous_handler_is_called_for_signals_that_are_no
     let errno = unsafe { *libc::__errno_location() };
     assert_eq!(CALLED.load(Ordering::Relaxed), 1, "a signal of the program's own was not passed on");
     assert_eq!(errno, libc::E2BIG, "the handler of the suspend signal changed errno");
-    // Ours are not passed on.
+    // The collector's own signals are not passed on.
     let busy = Busy::new(&world, "busy");
     for _ in 0..20 {
         m.collect().unwrap();
@@ -796,7 +796,7 @@ fn a_replaced_handler_is_named_as_the_reason() {
     busy.assert_runs();
     let ours = handle(libc::SIGURG, other, libc::SA_RESTART);
     assert_names(&world, &busy, "busy", &SilenceReason::HandlerReplaced { signal: libc::SIGURG });
-    // SAFETY: puts back what was there.
+    // SAFETY: restores the old handler.
     unsafe { libc::sigaction(libc::SIGURG, &ours, std::ptr::null_mut()) };
     collects_again(&world);
     busy.assert_runs();

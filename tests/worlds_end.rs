@@ -1,8 +1,8 @@
-//! What a world has, its end gives back: worlds with everything on are built, used, closed and dropped.
+//! A world's end frees everything that the world has: worlds with every feature on are built, used, closed and dropped.
 //!
-//! In an ordinary build the process's mappings show whether a world leaves any behind. `.ci/asan` runs the same test under
-//! LeakSanitizer, which also reports blocks of the allocator that are left; with `WORLDS_END_LEAK` set it must report the one that
-//! is leaked here, so that a silent run means something.
+//! In an ordinary build the process's mappings show whether a world leaks any. `.ci/asan` runs the same test under LeakSanitizer, which
+//! also reports leaked blocks of the allocator; with `WORLDS_END_LEAK` set it must report the block that is leaked here, so that a silent
+//! run proves something.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use stopworld::profile::census::{Breakdown, HeapProfile};
 use stopworld::profile::{TickClock, TimeProfile};
 use stopworld::{Gc, GcCell, Leaf, Mutator, World, cost_centre, traced};
 
-/// The size of the block that is leaked on demand. Nothing else here has it.
+/// The size of the block that is leaked on demand. No other block here has this size.
 const LEAKED_BYTES: usize = 43_210;
 
-/// Finalizers that have run.
+/// The number of finalizers that have run.
 static FINALIZED: AtomicU64 = AtomicU64::new(0);
 
 traced! {
@@ -26,14 +26,14 @@ traced! {
 
 fn list(m: &Mutator, length: usize) -> Gc<Node> {
     let node = |next, number: usize| {
-        // Not a string: what an object owns is dropped by the collection that finds it dead, and by none at the world's end.
+        // Not a string: what an object owns is dropped by the collection that finds the object dead, and by none at the world's end.
         let words = m.alloc(Leaf([number as u64; 4])).unwrap();
         m.alloc(Node { next: GcCell::new(next), words }).unwrap()
     };
     (1..length).fold(node(None, 0), |next, number| node(Some(next), number))
 }
 
-/// A world with markers, listeners, a recording, profiles, finalizers, weak references and threads, to its end.
+/// Builds a world with markers, listeners, a recording, profiles, finalizers, weak references and threads, and ends it.
 fn live_and_end() {
     let profile = TimeProfile { interval: Duration::from_micros(200), clock: TickClock::Cpu };
     let world = World::builder()
@@ -77,8 +77,8 @@ fn mappings() -> usize {
 }
 
 #[test]
-fn a_world_that_has_ended_has_left_nothing() {
-    // What belongs to the process (names, cost centres, rings, arenas of the allocator) is there after the first few.
+fn a_world_that_has_ended_leaks_nothing() {
+    // What belongs to the process (names, cost centres, rings, arenas of the allocator) exists after the first few worlds.
     (0..3).for_each(|_| live_and_end());
     let before = mappings();
     (0..8).for_each(|_| live_and_end());

@@ -1,6 +1,6 @@
-//! What a conservative collector finds on stacks that are used again.
+//! What a conservative collector finds on reused stacks.
 
-/// Writes over the part of the stack that calls before this one may have left addresses in.
+/// Overwrites the part of the stack in which earlier calls may have left addresses.
 #[inline(never)]
 pub fn scrub_stack() {
     std::hint::black_box([0_u64; 4096]);

@@ -1,6 +1,6 @@
-//! What the kernel says about the threads of a process.
+//! What the kernel reports about the threads of a process.
 
-/// A part of each thread's file in /proc, of those that are still there.
+/// A part of each thread's file in /proc, for the threads that still exist.
 fn each(pid: i32, file: &str, part: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let read = |path: std::path::PathBuf| part(&std::fs::read_to_string(path.join(file)).ok()?);
@@ -12,13 +12,13 @@ pub fn states(pid: i32) -> String {
     each(pid, "stat", |stat| stat.get(stat.rfind(')')? + 2..)?.get(..1).map(str::to_owned)).concat()
 }
 
-/// Nobody is left stopped.
+/// Asserts that no thread is left stopped.
 pub fn assert_nobody_stands(pid: i32) {
     let left: String = states(pid).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
-    assert_eq!(left, "", "somebody is left stopped");
+    assert_eq!(left, "", "threads are left stopped");
 }
 
-/// Who traces the threads that have not ended, one for each that is traced.
+/// The tracers of the threads that have not ended, one entry for each traced thread.
 pub fn tracers(pid: i32) -> Vec<String> {
     let tracer = |status: &str| {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -28,7 +28,7 @@ pub fn tracers(pid: i32) -> Vec<String> {
     each(pid, "status", tracer)
 }
 
-/// Nobody traces any of its threads, but for those that end.
+/// Asserts that none of its threads is traced, except exiting ones.
 pub fn assert_nobody_is_traced(pid: i32) {
-    assert_eq!(tracers(pid), Vec::<String>::new(), "somebody is still traced");
+    assert_eq!(tracers(pid), Vec::<String>::new(), "threads are still traced");
 }

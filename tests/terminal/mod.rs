@@ -1,4 +1,4 @@
-//! A program on a terminal of its own: what is typed, keys that send signals included, and what is shown.
+//! A program on a terminal of its own: the keys typed, including those that send signals, and the output.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// No program takes longer to answer, whatever else the machine does.
+/// No program takes longer to answer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program and its terminal. The program leads the terminal's session, as a shell's foreground job does.
@@ -16,9 +16,9 @@ pub struct Terminal {
     child: Child,
     keys: File,
     shown: Receiver<u8>,
-    /// What was shown so far.
+    /// The output so far.
     seen: String,
-    /// Up to where it was asked for.
+    /// The end of the output that was already returned.
     read: usize,
 }
 
@@ -56,7 +56,7 @@ impl Terminal {
         let (send, shown) = channel();
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // A terminal whose other end is closed is read with an error.
+            // Reading a terminal whose other end is closed is an error.
             while let Ok(count) = screen.read(&mut bytes) {
                 if count == 0 || bytes[..count].iter().any(|byte| send.send(*byte).is_err()) {
                     return;
@@ -84,15 +84,15 @@ impl Terminal {
         self.wait_for_mode(0);
     }
 
-    /// Waits until the terminal has been in a mode for longer than a line editor needs to change it between two lines.
+    /// Waits until the terminal has been in a mode for longer than a line editor takes to change it between two lines.
     fn wait_for_mode(&self, signals: libc::tcflag_t) {
         const LONG_ENOUGH: Duration = Duration::from_millis(500);
         let begin = Instant::now();
         let mut since = begin;
         while since.elapsed() < LONG_ENOUGH {
-            // SAFETY: numbers; all zeroes is a value, and the call fills it.
+            // SAFETY: plain integers; all zeroes is a valid value, and the call fills it.
             let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-            // SAFETY: a place for the settings.
+            // SAFETY: a valid place for the settings.
             assert_eq!(unsafe { libc::tcgetattr(self.keys.as_raw_fd(), &mut settings) }, 0);
             if settings.c_lflag & libc::ISIG != signals {
                 since = Instant::now();
@@ -102,7 +102,7 @@ impl Terminal {
         }
     }
 
-    /// What is shown from where the last answer ended, up to and with `what`.
+    /// Returns the output after the last answer, up to and including `what`.
     pub fn until(&mut self, what: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -118,10 +118,10 @@ impl Terminal {
         }
     }
 
-    /// What the debugger answers to a command that ends by itself.
+    /// Returns the debugger's answer to a command that ends by itself.
     pub fn ask(&mut self, line: &str) -> String {
         self.type_line(line);
-        // What is typed while a command runs is read with the next line, but not by every line editor.
+        // Not every line editor reads keys that were typed while a command ran.
         self.is_at_the_prompt();
         self.type_line("help quit");
         self.until("quit: end")
@@ -133,7 +133,7 @@ impl Terminal {
         loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => return status.code(),
-                None => assert!(Instant::now() < end, "it does not end:\n{}", self.seen),
+                None => assert!(Instant::now() < end, "the program does not end:\n{}", self.seen),
             }
             std::thread::sleep(Duration::from_millis(10));
         }

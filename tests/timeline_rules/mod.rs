@@ -1,4 +1,4 @@
-//! The rules of the Trace Event Format, as far as a timeline of ours must obey them, held by a strict parser of JSON.
+//! The rules of the Trace Event Format that stopworld's timelines must obey, checked by a strict JSON parser.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -17,7 +17,7 @@ pub struct Slice {
     pub args: Map<String, Value>,
 }
 
-/// What a timeline says.
+/// The contents of a timeline.
 #[derive(Debug, Default)]
 pub struct Timeline {
     pub rows: Vec<Map<String, Value>>,
@@ -32,7 +32,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The slices of this name, or that begin with it and a number.
+    /// The slices with this name, or with this name followed by a number.
     pub fn named(&self, name: &str) -> Vec<&Slice> {
         let is_it = |slice: &&Slice| {
             let rest = slice.name.strip_prefix(name);
@@ -60,7 +60,7 @@ fn word<'a>(row: &'a Map<String, Value>, name: &str) -> &'a str {
     row.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("{name} in {row:?}"))
 }
 
-/// Checks a whole timeline, with its end.
+/// Checks a complete timeline.
 pub fn check(bytes: &[u8]) -> Timeline {
     let rows: Vec<Map<String, Value>> = serde_json::from_slice(bytes).unwrap_or_else(|error| {
         let text = String::from_utf8_lossy(bytes);
@@ -71,12 +71,12 @@ pub fn check(bytes: &[u8]) -> Timeline {
     timeline
 }
 
-/// Checks one whose slices may be open, of a run that was killed.
+/// Checks a timeline of a killed run, whose slices may be open.
 pub fn check_killed(bytes: &[u8]) -> Timeline {
     rules(serde_json::from_slice(bytes).unwrap())
 }
 
-/// Checks what is there of one that may be cut anywhere, row by row.
+/// Checks the rows of a timeline that may be cut anywhere.
 pub fn check_rows(bytes: &[u8]) -> Timeline {
     let text = String::from_utf8_lossy(bytes);
     let whole = text.lines().filter_map(|line| serde_json::from_str(line.trim_end_matches(',')).ok());
@@ -86,7 +86,7 @@ pub fn check_rows(bytes: &[u8]) -> Timeline {
 fn rules(rows: Vec<Map<String, Value>>) -> Timeline {
     let mut timeline = Timeline::default();
     let mut open: BTreeMap<(u64, u64), Vec<Slice>> = BTreeMap::new();
-    // Nothing on a track ends or begins before what ended last inside the same slice.
+    // On a track, nothing begins or ends before the latest end inside the same slice.
     let mut newest: BTreeMap<(u64, u64), f64> = BTreeMap::new();
     let mut meanwhile: BTreeSet<(u64, String, u64)> = BTreeSet::new();
     for row in &rows {
@@ -142,7 +142,7 @@ fn rules(rows: Vec<Map<String, Value>>) -> Timeline {
                 let key = (track.0, word(row, "name").to_owned(), number(row, "id"));
                 assert!(meanwhile.remove(&key), "{row:?}");
             }
-            other => panic!("{other} is no phase of ours"),
+            other => panic!("{other} is no phase that stopworld writes"),
         }
     }
     timeline.open = open.values().map(Vec::len).sum();

@@ -1,4 +1,4 @@
-//! The tools that tests look into programs with. Where one is missing, or may not do what it is for, the test says so and is skipped:
+//! The tools with which tests examine programs. If one is missing, or is not permitted to do its work, the test is skipped and reports:
 //! `skipped: needs gdb`.
 
 #![allow(dead_code, reason = "each test program uses its part")]
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 pub use crate::skipped::skipped;
 
-/// Whether a tool is there; says so if not.
+/// Whether a tool is installed; reports a skipped test if not.
 pub fn has(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok();
     if !is_there {
@@ -17,12 +17,12 @@ pub fn has(tool: &str) -> bool {
     is_there
 }
 
-/// Everything that a tool has said.
+/// Everything that a tool has printed.
 pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// This program as `strip` makes it, in `folder`; `None` if there is no such tool.
+/// This program after `strip`, in `folder`; `None` if there is no such tool.
 pub fn stripped(folder: &Path, how: &str) -> Option<PathBuf> {
     let copy = folder.join("stripped");
     let this = std::env::current_exe().unwrap();
@@ -31,7 +31,7 @@ pub fn stripped(folder: &Path, how: &str) -> Option<PathBuf> {
     Some(copy)
 }
 
-/// Whether gdb may trace; says so if not.
+/// Whether gdb may trace; reports a skipped test if not.
 fn gdb_may_trace(said: &str) -> bool {
     let denied = ["ptrace: Operation not permitted", "Could not trace"].iter().any(|denied| said.contains(denied));
     if denied {
@@ -40,7 +40,7 @@ fn gdb_may_trace(said: &str) -> bool {
     !denied
 }
 
-/// Whether gdb is there and may trace; says so if not.
+/// Whether gdb is installed and may trace; reports a skipped test if not.
 pub fn has_gdb() -> bool {
     let probe = ["-nx", "-batch", "-ex", "starti", "--args", "/bin/true"];
     let Ok(output) = Command::new("gdb").args(probe).output() else {
@@ -50,15 +50,16 @@ pub fn has_gdb() -> bool {
     gdb_may_trace(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// What came of a program in gdb.
+/// The result of a program in gdb.
 pub struct InGdb {
-    /// Everything that gdb and the program said.
+    /// Everything that gdb and the program have printed.
     pub said: String,
-    /// If not, the program has not run, and the test has said that it is skipped.
+    /// If false, the program has not run, and the test is reported as skipped.
     pub may_trace: bool,
 }
 
-/// Runs a program in gdb as a script says. It is not asked anything, and reads expressions as C. `None`, and says so, if there is no gdb.
+/// Runs a program in gdb with a script. gdb asks no questions, and reads expressions as C. `None`, with a skipped test reported, if there
+/// is no gdb.
 pub fn in_gdb(script: &str, program: &Path, arguments: &[&str], variable: &str) -> Option<InGdb> {
     if !has("gdb") {
         return None;

@@ -1,4 +1,4 @@
-//! The traces and logs that tests go over: ours to carry, and those that are not, where they lie beside the repository.
+//! The traces and logs for tests: those in this repository, and those that it may not distribute, in a folder next to it.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -6,7 +6,7 @@ use crate::skipped;
 
 use std::path::{Path, PathBuf};
 
-/// A folder of shared data, if it is beside the repository or beside its worktrees.
+/// A folder of shared data, if it is next to the repository or to its worktrees.
 pub fn beside(folder: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = ["..", "../.."].map(|up| here.join(up).join("shared").join(folder)).into_iter().find(|at| at.exists());
@@ -16,12 +16,12 @@ pub fn beside(folder: &str) -> Option<PathBuf> {
     found
 }
 
-/// The traces and logs of a format that are not ours to carry.
+/// The traces and logs of a format that this repository may not distribute.
 pub fn third_party(format: &str) -> Option<PathBuf> {
     beside(&format!("data/third-party/{format}"))
 }
 
-/// The files of a folder whose names end so, sorted.
+/// The files in a folder whose names end like this, sorted.
 pub fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == ending)).collect();
@@ -29,19 +29,19 @@ pub fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A folder of this repository's tests.
+/// A folder of this repository's test data.
 pub fn fixtures(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder)
 }
 
-/// Every .nettrace that there is.
+/// Every available .nettrace file.
 pub fn nettraces() -> Vec<PathBuf> {
     let mut all = files(&fixtures("nettrace"), "nettrace");
     all.extend(third_party("nettrace").into_iter().flat_map(|folder| files(&folder, "nettrace")));
     all
 }
 
-/// Every telemetry stream that there is.
+/// Every available telemetry stream.
 pub fn streams() -> Vec<PathBuf> {
     let mut all = files(&fixtures("mps"), "bin");
     all.extend(files(&fixtures("mps/v1"), "bin"));

@@ -1,11 +1,11 @@
-//! Reads the probes out of an ELF file, as tracers do, and holds them against the table of events.
+//! Reads the probes from an ELF file, as tracers do, and compares them with the table of events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use stopworld::events::DESCRIPTORS;
 
-/// `90`, which a tracer replaces by a breakpoint.
+/// `90`, which a tracer replaces with a breakpoint.
 const NOP: u8 = 0x90;
 
 /// Bits of a section's flags.
@@ -13,7 +13,7 @@ const WRITE: u64 = 1;
 const ALLOC: u64 = 2;
 const EXECUTE: u64 = 4;
 
-/// A section that lies in the file: the fields of its header that matter here.
+/// A section that is in the file: the header fields that matter here.
 #[derive(Clone, Copy, Debug)]
 struct Section {
     kind: u32,
@@ -24,7 +24,7 @@ struct Section {
 }
 
 impl Section {
-    /// Where in the file an address of this section stands.
+    /// The offset in the file of an address of this section.
     fn offset_of(&self, address: u64) -> usize {
         assert!((self.address..self.address + self.bytes).contains(&address), "{address:#x} is not in {self:x?}");
         (address - self.address + self.offset) as usize
@@ -34,7 +34,7 @@ impl Section {
 #[derive(Debug)]
 struct Probe {
     provider: String,
-    /// `4@%eax`: how many bytes, and where.
+    /// `4@%eax`: the size, and where.
     arguments: Vec<String>,
     address: u64,
     base: u64,
@@ -57,13 +57,13 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(word(bytes, at))
 }
 
-/// The text at the beginning, and what is behind its 0.
+/// The text at the beginning, and the bytes after its terminating 0.
 fn text(bytes: &[u8]) -> (String, &[u8]) {
     let end = bytes.iter().position(|byte| *byte == 0).expect("a text ends");
     (String::from_utf8(bytes[..end].to_vec()).unwrap(), &bytes[end + 1..])
 }
 
-/// The sections of a file by their names, from the table at its end.
+/// The sections of a file by name, from the table at its end.
 fn sections(file: &[u8]) -> BTreeMap<String, Section> {
     assert_eq!(file[..6], *b"\x7fELF\x02\x01", "64 bits, little-endian");
     let (table, size, count) = (u64_at(file, 0x28) as usize, u16_at(file, 0x3a), u16_at(file, 0x3c));
@@ -84,7 +84,7 @@ fn sections(file: &[u8]) -> BTreeMap<String, Section> {
         .collect()
 }
 
-/// The probes in the notes by their names; each may have several places.
+/// The probes in the notes by name; each may have several places.
 fn probes(mut notes: &[u8]) -> BTreeMap<String, Vec<Probe>> {
     let padded = |bytes: usize| bytes.next_multiple_of(4);
     let mut found = BTreeMap::<String, Vec<Probe>>::new();
@@ -109,8 +109,8 @@ fn probes(mut notes: &[u8]) -> BTreeMap<String, Vec<Probe>> {
     found
 }
 
-/// `.event.probes`: the events' probes are in this program or library, all of them and no others, and whatever a tracer
-/// reckons from their notes leads to a nop, and to a number that it may raise.
+/// `.event.probes`: exactly the probes of the events are in this program or library. The addresses that a tracer computes from their notes
+/// are those of a nop, and of a counter that the tracer may increment.
 pub fn hold_against_the_table(path: &Path) {
     let file = std::fs::read(path).unwrap();
     let sections = sections(&file);
@@ -126,7 +126,7 @@ pub fn hold_against_the_table(path: &Path) {
     for descriptor in &DESCRIPTORS {
         let Some(name) = descriptor.probe else { continue };
         let places = found.remove(name).unwrap_or_else(|| panic!("{}: no probe {name}", path.display()));
-        assert_eq!(places.len(), 1, "{name} has one place");
+        assert_eq!(places.len(), 1, "{name} must have one place");
         for place in places {
             let text = sections.values().find(|section| {
                 section.flags & EXECUTE != 0
@@ -135,10 +135,10 @@ pub fn hold_against_the_table(path: &Path) {
             let text = text.unwrap_or_else(|| panic!("{name} is not in the program's text"));
             assert_eq!(file[text.offset_of(place.address)], NOP, "{name}");
             assert_eq!(place.base, base.address, "{name}");
-            // As perf does it, which takes the section's offset in the file for its address.
+            // As perf does it, which takes the section's file offset for its address.
             assert_eq!((place.address + base.offset - place.base) as usize, text.offset_of(place.address), "{name}");
             let semaphore = semaphores.offset_of(place.semaphore);
-            assert_eq!(u32_at(&file, semaphore), 0, "{name}: nobody looks at a program that does not run");
+            assert_eq!(u32_at(&file, semaphore), 0, "{name}: the semaphore of a program that does not run is 0");
 
             let kinds = descriptor.fields.iter().map(|field| format!("{}@%", field.kind.bytes()));
             assert!(

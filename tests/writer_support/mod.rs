@@ -1,5 +1,5 @@
-//! Worlds that write traces, for the tests of what writes them: small ones, the workloads in them, and what the collector itself says
-//! of its collections.
+//! Worlds that write traces, for the tests of the writers: small ones, the workloads in them, and the collector's own reports of its
+//! collections.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -14,7 +14,7 @@ use stopworld::{CollectionReport, Mutator, World, WorldBuilder};
 
 pub const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
 
-/// A place for a file that goes with the test.
+/// A temporary file that is removed at the end of the test.
 pub struct File(tempfile::TempDir);
 
 impl File {
@@ -67,12 +67,12 @@ pub fn end(world: World) {
     drop(world);
 }
 
-/// What the collector itself says of its collections.
+/// The collector's own reports of its collections.
 #[derive(Clone, Default)]
 pub struct Reports(Arc<Mutex<Vec<CollectionReport>>>);
 
 impl Reports {
-    /// In the order of the collections: each comes from the thread that collected, after the restart, so two may change places.
+    /// In the order of the collections: each report arrives from the collecting thread after the restart, so two may be swapped.
     pub fn sorted(&self) -> Vec<CollectionReport> {
         let mut reports = self.0.lock().unwrap().clone();
         reports.sort_unstable_by_key(|report| report.number);
