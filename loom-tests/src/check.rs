@@ -6,17 +6,17 @@ use std::time::Instant;
 
 pub(crate) use crate::known_bad::{Fault, must_fail_without, must_fail_without_all};
 
-/// How many preemptions each execution may have: how often a thread that could run on is set aside for another one.
+/// The maximum number of preemptions in each execution: switches away from a thread that could continue.
 /// Switches at waits are not counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preemptions {
     /// All executions.
     Unbounded,
-    /// All executions with at most this many.
+    /// All executions with at most this many preemptions.
     AtMost(usize),
 }
 
-/// Explores a model and prints what was explored.
+/// Explores a model and prints the number of executions.
 pub(crate) fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Send + Sync + 'static) {
     let executions = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&executions);

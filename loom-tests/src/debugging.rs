@@ -1,17 +1,17 @@
-//! A process with a bridge, and a debugger, for the models.
+//! A simulated process with a debugger bridge, and a simulated debugger, for the models.
 //!
-//! The words that the two exchange are the shipped ones (`debugger/protocol.rs`, `world/handshake.rs`). What the bridge does with
-//! them is played here in the order of `debugger/bridge.rs`: that file stops real threads and can't run under a model checker.
+//! The messages between the two are the shipped ones (`debugger/protocol.rs`, `world/handshake.rs`). The actions of the bridge are
+//! simulated here in the order of `debugger/bridge.rs`: that file stops real threads and can't run under a model checker.
 //!
-//! What a model wants to know:
+//! The models check:
 //!
-//! * **Nobody runs during a scan whose result is used.** Each thread counts its steps; the scan notes the counts, and whoever uses what was
-//!   marked finds them unchanged. From then on to the start the collector owns a cell of each thread's that the thread touches
-//!   with every step: the model checker reports an access that nothing orders.
-//! * **Nobody is left stopped, nobody waits for ever.** Every thread comes to its end, or the checker finds a deadlock.
-//! * **What was stopped stays stopped**, until its user lets it go.
+//! * **No thread runs during a scan whose result is used.** Each thread counts its steps. The scan records the counts, and they must be
+//!   unchanged when the marks are used. From then until the world starts, the collector owns a cell of each thread, which the thread accesses
+//!   at every step: the model checker reports unordered accesses.
+//! * **No thread is left stopped or waits for ever.** Every thread ends, or the checker finds a deadlock.
+//! * **A thread that the user has stopped stays stopped**, until the user resumes it.
 //!
-//! The debugger dies at the step that the model says; what the other threads are at by then is up to the checker.
+//! The model chooses the step at which the debugger dies; the checker chooses where the other threads are at that time.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -29,7 +29,7 @@ use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::{Epoch, Handshake, Held, Holder, Parked, Place, StopState};
 use crate::world::locks::WorldLocks;
 
-/// What `stack_ptr` and `saved_sp` say here.
+/// The values of `stack_ptr` and `saved_sp` here: which side has written them.
 const BY_ITSELF: u32 = 1;
 const BY_DEBUGGER: u32 = 2;
 
@@ -62,18 +62,17 @@ pub(crate) struct Process {
     answered: Cell<bool>,
     epoch: Cell<u64>,
     sequence: AtomicU64,
-    /// How many collections have used what they marked, and how many could not.
+    /// The number of collections that used their marks, and the number of those that discarded them.
     pub(crate) used: Cell<u32>,
     pub(crate) discarded: Cell<u32>,
 }
 
-// SAFETY: the cells of `std` belong to the collecting thread; the others are the checker's, which looks for accesses that nothing
-// orders.
+// SAFETY: the `std` cells belong to the collecting thread; the other cells are the checker's, which reports unordered accesses.
 unsafe impl Sync for Process {}
 // SAFETY: as above.
 unsafe impl Send for Process {}
 
-/// Who waits as long as it takes.
+/// Waits without a time limit.
 struct Forever;
 
 impl Patience for Forever {
@@ -83,7 +82,7 @@ impl Patience for Forever {
     }
 }
 
-/// What a debugger is told.
+/// The kind of a notification to the debugger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     StopWorld,
@@ -114,13 +113,13 @@ impl Deref for Target {
 }
 
 impl Target {
-    /// A process with these many managed threads, all attached. Thread 1 is the calling one, which collects; `others` more are no
-    /// managed ones.
+    /// A process with `threads` managed threads, all attached. Thread 1 is the calling one, which collects; `others` more are not
+    /// managed.
     pub(crate) fn new(others: u32, threads: u32) -> Self {
         Self::with_attached(others, threads, threads)
     }
 
-    /// The same, of which only the first are attached.
+    /// The same, with only the first `attached` threads attached.
     pub(crate) fn with_attached(others: u32, threads: u32, attached: u32) -> Self {
         let thread = |i| Thread {
             tid: 2 + others + i,
@@ -155,7 +154,7 @@ impl Target {
         }))
     }
 
-    /// Runs managed thread `i`. At its end it is in a blocking region, for good.
+    /// Runs managed thread `i`. Its body ends inside a blocking region.
     pub(crate) fn run(&self, i: usize, body: impl FnOnce(&Target) + Send + 'static) -> thread::JoinHandle<()> {
         let target = self.clone();
         self.kernel.spawn(self.threads[i].tid, move || {
@@ -165,14 +164,14 @@ impl Target {
         })
     }
 
-    /// Runs a thread that is not managed: a debugger.
+    /// Runs a thread that is not managed, that is, a debugger.
     pub(crate) fn outside(&self, tid: u32, body: impl FnOnce(&Target) + Send + 'static) -> thread::JoinHandle<()> {
         let target = self.clone();
         self.kernel.spawn(tid, move || body(&target))
     }
 }
 
-// What managed thread `i` does.
+// The actions of managed thread `i`.
 impl Process {
     fn publish(&self, i: usize) {
         self.threads[i].saved_sp.store(BY_ITSELF, Ordering::Relaxed);
@@ -184,17 +183,17 @@ impl Process {
         let _: Parked = self.threads[i].state.park_if_held(&self.handshake, || self.publish(i));
     }
 
-    /// Touches collected memory.
+    /// Accesses collected memory.
     pub(crate) fn work(&self, i: usize) {
         let thread = &self.threads[i];
         kernel::interrupt_point();
         thread.steps.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the checker looks whether somebody else is at it.
+        // SAFETY: the checker reports every concurrent access.
         thread.heap.with_mut(|heap| unsafe { *heap += 1 });
         kernel::interrupt_point();
     }
 
-    /// Becomes a managed thread.
+    /// Attaches the thread.
     pub(crate) fn attach(&self, i: usize) {
         let enlist = |_: &mut LockGuard<'_>| {
             self.threads[i].state.attach();
@@ -203,14 +202,14 @@ impl Process {
         self.locks.thread_created(enlist, |()| self.tell_whoever(Notice::Created));
     }
 
-    /// Is none any more.
+    /// Detaches the thread.
     pub(crate) fn exit(&self, i: usize) {
         let delist = |_: &mut LockGuard<'_>| {
             self.threads[i].listed.store(0, Ordering::Release);
             self.threads[i].state.detach(&self.handshake);
         };
         let gone = self.locks.thread_exited(|| false, || self.tell_whoever(Notice::Exited), delist);
-        assert!(gone.is_some(), "nobody suspends it by the handshake");
+        assert!(gone.is_some(), "no user holds the thread by the handshake");
     }
 
     /// Leaves a blocking region.
@@ -224,12 +223,12 @@ impl Process {
     }
 
     fn steps(&self, i: usize) -> u32 {
-        // The latest value, whatever is ordered.
+        // A read-modify-write, so that it reads the latest value, regardless of ordering.
         self.threads[i].steps.fetch_add(0, Ordering::AcqRel)
     }
 }
 
-// What the collecting thread does.
+// The actions of the collecting thread.
 impl Process {
     fn listed(&self) -> impl Iterator<Item = usize> + '_ {
         let listed = |i: &usize| !self.list_changes || self.threads[*i].listed.load(Ordering::Acquire) != 0;
@@ -249,7 +248,7 @@ impl Process {
         let receipt = Receipt::new(self.sequence.fetch_add(1, Ordering::Relaxed));
         let is_of_a_stop = !matches!(notice, Notice::Created | Notice::Exited);
         let epoch = if is_of_a_stop { self.epoch.get() } else { 0 };
-        // The mode by which this stop is made, whoever hears of it.
+        // The mode by which this stop is made, even if another debugger receives the notification.
         let mode = match (notice, self.agreed.control()) {
             (Notice::Again, _) => Some(Mode::Assisted),
             (_, Control::NOBODY) => control.mode(),
@@ -261,16 +260,16 @@ impl Process {
     }
 }
 
-/// Any length of time that ends.
+/// Any finite time.
 const A_WHILE: u64 = 1;
 
-/// Whom the collector asks in a stop.
+/// The state of the collector's requests to the debugger during a stop.
 struct Asker {
     first: Cell<bool>,
     counts: Cell<bool>,
 }
 
-// The bridge, in the order of `debugger/bridge.rs` and `world/ask.rs`.
+// The bridge, with the steps of `debugger/bridge.rs` and `world/ask.rs` in the same order.
 impl Process {
     fn lose(&self, control: Control) {
         if self.agreed.control().is_of_the_same(control) {
@@ -287,7 +286,7 @@ impl Process {
         answer
     }
 
-    /// Tells whoever is in control, if anybody is.
+    /// Notifies the debugger in control, if there is one.
     pub(crate) fn tell_whoever(&self, notice: Notice) {
         let control = in_control(&self.control);
         if control.mode().is_some() {
@@ -321,7 +320,7 @@ impl Process {
         self.kernel.signal(self.threads[i].tid);
     }
 
-    /// Returns `false` if the debugger's answer was found to be false; no thread is held any more then.
+    /// Returns `false` if the debugger's answer was found to be false; then all threads are released again.
     fn stop_world(&self, with_contract: bool) -> bool {
         self.epoch.set(self.epoch.get() + 1);
         self.listed().for_each(|i| self.threads[i].stack_ptr.store(0, Ordering::Relaxed));
@@ -338,7 +337,8 @@ impl Process {
         }
     }
 
-    /// Called when a full stop is acknowledged: notes the threads that the debugger has answered for, which are those that had not stopped before.
+    /// Called when a full stop is acknowledged: records the threads that the debugger has answered for, that is, those that had not stopped
+    /// by themselves.
     fn rely_on(&self) {
         if removed(Guard::DebugLies) {
             return;
@@ -350,7 +350,7 @@ impl Process {
         self.answered.set(true);
     }
 
-    /// Whether a debugger has claimed to hold a thread that it does not hold.
+    /// Returns whether the debugger has claimed to hold a thread that it does not hold.
     fn is_found_out(&self) -> bool {
         let relied_on = self.listed().filter(|i| self.member(*i).is_relied_on());
         let is_held = |i: usize| {
@@ -369,7 +369,7 @@ impl Process {
             self.tracer.set(if removed(Guard::DebugTracerFirst) { self.kernel.tracer() } else { tracer });
             self.handshake.close(Holder::Collection);
             self.rely_on();
-            // If it has died, the threads are parking, and the look after marking finds out.
+            // If the debugger has died, the threads are parking, and the check after marking detects it.
             if self.is_found_out() && self.kernel.tracer() == self.tracer.get() {
                 self.lose(control);
                 self.start_world();
@@ -378,14 +378,14 @@ impl Process {
             self.believe_who_answered();
             return true;
         }
-        // As without a debugger, from here on. Some may have been stopped, and let go by its death.
+        // From here on as without a debugger. Some threads may have been stopped by it, and resumed by its death.
         self.agreed.end();
         self.listed().filter(|i| !self.threads[*i].state.has_answered()).for_each(|i| self.signal(i));
         self.wait(epoch);
         true
     }
 
-    /// Waits until all stand, and asks a debugger for those who can't answer.
+    /// Waits until all threads are stopped, and asks the debugger about threads that can't acknowledge.
     fn wait(&self, epoch: Epoch) {
         let asker = Asker { first: Cell::new(true), counts: Cell::new(false) };
         let answered = self.ask_for_answers(&asker);
@@ -398,14 +398,14 @@ impl Process {
                 break;
             }
             if outstanding == 0 {
-                // A glance.
+                // Polls again.
                 thread::yield_now();
             }
             if kernel::time_has_passed() && !removed(Guard::DebugAgain) {
                 self.listed().filter(|i| !self.stands(&asker, *i)).for_each(|i| self.signal(i));
                 let answered = self.ask_for_answers(&asker);
                 self.handshake.satisfied(Holder::Collection, epoch, answered);
-                // Slices end by themselves; here it is enough if this one does.
+                // Real slices end by themselves; in the model it is enough if this one does.
                 slice = 0;
             }
         }
@@ -453,7 +453,8 @@ impl Process {
             return 0;
         }
         self.tracer.set(tracer);
-        // One that is neither stopped nor parks is a false answer, of which the bridge makes an error; here each parks in the end.
+        // A claimed thread that is neither stopped nor parks is a false answer, which the bridge reports as an error. In the model each
+        // thread eventually parks.
         let frozen = self.listed().filter(|i| self.member(*i).standing(self.epoch.get()) == Standing::Frozen);
         let is_held = |i: usize| {
             self.until(|| self.stands_as_claimed(i));
@@ -466,7 +467,7 @@ impl Process {
         newly
     }
 
-    /// Asked after marking.
+    /// Checks after marking whether the stop still holds.
     fn still_holds(&self) -> bool {
         if self.tracer.get() == 0 {
             return true;
@@ -480,10 +481,10 @@ impl Process {
 
     fn holds_full(&self) -> bool {
         if self.answer.get() & Answer::PARKED_ON_DEATH == 0 && !removed(Guard::DebugSignalledBefore) {
-            // Before the look: should the debugger die after it, they take the signal and park.
+            // Signal before the check: if the debugger dies after the check, the threads take the signal and park.
             self.listed().for_each(|i| self.signal(i));
         }
-        // If it does not hold, the bridge gives the threads a second to park; nothing depends on it.
+        // If the stop does not hold, the real bridge gives the threads a second to park; no check here depends on that.
         self.is_still_traced() && !self.is_found_out()
     }
 
@@ -509,7 +510,7 @@ impl Process {
         true
     }
 
-    /// Whether a thread that a debugger has answered for is stopped, or has parked.
+    /// Returns whether a thread that the debugger has answered for is stopped, or has parked.
     fn stands_as_claimed(&self, i: usize) -> bool {
         let Thread { state, tid, .. } = &self.threads[i];
         state.has_answered() || self.kernel.is_stopped(*tid)
@@ -529,12 +530,12 @@ impl Process {
         }
     }
 
-    /// A collection: stop, mark, use what was marked if the stop still holds, start; if it does not, once more without a contract. (That one
-    /// is lost only if somebody comes in the middle of it, answers for a thread, and dies; the collector leaves it at that, here it tries again.)
+    /// A collection: stop, mark, use the marks if the stop still holds, start; if it does not hold, repeat without a contract. (The repeat
+    /// fails only if a debugger attaches during it, answers for a thread, and dies. Then the real collector gives up; the model tries again.)
     pub(crate) fn collect(&self) {
         let _locks = self.list_changes.then(|| {
             let locks = self.locks.for_stop(|take| take(), &mut Forever);
-            locks.expect("patient forever")
+            locks.expect("Forever does not give up")
         });
         let mut used = self.collect_once(true);
         while !used {
@@ -555,10 +556,10 @@ impl Process {
         }
         let held = removed(Guard::DebugAskedLate) || self.still_holds();
         if held {
-            // Weak references are cleared, caches taken back.
+            // Here weak references are cleared and caches are taken back.
             for (i, steps) in listed.iter().zip(marked) {
                 assert_eq!(self.steps(*i), steps, "a mutator ran during a scan whose result is used");
-                // SAFETY: the checker looks whether somebody else is at it.
+                // SAFETY: the checker reports every concurrent access.
                 self.threads[*i].heap.with_mut(|heap| unsafe { *heap += 100 });
             }
         }
@@ -569,7 +570,7 @@ impl Process {
         held
     }
 
-    /// Scans a thread's stack and registers; says how many steps it had made.
+    /// Scans a thread's stack and registers. Returns the number of steps that it had made.
     fn mark(&self, i: usize) -> u32 {
         let thread = &self.threads[i];
         let steps = self.steps(i);
@@ -577,39 +578,39 @@ impl Process {
         if stack_ptr == 0 && self.kernel.has_ended(thread.tid) {
             return steps;
         }
-        assert!(stack_ptr != 0, "nobody has written the stack pointer of a standing thread");
+        assert!(stack_ptr != 0, "the stack pointer of a stopped thread has not been written");
         if stack_ptr == BY_DEBUGGER {
-            // SAFETY: the checker looks whether somebody writes it.
+            // SAFETY: the checker reports every concurrent write.
             assert!(thread.registers.with(|registers| unsafe { *registers }) != 0);
         }
         steps
     }
 }
 
-/// A debugger: what it does next is up to the model.
+/// A debugger, whose next action is chosen by the model.
 pub(crate) struct Debugger {
     target: Target,
     process: u32,
     control: Control,
-    /// Those that its user has stopped.
+    /// The threads that its user has stopped.
     pub(crate) user_stopped: Vec<usize>,
-    /// Those that it has stopped for a collection.
+    /// The threads that it has stopped for a collection.
     stopped: Vec<usize>,
     answer: u64,
     steps_to_live: u32,
-    /// It claims to hold threads that it does not hold.
+    /// Whether it claims to hold threads that it does not hold.
     pub(crate) lies: bool,
 }
 
-/// It was killed.
+/// The debugger was killed.
 #[derive(Debug)]
 pub(crate) struct Killed;
 
-/// Lives as long as it wants.
+/// A number of steps that is never reached.
 pub(crate) const IMMORTAL: u32 = u32::MAX;
 
 impl Debugger {
-    /// A debugger with this number, which is its process id and what it writes in its word. It dies before its step number `steps`.
+    /// A debugger with this number, which is its process id and its attach id in the control word. It dies before its step number `steps`.
     pub(crate) fn new(target: &Target, mode: u64, number: u32, answer: u64, steps: u32) -> Self {
         Self {
             target: target.clone(),
@@ -623,7 +624,7 @@ impl Debugger {
         }
     }
 
-    /// A step of its protocol, before which it may die.
+    /// A step of its protocol, at which it may die.
     fn step(&mut self) -> Result<(), Killed> {
         if self.steps_to_live == 0 {
             self.target.kernel.tracer_dies();
@@ -633,7 +634,7 @@ impl Debugger {
         Ok(())
     }
 
-    /// Seizes the process, and says that it is in control.
+    /// Seizes the process, and writes the control word.
     pub(crate) fn attach(&mut self) -> Result<(), Killed> {
         self.step()?;
         while !self.target.kernel.attach_tracer(self.process) {
@@ -645,17 +646,17 @@ impl Debugger {
         self.step()
     }
 
-    /// Whether the process says so.
+    /// Returns whether the control word is still this debugger's.
     pub(crate) fn is_in_control(&self) -> bool {
         in_control(&self.target.control) == self.control
     }
 
-    /// How many steps a thread has made.
+    /// Returns the number of steps that a thread has made.
     pub(crate) fn steps_of(&self, i: usize) -> u32 {
         self.target.steps(i)
     }
 
-    /// Its user stops a thread.
+    /// The user stops a thread.
     pub(crate) fn freeze(&mut self, i: usize) -> Result<(), Killed> {
         if self.target.kernel.stop_thread(self.target.threads[i].tid) {
             self.user_stopped.push(i);
@@ -663,7 +664,7 @@ impl Debugger {
         self.step()
     }
 
-    /// Its user lets it go: at once, or at the end of the stop that it has made.
+    /// The user resumes a thread: at once, or, if the debugger has stopped the world, at the end of the stop.
     pub(crate) fn thaw(&mut self, i: usize) -> Result<(), Killed> {
         self.user_stopped.retain(|stopped| *stopped != i);
         if !self.stopped.contains(&i) || removed(Guard::DebugThawLater) {
@@ -672,35 +673,35 @@ impl Debugger {
         self.step()
     }
 
-    /// Lets it go, sees it stop by its signal, and is killed before it passes that on.
+    /// Resumes a thread, which stops for its pending signal; the debugger is killed before it passes the signal on.
     pub(crate) fn thaw_and_die_with_its_signal(&mut self, i: usize) -> Killed {
         self.target.kernel.swallow_signal(self.target.threads[i].tid);
         self.target.kernel.tracer_dies();
         Killed
     }
 
-    /// Whether a thread stands in a notification.
+    /// Returns whether a thread waits in a notification.
     pub(crate) fn is_notified(&self) -> bool {
         self.target.kernel.has_notification()
     }
 
-    /// Whether it has stopped the world.
+    /// Returns whether this debugger has stopped the world.
     pub(crate) fn is_in_a_stop(&self) -> bool {
         !self.stopped.is_empty()
     }
 
-    /// Waits for a notification, and says which it is; the notifying thread stands until it is served.
+    /// Waits for a notification and returns its kind. The notifying thread stays stopped until it is served.
     pub(crate) fn wait(&mut self) -> Result<Option<Notice>, Killed> {
         let Some((_, address)) = self.target.kernel.next_notification() else { return Ok(None) };
-        // SAFETY: the notifying thread stands until we let it go on.
+        // SAFETY: the notifying thread stays stopped until `end_notification`.
         let request = unsafe { &*(address as *const Request) };
         Ok(Some(request.notice))
     }
 
-    /// Serves one notification, and says which it was; `None`: there will be none.
+    /// Serves one notification and returns its kind; `None` if there will be no more.
     pub(crate) fn serve(&mut self) -> Result<Option<Notice>, Killed> {
         let Some((tid, address)) = self.target.kernel.next_notification() else { return Ok(None) };
-        // SAFETY: the notifying thread stands until we let it go on.
+        // SAFETY: the notifying thread stays stopped until `end_notification`.
         let request = unsafe { &*(address as *const Request) };
         self.step()?;
         match (request.notice, request.mode) {
@@ -720,7 +721,7 @@ impl Debugger {
 
     fn write_registers(&self, i: usize) {
         let thread = &self.target.threads[i];
-        // SAFETY: the checker looks whether somebody else is at it.
+        // SAFETY: the checker reports every concurrent access.
         thread.registers.with_mut(|registers| unsafe { *registers += 1 });
         thread.stack_ptr.store(BY_DEBUGGER, Ordering::Relaxed);
     }
@@ -734,7 +735,7 @@ impl Debugger {
         self.step()
     }
 
-    /// It gives all back that it has stopped for a collection, which may not be over.
+    /// Resumes all threads that it has stopped for a collection, which may not have ended.
     pub(crate) fn restore_early(&mut self) -> Result<(), Killed> {
         self.restore_all()
     }
@@ -747,7 +748,7 @@ impl Debugger {
             }
             self.step()?;
         }
-        // Who stands already, parked or in a region, needs nothing.
+        // Threads that are parked or in a blocking region already need nothing.
         let runs = |i: &usize| self.target.threads[*i].state.place() == Place::Running;
         for i in self.stopped.clone().into_iter().filter(runs) {
             self.write_registers(i);
@@ -781,17 +782,17 @@ impl Debugger {
         self.step()
     }
 
-    /// Is killed; another debugger, of this number, has seized the process at once, and has not said yet that it is in control.
+    /// The debugger is killed. Another one with this number has seized the process at once, but has not written the control word yet.
     pub(crate) fn is_replaced_by(&mut self, number: u32) {
         self.target.kernel.tracer_dies();
-        assert!(self.target.kernel.attach_tracer(number), "there is nobody else");
+        assert!(self.target.kernel.attach_tracer(number), "there is no other tracer");
         self.process = number;
         self.control = Control(self.control.0 & 0xffff_ffff | u64::from(number) << 32);
         self.stopped.clear();
         self.user_stopped.clear();
     }
 
-    /// Attaches once more, under another contract and another number; the same process as before.
+    /// Attaches again, under another contract and with another attach id, as the same process as before.
     pub(crate) fn comes_again_as(&mut self, mode: u64, number: u32) -> Result<(), Killed> {
         self.stopped.clear();
         self.user_stopped.clear();
@@ -799,7 +800,7 @@ impl Debugger {
         self.attach()
     }
 
-    /// Gives up control, and lets all go.
+    /// Detaches: gives up control and resumes all threads.
     pub(crate) fn detach(&mut self) {
         vacate(&self.target.control, self.control);
         self.target.kernel.tracer_dies();

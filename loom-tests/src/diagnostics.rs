@@ -1,4 +1,4 @@
-//! The shipped ring between the drain and a session, and its model.
+//! The shipped ring buffer between the drain and a diagnostics session, and its model.
 
 #[path = "../../src/diagnostics/ring.rs"]
 mod ring;
@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::sabotage::Guard;
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
-/// `.live.ring`: the reader may find the ring empty in between, and then it begins at its first slot again.
+/// `.live.ring`: the reader may find the ring empty between two values; then the ring starts again at its first slot.
 #[test]
 fn what_is_taken_is_whole_and_in_order() {
     explore("ring, 4 values through 2 slots", AtMost(4), || {
@@ -23,7 +23,7 @@ fn what_is_taken_is_whole_and_in_order() {
         let next = Arc::new(AtomicU32::new(1));
         let (same, expected) = (Arc::clone(&ring), Arc::clone(&next));
         let take = move || {
-            // SAFETY: one thread at a time takes: the one that is spawned, and then this one.
+            // SAFETY: only one thread at a time takes: first the spawned one, and after its end this one.
             let Some(value) = (unsafe { same.take() }) else { return };
             assert_eq!(value, expected.load(Ordering::Relaxed), "out of order");
             expected.store(value + 1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ fn what_is_taken_is_whole_and_in_order() {
         }
         reading.join().expect("loom reports what fails");
         (0..4).for_each(|_| take());
-        assert_eq!(next.load(Ordering::Relaxed), put + 1, "something is missing");
+        assert_eq!(next.load(Ordering::Relaxed), put + 1, "a value is missing");
     });
 }
 

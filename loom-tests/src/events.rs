@@ -1,6 +1,7 @@
-//! The shipped gate of `events/`, and its models (here and not in `models`, since the gate is private to its parent).
+//! The shipped gate of `events/`, and its models (not in `models`, because the gate is private to its parent module).
 //!
-//! A listener's sink is a loom cell: those who pass the gate read it, and who has seen the gate quiet takes it away.
+//! A listener's sink is a loom cell. Threads inside the gate read it; the thread that ends the listener removes it after it has found the
+//! gate empty.
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
@@ -16,7 +17,7 @@ use crate::kernel::{self, Kernel};
 use crate::sabotage::Guard;
 use crate::sync::{AtomicU32, Ordering, Semaphore, UnsafeCell};
 
-/// The event that everybody fires here.
+/// The event that all threads fire here.
 const EVENT: u32 = 1;
 
 struct Listener {
@@ -26,7 +27,7 @@ struct Listener {
     frozen: Semaphore,
 }
 
-// SAFETY: what is not Sync is in a loom cell, whose unordered accesses are what the models look for.
+// SAFETY: the data that is not Sync is in a loom cell, and loom reports unordered accesses to it.
 unsafe impl Sync for Listener {}
 // SAFETY: as above.
 unsafe impl Send for Listener {}
@@ -41,10 +42,10 @@ impl Listener {
         })
     }
 
-    /// Fires once; says which time the record bears, if there is one.
+    /// Fires once. Returns the timestamp of the record, if there is one.
     fn fire_at(&self) -> Option<u64> {
         loop {
-            // Acquire: pairs with the release in `at`. A real clock is read by a fenced instruction.
+            // Acquire: pairs with the release in `at`. A real clock is read with a fenced instruction.
             let timestamp = u64::from(self.clock.load(Ordering::Acquire));
             match self.gate.enter(0, EVENT, timestamp) {
                 Entry::Refused => return None,
@@ -62,13 +63,13 @@ impl Listener {
     }
 
     fn look(&self) {
-        // SAFETY: loom checks that nobody writes it.
+        // SAFETY: loom reports every concurrent write.
         assert!(self.sink.with(|sink| unsafe { *sink }.is_some()), "inside without a sink");
     }
 
-    /// It is now so late.
+    /// Sets the clock.
     fn at(&self, now: u32) {
-        // Release: pairs with the acquire in `fire`.
+        // Release: pairs with the acquire in `fire_at`.
         self.clock.store(now, Ordering::Release);
     }
 
@@ -82,13 +83,13 @@ impl Listener {
     }
 
     fn let_go(&self) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom reports every concurrent access.
         self.sink.with_mut(|sink| unsafe { *sink = None });
     }
 }
 
 #[test]
-fn whoever_is_inside_has_a_sink() {
+fn a_fire_inside_the_gate_has_a_sink() {
     explore("gate, 2 fires and an end", AtMost(4), || {
         let kernel = Kernel::boot(3);
         let listener = Listener::new();
@@ -98,26 +99,26 @@ fn whoever_is_inside_has_a_sink() {
                 kernel.spawn(tid, move || listener.fire())
             })
             .collect();
-        assert_eq!(listener.end(), Settled::Quiet, "nobody says that time is up");
+        assert_eq!(listener.end(), Settled::Quiet, "the wait never times out in this model");
         fires.into_iter().for_each(|fire| fire.join().expect("loom reports what fails"));
     });
 }
 
 #[test]
-fn a_fire_that_does_not_look_again_is_caught() {
-    must_fail_without(Guard::EventGate, "events::whoever_is_inside_has_a_sink", Fault::Race);
+fn a_fire_without_a_second_check_is_caught() {
+    must_fail_without(Guard::EventGate, "events::a_fire_inside_the_gate_has_a_sink", Fault::Race);
 }
 
-/// Wanted until 1, and from 3 on: a record may bear any time but 2.
+/// The event is enabled until time 1, and again from time 3: a record may have any time except 2.
 #[test]
-fn a_record_bears_a_time_at_which_it_was_wanted() {
+fn a_record_has_a_time_at_which_its_event_was_enabled() {
     explore("gate, off and on again", AtMost(4), || {
         let kernel = Kernel::boot(2);
         let listener = Listener::new();
         let same = Arc::clone(&listener);
         let fire = kernel.spawn(2, move || {
             let time = same.fire_at();
-            assert!(matches!(time, None | Some(0 | 1 | 3)), "a record from a time at which it was not wanted");
+            assert!(matches!(time, None | Some(0 | 1 | 3)), "a record from a time at which its event was disabled");
         });
         listener.at(1);
         listener.gate.change([0], 1);
@@ -133,8 +134,8 @@ fn a_record_bears_a_time_at_which_it_was_wanted() {
 
 #[test]
 fn a_record_that_keeps_its_early_time_is_caught() {
-    let claim = Fault::Claim("a record from a time at which it was not wanted");
-    must_fail_without(Guard::EventExact, "events::a_record_bears_a_time_at_which_it_was_wanted", claim);
+    let claim = Fault::Claim("a record from a time at which its event was disabled");
+    must_fail_without(Guard::EventExact, "events::a_record_has_a_time_at_which_its_event_was_enabled", claim);
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn a_thread_that_is_frozen_inside_keeps_its_sink_and_is_not_waited_for() {
         fire.join().expect("loom reports what fails");
         if let Settled::Busy(inside) = settled {
             assert_eq!(inside, 1);
-            assert_eq!(listener.gate.settle(), Settled::Quiet, "it has left");
+            assert_eq!(listener.gate.settle(), Settled::Quiet, "the fire has left the gate");
             listener.let_go();
         }
     });

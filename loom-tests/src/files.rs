@@ -1,4 +1,4 @@
-//! The shipped protocol of who writes which block of a file, and its models.
+//! The shipped protocol by which the drain and the carrier (the I/O thread) share the blocks of a file, and its models.
 
 #[path = "../../src/formats/mps/relay.rs"]
 #[allow(dead_code, reason = "the models do not use everything that the library does")]
@@ -18,13 +18,13 @@ const BLOCKS: u64 = 4;
 
 struct Written {
     relay: Relay<PLACES>,
-    /// Where in the file the block in each place belongs.
+    /// For each place (buffer), the position in the file of the block that it holds.
     places: [UnsafeCell<u64>; PLACES as usize],
-    /// A bit for each block of the file. (What the kernel's own lock orders is not to be relied upon: relaxed.)
+    /// A bit for each block in the file. (Relaxed: the protocol must not rely on the ordering of the kernel's file lock.)
     file: AtomicU64,
 }
 
-// SAFETY: what is not Sync is in loom cells, whose unordered accesses are what the models look for.
+// SAFETY: all data that is not Sync is in loom cells, and loom reports unordered accesses to them.
 unsafe impl Sync for Written {}
 // SAFETY: as above.
 unsafe impl Send for Written {}
@@ -32,11 +32,11 @@ unsafe impl Send for Written {}
 impl Written {
     fn write(&self, block: u64) {
         let place = &self.places[(block % PLACES) as usize];
-        // SAFETY: loom checks that nobody writes to it.
+        // SAFETY: loom reports every concurrent write.
         let at = place.with(|at| unsafe { *at });
         let before = self.file.fetch_or(1 << at, Ordering::Relaxed);
         assert_eq!(before & ((1 << at) - 1), (1 << at) - 1, "a gap in the file");
-        // SAFETY: as above: the bytes are read until the end.
+        // SAFETY: as above. The second read shows that the place stays unchanged during the whole write.
         assert_eq!(place.with(|at| unsafe { *at }), at);
     }
 
@@ -47,7 +47,7 @@ impl Written {
     }
 }
 
-/// The carrier stands still wherever loom wants it to; now and then it can't write a block.
+/// Writes all blocks with a carrier that loom may delay at any step. `what_becomes_of` decides which blocks it fails to write.
 fn every_block_is_written(what_becomes_of: impl Fn(u64) -> Fate + Send + Sync + Copy + 'static) {
     let kernel = Kernel::boot(2);
     let written = Arc::new(Written {
@@ -70,7 +70,7 @@ fn every_block_is_written(what_becomes_of: impl Fn(u64) -> Fate + Send + Sync + 
     let mut filling = Filling::default();
     for at in 0..BLOCKS {
         let place = &written.places[(filling.block % PLACES) as usize];
-        // SAFETY: loom checks that nobody reads it.
+        // SAFETY: loom reports every concurrent read.
         place.with_mut(|place| unsafe { *place = at });
         if !written.relay.hand_over(&mut filling) {
             written.take_over(&mut filling);
@@ -80,7 +80,7 @@ fn every_block_is_written(what_becomes_of: impl Fn(u64) -> Fate + Send + Sync + 
         }
     }
     written.take_over(&mut filling);
-    assert_eq!(written.file.load(Ordering::Relaxed), (1 << BLOCKS) - 1, "flushed, and not all of it is there");
+    assert_eq!(written.file.load(Ordering::Relaxed), (1 << BLOCKS) - 1, "not all blocks are written after a flush");
     carrier.join().expect("loom reports what fails");
 }
 
@@ -90,7 +90,7 @@ fn a_block_is_written_after_those_before_it_and_before_its_place_is_used_again()
 }
 
 #[test]
-fn a_block_that_could_not_be_written_is_the_drains() {
+fn a_block_that_the_carrier_could_not_write_is_written_by_the_drain() {
     explore("relay, the first block fails", AtMost(4), || {
         every_block_is_written(|block| if block == 0 { Fate::Failed } else { Fate::Written });
     });
@@ -99,11 +99,11 @@ fn a_block_that_could_not_be_written_is_the_drains() {
 const MODEL: &str = "files::a_block_is_written_after_those_before_it_and_before_its_place_is_used_again";
 
 #[test]
-fn to_leave_a_block_to_somebody_who_is_busy_with_it_is_caught() {
-    must_fail_without(Guard::EventBehind, MODEL, Fault::Claim("flushed, and not all of it is there"));
+fn leaving_a_block_to_a_busy_carrier_is_caught() {
+    must_fail_without(Guard::EventBehind, MODEL, Fault::Claim("not all blocks are written after a flush"));
 }
 
 #[test]
-fn to_fill_a_place_that_is_in_use_is_caught() {
+fn filling_a_place_that_is_in_use_is_caught() {
     must_fail_without(Guard::EventPlace, MODEL, Fault::Claim("a gap in the file"));
 }

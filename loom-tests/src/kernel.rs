@@ -1,21 +1,21 @@
-//! A small Linux for the models: thread numbers, futexes, signals.
+//! A small simulation of Linux for the models: thread ids, futexes, signals.
 //!
-//! The shipped files see it as `crate::sync::port` and as `crate::sync::interrupt_point`.
+//! The shipped files use it as `crate::sync::port` and as `crate::sync::interrupt_point`.
 //!
-//! **Futexes.** One table of sleepers under one lock, as the kernel's hash bucket: [`wait`] compares and queues under
-//! the lock, [`wake`] takes from the queue under it. A sleeper sleeps on a condition variable of its own. Timed waits
-//! sleep like others, until some thread of the model says that time is up ([`time_is_up`]); a model in which nobody says
-//! so is one in which no timeout ever fires. A wait of `u64::MAX` nanoseconds is as good as untimed.
+//! **Futexes.** One table of sleepers under one lock, like a hash bucket in the kernel: [`wait`] compares and queues under
+//! the lock, [`wake`] takes from the queue under it. Each sleeper sleeps on a separate condition variable. Timed waits
+//! sleep like others, until a thread of the model ends them with [`time_is_up`]; in a model without such a call no timeout
+//! ever fires. A wait of `u64::MAX` nanoseconds counts as untimed.
 //!
-//! **Signals.** [`Kernel::signal`] makes a signal pending. It is delivered as the real one is: at any protocol step of
+//! **Signals.** [`Kernel::signal`] makes a signal pending. It is delivered like a real signal: at any protocol step of
 //! the thread ([`interrupt_point`]), or in its futex wait, which it ends. The handler runs on the interrupted thread,
-//! inside the interrupted step; the signal itself is blocked meanwhile. A signal that is pending twice is delivered
+//! inside the interrupted step, and the signal is blocked while the handler runs. A signal that is pending twice is delivered
 //! once.
 //!
-//! **ptrace.** A thread that a tracer has stopped stands at its next step, or where it sleeps: see [`ptrace`].
+//! **ptrace.** A thread stopped by a tracer stops at its next step, or where it sleeps: see [`ptrace`].
 //!
-//! The lock orders more than the real port promises (a waker's past before the woken thread's future). Protocols may
-//! not rely on that; loom sees them also in all executions in which nobody had to sleep, where it does not help.
+//! The lock orders more than the real port promises (the waker's past before the woken thread's future). Protocols must
+//! not rely on that. loom also explores all executions in which no thread has to sleep, and there the lock orders nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use crate::checker::{Condvar, Mutex, thread, thread_local};
 #[path = "kernel/ptrace.rs"]
 pub(crate) mod ptrace;
 
-/// Why [`wait`] came back.
+/// Why [`wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FutexWait {
     Woken,
@@ -38,7 +38,7 @@ pub(crate) enum FutexWait {
     Interrupted,
 }
 
-/// The machine of one execution of a model.
+/// The simulated machine of one execution of a model.
 pub(crate) struct Kernel {
     sleepers: Mutex<Sleepers>,
     tasks: Vec<Task>,
@@ -71,7 +71,7 @@ struct Task {
 const PENDING: u32 = 1;
 /// A task's flag: a tracer has stopped it.
 const STOPPED: u32 = 2;
-/// A task's flag: its registers lead to `park`, which it enters when it is let go.
+/// A task's flag: its registers point to `park`, which it enters when it is resumed.
 const AT_PARK: u32 = 4;
 
 type Handler = Rc<dyn Fn()>;
@@ -90,12 +90,12 @@ thread_local! {
 }
 
 impl Kernel {
-    /// A machine for this many threads, the calling one among them: it is number 1.
+    /// A machine for `threads` threads, including the calling one, which is number 1.
     pub(crate) fn boot(threads: u32) -> Arc<Self> {
         Self::boot_for(threads, false)
     }
 
-    /// The same, for a process that tracers come to.
+    /// The same, for a process that tracers may attach to.
     pub(crate) fn boot_for_tracers(threads: u32) -> Arc<Self> {
         Self::boot_for(threads, true)
     }
@@ -137,7 +137,7 @@ impl Kernel {
 
     /// tgkill.
     pub(crate) fn signal(&self, tid: u32) {
-        let sleepers = self.sleepers.lock().expect("no panic goes on");
+        let sleepers = self.sleepers.lock().expect("not poisoned");
         // Release: pairs with the Acquire in `interrupt_point`; the kernel's locks do that for a real signal.
         self.task(tid).flags.fetch_or(PENDING, Ordering::Release);
         if sleepers.queue.iter().any(|s| s.tid == tid) {
@@ -150,12 +150,12 @@ fn kernel() -> Arc<Kernel> {
     CURRENT.with(|current| current.kernel.borrow().clone()).expect("the thread was started by the kernel")
 }
 
-/// The calling thread's number.
+/// Returns the calling thread's number.
 pub(crate) fn current_tid() -> u32 {
     CURRENT.with(|current| current.tid.get())
 }
 
-/// What the calling thread does when it gets a signal. Threads that never say so ignore signals, and no tracer stops them.
+/// Sets the calling thread's signal handler. Threads without a handler ignore signals, and tracers do not stop them.
 pub(crate) fn on_signal(handler: impl Fn() + 'static) {
     let may_be_traced = kernel().may_be_traced;
     CURRENT.with(|current| {
@@ -178,7 +178,7 @@ pub(crate) fn interrupt_point() {
     }
     let kernel = kernel();
     let flags = &kernel.task(current_tid()).flags;
-    // Under a tracer the latest value: that a flag is seen late is what the thread's being late is, too.
+    // Under a tracer, read the latest value: seeing the flag later has the same effect as the thread running later.
     let seen = if traced { flags.fetch_or(0, Ordering::AcqRel) } else { flags.load(Ordering::Relaxed) };
     let seen = if seen & (STOPPED | AT_PARK) != 0 { ptrace::stand() } else { seen };
     let is_pending = |flags: u32| flags & PENDING != 0;
@@ -186,7 +186,7 @@ pub(crate) fn interrupt_point() {
         && is_pending(seen)
         && is_pending(flags.fetch_and(!PENDING, Ordering::Acquire))
     {
-        INTERRUPTED.lock().expect("no panic goes on").insert((here.file(), here.line()));
+        INTERRUPTED.lock().expect("not poisoned").insert((here.file(), here.line()));
         run_as_handler(&handler);
     }
 }
@@ -197,14 +197,14 @@ fn run_as_handler(handler: &Handler) {
     CURRENT.with(|current| current.in_handler.set(outer));
 }
 
-/// The steps (file, line) at which a handler has run so far, in all models of this process.
+/// Returns the steps (file, line) at which a handler has run so far, in all models of this process.
 pub(crate) fn interrupted_steps() -> BTreeSet<(&'static str, u32)> {
-    INTERRUPTED.lock().expect("no panic goes on").clone()
+    INTERRUPTED.lock().expect("not poisoned").clone()
 }
 
 static INTERRUPTED: std::sync::Mutex<BTreeSet<(&'static str, u32)>> = std::sync::Mutex::new(BTreeSet::new());
 
-/// Whether a sleeping thread with these flags has something to do.
+/// Returns whether a sleeping thread with these flags must wake up.
 fn is_interrupted(flags: u32) -> bool {
     let takes_signals = CURRENT.with(|current| !current.in_handler.get() && current.handler.borrow().is_some());
     flags & STOPPED == 0 && (takes_signals && flags & PENDING != 0 || flags & AT_PARK != 0)
@@ -215,7 +215,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
     let kernel = kernel();
     let tid = current_tid();
     let task = kernel.task(tid);
-    let mut sleepers = kernel.sleepers.lock().expect("no panic goes on");
+    let mut sleepers = kernel.sleepers.lock().expect("not poisoned");
     if word.load(Ordering::Relaxed) != expected {
         return FutexWait::Changed;
     }
@@ -246,7 +246,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
             interrupt_point();
             return ended;
         }
-        sleepers = task.wakeup.wait(sleepers).expect("no panic goes on");
+        sleepers = task.wakeup.wait(sleepers).expect("not poisoned");
     }
 }
 
@@ -256,21 +256,21 @@ pub(crate) fn wake(word: &AtomicU32, n: u32) -> u32 {
     end(n, FutexWait::Woken, |s| s.word == word)
 }
 
-/// Every timed wait, those that sleep now and those to come, runs out of time.
+/// Makes all timed waits time out, both present and future ones.
 pub(crate) fn time_is_up() {
-    kernel().sleepers.lock().expect("no panic goes on").time_is_up = true;
+    kernel().sleepers.lock().expect("not poisoned").time_is_up = true;
     end(u32::MAX, FutexWait::TimedOut, |s| s.timed);
 }
 
-/// Whether a timed wait has run out of time since this was asked last.
+/// Returns whether a timed wait has timed out since the last call.
 pub(crate) fn time_has_passed() -> bool {
-    std::mem::take(&mut kernel().sleepers.lock().expect("no panic goes on").time_has_passed)
+    std::mem::take(&mut kernel().sleepers.lock().expect("not poisoned").time_has_passed)
 }
 
-/// One timed wait, one that sleeps now or the next one, runs out of time.
+/// Makes one timed wait time out: one that sleeps now, or else the next one.
 pub(crate) fn tick() {
     let kernel = kernel();
-    let mut sleepers = kernel.sleepers.lock().expect("no panic goes on");
+    let mut sleepers = kernel.sleepers.lock().expect("not poisoned");
     sleepers.time_has_passed = true;
     if kernel.end_some(&mut sleepers, 1, FutexWait::TimedOut, |s| s.timed) == 0 {
         sleepers.ticks += 1;
@@ -279,7 +279,7 @@ pub(crate) fn tick() {
 
 fn end(most: u32, how: FutexWait, which: impl Fn(&Sleeper) -> bool) -> u32 {
     let kernel = kernel();
-    let mut sleepers = kernel.sleepers.lock().expect("no panic goes on");
+    let mut sleepers = kernel.sleepers.lock().expect("not poisoned");
     kernel.end_some(&mut sleepers, most, how, which)
 }
 

@@ -3,37 +3,37 @@
 //! The protocol files of stopworld are *included* here, not copied: `sync/semaphore.rs`, `sync/lock.rs`,
 //! `world/handshake.rs`, `world/locks.rs`, `world/latch.rs`, `debugger/protocol.rs`, `collector/termination.rs`, `events/gate.rs`, and
 //! `stream.rs`, `wanted.rs` and `bell.rs` of `events/record/`, `diagnostics/ring.rs`, `formats/mps/relay.rs`, and `sync/mapped.rs`,
-//! `sync/present.rs` and `profile/tree.rs` name only each other, `crate::sync` and `crate::sabotage`, and this crate
-//! has modules of those names. Its [`sync`] hands out loom's atomics; its [`kernel`] plays Linux: futexes, thread numbers, signals that
-//! interrupt a thread at each step of its own protocol, and ptrace. So a plain `cargo test --workspace` checks the very files that ship.
+//! `sync/present.rs` and `profile/tree.rs`. These files use only each other, `crate::sync` and `crate::sabotage`, and this crate
+//! has modules of the same names. Its [`sync`] provides loom's atomics. Its [`kernel`] simulates Linux: futexes, thread ids, signals that
+//! interrupt a thread at each step of its own protocol, and ptrace. So `cargo test --workspace` checks the shipped files themselves.
 //!
-//! A model in [`models`] is a test. It says which preemption bound it explores (how often a thread that could run on
-//! is interrupted in favour of another one; `None` is everything) and prints how many executions that were.
+//! Each model in [`models`] is a test. It states its preemption bound (the maximum number of switches away from a thread that could
+//! continue; `Unbounded` explores everything) and prints the number of executions.
 //!
-//! Each model has known-bad variants: the same test, run in a process of its own with one guard of the shipped file
-//! taken out ([`sabotage`]). loom must find what then goes wrong, and it must be the expected fault; a bad variant
-//! that passes fails the test. (A process of its own, because a deadlock that loom finds ends in an abort.)
+//! Each model has known-bad variants: the same test, run in a new process with one guard of the shipped file
+//! removed ([`sabotage`]). loom must then find the expected fault; a bad variant that passes fails the test. (A new process,
+//! because loom aborts when it finds a deadlock.)
 //!
 //! # Debuggers
 //!
-//! What a collection and a debugger say to each other is `debugger/protocol.rs`, the shipped file. What the two *do* is played in
-//! [`debugging`], step by step as `debugger/bridge.rs`, `world/ask.rs` and the contract's document have it: those files stop
-//! real threads by ptrace and signals. Modelled are:
+//! The messages between a collection and a debugger are in `debugger/protocol.rs`, the shipped file. The actions of the two are simulated
+//! in [`debugging`], with the same steps as in `debugger/bridge.rs`, `world/ask.rs` and the contract's document: those files stop
+//! real threads by ptrace and signals. The models cover:
 //!
-//! * both contracts; a notification that is acknowledged, or not; AGAIN; phases; the look before anything is cleared; the repeat without a
-//!   contract;
-//! * attach, detach and death at each step of the debugger's protocol and at each moment of the collector and the threads; a debugger
-//!   that comes after a dead one, or again under another contract;
-//! * threads that the user freezes and lets go at any of their steps, in their handlers too; `park`; the signal that is pending for a thread
-//!   that is let go, and the one that the kernel forgets when the tracer dies with it in its hand;
-//! * threads that begin and end, and tell the debugger of it.
+//! * both contracts; notifications that are acknowledged or not; AGAIN; phases; the check before weak references are cleared; the repeat
+//!   without a contract;
+//! * attach, detach and death of the debugger at each step of its protocol, and at any step of the collector and the threads; a debugger
+//!   that attaches after a dead one, or attaches again under another contract;
+//! * threads that the user freezes and resumes at any of their steps, also in their handlers; `park`; the signal that is pending for a
+//!   resumed thread, and the signal that the kernel drops if the tracer dies before it passes the signal on;
+//! * threads that start and end, and notify the debugger.
 //!
-//! Not modelled: registers and what the debugger writes below the red zone (a cell stands for it), the notification by breakpoint, masked
-//! signals, forks, hostile words, time (a model says when a slice has run out), more than one world, more than one tracer at once (the
-//! kernel excludes it). A debugger keeps its contract here but for dying, for claiming to
-//! hold threads that run, and for resuming threads too early; what else it may do wrong is not explored.
+//! Not modelled: registers and the debugger's writes below the red zone (represented by one cell), the notification by breakpoint, masked
+//! signals, forks, invalid words, time (a model decides when a wait slice ends), more than one world, more than one tracer at a time (the
+//! kernel excludes it). The simulated debugger keeps its contract, with three exceptions: it may die, it may claim to hold threads that
+//! run, and it may resume threads too early. Other violations are not explored.
 //!
-//! More threads and more cycles than loom can explore are in `shuttle-tests`: the same files under a random scheduler.
+//! `shuttle-tests` runs the same files under a random scheduler, with more threads and cycles than loom can explore.
 
 #![cfg(test)]
 
@@ -41,12 +41,12 @@ mod check;
 mod checker;
 mod collector;
 mod debugger;
-#[allow(dead_code, reason = "shuttle's models use more of it")]
+#[allow(dead_code, reason = "the shuttle models use more of it")]
 mod debugging;
 mod diagnostics;
 mod events;
 mod files;
-#[allow(dead_code, reason = "shuttle's models use more of it")]
+#[allow(dead_code, reason = "the shuttle models use more of it")]
 mod kernel;
 mod known_bad;
 mod models;

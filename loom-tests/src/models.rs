@@ -1,4 +1,4 @@
-//! The models, by what they are about.
+//! The models, one module per subject.
 
 mod answers;
 mod assisted;

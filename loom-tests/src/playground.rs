@@ -1,11 +1,11 @@
-//! A world for the models: the shipped protocol around threads and a heap of one cell each.
+//! A world for the models: the shipped protocol, with threads that have a heap of one cell each.
 //!
-//! What a model wants to know is whether somebody touches what he must not. So the things that the stopped world
-//! shares without atomics are loom cells here, and loom reports every access that the protocol does not order:
+//! The models check that no thread accesses data that it must not. So the data that a stopped world shares without atomics
+//! is in loom cells here, and loom reports every access that the protocol does not order:
 //!
-//! * `heap`: a thread's collected memory. The thread writes it while it runs, the collector while the world stands.
-//! * `locals`: what only the thread writes, and a user at a debugger looks at while he holds it.
-//! * `published`: what a thread leaves for the collector before it acknowledges (`stack_ptr` and the rest).
+//! * `heap`: a thread's collected memory. The thread writes it while it runs, the collector while the world is stopped.
+//! * `locals`: data that only the thread writes. The user of a debugger reads it while the debugger holds the thread.
+//! * `published`: the data that a thread publishes for the collector before it acknowledges (`stack_ptr` and the rest).
 //! * `listed`: the thread list, under its lock.
 
 use std::ops::Deref;
@@ -19,19 +19,19 @@ use crate::sync::lock::Patience;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Parked, Place, StopState};
 use crate::world::locks::{StopLocks, WorldLocks};
 
-/// How running threads are told that somebody holds them.
+/// How running threads are notified that they are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stopper {
     /// By a signal, at any step.
     Signals,
-    /// They look at their safepoints.
+    /// They check at safepoints.
     Safepoints,
 }
 
-/// Who wrote `published`.
+/// The code that wrote `published`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// Stale: the thread has run on.
+    /// Stale: the thread has resumed since.
     Nothing,
     /// Its signal handler.
     Handler,
@@ -60,12 +60,12 @@ pub(crate) struct World {
     kernel: Arc<Kernel>,
 }
 
-// SAFETY: what is not Sync is in loom cells, whose unordered accesses are what the models look for.
+// SAFETY: all data that is not Sync is in loom cells, and loom reports unordered accesses to them.
 unsafe impl Sync for World {}
 // SAFETY: as above.
 unsafe impl Send for World {}
 
-/// Who waits as long as it takes.
+/// Waits without a time limit.
 pub(crate) struct Forever;
 
 impl Patience for Forever {
@@ -75,7 +75,7 @@ impl Patience for Forever {
     }
 }
 
-/// Who waits for this many slices.
+/// Waits for this many slices.
 pub(crate) struct Slices(pub(crate) usize);
 
 impl Patience for Slices {
@@ -102,8 +102,8 @@ impl Deref for Playground {
 }
 
 impl Playground {
-    /// A world with room for `mutators` threads, of which the first `attached` are attached already, on a machine with
-    /// `others` more threads (the calling one included, which is number 1).
+    /// A world with room for `mutators` threads, where the first `attached` are attached already, on a machine with
+    /// `others` more threads (including the calling one, which is number 1).
     pub(crate) fn new(stopper: Stopper, others: u32, mutators: u32, attached: usize) -> Self {
         let kernel = Kernel::boot(others + mutators);
         let thread = |i| Thread {
@@ -138,7 +138,7 @@ impl Playground {
         })
     }
 
-    /// Runs a thread that is no mutator.
+    /// Runs a thread that is not a mutator.
     pub(crate) fn other(&self, tid: u32, body: impl FnOnce(&Playground) + Send + 'static) -> thread::JoinHandle<()> {
         let world = self.clone();
         self.kernel.spawn(tid, move || body(&world))
@@ -146,11 +146,11 @@ impl Playground {
 }
 
 impl World {
-    // ---- what mutator `i` does
+    // ---- the actions of mutator `i`
 
     fn publish(&self, i: usize, what: Published) {
         self.threads[i].published.with_mut(|p| {
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom reports every concurrent access.
             unsafe { *p = what };
         });
     }
@@ -176,11 +176,11 @@ impl World {
         }
     }
 
-    /// Touches collected memory and locals.
+    /// Accesses collected memory and locals.
     pub(crate) fn work(&self, i: usize) {
         for cell in [&self.threads[i].heap, &self.threads[i].locals] {
             cell.with_mut(|value| {
-                // SAFETY: loom checks that nobody else is at it.
+                // SAFETY: loom reports every concurrent access.
                 unsafe { *value += 1 };
             });
         }
@@ -192,18 +192,18 @@ impl World {
         self.threads[i].state.enter_blocking(&self.handshake, || self.publish(i, Published::Region));
     }
 
-    /// Leaves it.
+    /// Leaves the blocking region.
     pub(crate) fn unblock(&self, i: usize) {
         let parked = self.threads[i].state.leave_blocking();
         self.ran_on(i, parked);
     }
 
-    /// Takes the locks for a stop of its own.
+    /// Takes the locks for a stop by mutator `i`.
     pub(crate) fn locks_by(&self, i: usize) -> StopLocks<'_> {
-        self.locks.for_stop(|take| self.blocking_until(i, take), &mut Forever).expect("patient forever")
+        self.locks.for_stop(|take| self.blocking_until(i, take), &mut Forever).expect("Forever does not give up")
     }
 
-    /// Waits by `take` in a blocking region, and comes out of it with what that has got.
+    /// Waits in `take` inside a blocking region. Returns its result after leaving the region.
     pub(crate) fn blocking_until<R>(&self, i: usize, mut take: impl FnMut() -> R) -> R {
         loop {
             self.block(i);
@@ -216,38 +216,38 @@ impl World {
         }
     }
 
-    /// Takes the locks for a stop by a thread that nobody stops.
+    /// Takes the locks for a stop by a thread that is not a mutator.
     pub(crate) fn locks_by_stranger(&self) -> StopLocks<'_> {
-        self.locks.for_stop(|take| take(), &mut Forever).expect("patient forever")
+        self.locks.for_stop(|take| take(), &mut Forever).expect("Forever does not give up")
     }
 
-    /// Puts the thread on the list, or takes it off. Under the list lock, if the shipped code takes it.
+    /// Adds the thread to the list, or removes it. The shipped code around it is expected to take the list lock.
     pub(crate) fn list(&self, i: usize, listed: bool) {
         self.listed.with_mut(|l| {
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom reports every concurrent access.
             unsafe { (&mut *l)[i] = listed };
         });
     }
 
-    // ---- what a stop does
+    // ---- the actions of a stop
 
-    /// Whether the thread is on the list.
+    /// Returns whether the thread is on the list.
     pub(crate) fn is_listed(&self, i: usize) -> bool {
         self.listed.with(|l| {
-            // SAFETY: loom checks that nobody writes it.
+            // SAFETY: loom reports every concurrent write.
             unsafe { (&*l)[i] }
         })
     }
 
     fn each_other(&self, me: Option<usize>) -> Vec<usize> {
         let listed = self.listed.with(|l| {
-            // SAFETY: loom checks that nobody writes it.
+            // SAFETY: loom reports every concurrent write.
             unsafe { (*l).clone() }
         });
         (0..self.threads.len()).filter(|i| listed[*i] && Some(*i) != me).collect()
     }
 
-    /// Holds each thread but `me`, and signals those that run.
+    /// Holds each thread except `me`, and signals those that run.
     pub(crate) fn ask(&self, holder: Holder, me: Option<usize>) {
         let others = self.each_other(me);
         let epoch = self.handshake.begin(holder, others.len() as u32);
@@ -262,43 +262,47 @@ impl World {
         self.handshake.satisfied(holder, epoch, satisfied);
     }
 
-    /// Stops the world but `me`.
+    /// Stops all threads except `me`.
     pub(crate) fn stop(&self, holder: Holder, me: Option<usize>) {
         self.ask(holder, me);
         while self.handshake.wait_slice(holder, u64::MAX) != 0 {}
     }
 
-    /// What a collection does with the standing threads: reads what they published, touches their memory.
+    /// The access of a collection to the stopped threads: reads the data they published, and writes their memory.
     pub(crate) fn mark(&self, me: Option<usize>) {
         for i in self.each_other(me) {
             let thread = &self.threads[i];
-            // SAFETY: loom checks that nobody writes it.
+            // SAFETY: loom reports every concurrent write.
             let published = thread.published.with(|p| unsafe { *p });
-            assert_ne!(published, Published::Nothing, "a standing thread has published nothing");
+            assert_ne!(published, Published::Nothing, "a stopped thread has published nothing");
             if thread.state.place() == Place::Blocking {
-                assert_eq!(published, Published::Region, "a blocking thread shows a frame that is gone");
+                assert_eq!(
+                    published,
+                    Published::Region,
+                    "a blocking thread has published a frame that no longer exists"
+                );
             }
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom reports every concurrent access.
             thread.heap.with_mut(|h| unsafe { *h += 100 });
         }
     }
 
-    /// What a user does with a thread that he holds.
+    /// The access of a user to a held thread: reads its locals.
     pub(crate) fn look(&self, i: usize) -> u32 {
         self.threads[i].locals.with(|value| {
-            // SAFETY: loom checks that nobody writes it.
+            // SAFETY: loom reports every concurrent write.
             unsafe { *value }
         })
     }
 
-    /// Lets all go.
+    /// Releases all threads except `me`.
     pub(crate) fn start(&self, holder: Holder, me: Option<usize>) {
         for i in self.each_other(me) {
             self.threads[i].state.release(holder);
         }
     }
 
-    /// The time of a stop is over. True if all stand after all; otherwise all are let go.
+    /// Ends a stop that has timed out. Returns true if all threads have stopped in the meantime; otherwise releases all of them.
     pub(crate) fn give_up(&self, holder: Holder) -> bool {
         self.handshake.close(holder);
         let others = self.each_other(None);
@@ -310,7 +314,7 @@ impl World {
         all_stand
     }
 
-    /// A collection by a thread that holds what it needs: stop, mark, start.
+    /// A collection by a thread that holds the necessary locks: stop, mark, start.
     pub(crate) fn collect(&self, me: Option<usize>) {
         self.stop(Holder::Collection, me);
         self.mark(me);

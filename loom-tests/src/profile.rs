@@ -1,8 +1,8 @@
 //! The shipped tree of cost centre stacks, and its models.
 //!
-//! Threads push and pop as scopes do: a push gives a number, which goes into the thread's [`Present`]. A ticker looks at the
-//! presents of others at any moment and asks what the numbers stand for, as a tick's reader and a census do. All that these threads have
-//! from each other is what the shipped files order: a number whose node can't be seen yet would be taken for the
+//! Threads push and pop as scopes do: a push returns a stack number, which is stored in the thread's [`Present`]. A ticker reads the
+//! `Present` of other threads at any moment and resolves the numbers, as the reader of a tick and a census do. Only the orderings in the
+//! shipped files synchronize these threads: a number whose node is not visible yet would be mistaken for the root stack, the
 //! program itself.
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
@@ -22,7 +22,7 @@ use crate::kernel::Kernel;
 use crate::sabotage::Guard;
 use crate::sync::Present;
 
-/// Room for four stacks beside the built-in ones, and for so many edges.
+/// A tree with room for four stacks in addition to the built-in ones, and for the edges to them.
 type Small = Tree<12, 4, 2>;
 
 const A: CentreId = CentreId(8);
@@ -38,30 +38,30 @@ impl Program {
         Arc::new(Program { tree: Small::new(), present: [Present::new(), Present::new()] })
     }
 
-    /// Enters a scope, on the thread whose present this is.
+    /// Enters a scope on `thread`. Returns the previous stack.
     fn push(&self, thread: usize, centre: CentreId) -> StackId {
         let before = StackId(self.present[thread].get());
         self.present[thread].set(self.tree.push(before, centre).0);
         before
     }
 
-    /// Leaves it.
+    /// Leaves the scope.
     fn pop(&self, thread: usize, before: StackId) {
         self.present[thread].set(before.0);
     }
 
-    /// What a number stands for, innermost first.
+    /// Returns the cost centres of a stack, innermost first.
     fn centres(&self, mut stack: StackId) -> Vec<u32> {
         let mut centres = Vec::new();
         while stack != StackId::MAIN {
-            let (parent, centre) = self.tree.node(stack).expect("who has a number has the stack");
+            let (parent, centre) = self.tree.node(stack).expect("a stack number has no node");
             centres.push(centre.0);
             stack = parent;
         }
         centres
     }
 
-    /// What a ticker sees of a thread.
+    /// Returns the cost centres that a ticker sees for a thread.
     fn tick(&self, thread: usize) -> Vec<u32> {
         self.centres(StackId(self.present[thread].get()))
     }
@@ -71,11 +71,11 @@ fn joined(thread: loom::thread::JoinHandle<()>) {
     thread.join().expect("loom reports what fails");
 }
 
-/// `.profile.tree`: two threads make the same stacks at the same time; one of the two has a number from the other, whose nodes the ticker
-/// has never heard of. (The ticker comes last: of who reads a word before he writes it loom would not try what an earlier reader
-/// might have seen.)
+/// `.profile.tree`: two threads make the same stacks at the same time. One of them gets a number from the other, with nodes that the ticker
+/// has not seen. (The ticker is the last thread because loom does not explore every value that an earlier reader could
+/// see.)
 #[test]
-fn whoever_sees_a_threads_stack_sees_its_centres() {
+fn a_ticker_that_sees_a_threads_stack_sees_its_centres() {
     explore("tree, 2 threads that push and a ticker", AtMost(2), || {
         let kernel = Kernel::boot(4);
         let program = Program::new();
@@ -96,7 +96,7 @@ fn whoever_sees_a_threads_stack_sees_its_centres() {
             for thread in [1, 0] {
                 let seen = ticking.tick(thread);
                 let was_there = [&[][..], &[A.0], &[B.0, A.0]].contains(&&*seen);
-                assert!(was_there, "a thread was seen where it never was: {seen:?}");
+                assert!(was_there, "the ticker saw a stack that the thread never had: {seen:?}");
             }
         }));
         threads.into_iter().for_each(joined);
@@ -106,12 +106,13 @@ fn whoever_sees_a_threads_stack_sees_its_centres() {
 }
 
 #[test]
-fn a_number_that_is_given_out_before_its_node_is_there_is_caught() {
-    let claim = Fault::Claim("who has a number has the stack");
-    must_fail_without(Guard::ProfileTree, "profile::whoever_sees_a_threads_stack_sees_its_centres", claim);
+fn a_number_published_before_its_node_is_caught() {
+    let claim = Fault::Claim("a stack number has no node");
+    must_fail_without(Guard::ProfileTree, "profile::a_ticker_that_sees_a_threads_stack_sees_its_centres", claim);
 }
 
-/// What two threads push at the same time is the same stack for both, also if the tree is mapped by both; recursion leads back.
+/// Two threads that push the same centres at the same time get the same stack, even if both map the tree. Recursion returns to the earlier
+/// stack.
 #[test]
 fn threads_that_push_the_same_have_the_same_number() {
     explore("tree, 2 threads that push the same", AtMost(3), || {
@@ -125,7 +126,7 @@ fn threads_that_push_the_same_have_the_same_number() {
             let there: Vec<_> = there.collect();
             assert_eq!(program.tick(thread), [B.0, A.0]);
             program.push(thread, A);
-            assert_eq!(program.present[thread].get(), there[0], "recursion goes back");
+            assert_eq!(program.present[thread].get(), there[0], "recursion did not return to the earlier stack");
             assert_eq!(program.tree.push(StackId::MAIN, CentreId::GC), StackId::GC);
             assert_eq!(program.centres(StackId::GC), [CentreId::GC.0]);
             there
@@ -138,9 +139,9 @@ fn threads_that_push_the_same_have_the_same_number() {
     });
 }
 
-/// Who goes over all stacks meets each after what it was pushed on, also if that was another thread's.
+/// A listing of all stacks yields each stack after its parent, even if another thread made the parent.
 #[test]
-fn who_lists_the_stacks_finds_what_each_was_pushed_on() {
+fn a_listing_has_every_stack_after_its_parent() {
     explore("tree, 2 threads that push and a list of all", AtMost(2), || {
         let kernel = Kernel::boot(4);
         let program = Program::new();
@@ -154,7 +155,7 @@ fn who_lists_the_stacks_finds_what_each_was_pushed_on() {
             let mut met = vec![StackId::MAIN];
             for stack in listing.tree.iter() {
                 let (parent, _) = listing.tree.node(stack).expect("it was listed");
-                assert!(met.contains(&parent), "a stack before what it was pushed on");
+                assert!(met.contains(&parent), "a stack is listed before its parent");
                 met.push(stack);
             }
         }));
@@ -163,7 +164,7 @@ fn who_lists_the_stacks_finds_what_each_was_pushed_on() {
 }
 
 #[test]
-fn a_number_that_is_taken_before_what_it_is_pushed_on_is_there_is_caught() {
-    let claim = Fault::Claim("a stack before what it was pushed on");
-    must_fail_without(Guard::ProfileTree, "profile::who_lists_the_stacks_finds_what_each_was_pushed_on", claim);
+fn a_number_published_before_its_parent_is_caught() {
+    let claim = Fault::Claim("a stack is listed before its parent");
+    must_fail_without(Guard::ProfileTree, "profile::a_listing_has_every_stack_after_its_parent", claim);
 }

@@ -1,5 +1,5 @@
-//! The shipped protocol files of `events/record/`, and their models (here and not in `models`, since they are private to their
-//! parent).
+//! The shipped protocol files of `events/record/`, and their models (not in `models`, because the files are private to their
+//! parent module).
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
@@ -26,7 +26,7 @@ use crate::sync::{AtomicU32, Ordering, UnsafeCell, heavy_barrier};
 
 // ---- A stream of chunks --------------------------------------------------------------------------------------------
 
-/// Room for one record of one word, and a bit.
+/// Room for one record of one word, with a word to spare.
 const WORDS: usize = 4;
 
 struct Pipe {
@@ -35,7 +35,7 @@ struct Pipe {
     got: UnsafeCell<Vec<u64>>,
 }
 
-// SAFETY: what is not Sync is in loom cells, whose unordered accesses are what the models look for.
+// SAFETY: all data that is not Sync is in loom cells, and loom reports unordered accesses to them.
 unsafe impl Sync for Pipe {}
 // SAFETY: as above.
 unsafe impl Send for Pipe {}
@@ -49,10 +49,10 @@ impl Drop for Pipe {
     }
 }
 
-/// Everything that is there: the numbers, which are in each word of a record.
+/// Drains all published records and appends their numbers to `got`. Each word of a record holds its number.
 fn drained(pipe: &Pipe, got: &mut Vec<u64>) {
     let published = pipe.stream.published();
-    // SAFETY: one thread drains.
+    // SAFETY: only one thread drains at a time.
     let give = |chunk| unsafe { pipe.stream.give_back(chunk) };
     // SAFETY: as above.
     while let Some(next) = unsafe { pipe.stream.next(published, give) } {
@@ -64,7 +64,7 @@ fn drained(pipe: &Pipe, got: &mut Vec<u64>) {
     }
 }
 
-/// Two chunks go round: what the thread writes into one that has come back must not meet what the drain still reads.
+/// Two chunks are reused: the producer must not write to a returned chunk while the drain still reads it.
 #[test]
 fn what_is_drained_is_whole_in_order_and_complete() {
     explore("stream, 3 records through 2 chunks", AtMost(3), || {
@@ -83,7 +83,7 @@ fn what_is_drained_is_whole_in_order_and_complete() {
             drained(&same, &mut got);
             drained(&same, &mut got);
             same.got.with_mut(|all| {
-                // SAFETY: loom checks that nobody else is at it.
+                // SAFETY: loom reports every concurrent access.
                 unsafe { *all = got }
             });
         });
@@ -92,7 +92,7 @@ fn what_is_drained_is_whole_in_order_and_complete() {
             // SAFETY: this thread is the producer.
             unsafe {
                 if !pipe.stream.write(number, number, &[number]) {
-                    // A thread without a chunk would wait for room, or drop: see the turnstile.
+                    // The real producer waits for room here, or drops the record: see the turnstile.
                     let Some(chunk) = fresh.next().or_else(|| pipe.stream.take_back()) else { break };
                     pipe.stream.extend(chunk);
                     assert!(pipe.stream.write(number, number, &[number]));
@@ -113,11 +113,11 @@ fn a_position_that_is_published_without_a_release_is_caught() {
     must_fail_without(Guard::EventPublish, "recording::what_is_drained_is_whole_in_order_and_complete", Fault::Race);
 }
 
-// ---- What is wanted, and whose fire is in flight -------------------------------------------------------------------
+// ---- Which events are enabled, and which fires are in flight -------------------------------------------------------
 
 const EVENT: u32 = 1;
 
-/// A thread that fires, with a ring for one record: its time and one, 0 before.
+/// A thread that fires, with a ring for one record. The ring holds the record's time plus one, and 0 before.
 struct Firing {
     wanted: Wanted<1>,
     flight: Flight,
@@ -139,7 +139,7 @@ impl Firing {
         u64::from(self.clock.load(Ordering::Acquire))
     }
 
-    /// It is now so late.
+    /// Sets the clock.
     fn at(&self, now: u32) {
         self.clock.store(now, Ordering::Release);
     }
@@ -148,8 +148,8 @@ impl Firing {
         assert!(self.flight.begin());
         let is_first = Cell::new(true);
         let clock = || {
-            // A clock that has not advanced is read again until it does. There is no yield before the first read: loom runs
-            // every other thread to its end before one that has yielded.
+            // A clock that has not advanced is read again until it does. There is no yield before the first read, because loom
+            // runs all other threads to their end before a thread that has yielded.
             if !is_first.replace(false) {
                 loom::thread::yield_now();
             }
@@ -171,9 +171,9 @@ impl Firing {
     }
 }
 
-/// Wanted until 1, and from 3 on: a record may bear any time but 2, whoever is frozen where.
+/// The event is enabled until time 1, and again from time 3: a record may have any time except 2, wherever threads are delayed.
 #[test]
-fn a_record_bears_a_time_at_which_it_was_wanted() {
+fn a_record_has_a_time_at_which_its_event_was_enabled() {
     explore("wanted, off and on again", AtMost(4), || {
         let kernel = Kernel::boot(2);
         let firing = Firing::new();
@@ -186,23 +186,23 @@ fn a_record_bears_a_time_at_which_it_was_wanted() {
         firing.set(EVENT, 3);
         fire.join().expect("loom reports what fails");
         let time = firing.record();
-        assert!(matches!(time, None | Some(0 | 1 | 3)), "a record from a time at which it was not wanted");
+        assert!(matches!(time, None | Some(0 | 1 | 3)), "a record from a time at which its event was disabled");
     });
 }
 
 #[test]
-fn a_fire_that_does_not_look_after_its_clock_is_caught() {
-    let claim = Fault::Claim("a record from a time at which it was not wanted");
-    must_fail_without(Guard::EventRecheck, "recording::a_record_bears_a_time_at_which_it_was_wanted", claim);
+fn a_fire_without_a_check_after_its_clock_is_caught() {
+    let claim = Fault::Claim("a record from a time at which its event was disabled");
+    must_fail_without(Guard::EventRecheck, "recording::a_record_has_a_time_at_which_its_event_was_enabled", claim);
 }
 
 #[test]
 fn a_fire_that_keeps_its_early_time_is_caught() {
-    let claim = Fault::Claim("a record from a time at which it was not wanted");
-    must_fail_without(Guard::EventExact, "recording::a_record_bears_a_time_at_which_it_was_wanted", claim);
+    let claim = Fault::Claim("a record from a time at which its event was disabled");
+    must_fail_without(Guard::EventExact, "recording::a_record_has_a_time_at_which_its_event_was_enabled", claim);
 }
 
-/// What a drain hands on by the time T is everything that will ever bear a time before T.
+/// When a drain has passed time T, no later record may have a time before T.
 #[test]
 fn a_drain_that_sees_no_fire_in_flight_has_every_record_from_before() {
     explore("drain, 1 fire", AtMost(4), || {
@@ -230,7 +230,7 @@ fn a_fire_that_leaves_its_flight_in_the_store_buffer_is_caught() {
     must_fail_without(Guard::EventBarrier, name, claim);
 }
 
-/// A fire that interrupts a fire finds it in flight, at each of its steps, and the interrupted one is whole.
+/// A handler that fires while its thread fires detects that, at each step, and the interrupted fire stays intact.
 #[test]
 fn a_handler_knows_whether_it_has_interrupted_a_fire() {
     explore("flight, a handler that fires", AtMost(3), || {
@@ -241,7 +241,7 @@ fn a_handler_knows_whether_it_has_interrupted_a_fire() {
             let inside = Rc::new(UnsafeCell::new(0_u32));
             let in_flight = move |inside: &UnsafeCell<u32>, flight: &Flight| {
                 if flight.begin() {
-                    // SAFETY: loom checks that nobody else is at it.
+                    // SAFETY: loom reports every concurrent access.
                     inside.with_mut(|inside| unsafe { *inside += 1 });
                     kernel::interrupt_point();
                     // SAFETY: as above.
@@ -256,7 +256,7 @@ fn a_handler_knows_whether_it_has_interrupted_a_fire() {
             kernel::on_signal(move || {
                 let fired = in_flight(&its_inside, &handlers.flight);
                 // SAFETY: as above.
-                assert!(!fired || ours.with(|inside| unsafe { *inside } == 0), "it fired into a fire");
+                assert!(!fired || ours.with(|inside| unsafe { *inside } == 0), "the handler fired inside a fire");
             });
             assert!(in_flight(&inside, &same.flight));
             assert!(!same.flight.look().is_under_way());
@@ -287,7 +287,7 @@ impl Woken {
     }
 }
 
-/// Nobody says that time is up: a ring that is lost is a deadlock.
+/// No wait times out in this model, so a lost ring is a deadlock.
 #[test]
 fn the_writer_hears_every_ring() {
     explore("bell, 2 rings", AtMost(4), || {
@@ -310,13 +310,13 @@ fn the_writer_hears_every_ring() {
 }
 
 #[test]
-fn a_writer_that_looks_and_then_sleeps_is_caught() {
+fn a_writer_that_checks_and_then_sleeps_is_caught() {
     must_fail_without(Guard::EventBell, "recording::the_writer_hears_every_ring", Fault::Deadlock);
 }
 
 #[test]
-fn whoever_waits_for_room_is_woken_and_sees_it() {
-    explore("turnstile, 2 who wait", AtMost(3), || {
+fn every_waiter_for_room_is_woken_and_sees_it() {
+    explore("turnstile, 2 waiters", AtMost(3), || {
         let kernel = Kernel::boot(3);
         let woken = Woken::new();
         let waiting: Vec<_> = (2..=3)
@@ -330,7 +330,7 @@ fn whoever_waits_for_room_is_woken_and_sees_it() {
                         }
                         woken.room.wait(ticket, None);
                     }
-                    // SAFETY: loom checks that nobody writes it.
+                    // SAFETY: loom reports every concurrent write.
                     assert_eq!(woken.brought.with(|brought| unsafe { *brought }), 7);
                 })
             })

@@ -1,15 +1,15 @@
-//! What the shipped files know as `crate::sabotage`: here the guards can really be taken out.
+//! The module that the shipped files use as `crate::sabotage`. In this crate the guards can be removed.
 //!
-//! The guards of a process are named by the environment variable that [`crate::known_bad`] sets for a variant.
+//! An environment variable, set by [`crate::known_bad`] for a variant, names the guards that are removed in this process.
 
 use std::sync::OnceLock;
 
-/// The variable that names the guards to take out, separated by commas.
+/// The variable with the names of the guards to remove, separated by commas.
 pub(crate) const VARIABLE: &str = "LOOM_TESTS_REMOVED";
 
 macro_rules! guards {
     ($($guard:ident)*) => {
-        /// The guards of the pure protocol files, by the names that they have in `src/sabotage.rs`.
+        /// The guards of the pure protocol files, with their names from `stopworld-platform/src/sabotage.rs`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Guard { $($guard),* }
 
@@ -27,7 +27,7 @@ guards! {
     DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks
 }
 
-/// Whether this process runs without the guard.
+/// Returns whether the guard is removed in this process.
 pub(crate) fn removed(guard: Guard) -> bool {
     static CHOSEN: OnceLock<Vec<Guard>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| {

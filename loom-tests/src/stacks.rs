@@ -1,32 +1,32 @@
-//! Stacks are used again.
+//! A cache of thread stacks.
 //!
-//! loom gives each thread of each execution a stack of its own: three system calls and some page faults for each, more than half of the
-//! time of a model of many short executions, and what two models that run side by side wait for each other for. The coroutines call the
-//! C library's `mmap` and `munmap`; a program may have these functions itself, and those here keep the stacks that are given back for the
-//! next execution. Whatever is no such stack goes to the system.
+//! loom maps a new stack for each thread of each execution, which costs three system calls and some page faults. In a model with many short
+//! executions this takes more than half of the time, and models that run in parallel contend for the kernel's memory lock. The coroutines call
+//! the C library's `mmap` and `munmap`. A program may define these functions itself; those defined here keep unmapped stacks for the
+//! next execution. All other requests are passed to the system.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use libc::{MAP_STACK, PROT_READ, PROT_WRITE, SYS_mmap, SYS_munmap, c_int, c_long, c_void, off_t, size_t, syscall};
 
-/// Two models at a time, with as many threads as loom can have, and some. What there are more is mapped and unmapped.
+/// The size of the cache: enough for two models at a time with loom's maximum number of threads. More stacks are mapped and unmapped as usual.
 const MOST: usize = 32;
 
-/// A stack that is mapped once.
+/// A cached stack.
 struct Kept {
-    /// Where it begins; null before there is one.
+    /// Its address; null if this entry is unused.
     at: AtomicPtr<c_void>,
     is_free: AtomicBool,
 }
 
 static KEPT: [Kept; MOST] = [const { Kept { at: AtomicPtr::new(null_mut()), is_free: AtomicBool::new(false) } }; MOST];
 
-/// How large a stack is; all are alike. 0 before the first.
+/// The size of a stack, the same for all; 0 before the first.
 static STACK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety
-/// As the system's.
+/// As for the system's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     at: *mut c_void,
@@ -42,13 +42,13 @@ unsafe extern "C" fn mmap(
             &STACK_BYTES.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).unwrap_or_else(|all| all),
         );
     if is_one_of_ours {
-        // Acquire: pairs with the release in `munmap`, so that whoever had it has done with it.
+        // Acquire: pairs with the release in `munmap`, so that the previous user has finished with the stack.
         let free = KEPT.iter().find(|kept| kept.is_free.swap(false, Ordering::Acquire));
         if let Some(kept) = free {
             return kept.at.load(Ordering::Relaxed);
         }
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     let mapped = unsafe {
         syscall(SYS_mmap, at, bytes, c_long::from(access), c_long::from(flags), c_long::from(fd), from) as *mut c_void
     };
@@ -61,7 +61,7 @@ unsafe extern "C" fn mmap(
 }
 
 /// # Safety
-/// As the system's.
+/// As for the system's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(at: *mut c_void, bytes: size_t) -> c_int {
     if let Some(kept) = KEPT.iter().find(|kept| kept.at.load(Ordering::Relaxed) == at) {
@@ -69,6 +69,6 @@ unsafe extern "C" fn munmap(at: *mut c_void, bytes: size_t) -> c_int {
         kept.is_free.store(true, Ordering::Release);
         return 0;
     }
-    // SAFETY: by the caller.
+    // SAFETY: the caller's promise.
     unsafe { syscall(SYS_munmap, at, bytes) as c_int }
 }

@@ -1,4 +1,4 @@
-//! What the shipped files know as `crate::sync`, made of loom.
+//! The module that the shipped files use as `crate::sync`, implemented with loom.
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
@@ -23,23 +23,24 @@ pub(crate) use mapped::Mapped;
 pub(crate) use present::Present;
 pub(crate) use semaphore::Semaphore;
 
-/// Of a pair of fences the kernel can take one side upon itself; the model has both.
+/// The light side of an asymmetric pair of fences. In production it is only a compiler barrier, because the kernel provides the ordering; the
+/// model uses a full fence.
 pub(crate) fn light_barrier() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// The other half.
+/// The heavy side of the pair.
 pub(crate) fn heavy_barrier() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// Nothing to be seen.
+/// Does nothing: a prefetch has no visible effect.
 pub(crate) fn prefetch_for_writing<T>(_: *const T) {}
 
-/// Nothing to be seen.
+/// Does nothing: a prefetch has no visible effect.
 pub(crate) fn prefetch_for_reading<T>(_: *const T) {}
 
-/// loom's constructors are not `const`.
+/// Declares a function that is `const` in the library. loom's constructors are not `const`.
 macro_rules! const_new {
     ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
         $(#[$attribute])* $visibility fn $($rest)*

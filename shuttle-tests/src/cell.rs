@@ -1,7 +1,7 @@
-//! A cell that notices when somebody is at it while somebody else writes it.
+//! A cell that detects an access that overlaps with a write.
 //!
-//! An access takes a step of the scheduler's, in which others may come. Unlike loom's cell it sees only accesses that do overlap in the
-//! schedule at hand, not those that might in another one.
+//! Each access includes a scheduling point, at which other threads may run. Unlike loom's cell, it detects only accesses that overlap in the
+//! present schedule, not those that could overlap in another one.
 
 use std::cell::RefCell;
 
@@ -11,14 +11,14 @@ use shuttle::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {
     value: std::cell::UnsafeCell<T>,
-    /// Readers, or [`WRITER`].
+    /// The number of readers, or [`WRITER`].
     inside: RefCell<u32>,
     step: AtomicU32,
 }
 
 const WRITER: u32 = u32::MAX;
 
-// SAFETY: shuttle runs one thread at a time; who may be at the value at which step is what this looks for.
+// SAFETY: shuttle runs one thread at a time, and overlapping accesses panic.
 unsafe impl<T: Send> Sync for UnsafeCell<T> {}
 
 impl<T> UnsafeCell<T> {
@@ -27,7 +27,7 @@ impl<T> UnsafeCell<T> {
     }
 
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
-        assert_ne!(*self.inside.borrow(), WRITER, "Causality violation: read while it is written");
+        assert_ne!(*self.inside.borrow(), WRITER, "Causality violation: read during a write");
         *self.inside.borrow_mut() += 1;
         self.step.load(Ordering::SeqCst);
         let result = read(self.value.get());
@@ -36,7 +36,7 @@ impl<T> UnsafeCell<T> {
     }
 
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
-        assert_eq!(*self.inside.borrow(), 0, "Causality violation: written while somebody is at it");
+        assert_eq!(*self.inside.borrow(), 0, "Causality violation: written during another access");
         *self.inside.borrow_mut() = WRITER;
         self.step.load(Ordering::SeqCst);
         let result = write(self.value.get());

@@ -5,9 +5,9 @@ use std::time::Instant;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// The variable that names the seed: a number, or `random`. Without it the seed is 1, so that each run makes the same schedules.
+/// The environment variable with the seed: a number, or `random`. The default is 1, so that each run makes the same schedules.
 const SEED: &str = "SHUTTLE_TESTS_SEED";
-/// The variable that says how many times as many schedules as usual are made.
+/// The environment variable with a factor for the number of schedules.
 const TIMES: &str = "SHUTTLE_TESTS_TIMES";
 
 fn seed() -> u64 {
@@ -18,8 +18,8 @@ fn seed() -> u64 {
     }
 }
 
-/// Makes this many schedules at random, and as many that have at most `depth` well-chosen preemptions (PCT). The seed is printed; should a
-/// schedule fail, shuttle prints that schedule too, for `shuttle::replay`.
+/// Runs `schedules` random schedules, and the same number with at most `depth` preemptions chosen by PCT. Prints the seed; if a
+/// schedule fails, shuttle also prints the schedule, for `shuttle::replay`.
 pub(crate) fn explore(name: &str, schedules: usize, depth: usize, model: fn()) {
     let times = std::env::var(TIMES).ok().map_or(1, |times| times.parse().expect("a number of times"));
     let (seed, schedules) = (seed(), schedules * times);

@@ -1,4 +1,4 @@
-//! Twelve mutators that come to rest and work again, collections, and one debugger after the other, each of which does what it likes.
+//! Twelve mutators that enter and leave blocking regions, collections, and a sequence of debuggers that act at random.
 
 use shuttle::rand::{Rng, thread_rng};
 
@@ -14,7 +14,7 @@ const MUTATORS: u32 = 12;
 const ROUNDS: usize = 5;
 const COLLECTIONS: u32 = 6;
 const DEBUGGERS: u32 = 4;
-/// How many things a debugger does in its life.
+/// The number of random actions of a debugger.
 const DEEDS: usize = 12;
 
 fn mutate(target: &Target, i: usize) {
@@ -29,7 +29,7 @@ fn mutate(target: &Target, i: usize) {
     target.block(i);
 }
 
-/// A debugger's life: it freezes, lets go, serves, at random, and detaches or dies.
+/// The life of a debugger: it freezes and resumes threads and serves notifications at random, and then detaches or dies.
 fn live(debugger: &mut Debugger) -> Result<(), Killed> {
     debugger.attach()?;
     let mut frozen: Vec<(usize, u32)> = Vec::new();
@@ -46,7 +46,7 @@ fn live(debugger: &mut Debugger) -> Result<(), Killed> {
             }
             _ => thread::yield_now(),
         }
-        // A slice of a waiting collector ends.
+        // Ends a wait slice of the collector.
         kernel::tick();
         if debugger.is_notified() {
             debugger.serve()?;
@@ -55,7 +55,7 @@ fn live(debugger: &mut Debugger) -> Result<(), Killed> {
             assert_eq!(debugger.steps_of(*i), *steps, "a thread that the user stopped ran");
         }
     }
-    // Who has stopped the world starts it before it goes, if it goes in good order.
+    // A debugger that has stopped the world starts it before it detaches.
     while debugger.is_in_a_stop() {
         debugger.serve()?;
     }
@@ -100,16 +100,16 @@ fn debuggers_of_either_kind() {
 }
 
 #[test]
-fn what_is_known_to_be_bad_is_caught() {
+fn removed_guards_are_caught() {
     let model = "debuggers::debuggers_of_either_kind";
     must_fail_without(Guard::DebugAcknowledged, model, Fault::RanInScan);
-    // Threads that run are found by the look at each of them, too.
+    // Guard::DebugLies is removed too, because its check of each thread would also find running threads.
     for guard in [Guard::DebugDies, Guard::DebugThawLater] {
         must_fail_without_all(&[guard, Guard::DebugLies], model, Fault::RanInScan);
     }
 }
 
 #[test]
-fn a_start_that_is_not_told_is_caught() {
+fn a_start_without_a_notification_is_caught() {
     must_fail_without(Guard::DebugStart, "debuggers::debuggers_of_either_kind", Fault::Deadlock);
 }

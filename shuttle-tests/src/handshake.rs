@@ -12,7 +12,7 @@ const MUTATORS: u32 = 12;
 const ROUNDS: usize = 6;
 const COLLECTIONS: usize = 4;
 
-/// What mutator `i` does, at random.
+/// Mutator `i`: acts at random.
 fn mutate(world: &Playground, i: usize, stopper: Stopper) {
     for _ in 0..ROUNDS {
         match thread_rng().gen_range(0..4) {
@@ -52,7 +52,7 @@ fn collections_and_a_user(stopper: Stopper) {
     }
     user.join().expect("shuttle reports what fails");
     mutators.into_iter().for_each(|mutator| mutator.join().expect("shuttle reports what fails"));
-    assert!(world.threads.iter().all(|thread| !thread.state.is_held()), "somebody is left stopped");
+    assert!(world.threads.iter().all(|thread| !thread.state.is_held()), "a thread is left stopped");
 }
 
 #[test]
@@ -72,6 +72,6 @@ fn a_collection_that_undoes_a_freeze_is_caught() {
 
 #[test]
 fn a_stale_permit_is_caught() {
-    let claim = Fault::Claim("a standing thread has published nothing");
+    let claim = Fault::Claim("a stopped thread has published nothing");
     must_fail_without(Guard::StopStalePermit, "handshake::many_threads_by_signals", claim);
 }

@@ -1,12 +1,12 @@
-//! Random schedules of the stopping protocol, for more threads and more cycles than loom can explore.
+//! Runs the stopping protocol under random schedules, with more threads and more cycles than loom can explore.
 //!
-//! The same shipped files as in `loom-tests`, the same small Linux, the same debugger and bridge (included from there); but the atomics, threads
-//! and locks are shuttle's, which runs one schedule after the other: at random, and with few well-chosen preemptions (PCT). It explores
-//! nothing exhaustively and knows only sequentially consistent memory. In return a model has twelve mutators and many collections, and debuggers
-//! that come, freeze, let go, detach and die at random.
+//! The crate includes the same shipped files as `loom-tests`, and the same simulated Linux, debugger and bridge. But the atomics, threads and
+//! locks are those of shuttle, which runs one schedule after another: random ones, and ones with few preemptions chosen by PCT. It does not
+//! explore exhaustively, and its memory is sequentially consistent. In return a model has twelve mutators, many collections, and debuggers
+//! that attach, freeze and resume threads, detach and die at random.
 //!
-//! Each run makes the same schedules; `SHUTTLE_TESTS_SEED=random` makes others, `SHUTTLE_TESTS_TIMES=20` more of them. A seed is printed with
-//! each model, and with a failure the schedule. Known-bad variants as in `loom-tests`: random schedules must find them too.
+//! Each run makes the same schedules; `SHUTTLE_TESTS_SEED=random` makes others, `SHUTTLE_TESTS_TIMES=20` makes 20 times as many. Each
+//! model prints its seed, and a failure prints its schedule. As in `loom-tests` there are known-bad variants, which random schedules must detect.
 
 #![cfg(test)]
 
@@ -16,17 +16,17 @@ mod checker;
 #[path = "../../loom-tests/src/debugger.rs"]
 mod debugger;
 mod debuggers;
-#[allow(dead_code, reason = "loom's models use more of it")]
+#[allow(dead_code, reason = "the loom models use more of it")]
 #[path = "../../loom-tests/src/debugging.rs"]
 mod debugging;
 mod handshake;
-#[allow(dead_code, reason = "loom's models use more of it")]
+#[allow(dead_code, reason = "the loom models use more of it")]
 #[path = "../../loom-tests/src/kernel.rs"]
 mod kernel;
-#[allow(dead_code, reason = "loom's models use more of it")]
+#[allow(dead_code, reason = "the loom models use more of it")]
 #[path = "../../loom-tests/src/known_bad.rs"]
 mod known_bad;
-#[allow(dead_code, reason = "loom's models use more of it")]
+#[allow(dead_code, reason = "the loom models use more of it")]
 #[path = "../../loom-tests/src/playground.rs"]
 mod playground;
 #[path = "../../loom-tests/src/sabotage.rs"]

@@ -1,4 +1,4 @@
-//! What the shipped files know as `crate::sync`, made of shuttle.
+//! The module that the shipped files use as `crate::sync`, implemented with shuttle.
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
@@ -14,7 +14,7 @@ pub(crate) use lock::{HeldBy, Lock, LockGuard};
 pub(crate) use semaphore::Semaphore;
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// shuttle's constructors are `const`, but nobody needs that here.
+/// Declares a function that is `const` in the library. shuttle's constructors are `const` too, but that is not needed here.
 macro_rules! const_new {
     ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
         $(#[$attribute])* $visibility fn $($rest)*

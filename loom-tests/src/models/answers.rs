@@ -1,7 +1,7 @@
-//! What was written before an answer is there for the collector that finds the answer.
+//! Data written before an answer is visible to the collector that sees the answer.
 //!
-//! In the other models a kernel stands between the two, and its lock orders more than memory does. Here the debugger only writes
-//! memory, as one does that has mapped the target's.
+//! In the other models the two communicate through the simulated kernel, whose lock orders more than memory does. Here the debugger only
+//! writes memory, like a debugger that has mapped the target's memory.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn a_signed_receipt_has_its_answer() {
     });
 }
 
-/// A frozen thread, and what the debugger wrote for it: the number of its registers.
+/// A frozen thread, and the data that the debugger writes for it, represented by one number.
 struct Frozen {
     state: StopState,
     frozen: AtomicU64,
@@ -38,7 +38,7 @@ struct Frozen {
     registers: UnsafeCell<u32>,
 }
 
-// SAFETY: what is not Sync is in a loom cell, whose unordered accesses are what the models look for.
+// SAFETY: the data that is not Sync is in a loom cell, and loom reports unordered accesses to it.
 unsafe impl Sync for Frozen {}
 // SAFETY: as above.
 unsafe impl Send for Frozen {}
@@ -59,14 +59,14 @@ fn a_thread_that_is_answered_for_has_its_registers_written() {
             let Frozen { state, frozen, counted, undisturbed, .. } = thread;
             see(Member { state, frozen, counted, undisturbed });
         };
-        // The thread runs until it is frozen, and never answers by itself.
+        // The thread runs until it is frozen, and never acknowledges by itself.
         thread.state.attach();
         let handshake = Handshake::new();
         let epoch = handshake.begin(Holder::Collection, 1);
         assert_eq!(thread.state.hold(Holder::Collection, epoch), handshake::Held::MustPark);
         let same = Arc::clone(&thread);
         let debugger = kernel.spawn(2, move || {
-            // SAFETY: loom checks that no other thread accesses the cell.
+            // SAFETY: loom reports every concurrent access.
             same.registers.with_mut(|registers| unsafe { *registers = 16 });
             member(&same, &|member| member.freeze(STOP));
         });
@@ -74,7 +74,7 @@ fn a_thread_that_is_answered_for_has_its_registers_written() {
             Standing::No => {}
             Standing::ByItself => panic!("the thread does not run"),
             Standing::Frozen => {
-                // SAFETY: loom checks that no other thread writes to the cell.
+                // SAFETY: loom reports every concurrent write.
                 assert_eq!(thread.registers.with(|registers| unsafe { *registers }), 16);
             }
         });
@@ -82,14 +82,14 @@ fn a_thread_that_is_answered_for_has_its_registers_written() {
     });
 }
 
-/// A thread's side of the handshake, and what it has published, or what its holder has written.
+/// A thread's side of the handshake, and the data that it, or its holder, has written.
 struct Held {
     state: StopState,
     handshake: Handshake,
     written: UnsafeCell<u32>,
 }
 
-// SAFETY: what is not Sync is in a loom cell, whose unordered accesses are what the models look for.
+// SAFETY: the data that is not Sync is in a loom cell, and loom reports unordered accesses to it.
 unsafe impl Sync for Held {}
 // SAFETY: as above.
 unsafe impl Send for Held {}
@@ -107,25 +107,25 @@ impl Held {
     }
 
     fn write(&self) {
-        // SAFETY: loom checks that no other thread accesses the cell.
+        // SAFETY: loom reports every concurrent access.
         self.written.with_mut(|written| unsafe { *written = 1 });
     }
 
     fn is_written(&self) -> bool {
-        // SAFETY: loom checks that no other thread writes to the cell.
+        // SAFETY: loom reports every concurrent write.
         self.written.with(|written| unsafe { *written }) == 1
     }
 }
 
-/// When the holder looks. loom remembers one access of a word for what it explores next, and a look by a load is hidden from it by
-/// the thread's own: so one model lets the thread run first, the other one does not.
+/// When the holder checks. For each word loom bases its exploration on one remembered access, and the thread's own access hides the holder's
+/// load. So one model lets the thread run first, and the other one does not.
 #[derive(Clone, Copy)]
 enum Look {
     AtOnce,
     AfterTheOtherRan,
 }
 
-/// One thread parks; the holder looks whether it is stopped, without waiting for an acknowledgement.
+/// One thread parks; the holder checks whether it is stopped, without waiting for an acknowledgement.
 fn a_look_at_a_thread_that_parks(name: &str, look: Look, is_stopped: fn(&StopState) -> bool) {
     explore(name, Unbounded, move || {
         let kernel = Kernel::boot(2);
@@ -169,7 +169,7 @@ fn a_thread_whose_hold_is_answered_while_it_is_taken_back_has_published() {
     a_look_at_a_thread_that_parks("a hold is taken back, answered meanwhile", Look::AtOnce, is_answered);
 }
 
-/// It tries again and again, as one that waits for a lock in the region.
+/// The thread tries repeatedly, like a thread that waits for a lock in the region.
 #[test]
 fn a_thread_that_leaves_its_region_sees_what_its_holder_did() {
     explore("a region that is left at the second try", Unbounded, || {

@@ -11,8 +11,8 @@ fn debugger(target: &Target, wishes: u64, steps: u32) -> Debugger {
     Debugger::new(target, Control::ASSISTED | wishes, 7, 0, steps)
 }
 
-/// Threads that work, a debugger that goes on with `then` when it has attached and frozen the first, and so many collections, all of
-/// which use what they mark.
+/// Runs threads that work, a debugger that attaches, freezes the first thread and continues with `then`, and `collections` collections, all
+/// of which use their marks.
 fn frozen_first(
     threads: usize,
     collections: u32,
@@ -48,7 +48,7 @@ fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
     Ok(())
 }
 
-/// It acknowledges late.
+/// The debugger resumes the frozen thread during the stop, so that the thread acknowledges late.
 fn let_go_in_mid_stop(debugger: &mut Debugger) -> Result<(), Killed> {
     assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
     debugger.thaw(0)?;
@@ -56,24 +56,24 @@ fn let_go_in_mid_stop(debugger: &mut Debugger) -> Result<(), Killed> {
 }
 
 #[test]
-fn a_frozen_thread_that_is_let_go_in_mid_stop() {
-    explore("assisted, a frozen thread is let go in mid-stop", AtMost(2), || {
+fn a_frozen_thread_that_is_resumed_in_mid_stop() {
+    explore("assisted, a frozen thread is resumed in mid-stop", AtMost(2), || {
         frozen_first(1, 1, 0, IMMORTAL, let_go_in_mid_stop);
     });
 }
 
-/// The acknowledgement of the first stop may come in the second.
+/// The acknowledgement of the first stop may arrive during the second.
 #[test]
-fn a_frozen_thread_that_is_let_go_and_two_stops() {
-    explore("assisted, a frozen thread is let go, 2 stops", AtMost(1), || {
+fn a_frozen_thread_that_is_resumed_and_two_stops() {
+    explore("assisted, a frozen thread is resumed, 2 stops", AtMost(1), || {
         frozen_first(1, 2, 0, IMMORTAL, let_go_in_mid_stop);
     });
 }
 
-/// When it has been counted for sure.
+/// The thread is resumed when it has certainly been counted.
 #[test]
-fn a_frozen_thread_that_is_let_go_while_another_one_runs() {
-    explore("assisted, a frozen thread is let go, another one runs", AtMost(1), || {
+fn a_frozen_thread_that_is_resumed_while_another_one_runs() {
+    explore("assisted, a frozen thread is resumed, another one runs", AtMost(1), || {
         frozen_first(2, 1, 0, IMMORTAL, |debugger| {
             assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
             kernel::tick();
@@ -88,12 +88,12 @@ fn a_frozen_thread_that_is_let_go_while_another_one_runs() {
 fn a_late_acknowledgement_that_counts_twice_is_caught() {
     must_fail_without(
         Guard::DebugCountedTwice,
-        "models::assisted::a_frozen_thread_that_is_let_go_while_another_one_runs",
-        Fault::Claim("nobody has written the stack pointer of a standing thread"),
+        "models::assisted::a_frozen_thread_that_is_resumed_while_another_one_runs",
+        Fault::Claim("the stack pointer of a stopped thread has not been written"),
     );
 }
 
-/// What was stopped stays stopped.
+/// A thread that the user has stopped stays stopped.
 #[test]
 fn a_frozen_thread_stays_frozen_from_stop_to_start() {
     explore("assisted, a thread stays frozen", AtMost(2), || {
@@ -108,9 +108,9 @@ fn a_frozen_thread_stays_frozen_from_stop_to_start() {
     });
 }
 
-/// It answers for a thread that runs.
+/// The debugger claims to hold a thread that runs.
 #[test]
-fn a_debugger_that_has_frozen_nobody() {
+fn a_debugger_that_has_frozen_no_thread() {
     explore("assisted, no thread is frozen", AtMost(2), || {
         let target = Target::new(1, 1);
         let worker = target.run(0, |target| {
@@ -131,7 +131,7 @@ fn a_debugger_that_has_frozen_nobody() {
     });
 }
 
-/// At each step of its protocol.
+/// The debugger dies at each step of its protocol.
 #[test]
 fn a_debugger_that_dies() {
     for steps in 0..12 {
@@ -141,11 +141,11 @@ fn a_debugger_that_dies() {
     }
 }
 
-/// The kernel forgets a signal by which a thread has stopped for a tracer that then dies. Here that happens when all is marked and the
-/// collector has not looked yet; if it happens after that, the thread runs (a limit that the bridge documents).
+/// If a thread has stopped for a signal and the tracer dies, the kernel drops the signal. Here that happens after marking and before
+/// the collector's check. If it happens after the check, the thread runs (a limit that the bridge documents).
 #[test]
-fn a_debugger_that_dies_with_the_signal_in_its_hand() {
-    explore("assisted, death with the signal in its hand", AtMost(2), || {
+fn a_debugger_that_dies_before_it_passes_a_signal_on() {
+    explore("assisted, death before it passes a signal on", AtMost(2), || {
         let lives = |debugger: &mut Debugger| {
             while debugger.wait()? != Some(Notice::Phase) {
                 debugger.serve()?;
@@ -157,12 +157,12 @@ fn a_debugger_that_dies_with_the_signal_in_its_hand() {
 }
 
 #[test]
-fn a_death_that_nobody_looks_for_is_caught() {
-    let model = "models::assisted::a_debugger_that_dies_with_the_signal_in_its_hand";
+fn a_death_that_is_not_checked_for_is_caught() {
+    let model = "models::assisted::a_debugger_that_dies_before_it_passes_a_signal_on";
     must_fail_without(Guard::DebugDies, model, Fault::RanInScan);
 }
 
-/// A debugger that freezes a thread when the stop has begun already; or that comes only then.
+/// A debugger that freezes a thread when the stop has already begun, or that attaches only then.
 fn frozen_in_mid_stop(attach_first: bool, preemptions: Preemptions, name: &'static str) {
     explore(name, preemptions, move || {
         let target = Target::new(1, 1);
@@ -179,7 +179,7 @@ fn frozen_in_mid_stop(attach_first: bool, preemptions: Preemptions, name: &'stat
                     false => debugger.attach()?,
                 }
                 debugger.freeze(0)?;
-                // The collector's patience ends, if it waits.
+                // Ends the collector's wait slice, if it waits.
                 kernel::tick();
                 while debugger.serve()?.is_some() {}
                 debugger.thaw(0)
@@ -199,7 +199,7 @@ fn a_thread_that_is_frozen_in_mid_stop() {
 }
 
 #[test]
-fn a_debugger_that_comes_and_freezes_in_mid_stop() {
+fn a_debugger_that_attaches_and_freezes_in_mid_stop() {
     frozen_in_mid_stop(false, AtMost(2), "assisted, attach and freeze in mid-stop");
 }
 

@@ -1,4 +1,4 @@
-//! Debuggers that come, go and die at any moment, and threads that do the same.
+//! Debuggers that attach, detach and die at any moment, and threads that do the same.
 
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
@@ -13,12 +13,12 @@ const PARKS: u64 = Answer::PARKED_ON_DEATH;
 
 fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
     while debugger.serve()?.is_some() {}
-    assert!(debugger.is_in_control(), "the word of a debugger that is there has been taken away");
+    assert!(debugger.is_in_control(), "the control word of a live debugger was overwritten");
     debugger.detach();
     Ok(())
 }
 
-/// A thread that works, a collection, and a debugger that lives as it says.
+/// Runs a thread that works, a collection, and a debugger with the life `live`.
 fn meet(
     live: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
     target: &Target,
@@ -39,7 +39,7 @@ fn meet(
 }
 
 #[test]
-fn a_debugger_that_comes_at_any_moment() {
+fn a_debugger_that_attaches_at_any_moment() {
     for (name, mode) in [("full", FULL), ("assisted", ASSISTED)] {
         explore(&format!("{name}, attach at any moment"), AtMost(2), move || {
             let target = Target::new(1, 1);
@@ -53,9 +53,9 @@ fn a_debugger_that_comes_at_any_moment() {
     }
 }
 
-/// It detaches in the middle of a stop, with a thread frozen.
+/// The debugger detaches in the middle of a stop, with a thread frozen.
 #[test]
-fn a_debugger_that_goes_in_mid_stop() {
+fn a_debugger_that_detaches_in_mid_stop() {
     for (name, mode, answer) in [("full", FULL, 0), ("full, parks", FULL, PARKS), ("assisted", ASSISTED, 0)] {
         explore(&format!("{name}, detach in mid-stop"), AtMost(2), move || {
             let target = Target::new(1, 1);
@@ -63,7 +63,7 @@ fn a_debugger_that_goes_in_mid_stop() {
             let live = |debugger: &mut Debugger| {
                 debugger.attach()?;
                 debugger.freeze(0)?;
-                // If the collector waits for that thread, it asks.
+                // If the collector waits for that thread, it asks the debugger.
                 kernel::tick();
                 debugger.serve()?;
                 debugger.detach();
@@ -74,13 +74,13 @@ fn a_debugger_that_goes_in_mid_stop() {
     }
 }
 
-/// One debugger has died and left its word; the next one comes while the collector finds that out.
+/// One debugger has died and left its control word; the next one attaches while the collector detects that.
 #[test]
-fn a_debugger_that_comes_after_a_dead_one() {
+fn a_debugger_that_attaches_after_a_dead_one() {
     explore("a dead debugger's word, and the next debugger", AtMost(2), || {
         let target = Target::new(1, 1);
         let mut dead = Debugger::new(&target, ASSISTED, 7, 0, 2);
-        dead.attach().expect_err("it dies when it has written its word");
+        dead.attach().expect_err("the debugger dies when it has written its control word");
         let number = if removed(Guard::DebugNumber) { 7 } else { 8 };
         let debugger = Debugger::new(&target, ASSISTED, number, 0, IMMORTAL);
         let live = |debugger: &mut Debugger| {
@@ -92,14 +92,14 @@ fn a_debugger_that_comes_after_a_dead_one() {
 }
 
 #[test]
-fn a_word_that_is_wiped_is_caught() {
-    let claim = Fault::Claim("the word of a debugger that is there has been taken away");
+fn a_control_word_that_is_overwritten_is_caught() {
+    let claim = Fault::Claim("the control word of a live debugger was overwritten");
     for guard in [Guard::DebugControl, Guard::DebugNumber] {
-        must_fail_without(guard, "models::attach_detach::a_debugger_that_comes_after_a_dead_one", claim);
+        must_fail_without(guard, "models::attach_detach::a_debugger_that_attaches_after_a_dead_one", claim);
     }
 }
 
-/// A thread that becomes a managed one, works, and is none any more, while a debugger comes.
+/// Runs a thread that attaches, works and detaches, while a debugger attaches.
 fn thread_and_debugger(steps: u32) {
     let target = Target::with_attached(1, 1, 0);
     let thread = target.run(0, |target| {
@@ -123,12 +123,12 @@ fn thread_and_debugger(steps: u32) {
 }
 
 #[test]
-fn a_thread_that_comes_and_goes_when_a_debugger_comes() {
+fn a_thread_that_attaches_and_exits_while_a_debugger_attaches() {
     explore("a thread and a debugger come and go", AtMost(1), || thread_and_debugger(IMMORTAL));
 }
 
 #[test]
-fn a_debugger_that_dies_while_a_thread_tells_it_of_itself() {
+fn a_debugger_that_dies_while_a_thread_notifies_it() {
     for steps in 3..12 {
         explore(&format!("a thread comes and goes, death before step {steps}"), AtMost(1), move || {
             thread_and_debugger(steps);
@@ -136,7 +136,7 @@ fn a_debugger_that_dies_while_a_thread_tells_it_of_itself() {
     }
 }
 
-/// A thread that the user stops in its exit, wherever that is, and lets go.
+/// The user stops a thread at any step of its exit, and resumes it.
 #[test]
 fn a_thread_that_is_frozen_in_its_exit() {
     explore("frozen in its exit", AtMost(1), || {

@@ -71,7 +71,7 @@ fn an_attach_without_the_list_lock_is_caught() {
     must_fail_without(Guard::StopCreateRace, "models::coming_and_going::attach_racing_a_users_stop", Fault::Race);
 }
 
-/// By signals the thread waits for the locks where the signal finds it; a cooperative thread counts as blocking.
+/// With signals the thread can be interrupted while it waits for the locks; a cooperative thread counts as blocking.
 fn exit_racing(stopper: Stopper, cycles: usize) {
     let world = Playground::new(stopper, 1, 1, 1);
     let mutator = world.mutator(0, move |world| {
@@ -97,7 +97,7 @@ fn exit_racing_collections_by_safepoints() {
     explore("exit racing 2 collections, safepoints", AtMost(4), || exit_racing(Stopper::Safepoints, 2));
 }
 
-/// Even without a lock, whoever waits for a thread that goes is told.
+/// Even without a lock, an exit acknowledges the stop that waits for the thread.
 #[test]
 fn exit_without_a_lock_answers() {
     explore("exit without a lock, racing 2 stops", AtMost(3), || {
@@ -109,7 +109,7 @@ fn exit_without_a_lock_answers() {
         for _ in 0..2 {
             world.stop(Holder::Collection, None);
             world.threads[0].heap.with_mut(|heap| {
-                // SAFETY: loom checks that nobody else is at it.
+                // SAFETY: loom reports every concurrent access.
                 unsafe { *heap += 100 };
             });
             world.start(Holder::Collection, None);

@@ -9,7 +9,7 @@ use crate::sabotage::Guard;
 const PARKS: u64 = Answer::PARKED_ON_DEATH;
 const RUNS_ON: u64 = 0;
 
-/// What comes of a collection whose debugger does `then` when it has attached: how often what was marked was used, and how often not.
+/// Runs a collection whose debugger runs `then` after it has attached. Returns how many times the marks were used, and discarded.
 fn collection(
     threads: usize,
     mut debugger: impl FnMut(&Target) -> Debugger,
@@ -49,7 +49,7 @@ fn stop_and_start() {
     });
 }
 
-/// What was stopped stays stopped, and what ran runs.
+/// A thread that the user has stopped stays stopped, and the others run again.
 #[test]
 fn a_thread_that_the_user_stopped_stays_stopped() {
     explore("full, one stopped by the user, one runs", AtMost(1), || {
@@ -66,68 +66,68 @@ fn a_thread_that_the_user_stopped_stays_stopped() {
     });
 }
 
-/// At each step, whatever the collector and the thread are at by then.
+/// The debugger dies before each of `steps`, wherever the collector and the thread are at that time.
 fn dies(name: &str, answer: u64, wishes: u64, steps: impl Iterator<Item = u32>, preemptions: Preemptions) {
     for steps in steps {
         explore(&format!("{name}, death before step {steps}"), preemptions, move || {
             let by = move |target: &Target| Debugger::new(target, Control::FULL | wishes, 7, answer, steps);
             let (used, discarded) = collection(1, by, serves_to_the_end);
-            assert!(used == 1 && discarded <= 1, "the repeat is not used");
+            assert!(used == 1 && discarded <= 1, "the marks of the repeated collection were not used");
         });
     }
 }
 
 #[test]
-fn a_debugger_that_parks_all_when_it_dies() {
+fn a_debugger_that_parks_all_threads_when_it_dies() {
     dies("full, parks", PARKS, 0, 0..14, AtMost(1));
 }
 
-/// When the collecting thread goes on, it is alone with its debugger: before the collector looks, and after.
+/// The debugger's step at which the collecting thread resumes. From then on the debugger may die before or after the collector's check.
 const COLLECTING: u32 = 7;
 
 #[test]
-fn a_debugger_that_parks_all_when_it_dies_at_any_moment_of_a_collection() {
+fn a_debugger_that_parks_all_threads_when_it_dies_at_any_moment_of_a_collection() {
     dies("full, parks, any moment", PARKS, 0, COLLECTING..COLLECTING + 1, AtMost(2));
 }
 
 #[test]
 #[ignore = "takes four minutes; the one above explores it with two preemptions"]
-fn a_debugger_that_parks_all_when_it_dies_at_any_moment_with_three_preemptions() {
+fn a_debugger_that_parks_all_threads_when_it_dies_at_any_moment_with_three_preemptions() {
     dies("full, parks, any moment, 3", PARKS, 0, COLLECTING..COLLECTING + 1, AtMost(3));
 }
 
 #[test]
 fn a_thread_that_is_not_left_at_park_is_caught() {
-    let model = "models::full::a_debugger_that_parks_all_when_it_dies_at_any_moment_with_three_preemptions";
+    let model = "models::full::a_debugger_that_parks_all_threads_when_it_dies_at_any_moment_with_three_preemptions";
     must_fail_without(Guard::DebugParks, model, Fault::RanInScan);
 }
 
-/// Without `park` the threads run on until they take the signal that the collector sends before it looks.
+/// Without `park` the threads run until they take the signal that the collector sends before its check.
 #[test]
-fn a_debugger_that_parks_nobody_when_it_dies() {
+fn a_debugger_that_parks_no_thread_when_it_dies() {
     dies("full, runs on", RUNS_ON, Control::PHASES, 0..16, AtMost(1));
 }
 
 #[test]
-fn a_debugger_that_parks_nobody_when_it_dies_at_any_moment_of_a_collection() {
+fn a_debugger_that_parks_no_thread_when_it_dies_at_any_moment_of_a_collection() {
     dies("full, runs on, any moment", RUNS_ON, 0, COLLECTING..COLLECTING + 1, AtMost(3));
 }
 
 #[test]
-fn a_stop_that_is_not_looked_at_again_is_caught() {
-    let model = "models::full::a_debugger_that_parks_nobody_when_it_dies";
+fn a_stop_that_is_not_checked_again_is_caught() {
+    let model = "models::full::a_debugger_that_parks_no_thread_when_it_dies";
     for guard in [Guard::DebugAcknowledged, Guard::DebugAskedLate] {
         must_fail_without(guard, model, Fault::RanInScan);
     }
-    // Threads that run are found by the look at each of them, too.
+    // Guard::DebugLies is removed too, because its check of each thread would also find running threads.
     for guard in [Guard::DebugDies, Guard::DebugLost] {
         must_fail_without_all(&[guard, Guard::DebugLies], model, Fault::RanInScan);
     }
 }
 
 #[test]
-fn a_look_before_the_signals_are_sent_is_caught() {
-    let model = "models::full::a_debugger_that_parks_nobody_when_it_dies_at_any_moment_of_a_collection";
+fn a_check_before_the_signals_are_sent_is_caught() {
+    let model = "models::full::a_debugger_that_parks_no_thread_when_it_dies_at_any_moment_of_a_collection";
     must_fail_without(Guard::DebugSignalledBefore, model, Fault::RanInScan);
 }
 
@@ -138,13 +138,13 @@ fn says_so_of_threads_that_run(target: &Target) -> Debugger {
 }
 
 #[test]
-fn a_debugger_that_stops_nobody() {
+fn a_debugger_that_stops_no_thread() {
     explore("full, no thread is stopped", AtMost(2), || {
         assert_eq!(collection(1, says_so_of_threads_that_run, serves_to_the_end).0, 1);
     });
 }
 
-/// Before the collector looks.
+/// The debugger restores the threads before the collector's check.
 #[test]
 fn a_debugger_that_restores_in_mid_collection() {
     explore("full, restored in mid-collection", AtMost(2), || {
@@ -161,14 +161,14 @@ fn a_debugger_that_restores_in_mid_collection() {
 
 #[test]
 fn an_answer_that_is_believed_is_caught() {
-    for model in ["a_debugger_that_stops_nobody", "a_debugger_that_restores_in_mid_collection"] {
+    for model in ["a_debugger_that_stops_no_thread", "a_debugger_that_restores_in_mid_collection"] {
         must_fail_without(Guard::DebugLies, &format!("models::full::{model}"), Fault::RanInScan);
     }
 }
 
-/// It has stopped the world, dies, and before the collector looks, another one has seized the process.
+/// The debugger stops the world and dies. Before the collector's check, another one has seized the process.
 #[test]
-fn another_debugger_comes_right_after_a_death() {
+fn another_debugger_attaches_right_after_a_death() {
     explore("full, death, and another one has seized the process", AtMost(2), || {
         let by = |target: &Target| Debugger::new(target, Control::FULL | Control::PHASES, 7, RUNS_ON, IMMORTAL);
         let (used, _) = collection(1, by, |debugger| {
@@ -181,12 +181,12 @@ fn another_debugger_comes_right_after_a_death() {
 }
 
 #[test]
-fn a_tracer_that_is_looked_for_after_the_stop_is_caught() {
-    let model = "models::full::another_debugger_comes_right_after_a_death";
+fn a_tracer_that_is_read_after_the_stop_is_caught() {
+    let model = "models::full::another_debugger_attaches_right_after_a_death";
     must_fail_without(Guard::DebugTracerFirst, model, Fault::RanInScan);
 }
 
-/// A full debugger goes in mid-stop, and comes again as an assisted one.
+/// A full debugger detaches in mid-stop, and attaches again as an assisted one.
 #[test]
 fn a_debugger_that_changes_its_contract_in_mid_stop() {
     explore("full, detach in mid-stop, attach as assisted", AtMost(2), || {
@@ -202,7 +202,7 @@ fn a_debugger_that_changes_its_contract_in_mid_stop() {
 }
 
 #[test]
-fn a_contract_that_is_read_anew_is_caught() {
+fn a_contract_that_is_read_again_is_caught() {
     let model = "models::full::a_debugger_that_changes_its_contract_in_mid_stop";
     must_fail_without_all(&[Guard::DebugLatched, Guard::DebugLies], model, Fault::RanInScan);
 }

@@ -1,4 +1,4 @@
-//! The futex port: semaphore and lock on it, lost wakes, waits that run out of time.
+//! Semaphore and lock on the futex port: lost wakes, waits that time out.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ struct Shared {
     counter: UnsafeCell<u32>,
 }
 
-// SAFETY: what is not Sync is in a loom cell, whose unordered accesses are what the models look for.
+// SAFETY: the data that is not Sync is in a loom cell, and loom reports unordered accesses to it.
 unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
@@ -32,17 +32,17 @@ impl Shared {
     }
 
     fn count(&self) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom reports every concurrent access.
         self.counter.with_mut(|counter| unsafe { *counter += 1 });
     }
 
     fn counted(&self) -> u32 {
-        // SAFETY: loom checks that nobody writes it.
+        // SAFETY: loom reports every concurrent write.
         self.counter.with(|counter| unsafe { *counter })
     }
 }
 
-/// Starts threads 2, 3, … with these bodies, runs `mine` on this one, waits for all; then `end`.
+/// Starts threads 2, 3, … with these bodies, runs `mine` on this thread, waits for all, and runs `end`.
 fn together(bodies: Vec<fn(&Shared)>, mine: fn(&Shared), end: fn(&Shared)) {
     let kernel = Kernel::boot(bodies.len() as u32 + 1);
     let shared = Shared::new();
@@ -72,7 +72,7 @@ fn a_permit_carries_what_its_poster_did() {
 }
 
 #[test]
-fn each_permit_lets_one_waiter_go() {
+fn each_permit_wakes_one_waiter() {
     explore("semaphore, 2 waiters", AtMost(3), || {
         let waiter: fn(&Shared) = |shared| shared.semaphore.wait();
         let poster: fn(&Shared) = |shared| {
@@ -102,7 +102,7 @@ fn a_wait_that_runs_out_of_time_loses_no_permit() {
 }
 
 #[test]
-fn a_sleeper_beside_a_permit_is_caught() {
+fn a_waiter_that_sleeps_despite_a_permit_is_caught() {
     must_fail_without(Guard::SyncLostWake, "models::futex::a_permit_carries_what_its_poster_did", Fault::Deadlock);
 }
 
@@ -156,13 +156,13 @@ fn a_wake_that_is_not_passed_on_is_caught() {
     must_fail_without(Guard::SyncTimedOut, "models::futex::a_waiter_that_gives_up_passes_its_wake_on", Fault::Deadlock);
 }
 
-/// The holder waits for the other one's verdict, so time runs out, and the verdict must name it.
+/// The holder waits for the other thread's verdict, so that the wait for the lock times out; its error must name the holder.
 #[test]
-fn a_lock_that_is_not_let_go_names_its_holder() {
+fn a_lock_wait_that_times_out_names_the_holder() {
     explore("lock, a wait that runs out of time", AtMost(3), || {
         let asks: fn(&Shared) = |shared| {
             shared.semaphore.wait();
-            let refused = shared.lock.lock_within(&mut Slices(2)).expect_err("it is not let go");
+            let refused = shared.lock.lock_within(&mut Slices(2)).expect_err("the lock is not released");
             assert_eq!(refused, HeldBy(1));
             shared.verdict.post();
         };

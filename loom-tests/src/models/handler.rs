@@ -1,8 +1,8 @@
 //! A handler that interrupts its own thread at every step of every protocol.
 //!
-//! loom's threads interrupt each other; a signal handler interrupts its own thread, runs to its end (parking in the
-//! middle), and only then does the interrupted step go on. The shipped files call `interrupt_point` after each step,
-//! and the model's kernel delivers pending signals there.
+//! loom's threads interrupt each other. A signal handler, however, interrupts its own thread and runs to its end (parking in
+//! the middle) before the interrupted step continues. The shipped files call `interrupt_point` after each step,
+//! and the simulated kernel delivers pending signals there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,7 @@ use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
 use crate::sync::{Lock, Semaphore};
 
-/// A mutator that goes through `steps`, with `cycles` collections by signals around it; then it stays in a blocking
-/// region.
+/// Runs a mutator that executes `steps` and then stays in a blocking region, during `cycles` collections by signals.
 fn interrupted(cycles: usize, steps: fn(&Playground)) {
     let world = Playground::new(Stopper::Signals, 1, 1, 1);
     let mutator = world.mutator(0, move |world| {
@@ -113,7 +112,7 @@ fn a_semaphore() {
     explore("handler inside the steps of a semaphore", AtMost(3), with_a_semaphore);
 }
 
-/// No step is left out: in these models a handler ran at each `interrupt_point` of the shipped files.
+/// Checks that in these models a handler ran at each `interrupt_point` of the shipped files.
 #[test]
 fn every_step_is_interrupted() {
     for (name, model) in [
@@ -150,6 +149,6 @@ fn a_frame_that_is_shown_after_the_handler_left_is_caught() {
     must_fail_without(
         Guard::StopInterrupted,
         "models::handler::blocking_regions",
-        Fault::Claim("a standing thread has published nothing"),
+        Fault::Claim("a stopped thread has published nothing"),
     );
 }

@@ -1,4 +1,4 @@
-//! A stop that ran out of time: what arrives late counts for nothing, the world runs on, the next stop succeeds.
+//! A stop that timed out: late acknowledgements do not count, the world continues, and the next stop succeeds.
 
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
@@ -20,7 +20,7 @@ fn abandoned_then_collected(stopper: Stopper, mutators: usize) {
     let handles: Vec<_> = (0..mutators).map(spawn).collect();
     world.ask(Holder::Collection, None);
     if world.give_up(Holder::Collection) {
-        // Out of time, but all have answered: what they published is there, and they stand.
+        // The stop has timed out, but all threads have acknowledged in the meantime: they are stopped, and their data is published.
         world.mark(None);
         world.start(Holder::Collection, None);
     }
@@ -47,6 +47,6 @@ fn an_acknowledgement_that_counts_for_the_next_stop_is_caught() {
     must_fail_without(
         Guard::StopLate,
         "models::late::an_abandoned_stop_then_a_collection_by_safepoints",
-        Fault::Claim("a standing thread has published nothing"),
+        Fault::Claim("a stopped thread has published nothing"),
     );
 }

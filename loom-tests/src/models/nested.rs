@@ -1,4 +1,4 @@
-//! A user's freeze and a collection, in any order and overlap: each undoes what it did and nothing else.
+//! A user's freeze and a collection, in any order and overlap: each undoes only its own effect.
 
 use super::coming_and_going::exit;
 use crate::check::Preemptions::AtMost;
@@ -31,7 +31,7 @@ fn freeze_and_collect(stopper: Stopper) {
     user.join().expect("loom reports what fails");
     mutator.join().expect("loom reports what fails");
     let state = &world.threads[0].state;
-    assert!(!state.is_held() && state.place() == Place::Blocking, "what was there before is there again");
+    assert!(!state.is_held() && state.place() == Place::Blocking, "the state before the stops was not restored");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_freeze_and_a_collection_by_safepoints() {
     explore("freeze + collection, safepoints", AtMost(2), || freeze_and_collect(Stopper::Safepoints));
 }
 
-/// A freeze that is older than the collection and outlives it.
+/// A freeze that begins before the collection and ends after it.
 #[test]
 fn a_frozen_thread_stays_frozen_after_a_collection() {
     explore("collection inside a freeze, signals", AtMost(3), || {
@@ -65,7 +65,7 @@ fn a_frozen_thread_stays_frozen_after_a_collection() {
     });
 }
 
-/// A user suspends a thread that is about to take `what`; somebody else must be able to collect before he lets it go.
+/// A user suspends a thread that is about to take the locks of `what`. Another thread must be able to collect before the user resumes it.
 fn suspend_a_waiter(what: fn(&Playground)) {
     let world = Playground::new(Stopper::Safepoints, 1, 1, 1);
     let mutator = world.mutator(0, move |world| {
@@ -102,7 +102,7 @@ fn a_waiter_for_one_lock_that_a_user_suspends() {
     explore("suspended waiter for one lock", AtMost(4), || suspend_a_waiter(the_allocation_lock));
 }
 
-/// A user suspends a thread that is about to detach, as the shipped code does: under the list lock.
+/// A user suspends a thread that is about to detach. As in the shipped code, the user's stop holds the list lock.
 #[test]
 fn a_thread_that_detaches_when_a_user_suspends_it() {
     explore("suspended in its detach", AtMost(3), || {
@@ -127,7 +127,7 @@ fn a_thread_that_detaches_when_a_user_suspends_it() {
 }
 
 #[test]
-fn a_waiter_that_stands_with_the_locks_is_caught() {
+fn a_waiter_that_parks_while_it_holds_the_locks_is_caught() {
     for model in ["a_waiter_for_all_locks_that_a_user_suspends", "a_waiter_for_one_lock_that_a_user_suspends"] {
         must_fail_without(Guard::DebugFrozenWaiter, &format!("models::nested::{model}"), Fault::Deadlock);
     }

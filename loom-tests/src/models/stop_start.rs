@@ -5,7 +5,7 @@ use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
 
-/// Mutators that work and then stay in a blocking region; `cycles` collections by a thread that is no mutator.
+/// Runs mutators that work and then stay in a blocking region, and `cycles` collections by a thread that is not a mutator.
 fn stop_start(stopper: Stopper, mutators: usize, cycles: usize) {
     let world = Playground::new(stopper, 1, mutators as u32, mutators);
     let spawn = |i| {
@@ -44,7 +44,7 @@ fn two_mutators_by_safepoints() {
     explore("stop/start, 2 mutators, safepoints, 1 cycle", AtMost(3), || stop_start(Stopper::Safepoints, 2, 1));
 }
 
-/// A thread that goes in and out of a blocking region while the world is stopped waits at its end.
+/// A thread that leaves a blocking region while the world is stopped waits there.
 fn blocking(stopper: Stopper) {
     let world = Playground::new(stopper, 1, 1, 1);
     let mutator = world.mutator(0, |world| {

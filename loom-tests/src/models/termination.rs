@@ -1,4 +1,4 @@
-//! The end of parallel marking.
+//! Termination of parallel marking.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::kernel::Kernel;
 use crate::sabotage::Guard;
 use crate::sync::{AtomicU32, Ordering, Semaphore, UnsafeCell};
 
-/// A heap that is a list of trees of two levels, a pool, and who marks.
+/// A heap (a binary tree of items), a work pool, and the markers' shared state.
 struct Marking {
     termination: Termination,
     pool: Mutex<Vec<usize>>,
-    /// Item n has the children 2n+1 and 2n+2, as long as there are such items.
+    /// The mark of each item. Item n has the children 2n+1 and 2n+2, if they exist.
     marks: Vec<UnsafeCell<bool>>,
     /// Posted for each item that has been marked.
     marked: Semaphore,
 }
 
-// SAFETY: what is not Sync is in loom cells, whose unordered accesses are what the models look for.
+// SAFETY: all data that is not Sync is in loom cells, and loom reports unordered accesses to them.
 unsafe impl Sync for Marking {}
 // SAFETY: as above.
 unsafe impl Send for Marking {}
@@ -40,7 +40,7 @@ impl Marking {
 
     fn mark(&self, item: usize) {
         self.marks[item].with_mut(|mark| {
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom reports every concurrent access.
             let mark = unsafe { &mut *mark };
             assert!(!*mark, "an item is marked twice");
             *mark = true;
@@ -48,15 +48,15 @@ impl Marking {
     }
 
     fn share(&self, item: usize) {
-        self.pool.lock().expect("no panic goes on").push(item);
+        self.pool.lock().expect("not poisoned").push(item);
         self.termination.work_added();
     }
 
-    /// One marker: keeps the first child of what it marks, shares the second.
+    /// Runs a marker, which marks the first child of each item itself and shares the second.
     fn run(&self) {
         loop {
             let glance = self.termination.glance();
-            let taken = self.pool.lock().expect("no panic goes on").pop();
+            let taken = self.pool.lock().expect("not poisoned").pop();
             let Some(mut item) = taken else {
                 match self.termination.became_idle(glance) {
                     Idle::Finished => break,
@@ -76,7 +76,7 @@ impl Marking {
 
     fn all_is_marked(&self) {
         for mark in &self.marks {
-            // SAFETY: loom checks that nobody writes it.
+            // SAFETY: loom reports every concurrent write.
             assert!(mark.with(|mark| unsafe { *mark }), "marking ended too early");
         }
     }
@@ -104,18 +104,18 @@ fn three_markers() {
     explore("termination, 3 markers, 3 items", AtMost(2), || markers(3, 3));
 }
 
-/// One marker shares an item and then does nothing until it has been marked: the other one must not sleep beside it.
+/// One marker shares an item and then waits until it is marked: the other marker must not sleep while the item is in the pool.
 #[test]
-fn nobody_sleeps_beside_work() {
-    explore("termination, nobody sleeps beside work", AtMost(5), || {
+fn no_marker_sleeps_while_there_is_work() {
+    explore("termination, no marker sleeps while there is work", AtMost(5), || {
         let kernel = Kernel::boot(2);
         let marking = Marking::new(2, 2);
         let other = Arc::clone(&marking);
-        marking.pool.lock().expect("no panic goes on").clear();
+        marking.pool.lock().expect("not poisoned").clear();
         let other = kernel.spawn(2, move || {
             loop {
                 let glance = other.termination.glance();
-                let taken = other.pool.lock().expect("no panic goes on").pop();
+                let taken = other.pool.lock().expect("not poisoned").pop();
                 if let Some(item) = taken {
                     other.mark(item);
                     other.marked.post();
@@ -132,10 +132,10 @@ fn nobody_sleeps_beside_work() {
     });
 }
 
-/// A pool whose lock orders nothing before the marker has seen the work: it looks before it takes.
+/// A pool without a lock: the marker checks it before it takes, and nothing else orders that check.
 #[test]
 fn a_marker_that_sees_that_work_was_added_finds_it() {
-    explore("termination, a pool that is looked at without a lock", AtMost(5), || {
+    explore("termination, a pool that is checked without a lock", AtMost(5), || {
         let kernel = Kernel::boot(2);
         let (termination, offered) = (Arc::new(Termination::new()), Arc::new(AtomicU32::new(0)));
         let taken = Arc::new(Semaphore::new());
@@ -153,7 +153,7 @@ fn a_marker_that_sees_that_work_was_added_finds_it() {
         });
         offered.store(1, Ordering::Relaxed);
         termination.work_added();
-        // This one does nothing until the work is taken: the other one must not sleep beside it.
+        // This thread waits until the work is taken: the other one must not sleep while there is work.
         taken.wait();
         while termination.became_idle(termination.glance()) != Idle::Finished {}
         other.join().expect("loom reports what fails");
@@ -166,6 +166,6 @@ fn a_marker_that_takes_work_while_it_counts_as_idle_is_caught() {
 }
 
 #[test]
-fn a_marker_that_sleeps_beside_work_is_caught() {
-    must_fail_without(Guard::MarkGlance, "models::termination::nobody_sleeps_beside_work", Fault::Deadlock);
+fn a_marker_that_sleeps_while_there_is_work_is_caught() {
+    must_fail_without(Guard::MarkGlance, "models::termination::no_marker_sleeps_while_there_is_work", Fault::Deadlock);
 }

@@ -1,4 +1,4 @@
-//! Two mutators decide at once that it is time to collect.
+//! Two mutators that start a collection at the same time.
 
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};

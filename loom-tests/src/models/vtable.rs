@@ -1,4 +1,4 @@
-//! The thread vtable: a swap racing a stop, and what the vtable knows of threads.
+//! The thread vtable: a swap racing a stop, and notifications of new threads.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::sync::{AtomicU32, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::Holder;
 use crate::world::latch::{Latch, StillInUse};
 
-/// A vtable that keeps its books.
+/// A vtable that counts its unfinished stops.
 #[derive(Debug)]
 struct Vtable {
     id: u32,
     stops: UnsafeCell<u32>,
 }
 
-// SAFETY: the cell is loom's; unordered accesses are what the models look for.
+// SAFETY: the cell is loom's, and loom reports unordered accesses to it.
 unsafe impl Sync for Vtable {}
 
 impl Vtable {
@@ -27,7 +27,7 @@ impl Vtable {
     }
 
     fn stop(&self, world: &Playground) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom reports every concurrent access.
         self.stops.with_mut(|stops| unsafe { *stops += 1 });
         world.stop(Holder::Collection, None);
     }
@@ -35,20 +35,20 @@ impl Vtable {
     fn start(&self, world: &Playground) {
         world.start(Holder::Collection, None);
         self.stops.with_mut(|stops| {
-            // SAFETY: loom checks that nobody else is at it.
+            // SAFETY: loom reports every concurrent access.
             let stops = unsafe { &mut *stops };
-            assert_eq!(*stops, 1, "a vtable starts what it has not stopped");
+            assert_eq!(*stops, 1, "a vtable starts a world that it has not stopped");
             *stops -= 1;
         });
     }
 
     fn owes_nothing(&self) -> bool {
-        // SAFETY: loom checks that nobody writes it.
+        // SAFETY: loom reports every concurrent write.
         self.stops.with(|stops| unsafe { *stops }) == 0
     }
 }
 
-/// In these models one thread swaps.
+/// Swaps the vtable. In these models only one thread does.
 fn swap(latch: &Latch<Vtable>, vtable: Vtable, patience: &mut impl Patience) -> Result<Vtable, StillInUse<Vtable>> {
     // SAFETY: no other thread does.
     unsafe { latch.swap(vtable, patience) }
@@ -73,9 +73,9 @@ fn a_swap_racing_a_stop() {
         });
         let (inner, shared) = (world.clone(), Arc::clone(&latch));
         let swapper = world.other(2, move |_| {
-            let outgoing = swap(&shared, Vtable::new(2), &mut Forever).expect("patient forever");
+            let outgoing = swap(&shared, Vtable::new(2), &mut Forever).expect("Forever does not give up");
             assert_eq!(outgoing.id, 1);
-            assert!(outgoing.owes_nothing(), "the outgoing vtable did not get what it was owed");
+            assert!(outgoing.owes_nothing(), "the outgoing vtable was not asked to start the world it stopped");
         });
         collect_by_the_vtable_in_force(&inner, &latch);
         swapper.join().expect("loom reports what fails");
@@ -92,9 +92,9 @@ fn two_swaps_racing_two_stops() {
         let shared = Arc::clone(&latch);
         let swapper = world.other(2, move |_| {
             for id in [2, 3] {
-                let outgoing = swap(&shared, Vtable::new(id), &mut Forever).expect("patient forever");
+                let outgoing = swap(&shared, Vtable::new(id), &mut Forever).expect("Forever does not give up");
                 assert_eq!(outgoing.id, id - 1);
-                assert!(outgoing.owes_nothing(), "the outgoing vtable did not get what it was owed");
+                assert!(outgoing.owes_nothing(), "the outgoing vtable was not asked to start the world it stopped");
             }
         });
         collect_by_the_vtable_in_force(&world, &latch);
@@ -121,7 +121,7 @@ fn a_swap_that_gives_up_changes_nothing() {
                     1
                 }
             };
-            let outgoing = swap(&shared, Vtable::new(3), &mut Forever).expect("patient forever");
+            let outgoing = swap(&shared, Vtable::new(3), &mut Forever).expect("Forever does not give up");
             assert_eq!(outgoing.id, present);
             assert!(outgoing.owes_nothing());
         });
@@ -133,8 +133,8 @@ fn a_swap_that_gives_up_changes_nothing() {
 
 #[test]
 fn a_swap_that_tears_a_stop_from_its_start_is_caught() {
-    // Without the latch the new vtable is asked to start what the old one stopped, or the old one is taken away
-    // while it is in use; loom meets the second first.
+    // Without the latch, the new vtable is asked to start the world that the old one stopped, or the old one is removed
+    // while it is in use; loom finds the second fault first.
     must_fail_without(Guard::VtableSwap, "models::vtable::a_swap_racing_a_stop", Fault::Race);
 }
 
@@ -142,7 +142,7 @@ fn a_swap_that_tears_a_stop_from_its_start_is_caught() {
 fn thread_created_racing_a_collection() {
     explore("thread_created under the allocation lock racing a collection", AtMost(4), || {
         let world = Playground::new(Stopper::Safepoints, 1, 1, 0);
-        // Which threads the vtable was told of. The allocation lock is what makes it agree with the list.
+        // Whether the vtable was notified of the thread. The allocation lock keeps this consistent with the list.
         let known = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&known);
         let mutator = world.mutator(0, move |world| {
@@ -157,7 +157,7 @@ fn thread_created_racing_a_collection() {
         });
         let locks = world.locks_by_stranger();
         let known = known.load(Ordering::Relaxed) == 1;
-        assert_eq!(known, world.is_listed(0), "a stop meets a thread that the vtable was not told of");
+        assert_eq!(known, world.is_listed(0), "a stop finds a thread that the vtable was not notified of");
         world.collect(None);
         drop(locks);
         mutator.join().expect("loom reports what fails");
@@ -165,10 +165,10 @@ fn thread_created_racing_a_collection() {
 }
 
 #[test]
-fn a_vtable_that_is_told_without_the_lock_is_caught() {
+fn a_vtable_that_is_notified_without_the_lock_is_caught() {
     must_fail_without(
         Guard::VtableCreatedUnderLock,
         "models::vtable::thread_created_racing_a_collection",
-        Fault::Claim("a stop meets a thread that the vtable was not told of"),
+        Fault::Claim("a stop finds a thread that the vtable was not notified of"),
     );
 }

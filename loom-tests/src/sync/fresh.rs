@@ -1,14 +1,14 @@
-//! Fresh memory, as the model checker has it: zeros are words that it knows, made by who maps them.
+//! Zeroed memory for the model checker: the thread that maps it creates the checker's own atomics, initialized to 0.
 
 use std::io;
 use std::ops::Deref;
 
 use super::{AtomicU32, AtomicU64};
 
-/// What is 0 in the beginning.
+/// Types whose initial value is 0.
 ///
 /// # Safety
-/// As the shipped one's.
+/// As for the shipped trait.
 pub(crate) unsafe trait Zeroed: Sync + 'static {
     fn zero() -> Self;
 }
@@ -27,14 +27,14 @@ unsafe impl Zeroed for AtomicU64 {
     }
 }
 
-// SAFETY: an array is its elements.
+// SAFETY: all elements are.
 unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {
     fn zero() -> Self {
         std::array::from_fn(|_| T::zero())
     }
 }
 
-/// As the shipped one. What is kept is never given back: a small leak for each execution.
+/// Like the shipped type. Kept memory is never freed: a small leak for each execution.
 pub(crate) struct Fresh<T>(Box<T>);
 
 impl<T: Zeroed> Fresh<T> {
@@ -59,7 +59,7 @@ impl<T> Deref for Fresh<T> {
     }
 }
 
-/// As the shipped one.
+/// Like the shipped macro.
 macro_rules! zeroed {
     ($(#[$attribute:meta])* $visibility:vis struct $name:ident $(<$(const $size:ident: usize),+>)? {
         $($(#[$field_attribute:meta])* $field:ident: $type:ty,)+
