@@ -37,9 +37,9 @@ pub(crate) const NO_CELL: u32 = u32::MAX;
 pub(crate) enum BlockState {
     /// Not in use, or not yet committed.
     Free = 0,
-    /// A thread allocates from it; only that thread, or the collector while the world is stopped, touches it.
+    /// A thread allocates from it; only that thread, or the collector while the world is stopped, accesses it.
     Owned = 1,
-    /// In use, and nobody allocates from it before the next collection.
+    /// In use; no thread allocates from it before the next collection.
     Full = 2,
     /// In its bin's list: the last collection found free cells in it, which are not yet swept.
     Unswept = 3,
@@ -51,24 +51,24 @@ pub(crate) enum BlockState {
     Reserved = 6,
 }
 
-/// What the sweep set-up needs to know of every block. Fields here and in [`BlockTail`] are atomic only so that reading
-/// them from anywhere is defined; each is written by the block's owner, under the allocation lock, or in the stopped
-/// world.
+/// The part of a block's state that the sweep set-up reads for every block. Fields here and in [`BlockTail`] are atomic only so
+/// that reading them from anywhere is defined; each is written by the block's owner, under the allocation lock, or in the
+/// stopped world.
 ///
-/// Apart from the rest, and small: the collecting thread writes it for blocks that other processors wrote last, and each
-/// cache line of that is waited for on both sides.
+/// Apart from the rest, and small: the collecting thread writes it for blocks that other processors wrote last, and both sides
+/// wait for each cache line of it.
 #[repr(C)]
 pub(crate) struct BlockHead {
     state: AtomicU8,
     pub(crate) space: AtomicU8,
     pub(crate) class: AtomicU8,
-    /// 1: its memory was never touched, or was given back to the kernel, and reads as zero.
+    /// 1: its memory was never touched, or was returned to the kernel, and reads as zero.
     pub(crate) fresh: AtomicU8,
-    /// Cells that the last collection found marked.
+    /// The number of cells that the last collection found marked.
     pub(crate) live: AtomicU32,
 }
 
-/// What some blocks need besides.
+/// The part of a block's state that only some blocks need.
 #[repr(C)]
 pub(crate) struct BlockTail {
     /// The next block in the bin's list.
@@ -77,13 +77,13 @@ pub(crate) struct BlockTail {
     pub(crate) first_run: AtomicU32,
     /// 1: the sweep set-up has found the block in some thread's cache.
     pub(crate) cached: AtomicU32,
-    /// Blocks of the large object that begins here.
+    /// The number of blocks of the large object that begins here.
     pub(crate) large_blocks: AtomicU32,
     /// Payload bytes of the large object that begins here.
     pub(crate) large_bytes: AtomicUsize,
 }
 
-/// What allocating and sweeping know of a block.
+/// The state of a block, for allocation and sweep.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockInfo<'a> {
     pub(crate) head: &'a BlockHead,
@@ -107,7 +107,7 @@ impl BlockInfo<'_> {
         self.head.state.store(state as u8, Relaxed);
     }
 
-    /// Notes how many cells are marked; writes only what is new.
+    /// Stores the number of marked cells; writes only if it has changed.
     pub(crate) fn set_live(self, cells: u32) {
         if self.head.live.load(Relaxed) != cells {
             self.head.live.store(cells, Relaxed);
@@ -115,7 +115,7 @@ impl BlockInfo<'_> {
     }
 }
 
-/// The dense word of a block: what it is cut into.
+/// The dense word of a block: how the block is divided.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockWord(u64);
 
@@ -124,7 +124,7 @@ const KIND_CELLS: u64 = 1 << 48;
 const KIND_LARGE_HEAD: u64 = 2 << 48;
 const KIND_LARGE_TAIL: u64 = 4 << 48;
 const KINDS_WITH_OBJECTS: u64 = KIND_CELLS | KIND_LARGE_HEAD;
-/// The last collection found dead cells here, and their headers still stand.
+/// The last collection found dead cells here, and their headers are still there.
 const UNSWEPT: u64 = 1 << 56;
 
 impl BlockWord {
@@ -189,7 +189,8 @@ impl Cell {
         self.header + HEADER_BYTES
     }
 
-    /// Which of all cells it is: where its byte is in the table of marks, and what belongs to it in other tables like that.
+    /// The cell's number among all cells: the index of its byte in the mark table, and of its entry in other tables of that
+    /// kind.
     #[inline(always)]
     pub(crate) fn number(self) -> usize {
         self.block as usize * MARKS_PER_BLOCK + self.index as usize
@@ -202,8 +203,8 @@ impl Cell {
     }
 }
 
-/// What finding a cell from an address takes, by value: a loop that keeps a copy of it in a local variable has it in
-/// registers, which no store through a pointer can make it load again.
+/// The values needed to find a cell from an address, by value: a loop that keeps a copy in a local variable has them in
+/// registers, and no store through a pointer makes it load them again.
 #[derive(Clone, Copy)]
 pub(crate) struct AddressMap {
     base: usize,
@@ -292,7 +293,7 @@ impl Blocks {
         })
     }
 
-    /// Asks for huge pages for the heap beyond `from` bytes, and makes them of what lies below, marks included.
+    /// Asks for huge pages for the heap beyond `from` bytes, and makes huge pages of the part below it, marks included.
     pub(crate) fn use_huge_pages(&self, from: usize) {
         let marks_of_it = from / BLOCK_BYTES * MARKS_PER_BLOCK;
         for (table, low) in [(&self.memory, from), (&self.marks, marks_of_it)] {
@@ -303,7 +304,7 @@ impl Blocks {
         }
     }
 
-    /// The address map by value. It is good as long as the heap is.
+    /// The address map by value. It is valid as long as the heap is.
     pub(crate) fn map(&self) -> AddressMap {
         AddressMap {
             base: self.base(),
@@ -336,7 +337,7 @@ impl Blocks {
         self.base() + ((block as usize) << BLOCK_SHIFT)
     }
 
-    /// What is known of a block.
+    /// The state of a block.
     #[inline]
     pub(crate) fn info(&self, block: BlockIndex) -> BlockInfo<'_> {
         let block = block as usize;
@@ -383,7 +384,7 @@ impl Blocks {
         self.word_cell(head as usize).store(BlockWord::LARGE_HEAD.0, Relaxed);
     }
 
-    /// Declares a block to hold nothing.
+    /// Declares a block to contain no objects.
     pub(crate) fn set_none(&self, block: BlockIndex) {
         self.word_cell(block as usize).store(BlockWord::NONE.0, Relaxed);
     }
@@ -428,8 +429,8 @@ impl Blocks {
 
     /// Address map, conservative: the cell that contains `address`, header included, be it allocated or not.
     ///
-    /// One past the end of a payload is the next cell's header, or offset 0 of the next block; who wants the object
-    /// before it asks for `address - 1` too.
+    /// One past the end of a payload is the next cell's header, or offset 0 of the next block. A caller that wants the object
+    /// before it also queries `address - 1`.
     #[inline]
     pub(crate) fn cell_containing(&self, address: usize) -> Option<Cell> {
         let offset = address.wrapping_sub(self.base());
@@ -458,7 +459,7 @@ impl Blocks {
         let within = (address - start).checked_sub(FIRST_CELL)?;
         let index = divide(within, word.reciprocal());
         let header = start + FIRST_CELL + index * word.cell_bytes();
-        // The rest behind the last cell belongs to nobody.
+        // The space after the last cell belongs to no cell.
         (header + word.cell_bytes() <= start + BLOCK_BYTES).then_some(Cell { header, block, index: index as u32 })
     }
 
@@ -475,7 +476,7 @@ mod tests {
 
     /// `.debug.inspect`
     #[test]
-    fn damaged_words_of_large_objects_lead_nowhere() {
+    fn damaged_words_of_large_objects_find_no_cell() {
         let blocks = Blocks::reserve(16).unwrap();
         blocks.set_large(2, 3);
         blocks.info(2).tail.large_bytes.store(usize::MAX, Relaxed);

@@ -15,13 +15,13 @@
 //!   root (the value may have left the registers already) and otherwise leaves it alone.
 //! - Stopped after, the cell is an object like any other, and its address is in a register.
 //!
-//! When a thread has used up its block it takes the next from its *reserve*, free blocks that lie together, for
-//! which it needed the allocation lock once. It may be stopped in the middle of that too. What a collection finds in
-//! the reserve it takes back; a block on its way from there into the cache it leaves alone, since nothing lives in it
-//! before it has arrived; and a block that no cache names any more is nobody's, whatever its state says.
+//! When a thread has used up its block it takes the next from its *reserve*, free blocks that lie together, for which it needed
+//! the allocation lock once. It may be stopped in the middle of that too. A collection takes back the blocks that it finds in
+//! the reserve. It leaves a block alone that is on its way from there into the cache, since nothing lives in it before it has
+//! arrived. A block that no cache names any more has no owner, whatever its state says.
 //!
-//! The collector therefore never moves a cursor, and never gives a run that a thread has to anybody else: the block
-//! stays its owner's across collections.
+//! The collector therefore never moves a cursor, and never gives a thread's run to another thread: the block stays its owner's
+//! across collections.
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
@@ -31,8 +31,8 @@ use super::stopped::WorldStopped;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
-/// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the cursor; where
-/// the cells really end is in the bin's [`OwnedBlock`].
+/// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the
+/// cursor; the bin's [`OwnedBlock`] has the real end of the cells.
 #[derive(Debug)]
 pub(crate) struct Run {
     cursor: AtomicUsize,
@@ -43,27 +43,27 @@ pub(crate) struct Run {
 pub(crate) struct AllocationCache {
     runs: [Run; BINS],
     blocks: [OwnedBlock; BINS],
-    /// One more than the block with which the thread is in the sweep gate; 0 outside. Names who keeps a collection from
-    /// beginning, and what a thread that a fork leaves behind had in hand.
+    /// One more than the block with which the thread is in the sweep gate; 0 outside. It identifies the thread that keeps a
+    /// collection from beginning, and the block that a thread was sweeping when a fork left it behind.
     sweeping: AtomicU32,
-    /// Which of the heap's threads this is, as spans remember it. Not 0.
+    /// The thread's number in this heap, which spans remember. Not 0.
     tag: u8,
     /// Free blocks that the thread may take without the allocation lock: a [`Reserve`] in one word, so that taking one, and noting
     /// which one, is one step. The collector takes them back.
     reserve: AtomicU64,
-    /// Blocks taken from the reserve that had never been touched. Until somebody who has the allocation lock counts
-    /// them.
+    /// The number of blocks taken from the reserve that had never been touched, until a thread that has the allocation lock
+    /// counts them.
     pub(crate) freshly_touched: AtomicU32,
-    /// Bytes of blocks taken from the reserve that no cell covers. Until the next collection counts them.
+    /// Bytes of blocks taken from the reserve that no cell covers, until the next collection counts them.
     pub(crate) uncovered_bytes: AtomicUsize,
-    /// A large object that the thread has made and no event has told of; 0 if there is none.
+    /// A large object that the thread has made and no event has reported; 0 if there is none.
     large_to_tell: AtomicUsize,
-    /// A block that the thread has taken and no event has told of, or `NO_BLOCK`.
+    /// A block that the thread has taken and no event has reported, or `NO_BLOCK`.
     block_to_tell: AtomicU32,
-    /// In a world that charges its allocations: where, and to what.
+    /// In a world that charges its allocations: where they are charged, and to what.
     account: Option<Account>,
-    /// Then: the bins in which the thread may allocate without asking; those of them that it has used lately; and how often
-    /// what it charges to has changed.
+    /// In such a world: the bins in which the thread may allocate without a check; those of them that it has used lately; and
+    /// how often the number that it charges to has changed.
     open: Bins,
     used: Bins,
     changes: AtomicU32,
@@ -74,11 +74,11 @@ struct OwnedBlock {
     block: AtomicUsize,
     /// Bytes in the block's further runs.
     rest: AtomicUsize,
-    /// Of the run's cells, those below this address are settled: events have told of them, or never will.
+    /// Cells of the run below this address are settled: events have reported them, or never will.
     settled: AtomicUsize,
-    /// Those below this address are charged.
+    /// Cells of the run below this address are charged.
     charged: AtomicUsize,
-    /// Where the run's cells end.
+    /// The end of the run's cells.
     end: AtomicUsize,
 }
 
@@ -102,12 +102,12 @@ impl RunLink {
     /// # Safety
     /// `header` is the first cell of a free run of a swept block.
     pub(crate) unsafe fn read(header: usize) -> Self {
-        // SAFETY: the sweep wrote the link there, and nobody has used the run since.
+        // SAFETY: the sweep wrote the link there, and the run has not been used since.
         unsafe { ((header + HEADER_BYTES) as *const Self).read() }
     }
 }
 
-/// A thread's reserve, as one word has it.
+/// A thread's reserve, as its word encodes it.
 ///
 /// ```text
 ///    63           32  31      30        0
@@ -116,9 +116,9 @@ impl RunLink {
 ///   +---------------+--------+-----------+
 /// ```
 ///
-/// *Taking* says that the first block is on its way into the cache: it is not in the reserve any more, and the cache may not name it
-/// yet. A thread may be stopped, or left behind by a fork, anywhere: were the block noted in a word of its own, there would be a
-/// moment at which it is in both places, or noted although a collection has taken it back.
+/// *Taking* means that the first block is on its way into the cache: it is not in the reserve any more, and the cache may not
+/// name it yet. A thread may be stopped, or left behind by a fork, anywhere. If the block were noted in a separate word, there
+/// would be a moment at which it is in both places, or noted although a collection has taken it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reserve {
     first: u32,
@@ -141,7 +141,7 @@ impl Reserve {
         (self.first as u64) << 32 | (self.count | if self.taking { TAKING } else { 0 }) as u64
     }
 
-    /// What is in it, without a block that is on its way.
+    /// The blocks in it, without a block that is on its way.
     const fn run(self) -> BlockRun {
         match self.taking {
             true => BlockRun { first: self.first + 1, count: self.count - 1 },
@@ -150,7 +150,7 @@ impl Reserve {
     }
 }
 
-/// In the tests a thread may be stopped or lost at each of these places.
+/// A point at which tests may stop or lose a thread.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) fn window() {}
@@ -184,24 +184,24 @@ impl AllocationCache {
         }
     }
 
-    /// Which of the heap's threads this is, as spans remember it.
+    /// The thread's number in this heap, which spans remember.
     pub(crate) fn tag(&self) -> u8 {
         self.tag
     }
 
-    /// Fills the reserve, which is empty.
+    /// Fills the reserve, which must be empty.
     pub(crate) fn set_reserve(&self, run: BlockRun) {
         let BlockRun { first, count } = run;
         self.reserve.store(Reserve { first, count, taking: false }.word(), Ordering::Relaxed);
     }
 
-    /// What is in the reserve.
+    /// The blocks in the reserve.
     pub(crate) fn reserve(&self) -> BlockRun {
         Reserve::of(self.reserve.load(Ordering::Relaxed)).run()
     }
 
-    /// Empties the reserve, in the stopped world or for a thread that is gone: what was in it belongs to the caller. A block
-    /// that is on its way stays so.
+    /// Empties the reserve, in the stopped world or for a thread that is gone. The returned blocks belong to the caller. A
+    /// block that is on its way stays so.
     pub(crate) fn take_reserve(&self) -> BlockRun {
         let reserve = Reserve::of(self.reserve.load(Ordering::Relaxed));
         let left = if reserve.taking { Reserve { count: 1, ..reserve } } else { Reserve::EMPTY };
@@ -218,7 +218,8 @@ impl AllocationCache {
         (taking && !has_arrived()).then_some(first)
     }
 
-    /// Takes a block from the reserve, if there is one. The thread calls [`arrived`](Self::arrived) when it is its own.
+    /// Takes a block from the reserve, if there is one. The thread calls [`arrived`](Self::arrived) when its cache names the
+    /// block.
     pub(crate) fn take_reserved(&self) -> Option<BlockIndex> {
         loop {
             let word = self.reserve.load(Ordering::Relaxed);
@@ -229,7 +230,7 @@ impl AllocationCache {
             }
             window();
             let taking = Reserve { taking: true, ..reserve }.word();
-            // One instruction, because a collection may come before and after it and empties the reserve. Relaxed: the
+            // One instruction, because a collection may come before or after it and empty the reserve. Relaxed: the
             // stop orders what the collector does.
             if self.reserve.compare_exchange(word, taking, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 window();
@@ -238,7 +239,8 @@ impl AllocationCache {
         }
     }
 
-    /// The block that was on its way, if there is one, is the thread's; or, after the thread, its heap's.
+    /// Ends the taking of a block: the block that was on its way, if any, is now the thread's; or, after the thread's end, its
+    /// heap's.
     pub(crate) fn arrived(&self) {
         compiler_fence(Ordering::SeqCst);
         loop {
@@ -257,7 +259,7 @@ impl AllocationCache {
         }
     }
 
-    /// Runs `sweep`, with the thread seen to be in the sweep gate with this block.
+    /// Runs `sweep` while the thread is recorded as being in the sweep gate with this block.
     pub(crate) fn while_sweeping<R>(&self, block: BlockIndex, sweep: impl FnOnce() -> R) -> R {
         self.sweeping.store(block + 1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -340,14 +342,14 @@ impl AllocationCache {
         true
     }
 
-    /// The bin's run as it is: its first free cell, and its bytes.
+    /// The bin's run now: its first free cell, and its bytes.
     pub(crate) fn run(&self, bin: usize) -> (usize, usize) {
         let (cursor, end) =
             (self.runs[bin].cursor.load(Ordering::Relaxed), self.blocks[bin].end.load(Ordering::Relaxed));
         (cursor, end.saturating_sub(cursor))
     }
 
-    /// Where the bin's run is kept: what events call the thread's buffer.
+    /// The address of the bin's run, by which events identify the thread's buffer.
     pub(crate) fn buffer(&self, bin: usize) -> usize {
         std::ptr::from_ref(&self.runs[bin]) as usize
     }
@@ -359,29 +361,29 @@ impl AllocationCache {
         self.blocks[bin].settled.load(Ordering::Relaxed).min(cursor)..cursor
     }
 
-    /// From now on all cells of the run below this address are settled.
+    /// Records that all cells of the run below this address are settled.
     pub(crate) fn settle(&self, bin: usize, below: usize) {
         self.blocks[bin].settled.store(below, Ordering::Relaxed);
     }
 
-    /// Remembers a block that nobody had and no event has told of.
+    /// Records a block that had no owner and that no event has reported.
     pub(crate) fn took_block(&self, block: BlockIndex) {
         self.block_to_tell.store(block, Ordering::Relaxed);
     }
 
-    /// The block that no event has told of, if there is one; from now on there is none. For the thread itself.
+    /// Takes the record of the block that no event has reported, if there is one. For the thread itself.
     pub(crate) fn take_block_to_tell(&self) -> Option<BlockIndex> {
         let block = self.block_to_tell.load(Ordering::Relaxed);
         self.block_to_tell.store(NO_BLOCK, Ordering::Relaxed);
         (block != NO_BLOCK).then_some(block)
     }
 
-    /// Remembers a large object that no event has told of. Its header is not written yet.
+    /// Records a large object that no event has reported. Its header is not written yet.
     pub(crate) fn made_large(&self, payload: usize) {
         self.large_to_tell.store(payload, Ordering::Relaxed);
     }
 
-    /// The large object that no event has told of, if there is one; from now on there is none.
+    /// Takes the record of the large object that no event has reported, if there is one.
     pub(crate) fn take_large(&self) -> Option<usize> {
         let payload = self.large_to_tell.load(Ordering::Relaxed);
         self.large_to_tell.store(0, Ordering::Relaxed);
@@ -394,7 +396,7 @@ impl AllocationCache {
         (block != NO_BLOCK).then_some(block)
     }
 
-    /// Makes a swept block the one to allocate from; `free_bytes` lie in its runs.
+    /// Makes a swept block the one to allocate from; its runs have `free_bytes`.
     pub(crate) fn install(&self, bin: usize, block: BlockIndex, free_bytes: usize) {
         self.retire(bin);
         self.blocks[bin].rest.store(free_bytes, Ordering::Relaxed);
@@ -403,7 +405,7 @@ impl AllocationCache {
         self.blocks[bin].block.store(block as usize, Ordering::Relaxed);
     }
 
-    /// Forgets the bin's block and what is left of its run.
+    /// Forgets the bin's block and the rest of its run.
     pub(crate) fn retire(&self, bin: usize) {
         self.charge(bin);
         self.blocks[bin].block.store(NO_BLOCK as usize, Ordering::Relaxed);
@@ -422,36 +424,38 @@ impl AllocationCache {
         if cursor < self.blocks[bin].end.load(Ordering::Relaxed) { cursor } else { 0 }
     }
 
-    /// The cells that the thread may be building right now (`.stop.mid-alloc`), by their headers' addresses, and their bytes. In a bin
-    /// without a block nothing is built.
+    /// The cells that the thread may be building right now (`.stop.mid-alloc`): the address of each one's header, and its
+    /// bytes. In a bin without a block nothing is built.
     pub(crate) fn half_built(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let bins = (0..BINS).filter(|&bin| self.block(bin).is_some());
         bins.map(|bin| (self.building(bin), CELL_BYTES[bin % CLASSES])).filter(|&(cell, _)| cell != 0)
     }
 
-    /// Bytes that the thread may still take in this bin without asking.
+    /// Bytes that the thread may still allocate in this bin without the allocation lock.
     pub(crate) fn unused_bytes(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
         let left = if cursor == 0 { 0 } else { self.blocks[bin].end.load(Ordering::Relaxed).saturating_sub(cursor) };
         left + self.blocks[bin].rest.load(Ordering::Relaxed)
     }
 
-    /// [`unused_bytes`](Self::unused_bytes) of all bins, and a block that is on its way.
+    /// The [`unused_bytes`](Self::unused_bytes) of all bins, and of a block that is on its way.
     pub(crate) fn all_unused_bytes(&self) -> usize {
         let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
         (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
 
-    /// What the thread has got and not used, with its reserve, whatever it is doing. For who holds the allocation lock, so that
-    /// the thread gets nothing more. Exact if it stands or is the calling one; else off by up to a block.
+    /// The bytes that the thread has acquired and not used, including its reserve, whatever it is doing. The caller holds the
+    /// allocation lock, so that the thread acquires nothing more. Exact if the thread is stopped or is the calling one;
+    /// otherwise off by up to a block.
     pub(crate) fn unused_by_now(&self) -> usize {
         loop {
             let reserve = self.reserve();
-            // While a run is exchanged for the next its ends do not belong together.
+            // While a run is replaced by the next one, its two ends do not belong together.
             let in_bins: usize = (0..BINS).map(|bin| self.unused_bytes(bin).min(BLOCK_BYTES)).sum();
             let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
             let uncovered = self.uncovered_bytes.load(Ordering::Relaxed);
-            // A block that went from the reserve into a bin meanwhile was counted twice, or not at all. The reserve is not filled up meanwhile, so this ends.
+            // A block that went from the reserve into a bin meanwhile was counted twice, or not at all. The reserve is not
+            // refilled meanwhile, so this ends.
             if self.reserve() == reserve {
                 return in_bins + on_its_way + uncovered + reserve.count as usize * BLOCK_BYTES;
             }
@@ -466,12 +470,12 @@ impl AllocationCache {
         self.blocks[bin].charged.load(Ordering::Relaxed).min(cursor)..cursor
     }
 
-    /// Charges what was allocated in a bin since it was charged last. Says whether there was any.
+    /// Charges what was allocated in a bin since it was charged last. Returns whether there was any.
     #[inline(always)]
     fn charge(&self, bin: usize) -> bool {
         let Some(account) = &self.account else { return false };
-        // The word comes first. A thread in a blocking region may change it while the collector is here; whoever reads the new
-        // one sees that everything is charged.
+        // The word comes first. A thread in a blocking region may change it while the collector is here; a thread that reads
+        // the new word sees that everything is charged.
         let charge = account.charge();
         let cells = self.uncharged(bin);
         if cells.is_empty() {
@@ -484,14 +488,14 @@ impl AllocationCache {
         true
     }
 
-    /// The thread takes cells from this bin.
+    /// Records that the thread takes cells from this bin.
     fn note_open(&self, bin: usize) {
         if self.account.is_some() {
             set_bit(&self.open, bin);
         }
     }
 
-    /// What allocations are charged to is about to change: charges what was allocated.
+    /// Called before the number that allocations are charged to changes: charges what was allocated.
     #[inline(always)]
     pub(crate) fn settle_charges(&self) {
         if self.open.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
@@ -536,7 +540,7 @@ impl AllocationCache {
         }
     }
 
-    /// Opens a bin that is closed. False if it is open: then there is nothing left in its run.
+    /// Opens a bin that is closed. Returns false if it is open: then its run is used up.
     pub(crate) fn reopen(&self, bin: usize) -> bool {
         let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
         if run.limit.load(Ordering::Relaxed) == end {
@@ -547,8 +551,8 @@ impl AllocationCache {
         true
     }
 
-    /// Charges everything that a stopped thread has allocated and not charged, and what it is building if that is an object by
-    /// now (`.profile.charge`, `.stop.mid-alloc`).
+    /// Charges everything that a stopped thread has allocated and not charged, and the cell that it is building if that is an
+    /// object already (`.profile.charge`, `.stop.mid-alloc`).
     pub(crate) fn charge_for_the_stopped(&self, _stopped: WorldStopped<'_>) {
         let Some(account) = &self.account else { return };
         if removed(Guard::ProfileCharge) {
@@ -572,7 +576,7 @@ impl AllocationCache {
     }
 }
 
-/// After so many changes of what is charged to, bins that were not used meanwhile are closed.
+/// After this many changes of the charged number, bins that were not used meanwhile are closed.
 const CHANGES_TO_CLOSE: u32 = 16;
 
 /// A bit for each bin.
@@ -603,7 +607,7 @@ mod tests {
 
     /// `.stop.no-mutator`
     #[test]
-    fn a_cache_that_was_closed_allocates_nothing_until_a_bin_is_reopened_and_loses_nothing() {
+    fn a_closed_cache_allocates_nothing_until_a_bin_is_reopened_and_loses_nothing() {
         let cache = AllocationCache::new(1, None);
         let mut cells = [0_usize; 16];
         let first = cells.as_mut_ptr() as usize;

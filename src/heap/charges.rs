@@ -1,10 +1,10 @@
 //! Charges: for each object, what its thread was doing when it allocated it.
 //!
-//! A world that charges its allocations has one more side table, a number for each cell, where the mark bytes are for marks.
-//! What the numbers mean is their user's affair (`profile/` has cost centre stacks in them); the heap puts there whatever stands in
-//! a word of the allocating thread's, at the time of the allocation.
+//! A world that charges its allocations has one more side table, with a number for each cell, as the mark table has a byte. The
+//! table's user defines what the numbers mean (`profile/` stores cost centre stacks). The heap stores what a word of the
+//! allocating thread contains at the time of the allocation.
 //!
-//! **The fast path does not know of it.** A thread allocates by bumping cursors, so what it has allocated since a given moment lies
+//! **The fast path does nothing for it.** A thread allocates by bumping cursors, so what it has allocated since a given moment lies
 //! between where its cursors were and where they are. It is enough to charge that, all at once, before the word changes:
 //!
 //! ```text
@@ -12,23 +12,24 @@
 //!                              ^charged          ^cursor    ^limit   ^end
 //! ```
 //!
-//! Nor is it necessary to look at every cursor then. A bin is *open* if its thread may allocate in it without asking. A bin in which
-//! nothing was allocated for a while is *closed*: the limit that the fast path looks at comes down to the
-//! cursor. So the next allocation in that bin takes the slow path, which opens the bin again. A change of the word looks at the
-//! few bins that are in use, and an allocation costs what it costs without.
+//! Nor is it necessary to check every cursor then. A bin is *open* if its thread may allocate in it without a check. A bin in
+//! which nothing was allocated for a while is *closed*: the limit that the fast path compares with is lowered to the cursor. So
+//! the next allocation in that bin takes the slow path, which opens the bin again. A change of the word checks only the few
+//! bins that are in use, and an allocation costs what it costs without charging.
 //!
-//! **Most blocks need no entries.** What a thread allocates side by side is mostly charged to the same. So a block has a
-//! word of its own: as long as everything in it is charged to one number, that number stands there, and the entries of its cells are not
-//! even touched. The first that is charged to another writes them all.
+//! **Most blocks need no entries.** Adjacent objects of a thread are mostly charged to the same number. So a block has a word
+//! of its own: as long as everything in it is charged to one number, the word contains that number, and the entries of its
+//! cells are not even touched. The first charge to another number writes all entries.
 //!
 //! ```text
-//!   block's word | BLANK | 7 | 7 | MIXED |              an empty block that is taken is blank again
+//!   block's word | BLANK | 7 | 7 | MIXED |              an empty block becomes blank again when it is taken
 //!   entries      |       |   |   | 7 7 7 9 9 … |
 //! ```
 //!
-//! **In the stopped world** the collector charges what the stopped threads have not, to what their words say, and also the cell
-//! that a thread is building, if it is an object already (`.stop.mid-alloc`). It changes no word and closes no bin. A thread that was
-//! stopped in the middle of charging goes on with the same numbers for the same cells.
+//! **In the stopped world** the collector charges what the stopped threads have not charged, to the numbers in their words.
+//! This includes the cell that a thread is building, if it is an object already (`.stop.mid-alloc`). The collector changes no
+//! word and closes no bin. A thread that was stopped in the middle of charging continues with the same numbers for the same
+//! cells.
 
 use std::io;
 use std::ops::Range;
@@ -41,13 +42,13 @@ use super::layout::{
 use crate::os::memory::{Reservation, page_size};
 use crate::sync::{AtomicU32, Ordering, Present};
 
-/// Whether a world remembers of each object what it was allocated under.
+/// Whether a world records, for each object, what it was allocated under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charging {
     /// It does not.
     #[default]
     Off,
-    /// It does: a page of memory for each block of the heap that needs it, and what a change of scope costs.
+    /// It does. Costs a page of memory for each block of the heap that needs it, and some time at each change of scope.
     On,
 }
 
@@ -69,16 +70,16 @@ static RECIPROCALS: [u32; CLASSES] = {
 /// The table of a heap's charges.
 #[derive(Debug)]
 pub(crate) struct Charges {
-    /// For each block, what everything in it is charged to, if it is one number.
+    /// For each block, the number that everything in it is charged to, if there is only one.
     words: Reservation,
-    /// For each cell, what it is charged to, if its block is mixed.
+    /// For each cell, the number that it is charged to, if its block is mixed.
     entries: Reservation,
-    /// Where the heap begins.
+    /// The lowest address of the heap.
     base: usize,
 }
 
 impl Charges {
-    /// A table for these blocks. The kernel gives its memory when it is touched.
+    /// A table for these blocks. The kernel provides its memory on first access.
     pub(crate) fn new(blocks: &Blocks) -> io::Result<Self> {
         let count = blocks.reserved_bytes() / BLOCK_BYTES;
         let table = |words: usize| -> io::Result<Reservation> {
@@ -104,11 +105,11 @@ impl Charges {
         unsafe { &*self.entries.base().cast::<AtomicU32>().add(at).cast() }
     }
 
-    /// What a cell is charged to. For the stopped world, and for the cell's own thread.
+    /// The number that a cell is charged to. For the stopped world, and for the cell's own thread.
     #[inline]
     pub(crate) fn get(&self, block: BlockIndex, index: u32) -> u32 {
         // Acquire: pairs with the Release in `fill_entries`, of a thread that leaves its scope in a blocking region: no stop
-        // orders what it writes before what is read here.
+        // orders its writes before the reads here.
         match self.word(block).load(Ordering::Acquire) {
             MIXED => self.entries(block)[index as usize].load(Ordering::Relaxed),
             BLANK => 0,
@@ -116,18 +117,18 @@ impl Charges {
         }
     }
 
-    /// Somebody takes a block in which nothing lives.
+    /// Called when a thread takes a block in which nothing lives: nothing in it is charged.
     pub(crate) fn blank(&self, block: BlockIndex) {
         self.word(block).store(BLANK, Ordering::Relaxed);
     }
 
-    /// Charges everything in a block: the one object that is to be there.
+    /// Charges everything in a block, that is, the one object that will be there.
     pub(crate) fn set(&self, block: BlockIndex, charge: u32) {
         self.word(block).store(charge, Ordering::Relaxed);
     }
 
-    /// Charges side by side cells of a class in one block, given by their headers' addresses. For the thread whose they are, and in the
-    /// stopped world for the collector: both write the same.
+    /// Charges adjacent cells of a class in one block, given by their headers' addresses. Called by the thread that owns them,
+    /// and in the stopped world by the collector: both write the same.
     #[inline(always)]
     pub(crate) fn fill(&self, cells: Range<usize>, class: usize, charge: u32) {
         let offset = cells.start - self.base;
@@ -152,17 +153,17 @@ impl Charges {
             entries[range].iter().for_each(|entry| entry.store(charge, Ordering::Relaxed));
         };
         if present != MIXED {
-            // Not over the cells themselves: a collection may have charged them, when it stopped us here.
+            // Not over the cells themselves: a collection that stopped this thread here may have charged them.
             fill(0..cells.start, present);
             fill(cells.end..cells_per_block(CELL_BYTES[class]), present);
         }
         fill(cells, charge);
-        // Release: pairs with the Acquire in `get`: once the word says so, the entries are written.
+        // Release: pairs with the Acquire in `get`: once the word is MIXED, the entries are written.
         self.word(block).store(MIXED, Ordering::Release);
     }
 }
 
-/// Where a thread's allocations are charged, and the word that says to what.
+/// The table of a thread's charges, and the word with the number to charge to.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) charges: Arc<Charges>,
@@ -170,7 +171,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// What allocations are charged to now.
+    /// The number that allocations are charged to now.
     #[inline(always)]
     pub(crate) fn charge(&self) -> u32 {
         self.word.get()
@@ -183,9 +184,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle is a row of numbers.
+        /// The oracle is an array of numbers.
         #[test]
-        fn what_is_charged_is_what_was_charged_last(
+        fn a_cell_has_the_number_that_it_was_charged_to_last(
             class in 0_usize..CLASSES,
             fills in proptest::collection::vec((0_usize..1100, 0_usize..1100, 0_u32..4), 1..40),
         ) {
@@ -195,7 +196,7 @@ mod tests {
             let count = cells_per_block(cell_bytes);
             charges.blank(3);
             let mut oracle = vec![0; count];
-            // As a thread does: first each cell of an empty block, in order, then whatever.
+            // As a thread does: first each cell of an empty block, in order, then any cells.
             for (index, oracle) in oracle.iter_mut().enumerate() {
                 let header = blocks.cell(3, cell_bytes, index as u32).header;
                 let charge = fills[index * fills.len() / count].2;

@@ -1,15 +1,15 @@
-//! What an object says of itself.
+//! Descriptions: how an object names itself.
 //!
 //! A heap profile by description counts objects under the names of their types. Where that is too coarse (all closures of an
-//! interpreter are of one type), a type has a field of type [`Description`], and each object says by it what it is called. A
-//! census reads that field in the stopped world, where no code of the program runs: so it is a label's number, not a
-//! function, and a traced struct that has such a field needs nothing else.
+//! interpreter have one type), a type has a field of type [`Description`], in which each object stores its own name. A census
+//! reads that field in the stopped world, where no code of the program runs. So the field is a label's number, not a function,
+//! and a traced struct that has such a field needs nothing else.
 
 use super::trace::{Layout, Trace};
 use crate::events::Label;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// A field by which an object names itself in heap profiles. Eight bytes; says nothing until it is set.
+/// A field by which an object names itself in heap profiles. Eight bytes; has no effect until it is set.
 ///
 /// ```
 /// use stopworld::{Description, Gc, traced};
@@ -32,28 +32,28 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 pub struct Description(AtomicU64);
 
 impl Description {
-    /// None: the object is called as its type.
+    /// No description: the object counts under the name of its type.
     pub const fn none() -> Description {
         Description(AtomicU64::new(0))
     }
 
-    /// This text.
+    /// A description with this text.
     pub const fn new(label: Label) -> Description {
         Description(AtomicU64::new(label.get()))
     }
 
-    /// From now on this text.
+    /// Changes the text.
     pub fn set(&self, label: Label) {
         self.0.store(label.get(), Relaxed);
     }
 
-    /// The text that it is.
+    /// Returns the text, if one is set.
     pub fn get(&self) -> Option<Label> {
         Label::from_raw(self.0.load(Relaxed))
     }
 }
 
-// SAFETY: one atomic word, which is no reference.
+// SAFETY: one atomic word, which is not a reference.
 unsafe impl Trace for Description {
     const NAME: &'static str = "Description";
     const LAYOUT: Layout = Layout::LEAF;

@@ -1,19 +1,18 @@
-//! Which blocks are free.
+//! The set of free blocks.
 
 use std::io;
 
 use super::blocks::BlockIndex;
 use crate::os::memory::Reservation;
 
-/// Which blocks are free: a bit each, set when free. Part of the [`HeapState`].
+/// The set of free blocks: a bit each, set when free. Part of the [`HeapState`].
 ///
-/// Each *span* of eight blocks remembers which thread had it last:
-/// a thread gets back what it had before the last collection, if it can. Memory that another processor wrote last has to
-/// be fetched from its cache, line by line: two threads that took blocks as they came allocated three times more
-/// slowly each than either alone.
+/// Each *span* of eight blocks remembers which thread had it last: a thread gets back what it had before the last collection,
+/// if possible. Memory that another processor wrote last has to be fetched from its cache, line by line: two threads that took
+/// blocks in plain order allocated three times more slowly each than either alone.
 pub(crate) struct FreeBlocks {
     bits: Reservation,
-    /// For each span, the tag of the thread that took blocks from it last; 0 if none has.
+    /// For each span, the tag of the thread that took blocks from it last; 0 if no thread has.
     owners: Reservation,
     count: usize,
     /// No block below this one is free.
@@ -21,7 +20,7 @@ pub(crate) struct FreeBlocks {
 }
 
 impl FreeBlocks {
-    /// A set for `blocks` blocks, empty.
+    /// An empty set for `blocks` blocks.
     pub(crate) fn new(blocks: usize) -> io::Result<Self> {
         let bits = Reservation::new(blocks.div_ceil(64) * 8, 4096)?;
         bits.commit(0, bits.len())?;
@@ -30,7 +29,7 @@ impl FreeBlocks {
         Ok(Self { bits, owners, count: 0, lowest: 0 })
     }
 
-    /// How many blocks are free.
+    /// The number of free blocks.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count
@@ -66,7 +65,7 @@ impl FreeBlocks {
         self.count -= count;
     }
 
-    /// Takes the lowest `count` blocks side by side below `end`.
+    /// Takes the lowest `count` adjacent blocks below `end`.
     pub(crate) fn take(&mut self, count: usize, end: usize) -> Option<BlockIndex> {
         if self.count < count {
             return None;
@@ -89,8 +88,8 @@ impl FreeBlocks {
         }
     }
 
-    /// Takes up to `most` free blocks side by side, from the lowest span that `tag` had last or nobody ever had, or else
-    /// from the lowest.
+    /// Takes up to `most` adjacent free blocks, from the lowest span that `tag` had last or that no thread ever had, or else
+    /// from the lowest span.
     pub(crate) fn take_some(&mut self, tag: u8, most: u32, end: usize) -> Option<BlockRun> {
         let mut block = self.next_free(self.lowest, end)?;
         self.lowest = block;
@@ -102,7 +101,7 @@ impl FreeBlocks {
             match next.filter(|_| strangers < MOST_STRANGERS) {
                 Some(next) => block = next,
                 None => {
-                    // None of its own: the lowest span, whole.
+                    // There is none of its own: the lowest span, whole.
                     block = lowest;
                     *self.owner(block / SPAN_BLOCKS) = tag;
                     break;
@@ -122,13 +121,13 @@ impl FreeBlocks {
         Some(BlockRun { first: block as BlockIndex, count: count as u32 })
     }
 
-    /// Whether a thread should rather have this block than another.
+    /// Whether a block is preferred for a thread: its span was last the thread's, or no thread's.
     fn is_for(&mut self, tag: u8, block: usize) -> bool {
         let owner = *self.owner(block / SPAN_BLOCKS);
         owner == tag || owner == 0
     }
 
-    /// How many blocks side by side just below `end` are free, counted up to `most`.
+    /// The number of adjacent free blocks just below `end`, counted up to `most`.
     pub(crate) fn free_before(&mut self, end: usize, most: usize) -> usize {
         (0..most.min(end)).take_while(|back| self.contains(end - 1 - back)).count()
     }
@@ -148,7 +147,7 @@ impl FreeBlocks {
     }
 }
 
-/// Blocks side by side.
+/// Adjacent blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockRun {
     pub(crate) first: BlockIndex,
@@ -161,9 +160,9 @@ impl BlockRun {
     }
 }
 
-/// Blocks that are remembered together.
+/// The number of blocks in a span.
 const SPAN_BLOCKS: usize = 8;
-/// Spans that others had which a search passes before it takes one of them.
+/// The number of other threads' spans that a search passes before it takes one of them.
 const MOST_STRANGERS: usize = 256;
 
 #[cfg(test)]
@@ -173,7 +172,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// The oracle is a set of numbers, searched in the plainest way.
+        /// The oracle is a set of numbers, searched one by one.
         #[test]
         fn free_blocks_give_the_lowest_that_fit_like_a_plain_set(
             steps in proptest::collection::vec((any::<bool>(), 1_usize..70, 0_usize..300), 1..200),
@@ -197,10 +196,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was given and taken before, a thread gets free blocks side by side, and of its own spans or nobody's
-        /// as long as there are any.
+        /// Whatever was given and taken before, a thread gets adjacent free blocks; and they are of its own spans or unowned
+        /// ones, as long as there are any.
         #[test]
-        fn a_thread_gets_what_it_had(
+        fn a_thread_gets_back_its_own_spans(
             steps in proptest::collection::vec((1_u8..4, 1_u32..40, proptest::collection::vec(0_usize..320, 0..40)), 1..60),
         ) {
             const END: usize = 320;

@@ -1,18 +1,18 @@
-//! The sweep gate: no stop begins while a thread is inside a block that is neither listed nor ready.
+//! The sweep gate: no stop begins while a thread is sweeping a block that is neither listed nor ready.
 //!
-//! A thread that takes a block from its list sweeps it outside the allocation lock, or two threads would sweep one
-//! after the other. But the stopped world must not find such a block half swept (its marks belong to the collection
-//! before). So a thread enters the gate while it still holds the allocation lock, and leaves it when the block is
-//! installed; the collecting thread, which holds that lock already so that nobody new can enter, waits here before
-//! the first signal. A sweep takes a microsecond or two.
+//! A thread that takes a block from its list sweeps it outside the allocation lock; otherwise two threads would sweep one after
+//! the other. But the stopped world must not find such a block half swept (its marks belong to the collection before). So a
+//! thread enters the gate while it still holds the allocation lock, and leaves it when the block is installed. The collecting
+//! thread holds that lock already, so that no other thread can enter, and waits here before the first signal. A sweep takes a
+//! microsecond or two.
 
 use crate::os::clock::Budget;
 use crate::os::futex;
 use crate::sync::{AtomicU32, LockGuard, Ordering};
 
-/// Set while somebody waits for the gate to be empty.
+/// Set while a thread waits for the gate to be empty.
 const AWAITED: u32 = 1 << 31;
-/// How long one wait in the kernel takes before the budget is asked again.
+/// The length of one wait in the kernel, after which the budget is checked again.
 const SLICE_NS: u64 = 5_000_000;
 
 /// Counts the threads that are sweeping.
@@ -27,7 +27,7 @@ impl SweepGate {
 
     /// Enters, under the allocation lock.
     pub(crate) fn enter(&self, _held: &LockGuard<'_>) -> Sweeping<'_> {
-        // Release pairs with the Acquire of `wait_until_empty`: who enters has said before that it does.
+        // Release: pairs with the Acquire of `wait_until_empty`: the thread has recorded its block before (`while_sweeping`).
         self.word.fetch_add(1, Ordering::Release);
         Sweeping(self)
     }
@@ -35,7 +35,7 @@ impl SweepGate {
     /// Waits, under the allocation lock, until no thread is sweeping. Returns false if the budget ran out first.
     pub(crate) fn wait_until_empty(&self, _held: &LockGuard<'_>, budget: &mut Budget) -> bool {
         let empty = loop {
-            // Acquire pairs with the Release of `Sweeping::drop`: the swept block is seen whole.
+            // Acquire: pairs with the Release of `Sweeping::drop`: the whole swept block is visible.
             let word = self.word.load(Ordering::Acquire);
             if word & !AWAITED == 0 {
                 break true;
@@ -52,18 +52,18 @@ impl SweepGate {
         empty
     }
 
-    /// In a child process: the threads that were sweeping are gone.
+    /// Called in a child process, where the threads that were sweeping do not exist.
     pub(crate) fn reset(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 }
 
-/// A place in the gate, left on drop.
+/// A thread's presence in the gate, which ends when this is dropped.
 pub(crate) struct Sweeping<'a>(&'a SweepGate);
 
 impl Drop for Sweeping<'_> {
     fn drop(&mut self) {
-        // Release pairs with the Acquire of `wait_until_empty`.
+        // Release: pairs with the Acquire of `wait_until_empty`.
         if self.0.word.fetch_sub(1, Ordering::Release) == AWAITED | 1 {
             futex::wake(&self.0.word, 1);
         }

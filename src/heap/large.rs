@@ -61,17 +61,17 @@ impl Heap {
         Ok((header + HEADER_BYTES) as *mut u8)
     }
 
-    /// Zeroes a payload: big ones by giving their whole pages back to the kernel.
+    /// Zeroes a payload. The whole pages of a big one are returned to the kernel.
     fn zero(&self, address: usize, bytes: usize) {
         const GIVE_BACK: usize = 1 << 20;
         let end = address + bytes;
         let (first_page, last_page) = (address.next_multiple_of(4096), end / 4096 * 4096);
         let given_back = bytes >= GIVE_BACK
-            // SAFETY: within the payload of an object that nobody else knows yet.
+            // SAFETY: within the payload of an object that no other thread knows yet.
             && unsafe { self.blocks.memory().release(first_page - self.blocks.base(), last_page - first_page) }.is_ok();
         let pieces = if given_back { [(address, first_page), (last_page, end)] } else { [(address, end), (end, end)] };
         for (from, to) in pieces {
-            // SAFETY: within the payload of an object that nobody else knows yet.
+            // SAFETY: within the payload of an object that no other thread knows yet.
             unsafe { std::ptr::write_bytes(from as *mut u8, 0, to - from) };
         }
     }
@@ -92,7 +92,7 @@ impl Heap {
     }
 }
 
-/// Blocks that a large object of this payload takes; `None` if no heap could hold it.
+/// The number of blocks that a large object of this payload takes; `None` if no heap could hold it.
 pub(crate) fn blocks_of(payload_bytes: usize) -> Option<usize> {
     // One byte more, so that a pointer one past its end is still inside its own blocks.
     let bytes = payload_bytes.checked_add(FIRST_CELL + HEADER_BYTES + 1)?;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_object_has_room_behind_its_end() {
+    fn a_large_object_has_room_past_its_end() {
         assert_eq!(blocks_of(BLOCK_BYTES - 17), Some(1));
         assert_eq!(blocks_of(BLOCK_BYTES - 16), Some(2));
         assert_eq!(blocks_of(usize::MAX), None);

@@ -1,4 +1,4 @@
-//! How big things are: blocks, cells, size classes.
+//! The sizes of blocks, cells and size classes.
 //!
 //! The heap is cut into blocks of 16 KiB. A block serves one size class, and is cut into cells of that size:
 //!
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A cell is one header word (the address of the object's [`TypeInfo`](super::trace::TypeInfo), or 0 when the
-//! cell is free) and the payload that a `Gc<T>` points to. The header buys three things:
+//! cell is free) and the payload that a `Gc<T>` points to. The header has three advantages:
 //!
 //! - **One past the end needs no padding** (`.stop.interior`). A pointer just past a full payload is the next
 //!   cell's *header* address, which is never the address of a payload; so it can only mean the object before it.
@@ -17,7 +17,7 @@
 //! - Any tool can tell an object's type from its address alone.
 //!
 //! Blocks begin their first cell at offset 8, so that payloads of classes whose size is a multiple of 16 are
-//! aligned to 16, and so that offset 0 of a block is nobody's header: a pointer there is one past the end of the
+//! aligned to 16, and so that offset 0 of a block is never a header: a pointer there is one past the end of the
 //! block before.
 
 use crate::os::memory::HUGE_PAGE_BYTES;
@@ -32,7 +32,7 @@ pub(crate) const FIRST_CELL: usize = 8;
 pub(crate) const HEADER_BYTES: usize = 8;
 /// Mark bytes reserved for each block: one for each cell of the smallest class.
 pub(crate) const MARKS_PER_BLOCK: usize = BLOCK_BYTES / 16;
-/// Memory is committed, and given back, in chunks of this many bytes: the size of a huge page.
+/// Memory is committed, and returned to the kernel, in chunks of this many bytes: the size of a huge page.
 pub(crate) const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
 /// Blocks in a chunk.
 pub(crate) const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_BYTES;
@@ -41,11 +41,11 @@ pub(crate) const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_BYTES;
 pub(crate) const CLASSES: usize = 44;
 /// Payload bytes of the largest object that lives in a size class; larger ones are large objects.
 pub(crate) const MAX_SMALL: usize = CELL_BYTES[CLASSES - 1] - HEADER_BYTES;
-/// The strictest alignment that the heap gives.
+/// The strictest alignment that a collected object can have.
 pub(crate) const MAX_ALIGN: usize = 16;
 
-/// Cell sizes: steps of 8 bytes up to 136 (the payloads that programs have), then about an eighth more each time,
-/// each a multiple of 16 and as large as lets the same number of cells fit into a block.
+/// Cell sizes: steps of 8 bytes up to 136 (the payloads that programs have), then about an eighth more each time. Each of these
+/// is a multiple of 16, and as large as possible for its number of cells per block.
 pub(crate) const CELL_BYTES: [usize; CLASSES] = cell_sizes();
 
 /// Bits of the fixed-point reciprocal by which an offset is divided by the cell size.
@@ -60,7 +60,7 @@ const fn cell_sizes() -> [usize; CLASSES] {
         class += 1;
         size += 8;
     }
-    // From here on a class is named by how many cells fit: the largest multiple of 16 that still lets them.
+    // From here on a class is defined by its number of cells per block: the largest multiple of 16 with which that many fit.
     while class < CLASSES - 1 {
         let grown = sizes[class - 1] + sizes[class - 1] / 8;
         let mut cells = (BLOCK_BYTES - FIRST_CELL) / grown;
@@ -102,7 +102,7 @@ static CLASS_OF_WORDS: [u8; MAX_SMALL / 8 + 1] = {
     table
 };
 
-/// [`class_of`] for a size that is known at run time; `align` above 8 takes the slow way.
+/// [`class_of`] for a size that is known at run time; `align` above 8 takes the slow path.
 #[inline]
 pub(crate) fn class_of_size(bytes: usize, align: usize) -> usize {
     if bytes > MAX_SMALL {
@@ -114,7 +114,7 @@ pub(crate) fn class_of_size(bytes: usize, align: usize) -> usize {
     }
 }
 
-/// Cells in a block of this class.
+/// The number of cells of this size in a block.
 #[inline]
 pub(crate) const fn cells_per_block(cell_bytes: usize) -> usize {
     (BLOCK_BYTES - FIRST_CELL) / cell_bytes
@@ -131,26 +131,26 @@ pub(crate) const fn divide(offset: usize, reciprocal: u32) -> usize {
     ((offset as u64 * reciprocal as u64) >> RECIPROCAL_SHIFT) as usize
 }
 
-/// Which part of the heap an object lives in. Objects never move between spaces.
+/// The part of the heap in which an object lives. Objects never move between spaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Space {
     /// Objects of a size class.
     Small = 0,
-    /// Objects that were asked to be pinned: a space of their own, reported as generation 4.
+    /// Objects that were allocated as pinned: a space of their own, reported as generation 4.
     Pinned = 1,
     /// Objects above the largest size class, each in blocks of its own.
     Large = 2,
 }
 
-/// How many spaces there are.
+/// The number of spaces.
 pub(crate) const SPACES: usize = 3;
 
 impl Space {
     /// Every space, in the order of their numbers.
     pub(crate) const ALL: [Space; SPACES] = [Space::Small, Space::Pinned, Space::Large];
 
-    /// Its name, as events and reports give it.
+    /// Its name in events and reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Space::Small => "small objects",

@@ -1,20 +1,20 @@
-//! Where objects live.
+//! The heap.
 //!
-//! A non-moving mark-sweep heap in one reserved range of addresses. Small objects sit in blocks of 16 KiB, each cut
-//! into cells of one size ([`layout`]); objects above 8 KiB have blocks of their own ([`large`]); objects that were
-//! asked to be pinned have their own blocks of cells, so that they can be told apart in reports. Side tables map
-//! any address to its object in constant time and hold the marks ([`blocks`]). Each thread allocates from runs of
-//! free cells of its own ([`cache`]), which come out of lazy sweeping ([`sweep`]).
+//! A non-moving mark-sweep heap in one reserved range of addresses. Small objects are in blocks of 16 KiB, each divided into
+//! cells of one size ([`layout`]); objects above 8 KiB have blocks of their own ([`large`]); pinned objects have their own
+//! blocks of cells, so that reports can distinguish them. Side tables map any address to its object in constant time and hold
+//! the marks ([`blocks`]). Each thread allocates from runs of free cells of its own ([`cache`]), which lazy sweeping provides
+//! ([`sweep`]).
 //!
-//! The heap knows no collector. Its slow path, [`Heap::refill`], returns [`Refill::NeedsCollection`] when the budget
-//! that the collector set is spent or the limit is reached, and the collector owns what follows.
+//! The heap does not depend on the collector. Its slow path, [`Heap::refill`], returns [`Refill::NeedsCollection`] when the
+//! budget that the collector set is spent or the limit is reached; the collector does the rest.
 //!
-//! # Who may touch what
-//! - `HeapState` (free blocks, lists, accounts): under the allocation lock, whose guard is the proof that it asks for. The
-//!   collecting thread holds that lock through the whole stop, and what is for it alone asks for a [`WorldStopped`].
-//! - A block that a thread owns, and its runs: that thread; in the stopped world the collector, which changes
-//!   nothing but dead cells' headers.
-//! - Mark bytes: the markers, in the stopped world; whoever sweeps the block reads them.
+//! # Which thread may access what
+//! * `HeapState` (free blocks, lists, accounts): under the allocation lock; its functions require the lock's guard as proof.
+//!   The collecting thread holds that lock through the whole stop, and functions for it alone require a [`WorldStopped`].
+//! * A block that a thread owns, and its runs: that thread; in the stopped world the collector, which changes nothing but dead
+//!   cells' headers.
+//! * Mark bytes: the markers, in the stopped world; the thread that sweeps the block reads them.
 
 pub(crate) mod blocks;
 pub(crate) mod cache;
@@ -56,16 +56,16 @@ use crate::sync::{
     compiler_fence,
 };
 
-/// What [`Heap::requested`] says if it is not 0: collect at once, or count the next collection that is due as requested.
+/// The values of [`Heap::requested`] other than 0: collect at once, or count the next collection that is due as requested.
 const NOW: u32 = 1;
 const WHEN_DUE: u32 = 2;
-/// From this size on the heap lies on huge pages: they halve the time to mark a large random graph, but a small heap
-/// would pay for memory that it never touches.
+/// From this size on the heap uses huge pages: they halve the time to mark a large random graph, but a small heap would pay for
+/// memory that it never touches.
 const HUGE_PAGES_FROM: usize = 64 << 20;
 
-/// The most blocks that a thread takes at once: 512 KiB, which its own part of the cache holds.
+/// The most blocks that a thread takes at once: 512 KiB, which fits into its own part of the cache.
 const MOST_RESERVED: u64 = 32;
-/// A thread takes at most this part of what is left of the budget.
+/// A thread takes at most the remaining budget divided by this.
 const RESERVE_PARTS: usize = 16;
 
 /// Whether freed cells are poisoned and the heap is verified after each collection.
@@ -78,23 +78,23 @@ pub enum Paranoid {
     On,
 }
 
-/// What became of a request for more cells.
+/// The result of a request for more cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refill {
-    /// The bin's run is not empty any more.
+    /// The bin's run has cells again.
     Ready,
-    /// The budget is spent, or the limit is reached: collect, then ask again.
+    /// The budget is spent, or the limit is reached: collect, then try again.
     NeedsCollection(Need),
 }
 
-/// Why the heap wants a collection.
+/// Why the heap needs a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// As much was allocated as the pacing allows between two collections.
+    /// The allocation budget between two collections is used up.
     Budget,
     /// There is no room below the heap limit.
     Room,
-    /// A debugger asked for one.
+    /// A debugger requested one.
     Request,
 }
 
@@ -102,16 +102,16 @@ pub(crate) enum Need {
 pub(crate) struct HeapState {
     /// Blocks that can be read and written: a prefix of the reservation.
     pub(crate) committed_blocks: usize,
-    /// Committed blocks that are not fresh: what the heap costs the machine.
+    /// Committed blocks that are not fresh: the memory that the heap really uses.
     pub(crate) resident_blocks: usize,
     pub(crate) free: FreeBlocks,
     /// Head of each bin's list of unswept blocks.
     pub(crate) lists: [BlockIndex; BINS],
-    /// Bytes handed to threads since the last collection, whether they have used them or not.
+    /// Bytes handed to threads since the last collection, used or not.
     pub(crate) acquired_bytes: u64,
-    /// What threads that detached since then had not used of theirs.
+    /// Bytes that threads which detached since then had not used.
     pub(crate) returned_bytes: u64,
-    /// How many may be before the next one.
+    /// The bytes that may be handed out before the next collection.
     pub(crate) budget_bytes: u64,
 }
 
@@ -129,14 +129,14 @@ pub(crate) struct Heap {
     /// The epoch of the last finished collection.
     swept_epoch: AtomicU8,
     pub(crate) paranoid: bool,
-    /// A bit for each tag that a thread has.
+    /// A bit for each tag that is in use.
     tags: AtomicU64,
     committed_bytes: AtomicU64,
-    /// As many of them as events have told of.
+    /// How many of these bytes events have reported.
     announced_bytes: AtomicU64,
-    /// 1: a debugger wants a collection, and none has begun since.
+    /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.
     requested: AtomicU32,
-    /// Nothing but addresses of their own, by which events name the spaces.
+    /// Only their addresses are used: events identify the spaces by them.
     pools: [u64; SPACES],
     /// What each object is charged to, in a world that charges its allocations.
     charges: Option<Arc<Charges>>,
@@ -178,12 +178,12 @@ impl Heap {
         })
     }
 
-    /// What events call this space: an address of its own, as long as the heap stays where it is.
+    /// The address by which events identify this space. Valid as long as the heap stays where it is.
     pub(crate) fn pool(&self, space: Space) -> usize {
         std::ptr::from_ref(&self.pools[space as usize]) as usize
     }
 
-    /// Every block that a space holds, large objects' together, with address and size.
+    /// Visits every block that a space holds, with address and size; the blocks of a large object together.
     pub(crate) fn for_each_held(&self, held: &LockGuard<'_>, mut visit: impl FnMut(usize, usize, Space)) {
         let committed = self.state(held).committed_blocks;
         for block in 0..committed as BlockIndex {
@@ -202,7 +202,7 @@ impl Heap {
         }
     }
 
-    /// The state behind the allocation lock, of which `held` is the guard.
+    /// The state that the allocation lock guards. `held` is the lock's guard.
     ///
     /// # Panics
     /// `held` is another lock's guard, or the state is borrowed already.
@@ -211,35 +211,35 @@ impl Heap {
         unsafe { self.state.get(&self.lock, held) }.borrow_mut()
     }
 
-    /// Checks that it is this heap's world that is stopped.
+    /// Checks that the stopped world is this heap's.
     fn check(&self, stopped: WorldStopped<'_>) {
         assert!(stopped.allocation().is_of(&self.lock), "another world is stopped");
     }
 
-    /// How many blocks from the first on may hold objects: all that are committed.
+    /// The number of blocks, from the first on, that may hold objects: all that are committed.
     pub(crate) fn committed_blocks(&self) -> BlockIndex {
         (self.committed_bytes() as usize / BLOCK_BYTES) as BlockIndex
     }
 
-    /// A thread enters the sweep gate, with a block that it has just taken under the allocation lock.
+    /// Enters the sweep gate with a block that the thread has just taken under the allocation lock.
     fn enter_gate(&self, held: &LockGuard<'_>) -> Sweeping<'_> {
         debug_assert!(held.is_of(&self.lock));
         self.gate.enter(held)
     }
 
-    /// Waits until no thread is in the sweep gate: as long as the allocation lock is held none can enter. False if the budget ran out
-    /// first.
+    /// Waits until no thread is in the sweep gate. While the allocation lock is held, none can enter. Returns false if the
+    /// budget ran out first.
     pub(crate) fn wait_for_sweeps(&self, held: &LockGuard<'_>, budget: &mut Budget) -> bool {
         assert!(held.is_of(&self.lock), "the guard of another lock");
         self.gate.wait_until_empty(held, budget)
     }
 
-    /// In the child of a fork: the threads that were sweeping do not exist.
+    /// Called in the child of a fork, where the threads that were sweeping do not exist.
     pub(crate) fn forget_sweeps_in_child(&self) {
         self.gate.reset();
     }
 
-    /// The mark of the collection that is under way, or else of the last one.
+    /// The epoch of the collection that is under way, or else of the last one.
     #[inline(always)]
     pub(crate) fn epoch(&self) -> u8 {
         self.epoch.load(Relaxed)
@@ -250,7 +250,7 @@ impl Heap {
         self.swept_epoch.load(Relaxed)
     }
 
-    /// Begins a mark phase: from now on a cell is marked with a new epoch.
+    /// Begins a mark phase: from now on cells are marked with a new epoch.
     pub(crate) fn begin_marking(&self, stopped: WorldStopped<'_>) -> u8 {
         self.check(stopped);
         if self.epoch() == u8::MAX {
@@ -261,11 +261,11 @@ impl Heap {
         epoch
     }
 
-    /// Takes a mark phase back: the collection is abandoned, everything that was alive is.
+    /// Undoes a mark phase: the collection is abandoned, and everything that was alive stays alive.
     pub(crate) fn discard_marks(&self, stopped: WorldStopped<'_>) {
         self.check(stopped);
-        // The next mark phase must not meet this one's marks, and `is_alive` must not lose the last one's: so the
-        // cells that were marked now get their old mark back.
+        // The next mark phase must not find this one's marks, and `is_alive` must not lose the last one's. So the cells that
+        // were marked now get their old mark back.
         let (old, new) = (self.swept_epoch(), self.epoch());
         for block in 0..self.committed_blocks() {
             let info = self.blocks.info(block);
@@ -283,7 +283,7 @@ impl Heap {
         self.epoch.store(old, Relaxed);
     }
 
-    /// Ends a collection, after [`set_up_sweep`](Self::set_up_sweep): what is marked is alive.
+    /// Ends a collection, after [`set_up_sweep`](Self::set_up_sweep): the marked objects are the live ones.
     pub(crate) fn end_collection(&self, stopped: WorldStopped<'_>, budget_bytes: u64) {
         self.swept_epoch.store(self.epoch(), Relaxed);
         let mut state = self.state(stopped.allocation());
@@ -291,8 +291,8 @@ impl Heap {
         state.budget_bytes = budget_bytes;
     }
 
-    /// Gives a thread more cells of one bin: the next run of its block, or a block to sweep, or a fresh one.
-    /// `lock` takes the allocation lock in the way that suits the caller.
+    /// Provides a thread with more cells of one bin: the next run of its block, or a block to sweep, or a fresh one. `lock`
+    /// takes the allocation lock in the way that the caller needs.
     pub(crate) fn refill<'a>(
         &'a self,
         cache: &AllocationCache,
@@ -338,7 +338,7 @@ impl Heap {
                 let sweeping = self.enter_gate(&guard);
                 drop(guard);
                 window();
-                // SAFETY: the block was taken from its list, which no other thread can do any more.
+                // SAFETY: the block was taken from its list, so no other thread can take it any more.
                 let free_bytes = unsafe { self.sweep_block(listed, cell_bytes) };
                 window();
                 cache.install(bin, listed, free_bytes);
@@ -352,7 +352,7 @@ impl Heap {
     /// no room.
     fn fill_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> bool {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
-        // Near the end of the budget few at a time, so that what one thread keeps is not what others lack.
+        // Near the end of the budget few at a time, so that one thread does not keep what others lack.
         let left = state.budget_bytes.saturating_sub(state.acquired_bytes) / (BLOCK_BYTES * RESERVE_PARTS) as u64;
         let most = left.clamp(1, MOST_RESERVED) as u32;
         let run = match state.free.take_some(cache.tag(), most, state.committed_blocks) {
@@ -370,9 +370,8 @@ impl Heap {
         true
     }
 
-    /// Cuts a block from the thread's own reserve into cells and makes it the one that the thread allocates from. No
-    /// lock is held: the thread may be stopped anywhere in here, and a collection leaves the block alone until the cache
-    /// names it.
+    /// Divides a block from the thread's own reserve into cells and makes it the one that the thread allocates from. No lock is
+    /// held: the thread may be stopped anywhere in here, and a collection leaves the block alone until the cache names it.
     fn install_empty(&self, cache: &AllocationCache, bin: usize, block: BlockIndex) {
         let cell_bytes = CELL_BYTES[bin % CLASSES];
         let info = self.blocks.info(block);
@@ -382,8 +381,8 @@ impl Heap {
         window();
         let fresh = info.head.fresh.load(Relaxed) == 1;
         if fresh {
-            // In this order: for a thread that is lost in between one block too many counts as resident, not one too few, of which
-            // more could be given back than there is.
+            // In this order: if the thread is lost in between, one block too many counts as resident. With one too few, more
+            // memory could be returned to the kernel than there is.
             cache.freshly_touched.fetch_add(1, Relaxed);
             compiler_fence(Ordering::SeqCst);
             window();
@@ -396,7 +395,7 @@ impl Heap {
         // SAFETY: the block was taken from the thread's own reserve, and nothing lives in it.
         let free_bytes = unsafe { self.sweep_empty_block(block, cell_bytes, fresh) };
         window();
-        // The block that is used up stays in the state that it has: it is in no cache, and so the next collection knows.
+        // The used-up block keeps its state: it is in no cache, and so the next collection recognises it.
         cache.install(bin, block, free_bytes);
         window();
         cache.took_block(block);
@@ -408,8 +407,8 @@ impl Heap {
         window();
     }
 
-    /// Takes back what a thread, which is stopped or gone, has reserved but not used. Returns the bytes that had been counted as
-    /// handed out.
+    /// Takes back the blocks that a stopped or former thread has reserved and not used. Returns the bytes that had been counted
+    /// as handed out.
     pub(crate) fn take_back_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> u64 {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
         let run = cache.take_reserve();
@@ -420,7 +419,7 @@ impl Heap {
         (run.count as usize * BLOCK_BYTES + cache.uncovered_bytes.swap(0, Relaxed)) as u64
     }
 
-    /// Takes `count` blocks side by side, committing more memory if need be. `None` when the limit is reached.
+    /// Takes `count` adjacent blocks, and commits more memory if necessary. `None` when the limit is reached.
     pub(crate) fn take_free_blocks(&self, state: &mut HeapState, count: usize) -> Option<BlockIndex> {
         loop {
             if let Some(block) = state.free.take(count, state.committed_blocks) {
@@ -430,7 +429,7 @@ impl Heap {
                 if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { self.limit_blocks };
             let tail = state.free.free_before(state.committed_blocks, count);
             if state.committed_blocks - tail + count > limit {
-                // It would not fit at the limit either: an absurd request commits nothing.
+                // It would not fit at the limit either: for an absurd request, no memory is committed.
                 return None;
             }
             let wanted = state.committed_blocks + (count - tail).max(CHUNK_BLOCKS);
@@ -452,16 +451,16 @@ impl Heap {
         }
     }
 
-    /// Whether a block that was just taken reads as zero. From now on it does not.
+    /// Whether a block that was just taken reads as zero. It is not fresh any more after this.
     pub(crate) fn take_fresh(&self, state: &mut HeapState, block: BlockIndex) -> bool {
         let fresh = self.blocks.info(block).head.fresh.swap(0, Relaxed) == 1;
         state.resident_blocks += usize::from(fresh);
         fresh
     }
 
-    /// Gives a piece of free blocks' memory back to the kernel, the highest below block `below`, unless no more than
-    /// `target_bytes` are resident; and sets `below` to where the next piece may be. Returns the piece: its address and its
-    /// bytes.
+    /// Returns memory of free blocks to the kernel: the highest piece below block `below`, unless no more than `target_bytes`
+    /// are resident. Sets `below` to the upper end of where the next piece may be. Returns the address and the bytes of the
+    /// piece.
     pub(crate) fn give_back(
         &self,
         held: &LockGuard<'_>,
@@ -485,7 +484,7 @@ impl Heap {
         if bytes == 0 || (state.resident_blocks * BLOCK_BYTES) as u64 <= target_bytes {
             return None;
         }
-        // SAFETY: free blocks, which only the holder of the allocation lock hands out: nobody has a reference into them.
+        // SAFETY: free blocks, which only the holder of the allocation lock hands out: there is no reference into them.
         unsafe { self.blocks.memory().release(first * BLOCK_BYTES, bytes) }.ok()?;
         for block in first..end {
             self.blocks.info(block as BlockIndex).head.fresh.store(1, Relaxed);
@@ -494,12 +493,12 @@ impl Heap {
         Some((self.blocks.start(first as BlockIndex), bytes))
     }
 
-    /// Bytes of memory that the heap costs the machine.
+    /// Bytes of memory that the heap really uses.
     pub(crate) fn resident_bytes(&self, held: &LockGuard<'_>) -> u64 {
         (self.state(held).resident_blocks * BLOCK_BYTES) as u64
     }
 
-    /// What was committed since the last call: start and bytes.
+    /// The memory that was committed since the last call: start and bytes.
     pub(crate) fn take_news_of_growth(&self) -> Option<(usize, usize)> {
         let committed = self.committed_bytes();
         if self.announced_bytes.load(Relaxed) == committed {
@@ -509,16 +508,17 @@ impl Heap {
         (committed > before).then(|| (self.blocks.base() + before as usize, (committed - before) as usize))
     }
 
-    /// What each object is charged to, if this heap remembers that.
+    /// The table of what each object is charged to, if this heap has one.
     #[inline]
     pub(crate) fn charges(&self) -> Option<&Charges> {
         self.charges.as_deref()
     }
 
-    /// A cache for a thread that attaches. What it allocates is charged to what stands in `word`, if the heap remembers that.
+    /// Creates a cache for a thread that attaches. Its allocations are charged to the number in `word`, if the heap charges
+    /// allocations.
     pub(crate) fn new_cache(&self, word: &'static Present) -> AllocationCache {
         let lowest = |tags: u64| (tags != u64::MAX).then(|| tags | (tags + 1));
-        // Relaxed: a tag is a hint. Those who come when all are given out share the last one.
+        // Relaxed: a tag is a hint. Threads that attach when all tags are in use share the last one.
         let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);
         let account = self.charges.clone().map(|charges| Account { charges, word });
         AllocationCache::new(before.trailing_ones() as u8 + 1, account)
@@ -528,7 +528,7 @@ impl Heap {
     pub(crate) fn release_cache(&self, held: &LockGuard<'_>, cache: &AllocationCache) {
         let state = &mut *self.state(held);
         state.returned_bytes += self.take_back_reserve(state, cache);
-        // A thread that is gone without having said so may have been in the middle of taking one.
+        // A thread that ended without detaching may have been in the middle of taking one.
         if let Some(block) = cache.on_its_way() {
             self.blocks.set_none(block);
             self.blocks.info(block).set_state(BlockState::Free);
@@ -547,8 +547,8 @@ impl Heap {
         }
     }
 
-    /// Ends what a thread had begun that does not exist any more: the sweep of a block which it had taken, and which nobody
-    /// else knows of (`.stop.fork`). A sweep may be begun anew at any point of it.
+    /// Finishes the sweep that a thread had begun which does not exist any more: of a block that it had taken and that no other
+    /// thread knows (`.stop.fork`). A sweep may be started again at any point of it.
     ///
     /// # Safety
     /// The cache's thread does not exist any more, or is the calling one.
@@ -557,22 +557,22 @@ impl Heap {
         let info = self.blocks.info(block);
         let class = usize::from(info.head.class.load(Relaxed));
         let bin = usize::from(info.head.space.load(Relaxed)) * CLASSES + class;
-        // A large object has no header until it is whole, and so is free after the next collection.
+        // A large object has no header until it is complete, and so is free after the next collection.
         if info.state() != BlockState::Owned || cache.block(bin) == Some(block) {
             return;
         }
-        // SAFETY: the block was its thread's, which does not use it any more, and no list has it.
+        // SAFETY: the block belonged to its thread, which does not use it any more, and no list contains it.
         let free_bytes = unsafe { self.sweep_block(block, CELL_BYTES[class]) };
         self.state(held).returned_bytes += free_bytes as u64;
         info.set_state(BlockState::Full);
     }
 
-    /// Before the first collection: how much may be allocated until then.
+    /// Sets how much may be allocated before the first collection.
     pub(crate) fn set_first_budget(&mut self, budget_bytes: u64) {
         self.state.own().get_mut().budget_bytes = budget_bytes;
     }
 
-    /// Asks for a collection, without a lock: the next thread that needs cells, or the finalizer thread, collects.
+    /// Requests a collection, without a lock: the next thread that needs cells, or the finalizer thread, collects.
     pub(crate) fn request_collection(&self) {
         self.requested.store(NOW, Relaxed);
     }
@@ -587,24 +587,24 @@ impl Heap {
         self.requested.load(Relaxed) == WHEN_DUE
     }
 
-    /// Whether somebody has asked for a collection, and none has begun since.
+    /// Whether a collection was requested, and none has begun since.
     #[inline]
     pub(crate) fn is_collection_requested(&self) -> bool {
         self.requested.load(Relaxed) == NOW
     }
 
-    /// A collection begins, or can't be had.
+    /// Clears the request: a collection begins, or cannot happen.
     pub(crate) fn forget_request(&self) {
         self.requested.store(0, Relaxed);
     }
 
-    /// A collection was due but could not happen: lets as much again be allocated.
+    /// Called when a due collection could not happen: doubles the budget.
     pub(crate) fn postpone_collection(&self, held: &LockGuard<'_>) {
         let mut state = self.state(held);
         state.budget_bytes = state.budget_bytes.saturating_mul(2);
     }
 
-    /// Whether the object at this payload address is marked by the mark phase that is under way, or else by the last one.
+    /// Whether the object at this payload address is marked by the current mark phase, or else by the last one.
     pub(crate) fn is_marked(&self, payload: usize) -> bool {
         self.blocks
             .cell_of_payload(payload)
@@ -616,7 +616,7 @@ impl Heap {
         (self.limit_blocks * BLOCK_BYTES) as u64
     }
 
-    /// Bytes of all blocks that are in use or could be without asking the kernel.
+    /// Bytes of all blocks that are in use or can be used without a request to the kernel.
     pub(crate) fn committed_bytes(&self) -> u64 {
         self.committed_bytes.load(Relaxed)
     }

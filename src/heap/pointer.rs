@@ -1,10 +1,9 @@
-//! What mutators hold: `Gc<T>`, fields that change, arrays, weak references.
+//! References that mutators hold: `Gc<T>`, fields that change, arrays, weak references.
 //!
-//! A [`Gc`] is one word, the address of an object's payload, and is `Copy`: nothing is counted, registered or
-//! barriered when it is copied. What makes that sound is the one promise of
-//! [`World::attach`](crate::World::attach): while it matters, some copy lies where the collector looks. `Gc` is
-//! neither `Send` nor `Sync`, so it can't leave its thread by a channel or a captured closure; a
-//! [`Root`](crate::Root) can.
+//! A [`Gc`] is one word, the address of an object's payload, and is `Copy`: nothing is counted, registered or barriered when it
+//! is copied. What makes that sound is the one promise of [`World::attach`](crate::World::attach): while the object is needed,
+//! some copy is in a place that the collector scans. `Gc` is neither `Send` nor `Sync`, so it can't leave its thread by a
+//! channel or a captured closure; a [`Root`](crate::Root) can.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -45,7 +44,7 @@ impl<T> Gc<T> {
         self.payload.as_ptr()
     }
 
-    /// The `Gc` of an address that [`addr`](Self::addr) gave.
+    /// The `Gc` of an address that [`addr`](Self::addr) returned.
     ///
     /// # Safety
     /// `addr` is the address of a live object of type `T`.
@@ -55,9 +54,9 @@ impl<T> Gc<T> {
         unsafe { Self::from_payload(NonNull::new_unchecked(addr as *mut T)) }
     }
 
-    /// What the object's header says of its type.
+    /// The description of the object's type, from its header.
     pub fn type_info(self) -> &'static TypeInfo {
-        // SAFETY: a live object's header is the address of a `TypeInfo`, which lives for ever.
+        // SAFETY: a live object's header is the address of a `TypeInfo`, which is never freed.
         unsafe { *self.payload.as_ptr().byte_sub(HEADER_BYTES).cast::<&'static TypeInfo>() }
     }
 }
@@ -78,7 +77,7 @@ impl<T> Deref for Gc<T> {
     fn deref(&self) -> &T {
         #[cfg(feature = "biography")]
         super::uses::note(self.addr());
-        // SAFETY: this `Gc` is where the collector looks (the promise of `attach`), so the object is alive.
+        // SAFETY: this `Gc` is in a place that the collector scans (the promise of `attach`), so the object is alive.
         unsafe { self.payload.as_ref() }
     }
 }
@@ -127,10 +126,10 @@ unsafe impl<T: Trace> Word for Option<Gc<T>> {
     }
 }
 
-/// A field of a collected object that changes: one atomic word.
+/// A field of a collected object that can change: one atomic word.
 ///
-/// A thread is stopped anywhere, also between two instructions that write a field; one word is written whole or
-/// not at all. There is no write barrier: the collector always looks at the whole heap.
+/// A thread may be stopped anywhere, also between two instructions that write a field; one word is written completely or not at
+/// all. There is no write barrier: the collector always traces the whole heap.
 #[repr(transparent)]
 pub struct GcCell<W: Word> {
     bits: AtomicUsize,
@@ -147,8 +146,8 @@ impl<W: Word> GcCell<W> {
     /// The field's value.
     #[inline(always)]
     pub fn get(&self) -> W {
-        // Acquire pairs with the Release of `set` and `compare_exchange`: who reads a reference that another
-        // thread wrote sees the object that it refers to as it was then.
+        // Acquire: pairs with the Release of `set` and `compare_exchange`: a thread that reads a reference written by another
+        // thread sees the object that it refers to as it was then.
         let bits = self.bits.load(Ordering::Acquire);
         // SAFETY: only `to_bits` of this type was ever stored here.
         unsafe { W::from_bits(bits) }
@@ -157,11 +156,11 @@ impl<W: Word> GcCell<W> {
     /// Sets the field.
     #[inline(always)]
     pub fn set(&self, value: W) {
-        // Release pairs with the Acquire of `get`.
+        // Release: pairs with the Acquire of `get`.
         self.bits.store(value.to_bits(), Ordering::Release);
     }
 
-    /// Sets the field and returns what it was.
+    /// Sets the field and returns its previous value.
     #[inline]
     pub fn replace(&self, value: W) -> W {
         // AcqRel: Release pairs with `get`, Acquire with the `set` whose value this takes.
@@ -173,7 +172,7 @@ impl<W: Word> GcCell<W> {
     /// Sets the field to `new` if it is still `current`.
     ///
     /// # Errors
-    /// The value that it really had.
+    /// The field's actual value.
     #[inline]
     pub fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
         // AcqRel and Acquire: as `replace` and `get`.
@@ -210,7 +209,7 @@ impl<T> Deref for Array<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: an `Array` exists only inside an object whose payload has room for `length` elements behind it,
+        // SAFETY: an `Array` exists only inside an object whose payload has room for `length` elements after it,
         // each written before the `Gc<Array<T>>` was given out.
         unsafe { std::slice::from_raw_parts((&raw const self.elements).cast::<T>(), self.length) }
     }
@@ -224,7 +223,7 @@ impl<T: fmt::Debug> fmt::Debug for Array<T> {
 
 /// The collected object behind a [`Weak`] reference.
 ///
-/// Two words: the target, and a link by which a marker strings together the weak cells that it met.
+/// Two words: the target, and a link by which a marker chains the weak cells that it has found.
 #[repr(C)]
 pub struct WeakCell<T> {
     target: AtomicUsize,
@@ -241,12 +240,12 @@ impl<T: Trace> WeakCell<T> {
         Self { target: AtomicUsize::new(target.addr()), link: AtomicUsize::new(0), _refers: PhantomData }
     }
 
-    /// The target, if it is still alive. From now on the returned `Gc` keeps it so.
+    /// The target, if it is still alive. The returned `Gc` keeps it alive.
     #[inline]
     pub fn get(&self) -> Option<Gc<T>> {
-        // Acquire: a target that another thread set up is seen as it was when its weak cell was made; its partner
-        // is the Release by which the weak cell itself was published. A collection can't come between this load
-        // and the use of its result unnoticed: a thread stopped here has the address in a register.
+        // Acquire: a target that another thread set up is seen as it was when its weak cell was made; pairs with the Release by
+        // which the weak cell itself was published. No collection can come unnoticed between this load and the use of its
+        // result: a thread stopped here has the address in a register.
         let bits = self.target.load(Ordering::Acquire);
         // SAFETY: not yet cleared, so the target is alive, and from here on the caller's stack keeps it so.
         unsafe { Option::<Gc<T>>::from_bits(bits) }
@@ -283,7 +282,7 @@ unsafe impl<W: Word> Trace for GcCell<W> {
     const MUTABLE: bool = W::MAY_REFER;
 }
 
-// SAFETY: the shape tells the collector to scan the elements that follow the length word, which is no reference.
+// SAFETY: the shape makes the collector scan the elements that follow the length word, which is no reference.
 unsafe impl<T: Trace> Trace for Array<T> {
     const NAME: &'static str = T::NAME;
     const LAYOUT: Layout = Layout::LEAF;
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_gives_back_what_was_put_in_to_the_bit() {
+    fn a_cell_returns_its_value_bit_for_bit() {
         let cell = GcCell::new(-5_i32);
         assert_eq!(cell.compare_exchange(-5, 7), Ok(-5));
         assert_eq!(cell.get(), 7);

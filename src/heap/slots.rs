@@ -1,9 +1,8 @@
 //! Tables of words outside the heap that the stopped world can read without a lock.
 //!
-//! Root handles and finalizers need memory that never moves, may be read while any thread is stopped at any point
-//! of changing it, and does not come from malloc. A [`SlotTable`] is such a column of words: taking and giving back
-//! slots happens under its own lock, but reading all of them needs none, because each slot is one word and says by
-//! itself whether it is free.
+//! Root handles and finalizers need memory that never moves, may be read while any thread is stopped at any point of changing
+//! it, and does not come from malloc. A [`SlotTable`] is such an array of words. Slots are taken and returned under its own
+//! lock, but reading all of them needs no lock, because each slot is one word that shows by itself whether it is free.
 
 use std::io;
 
@@ -15,18 +14,18 @@ const FREE_TAG: usize = 1;
 /// The end of the list of free slots.
 const END: usize = usize::MAX >> 1;
 
-/// A growing column of words, in mapped memory.
+/// A growing array of words, in mapped memory.
 pub(crate) struct SlotTable {
     memory: Reservation,
     capacity: usize,
-    /// Slots ever used: the rest was never touched.
+    /// The number of slots ever used; the others were never touched.
     used: AtomicUsize,
     first_free: AtomicUsize,
     pub(crate) lock: Lock,
 }
 
 impl SlotTable {
-    /// A table for at most `capacity` words; memory is taken as it grows.
+    /// A table for at most `capacity` words; memory is used as it grows.
     pub(crate) fn new(capacity: usize) -> io::Result<Self> {
         let memory = Reservation::new(capacity * size_of::<AtomicUsize>(), 4096)?;
         memory.commit(0, memory.len())?;
@@ -39,11 +38,11 @@ impl SlotTable {
         unsafe { &*self.memory.base().cast::<AtomicUsize>().add(index) }
     }
 
-    /// Takes a slot and puts `word` into it, an even number. `None` when the table is full.
-    /// `lock` takes this table's lock in the way that suits the caller.
+    /// Takes a slot and stores `word` in it, an even number. `None` when the table is full. `lock` takes this table's lock in
+    /// the way that the caller needs.
     ///
     /// # Panics
-    /// It took another lock.
+    /// `lock` took another lock.
     pub(crate) fn take<'a>(&'a self, word: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
         debug_assert_eq!(word & FREE_TAG, 0);
         let held = lock();
@@ -78,13 +77,13 @@ impl SlotTable {
         self.slot(index).load(Ordering::Relaxed)
     }
 
-    /// The address of a slot, as events name it.
+    /// The address of a slot, by which events identify it.
     pub(crate) fn address(&self, index: usize) -> usize {
         std::ptr::from_ref(self.slot(index)) as usize
     }
 
-    /// Every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it, and for a
-    /// debugger's question at any moment, also about damaged memory: it never goes beyond the table.
+    /// Visits every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it,
+    /// and for a debugger's query at any moment. It never reads beyond the table, even if memory is damaged.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
         let capacity = self.capacity.min(self.memory.len() / size_of::<AtomicUsize>());
         for index in 0..self.used.load(Ordering::Relaxed).min(capacity) {
@@ -103,7 +102,7 @@ mod tests {
 
     /// `.debug.inspect`
     #[test]
-    fn a_table_whose_count_is_damaged_ends_where_its_memory_does() {
+    fn a_table_with_a_damaged_count_ends_with_its_memory() {
         let table = SlotTable::new(256).unwrap();
         table.take(6, || table.lock.lock()).unwrap();
         table.used.store(usize::MAX / 2, Ordering::Relaxed);

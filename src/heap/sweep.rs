@@ -1,16 +1,16 @@
-//! Sweeping: what the mark bytes say becomes free runs.
+//! Sweeping: turns the cells that are not marked into free runs.
 //!
 //! In the stopped world, [`Heap::set_up_sweep`] only *counts* each block's marked cells (a scan of bytes, thousands
 //! of megabytes of heap per millisecond): blocks without any become free, blocks with some go to their bin's list.
 //! The real sweep of a block happens when a thread takes it to allocate from ([`Heap::sweep_block`]), outside the
 //! pause and outside the allocation lock.
 //!
-//! Until then its dead cells still have headers. Who looks at a cell of an unswept block must therefore ask for
-//! the mark as well ([`Heap::is_alive`]). Blocks that a thread owns at the stop keep their runs; their dead cells
-//! lose their headers in the set-up, so that in them too a header means a live object.
+//! Until then its dead cells still have headers. Code that examines a cell of an unswept block must therefore check the mark as
+//! well ([`Heap::is_alive`]). Blocks that a thread owns at the stop keep their runs; the set-up removes the headers of their
+//! dead cells, so that in them too a header means a live object.
 //!
-//! When somebody listens to each object's end, the set-up itself goes over the dead: it tells of each and takes its
-//! header. What is left for the thread that takes the block is to string the runs together.
+//! If each object's end is reported as an event, the set-up itself goes over the dead objects: it reports each and removes its
+//! header. The thread that takes the block then only links the runs.
 
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
@@ -22,10 +22,10 @@ use super::{Heap, HeapState};
 use crate::events::{EventId, Events};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-/// What freed payload words hold in paranoid mode: odd, so never an object's address.
+/// The content of freed payload words in paranoid mode: odd, so never an object's address.
 pub(crate) const POISON: usize = 0xdead_10cc_dead_10cd;
 
-/// What a collection left alive, by space.
+/// The bytes that a collection left alive, by space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceBytes {
     /// Bytes in cells of size classes, headers included.
@@ -37,7 +37,7 @@ pub struct SpaceBytes {
 }
 
 impl SpaceBytes {
-    /// All spaces together.
+    /// The sum of all spaces.
     pub fn total(&self) -> u64 {
         self.small + self.large + self.pinned
     }
@@ -51,17 +51,17 @@ impl SpaceBytes {
     }
 }
 
-/// What [`Heap::set_up_sweep`] counted.
+/// The result of [`Heap::set_up_sweep`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LiveCount {
     pub(crate) bytes: SpaceBytes,
     pub(crate) objects: u64,
-    /// Of these, how many in the pinned space.
+    /// How many of these are in the pinned space.
     pub(crate) pinned_objects: u64,
 }
 
 impl Heap {
-    /// Sorts every block by what the marks say, after marking.
+    /// Sorts every block according to its marks. Called after marking.
     pub(crate) fn set_up_sweep<'a>(
         &self,
         stopped: WorldStopped<'_>,
@@ -76,7 +76,7 @@ impl Heap {
             let taken_back = self.take_back_reserve(state, cache);
             state.returned_bytes += taken_back;
             for block in (0..BINS).filter_map(|bin| cache.block(bin)) {
-                // The thread may have been stopped before it could say so.
+                // The thread may have been stopped before it could set this state.
                 self.blocks.info(block).set_state(BlockState::Owned);
                 self.blocks.info(block).tail.cached.store(1, Relaxed);
             }
@@ -154,8 +154,8 @@ impl Heap {
         live
     }
 
-    /// Tells of each object in a block that this collection found dead, and takes its header. Not of those that an earlier
-    /// one found, when nobody listened: they were not among its living.
+    /// Reports each object in a block that this collection found dead, and removes its header. Objects that an earlier
+    /// collection found dead, when they were not reported, are left out: they were not among that collection's live objects.
     fn tell_of_the_dead(&self, _stopped: WorldStopped<'_>, block: BlockIndex, epoch: u8, events: &Events) {
         let cell_bytes = CELL_BYTES[usize::from(self.blocks.info(block).head.class.load(Relaxed))];
         let is_unswept = self.blocks.word(block).is_unswept();
@@ -172,7 +172,7 @@ impl Heap {
         }
     }
 
-    /// Tells of each object in a block of the pinned space that lives.
+    /// Reports each live object in a block of the pinned space.
     fn tell_of_the_pinned(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
         for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
             if mark.load(Relaxed) == epoch {
@@ -203,9 +203,9 @@ impl Heap {
         }
     }
 
-    /// Settles the objects that a stopped thread has made and not settled itself, and tells of them if somebody listens: then
-    /// it was stopped before it could. Otherwise nobody will ever hear that they were allocated: who begins to listen
-    /// later begins with what this collection found alive. After marking.
+    /// Settles the objects that a stopped thread has made and not settled itself. Reports them if allocation events are
+    /// enabled: the thread was stopped before it could. Otherwise their allocation is never reported: a listener that starts
+    /// later starts with what this collection found alive. Called after marking.
     pub(crate) fn settle_the_new(&self, stopped: WorldStopped<'_>, cache: &AllocationCache, events: &Events) {
         self.check(stopped);
         let listens = events.is_enabled(EventId::ObjectAllocated);
@@ -219,7 +219,7 @@ impl Heap {
             let cell_bytes = CELL_BYTES[bin % CLASSES];
             let unsettled = cache.unsettled(bin);
             if unsettled.end == 0 {
-                // Without a run, or stopped between two.
+                // The bin has no run, or the thread was stopped between two runs.
                 continue;
             }
             if listens {
@@ -227,7 +227,7 @@ impl Heap {
                     events.fire_object_allocated(header + HEADER_BYTES, cell_bytes);
                 }
             }
-            // One more may be an object that has not left the allocator: it counts if it is marked.
+            // The cell that is being built may be an object that has not left the allocator: it counts if it is marked.
             let building = cache.building(bin);
             let counts = building != 0 && self.is_marked(building + HEADER_BYTES);
             if counts {
@@ -237,7 +237,7 @@ impl Heap {
         }
     }
 
-    /// Takes the headers from the dead cells of the blocks that a stopped thread owns. Its runs stay as they are.
+    /// Removes the headers of the dead cells in the blocks that a stopped thread owns. Its runs stay as they are.
     fn clear_dead_in_owned_blocks(
         &self,
         _stopped: WorldStopped<'_>,
@@ -266,9 +266,9 @@ impl Heap {
     /// Makes free runs of a block's dead cells, and returns the bytes in them.
     ///
     /// # Safety
-    /// The block is the caller's alone: it has just taken it from its list and is in the sweep gate with it, so that no stop comes
-    /// between; or it has stopped the world; or the block's thread, which had it in hand, does not exist any more. Its cells have
-    /// this size.
+    /// Only the caller uses the block: it has just taken it from its list and is in the sweep gate with it, so that no stop
+    /// comes between; or it has stopped the world; or the thread that was sweeping the block does not exist any more. Its cells
+    /// have this size.
     pub(crate) unsafe fn sweep_block(&self, block: BlockIndex, cell_bytes: usize) -> usize {
         let epoch = self.epoch();
         let info = self.blocks.info(block);
@@ -300,10 +300,10 @@ impl Heap {
         free_cells * cell_bytes
     }
 
-    /// [`sweep_block`](Self::sweep_block) for a block in which nothing is alive: one run. A `fresh` one is all zeros.
+    /// [`sweep_block`](Self::sweep_block) for a block without live objects: one run. A `fresh` block is all zeros.
     ///
     /// # Safety
-    /// The block is the caller's alone, and nothing lives in it.
+    /// Only the caller uses the block, and nothing lives in it.
     pub(crate) unsafe fn sweep_empty_block(&self, block: BlockIndex, cell_bytes: usize, fresh: bool) -> usize {
         let cells = cells_per_block(cell_bytes);
         if self.paranoid {
@@ -319,8 +319,8 @@ impl Heap {
                 header += cell_bytes;
             }
         }
-        // Behind the last cell the address map sees one more, if a header has room there: a word that is no reference may
-        // lead to it, and must find it free whatever the block held before.
+        // After the last cell, the address map sees one more cell if a header has room there. A word that is no reference may
+        // point to it, and must find it free whatever the block held before.
         let behind = self.blocks.cell(block, cell_bytes, cells as u32).header;
         if behind < self.blocks.start(block) + BLOCK_BYTES {
             // SAFETY: in the block, which is this thread's.
@@ -333,7 +333,7 @@ impl Heap {
         cells * cell_bytes
     }
 
-    /// Takes a dead cell's header; in paranoid mode also poisons its payload.
+    /// Removes a dead cell's header; in paranoid mode also poisons its payload.
     ///
     /// # Safety
     /// The cell is dead and of this size, and the caller owns its block or has stopped the world.
@@ -350,8 +350,7 @@ impl Heap {
         }
     }
 
-    /// Whether a cell holds a live object, as far as is known since the last collection (or, while marking, since
-    /// the one before).
+    /// Whether a cell holds a live object, as known since the last collection (or, during marking, since the one before).
     #[inline]
     pub(crate) fn is_alive(&self, cell: Cell) -> bool {
         if cell.header_word() == 0 {
@@ -364,8 +363,8 @@ impl Heap {
         mark == self.swept_epoch() || mark == self.epoch()
     }
 
-    /// Before the epoch wraps to 1: finishes all sweeping and clears all marks, those that nobody cleared when their
-    /// block became free too: an old mark must never meet its epoch again.
+    /// Called before the epoch wraps to 1: finishes all sweeping and clears all marks, including marks in blocks that have
+    /// become free. An old mark must never meet its epoch again.
     pub(crate) fn forget_old_marks(&self, stopped: WorldStopped<'_>) {
         let mut state = self.state(stopped.allocation());
         for block in 0..state.committed_blocks as BlockIndex {
@@ -373,8 +372,8 @@ impl Heap {
             if info.state() == BlockState::Unswept {
                 // SAFETY: the world is stopped, and no thread is sweeping.
                 unsafe { self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]) };
-                // Swept once: its marks are about to be cleared, and if this collection is discarded, a second sweep by
-                // them would bury what is alive.
+                // No second sweep: its marks are about to be cleared, and if this collection is discarded, a sweep with cleared
+                // marks would remove what is alive.
                 info.set_state(BlockState::Full);
             }
             for mark in self.blocks.marks(block, MARKS_PER_BLOCK) {
@@ -385,7 +384,7 @@ impl Heap {
     }
 }
 
-/// How many of these bytes equal `value`. Plain enough for the compiler to use vector instructions.
+/// The number of bytes that equal `value`. Plain enough for the compiler to use vector instructions.
 fn count_equal(_stopped: WorldStopped<'_>, marks: &[AtomicU8], value: u8) -> usize {
     let mut total = 0;
     for chunk in marks.chunks(255) {
@@ -407,7 +406,7 @@ mod tests {
 
     static WORD: Present = Present::new();
 
-    /// A heap, and its lock.
+    /// A heap, and its allocation lock.
     fn heap(bytes: usize) -> (Heap, SharedLock) {
         let lock = SharedLock::alone();
         let mut heap = Heap::new(bytes, Paranoid::On, Charging::Off, lock.clone()).unwrap();
@@ -418,7 +417,7 @@ mod tests {
     /// Begins a mark phase, and sweeps what it left.
     fn collect<'a>(heap: &Heap, lock: &Lock, caches: impl Iterator<Item = &'a AllocationCache> + Clone) {
         let held = lock.lock();
-        // SAFETY: no other thread knows this heap.
+        // SAFETY: no other thread uses this heap.
         let stopped = unsafe { WorldStopped::assume(&held) };
         heap.begin_marking(stopped);
         heap.set_up_sweep(stopped, caches, &Events::new());
@@ -426,19 +425,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counting_marks_in_chunks_counts_what_counting_one_by_one_does(
+        fn counting_marks_in_chunks_equals_counting_one_by_one(
             bytes in proptest::collection::vec(0_u8..4, 0..1100), value in 0_u8..4,
         ) {
             let marks: Vec<AtomicU8> = bytes.iter().map(|&byte| AtomicU8::new(byte)).collect();
             let lock = Lock::new();
             let held = lock.lock();
-            // SAFETY: the lock is no world's, and no other thread has these marks.
+            // SAFETY: the lock belongs to no world, and no other thread uses these marks.
             let stopped = unsafe { WorldStopped::assume(&held) };
             prop_assert_eq!(count_equal(stopped, &marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
     }
 
-    /// `.stop.fork`: a fork may leave a thread behind in the middle of a sweep: after the first word of it, or before the last.
+    /// `.stop.fork`: a fork may leave a thread behind in the middle of a sweep: after its first store, or before its last.
     #[rstest::rstest]
     fn the_block_that_a_lost_thread_was_sweeping_is_free_again_after_the_next_collection(
         #[values(1, 3)] live: usize,
@@ -460,13 +459,13 @@ mod tests {
             // SAFETY: the cache is the calling thread's.
             unsafe { heap.finish_sweep_of(&lock.lock(), &cache) };
         });
-        assert_eq!(info.state(), BlockState::Full, "nobody's any more");
-        assert_eq!(info.tail.first_run.load(Relaxed), live as u32, "the first run lies behind what is alive");
+        assert_eq!(info.state(), BlockState::Full, "no thread owns it any more");
+        assert_eq!(info.tail.first_run.load(Relaxed), live as u32, "the first run follows the live cells");
         collect(&heap, &lock, std::iter::empty());
         assert_eq!(info.state(), BlockState::Free);
     }
 
-    /// A thread may be stopped when its cache names a block and the block does not know it yet.
+    /// A thread may be stopped when its cache names a block and the block's state does not show it yet.
     #[test]
     fn a_block_that_a_thread_was_about_to_own_is_owned_after_the_next_collection() {
         let (heap, lock) = heap(1 << 20);
@@ -474,14 +473,15 @@ mod tests {
         assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
         let info = heap.blocks.info(cache.block(bin).unwrap());
         assert_eq!(info.state(), BlockState::Owned);
-        // As it was one store before.
+        // As it was one store earlier.
         info.set_state(BlockState::Reserved);
         collect(&heap, &lock, std::iter::once(&cache));
         assert_eq!(info.state(), BlockState::Owned);
-        assert_eq!(info.tail.cached.load(Relaxed), 0, "or the next collection takes it for somebody's, whosever it is");
+        assert_eq!(info.tail.cached.load(Relaxed), 0, "otherwise the next collection takes the block for a cached one");
     }
 
-    /// What is left in a thread's reserve is everybody's after a collection, and what a thread has used up is nobody's.
+    /// After a collection, any thread can take the rest of a thread's reserve, and the blocks that a thread has used up have no
+    /// owner.
     #[test]
     fn a_collection_takes_back_what_a_thread_has_reserved_and_what_it_has_used_up() {
         let (heap, lock) = heap(16 << 20);
@@ -500,9 +500,9 @@ mod tests {
         }
     }
 
-    /// Marks are not cleared when a block becomes free; but none may be there when its number comes again.
+    /// Marks are not cleared when a block becomes free; but none may be left when the same epoch comes again.
     #[test]
-    fn no_mark_of_a_free_block_is_there_when_the_epochs_begin_anew() {
+    fn no_mark_of_a_free_block_is_left_when_the_epochs_start_again() {
         let (heap, lock) = heap(1 << 20);
         let block = heap.take_free_blocks(&mut heap.state(&lock.lock()), 1).unwrap();
         heap.blocks.info(block).set_state(BlockState::Full);
@@ -512,7 +512,7 @@ mod tests {
         collect(&heap, &lock, std::iter::empty());
         assert_eq!((heap.blocks.info(block).state(), marks[0].load(Relaxed)), (BlockState::Free, first));
         let held = lock.lock();
-        // SAFETY: no other thread knows this heap.
+        // SAFETY: no other thread uses this heap.
         while heap.begin_marking(unsafe { WorldStopped::assume(&held) }) != first {}
         assert!(marks.iter().all(|mark| mark.load(Relaxed) == 0));
     }

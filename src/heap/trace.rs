@@ -1,9 +1,9 @@
-//! What the collector knows about types: tracing is data, not code.
+//! The descriptions of types for the collector: tracing is data, not code.
 //!
 //! A thread may be stopped anywhere, also inside a function that a tracing callback would call. So no user code
 //! runs while the world is stopped: a type *describes* its references by a constant [`Layout`], a set of the words
 //! that may hold one, and the mark loop reads that. Every such word is checked through the address map before it
-//! is believed, so a word may also hold something else (a tagged integer) as long as it is not the address of an
+//! is used, so a word may also hold something else (a tagged integer) as long as it is not the address of an
 //! object.
 //!
 //! [`traced!`](crate::traced) writes the layout of a struct from its fields. Types that hold no reference are
@@ -36,7 +36,7 @@ impl Layout {
     /// A single word that may hold a reference.
     pub const WORD: Self = Self { bits: [1, 0, 0, 0] };
 
-    /// How many words it covers.
+    /// The number of words that a layout covers.
     pub const WORDS: usize = BITMAPS * WORD_BITS;
 
     /// The last word that may hold a reference.
@@ -122,18 +122,18 @@ impl fmt::Debug for Layout {
 ///   and null never are).
 /// - Values may be shared by the threads of the world: there is no unsynchronised interior mutability.
 /// - A type with references has no drop glue.
-/// - At [`DESCRIPTION`](Self::DESCRIPTION), if that is said, there is a [`Description`](crate::Description).
+/// - At [`DESCRIPTION`](Self::DESCRIPTION), if it is `Some`, there is a [`Description`](crate::Description).
 pub unsafe trait Trace: 'static {
     /// The type's name, as traces and heap profiles show it.
     const NAME: &'static str;
     /// The words that may hold references.
     const LAYOUT: Layout;
-    /// How the collector scans an object of this type; only arrays and weak cells have one of their own.
+    /// How the collector scans an object of this type. Only arrays and weak cells define their own.
     #[doc(hidden)]
     const SHAPE: Shape = Shape::of_layout(&Self::LAYOUT);
-    /// Whether references in a value may change: then heap profiles count the object among the retainers.
+    /// Whether references in a value may change. If so, heap profiles count the object among the retainers.
     const MUTABLE: bool = false;
-    /// Where in a value its own [`Description`](crate::Description) lies, in bytes, if it has one.
+    /// The offset in bytes of the value's own [`Description`](crate::Description), if it has one.
     const DESCRIPTION: Option<usize> = None;
     /// Whether this is an [`Array`].
     #[doc(hidden)]
@@ -157,7 +157,7 @@ pub enum Shape {
         /// Reference words of an element.
         element: [u64; BITMAPS],
     },
-    /// A [`WeakCell`]: its target is not traced, and cleared when nothing else keeps it.
+    /// A [`WeakCell`]: its target is not traced, and is cleared when nothing else keeps it alive.
     Weak,
 }
 
@@ -175,14 +175,14 @@ impl Shape {
     }
 }
 
-/// A word that marks a [`TypeInfo`], so that the verifier and a debugger can tell a header from garbage.
+/// A word that marks a [`TypeInfo`], so that the verifier and a debugger can distinguish a header from garbage.
 pub(crate) const TYPE_INFO_MAGIC: u64 = 0x6f66_6e69_7077_7473;
 
-/// What [`TypeInfo::rust_name`] says of a type that is none of Rust's.
+/// The result of [`TypeInfo::rust_name`] for a type that was described at run time.
 const DESCRIBED_AT_RUN_TIME: &str = "described at run time";
 
-/// What an object's header points to: the collector's and the tools' description of a type. `repr(C)`, because a
-/// debugger reads it from outside.
+/// The description of a type for the collector and the tools; each object's header points to one. `repr(C)`, because a debugger
+/// reads it from outside.
 #[repr(C)]
 pub struct TypeInfo {
     pub(crate) magic: u64,
@@ -192,7 +192,7 @@ pub struct TypeInfo {
     align: usize,
     pub(crate) shape: Shape,
     pub(crate) drop_in_place: Option<unsafe fn(*mut u8)>,
-    /// Where an object's own description lies, if it has one.
+    /// The offset of an object's own description, if it has one.
     pub(crate) description: Option<usize>,
     /// Whether its references may change.
     pub(crate) mutable: bool,
@@ -201,7 +201,7 @@ pub struct TypeInfo {
 }
 
 impl TypeInfo {
-    /// Of a type that is known at run time only. Nothing is dropped.
+    /// The description of a type that is known at run time only. Its objects are not dropped.
     pub(crate) const fn of_described(name: &'static str, size: usize, align: usize, shape: Shape) -> Self {
         let rust_name = || DESCRIBED_AT_RUN_TIME;
         Self {
@@ -213,7 +213,7 @@ impl TypeInfo {
             shape,
             drop_in_place: None,
             description: None,
-            // Its describer writes the words as he likes.
+            // The code that described the type may write the words as it likes.
             mutable: !matches!(shape, Shape::Leaf),
             is_array: matches!(shape, Shape::Array { .. }),
             _not_constructible: PhantomData,
@@ -238,7 +238,7 @@ impl TypeInfo {
         false
     }
 
-    /// For [`traced!`](crate::traced): where the first description lies among fields at these offsets.
+    /// For [`traced!`](crate::traced): the offset of the first description, among fields at these offsets.
     #[doc(hidden)]
     pub const fn first_description(fields: &[(usize, Option<usize>)]) -> Option<usize> {
         let mut index = 0;
@@ -251,7 +251,7 @@ impl TypeInfo {
         None
     }
 
-    /// The name that the type gave itself.
+    /// The type's name, as traces and heap profiles show it.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -271,7 +271,7 @@ impl TypeInfo {
         self.align
     }
 
-    /// Whether this is a type's description at all.
+    /// Whether this really is the description of a type.
     pub(crate) fn is_sound(&self) -> bool {
         self.magic == TYPE_INFO_MAGIC
     }
@@ -287,7 +287,7 @@ impl fmt::Debug for TypeInfo {
     }
 }
 
-/// Gives each collected type its [`TypeInfo`].
+/// Provides the [`TypeInfo`] of each collected type.
 pub(crate) trait Described: Trace + Sized {
     const INFO: &'static TypeInfo = &TypeInfo {
         magic: TYPE_INFO_MAGIC,
@@ -316,7 +316,7 @@ pub(crate) trait Described: Trace + Sized {
 impl<T: Trace> Described for T {}
 
 /// # Safety
-/// `payload` is a valid `T` that nobody can reach any more.
+/// `payload` is a valid `T` that no code can reach any more.
 unsafe fn drop_erased<T>(payload: *mut u8) {
     // SAFETY: passed on from the caller.
     unsafe { payload.cast::<T>().drop_in_place() }
@@ -331,9 +331,9 @@ unsafe fn drop_erased<T>(payload: *mut u8) {
 pub unsafe trait Word: Copy + 'static {
     /// Whether the word may hold a reference to a collected object.
     const MAY_REFER: bool;
-    /// The value as a word.
+    /// Converts the value to a word.
     fn to_bits(self) -> usize;
-    /// The value again.
+    /// Converts a word back to the value.
     ///
     /// # Safety
     /// `bits` came from [`to_bits`](Self::to_bits) of this type.
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_with_drop_glue_says_how_to_drop_it_and_one_without_does_not() {
+    fn only_a_type_with_drop_glue_has_a_drop_function() {
         assert!(Leaf::<String>::INFO.drop_in_place.is_some());
         assert!(Leaf::<u64>::INFO.drop_in_place.is_none());
         assert!(Mixed::INFO.is_sound());

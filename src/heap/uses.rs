@@ -1,16 +1,16 @@
-//! When objects were used: the side table of biographies.
+//! The times at which objects were used: the side table of biographies.
 //!
-//! With the feature `biography` each read through a [`Gc`](super::pointer::Gc) notes the time in a word beside the object; without
-//! it there is nothing of this in a read. Time is counted in eras, the intervals between two censuses. A word is two halves, so that
-//! noting a use is one store:
+//! With the feature `biography`, each read through a [`Gc`](super::pointer::Gc) stores the time in a word of the side table;
+//! without it, a read has no such code. Time is counted in eras, the intervals between two censuses. A word is two halves, so
+//! that recording a use is one store:
 //!
 //! ```text
 //!   heap    |        object          |  object  | …        a granule is 16 bytes; no two objects begin in one
 //!   words   | born, used | 0, 0 | …  | born, used | …      eras from 1; used 0: never; born 0: no census knows it yet
 //! ```
 //!
-//! A `Gc` is an address and knows no world, so what tracks is found by the address: at most 16 heaps track at a time, which is
-//! one load while none does. Who reads in between sees a whole [`Uses`] or none: they are never freed.
+//! A `Gc` is an address and does not name its world, so the tracking heap is found by the address: at most 16 heaps track at a
+//! time. While none does, a read costs one load. A concurrent reader sees a complete [`Uses`] or none: they are never freed.
 
 use std::io;
 
@@ -24,30 +24,30 @@ use crate::sync::{AtomicU16, Ordering::Relaxed};
 
 /// Whether this build tracks uses.
 pub(crate) const TRACKED: bool = cfg!(feature = "biography");
-/// The last era that ends with a census. What comes after it is one more, and the last that a word can hold.
+/// The last era that ends with a census. The era after it is the last that a word can hold.
 pub(crate) const LAST_ERA: u16 = if cfg!(test) { 12 } else { u16::MAX - 1 };
 
 const GRANULE_SHIFT: u32 = 4;
 
-/// What is noted of one object.
+/// The record of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// The era in which it came; 0 if no collection has seen it yet.
+    /// The era in which it was first seen; 0 if no collection has seen it yet.
     pub(crate) born: u16,
-    /// The era in which it was used last; 0 if never.
+    /// The era in which it was last used; 0 if never.
     pub(crate) used: u16,
 }
 
-/// Where the uses of one heap are noted.
+/// The table of the uses of one heap's objects.
 pub(crate) struct Uses {
     base: usize,
     bytes: usize,
     words: *const [AtomicU16; 2],
-    /// The present era; 0 while nobody wants to know.
+    /// The present era; 0 while uses are not recorded.
     era: AtomicU16,
 }
 
-// SAFETY: the pointer is to atomics, in memory that is mapped as long as anybody may read objects of the heap.
+// SAFETY: the pointer is to atomics, in memory that is mapped as long as any thread may read objects of the heap.
 unsafe impl Sync for Uses {}
 
 impl Uses {
@@ -58,25 +58,25 @@ impl Uses {
         unsafe { &*self.words.add((payload - self.base) >> GRANULE_SHIFT) }
     }
 
-    /// What is noted of the object at this payload. In the stopped world.
+    /// The record of the object at this payload. Called in the stopped world.
     pub(crate) fn life(&self, payload: usize) -> Life {
         let [born, used] = self.word(payload);
         Life { born: born.load(Relaxed), used: used.load(Relaxed) }
     }
 
-    /// Notes something else. In the stopped world.
+    /// Replaces the record of an object. Called in the stopped world.
     pub(crate) fn set_life(&self, payload: usize, life: Life) {
         let [born, used] = self.word(payload);
         born.store(life.born, Relaxed);
         used.store(life.used, Relaxed);
     }
 
-    /// A new era begins; 0: nothing is noted any more.
+    /// Begins a new era. 0: uses are not recorded any more.
     pub(crate) fn set_era(&self, era: u16) {
         self.era.store(era, Relaxed);
     }
 
-    /// The object at this payload, if it is this heap's, is used.
+    /// Records a use of the object at this payload, if it belongs to this heap.
     #[cfg(feature = "biography")]
     #[inline(always)]
     fn note(&self, payload: usize) {
@@ -89,22 +89,22 @@ impl Uses {
     }
 }
 
-/// The table of a heap's uses: as long as the heap, and forgotten with it.
+/// The tracking of a heap's uses: lives as long as the heap, and ends when dropped.
 pub(crate) struct Tracking {
     uses: &'static Uses,
     words: Reservation,
 }
 
 impl Tracking {
-    /// From now on reads of this heap's objects are noted, if the build notes any.
+    /// From now on records reads of this heap's objects, if the build supports it.
     ///
     /// # Errors
-    /// The system gives no memory, or too many heaps track.
+    /// The system has no memory to give, or too many heaps track.
     pub(crate) fn begin(heap: &Heap) -> io::Result<Tracking> {
         let (base, bytes) = (heap.blocks.base(), heap.blocks.reserved_bytes());
         let words = Reservation::new((bytes >> GRANULE_SHIFT) * size_of::<[AtomicU16; 2]>(), page_size())?;
         words.commit(0, words.len())?;
-        // Small, and never freed: somebody may be looking whether an address is in it.
+        // Small, and never freed: a thread may be testing whether an address is in it.
         let uses = Box::leak(Box::new(Uses { base, bytes, words: words.base().cast(), era: AtomicU16::new(0) }));
         #[cfg(feature = "biography")]
         enlist(uses)?;
@@ -116,9 +116,9 @@ impl Tracking {
         self.uses
     }
 
-    /// Forgets all that was noted. While the era is 0; a thread in the middle of noting a use may still leave an era of before.
+    /// Clears all records. Called while the era is 0; a thread in the middle of recording a use may still write an earlier era.
     pub(crate) fn forget(&self) {
-        // Whole pages of zeros come back when they are touched.
+        // Released pages read as zeros when they are touched.
         // SAFETY: only atomic halves of words are there, and 0 is one of their values.
         if unsafe { self.words.release(0, self.words.len()) }.is_err() {
             let halves = self.words.len() / size_of::<AtomicU16>();
@@ -137,12 +137,12 @@ impl Drop for Tracking {
     }
 }
 
-/// How many heaps can track at a time.
+/// The maximum number of heaps that track at a time.
 #[cfg(feature = "biography")]
 const MOST_HEAPS: usize = 16;
 #[cfg(feature = "biography")]
 static HEAPS: [AtomicPtr<Uses>; MOST_HEAPS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_HEAPS];
-/// No heap at or above this place was ever there.
+/// All entries from this index on were never used.
 #[cfg(feature = "biography")]
 static PLACES: AtomicUsize = AtomicUsize::new(0);
 
@@ -150,7 +150,7 @@ static PLACES: AtomicUsize = AtomicUsize::new(0);
 fn enlist(uses: &'static Uses) -> io::Result<()> {
     let uses = std::ptr::from_ref(uses).cast_mut();
     for (index, place) in HEAPS.iter().enumerate() {
-        // Release: pairs with the Acquire in `note`: the table is whole.
+        // Release: pairs with the Acquire in `note`: the table is complete.
         if place.compare_exchange(std::ptr::null_mut(), uses, Ordering::Release, Relaxed).is_ok() {
             PLACES.fetch_max(index + 1, Relaxed);
             return Ok(());
@@ -167,12 +167,12 @@ fn delist(uses: &'static Uses) {
     }
 }
 
-/// The object at this address is used.
+/// Records a use of the object at this address.
 #[cfg(feature = "biography")]
 #[inline(always)]
 pub(crate) fn note(payload: usize) {
     for place in HEAPS.iter().take(PLACES.load(Relaxed)) {
-        // SAFETY: null, or a table that is never freed. Acquire pairs with the Release in `enlist`.
+        // SAFETY: null, or a table that is never freed. Acquire: pairs with the Release in `enlist`.
         if let Some(uses) = unsafe { place.load(Ordering::Acquire).as_ref() } {
             uses.note(payload);
         }

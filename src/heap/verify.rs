@@ -7,7 +7,7 @@
 //! 2. Every live object has a sound header, and its size fits its cell.
 //! 3. Every reference in a live object is null, outside the heap, odd, or exactly the payload of a live object.
 //! 4. Free runs are inside their block, do not overlap live objects, and their cells have no headers.
-//! 5. What it counts as live is what the collection reported (asked by the caller).
+//! 5. The count of live bytes equals what the collection reported (checked by the caller).
 
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::RunLink;
@@ -19,7 +19,7 @@ use super::trace::{Shape, TypeInfo};
 use super::{Heap, HeapState};
 use crate::sync::{AtomicUsize, Ordering::Relaxed};
 
-/// What a verification counted.
+/// The counts of a verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Bytes of live objects.
@@ -40,15 +40,15 @@ pub enum VerifyError {
     Block {
         /// The block's index.
         block: u32,
-        /// What its state says.
+        /// The state of the block.
         state: &'static str,
     },
-    /// A live object's header is no type.
-    #[error("the object at {object:#x} has the header {header:#x}, which is no type")]
+    /// A live object's header is not a type.
+    #[error("the object at {object:#x} has the header {header:#x}, which is not a type")]
     Header {
         /// The object's address.
         object: usize,
-        /// What stands in its header.
+        /// The content of its header.
         header: usize,
     },
     /// A live object is larger than its cell.
@@ -63,15 +63,15 @@ pub enum VerifyError {
     },
     /// A live object refers into the heap, but not to a live object.
     #[error(
-        "the object at {object:#x} of type {type_name} refers to {target:#x} at offset {offset}, where no live object \
-         is: a reference was kept where the collector does not look"
+        "the object at {object:#x} of type {type_name} refers to {target:#x} at offset {offset}, which is not a live \
+         object: a reference was kept where the collector does not look"
     )]
     Dangling {
         /// The object's address.
         object: usize,
         /// Its type's name.
         type_name: &'static str,
-        /// Where in the object the reference stands.
+        /// The offset of the reference in the object.
         offset: usize,
         /// The reference.
         target: usize,
@@ -95,7 +95,7 @@ pub enum VerifyError {
 }
 
 impl Heap {
-    /// Checks everything, outside a mark phase.
+    /// Checks all invariants. Called outside a mark phase.
     pub(crate) fn verify(&self, stopped: WorldStopped<'_>) -> Result<Verified, VerifyError> {
         let mut found = Verified::default();
         let mut state = self.state(stopped.allocation());
@@ -147,7 +147,7 @@ impl Heap {
         let Some(info) = type_of(header) else { return Err(VerifyError::Header { object, header }) };
         found.live_objects += 1;
         let room = cell_bytes - HEADER_BYTES;
-        // SAFETY: an array's first payload word is its length; others' is not read.
+        // SAFETY: an array's first payload word is its length; for other types it is not read.
         let length = || unsafe { (*(object as *const AtomicUsize)).load(Relaxed) };
         let bytes = match info.shape {
             Shape::Array { stride, .. } => length().saturating_mul(stride as usize).saturating_add(ARRAY_HEAD_BYTES),
@@ -192,7 +192,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The runs of a block that a thread owns, but for the one that it has taken already.
+    /// Checks the runs of a block that a thread owns, except the one that it has taken already.
     fn verify_runs(&self, block: BlockIndex, cell_bytes: usize, found: &mut Verified) -> Result<(), VerifyError> {
         let cells = cells_per_block(cell_bytes) as u32;
         let mut first = self.blocks.info(block).tail.first_run.load(Relaxed);
@@ -201,7 +201,7 @@ impl Heap {
             if first >= cells {
                 return broken;
             }
-            // SAFETY: runs of an owned block are linked by its sweep; only its owner, who is stopped, takes one.
+            // SAFETY: runs of an owned block are linked by its sweep; only its owner, which is stopped, takes one.
             let link = unsafe { RunLink::read(self.blocks.cell(block, cell_bytes, first).header) };
             let end = first.saturating_add(link.cells);
             if link.cells == 0 || end > cells || (link.next != NO_CELL && link.next < end) {
@@ -216,7 +216,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Every bin's list holds unswept blocks of that bin, and ends.
+    /// Checks that every bin's list holds unswept blocks of that bin, and ends.
     fn verify_lists(&self, state: &HeapState) -> Result<(), VerifyError> {
         let (lists, committed) = (state.lists, state.committed_blocks);
         for (bin, &first) in lists.iter().enumerate() {
@@ -237,7 +237,7 @@ impl Heap {
     }
 }
 
-/// The type behind a header word, if it is one.
+/// The type to which a header word points, if it points to one.
 fn type_of(header: usize) -> Option<&'static TypeInfo> {
     if header == 0 || !header.is_multiple_of(align_of::<TypeInfo>()) || header < BLOCK_BYTES {
         return None;

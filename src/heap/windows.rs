@@ -1,15 +1,16 @@
-//! What may happen to a thread between any two steps of its work, step by step on one thread: it is stopped or lost while it takes a
-//! block (`.heap.reserve`), or stopped for a debugger's question while it changes a table (`.debug.inspect`).
+//! Test support: what may happen to a thread between any two steps of its work, played step by step on one thread. The thread
+//! is stopped or lost while it takes a block (`.heap.reserve`), or stopped for a debugger's query while it changes a table
+//! (`.debug.inspect`).
 
 use std::cell::RefCell;
 
 use crate::sync::SharedLock;
 
-/// What is to happen in which window.
+/// A planned action, and the window in which it happens.
 struct Plan {
     /// The number of windows that pass first.
     left: usize,
-    /// In which no window counts that is under it: a stop and a fork wait for that.
+    /// Windows in which this lock is held do not count: a stop and a fork wait for it.
     lock: SharedLock,
     what: Box<dyn FnOnce()>,
 }
@@ -18,17 +19,17 @@ thread_local! {
     static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
 }
 
-/// From now on `what` happens once, after `left` windows in which `lock` is not held.
+/// Plans one call of `what`, after `left` windows in which `lock` is not held.
 pub(crate) fn plan(left: usize, lock: SharedLock, what: impl FnOnce() + 'static) {
     PLAN.set(Some(Plan { left, lock, what: Box::new(what) }));
 }
 
-/// Whether it has happened. If not, it never will.
+/// Whether the planned call has happened. If not, the plan is dropped.
 pub(crate) fn has_happened() -> bool {
     PLAN.take().is_none()
 }
 
-/// A place at which a thread may be stopped or lost.
+/// A point at which a thread may be stopped or lost.
 pub(crate) fn window() {
     let due = PLAN.with_borrow_mut(|plan| match plan {
         Some(waiting) if waiting.lock.holder().is_some() => None,
@@ -60,10 +61,10 @@ mod tests {
 
     static WORD: Present = Present::new();
 
-    /// The bin that the thread takes blocks for.
+    /// The bin for which the thread takes blocks.
     const BIN: usize = 2;
 
-    /// Where its next block comes from.
+    /// Where the thread's next block comes from.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum From {
         Reserve,
@@ -73,13 +74,13 @@ mod tests {
     /// What happens to the thread in the window.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Fate {
-        /// It is stopped for a collection, another thread takes blocks, and it goes on.
+        /// It is stopped for a collection, another thread takes blocks, and it continues.
         Stopped,
-        /// It is never heard of again, and buried at once: a fork.
+        /// It disappears, and its cache is released at once: a fork.
         Lost,
         /// It is stopped for a collection, another thread takes blocks, and then it is lost.
         StoppedThenLost,
-        /// A collection comes between its loss and its burial: a silent death.
+        /// A collection comes between its loss and the release of its cache: a silent death.
         LostThenCollected,
     }
 
@@ -105,14 +106,14 @@ mod tests {
 
         fn collect(&self, caches: &[&AllocationCache], mark: impl FnOnce(u8)) {
             let held = self.lock.lock();
-            // SAFETY: no other thread knows this heap.
+            // SAFETY: no other thread uses this heap.
             let stopped = unsafe { WorldStopped::assume(&held) };
             mark(self.heap.begin_marking(stopped));
             self.heap.set_up_sweep(stopped, caches.iter().copied(), &Events::new());
             self.heap.end_collection(stopped, u64::MAX);
         }
 
-        /// Up to the point at which the thread takes its next block from there.
+        /// Runs up to the point at which the thread takes its next block from `from`.
         fn prepare(&self, from: From) {
             let mut used_up = Vec::new();
             while used_up.len() < 3 || self.thread.reserve().count < 3 {
@@ -120,7 +121,7 @@ mod tests {
                 self.refill(&self.thread, BIN);
             }
             if from == From::List {
-                // Something lives in one of the blocks.
+                // One of the blocks contains a live object.
                 let marks = self.heap.blocks.marks(used_up[0], 3);
                 self.collect(&[&self.thread, &self.other], |epoch| marks[1].store(epoch, Relaxed));
             }
@@ -138,7 +139,7 @@ mod tests {
             self.heap.release_cache(&held, &self.thread);
         }
 
-        /// When nothing lives any more: each block is free, or the other thread's.
+        /// Called when nothing lives any more: checks that each block is free, or the other thread's.
         fn check(&self) {
             self.collect(&[&self.other], |_| {});
             let held = self.lock.lock();
@@ -153,7 +154,7 @@ mod tests {
                 resident += usize::from(info.head.fresh.load(Relaxed) == 0);
             }
             assert_eq!(state.free.count() + others.len(), state.committed_blocks);
-            // One too many for a thread that was lost where it counts a block: see `install_empty`.
+            // One too many for a thread that was lost while it counted a block: see `install_empty`.
             assert!((resident..=resident + 1).contains(&state.resident_blocks), "{resident} resident blocks");
         }
     }
