@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     let long = Duration::from_secs(60);
     let settle = || {
         Recorder::of_process().flush().expect("flushed");
-        host.flush(long).expect("told");
+        host.flush(long).expect("delivered");
     };
     let worlds = [&UNRECORDED, &TO_FILE, &TO_HOST];
     let mut times = [const { Vec::new() }; 3];

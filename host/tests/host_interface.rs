@@ -47,10 +47,10 @@ fn compiled(folder: &Path, source: &Path) -> Option<PathBuf> {
 
 fn run(program: &Path) -> (String, Output) {
     let output = Command::new("timeout").arg("600").arg(program).arg(library()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}\n{said}\n{errors}", output.status);
-    (said, output)
+    assert!(output.status.success(), "{}\n{stdout}\n{errors}", output.status);
+    (stdout, output)
 }
 
 /// An event that the example printed.
@@ -80,20 +80,20 @@ fn events_of(phase: &str) -> Vec<Printed<'_>> {
 fn a_host_in_c_allocates_collects_and_receives_exactly_the_selected_events() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = compiled(folder.path(), &root().join("examples/host/host.c")) else { return };
-    let (said, output) = run(&program);
+    let (stdout, output) = run(&program);
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-    let phases: Vec<(&str, &str)> = said.split("phase ").skip(1).filter_map(|phase| phase.split_once('\n')).collect();
+    let phases: Vec<(&str, &str)> = stdout.split("phase ").skip(1).filter_map(|phase| phase.split_once('\n')).collect();
     let names: Vec<&str> = phases.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, ["collections", "roots", "names", "end"], "{said}");
+    assert_eq!(names, ["collections", "roots", "names", "end"], "{stdout}");
     let (_, collections) = phases[0];
 
     // Collections: in pairs, ordered by time, and with the same numbers as in the reports.
     let events = events_of(collections);
-    assert!(events.windows(2).all(|pair| pair[0].number("at") <= pair[1].number("at")), "{said}");
+    assert!(events.windows(2).all(|pair| pair[0].number("at") <= pair[1].number("at")), "{stdout}");
     let pairs = events.iter().filter(|event| matches!(event.name, "GcStart" | "GcEnd"));
     let pairs: Vec<_> = pairs.map(|event| (event.name, event.number("number"))).collect();
     let expected: Vec<_> = (1..=3).flat_map(|number| [("GcStart", number), ("GcEnd", number)]).collect();
-    assert_eq!(pairs, expected, "{said}");
+    assert_eq!(pairs, expected, "{stdout}");
     let reported: Vec<Vec<u64>> = collections
         .lines()
         .filter(|line| line.starts_with("collected "))
@@ -104,26 +104,26 @@ fn a_host_in_c_allocates_collects_and_receives_exactly_the_selected_events() {
         .filter(|event| event.name == "HeapStats")
         .map(|event| event.number("small_bytes") + event.number("large_bytes") + event.number("pinned_bytes"))
         .collect();
-    assert_eq!(stats, reported.iter().map(|report| report[2]).collect::<Vec<_>>(), "live bytes: {said}");
+    assert_eq!(stats, reported.iter().map(|report| report[2]).collect::<Vec<_>>(), "live bytes: {stdout}");
     let live: Vec<u64> = reported.iter().map(|report| report[1]).collect();
-    assert!((2000..2010).contains(&live[0]) && (2000..2010).contains(&live[1]) && live[2] < 1010, "{live:?}: {said}");
+    assert!((2000..2010).contains(&live[0]) && (2000..2010).contains(&live[1]) && live[2] < 1010, "{live:?}: {stdout}");
     for name in ["builder-0", "builder-1"] {
-        assert!(collections.contains(&format!("{name}: 1000 nodes, sum 500500\n")), "{said}");
+        assert!(collections.contains(&format!("{name}: 1000 nodes, sum 500500\n")), "{stdout}");
     }
 
     // After a change of the selection, no event that is disabled.
     let names_in =
         |phase: usize| events_of(phases[phase].1).iter().map(|event| event.name.to_owned()).collect::<Vec<_>>();
-    assert!(phases[1].1.contains("collected with a root: number 4"), "{said}");
-    assert_eq!(names_in(1), ["RootCreated", "RootDropped"], "{said}");
-    assert!(phases[2].1.contains("collected at the end: number 5"), "{said}");
-    assert_eq!(names_in(2), ["Interned", "Labelled"], "{said}");
-    assert!(phases[2].1.contains("label=\"a node of main's\""), "{said}");
-    assert_eq!(names_in(3), [] as [&str; 0], "{said}");
+    assert!(phases[1].1.contains("collected with a root: number 4"), "{stdout}");
+    assert_eq!(names_in(1), ["RootCreated", "RootDropped"], "{stdout}");
+    assert!(phases[2].1.contains("collected at the end: number 5"), "{stdout}");
+    assert_eq!(names_in(2), ["Interned", "Labelled"], "{stdout}");
+    assert!(phases[2].1.contains("label=\"a node of main's\""), "{stdout}");
+    assert_eq!(names_in(3), [] as [&str; 0], "{stdout}");
 
     let count = phases.iter().map(|(_, phase)| events_of(phase).len()).sum::<usize>();
-    assert!(said.contains(&format!("collections 5, threads 0, events {count}, lost 0\n")), "{count}: {said}");
-    assert!(said.ends_with("closed\n"), "{said}");
+    assert!(stdout.contains(&format!("collections 5, threads 0, events {count}, lost 0\n")), "{count}: {stdout}");
+    assert!(stdout.ends_with("closed\n"), "{stdout}");
 }
 
 /// `.host.version`, `.host.no-unwind`
@@ -132,13 +132,13 @@ fn misuse_returns_an_error_code_with_a_text() {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/misuse.c");
     let Some(program) = compiled(folder.path(), &source) else { return };
-    let (said, _) = run(&program);
-    let wrong: Vec<&str> = said.lines().filter(|line| line.starts_with("WRONG")).collect();
+    let (stdout, _) = run(&program);
+    let wrong: Vec<&str> = stdout.lines().filter(|line| line.starts_with("WRONG")).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(said.lines().filter(|line| line.starts_with("ok ")).count() > 70, "{said}");
-    assert!(said.ends_with("done\n"), "{said}");
+    assert!(stdout.lines().filter(|line| line.starts_with("ok ")).count() > 70, "{stdout}");
+    assert!(stdout.ends_with("done\n"), "{stdout}");
     // Every code other than 0 comes with an error text.
-    for line in said.lines().filter(|line| line.starts_with("ok ")) {
+    for line in stdout.lines().filter(|line| line.starts_with("ok ")) {
         let (_, outcome) = line.split_once(": ").unwrap();
         let (code, text) = outcome.split_once(' ').unwrap();
         assert!(code == "0" || text.len() > 10, "{line}");
@@ -151,14 +151,14 @@ fn threads_of_a_host_can_be_cancelled_in_a_region_and_detach() {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cancel.c");
     let Some(program) = compiled(folder.path(), &source) else { return };
-    let (said, _) = run(&program);
+    let (stdout, _) = run(&program);
     let expected = "\
         cancelled in a region: cancelled 50, cleaned 50, threads 0\n\
         cancelled in a region in a region: cancelled 50, cleaned 50, threads 0\n\
         ends in a region: cancelled 50, cleaned 50, threads 0\n\
         cancelled between collections: cancelled 50, cleaned 50, threads 0\n\
         done\n";
-    assert_eq!(said, expected);
+    assert_eq!(stdout, expected);
 }
 
 /// `.host.own-thread`: no thread waits for a host that waits for malloc's lock, and thread-local storage is allocated before it is needed
@@ -168,12 +168,12 @@ fn a_library_loaded_by_dlopen_collects_while_threads_use_malloc_and_record_all_e
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stress.c");
     let Some(program) = compiled(folder.path(), &source) else { return };
-    let (said, _) = run(&program);
-    let numbers: Vec<u64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
-    let [events, lost, backwards] = numbers[..] else { panic!("{said}") };
-    assert!(events > 10_000 && lost == 0, "{said}");
+    let (stdout, _) = run(&program);
+    let numbers: Vec<u64> = stdout.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [events, lost, backwards] = numbers[..] else { panic!("{stdout}") };
+    assert!(events > 10_000 && lost == 0, "{stdout}");
     // If a thread is stopped for long while it fires an event, that record may be delivered late.
-    assert!(backwards < events / 20, "{said}");
+    assert!(backwards < events / 20, "{stdout}");
 }
 
 /// The header and `abi.rs` describe the same layout.
@@ -229,9 +229,10 @@ fn the_library_exports_its_functions_and_is_marked_nodelete() {
     let Ok(output) = Command::new("readelf").args(["-W", "-d", "--dyn-syms"]).arg(library()).output() else {
         return skipped::skipped("readelf");
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("NODELETE"), "{said}");
-    let exported = |name: &str| said.lines().any(|line| line.ends_with(&format!(" {name}")) && line.contains("GLOBAL"));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("NODELETE"), "{stdout}");
+    let exported =
+        |name: &str| stdout.lines().any(|line| line.ends_with(&format!(" {name}")) && line.contains("GLOBAL"));
     for name in ["stopworld_initialize", "stopworld_last_error", "stopworld_telemetry_flush", "stopworld_fire_gc_start"]
     {
         assert!(exported(name), "{name} is not exported");

@@ -641,7 +641,7 @@ impl Debugger {
             thread::yield_now();
         }
         self.step()?;
-        // A swap: to loom, a store that comes before a compare-exchange in time may be overwritten by it all the same.
+        // A swap, because in loom a compare-exchange may overwrite a plain store that precedes it in time.
         self.target.control.swap(self.control.0, Ordering::AcqRel);
         self.step()
     }

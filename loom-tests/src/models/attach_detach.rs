@@ -124,13 +124,13 @@ fn thread_and_debugger(steps: u32) {
 
 #[test]
 fn a_thread_that_attaches_and_exits_while_a_debugger_attaches() {
-    explore("a thread and a debugger come and go", AtMost(1), || thread_and_debugger(IMMORTAL));
+    explore("a thread attaches and exits, a debugger attaches", AtMost(1), || thread_and_debugger(IMMORTAL));
 }
 
 #[test]
 fn a_debugger_that_dies_while_a_thread_notifies_it() {
     for steps in 3..12 {
-        explore(&format!("a thread comes and goes, death before step {steps}"), AtMost(1), move || {
+        explore(&format!("a thread attaches and exits, death before step {steps}"), AtMost(1), move || {
             thread_and_debugger(steps);
         });
     }
