@@ -42,7 +42,7 @@ impl Worlds {
         self.ends = ends;
     }
 
-    /// Returns whether no world has a handle any more and the writer, which has reported `told` ends, has received all of them.
+    /// Returns whether no world has a handle any more and the writer has received all their ends; `told` is how many it has received.
     pub(super) fn have_ended(&self, told: u64) -> bool {
         let have_gone = self.worlds.iter().all(|world| world.strong_count() == 0);
         have_gone && (self.ends == Ends::DoNotCome || told >= self.joined)

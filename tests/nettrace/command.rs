@@ -36,12 +36,12 @@ fn the_arguments_say_what_is_in_a_trace(
 }
 
 #[rstest]
-#[case("--trace t.nettrace --events Arena", "'Arena' is none of the keywords")]
+#[case("--trace t.nettrace --events Arena", "'Arena' is not one of the keywords")]
 #[case("--trace t.mps --events GC", "'GC' is none of the categories")]
-#[case("--trace t.nettrace --events GC@Loud", "is no level")]
-#[case("--trace t.nettrace --events GC@9", "'9' is no level: it is a number from 0 to 5 or one of LogAlways")]
+#[case("--trace t.nettrace --events GC@Loud", "is not a level")]
+#[case("--trace t.nettrace --events GC@9", "'9' is not a level: use a number from 0 to 5 or one of LogAlways")]
 #[case("--trace t.nettrace --providers :1", "a provider needs a name")]
-#[case("--trace t.nettrace --providers a:1:9", "'--providers <LIST>': '9' is no level: it is a number from 0 to 5")]
+#[case("--trace t.nettrace --providers a:1:9", "'--providers <LIST>': '9' is not a level: use a number from 0 to 5")]
 #[case("--trace t.mps --providers stopworld", "name a FILE.nettrace")]
 #[case("--format nettrace", "--trace FILE.nettrace")]
 #[case("--trace t.nettrace --profile hT", "--trace FILE.eventlog or FILE.hp")]

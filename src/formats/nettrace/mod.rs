@@ -1,3 +1,3 @@
-//! .NET's traces of our events: see [`write`](mod@write). The format itself is the crate `nettrace`.
+//! .NET traces of this library's events: see [`write`](mod@write). The crate `nettrace` has the format itself.
 
 pub mod write;

@@ -12,7 +12,7 @@
 //! | `ph` | here |
 //! |---|---|
 //! | `M` | names of the process and the threads |
-//! | `B`, `E` | begin and end of a slice: a collection and, nested in it, its phases; a batch of finalizers; a marker at work. The slices of a thread nest properly |
+//! | `B`, `E` | begin and end of a slice: a collection, and in it its phases; a batch of finalizers; a marker at work. The slices of a thread nest |
 //! | `i` | an instant: every other event, with its fields |
 //! | `C` | the heap's sizes |
 //! | `b`, `e` | activity that is independent of threads (a .NET background collection) |

@@ -1,4 +1,4 @@
-//! What the owner of a trace and its writer know of each other: numbers, each by itself.
+//! State shared by the owner of a trace and its writer: independent numbers.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::events::record::MAX_WORLDS;
 use crate::formats::ongoing::Progress;
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Board {
-    /// The heap limit of each world. A world's first record comes after it was noted: who notes records after that.
+    /// The heap limit of each world. The owner stores it before it begins to record the world.
     limits: [AtomicU64; MAX_WORLDS],
     pub(super) progress: Arc<Progress>,
 }

@@ -1,28 +1,29 @@
-//! One collection, as .NET tells of it: what our phases say one by one, said in two summaries.
+//! One collection as .NET reports it: the figures of the phases, collected into summary events.
 //!
-//! GCGlobalHeapHistory, GCPerHeapHistory and GCHeapStats tell at the end of a collection what ours tells as it goes. So what
-//! comes is noted here, and written when the collection's figures are complete; and what began before the trace did is not
-//! written at all, so that each collection in a trace is whole.
+//! GCGlobalHeapHistory, GCPerHeapHistory and GCHeapStats report at the end of a collection what the events of this library report
+//! phase by phase. So the figures are collected here and written when they are complete. A collection that began before the trace
+//! joined its world is not written at all, so each collection in a trace is complete.
 //!
-//! **Generations.** The heap has none. What a reader's columns mean: generation 0 is what was allocated since the last
-//! collection, wherever it lies; 2 is what lives in the ordinary spaces, 3 large objects, 4 pinned ones. All are condemned
-//! each time. So before a collection: 0 has what was allocated, 2 to 4 have what the last one left; after it 0 is empty, and 2 to 4 have what
-//! lives. A survivor is counted where it is afterwards, old or new: the collector marks objects, and does not ask how
-//! old they are.
+//! **Generations.** The heap has no generations. In a reader's columns, generation 0 is what was allocated since the last collection,
+//! in any space; 2 is live data in the ordinary space, 3 large objects, 4 pinned objects. Every collection condemns all of them. So
+//! before a collection, 0 has what was allocated since the last one, and 2 to 4 have what that one left; after it, 0 is empty, and 2
+//! to 4 have the live data. A survivor, old or new, is counted in the generation where it is afterwards: the collector does not
+//! track the ages of objects.
 
 use crate::events::clock::Relation;
 use trace_io::bytes::Bytes;
 
-/// .NET's generations that are ours.
+/// The .NET generations used here.
 const YOUNGEST: usize = 0;
 const ORDINARY: usize = 2;
 const LARGE: usize = 3;
 const PINNED: usize = 4;
 pub(super) const GENERATIONS: usize = 5;
-/// The generation that is condemned: everything.
+/// The condemned generation of a full collection.
 pub(super) const CONDEMNED: u32 = 2;
 
-/// Our reasons in .NET's words: the pacing's budget, somebody's wish, the heap limit.
+/// Converts the reason of a collection to that of .NET. The reasons are the budget of the pacing, an explicit request, the heap
+/// limit.
 pub(super) fn reason(ours: u64) -> u32 {
     const ALLOC_SMALL: u32 = 0;
     const INDUCED: u32 = 1;
@@ -34,7 +35,7 @@ pub(super) fn reason(ours: u64) -> u32 {
     }
 }
 
-/// What lives in each space.
+/// Live bytes in each space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spaces {
     pub(super) small: u64,
@@ -45,15 +46,15 @@ pub(super) struct Spaces {
 /// A stop of the world and the collection in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Collection {
-    /// Which collection the world was stopped for; 0 when it runs.
+    /// The number of the collection for which the world is stopped; 0 while it runs.
     pub(super) stopped_for: u32,
-    /// Which one has started.
+    /// The number of the collection that has started.
     pub(super) number: u32,
     pub(super) reason: u32,
-    /// The time that its start has in the trace.
+    /// The time of its start in the trace.
     pub(super) started_at: u64,
     pub(super) discarded: bool,
-    /// When each phase ended, in ticks.
+    /// When its phases began or ended, in ticks.
     pub(super) roots_begin: u64,
     pub(super) mark_end: u64,
     pub(super) weak_end: u64,
@@ -69,7 +70,7 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    /// GCGlobalHeapHistory V4.
+    /// Writes the payload of GCGlobalHeapHistory V4.
     pub(super) fn global_history(&self, to: &mut Bytes, world: u16, hz: u64) {
         const PROMOTION: u32 = 4;
         to.u64(self.budget);
@@ -79,7 +80,7 @@ impl Collection {
         to.u32(self.reason);
         to.u32(PROMOTION);
         to.u16(world);
-        // Pause mode: not concurrent. Pressure and the reasons for what was condemned: nobody measures, nobody decides.
+        // Pause mode: not concurrent. Memory pressure: not measured. Condemn reasons: there is no such decision.
         [0, 0, 0, 0].into_iter().for_each(|word| to.u32(word));
         let us = |from: u64, until: u64| {
             let relation = Relation { ticks: 0, ns: 0, hz };
@@ -99,7 +100,7 @@ impl Collection {
         times.into_iter().for_each(|time| to.u32(time));
     }
 
-    /// GCPerHeapHistory V3, of the one heap.
+    /// Writes the payload of GCPerHeapHistory V3 for the only heap.
     pub(super) fn heap_history(&self, to: &mut Bytes, world: u16) {
         to.u16(world);
         (0..6).for_each(|_| to.u64(0));
@@ -115,14 +116,14 @@ impl Collection {
         generations[PINNED] = Generation { pinned_survivors: old.survivors, survivors: 0, ..old };
         for generation in generations {
             let Generation { before, after, pinned_survivors, survivors, budget } = generation;
-            // Cells that nobody uses belong to no generation: neither free lists nor free objects.
+            // Free lists and free objects are 0, because free cells belong to no generation.
             [before, 0, 0, after, 0, 0, 0, pinned_survivors, survivors, budget]
                 .into_iter()
                 .for_each(|word| to.u64(word));
         }
     }
 
-    /// GCHeapStats V2.
+    /// Writes the payload of GCHeapStats V2.
     pub(super) fn heap_stats(&self, to: &mut Bytes, world: u16) {
         let Spaces { small, large, pinned } = self.after;
         [0, 0, 0, 0, small, small, large, large].into_iter().for_each(|word| to.u64(word));
@@ -147,7 +148,7 @@ struct Generation {
 }
 
 impl Generation {
-    /// What lives there afterwards has survived.
+    /// A generation other than the youngest: everything that lives there afterwards has survived.
     fn old(before: u64, after: u64) -> Generation {
         Generation { before, after, survivors: after, ..Generation::default() }
     }

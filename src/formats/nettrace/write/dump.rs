@@ -1,4 +1,4 @@
-//! The heap dump in a trace: objects, references, roots and types, gathered into events of many rows each.
+//! A heap dump in a trace: objects, references, roots and types, batched into events with many rows each.
 //!
 //! ```text
 //!   DumpNode a (2 edges)  DumpEdge  DumpEdge  DumpNode b (0)  …      one record each, as the collector meets them
@@ -7,9 +7,8 @@
 //!   ┌ GCBulkNode 0 ┐  ┌ GCBulkEdge 0 ┐  ┌ BulkType ┐                 an event when a chunk is full, and at the end
 //! ```
 //!
-//! The edges of the objects follow in the order of the objects, so a reader needs no more than the counts. Nothing is kept
-//! but one chunk of each sort: a dump of any size goes through the drain as it is made. A type is told of when its first
-//! object comes.
+//! The edges are in the order of their objects, so a reader needs only the counts. The writer keeps only one chunk of each kind: a
+//! dump of any size is written while it is made. A type is written when its first object comes.
 
 use std::io;
 
@@ -19,32 +18,32 @@ use super::types::name_of;
 use crate::events::record::{Recorded, RecordingThread};
 use trace_io::bytes::Bytes;
 
-/// Rows of an event, at most, in bytes.
+/// Maximum size of the rows of one event, in bytes.
 const CHUNK_BYTES: usize = 60_000;
-/// A row is not longer, but for a type's.
+/// Maximum size of a row, except that of a type.
 const MOST_ROW: usize = 64;
 const MOST_NAME: usize = 512;
-/// Types of which is remembered that they are told.
+/// The size of the table that remembers which types have been written.
 const TYPES: usize = 1 << 14;
 
-/// What a class is called among the runtime's kinds of types.
+/// The code for classes among the element types of .NET.
 const ELEMENT_TYPE_CLASS: u8 = 0x12;
 
-/// What roots are, as the collector counts them, and as .NET does.
+/// The kind of a root in a registered range, in the events of the collector; then the kinds of roots in .NET.
 const RANGE: u64 = 3;
 const ROOT_STACK: u8 = 0;
 const ROOT_FINALIZER: u8 = 1;
 const ROOT_HANDLE: u8 = 2;
-/// A word on a stack that may be a reference: its object stays where it is.
+/// A flag: the root is a word that may be a reference, so it pins its object.
 const PINNING: u32 = 1;
 
-/// Rows of one sort on their way.
+/// The rows of one kind that are not written yet.
 #[derive(Debug)]
 struct Bulk {
     net: Net,
     rows: Bytes,
     count: u32,
-    /// Events of this sort in this dump.
+    /// Number of events of this kind in this dump.
     index: u32,
 }
 
@@ -54,7 +53,7 @@ impl Bulk {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Dump {
     types: Bulk,
@@ -79,7 +78,7 @@ impl Dump {
         }
     }
 
-    /// Two worlds that dump at once are told of one after the other, chunk by chunk.
+    /// Separates the chunks of different worlds and threads: writes the rows of the previous one first.
     fn begin(&mut self, pen: &mut Pen, record: &Recorded) -> io::Result<()> {
         let of = Some((record.thread, pen.world));
         if self.of != of {
@@ -134,7 +133,7 @@ impl Dump {
         self.put_if_full(pen, record.ticks)
     }
 
-    /// The dump is over.
+    /// Ends the dump.
     pub(super) fn end(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
         self.put_rest(pen, ticks)?;
         self.of = None;
@@ -145,7 +144,7 @@ impl Dump {
         if kind == 0 {
             return Ok(());
         }
-        // Addresses of descriptions are multiples of 8. A place that another type has is taken over: then that one is told of again.
+        // Addresses of descriptions are multiples of 8. If another type has the slot, it is replaced, and will be written again.
         let place = (kind >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TYPES.trailing_zeros());
         if std::mem::replace(&mut self.told[place as usize], kind) == kind {
             return Ok(());
@@ -168,7 +167,7 @@ impl Dump {
     #[inline(always)]
     fn put_if_full(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
         if self.nodes.rows.room() < MOST_ROW {
-            // A reader knows a node's type when it comes.
+            // A reader must know a node's type before the node.
             Self::put(&mut self.types, pen, self.of, ticks)?;
         }
         for bulk in [&mut self.nodes, &mut self.edges, &mut self.roots, &mut self.statics] {
@@ -185,7 +184,7 @@ impl Dump {
             Self::put(bulk, pen, of, ticks)?;
             bulk.index = 0;
         }
-        // The next one is read by itself.
+        // The next dump must be readable without this one.
         self.told.fill(0);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The container: events become blobs, blobs become blocks, blocks become a file.
+//! The container format: encodes events as blobs in blocks of a file.
 //!
 //! ```text
 //!   version 4                                            version 6
@@ -9,15 +9,15 @@
 //!   01                                                   0 End
 //! ```
 //!
-//! Each block is put together in a place of its own and goes to the outlet when it is full or somebody flushes, what is
-//! referred to before what refers to it: threads, metadata, events. The events of a block have short headers: what is as in
-//! the event before is left out. Every event bears the flag that says that none that is older comes later.
+//! Each kind of block has its own buffer, which is copied to the outlet when it is full and at each flush. A block comes before the
+//! blocks that refer to it: threads, then metadata, then events. Event headers are compressed: a field that equals that of the
+//! previous event is left out. Every event has the flag that no older event follows.
 //!
-//! **Sequence points** come with each flush in which anything was written, and when many threads have been met. They tell the
-//! last number of each thread that had one since the last point, so that a loss shows even if nothing came after it. No event
-//! before one is later, none after it is as early.
+//! **Sequence points** are written at each flush after new events, and when many threads have been seen. A sequence point has the last
+//! sequence number of each thread with a number since the last point, so a loss is visible even if no event follows it. No event
+//! before a sequence point is later than it, and every event after it is later.
 //!
-//! **Stacks.** The collector takes none, and every event has stack 0, which is none. (The block is for whoever will.)
+//! **Stacks.** The collector takes no stack traces: every event has stack 0, which means none, and no stack block is written.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,11 +32,11 @@ use crate::os::thread::{getpid, gettid};
 use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
 use trace_io::bytes::Bytes;
 
-/// The size of a block, at most.
+/// The maximum size of a block.
 pub(super) const BLOCK_BYTES: usize = 100 << 10;
-/// A header of an event is not longer.
+/// The maximum size of an event header.
 const MOST_HEADER: usize = 64;
-/// A payload is not longer: a reader counts them in 16 bits here and there.
+/// The maximum size of a payload: some readers store its size in 16 bits.
 pub(super) const MOST_PAYLOAD: usize = 64_000;
 
 const SORTED: u8 = 0x40;
@@ -44,17 +44,18 @@ const METADATA: u8 = 0x01;
 const SEQUENCE: u8 = 0x02;
 const THREAD: u8 = 0x04;
 const LENGTH: u8 = 0x80;
-/// On which processor it was is not known.
+/// The processor number if the processor is unknown.
 const NO_PROCESSOR: u64 = 0xffff_ffff;
 
 const END_V4: [u8; 1] = [1];
 const END_V6: [u8; 4] = [0; 4];
 
-/// What the head of a trace says.
+/// The data in the head of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
-    /// UTC, in nanoseconds since 1970, and the clock of the events at that moment.
+    /// UTC, in nanoseconds since 1970.
     pub(super) utc_ns: u64,
+    /// The clock of the events at that moment.
     pub(super) ticks: u64,
     pub(super) hz: u64,
     pub(super) pid: u32,
@@ -62,7 +63,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a trace of this process that begins now.
+    /// Returns the head of a trace of this process that begins now.
     pub(super) fn now() -> Head {
         let clock = Clock::of_process();
         let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -76,7 +77,7 @@ impl Head {
     }
 }
 
-/// The header of the event before, in this block.
+/// The header of the previous event in this block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Previous {
     metadata: u32,
@@ -87,14 +88,14 @@ struct Previous {
     length: u64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Encoder {
     version: Container,
     head: Head,
     pub(super) out: Outlet,
     threads: Threads,
-    /// Blocks in the making.
+    /// The block of events that is being filled; then the blocks of the other kinds.
     events: Bytes,
     metadata: Bytes,
     thread_rows: Bytes,
@@ -102,18 +103,19 @@ pub(super) struct Encoder {
     previous: Previous,
     first_time: u64,
     metadata_time: u64,
-    /// Records of which something is in the block in the making.
+    /// Records with events in the current block.
     records: u64,
-    /// A bit for each kind of event that the file knows.
+    /// A bit for each kind of event that is defined in the file.
     defined: [u64; Kind::MOST / 64],
-    /// The same for those that are none of the table's.
+    /// The same for foreign events.
     defined_foreign: u64,
-    /// The time of the latest event, and what the next one may have at least.
+    /// The time of the latest event.
     last: u64,
+    /// The minimum time of the next event.
     floor: u64,
-    /// Something came after the last sequence point.
+    /// Whether a number was assigned since the last sequence point.
     points_due: bool,
-    /// Events that were encoded.
+    /// Number of events encoded.
     pub(super) count: u64,
 }
 
@@ -147,13 +149,13 @@ impl Encoder {
 
     // ---- Events --------------------------------------------------------------------------------------------------------
 
-    /// The time that an event of this time gets: a late one can't be put before what is written.
+    /// Returns the time in the file of an event with this time. A late event cannot go before events already written.
     #[inline(always)]
     pub(super) fn time(&self, ticks: u64) -> u64 {
         ticks.max(self.floor)
     }
 
-    /// Writes an event. Says at which time: not before the one before.
+    /// Writes an event. Returns its time in the file, which is not before that of the previous event.
     #[inline]
     pub(super) fn event(&mut self, kind: Kind, ticks: u64, thread: RecordingThread, payload: &[u8]) -> io::Result<u64> {
         self.make_room(ticks, thread, payload.len())?;
@@ -164,8 +166,8 @@ impl Encoder {
         Ok(self.put_event(id, ticks, thread, payload))
     }
 
-    /// Writes an event that is none of the table's: in version 4 only. `definition` is what a metadata blob has behind the id, the
-    /// same for the same `number`, of which there are 64.
+    /// Writes a foreign event, one that is not in the event table. Only for version 4. `definition` is the part of a metadata blob
+    /// that follows the id. It must always be the same for the same `number`, which is below 64.
     #[cold]
     pub(super) fn foreign(
         &mut self,
@@ -222,7 +224,7 @@ impl Encoder {
         }
         let thread = self.thread_name(thread);
         let before = self.previous;
-        // The step of the number is always one in version 6, and in version 4 always one for an event.
+        // A reader adds 1 by itself: in version 6 always, in version 4 for an event. The header has what is left.
         let step = sequence.wrapping_sub(before.sequence).wrapping_sub(1);
         let mut flags = SORTED;
         flags |= if id != before.metadata { METADATA } else { 0 };
@@ -250,7 +252,7 @@ impl Encoder {
         self.previous = Previous { metadata: id, sequence, thread, processor: NO_PROCESSOR, time, length };
     }
 
-    /// Records of this thread were lost: they have had their numbers.
+    /// Accounts for lost records of a thread: they take sequence numbers.
     pub(super) fn lose(&mut self, thread: RecordingThread, count: u64) -> io::Result<()> {
         if self.threads.is_full() {
             self.sequence_point(self.last)?;
@@ -261,9 +263,9 @@ impl Encoder {
         Ok(())
     }
 
-    // ---- Who -----------------------------------------------------------------------------------------------------------
+    // ---- Threads -------------------------------------------------------------------------------------------------------
 
-    /// What events call a thread.
+    /// Returns the identifier of a thread in events.
     #[inline(always)]
     fn thread_name(&self, thread: RecordingThread) -> u64 {
         match self.version {
@@ -286,7 +288,7 @@ impl Encoder {
             return Ok(());
         }
         if let Meeting::InPlaceOf { owner, sequence } = meeting {
-            // Its last events come first.
+            // The last events of the old thread come before its removal.
             self.end_block()?;
             self.removed.varint(index_of(owner));
             self.removed.varint(u64::from(sequence));
@@ -307,14 +309,14 @@ impl Encoder {
         Ok(())
     }
 
-    // ---- What ----------------------------------------------------------------------------------------------------------
+    // ---- Definitions ---------------------------------------------------------------------------------------------------
 
     #[cold]
     fn define(&mut self, kind: Kind) -> io::Result<()> {
         let id = kind.id();
         self.defined[id as usize / 64] |= 1 << (id % 64);
         let definition = kind.definition();
-        // A row of version 6 is shorter.
+        // A row in version 6 is not longer.
         let length = v4_length(&definition);
         self.begin_definition(length)?;
         match self.version {
@@ -324,7 +326,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Makes room for a definition of so many bytes, as version 4 has it.
+    /// Makes room for a definition of `length` bytes in version 4.
     fn begin_definition(&mut self, length: usize) -> io::Result<()> {
         debug_assert!(length + MOST_HEADER < BLOCK_BYTES);
         if self.metadata.room() < length + MOST_HEADER {
@@ -334,14 +336,14 @@ impl Encoder {
             self.metadata_time = self.floor.max(self.head.ticks);
             match self.version {
                 Container::V4 => block_header(&mut self.metadata),
-                // No more of a head than its length.
+                // An empty header: only its length.
                 Container::V6 => self.metadata.u16(0),
             }
         }
         Ok(())
     }
 
-    /// A blob whose header gives a time, the first one's, and a length, all else being 0.
+    /// Begins a metadata blob. Its header has the time (a difference, so only the first is not 0) and the length; all else is 0.
     fn begin_blob(&mut self, id: u32, length: usize) {
         let to = &mut self.metadata;
         let is_first = to.len() == usize::from(BLOCK_HEADER);
@@ -407,7 +409,7 @@ impl Encoder {
 
     // ---- Blocks --------------------------------------------------------------------------------------------------------
 
-    /// The beginning of the file. Allocates.
+    /// Writes the beginning of the file. Allocates.
     pub(super) fn begin(&mut self) {
         let Head { ticks, hz, pid, processors, .. } = self.head;
         let out = self.out.bytes();
@@ -441,7 +443,7 @@ impl Encoder {
         self.put_block(Block::Trace, body.as_slice());
     }
 
-    /// Puts the block of this kind that is in the making into the outlet.
+    /// Copies the current block of this kind to the outlet.
     fn block(&mut self, kind: Block) -> io::Result<()> {
         let source = match kind {
             Block::Event => &mut self.events,
@@ -506,14 +508,14 @@ impl Encoder {
         }
     }
 
-    /// Ends the blocks that are in the making.
+    /// Ends the current blocks.
     fn end_block(&mut self) -> io::Result<()> {
         self.block(Block::Thread)?;
         self.block(Block::Metadata)?;
         self.block(Block::Event)
     }
 
-    /// Everything up to now is written, and nothing that is older comes.
+    /// Writes a sequence point after the current blocks. All records up to the time `ticks` must have been written.
     #[cold]
     fn sequence_point(&mut self, ticks: u64) -> io::Result<()> {
         self.end_block()?;
@@ -556,7 +558,7 @@ impl Encoder {
         }
     }
 
-    /// Brings everything out: a file is whole up to there. Everything up to `ticks` has come.
+    /// Writes everything to the file, which is complete then. All records up to the time `ticks` must have been taken.
     pub(super) fn flush(&mut self, ticks: u64, is_last: bool) -> io::Result<()> {
         if self.points_due {
             self.sequence_point(ticks)?;
@@ -564,32 +566,32 @@ impl Encoder {
         self.out.write_out(self.end(), is_last)
     }
 
-    /// A record has been taken; what it becomes follows.
+    /// Counts a record, before its events.
     #[inline(always)]
     pub(super) fn count_record(&mut self) {
         self.records += 1;
     }
 
-    /// Records that did not go out, after an error.
+    /// Returns the number of records lost because of an error.
     pub(super) fn lost(&self) -> u64 {
         self.out.lost() + self.records
     }
 }
 
-/// The index of no thread that records: who started the trace.
+/// The index of the thread that starts a trace; no recording thread has it.
 const NOBODY: u32 = u32::MAX - 1;
 
-/// The calling thread, which starts a trace. It fires nothing, so it has no number of the recorder's.
+/// Returns the calling thread, which starts a trace. It may never fire an event, so it has no index of the recorder.
 pub(super) fn opener() -> RecordingThread {
     RecordingThread { tid: gettid().0 as u32, index: NOBODY }
 }
 
-/// What version 6 calls a thread: 1 is who started the trace, then come those of the recorder.
+/// Returns the index of a thread in version 6: 1 for the thread that started the trace, 2 and up for those of the recorder.
 fn index_of(index: u32) -> u64 {
     if index == NOBODY { 1 } else { u64::from(index) + 2 }
 }
 
-/// Of a block of events or of metadata; its times are set at its end.
+/// Writes the header of a block of events or metadata. Its times are set when the block ends.
 fn block_header(to: &mut Bytes) {
     to.u16(BLOCK_HEADER);
     to.u16(COMPRESSED);
@@ -604,10 +606,10 @@ fn v4_length(definition: &Definition) -> usize {
     length + if definition.opcode != 0 { 6 } else { 0 }
 }
 
-/// Year, month, day of the week from Sunday, day, hour, minute, second, millisecond.
+/// Returns year, month, day of the week (Sunday is 0), day, hour, minute, second, millisecond.
 fn date(utc_ns: u64) -> [u16; 8] {
     let (ms, days) = (utc_ns / 1_000_000, utc_ns / 86_400_000_000_000);
-    // Years that begin in March, in eras of 400 of them, so that the leap day is the last of each.
+    // Count years from March, in eras of 400 years, so that a leap day is the last day of its year.
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -631,7 +633,7 @@ mod tests {
     #[case(951_826_154_321, [2000, 2, 2, 29, 12, 9, 14, 321])]
     #[case(1_767_787_200_000, [2026, 1, 3, 7, 12, 0, 0, 0])]
     #[case(4_107_542_399_999, [2100, 2, 0, 28, 23, 59, 59, 999])]
-    fn a_date_is_that_of_the_calendar(#[case] ms: u64, #[case] expected: [u16; 8]) {
+    fn dates_follow_the_gregorian_calendar(#[case] ms: u64, #[case] expected: [u16; 8]) {
         assert_eq!(date(ms * 1_000_000), expected);
     }
 }

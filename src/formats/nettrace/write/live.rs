@@ -1,8 +1,7 @@
-//! A trace that is sent to somebody while it is made.
+//! A trace that is streamed to a client while it is recorded.
 //!
-//! It is written on the sender's own thread, from records that a consumer of the sender's has put aside, so the destination may
-//! make it wait. What it has is decided event by event by the sender, and beside the collector's events it takes
-//! such as the sender makes itself.
+//! It is written on the sender's own thread, from records that a consumer of the sender has queued, so the destination may block.
+//! The sender selects the events one by one, and can add events of its own to those of the collector.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use super::{Container, Destination, Providers};
 use crate::events::EventSet;
 use crate::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
 
-/// The heap limits of the worlds of a trace, which its settings tell of.
+/// The heap limits of the worlds of a trace, for its settings events.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits(Arc<Board>);
 
@@ -24,28 +23,28 @@ impl Limits {
         Limits(Arc::new(Board::new()))
     }
 
-    /// A world that the trace is to have. Before its first record.
+    /// Notes the heap limit of a world of the trace. Call it before the world's first record.
     pub(crate) fn note(&self, world: WorldNumber, bytes: u64) {
         self.0.note_limit(usize::from(world.0), bytes);
     }
 }
 
-/// See the module's text. To be used on the thread that has made it.
+/// See the module documentation. Use it only on the thread that created it.
 #[derive(Debug)]
 pub(crate) struct Live {
     writer: Writer,
-    /// Its thread, as the events that it makes itself name it.
+    /// The thread of the sender's own events.
     sender: RecordingThread,
 }
 
 impl Live {
-    /// What must be recorded for a trace of these providers.
+    /// Returns the events that must be recorded for a trace with these providers.
     pub(crate) fn needs(providers: &Providers) -> EventSet {
         providers.selection()
     }
 
-    /// A trace of what these providers have, as far as `wants` says so: of an event's provider, number, keywords and level. Its
-    /// head goes out with the first flush.
+    /// Starts a trace of those events of these providers for which `wants` returns true. The arguments of `wants` are an event's
+    /// provider, number, keywords and level. The head of the trace is sent with the first flush.
     pub(crate) fn new(
         providers: &Providers,
         wants: impl Fn(&str, u32, u64, u8) -> bool,
@@ -61,28 +60,28 @@ impl Live {
         Ok(Live { writer, sender })
     }
 
-    /// Takes a record.
+    /// Writes a record.
     pub(crate) fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.writer.record(record)
     }
 
-    /// Records were lost.
+    /// Accounts for lost records.
     pub(crate) fn lost(&mut self, lost: &Lost) -> io::Result<()> {
         self.writer.lost(lost)
     }
 
-    /// Writes an event of the sender's own. `definition` is what a metadata blob of version 4 has behind the id, always the same
-    /// for the same `number`.
+    /// Writes an event of the sender. `definition` is the part of a metadata blob of version 4 that follows the id. It must always be
+    /// the same for the same `number`.
     pub(crate) fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
         self.writer.foreign(number, definition, ticks, self.sender, payload)
     }
 
-    /// Sends everything. Everything up to `ticks` has come.
+    /// Sends everything. All records up to the time `ticks` must have been taken.
     pub(crate) fn flush(&mut self, ticks: u64) -> io::Result<()> {
         self.writer.flush_up_to(ticks)
     }
 
-    /// Sends everything, and the end.
+    /// Sends everything and the end of the trace.
     pub(crate) fn end(&mut self, ticks: u64) -> io::Result<()> {
         self.writer.close_at(ticks)
     }

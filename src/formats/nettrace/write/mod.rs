@@ -1,17 +1,17 @@
-//! Writing the traces of .NET: what PerfView, dotnet-trace and their library read, from the events of our collector.
+//! Writes .NET traces of the collector's events for PerfView, dotnet-trace and the TraceEvent library.
 //!
 //! ```text
-//!   recorder ──► Writer ──────────► Encoder ─────────────► Outlet ──► file, or a place of somebody's own
-//!                which event of     blobs, blocks,         whole after
-//!                .NET's it is,      sequence numbers,      each write
-//!                and its payload    sequence points
+//!   recorder ──► Writer ──────────► Encoder ─────────────► Outlet ──► file, or the caller's `Destination`
+//!                maps to .NET       blobs, blocks,         complete after
+//!                events, writes     sequence numbers,      each write
+//!                their payloads     sequence points
 //! ```
 //!
-//! A trace is started with [`Options`], takes the events of the worlds that join it ([`Trace`]), and has what its
-//! [`Providers`] ask for. `docs/nettrace.md` says event by event what each field means here, which are 0, and why.
+//! A trace is started with [`Options`] and records the worlds that join it ([`Trace`]). It contains the events requested by its
+//! [`Providers`]. `docs/nettrace.md` lists for each event what each field means here, which fields are 0, and why.
 //!
-//! Two containers. *Version 4* is what .NET itself writes, to this day, and every reader knows it. *Version 6* is newer
-//! and has threads with an index of their own. They hold the same events.
+//! There are two containers with the same events. *Version 4* is the one that .NET itself still writes; every reader knows it.
+//! *Version 6* is newer and identifies threads by an index instead of the kernel's thread id.
 
 mod board;
 mod collection;

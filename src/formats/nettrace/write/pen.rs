@@ -1,4 +1,4 @@
-//! Writes single events, if they are wanted.
+//! Writes single events, if they are selected.
 
 use std::io;
 
@@ -8,13 +8,14 @@ use super::encoder::Encoder;
 use super::schema::{Kind, Net};
 use crate::events::record::RecordingThread;
 
-/// What writes one event: which are wanted, and where their payloads are put together.
+/// A serializer for single events: the encoder, the payload buffer, and the selection.
 #[derive(Debug)]
 pub(super) struct Pen {
     pub(super) encoder: Encoder,
     pub(super) payload: Bytes,
+    /// A bit for each selected [`Net`] event.
     pub(super) wanted: u64,
-    /// `ClrInstanceID`: which world of the trace the event is of, from 0.
+    /// `ClrInstanceID`: the ordinal of the event's world in the trace, from 0.
     pub(super) world: u16,
 }
 
@@ -26,7 +27,7 @@ impl Pen {
         self.wanted & (1 << net as u64) != 0
     }
 
-    /// Writes an event, if it is wanted. Returns the time that it got.
+    /// Writes an event, if it is selected. Returns its time in the trace.
     #[inline]
     pub(super) fn write(
         &mut self,

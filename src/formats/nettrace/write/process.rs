@@ -1,4 +1,4 @@
-//! What the process says of itself: its command line, its version, its settings.
+//! The rundown events of the process: its command line, its version, its settings.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use crate::heap::layout::MAX_SMALL;
 use trace_io::bytes::Bytes;
 
-/// A command line is cut to this many letters.
+/// A command line is cut to this many UTF-16 units.
 const MOST_LETTERS: usize = 8_000;
 
-/// This process, in the words of its operating system.
+/// The command line and the executable of this process.
 #[derive(Debug)]
 pub(super) struct About {
     command_line: String,
@@ -24,14 +24,15 @@ impl About {
         About { command_line: words.join(" "), executable: executable.display().to_string() }
     }
 
-    /// ProcessInfo.
+    /// Writes the payload of ProcessInfo.
     pub(super) fn process_info(&self, to: &mut Bytes) {
         to.utf16(&self.command_line, MOST_LETTERS);
         to.utf16("Linux", MOST_LETTERS);
         to.utf16("x64", MOST_LETTERS);
     }
 
-    /// RuntimeInformationDCStart: version and flags. There is one runtime, and it has no class library: both versions are ours.
+    /// Writes the payload of RuntimeInformationDCStart: versions and flags. There is no class library, so both versions are that of
+    /// this library.
     pub(super) fn runtime_start(&self, to: &mut Bytes) {
         const CORE_CLR: u16 = 2;
         to.u16(0);
@@ -42,7 +43,7 @@ impl About {
         for _ in 0..2 {
             version.iter().for_each(|part| to.u16(number(part)));
         }
-        // Neither concurrent nor with a heap per processor.
+        // Flags: the collector is not concurrent and has no heap per processor.
         to.u32(0);
         to.u8(0);
         to.utf16(&self.command_line, MOST_LETTERS);
@@ -51,7 +52,7 @@ impl About {
     }
 }
 
-/// GCSettingsRundown of a world with this heap limit.
+/// Writes the payload of GCSettingsRundown for a world with this heap limit.
 pub(super) fn settings(to: &mut Bytes, limit: u64, world: u16) {
     const HAS_HARD_LIMIT: u32 = 8;
     to.u64(limit);

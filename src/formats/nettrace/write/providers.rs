@@ -1,13 +1,13 @@
-//! What a session asks for: providers, and of each the keywords and the level, as .NET's tools say it.
+//! The events that a session requests: providers with keywords and a level, in the syntax of the .NET tools.
 //!
 //! ```text
-//!   Microsoft-Windows-DotNETRuntime:0x1:4,stopworld        what dotnet-trace takes: name[:keywords[:level[:arguments]]],…
+//!   Microsoft-Windows-DotNETRuntime:0x1:4,stopworld        as for dotnet-trace: name[:keywords[:level[:arguments]]],…
 //!   GC+GCHandle@Verbose                                    keywords of the runtime's provider by name, and a level
 //! ```
 //!
-//! An event is asked for when its level is not above the session's and the session has one of its keywords; one without
-//! keywords needs only the level. That is decided for each event of a session by itself, once: a trace has
-//! exactly what was asked for, and nothing because another session asked for it.
+//! An event is requested if its level is not above that of the request and the request has one of its keywords; an event without
+//! keywords needs only the level. This is decided once for each event of each session. A trace has exactly the events that its own
+//! session requested, whatever other sessions request.
 
 use super::schema::{
     DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
@@ -15,11 +15,11 @@ use super::schema::{
 use crate::events::{EventId, EventSet, Keywords};
 use stopworld_platform::suggest;
 
-/// The level that is above all of ours, as who gives none asks for.
+/// The highest level used here; the default if a request has no level.
 const VERBOSE: u32 = 5;
 const INFORMATIONAL: u32 = 4;
 
-/// The names of the keywords of the runtime's provider that mean something here.
+/// The names of those keywords of the runtime's provider that select events here.
 const KEYWORDS: [(&str, Keywords); 10] = [
     ("GC", Keywords::GC),
     ("GCHandle", Keywords::GC_HANDLE),
@@ -36,40 +36,40 @@ const KEYWORDS: [(&str, Keywords); 10] = [
 const LEVELS: [(&str, u32); 6] =
     [("LogAlways", 0), ("Critical", 1), ("Error", 2), ("Warning", 3), ("Informational", 4), ("Verbose", 5)];
 
-/// One provider of a session.
+/// A request for the events of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderRequest {
-    /// Its name. Those that are not ours give no events.
+    /// The name of the provider. A provider that does not exist here has no events.
     pub name: String,
-    /// The keywords: an event with any of them.
+    /// The keywords: events with at least one of them are requested.
     pub keywords: u64,
-    /// Events up to this level; 5 and more are all.
+    /// The highest level requested; 5 or more requests all levels.
     pub level: u32,
 }
 
-/// What a session asks for.
+/// The events that a session requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Providers {
-    /// The providers. One that is named twice is asked for both ways.
+    /// The requests. If a provider is named twice, an event needs to match only one of the requests.
     pub requests: Vec<ProviderRequest>,
-    /// Whether the process tells of itself, its version and its settings, which no provider needs to ask for.
+    /// Whether the trace has events with the process, its version and its settings, even if no provider requests them.
     pub rundown: bool,
 }
 
 impl Default for Providers {
-    /// The collections: GC at Informational, of both of the runtime's providers.
+    /// Requests the collections: keyword GC at level Informational, from both providers of the runtime.
     fn default() -> Providers {
         Providers::of_runtime(Keywords::GC.0, INFORMATIONAL)
     }
 }
 
-/// What a text that asks for providers gets wrong.
+/// An error in a text that requests providers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ProvidersError(String);
 
 impl Providers {
-    /// Asks for nothing.
+    /// Requests no events except the rundown.
     pub fn none() -> Providers {
         Providers { requests: Vec::new(), rundown: true }
     }
@@ -79,11 +79,11 @@ impl Providers {
         Providers { requests: requests.into(), rundown: true }
     }
 
-    /// A list as dotnet-trace takes it. Without keywords all are meant; without a level Verbose, or Informational for our own
-    /// provider, which has an event for each object and reference.
+    /// Parses a list of providers as for dotnet-trace. The default keywords are all; the default level is Verbose, but Informational
+    /// for the provider `stopworld`, which has an event for each object and reference.
     ///
     /// # Errors
-    /// A name is missing, or what should be a number is none.
+    /// A name is missing, keywords are not a number, or a level is not valid.
     pub fn parse(list: &str) -> Result<Providers, ProvidersError> {
         let wrong = |what: String| ProvidersError(what);
         let mut providers = Providers::none();
@@ -91,12 +91,12 @@ impl Providers {
             let mut parts = entry.trim().splitn(4, ':');
             let name = parts.next().unwrap_or_default().trim();
             if name.is_empty() {
-                return Err(wrong(format!("'{list}': a provider needs a name: {DEFAULT}:0x1:4")));
+                return Err(wrong(format!("'{list}': a provider needs a name, as in {DEFAULT}:0x1:4")));
             }
             let keywords = match parts.next().map(str::trim) {
                 None | Some("") => u64::MAX,
                 Some(text) => number(text).map_err(|()| {
-                    wrong(format!("'{text}' is no set of keywords: they are a hexadecimal number, as in {name}:0x1"))
+                    wrong(format!("'{text}' is not a set of keywords: use a hexadecimal number, as in {name}:0x1"))
                 })?,
             };
             let level = match parts.next().map(str::trim) {
@@ -109,11 +109,11 @@ impl Providers {
         Ok(providers)
     }
 
-    /// Keywords of the runtime's providers by name, and a level: `GC`, `GC+GCHandle@Verbose`. Without a level it is
+    /// Parses names of keywords of the runtime's providers, and a level: `GC`, `GC+GCHandle@Verbose`. The default level is
     /// Informational.
     ///
     /// # Errors
-    /// A name means nothing.
+    /// A keyword or the level is unknown, or there is no keyword.
     pub fn parse_keywords(text: &str) -> Result<Providers, ProvidersError> {
         let (names, wanted) = match text.split_once('@') {
             Some((names, wanted)) => (names, level(wanted.trim()).map_err(ProvidersError)?),
@@ -124,9 +124,7 @@ impl Providers {
             keywords |= keyword(name).map_err(ProvidersError)?;
         }
         if keywords == 0 {
-            return Err(ProvidersError(format!(
-                "'{text}' names no keyword: GC@Informational is what one wants as a rule"
-            )));
+            return Err(ProvidersError(format!("'{text}' has no keyword: the usual choice is GC@Informational")));
         }
         Ok(Providers::of_runtime(keywords, wanted))
     }
@@ -138,7 +136,7 @@ impl Providers {
         })
     }
 
-    /// Whether the trace is to have this.
+    /// Returns whether the trace has events of this kind.
     pub(super) fn wants(&self, kind: Kind) -> bool {
         let definition = kind.definition();
         match definition.provider {
@@ -163,19 +161,19 @@ impl Providers {
             })
     }
 
-    /// The events that are recorded for it.
+    /// Returns the events that must be recorded for the trace.
     pub(super) fn selection(&self) -> EventSet {
         let mut events: EventSet = EventId::all().filter(|id| self.wants_own(*id)).collect();
         for net in Net::ALL.iter().filter(|net| self.wants(Kind::Net(**net))) {
             sources(*net).iter().for_each(|id| events.insert(*id));
         }
-        // Tells that a number is another world's from now on.
+        // After it, the number may belong to another world.
         events.insert(EventId::WorldClosed);
         events
     }
 }
 
-/// What an event of .NET is made of.
+/// Returns the events from which a .NET event is made.
 fn sources(net: Net) -> &'static [EventId] {
     use EventId as Id;
     const BOUNDS: &[Id] = &[Id::SuspendBegin, Id::GcStart, Id::GcEnd, Id::RestartEnd];
@@ -240,20 +238,20 @@ fn level(text: &str) -> Result<u32, String> {
         let names: Vec<&str> = LEVELS.iter().map(|(name, _)| *name).collect();
         let guess = suggest::nearest(text, names.iter().copied());
         let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
-        format!("'{text}' is no level: it is a number from 0 to 5 or one of {}{guess}", names.join(" "))
+        format!("'{text}' is not a level: use a number from 0 to 5 or one of {}{guess}", names.join(" "))
     })
 }
 
 fn keyword(name: &str) -> Result<u64, String> {
     if name.starts_with("0x") || name.starts_with("0X") {
-        return number(name).map_err(|()| format!("'{name}' is no number of keywords"));
+        return number(name).map_err(|()| format!("'{name}' is not a hexadecimal number"));
     }
     let known = KEYWORDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     known.map(|(_, keywords)| keywords.0).ok_or_else(|| {
         let names: Vec<&str> = KEYWORDS.iter().map(|(name, _)| *name).collect();
         let guess = suggest::nearest(name, names.iter().copied());
         let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
-        format!("'{name}' is none of the keywords {}{guess}", names.join(" "))
+        format!("'{name}' is not one of the keywords {}{guess}", names.join(" "))
     })
 }
 
@@ -280,19 +278,19 @@ mod tests {
     #[case("Microsoft-Windows-DotNETRuntimePrivate:0x1:4", Net::Settings, true)]
     #[case("Others", Net::Start, false)]
     #[case("Others", Net::ProcessInfo, true)]
-    fn a_list_of_providers_asks_for_its_events(#[case] list: &str, #[case] net: Net, #[case] expected: bool) {
+    fn a_list_of_providers_requests_its_events(#[case] list: &str, #[case] net: Net, #[case] expected: bool) {
         assert_eq!(Providers::parse(list).unwrap().wants(Kind::Net(net)), expected);
     }
 
     #[test]
-    fn two_requests_of_one_provider_are_not_mixed() {
+    fn two_requests_for_one_provider_are_not_mixed() {
         let providers = Providers::parse(&format!("{DEFAULT}:0x1:5,{DEFAULT}:0x200000:3")).unwrap();
         assert!(providers.wants(Kind::Net(Net::AllocationTick)));
-        assert!(!providers.wants(Kind::Net(Net::SampledHigh)), "0x200000 was asked for up to Warning only");
+        assert!(!providers.wants(Kind::Net(Net::SampledHigh)), "0x200000 was requested only up to Warning");
     }
 
     #[test]
-    fn keywords_have_names() {
+    fn keywords_are_parsed_by_name() {
         assert_eq!(Providers::parse_keywords("GC@Informational").unwrap(), Providers::default());
         assert_eq!(Providers::parse_keywords("gc").unwrap(), Providers::default());
         let both = Providers::parse_keywords("GC+GCHandle@5").unwrap();
@@ -309,15 +307,15 @@ mod tests {
     #[case("a:1:loud")]
     #[case("a:1:6")]
     #[case("a:1:-1")]
-    fn what_is_no_list_of_providers_is_refused(#[case] list: &str) {
+    fn an_invalid_list_of_providers_is_refused(#[case] list: &str) {
         assert!(Providers::parse(list).is_err());
     }
 
     #[test]
-    fn our_own_provider_has_what_dotnet_has_no_counterpart_for() {
+    fn the_own_provider_has_the_events_without_a_dotnet_counterpart() {
         let own = Providers::parse("stopworld").unwrap();
         assert!(own.wants_own(EventId::RootsBegin) && own.wants_own(EventId::ThreadAttached));
-        assert!(!own.wants_own(EventId::GcStart), "that is .NET's");
+        assert!(!own.wants_own(EventId::GcStart), "it is a .NET event");
         assert!(!own.wants_own(EventId::ObjectAllocated), "Verbose");
         assert!(Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::ObjectAllocated));
         assert!(!Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::RootsBegin), "another keyword");

@@ -1,13 +1,12 @@
-//! What the events of a trace are called and what is in them: a definition per kind.
+//! The definitions of the events in a trace: their names, numbers and fields.
 //!
-//! Two sorts. **Those of .NET** have the names, numbers and layouts by which .NET's tools know them, and are listed here, each once,
-//! with full names and fields, which the runtime itself leaves out: so a reader that does not know them can print them. **Our
-//! own**, those that .NET has no counterpart for, are the rows of the [table](crate::events::table), under the provider
-//! `stopworld`, field by field as the table has them, but that a label is its text.
+//! There are two sorts. **.NET events** have the names, numbers and layouts that the .NET tools know. They are listed here, each once,
+//! with full names and fields, which the .NET runtime itself leaves out; so even a reader that does not know them can print them.
+//! **Own events**, those without a .NET counterpart, are the rows of the [event table](crate::events::table) under the provider
+//! `stopworld`. Their fields are those of the table, except that a label is written as its text.
 //!
-//! A field list is flat. Where .NET has a counted array and we always write the same count, each element is a field
-//! (the generations of GCPerHeapHistory); where the count varies (the bulk events of a heap dump), the fields end with what is
-//! before the array.
+//! A field list is flat. If .NET has a counted array and the count is constant here, each element is a field (the generations of
+//! GCPerHeapHistory). If the count varies (the bulk events of a heap dump), the list ends before the array.
 
 use crate::events::table::{Field, FieldKind, Unit};
 use crate::events::{EventId, Group, Keywords, Level};
@@ -17,7 +16,7 @@ pub(super) const DEFAULT: &str = "Microsoft-Windows-DotNETRuntime";
 pub(super) const PRIVATE: &str = "Microsoft-Windows-DotNETRuntimePrivate";
 pub(super) const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
 pub(super) const EVENT_PIPE: &str = "Microsoft-DotNETCore-EventPipe";
-/// Of our own events.
+/// The provider of the own events.
 pub(super) const OWN: &str = "stopworld";
 
 /// The type of a field, by its number in a file.
@@ -31,7 +30,7 @@ pub(super) enum Type {
     I64 = 11,
     U64 = 12,
     Guid = 17,
-    /// UTF-16, with a 0 behind it.
+    /// UTF-16, terminated by a 0.
     Text = 18,
 }
 
@@ -58,7 +57,7 @@ impl Fields {
     }
 }
 
-/// What a field of the table is in a payload.
+/// Returns the type of a table's field in a payload.
 pub(super) fn type_of(field: &Field) -> Type {
     match (field.unit, field.kind) {
         (Unit::Label, _) => Type::Text,
@@ -67,7 +66,7 @@ pub(super) fn type_of(field: &Field) -> Type {
     }
 }
 
-/// What a file says about a kind of event.
+/// The metadata of a kind of event in a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Definition {
     pub(super) provider: &'static str,
@@ -80,7 +79,7 @@ pub(super) struct Definition {
     pub(super) fields: Fields,
 }
 
-/// A kind of event, as files have them.
+/// A kind of event in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Net(Net),
@@ -88,10 +87,10 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// More than there are.
+    /// An upper bound on the number of kinds.
     pub(super) const MOST: usize = 256;
 
-    /// Its number in the file.
+    /// Returns its metadata id in the file.
     #[inline(always)]
     pub(super) fn id(self) -> u32 {
         match self {
@@ -122,17 +121,17 @@ impl Kind {
 
 const _: () = assert!(Net::COUNT + EventId::COUNT < Kind::MOST);
 
-/// Whether an event is told of under our own provider: .NET has none for it.
+/// Returns whether an event is written under the own provider because .NET has no counterpart.
 pub(super) fn is_own(id: EventId) -> bool {
     id.descriptor().net.is_empty()
 }
 
-/// The keyword of our own events of this group.
+/// Returns the keyword of the own events of this group.
 pub(super) fn own_keyword(group: Group) -> u64 {
     1 << group as u64
 }
 
-/// Their level: what comes for each object, reference or block is more than one wants as a rule.
+/// Returns the level of the own events of this group. Events for each object, reference or block are too many for the default level.
 pub(super) fn own_level(group: Group) -> Level {
     match group {
         Group::Object | Group::Block => Level::Verbose,
@@ -145,7 +144,7 @@ const CLR: (&str, Type) = ("ClrInstanceID", Type::U16);
 macro_rules! net_events {
     ($($name:ident: $provider:ident $id:literal $event:literal v $version:literal op $opcode:literal $keywords:ident $level:ident
         [$($field:ident $type:ident),*] $(then $rest:ident)?;)+) => {
-        /// The events of .NET that are written.
+        /// The .NET events that are written.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(super) enum Net {
@@ -153,9 +152,9 @@ macro_rules! net_events {
         }
 
         impl Net {
-            /// All of them.
+            /// All .NET events.
             pub(super) const ALL: &[Net] = &[$(Net::$name),+];
-            /// How many there are.
+            /// The number of .NET events.
             pub(super) const COUNT: usize = Net::ALL.len();
         }
 
@@ -184,14 +183,14 @@ macro_rules! net_events {
 }
 
 /// The levels as numbers.
-#[allow(non_upper_case_globals, reason = "they are called as the table calls them")]
+#[allow(non_upper_case_globals, reason = "the names in the table of events")]
 mod level {
     pub(super) const Always: u8 = 0;
     pub(super) const Informational: u8 = 4;
     pub(super) const Verbose: u8 = 5;
 }
 
-// `ClrInstanceID` ends each payload that does not say otherwise: `then nothing`, or the name of a longer list.
+// Each payload ends with `ClrInstanceID`, unless the row has `then nothing`, or `then` with the name of a complete list.
 net_events! {
     ProcessInfo: EVENT_PIPE 1 "ProcessInfo" v 1 op 0 NONE Always
         [CommandLine Text, OSInformation Text, ArchInformation Text] then nothing;
@@ -364,7 +363,7 @@ mod tests {
     use super::*;
     use crate::events::{DESCRIPTORS, Provider};
 
-    /// The provider of the table that an event of .NET belongs to, if the table has it.
+    /// Returns the provider of a .NET event, if it is one of those in the event table.
     fn provider_of(definition: &Definition) -> Option<Provider> {
         match definition.provider {
             DEFAULT => Some(Provider::Default),
@@ -373,9 +372,9 @@ mod tests {
         }
     }
 
-    /// One table: what it says of .NET is what is written, and nothing else is.
+    /// The .NET events of the event table are exactly those that are written.
     #[test]
-    fn the_table_of_events_and_the_definitions_say_the_same() {
+    fn the_event_table_and_the_definitions_agree() {
         let rows: Vec<_> = DESCRIPTORS.iter().flat_map(|row| row.net).collect();
         for net in Net::ALL {
             let definition = Kind::Net(*net).definition();
@@ -399,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_kinds_have_one_number_and_no_name_is_empty() {
+    fn ids_are_unique_and_names_are_not_empty() {
         let kinds = Net::ALL.iter().map(|net| Kind::Net(*net)).chain(EventId::all().map(Kind::Own));
         let mut seen = std::collections::HashSet::new();
         for kind in kinds {
@@ -416,7 +415,7 @@ mod reader_tests {
     use super::*;
     use nettrace::clr;
 
-    /// Whether the two lie in a payload in the same way, where a pointer has eight bytes.
+    /// Returns whether the two types have the same layout in a payload, with pointers of eight bytes.
     fn is_laid_out_as(written: Type, known: clr::Kind) -> bool {
         use clr::Kind;
         match written {
@@ -429,20 +428,20 @@ mod reader_tests {
         }
     }
 
-    /// What the reader knows of an event by its number and version is how its payload lies, field by field up to what is repeated.
+    /// The reader's template for an event's number and version has the same fields as the definition, up to the repeated ones.
     #[test]
-    fn the_events_of_dotnet_are_those_that_the_reader_knows() {
+    fn the_definitions_of_dotnet_events_match_the_templates_of_the_reader() {
         for net in Net::ALL {
             let definition = Kind::Net(*net).definition();
             let version = u32::from(definition.version);
-            let provider = clr::Provider::named(definition.provider).expect("a provider of .NET's");
-            let template = clr::find(provider, definition.id, version).expect("an event of .NET's");
+            let provider = clr::Provider::named(definition.provider).expect("a .NET provider");
+            let template = clr::find(provider, definition.id, version).expect("a .NET event");
             let mut known = template.fields.iter().filter(|field| field.since <= version);
             definition.fields.each(|name, kind| match known.next() {
                 Some(field) => assert!(is_laid_out_as(kind, field.kind), "{net:?}: {name} and {}", field.name),
                 None => assert!(!template.rows.is_empty(), "{net:?} has no {name}"),
             });
-            // The data of a dynamic event come behind the number that says how many they are.
+            // A dynamic event has its data after their size.
             assert!(known.next().is_none_or(|field| field.kind == clr::Kind::Bytes), "{net:?}");
         }
     }

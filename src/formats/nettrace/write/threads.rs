@@ -1,10 +1,11 @@
-//! How many events each thread has had: the sequence numbers by which a reader counts what is missing.
+//! Sequence numbers of the events of each thread, by which a reader counts missing events.
 //!
-//! A number is given out for each event that is written and for each record that was lost before it could be; so the gap that
-//! a reader sees is the recorder's count. Version 4 names threads by the kernel's id. The kernel uses ids again, and a reader
-//! can't tell: the numbers go on where the id's last owner stopped. Version 6 names them by an index of their own.
+//! Each event written takes a number, and so does each record that was lost before it could be written. So the gap that a reader sees
+//! is the recorder's count of lost records. Version 4 identifies threads by the kernel's thread id. The kernel reuses ids and a
+//! reader cannot see that, so the numbers of a new thread continue where those of the id's last owner ended. Version 6 identifies
+//! threads by an index that is not reused.
 //!
-//! A slot for each id that the kernel may give, in memory that the kernel gives as it is touched.
+//! There is a slot for each possible kernel id, in memory that takes no pages until it is touched.
 
 use std::io;
 use std::ptr::NonNull;
@@ -12,46 +13,44 @@ use std::ptr::NonNull;
 use crate::events::record::RecordingThread;
 use crate::os::memory::{map_anonymous, unmap};
 
-/// The kernel's ids are below this (`PID_MAX_LIMIT`).
+/// The kernel's thread ids are below this (`PID_MAX_LIMIT`).
 const IDS: usize = 1 << 22;
-/// A sequence point has as many threads at most: its block is below 100 KiB.
+/// The maximum number of threads in a sequence point, which keeps its block below 100 KiB.
 pub(super) const MOST_TOUCHED: usize = 8_000;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Slot {
-    /// The number that was given out last.
+    /// The last number assigned.
     sequence: u32,
-    /// Its owner's index and one; 0 while nobody had it.
+    /// The index of its owner plus one; 0 if it never had an owner.
     owner: u32,
-    /// The sequence points that there were when it was touched last, and one.
+    /// The number of sequence points when it was last touched, plus one.
     touched: u32,
 }
 
-/// What became of a thread's slot.
+/// The state in which a thread finds its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
+    /// The thread owns it already.
     Known,
-    /// Seen for the first time.
+    /// It never had an owner.
     New,
-    /// Another thread had this kernel's id, and had come so far.
-    InPlaceOf {
-        owner: u32,
-        sequence: u32,
-    },
+    /// It belonged to another thread with this kernel id, whose last number was `sequence`.
+    InPlaceOf { owner: u32, sequence: u32 },
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Threads {
     slots: NonNull<Slot>,
-    /// Ids of which a number was given out since the last sequence point.
+    /// Kernel ids with numbers assigned since the last sequence point.
     touched: Box<[u32]>,
     count: usize,
     points: u32,
 }
 
-// SAFETY: the memory belongs to it alone.
+// SAFETY: the value is the only owner of the memory.
 unsafe impl Send for Threads {}
 
 impl Threads {
@@ -62,11 +61,11 @@ impl Threads {
     }
 
     fn slot(&mut self, tid: u32) -> &mut Slot {
-        // SAFETY: in bounds; the mapping is ours, and zeroes are a slot.
+        // SAFETY: in bounds of the mapping, which `self` owns; zeroes are a valid slot.
         unsafe { &mut *self.slots.as_ptr().add(tid as usize % IDS) }
     }
 
-    /// Makes the slot this thread's. With `anew` another thread's numbers are not gone on with.
+    /// Makes this thread the owner of its slot. With `anew`, the numbers of a new owner start again from 1.
     #[inline]
     pub(super) fn meet(&mut self, thread: RecordingThread, anew: bool) -> Meeting {
         let slot = self.slot(thread.tid);
@@ -87,7 +86,7 @@ impl Threads {
         }
     }
 
-    /// Gives out so many numbers; the last of them.
+    /// Assigns `by` numbers and returns the last of them.
     #[inline]
     pub(super) fn advance(&mut self, tid: u32, by: u32) -> u32 {
         let points = self.points + 1;
@@ -104,23 +103,23 @@ impl Threads {
         sequence
     }
 
-    /// Whether the next sequence point has no room for one more thread.
+    /// Returns whether the next sequence point has no room for another thread.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.count == MOST_TOUCHED
     }
 
-    /// Who had numbers since the last sequence point: the kernel's id, the index, the last number.
+    /// Iterates over the threads with numbers since the last sequence point: kernel id, index, last number.
     pub(super) fn touched(&mut self) -> impl ExactSizeIterator<Item = (u32, u32, u32)> {
         let slots = self.slots;
         self.touched[..self.count].iter().map(move |tid| {
-            // SAFETY: in bounds, and ours.
+            // SAFETY: in bounds of the mapping, which `self` owns.
             let slot = unsafe { *slots.as_ptr().add(*tid as usize % IDS) };
             (*tid, slot.owner.wrapping_sub(1), slot.sequence)
         })
     }
 
-    /// A sequence point has been written.
+    /// Begins a new interval after a sequence point was written.
     pub(super) fn point(&mut self) {
         self.points += 1;
         self.count = 0;
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_for_an_id_and_begin_anew_for_a_thread_if_asked() {
+    fn a_new_owner_of_a_kernel_id_continues_or_restarts_its_numbers() {
         for (anew, next) in [(false, 8), (true, 1)] {
             let mut threads = Threads::new().unwrap();
             assert_eq!(threads.meet(thread(77, 0), anew), Meeting::New);

@@ -1,7 +1,7 @@
-//! A trace that is being written: which worlds it is of, what it has, and how it ends.
+//! A trace that is being written: its options, its worlds, and its end.
 //!
-//! A process may have several at once, each with its own providers; none gets what only another asked for. A trace
-//! outlives its worlds: one that is built later can join it, and its end is said by who started it.
+//! A process may write several traces at once, each with only the events that its own providers request. A trace outlives its
+//! worlds: a world built later can join it. It ends when its owner calls [`Trace::finish`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::formats::TraceError;
 use crate::formats::ongoing::{Manner, Ongoing, Place, methods_of_options, methods_of_trace};
 use crate::{World, WorldBuilder};
 
-/// How a trace is to be.
+/// Options of a trace.
 #[derive(Debug)]
 pub struct Options {
     to: To,
@@ -38,12 +38,12 @@ enum To {
 }
 
 impl Options {
-    /// A trace of the collections, as .NET's tools ask for them, into this file.
+    /// A trace written to this file. By default it has the collections, with the keyword GC at level Informational.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         Options::with(To::File(path.into()))
     }
 
-    /// The same to a place of one's own.
+    /// As [`new`](Self::new), but written to a destination supplied by the caller.
     pub fn to(destination: Box<dyn Destination>) -> Options {
         Options::with(To::Other(destination))
     }
@@ -58,28 +58,29 @@ impl Options {
         }
     }
 
-    /// What the trace has.
+    /// Selects the events in the trace.
     #[must_use]
     pub fn providers(self, providers: Providers) -> Options {
         Options { providers, ..self }
     }
 
-    /// In which container.
+    /// Selects the container.
     #[must_use]
     pub fn container(self, container: Container) -> Options {
         Options { container, ..self }
     }
 
-    /// Whether threads wait when the writer is behind, or events are lost; as many as there are gaps in the trace.
+    /// Sets what happens when the writer is too slow: threads wait, or events are lost. The gaps in the sequence numbers of the trace
+    /// show how many were lost.
     #[must_use]
     pub fn policy(self, policy: Policy) -> Options {
         Options { policy, ..self }
     }
 
-    /// Starts the trace. It has no world yet.
+    /// Starts the trace, with no world yet.
     ///
     /// # Errors
-    /// The path is none, or recording is not possible here.
+    /// The path is invalid, a flight recorder has no file, or the process cannot record events.
     pub fn start(self) -> Result<Trace, TraceError> {
         let Options { to, providers, container, policy, manner } = self;
         let template = Template { providers, container, policy, head: Head::now(), board: Arc::new(Board::new()) };
@@ -98,7 +99,7 @@ impl Options {
     }
 }
 
-/// What every writer of a trace is made of.
+/// The settings of every writer of a trace.
 #[derive(Debug)]
 struct Template {
     providers: Providers,
@@ -121,7 +122,7 @@ impl Template {
     }
 }
 
-/// What writes a trace of all that there is to this place, for `fuzz/`.
+/// Returns a writer that writes a trace of all events to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub fn consumer(
@@ -138,7 +139,7 @@ pub fn consumer(
     Ok(Box::new(template.writer(Outlet::to(to))?))
 }
 
-/// A trace that is being written. Cheap to clone; clones are the same trace.
+/// A trace that is being written. Cheap to clone; clones share one trace.
 #[derive(Clone)]
 pub struct Trace(Arc<Parts>);
 
@@ -151,12 +152,12 @@ struct Parts {
 methods_of_trace!();
 
 impl Trace {
-    /// The file, if it is one.
+    /// Returns the path of the file, or `None` if the trace is written to a [`Destination`].
     pub fn path(&self) -> Option<&Path> {
         self.0.place.as_ref().map(Place::path)
     }
 
-    /// From now on the world's events are in the trace. Who builds a world and wants all of its events says
+    /// Adds the world's events to the trace from now on. To record all of a world's events, build it with
     /// [`WorldBuilder::recorded_in`].
     ///
     /// # Errors
@@ -170,7 +171,7 @@ impl Trace {
         })
     }
 
-    /// Writes what the flight recorder has into the file, in place of what is there. Says how many events those were.
+    /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
     ///
     /// # Errors
     /// There is no flight recorder, or the file failed.
@@ -183,7 +184,7 @@ impl Trace {
 }
 
 impl WorldBuilder {
-    /// Lets the world's events, from its first on, go to this trace.
+    /// Records all events of the world, from the first one, in this trace.
     #[must_use]
     pub fn recorded_in(self, trace: &Trace) -> Self {
         let trace = trace.clone();

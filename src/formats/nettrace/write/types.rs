@@ -1,11 +1,12 @@
-//! What types are called: from the address in an event to the name that the type gave itself.
+//! The names of types: converts the address in an event to the name in the type's description.
 
 use crate::heap::trace::{TYPE_INFO_MAGIC, TypeInfo};
 use crate::os::memory::read_carefully;
 
-/// The name of the type whose description lies here; nothing if none does.
+/// Returns the name of the type with its description at this address, or an empty string if there is no description.
 ///
-/// Descriptions are statics, so what was one is one. That it was one is not taken on trust from a number in a record.
+/// Descriptions are statics, so a valid address stays valid. But a number in a record is not trusted to be one: the memory is
+/// checked for the magic number first.
 pub(crate) fn name_of(address: u64) -> &'static str {
     if address == 0 || !address.is_multiple_of(align_of::<TypeInfo>() as u64) {
         return "";
@@ -16,11 +17,11 @@ pub(crate) fn name_of(address: u64) -> &'static str {
     if read != magic.len() || u64::from_ne_bytes(magic) != TYPE_INFO_MAGIC {
         return "";
     }
-    // SAFETY: readable, and begins as nothing but a description does, of which each is a static.
+    // SAFETY: the memory is readable and begins with the magic number, as only descriptions do; each description is a static.
     unsafe { &*(address as usize as *const TypeInfo) }.name()
 }
 
-/// Names that were asked for lately.
+/// A cache of recently used names.
 #[derive(Debug)]
 pub(crate) struct Names(Box<[(u64, &'static str)]>);
 
@@ -31,7 +32,7 @@ impl Names {
         Names(vec![(0, ""); LATELY].into())
     }
 
-    /// As [`name_of`], but for the first time without a system call.
+    /// As [`name_of`], but without a system call if the name is in the cache.
     #[inline]
     pub(crate) fn of(&mut self, address: u64) -> &'static str {
         let place = &mut self.0[(address >> 3) as usize % LATELY];

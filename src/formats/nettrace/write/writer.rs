@@ -1,16 +1,17 @@
-//! From our events to those of .NET, and ours beside them.
+//! Translates events to .NET events, and to own events under the provider `stopworld`.
 //!
-//! **Order.** Strictly by time; the record of a thread that was frozen in the middle of firing comes late, and gets the time at which it
-//! comes, since every event promises that no older one follows. A collection's events bear the thread that stopped the world, as they were
-//! fired; its end is at least a tick after its start, for readers that take a collection without length for none.
+//! **Order.** Events are strictly in the order of time. If a thread was frozen in the middle of firing, its record comes late and gets
+//! the time at which it arrives, because every event promises that no older one follows. The events of a collection have the thread
+//! that fired them, the one that stopped the world. The end of a collection is at least one tick after its start, because some
+//! readers ignore a collection without duration.
 //!
-//! **What comes first**: who the process is, and with which version and settings, at the trace's beginning; a world's
-//! settings with its first event.
+//! **What comes first**: the process, its version and its settings, at the beginning of the trace; the settings of a world, before
+//! its first event.
 //!
-//! **What was asked for** is decided for each kind once ([`Providers`](super::Providers)). An event of ours may be several of
-//! .NET's, of which some are asked for.
+//! **The selection** is computed once for each kind of event ([`Providers`](super::Providers)). One event may become several .NET
+//! events of which only some are selected.
 //!
-//! It runs in the drain: it allocates nothing, takes no lock, and writes into memory that it has.
+//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 use std::io;
 use std::sync::Arc;
@@ -31,14 +32,14 @@ use crate::events::table::MAX_PAYLOAD_BYTES;
 use crate::events::{EventId, EventSet, Label, Labels};
 use trace_io::bytes::Bytes;
 
-/// The name of a type is cut to this.
+/// Names and texts are cut to this many UTF-16 units.
 const MOST_NAME: usize = 1_000;
-/// Why the runtime was suspended.
+/// The reason of a suspension: a collection.
 const FOR_GC: u32 = 1;
-/// The kind of a handle that keeps its object.
+/// The kind of a handle that keeps its object alive.
 const STRONG: u32 = 2;
 
-/// The roots, as marking tells of them.
+/// The kinds of roots in GCMarkWithType.
 const MARKED_FROM_STACKS: u32 = 0;
 const MARKED_FROM_FINALIZERS: u32 = 1;
 const MARKED_FROM_HANDLES: u32 = 2;
@@ -47,7 +48,7 @@ const MARKED_FROM_NEW_FINALIZERS: u32 = 7;
 #[derive(Clone, Debug, Default)]
 struct World {
     met: bool,
-    /// Its number among those that the trace has met.
+    /// Its position among the worlds of the trace, in the order of their first records.
     ordinal: u16,
     collection: Collection,
 }
@@ -60,35 +61,36 @@ pub(super) struct Writer {
     board: Arc<Board>,
     policy: Policy,
     worlds: Box<[World]>,
-    /// Worlds that it has met.
+    /// Number of worlds in the trace so far.
     met: u16,
     names: Names,
     dump: Option<Dump>,
+    /// The latest time seen, in ticks.
     reached: u64,
     rundown: bool,
     opener: RecordingThread,
 }
 
-/// How a writer writes.
+/// The settings of a writer.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) container: Container,
     pub(super) providers: &'a Providers,
     pub(super) policy: Policy,
     pub(super) head: Head,
-    /// Who started the trace.
+    /// The thread that started the trace.
     pub(super) opener: RecordingThread,
 }
 
 impl Writer {
-    /// Not in a drain: it allocates what it will need.
+    /// Allocates everything that it will need, so it must not run in a drain.
     pub(super) fn new(plan: &Plan<'_>, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
         let mut writer = Writer::without_head(plan, board, outlet)?;
         writer.begin()?;
         Ok(writer)
     }
 
-    /// The same, which has to [begin](Self::begin) yet.
+    /// As [`new`](Self::new), but the caller must [begin](Self::begin) the trace.
     pub(super) fn without_head(plan: &Plan<'_>, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
         let Plan { container, providers, policy, head, opener } = *plan;
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
@@ -110,7 +112,7 @@ impl Writer {
         })
     }
 
-    /// Leaves out what `wants` does not: by an event's provider, number, keywords and level.
+    /// Removes the events for which `wants` returns false. Its arguments are an event's provider, number, keywords and level.
     pub(super) fn keep_only(&mut self, wants: impl Fn(&str, u32, u64, u8) -> bool) {
         let wants = |kind: Kind| {
             let of = kind.definition();
@@ -121,7 +123,7 @@ impl Writer {
         self.own = EventId::all().filter(|id| self.own.contains(*id) && wants(Kind::Own(*id))).collect();
     }
 
-    /// Writes an event that is none of the collector's.
+    /// Writes an event that does not come from the collector.
     pub(super) fn foreign(
         &mut self,
         number: u32,
@@ -133,13 +135,13 @@ impl Writer {
         self.pen.encoder.foreign(number, definition, ticks, thread, payload)
     }
 
-    /// Brings everything out. Everything up to `ticks` has come.
+    /// Writes everything. All records up to the time `ticks` must have been taken.
     pub(super) fn flush_up_to(&mut self, ticks: u64) -> io::Result<()> {
         self.reached = self.reached.max(ticks);
         self.flush()
     }
 
-    /// The end, at this time.
+    /// Ends the trace at this time.
     pub(super) fn close_at(&mut self, ticks: u64) -> io::Result<()> {
         self.reached = self.reached.max(ticks);
         if let Some(dump) = &mut self.dump {
@@ -150,7 +152,7 @@ impl Writer {
         closed
     }
 
-    /// The head of the file, and who we are.
+    /// Writes the head of the file, and the events that describe the process.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.pen.encoder.begin();
         if !self.rundown {
@@ -163,7 +165,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The first event of a world that the trace has.
+    /// Introduces a world, before its first event in the trace.
     #[cold]
     fn meet(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let world = &mut self.worlds[number];
@@ -190,7 +192,7 @@ impl Writer {
         Ok(())
     }
 
-    /// An event of our own.
+    /// Writes an own event.
     fn own(&mut self, record: &Recorded) -> io::Result<()> {
         self.pen.write(Kind::Own(record.id), record.ticks, record.thread, |to| {
             for (field, value) in record.id.descriptor().fields.iter().zip(record.fields()) {
@@ -207,8 +209,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What .NET has no event for but the one that takes a name and bytes: the event's name, and its payload as the table
-    /// serializes it.
+    /// Writes an event without a specific .NET counterpart as a GCDynamicEvent, which takes a name and bytes: the event's name, and
+    /// its payload as the event table serializes it.
     #[cold]
     fn dynamic(&mut self, record: &Recorded) -> io::Result<()> {
         let mut buffer = [0; MAX_PAYLOAD_BYTES];
@@ -276,7 +278,7 @@ impl Writer {
             EventId::SegmentCreated => self.net(Net::CreateSegment, record, |to| {
                 to.u64(first);
                 to.u64(second);
-                // One reservation for all spaces.
+                // The type is always 0: all spaces share one reservation.
                 to.u32(0);
             }),
             EventId::SegmentFreed => self.net(Net::FreeSegment, record, |to| to.u64(first)),
@@ -323,7 +325,7 @@ impl Writer {
         record: &Recorded,
         [bytes, object, of_type, object_bytes, space]: [u64; 5],
     ) -> io::Result<()> {
-        // .NET counts them small, large, pinned.
+        // The order of the kinds in .NET is small, large, pinned.
         let kind = [0, 2, 1].get(space as usize).copied().unwrap_or(0);
         let (name, world) = (self.names.of(of_type), self.pen.world);
         self.pen.write(Kind::Net(Net::AllocationTick), record.ticks, record.thread, |to| {
@@ -354,7 +356,7 @@ impl Writer {
         })
     }
 
-    /// The markers part when they begin, and meet when they have run dry.
+    /// Writes a GCJoin: a marker leaves the join (restart) when it begins, and enters a join when it has no more work.
     fn pen_join(&mut self, record: &Recorded, marker: u32, moment: u64) -> io::Result<()> {
         const TIME_BEGIN: u32 = 0;
         const TIME_END: u32 = 1;
@@ -387,7 +389,7 @@ impl Writer {
             });
         }
         if self.worlds[number].collection.stopped_for != number_of {
-            // It began before the trace did.
+            // It began before the trace joined the world.
             return Ok(());
         }
         match record.id {
@@ -453,7 +455,7 @@ impl Writer {
                 self.pen.write(Kind::Net(Net::PerHeapHistory), ticks, thread, |to| of.heap_history(to, world))?;
             }
             EventId::GcEnd => {
-                // Of equal times a reader would make no collection.
+                // Readers ignore a collection whose end has the time of its start.
                 let at = ticks.max(collection.started_at + 1);
                 let count = collection.number;
                 self.pen.write(Kind::Net(Net::End), at, record.thread, |to| {
@@ -471,7 +473,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What was marked from roots of this sort. Marking goes over all at once, so nobody knows how many bytes that were.
+    /// Writes that roots of this kind were marked. All roots are marked in one phase, so the number of bytes is not known (0).
     fn marked(&mut self, record: &Recorded, from: u32) -> io::Result<()> {
         let world = self.pen.world;
         self.pen.write(Kind::Net(Net::MarkWithType), record.ticks, record.thread, |to| {
@@ -512,7 +514,7 @@ impl Consumer for Writer {
         Ok(())
     }
 
-    /// `.event.crash`: what is in the file is a trace with an end.
+    /// `.event.crash`: the file is a trace with an end after each flush.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.pen.encoder.flush(self.reached, false);
         self.tell_the_board();
