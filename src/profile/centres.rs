@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_program_has_is_ghcs_and_has_the_first_numbers() {
+    fn the_built_in_centres_are_those_of_ghc_and_come_first() {
         let store = store();
         assert_eq!(store.iter().count(), 0);
         store.prepare();
@@ -297,7 +297,7 @@ mod tests {
     #[case("a\0b", "a")]
     #[case(&"x".repeat(300), &"x".repeat(255))]
     #[case(&"é".repeat(200), &"é".repeat(127))]
-    fn a_name_that_is_no_label_is_cut_to_one(#[case] given: &str, #[case] kept: &str) {
+    fn a_name_that_is_no_valid_label_is_cut(#[case] given: &str, #[case] kept: &str) {
         let store = store();
         let (centre, _) = store.define(given, "m", "p");
         assert_eq!(texts(store, centre), [kept, "m", "p"]);

@@ -92,7 +92,7 @@ impl Heading {
     /// The heading that all objects have in common.
     pub(crate) const ALL: Heading = Heading(ALL);
 
-    /// By its own description, or else its type's name.
+    /// The heading by description: the object's own one, or else its type's name.
     #[inline(always)]
     pub(crate) fn description(payload: usize, info: &'static TypeInfo) -> Heading {
         if let Some(offset) = info.description {
@@ -105,25 +105,25 @@ impl Heading {
         Heading(std::ptr::from_ref(info) as u64 | DESCRIBED_BY_TYPE)
     }
 
-    /// By its type.
+    /// The heading by type.
     #[inline(always)]
     pub(crate) fn of_type(object: &Object) -> Heading {
         Heading(std::ptr::from_ref(object.info) as u64 | TYPE)
     }
 
-    /// By the kind of object.
+    /// The heading by kind of object.
     #[inline(always)]
     pub(crate) fn kind(object: &Object) -> Heading {
         Heading(((object.space as usize * FORMS + form(object.info)) as u64) << TAG_BITS | KIND)
     }
 
-    /// By the cost centre stack that it is charged to.
+    /// The heading by cost centre stack.
     #[inline(always)]
     pub(crate) fn stack(object: &Object, heap: &Heap) -> Heading {
         Heading(u64::from(charged(object, heap).get()) << TAG_BITS | STACK)
     }
 
-    /// By the innermost centre of that stack.
+    /// The heading by the innermost centre of the cost centre stack.
     #[inline(always)]
     pub(crate) fn centre(object: &Object, heap: &Heap) -> Heading {
         Heading(u64::from(charged(object, heap).centre().get()) << TAG_BITS | CENTRE)
@@ -139,7 +139,7 @@ impl Heading {
         CentreId::from_raw((self.0 >> TAG_BITS) as u32).filter(|_| self.0 & TAG == CENTRE)
     }
 
-    /// By a set of retainers of this census.
+    /// The heading by set of retainers, as numbered in this census.
     #[inline(always)]
     pub(crate) fn retainers(set: u32) -> Heading {
         Heading(u64::from(set) << TAG_BITS | RETAINERS)
@@ -273,7 +273,7 @@ mod tests {
     #[case(<GcCell<u64> as Described>::INFO, Space::Small, "SMALL_LEAF", "GcCell", "GcCell<u64>")]
     #[case(<Gc<u64> as Described>::INFO, Space::Small, "SMALL_OBJECT", "Gc", "Gc<u64>")]
     #[case(<WeakCell<u64> as Described>::INFO, Space::Small, "SMALL_WEAK", "Weak", "WeakCell<u64>")]
-    fn an_object_is_called(
+    fn headings_have_names(
         #[case] info: &'static TypeInfo,
         #[case] space: Space,
         #[case] kind: &str,

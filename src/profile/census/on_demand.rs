@@ -16,7 +16,7 @@ pub(crate) struct OnDemand {
 
 impl OnDemand {
     /// # Errors
-    /// As [`Taker::new`].
+    /// Those of [`Taker::new`].
     pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<OnDemand, ProfileError> {
         Ok(OnDemand { taker: RefCell::new(Taker::new(request, collector)?), census: RefCell::new(None) })
     }

@@ -110,7 +110,7 @@ impl Profiler {
     /// # Panics
     /// The calling thread does not hold the lock.
     fn with_running<R>(&self, f: impl FnOnce(&mut Running) -> R) -> Option<R> {
-        assert!(self.observing.is_mine(), "the collector calls an observer with its lock held");
+        assert!(self.observing.is_mine(), "an observer must be called with its lock held");
         // SAFETY: this thread holds it, and `RefCell` ensures that the state is borrowed from one guard at a time.
         let held = unsafe { self.observing.assume_held() };
         self.state(&held).running.as_mut().map(f)
@@ -432,7 +432,7 @@ mod tests {
 
     /// `.biography.exact`: after the last era every request fails, and the earlier censuses stay exact.
     #[test]
-    fn a_biography_that_has_no_more_eras_says_so_and_stays_exact() {
+    fn a_full_biography_refuses_censuses_and_stays_exact() {
         let world = World::builder().heap_limit(64 << 20).build().unwrap();
         world.profile(HeapProfile::by(Breakdown::Biography).every(Every::Demand)).unwrap();
         let make = |m: &crate::Mutator| [1_u64, 2, 3].map(|number| m.root(m.alloc(number).unwrap()));

@@ -186,7 +186,7 @@ impl<W: Write> Writing<'_, W> {
         self.put("Label", clock, &[address, number])
     }
 
-    // ---- What there is -------------------------------------------------------------------------------------------------
+    // ---- Arenas, pools and traces --------------------------------------------------------------------------------------
 
     /// Returns the address of a runtime's arena; a new arena is written first.
     fn arena(&mut self, number: u64, clock: u64) -> io::Result<u64> {

@@ -208,7 +208,7 @@ mod tests {
     proptest! {
         /// Any known record of either version survives the conversion to an event and back, whatever its string is.
         #[test]
-        fn a_record_is_what_its_event_was(
+        fn records_survive_the_conversion_to_events_and_back(
             newer in any::<bool>(),
             place in any::<prop::sample::Index>(),
             words in prop::collection::vec(any::<u64>(), 14),

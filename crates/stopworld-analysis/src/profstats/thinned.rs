@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_spread_evenly(count in 0..5000u64, most in 2..100usize) {
+        fn kept_items_are_spread_evenly(count in 0..5000u64, most in 2..100usize) {
             let mut series = Thinned::new(most);
             (0..count).for_each(|item| series.push(item));
             let expected: Vec<u64> = (0..count).step_by(series.stride() as usize).collect();

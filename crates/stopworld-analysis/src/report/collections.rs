@@ -147,7 +147,7 @@ fn collections(process: &Process) -> io::Result<Table> {
     })?;
     let mut table = empty();
     let left_out = process.all.count as usize - rows.len();
-    let first = if left_out == 0 { "gc".to_owned() } else { format!("gc ({left_out} before)") };
+    let first = if left_out == 0 { "gc".to_owned() } else { format!("gc ({left_out} not shown)") };
     table.set_header(std::iter::once(first.as_str()).chain(COLUMNS.into_iter().skip(1)));
     table.add_rows(rows);
     Ok(align(table))

@@ -61,7 +61,7 @@ impl Series {
         if from > to {
             (from, to) = (0.0, 0.0);
         }
-        let pauses = Histogram::new_with_max(LONGEST, 3).expect("the limits are sensible");
+        let pauses = Histogram::new_with_max(LONGEST, 3).expect("the limits are valid");
         let mut series = Series {
             from,
             to,
