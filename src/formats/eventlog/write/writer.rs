@@ -575,7 +575,7 @@ impl Writer {
         let set = self.worlds[number].set;
         self.blocks.put(NO_CAPABILITY, id::LOG_MSG, |to| {
             to.line(format_args!(
-                "stopworld: the ticks of heap {set} are left out: they take {interval_ns} ns, unlike those of this log"
+                "stopworld: the ticks of heap {set} are left out: their interval is {interval_ns} ns, unlike this log's"
             ));
         })
     }
