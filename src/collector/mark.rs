@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Marking a random graph is waiting for memory: each object is a cache miss, and with a stack alone the next one
-//! begins when the last one is over. What has gone through a queue was asked for many steps ago. There are two,
+//! begins when the last one is over. What has gone through a queue was prefetched many steps before. There are two,
 //! because most references lead to objects that are marked already: those cost their mark byte and never the object.
 //! Measured on the random graph of `benches/peers/pause.c`, M objects/s: no queue 9, one queue of 16 for both 28, these
 //! two 62; on the tree 89 and 200. Both queues are drained one by one when the stack runs dry, so that a list, which
@@ -20,7 +20,7 @@
 //! The hot loop keeps what it works with in local variables ([`Tasks`], [`AddressMap`]): a store through a pointer, and
 //! it makes one for each reference, would otherwise make it load all of that again. That was a sixth of the time.
 //!
-//! Every word is checked: it must be the address of a payload (the block table says so in constant time), and its
+//! Every word is checked: it must be the address of a payload (the block table shows that in constant time), and its
 //! header must not be 0. Nothing recurses (`.mark.deep`): a list of a million cells keeps one task on the stack.
 //!
 //! # Memory
@@ -30,9 +30,9 @@
 //!
 //! Long arrays are scanned in slices, so that one array does not fill the stack and several markers can share it.
 //!
-//! # Reporting each reference There is an event for each reference that marking examines. So there are two loops, made from one
-//! source: whether references are reported is a constant in each, chosen when the marker is made. The usual loop contains no
-//! code for it.
+//! # Reporting each reference
+//! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references
+//! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for it.
 
 use super::mark_stack::{MarkStack, Tasks};
 use super::sharing::Shared;
@@ -55,7 +55,7 @@ const OBJECTS: usize = 64;
 const SLICE: usize = 256;
 /// Words that [`Shape::Words`] describes: an object of that shape pushes at most this many.
 const WORDS: usize = u64::BITS as usize;
-/// Bytes that come from memory at a time.
+/// Bytes that the processor loads from memory at a time.
 const CACHE_LINE: usize = 64;
 /// A task with this bit is a slice of an array.
 const SLICE_TAG: usize = 1;

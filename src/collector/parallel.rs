@@ -31,7 +31,7 @@ use crate::world::inside;
 /// long, and a busy marker shares within 2 µs of seeing a hungry one.
 const LOOKS: u32 = 1000;
 
-/// The collecting thread's number among the markers, as events give it.
+/// The collecting thread's number among the markers, as events report it.
 const COLLECTING: u32 = 0;
 
 /// The state changes of a marker, as events report them.

@@ -1,6 +1,6 @@
 //! Large objects.
 //!
-//! An object above the largest size class takes whole blocks side by side; its mark is the first cell's mark byte
+//! An object above the largest size class takes whole, adjacent blocks; its mark is the first cell's mark byte
 //! of its first block. Its payload is zeroed before its header is written, so that a thread stopped while it builds
 //! the value leaves an object that can be traced.
 

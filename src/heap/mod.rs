@@ -109,7 +109,7 @@ pub(crate) struct HeapState {
     pub(crate) lists: [BlockIndex; BINS],
     /// Bytes handed to threads since the last collection, used or not.
     pub(crate) acquired_bytes: u64,
-    /// Bytes that threads which detached since then had not used.
+    /// Bytes that were left unused by threads that have detached since then.
     pub(crate) returned_bytes: u64,
     /// The bytes that may be handed out before the next collection.
     pub(crate) budget_bytes: u64,
@@ -547,8 +547,8 @@ impl Heap {
         }
     }
 
-    /// Finishes the sweep that a thread had begun which does not exist any more: of a block that it had taken and that no other
-    /// thread knows (`.stop.fork`). A sweep may be started again at any point of it.
+    /// Finishes the sweep of a thread that does not exist any more. The thread had taken the block, and no other thread knows it
+    /// (`.stop.fork`). A sweep may be started again at any point of it.
     ///
     /// # Safety
     /// The cache's thread does not exist any more, or is the calling one.

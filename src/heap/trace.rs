@@ -515,7 +515,7 @@ macro_rules! traced {
         }
 
         // SAFETY: the layout is the union of the fields' own layouts at their real offsets, each field is shareable
-        // because its type is `Trace`, and the `const` block below refuses drop glue beside references.
+        // because its type is `Trace`, and the `const` block below rejects drop glue together with references.
         unsafe impl $crate::Trace for $name {
             const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name));
             const LAYOUT: $crate::Layout = {

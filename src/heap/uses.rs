@@ -99,7 +99,7 @@ impl Tracking {
     /// From now on records reads of this heap's objects, if the build supports it.
     ///
     /// # Errors
-    /// The system has no memory to give, or too many heaps track.
+    /// The system provides no memory, or too many heaps track.
     pub(crate) fn begin(heap: &Heap) -> io::Result<Tracking> {
         let (base, bytes) = (heap.blocks.base(), heap.blocks.reserved_bytes());
         let words = Reservation::new((bytes >> GRANULE_SHIFT) * size_of::<[AtomicU16; 2]>(), page_size())?;

@@ -34,7 +34,7 @@ impl<T: Zeroed> Fresh<T> {
     /// Maps a `T` of zeros.
     ///
     /// # Errors
-    /// The system has no memory to give.
+    /// The system provides no memory.
     pub fn map() -> io::Result<Self> {
         const { assert!(align_of::<T>() <= page_size(), "a mapping is aligned to a page only") };
         let memory = Reservation::new(size_of::<T>(), page_size())?;

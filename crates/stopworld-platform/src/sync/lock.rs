@@ -45,7 +45,7 @@ pub struct HeldBy(pub u32);
 
 /// How long a thread is willing to wait, slice by slice.
 ///
-/// The implementation accounts for the time (`os::clock::Budget`, which knows which time does not count).
+/// The implementation accounts for the time (`os::clock::Budget` excludes time in which the process could not run).
 pub trait Patience {
     /// Calls `wait` with the length of the next slice in nanoseconds and charges for it; `false`, without a call, if
     /// nothing is left.
