@@ -170,7 +170,7 @@ fn retainers_of_the_dead_are_refused_and_a_second_biography_begins_anew() {
 /// A further collection comes after the biography's last one: an allocation can trigger it, or, as here, a listener that is notified of that last
 /// collection.
 #[test]
-fn nobody_dies_twice_when_a_collection_comes_between_the_last_look_and_the_end() {
+fn no_object_dies_twice_when_a_collection_falls_between_the_last_census_and_the_end() {
     let kept: Arc<Mutex<(Option<World>, Vec<Root<One>>)>> = Arc::default();
     let shared = Arc::clone(&kept);
     let world = paranoid().on_collection(move |_| {

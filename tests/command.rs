@@ -422,7 +422,7 @@ fn a_profile_of_a_run_that_ends_before_its_first_census_has_one() {
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
     assert!(said.contains("before its first census") && said.contains("--interval"), "{said}");
-    let written = std::fs::read_to_string(file).expect("it is there");
+    let written = std::fs::read_to_string(file).expect("the file exists");
     // One sample at the begin and one at the end, which every such file has, and the census.
     assert_eq!(written.matches("BEGIN_SAMPLE").count(), 3, "{written}");
 

@@ -357,7 +357,7 @@ fn a_backtrace_names_the_functions_of_the_program() {
 }
 
 #[test]
-fn births_and_ends_of_threads_are_reported_to_a_user_who_watches() {
+fn births_and_ends_of_threads_are_reported_on_request() {
     let mut talk = Conversation::begin(&format!("debug -- {STOPWORLD} run churn --threads 2 --seconds 600"));
     let mut said = talk.ask("watch threads on") + &talk.ask("cont");
     let deadline = Instant::now() + LIMIT;

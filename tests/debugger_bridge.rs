@@ -37,7 +37,7 @@ fn word(mode: Mode, flags: u64) -> u64 {
 
 /// `.debug.acknowledged`, `.debug.dies`: the control word is set, but there is no debugger.
 #[rstest]
-fn a_word_without_a_debugger_is_taken_away_and_signals_go_on(
+fn a_control_word_without_a_debugger_is_cleared_and_signals_continue(
     #[values(Mode::Full, Mode::Assisted)] mode: Mode,
     #[values(0, Control::BREAKPOINT, Control::PHASES)] flags: u64,
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
@@ -354,7 +354,7 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
 }
 
 #[rstest]
-fn a_debugger_stops_the_world_and_leaves_it_as_it_was(
+fn a_debugger_stops_the_world_and_restores_it(
     #[values(Mode::Full, Mode::Assisted)] mode: Mode,
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
 ) {
@@ -431,10 +431,10 @@ fn lie_of(name: &str) -> Option<Lie> {
 /// `.debug.lies`
 #[rstest]
 #[case::frozen_and_runs(Lie::FrozenAndRuns, &["is not stopped", "stack reaches below"])]
-#[case::nobody_stopped(Lie::NobodyStopped, &["is not stopped", "is not at `park`"])]
-#[case::let_go_early(Lie::LetGoEarly, &["was resumed before", "is not at `park`"])]
-#[case::let_go_and_stopped(Lie::LetGoAndStopped, &["is not at `park`", "was resumed before"])]
-fn a_debugger_that_claims_what_is_not_so_is_found_out_and_the_heap_stays_whole(
+#[case::no_thread_stopped(Lie::NobodyStopped, &["is not stopped", "is not at `park`"])]
+#[case::resumed_early(Lie::LetGoEarly, &["was resumed before", "is not at `park`"])]
+#[case::resumed_and_stopped(Lie::LetGoAndStopped, &["is not at `park`", "was resumed before"])]
+fn a_debugger_that_makes_false_claims_is_detected_and_the_heap_stays_intact(
     #[case] lie: Lie,
     #[case] expected: &[&str],
 ) {

@@ -108,7 +108,7 @@ fn a_path_that_is_too_long_is_one_line_and_the_program_runs_on() {
 // ---- Requests and answers ------------------------------------------------------------------------------------------------
 
 #[test]
-fn the_process_says_who_it_is_in_three_versions() {
+fn the_process_identifies_itself_in_three_versions() {
     let subject = Subject::start();
     let ask = |id| subject.client.exchange(&message(4, id, &[]));
     let first = ask(0);
@@ -312,7 +312,7 @@ fn a_rundown_has_the_version_and_the_settings() {
 }
 
 #[test]
-fn a_world_that_comes_later_is_seen_from_its_first_event_on() {
+fn a_later_world_is_seen_from_its_first_event_on() {
     let mut subject = Subject::start();
     let session = subject.client.watch(&[ask(RUNTIME, GC, INFORMATIONAL), ask(PRIVATE, GC, INFORMATIONAL)]);
     subject.tell("world");
@@ -333,7 +333,7 @@ fn a_session_that_enables_the_keyword_for_it_triggers_a_collection() {
 
 /// As dotnet-gcdump does: the session triggers the collection, whose events describe the heap.
 #[test]
-fn a_heap_dump_is_had_by_asking_for_a_collection() {
+fn a_heap_dump_is_obtained_by_requesting_a_collection() {
     const BULK_NODE: u32 = 18;
     let mut subject = Subject::start();
     subject.tell("keep 3000");
@@ -518,7 +518,7 @@ fn a_killed_process_leaves_a_stream_without_end() {
 
 /// `.fork.services`, `.live.end`: the child has neither the server nor the connections, and does not remove its parent's file.
 #[test]
-fn the_child_of_a_fork_has_no_part_in_it() {
+fn the_child_of_a_fork_has_no_server_and_no_connections() {
     let _watchdog = Watchdog::new("the child of the fork does not end", 300, 15);
     let mut subject = Subject::start();
     let session = subject.client.watch(&[ask(RUNTIME, GC, INFORMATIONAL)]);

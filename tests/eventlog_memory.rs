@@ -68,7 +68,7 @@ fn large_events_take_no_more() {
 }
 
 #[test]
-fn descriptions_without_end_are_bounded() {
+fn endless_descriptions_take_bounded_memory() {
     let _alone = ALONE.lock().unwrap();
     let text = "d".repeat(60_000);
     let types: Vec<_> = (0..2000u16).map(|id| (id, Some(0), text.as_str())).collect();
@@ -80,7 +80,7 @@ fn descriptions_without_end_are_bounded() {
 
 /// A false length in the file allocates no memory.
 #[test]
-fn a_length_that_is_a_lie_costs_nothing() {
+fn a_false_length_costs_nothing() {
     let _alone = ALONE.lock().unwrap();
     for (at, kind) in [(4 + 4 + 4 + 4, "description"), (4 + 4 + 4 + 8 + "Run thread".len(), "extra")] {
         let mut log = Log::new(TYPES).end();
@@ -93,7 +93,7 @@ fn a_length_that_is_a_lie_costs_nothing() {
 
 /// Small blocks with times far apart, and end markers in between.
 #[test]
-fn an_index_of_many_blocks_is_bounded() {
+fn an_index_of_many_blocks_takes_bounded_memory() {
     let _alone = ALONE.lock().unwrap();
     let mut log = Log::new(TYPES);
     for number in 0..400_000u64 {

@@ -92,11 +92,11 @@ fn a_thread_at_a_breakpoint_stays_there_while_others_collect() {
     gdb.until("hit Breakpoint");
     gdb.ask("delete 1");
     gdb.ask("set language c");
-    let stands = "output ((unsigned long *) &DEBUGGED_COUNTS)[2]";
+    let count = "output ((unsigned long *) &DEBUGGED_COUNTS)[2]";
     let at = collections(&mut gdb);
-    let before = last_word(&gdb.ask(stands));
+    let before = last_word(&gdb.ask(count));
     wait_for(&mut gdb, |gdb| collections(gdb) > at + 200);
-    assert_eq!(last_word(&gdb.ask(stands)), before, "the held thread ran");
+    assert_eq!(last_word(&gdb.ask(count)), before, "the held thread ran");
     assert!(answered(&mut gdb) > 100);
     // It is shown as held, and the others run.
     wait_for(&mut gdb, |gdb| {
@@ -108,7 +108,7 @@ fn a_thread_at_a_breakpoint_stays_there_while_others_collect() {
     // After its release it runs, and collections continue.
     let at = collections(&mut gdb);
     gdb.say("continue -a &");
-    wait_for(&mut gdb, |gdb| collections(gdb) > at + 20 && last_word(&gdb.ask(stands)) != before);
+    wait_for(&mut gdb, |gdb| collections(gdb) > at + 20 && last_word(&gdb.ask(count)) != before);
     gdb.say("kill");
 }
 
@@ -138,7 +138,7 @@ fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
 #[case::binary_trees(&["binary-trees", "--depth", "12", "--collections", "200"], "binary_trees::checked")]
 #[case::churn(&["churn", "--collections", "200"], "churn::link")]
 #[case::lisp(&["lisp", "examples/scheme/nqueens.scm", "--collections", "200", "--heap-limit", "12MiB"], "lisp::store::Store::cons")]
-fn workloads_come_to_their_right_results_with_threads_stopped(#[case] workload: &[&str], #[case] function: &str) {
+fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[&str], #[case] function: &str) {
     if !has_gdb() {
         return;
     }
@@ -203,7 +203,7 @@ fn collections_so_far(gdb: &mut Talk) -> Option<u64> {
 #[case::the_default(23)]
 #[case::one_at_which_gdb_stops_by_default(12)]
 #[case::a_real_time_signal(45)]
-fn next_finish_and_calls_go_on_through_collections(#[case] signal: i32) {
+fn next_finish_and_calls_work_across_collections(#[case] signal: i32) {
     let Some(mut gdb) = stopped_at("debugged_steps", &format!("mutators 6 3 {signal}")) else { return };
     gdb.ask("delete");
     // Line by line; two of the lines collect.

@@ -76,7 +76,7 @@ fn what_a_thread_has_reserved_is_not_lost_to_the_others() {
 }
 
 #[test]
-fn a_heap_that_was_large_once_gives_its_memory_back() {
+fn a_heap_that_was_large_returns_its_memory() {
     let _alone = alone();
     let world = World::builder().heap_limit(1 << 30).initial_heap(1 << 20).build().unwrap();
     let before = resident_bytes();

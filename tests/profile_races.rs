@@ -23,7 +23,7 @@ fn wait_for_keepers(count: usize) {
 
 /// Alone in its program: it counts threads.
 #[test]
-fn of_two_profiles_that_begin_at_the_same_time_one_runs_and_one_thread_keeps_its_time() {
+fn only_one_of_two_concurrent_profiles_runs_and_one_thread_keeps_its_time() {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();
     let never = Every::Time(Duration::from_secs(3600));
     for _ in 0..300 {

@@ -24,7 +24,7 @@ use stopworld::debugger::ptrace::{
     PhaseSet, Phases, Restored, RunState, Snapshot, Statistics, TargetState, ThreadState,
 };
 use stopworld::{Tid, World};
-use tasks::{assert_nobody_is_traced, assert_nobody_stands};
+use tasks::{assert_none_stopped, assert_none_traced};
 
 /// Set in the environment of the debugged program: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
@@ -39,7 +39,7 @@ fn the_debuggee() {
 /// Code for the process's first thread runs before `main`, because the test harness keeps that thread for itself.
 extern "C" fn on_the_first_thread() {
     match std::env::var(ARGUMENTS).as_deref() {
-        Ok("vfork") => odd(vfork_when_told),
+        Ok("vfork") => odd(vfork_on_request),
         Ok("no leader") => odd(end_this_thread),
         _ => {}
     }
@@ -71,7 +71,7 @@ fn end_this_thread() {
 
 /// While its child lives, the parent of a vfork sleeps uninterruptibly.
 /// One byte on standard input starts the vfork, another ends the child.
-fn vfork_when_told() {
+fn vfork_on_request() {
     let mut byte = 0_u8;
     // SAFETY: the child only reads a byte and exits; it shares the parent's stack, whose frame does not change.
     #[allow(deprecated, reason = "what a debugger must cope with")]
@@ -198,7 +198,7 @@ const LONG: Duration = Duration::from_secs(300);
 #[case::full_without_a_place_to_wait(Mode::Full, OnDeath::RunOn, Channel::Signal)]
 #[case::full_by_breakpoint(Mode::Full, OnDeath::Park, Channel::Breakpoint)]
 #[case::assisted(Mode::Assisted, OnDeath::Park, Channel::Signal)]
-fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_touched(
+fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_changed(
     #[case] mode: Mode,
     #[case] on_death: OnDeath,
     #[case] channel: Channel,
@@ -358,7 +358,7 @@ fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::F
     }
     debugger.cont_all().unwrap();
     debugger.detach().unwrap();
-    assert_nobody_stands(program.pid());
+    assert_none_stopped(program.pid());
 }
 
 /// `.vtable.attach`, `.vtable.swap`
@@ -377,7 +377,7 @@ fn debuggers_attach_and_detach_at_any_moment(#[values(Mode::Full, Mode::Assisted
             debugger.freeze(threads[dice.below(threads.len())].tid).unwrap();
         }
         debugger.detach().unwrap();
-        assert_nobody_stands(program.pid());
+        assert_none_stopped(program.pid());
     }
 }
 
@@ -503,7 +503,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     let killed = std::os::unix::process::ExitStatusExt::signal(&end);
     assert_eq!(killed, Some(libc::SIGKILL), "the debugger did not reach {step}");
     std::thread::sleep(Duration::from_secs(1));
-    assert_nobody_stands(program.pid());
+    assert_none_stopped(program.pid());
     let outcome = program.end();
     assert!(outcome.is_sound(), "{outcome:?}");
     assert!(outcome.get("collections") > 1, "{outcome:?}");
@@ -678,14 +678,14 @@ fn a_thread_that_waits_for_its_vforks_child_is_detached_when_it_stops(#[case] af
     let is_silent =
         |silent: &DebuggerError| matches!(silent, DebuggerError::Silent { tid: Tid(tid), .. } if *tid == pid);
     // Whether it is detached; if not, the debugger must have waited for the full timeout.
-    let mut is_let_go = || {
+    let mut is_detached = || {
         let begun = Instant::now();
         let Err(silent) = debugger.detach() else { return true };
         assert!(is_silent(&silent) && begun.elapsed() > Duration::from_secs(1), "{silent}");
         false
     };
     if is_late {
-        assert!(!is_let_go());
+        assert!(!is_detached());
     }
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -693,12 +693,12 @@ fn a_thread_that_waits_for_its_vforks_child_is_detached_when_it_stops(#[case] af
             std::thread::sleep(after);
             program.tell();
         });
-        while !is_let_go() {
+        while !is_detached() {
             assert!(begun.elapsed() < LONG);
         }
     });
-    assert_nobody_is_traced(program.pid());
-    assert_nobody_stands(program.pid());
+    assert_none_traced(program.pid());
+    assert_none_stopped(program.pid());
 }
 
 #[test]

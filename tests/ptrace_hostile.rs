@@ -195,8 +195,8 @@ fn said_of(kind: &str) -> Vec<String> {
     assert_eq!(debugger.state(), TargetState::Alive);
     debugger.detach().unwrap();
     // The whole program continues.
-    tasks::assert_nobody_is_traced(program.0.id() as i32);
-    tasks::assert_nobody_stands(program.0.id() as i32);
+    tasks::assert_none_traced(program.0.id() as i32);
+    tasks::assert_none_stopped(program.0.id() as i32);
     assert!(program.0.try_wait().unwrap().is_none());
     said.sort();
     said.dedup();

@@ -215,7 +215,7 @@ fn places_are_limited_and_free_again() {
 
 /// `.event.exact`, `.event.recheck`, `.event.barrier`: levels, keywords and categories are switched at full speed while eight threads fire.
 #[test]
-fn after_a_change_has_returned_nothing_disabled_is_later_and_what_stayed_on_is_complete() {
+fn after_a_change_no_disabled_record_is_later_and_what_stayed_on_is_complete() {
     const THREADS: usize = 8;
     const FLIPS: usize = 1200;
     let _alone = alone();

@@ -52,7 +52,7 @@ impl Counting {
     }
 
     /// Whether it is stopped: it does not count for a while.
-    fn stands(&self) -> bool {
+    fn is_stopped(&self) -> bool {
         let before = self.count();
         std::thread::sleep(Duration::from_millis(20));
         self.count() == before
@@ -105,9 +105,9 @@ fn a_thread_that_the_debugger_froze_stays_frozen_after_a_collection_and_the_othe
         assert_eq!(collect(&world).threads_stopped, 2);
         free.assert_runs();
     }
-    let stands = frozen.stands() && frozen.count() == at;
+    let is_frozen = frozen.is_stopped() && frozen.count() == at;
     mock.thaw(frozen.tid);
-    assert!(stands, "the collection has resumed the user's thread");
+    assert!(is_frozen, "the collection has resumed the user's thread");
     frozen.assert_runs();
     let log = mock.log().0;
     let tid = frozen.tid;

@@ -629,7 +629,7 @@ impl Sink for TellsOfStops {
 }
 
 /// Stops this whole process during a collection, for `long`, as Ctrl-Z and a later `fg` do.
-fn job_control_stops_everybody_for(long: Duration) {
+fn job_control_stops_the_process_for(long: Duration) {
     const PATIENCE: Duration = Duration::from_secs(1);
     assert!(long > PATIENCE + PATIENCE / 2);
     let world = builder().stop_timeout(PATIENCE).build().unwrap();
@@ -679,7 +679,7 @@ fn job_control_stops_everybody_for(long: Duration) {
 #[test]
 fn a_stop_of_the_whole_process_in_mid_collection_is_not_reported() {
     alone!("a_stop_of_the_whole_process_in_mid_collection_is_not_reported");
-    job_control_stops_everybody_for(Duration::from_secs(2));
+    job_control_stops_the_process_for(Duration::from_secs(2));
 }
 
 /// The same, for 30 s; run with `--ignored`.
@@ -692,7 +692,7 @@ fn a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
-    job_control_stops_everybody_for(Duration::from_secs(30));
+    job_control_stops_the_process_for(Duration::from_secs(30));
 }
 
 /// `.stop.eintr`: restartable calls are restarted.

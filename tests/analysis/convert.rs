@@ -122,7 +122,7 @@ fn every_trace_of_dotnet_becomes_a_stream_and_what_does_not_is_listed() {
 }
 
 #[test]
-fn every_stream_written_anew_says_the_same_to_its_tools() {
+fn every_rewritten_stream_reads_the_same_in_its_tools() {
     for path in trace_data::streams() {
         let original = fs::read(&path).unwrap();
         let Ok((anew, conversion)) = converted(&original, Target::Mps) else {
@@ -140,7 +140,9 @@ fn every_stream_written_anew_says_the_same_to_its_tools() {
 
 /// Converted to a .nettrace file and back, every record returns, except those of unknown kinds.
 #[rstest]
-fn every_stream_goes_into_a_trace_and_comes_back(#[values(Container::V4, Container::V6)] container: Container) {
+fn every_stream_survives_a_conversion_to_a_trace_and_back(
+    #[values(Container::V4, Container::V6)] container: Container,
+) {
     for path in trace_data::streams() {
         let original = fs::read(&path).unwrap();
         let Ok((trace, conversion)) = converted(&original, Target::Nettrace(container)) else { continue };
@@ -320,7 +322,7 @@ fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
 #[case("nettrace/tiny.nettrace")]
 #[case("nettrace/handmade-v6-3gcs.nettrace")]
 #[case("mps/synth-doubles.bin")]
-fn whatever_is_wrong_with_a_trace_its_conversion_ends_in_order(#[case] file: &str) {
+fn the_conversion_of_a_damaged_trace_ends_in_order(#[case] file: &str) {
     let whole = fs::read(trace_data::fixtures(file)).unwrap();
     let targets = [Target::Mps, Target::Nettrace(Container::V4), Target::Nettrace(Container::V6), Target::Json];
     let step = (whole.len() / 400).max(1);
@@ -518,7 +520,7 @@ fn the_output_takes_the_place_of_what_it_replaces() {
 #[rstest]
 #[case(Signal::SIGINT, 130)]
 #[case(Signal::SIGTERM, 143)]
-fn a_conversion_that_is_ended_leaves_nothing_behind(#[case] asked: Signal, #[case] code: i32) {
+fn a_conversion_that_is_ended_leaves_no_file(#[case] asked: Signal, #[case] code: i32) {
     let directory = directory();
     fs::write(directory.path().join("out.json"), "what was there").unwrap();
     let mut child = Command::new(STOPWORLD)

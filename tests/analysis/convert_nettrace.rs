@@ -120,7 +120,7 @@ fn assert_same(one: &[u8], other: &[u8], what: &str) {
 }
 
 #[rstest]
-fn every_trace_there_is_tells_the_same_in_either_container(#[values(Container::V4, Container::V6)] to: Container) {
+fn every_trace_reads_the_same_in_either_container(#[values(Container::V4, Container::V6)] to: Container) {
     for path in trace_data::nettraces() {
         let original = std::fs::read(&path).unwrap();
         let name = path.display().to_string();
@@ -279,7 +279,7 @@ fn fields_that_version_4_can_not_describe_are_listed_and_payloads_stay() {
 
 /// A thread's id is reused, and threads and types are reset at a sequence point: the numbers restart, and no loss is invented.
 #[test]
-fn threads_that_end_and_come_again_lose_nothing() {
+fn threads_that_end_and_start_again_lose_nothing() {
     let again = Type { event: 99, ..kind(1) };
     let blocks = [
         introduced(&[4, 6]),
@@ -310,7 +310,7 @@ fn threads_that_end_and_come_again_lose_nothing() {
 
 /// Activity ids are in the header of version 4, and in label lists in version 6.
 #[test]
-fn activities_go_over_into_lists_and_back() {
+fn activities_are_converted_to_lists_and_back() {
     let with = |activity: u8, related: u8, sequence: u32| Event {
         activity: [activity; 16],
         related: [related; 16],

@@ -41,7 +41,7 @@ fn every_part_can_be_reached_by_its_link_and_by_keys(#[files("tests/fixtures/net
 fn the_pictures_show_every_collection_of_a_short_trace() {
     let page = page(Path::new("tests/fixtures/nettrace/gcapp-3.1-gcheap-all.nettrace"));
     let part = |id: &str| {
-        let start = page.find(&format!("<section id=\"{id}\"")).expect("the part is there");
+        let start = page.find(&format!("<section id=\"{id}\"")).expect("the page has this part");
         &page[start..start + page[start..].find("</section>").expect("it ends")]
     };
     // Two of the six are so close that they share a bar.

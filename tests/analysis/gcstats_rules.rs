@@ -261,7 +261,7 @@ fn a_history_after_the_statistics_is_that_of_the_background_collection(
         blocking(&mut story);
     }
     let collections = story.collections();
-    let background = collections.iter().find(|one| one.generation_name() == "2B").expect("it is there");
+    let background = collections.iter().find(|one| one.generation_name() == "2B").expect("the collection is listed");
     assert_eq!((background.heaps.len(), usize::from(background.global.is_some())), (rows, rows));
     assert!(collections.iter().filter(|one| one.generation_name() != "2B").all(|one| one.heaps.is_empty()));
 }
@@ -324,7 +324,7 @@ fn a_full_collection_of_provisional_mode_ends_the_young_one_in_whose_pause_it_ru
 }
 
 #[test]
-fn what_was_allocated_is_what_came_between_two_collections() {
+fn allocated_is_the_amount_between_two_collections() {
     let mut story = Story::new(Rules::Ours);
     let generation = |before: u64, free: u64, after: u64| [before, free, 1_000, after, 2_000, 3_000, 0, 0, 0, 0];
     let mut collect = |number: u32, young, large, pinned| {
@@ -358,7 +358,7 @@ fn what_was_allocated_is_what_came_between_two_collections() {
 #[rstest]
 #[case(Rules::Ours, 0.3)]
 #[case(Rules::LikePerfView, 0.2)]
-fn without_histories_ticks_tell_what_was_allocated(#[case] rules: Rules, #[case] pinned: f64) {
+fn without_histories_ticks_give_the_allocated_bytes(#[case] rules: Rules, #[case] pinned: f64) {
     let mut story = Story::new(rules);
     story.allocation(0, 100_000).allocation(1, 200_000).allocation(2, 300_000);
     story.wait(100).collect(0, SIZES);
@@ -373,7 +373,7 @@ fn without_histories_ticks_tell_what_was_allocated(#[case] rules: Rules, #[case]
 }
 
 #[test]
-fn amounts_that_overflowed_are_not_believed() {
+fn amounts_that_overflowed_are_ignored() {
     let mut story = Story::new(Rules::Ours);
     let tick = |amount: i32, kind: u32| bytes().u32(amount as u32).u32(kind).u16(0);
     story.event(10, 1, &tick(1_000, 0)).event(10, 1, &tick(-5, 0)).event(10, 1, &tick(1_000_000, 0));

@@ -31,7 +31,7 @@ fn text(bytes: &[u8]) -> String {
 /// The exports in a folder: trace, option, and PerfView's output.
 fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
     let mut exports = Vec::new();
-    for entry in fs::read_dir(folder).expect("the folder is there") {
+    for entry in fs::read_dir(folder).expect("the folder exists") {
         let path = entry.expect("it can be listed").path();
         let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
         let kinds = [(".pergen.csv", "--pergen-csv"), (".csv", "--csv"), (".xml", "--xml")];
@@ -115,7 +115,7 @@ fn third_party_traces_have_their_number_of_collections(#[case] name: &str, #[cas
 
 #[test]
 fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
-    let whole = fs::read(format!("{OURS}/gcapp-3.1-gc-info.nettrace")).expect("the fixture is there");
+    let whole = fs::read(format!("{OURS}/gcapp-3.1-gc-info.nettrace")).expect("the fixture exists");
     let folder = tempfile::tempdir().expect("a folder");
     let broken = folder.path().join("broken.nettrace");
     fs::write(&broken, &whole[..whole.len() * 2 / 3]).expect("it can be written");
@@ -167,7 +167,7 @@ fn an_intact_trace_without_collections_is_no_failure(#[case] events: &[u32]) {
 #[rstest]
 fn a_process_that_never_collected_does_no_harm(#[values("--csv", "--xml", "--html")] form: &str) {
     let whole = format!("{OURS}/handmade-v6-3gcs.nettrace");
-    let mut damaged = fs::read(&whole).expect("the fixture is there");
+    let mut damaged = fs::read(&whole).expect("the fixture exists");
     let mut writer = Writer::new(Form::V6, 8);
     let begin = writer.bytes.len();
     let provider = "Microsoft-Windows-DotNETRuntime".to_owned();

@@ -252,7 +252,7 @@ fn what_is_readable_in_a_cut_file_is_reported(#[case] kind: &str, #[case] told: 
 
 /// The time profile of the run whose ticks the specification counts.
 #[test]
-fn the_ticks_of_a_time_profile_add_up() {
+fn the_ticks_of_a_time_profile_are_consistent() {
     let profiles = of_log(&log("trees.p_hc"));
     let time = &profiles.time;
     assert_eq!(time.interval_ns, 1_000_000);

@@ -141,7 +141,7 @@ impl Program {
     }
 
     /// Asserts that it does not.
-    pub fn stands(&mut self, name: &str) -> Told<()> {
+    pub fn stays_stopped(&mut self, name: &str) -> Told<()> {
         let before = self.count(name)?;
         std::thread::sleep(Duration::from_millis(30));
         let now = self.count(name)?;

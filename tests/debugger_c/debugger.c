@@ -54,13 +54,13 @@ struct thread {
     int stopped;
     int at_border;   /* stopped at PTRACE_EVENT_STOP: registers may be replaced */
     int group;       /* stopped in a group stop */
-    int signal;      /* to be delivered when it goes on */
-    int held;        /* by the user */
-    int answered;    /* for it, in an assisted stop that is not over */
+    int signal;      /* the signal to deliver when it resumes */
+    int held;        /* held by the user */
+    int answered;    /* acknowledged for in an assisted stop that has not ended */
     int in_world;    /* stopped for a full stop */
     word request;    /* the notification that it is stopped for */
-    word record;     /* where it was answered for */
-    int parked;      /* sent to `park`; what it had before: */
+    word record;     /* the record in which it was acknowledged for */
+    int parked;      /* redirected to `park`; its state before that: */
     registers before;
     word mask;
 };
@@ -98,7 +98,7 @@ static double now(void) {
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* The process's memory. */
+/* Access to the process's memory. */
 
 static int try_read(word at, void *to, size_t size) {
     return pread(memory, to, size, (off_t)at) == (ssize_t)size;
@@ -429,7 +429,7 @@ static registers after_the_call(registers r) {
     return r;
 }
 
-/* Writes a thread's registers where the collector finds them. 1: in a frame; 0: in the save area; -1: the thread is gone. */
+/* Writes a thread's registers where the collector finds them. 1: in a frame; 0: in the save area; -1: the thread has ended. */
 static int push(pid_t tid, word record, struct pushed *pushed) {
     static unsigned char bytes[FRAME_BYTES + 256 + (64 << 10)], image[64 << 10];
     registers *r = &pushed->before;
@@ -517,7 +517,7 @@ static void end_full_stop(void) {
     }
 }
 
-/* 5: STOP_WORLD. -1: it is not to be acknowledged. */
+/* 5: STOP_WORLD. -1: the notification must not be acknowledged. */
 static int stop_world(pid_t by, word world) {
     static word records[MOST_THREADS];
     static struct pushed pushed[MOST_THREADS];
@@ -637,7 +637,7 @@ static int serve_one(void) {
     return 0;
 }
 
-/* The user. */
+/* The actions of the user. */
 
 static void hold(pid_t tid) {
     if (move_to_border(tid) && of(tid)) {
@@ -697,7 +697,7 @@ static void live(double seconds, int hold_every, unsigned seed) {
     }
 }
 
-/* 2. */
+/* 2: seizing. */
 
 static void seize_all(long options) {
     for (int was_new = 1; was_new;) {

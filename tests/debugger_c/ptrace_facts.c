@@ -22,7 +22,7 @@
 
 #define EVENT(status) ((unsigned)(status) >> 16)
 
-static volatile int *shared; /* 0: how often the handler ran; 1: the tracee goes on; 2: the results of clone that were errors */
+static volatile int *shared; /* 0: runs of the handler; 1: set by the running tracee; 2: failed calls of clone */
 
 static void must(int holds, const char *fact) {
     if (!holds) {

@@ -168,7 +168,7 @@ pub fn build(markers: usize, stopper: Stopper) -> World {
 
 /// The names emitted in the User category, each with the address that it names. A text that the process has interned before is not emitted
 /// again: readers find it in the store.
-pub fn names_told(sink: &MemorySink) -> Vec<(usize, &'static str)> {
+pub fn names_emitted(sink: &MemorySink) -> Vec<(usize, &'static str)> {
     let labels = Labels::of_the_process();
     let name = |record: &Record| match record.event() {
         Event::Labelled(named) => {

@@ -121,7 +121,7 @@ fn every_change_of_a_byte_is_read_without_a_panic(#[case] name: &str) {
 
 /// Two blocks, the first of them damaged: the events before the damage and those of the second block are read.
 #[rstest]
-#[case::a_type_that_nobody_has(0x7777, DamageKind::Unknown { id: 0x7777, what_follows: Resumed::AtBlock(0) })]
+#[case::an_unknown_type(0x7777, DamageKind::Unknown { id: 0x7777, what_follows: Resumed::AtBlock(0) })]
 #[case::a_payload_over_the_end(901, DamageKind::Overrun { id: 901, what_follows: Resumed::AtBlock(0) })]
 fn the_blocks_after_a_damaged_one_are_read(#[case] id: u16, #[case] expected: DamageKind) {
     let mut log = Log::new(TYPES);

@@ -1,4 +1,4 @@
--- Reads a log by GHC's own library and says how many events of each sort it has.
+-- Reads a log with GHC's own library and prints the number of events of each kind.
 import qualified Data.Map.Strict as Map
 import GHC.RTS.Events
 import System.Environment (getArgs)

@@ -38,7 +38,7 @@ fn the_bytes_allocated_are_exact_at_any_moment(
 }
 
 #[test]
-fn what_threads_in_regions_and_ended_ones_allocated_counts_to_the_byte() {
+fn allocations_of_threads_in_regions_and_of_ended_ones_count_to_the_byte() {
     let world = World::builder().heap_limit(64 << 20).build().unwrap();
     let (tell, told) = mpsc::channel();
     let (go_on, wait) = mpsc::channel::<()>();

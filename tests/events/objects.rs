@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use event_support::{Ledger, build, categories, listening, names_told, objects, told};
+use event_support::{Ledger, build, categories, listening, names_emitted, objects, told};
 use rstest::rstest;
 use stopworld::events::labels::Named;
 use stopworld::events::{
@@ -263,7 +263,7 @@ fn threads_types_and_data_structures_have_names_when_user_is_on() {
     world.telemetry_label(0x1234, label).unwrap();
     assert_eq!(world.telemetry_label(0, label), Err(LabelError::Nowhere));
     assert!(matches!(world.telemetry_intern(&"x".repeat(256)), Err(LabelError::TooLong { bytes: 256 })));
-    let names = names_told(&sink);
+    let names = names_emitted(&sink);
     let has = |name: &str| names.iter().any(|(_, text)| text.ends_with(name));
     assert!(has("a thread of this test") && has("::Pair"), "{names:?}");
     assert!(names.contains(&(list.addr(), "the list")) && names.contains(&(0x1234, "mine")));

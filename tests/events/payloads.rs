@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn a_newer_reader_checks_the_version_and_an_older_one_never_looks_so_far() {
+fn a_newer_reader_checks_the_version_and_an_older_one_never_reads_so_far() {
     // A thread's attachment as version 1 wrote it, and one as a version 3 may write it.
     let old = [7, 0, 0, 0, 0x10, 0x20, 0, 0, 0, 0, 0, 0];
     let template = templates::ThreadAttached::at(&old, 1);

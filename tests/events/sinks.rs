@@ -481,7 +481,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
     assert_eq!(sink.dropped(), 0, "the ring is too small for this test");
     assert_eq!(sink.stored(), records.len() as u64);
     let of = |wanted: EventSet| records.iter().filter(move |record| wanted.contains(record.id));
-    assert!(of(flipped).count() > 0, "switched on long enough for something to come");
+    assert!(of(flipped).count() > 0, "switched on long enough for an event to fire");
     for record in of(flipped) {
         let after = off.partition_point(|(begin, _)| *begin < record.timestamp);
         if let Some((begin, end)) = after.checked_sub(1).map(|index| off[index]) {

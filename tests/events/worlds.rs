@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use event_support::{Ledger, build, categories, listening, names_told, objects, told};
+use event_support::{Ledger, build, categories, listening, names_emitted, objects, told};
 use rstest::rstest;
 use stopworld::events::{Category, EventId, EventSet, Record, Selection};
 use stopworld::workloads::{self, Plan, Shift, Until, WORKLOADS, Workload};
@@ -62,7 +62,7 @@ impl Drop for Ends<'_> {
 
 /// If the category is switched on during a run, the differences are consistent from the next collection on.
 #[rstest]
-fn from_the_moment_of_switching_on_the_sums_add_up_too(
+fn the_sums_are_consistent_from_the_moment_of_switching_on(
     #[values(0, 3)] workload: usize,
     #[values(1, 4)] threads: usize,
 ) {
@@ -156,7 +156,7 @@ fn the_workloads_name_what_they_build(#[case] workload: &str, #[case] expected: 
     let world = build(1, Stopper::Signals);
     let sink = listening(&world, categories(&[Category::User]));
     run(&world, workloads::find(workload).unwrap(), plan(2, Until::OnePass));
-    let names: HashSet<&str> = names_told(&sink).into_iter().map(|(_, text)| text).collect();
+    let names: HashSet<&str> = names_emitted(&sink).into_iter().map(|(_, text)| text).collect();
     for name in expected {
         assert!(names.contains(name), "{name} is not among {names:?}");
     }
@@ -169,7 +169,7 @@ fn a_thread_names_a_type_once_to_each_listener() {
     // SAFETY: no reference is kept.
     let m = unsafe { world.attach("main") }.unwrap();
     let allocate = || assert!((0..100_000).all(|_| m.alloc([0_u64; 8]).is_ok()));
-    let named = |sink| names_told(sink).into_iter().filter(|(_, text)| *text == "[T; N]").count();
+    let named = |sink| names_emitted(sink).into_iter().filter(|(_, text)| *text == "[T; N]").count();
     let first = listening(&world, categories(&[Category::User]));
     allocate();
     assert_eq!(named(&first), 1);

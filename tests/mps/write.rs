@@ -244,7 +244,7 @@ fn categories_can_be_switched_at_any_time() {
 }
 
 #[test]
-fn a_flight_recorder_has_the_last_of_it_and_is_read_like_any_stream() {
+fn a_flight_recorder_has_the_latest_records_and_is_read_like_any_stream() {
     let file = File::new();
     let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(4 << 20).start().unwrap();
     let world = small().traced_by(&trace).build().unwrap();

@@ -76,7 +76,7 @@ fn pointers_are_as_wide_as_those_of_the_process(#[values(4, 8)] pointer: u8) {
     let view = AllocationTick::new(4, Payload::new(&tick, pointer));
     assert_eq!((view.bytes(), view.kind()), (Some(5_000_000_000), Some(1)));
     assert_eq!((view.type_id(), view.heap_index()), (Some(0xABCD), Some(3)));
-    assert_eq!(view.type_name().expect("it is there").to_string(), "System.Größe");
+    assert_eq!(view.type_name().expect("the name is present").to_string(), "System.Größe");
     assert_eq!((view.address(), view.object_size()), (Some(0xDEAD_BEEF), Some(24)));
     let old = AllocationTick::new(1, Payload::new(&tick, pointer));
     assert_eq!((old.bytes(), old.type_name()), (Some(100_000), None));

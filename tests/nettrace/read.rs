@@ -287,7 +287,7 @@ impl Visitor for Only {
 }
 
 #[test]
-fn what_is_not_wanted_is_counted_and_not_delivered() {
+fn unwanted_events_are_counted_and_not_delivered() {
     let blocks = [
         Block::Types(vec![kind(2)]),
         Block::Events(vec![event(4, 1, 1), Event { kind: 2, ..event(4, 2, 2) }, event(4, 3, 3)]),

@@ -13,7 +13,7 @@ pub fn states(pid: i32) -> String {
 }
 
 /// Asserts that no thread is left stopped.
-pub fn assert_nobody_stands(pid: i32) {
+pub fn assert_none_stopped(pid: i32) {
     let left: String = states(pid).chars().filter(|state| !"RSDXZ".contains(*state)).collect();
     assert_eq!(left, "", "threads are left stopped");
 }
@@ -29,6 +29,6 @@ pub fn tracers(pid: i32) -> Vec<String> {
 }
 
 /// Asserts that none of its threads is traced, except exiting ones.
-pub fn assert_nobody_is_traced(pid: i32) {
+pub fn assert_none_traced(pid: i32) {
     assert_eq!(tracers(pid), Vec::<String>::new(), "threads are still traced");
 }

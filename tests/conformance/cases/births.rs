@@ -78,12 +78,12 @@ pub fn frozen_waiter(s: &mut Session) -> Told<()> {
     being_born(s)?;
     // It needs memory, and waits for the lock that the other thread owns.
     s.program.ask("go waiter")?;
-    wait_for("the waiter to wait", || Ok(s.program.stands("waiter").is_ok()))?;
+    wait_for("the waiter to wait", || Ok(s.program.stays_stopped("waiter").is_ok()))?;
     s.freeze(waiter)?;
     s.program.ask("dwelt")?;
     s.program.ask("now birth")?;
     s.collect(3)?;
-    s.program.stands("waiter")?;
+    s.program.stays_stopped("waiter")?;
     s.thaw(waiter)?;
     s.program.runs("waiter")?;
     s.ends_well()

@@ -51,7 +51,7 @@ pub static CASES: &[Case] = &[
     case("registers: interior, one past the end", &[], registers::interior),
     case("registers: asleep in the kernel", &[], registers::asleep),
     case("registers of a frozen thread", &[FreezeOne], registers::of_frozen_threads),
-    case("calls that restart go on", &[], calls::restartable),
+    case("restartable calls continue", &[], calls::restartable),
     case("no call is interrupted", &[LeaveCallsAlone], calls::none_interrupted),
     case("swap of the vtable under the debugger", &[StayBesideAnother], attaching::swap),
     case("detach in mid-stop", &[], attaching::detach_in_mid_stop),
@@ -112,7 +112,7 @@ impl Session {
     pub fn knows_all_threads(&mut self) -> Told<()> {
         let mut told = String::new();
         // Threads that the program has just joined may still be exiting.
-        let known = wait_for("the debugger to show what is there", || {
+        let known = wait_for("the debugger to show the mutators", || {
             let own: BTreeMap<i32, String> = self
                 .program
                 .ask("threads")?

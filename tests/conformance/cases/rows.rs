@@ -146,7 +146,7 @@ fn exact(s: &mut Session, form: Form) -> Told<()> {
     }
     for (index, (tid, frozen)) in threads.iter().enumerate() {
         if *frozen {
-            s.program.stands(&format!("m{index}"))?;
+            s.program.stays_stopped(&format!("m{index}"))?;
             s.thaw(*tid)?;
         }
         s.program.runs(&format!("m{index}"))?;

@@ -11,7 +11,7 @@ pub fn nested(s: &mut Session) -> Told<()> {
     s.attach()?;
     for _ in 0..3 {
         s.freeze(frozen)?;
-        s.program.stands("frozen")?;
+        s.program.stays_stopped("frozen")?;
         let at = s.program.count("frozen")?;
         for _ in 0..4 {
             s.collect(1)?;
@@ -63,7 +63,7 @@ pub fn exact_restore(s: &mut Session) -> Told<()> {
             }
         }
         for (index, tid) in tids.iter().enumerate().filter(|(index, _)| chosen(*index)) {
-            s.program.stands(&format!("m{index}"))?;
+            s.program.stays_stopped(&format!("m{index}"))?;
             s.thaw(*tid)?;
         }
     }
@@ -76,7 +76,7 @@ pub fn frozen_while_blocking(s: &mut Session) -> Told<()> {
     for _ in 0..5 {
         s.freeze(tid)?;
         s.collect(3)?;
-        s.program.stands("blocking")?;
+        s.program.stays_stopped("blocking")?;
         s.thaw(tid)?;
         s.program.runs("blocking")?;
     }
@@ -91,7 +91,7 @@ pub fn a_mutator_collects(s: &mut Session) -> Told<()> {
     for _ in 0..5 {
         s.freeze(other)?;
         s.program.runs("collecting")?;
-        s.program.stands("other")?;
+        s.program.stays_stopped("other")?;
         s.thaw(other)?;
         s.freeze(collecting)?;
         s.thaw(collecting)?;

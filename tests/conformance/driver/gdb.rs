@@ -63,8 +63,8 @@ def is_stopped(tid):
 def mutators():
     known = {thread.ptid[1]: thread for thread in all_threads()}
     found = [thread for contract, world in sys.modules["stopworld"].worlds() for thread in contract.threads_of(world)]
-    stands = lambda tid: tid in known and known[tid].is_stopped()
-    return " ".join("%d=%s/%s" % (t.tid, t.name, "frozen" if stands(t.tid) else "running") for t in found)
+    is_held = lambda tid: tid in known and known[tid].is_stopped()
+    return " ".join("%d=%s/%s" % (t.tid, t.name, "frozen" if is_held(t.tid) else "running") for t in found)
 
 def fingerprint(tid):
     script = sys.modules["stopworld"]
@@ -139,7 +139,7 @@ impl Driver for Gdb {
         command.stderr(Stdio::null());
         self.gdb = Some(Talker::start("gdb", &mut command)?);
         self.pid = program.pid();
-        let everybody = match self.mode {
+        let which = match self.mode {
             Mode::Assisted => "-a ",
             Mode::Full => "",
         };
@@ -147,7 +147,7 @@ impl Driver for Gdb {
         self.until_stopped("gdb to have all threads", |stopped, all| all > 0 && stopped == all)?;
         self.say(&format!("stopworld mode {}", self.mode.name()))?;
         self.say("stopworld attach")?;
-        self.say(&format!("continue {everybody}&"))?;
+        self.say(&format!("continue {which}&"))?;
         match self.mode {
             Mode::Assisted => self.until_stopped("gdb to let all threads run", |stopped, _| stopped == 0),
             Mode::Full => self.ask("\"\"").map(drop),

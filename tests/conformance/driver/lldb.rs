@@ -128,7 +128,7 @@ def halt():
     raise Exception("lldb does not stop: %s" % error.GetCString())
 
 def go():
-    """Whether it stood until now."""
+    """Continues the process. Returns whether it was stopped."""
     return process().Continue().Success()
 
 def thread(tid):
@@ -138,7 +138,7 @@ def thread(tid):
     return found
 
 def halted(action):
-    """Does something to the stopped process; again, if the stop was a notification's, which goes on by itself."""
+    """Runs an action on the stopped process; retries if the stop was a notification, which resumes by itself."""
     with busy:
         for _ in range(100):
             halt()
@@ -168,7 +168,7 @@ def session():
     return sys.modules["stopworld_lldb"].session_of(process())
 
 class Memory:
-    """lldb reads none of a process that runs."""
+    """Reads memory through /proc, because lldb cannot read that of a running process."""
     def __init__(self, pid):
         self.pid = pid
 

@@ -44,7 +44,7 @@ impl Driver for Mock {
             Ability::LeaveCallsAlone => Some("it stops threads by a signal of its own"),
             Ability::StayBesideAnother => Some("it is the vtable: another one in force replaces it"),
             Ability::ShowRegisters => Some("it shows no registers"),
-            Ability::FollowExec => Some("it is gone with the program's memory"),
+            Ability::FollowExec => Some("an exec replaces the program's memory, which contains it"),
         }
     }
 }
