@@ -1,4 +1,4 @@
-//! Doors to what is not public, for the fuzz targets in `fuzz/`. Not part of the interface.
+//! Access to internals for the fuzz targets in `fuzz/`. Not part of the public interface.
 
 pub use crate::cli::fuzzing::{command_line, debugger_line, dump, flame_graph};
 pub use crate::debugger::ptrace::fuzzing::{hostile_seed, hostile_target, mappings};

@@ -1,8 +1,8 @@
 //! A laboratory for stop-the-world garbage collection on Linux x86-64.
 //!
-//! A small conservative mark-sweep heap, made to be taken apart: how threads are stopped is a value that can be
+//! A small conservative mark-sweep heap, built for experiments: the mechanism that stops threads is a value that can be
 //! replaced while the program runs (signals, safepoints, a debugger), the stopping protocol is model-checked from
-//! the files that ship, and every phase is a typed event.
+//! the shipped source files, and every phase is a typed event.
 //!
 //! # In twenty lines
 //!
@@ -28,27 +28,29 @@
 //!
 //! # One collection
 //!
-//! The source reads as the algorithm; this is the way through it.
+//! The source follows the algorithm. These are its steps, with the files that implement them.
 //!
-//! 1. **A thread allocates.** [`Mutator::alloc`] bumps a cursor through a run of free cells of its own (`heap/cache.rs`).
-//!    When the run is empty it takes the next one, or sweeps a block, or takes a fresh one (`Heap::refill` in
-//!    `heap/mod.rs`). When the budget is spent (`collector/pacing.rs` has the theory) the answer is "collect first".
-//! 2. **Somebody collects.** `Collector::collect` (`collector/collection.rs`) is the whole collection from top to bottom. It takes
+//! 1. **A thread allocates.** [`Mutator::alloc`] bumps a cursor through its own run of free cells (`heap/cache.rs`).
+//!    When the run is empty, the thread takes the next run, sweeps a block, or takes a fresh block (`Heap::refill` in
+//!    `heap/mod.rs`). When the allocation budget is spent (`collector/pacing.rs` has the theory), it must collect first.
+//! 2. **A thread collects.** `Collector::collect` (`collector/collection.rs`) is the whole collection from top to bottom. It takes
 //!    every lock that the stopped world needs, in one order: collection, allocation, thread list (`world/locks.rs`).
-//! 3. **The world stops.** `Threads::stop` (`world/stop.rs`) asks the [`ThreadVtable`] in force. By default each thread gets a
-//!    signal; its handler (`world/handler.rs`) stores where its stack begins in its [`ThreadStopInfo`], acknowledges, and waits
-//!    on its own semaphore. The protocol is one word per thread (`world/handshake.rs`), checked in `loom-tests`. A thread that
-//!    does not answer becomes a [`StopError`] that says who and why, and the world runs on.
-//! 4. **Roots** (`collector/roots.rs`): stacks with the registers on them, half-built objects, handles, registered ranges.
-//! 5. **Mark** (`collector/mark.rs`, `collector/parallel.rs`): every word is checked through the address map (`heap/blocks.rs`); an
-//!    explicit stack, prefetch queues, one or several markers.
+//! 3. **The world stops.** `Threads::stop` (`world/stop.rs`) calls the installed [`ThreadVtable`]. By default each thread
+//!    receives a signal. The signal handler (`world/handler.rs`) stores the thread's stack pointer in its [`ThreadStopInfo`],
+//!    acknowledges, and waits on the thread's semaphore. The protocol is one word per thread (`world/handshake.rs`), checked in
+//!    `loom-tests`. If a thread does not acknowledge, the stop fails with a [`StopError`] that names the thread and the reason,
+//!    and the world continues to run.
+//! 4. **Roots** (`collector/roots.rs`): stacks including saved registers, partially initialised objects, handles, registered
+//!    ranges.
+//! 5. **Mark** (`collector/mark.rs`, `collector/parallel.rs`): every word is checked through the address map (`heap/blocks.rs`).
+//!    Marking uses an explicit stack, prefetch queues, and one or several markers.
 //! 6. **Weak references, finalizers** (`collector/finalize.rs`).
-//! 7. **Sweep set-up** (`heap/sweep.rs`): counts marks, sorts blocks. The sweeping itself is lazy: step 1.
-//! 8. **The world restarts**, nobody waits for anybody. Then the listeners get a [`CollectionReport`], finalizers run on
-//!    their own thread, and memory that is too much goes back to the kernel.
+//! 7. **Sweep set-up** (`heap/sweep.rs`): counts marks and sorts blocks. Sweeping itself is lazy: see step 1.
+//! 8. **The world restarts**: every thread resumes without waiting for another. Then the listeners receive a
+//!    [`CollectionReport`], finalizers run on their own thread, and surplus memory is returned to the kernel.
 //!
-//! What happened is told by [`events`]. Requirements have tags such as `.stop.no-malloc`; DESIGN.md lists them, the code
-//! cites them at each guard, and a test fails when the guard is taken out (`sabotage.rs`).
+//! [`events`] report each of these steps. Requirements have tags such as `.stop.no-malloc`; DESIGN.md lists them, the code
+//! cites them at each guard, and a test fails when the guard is removed (`sabotage.rs`).
 
 mod collector;
 pub mod debugger;
@@ -87,7 +89,7 @@ pub use world::{
     ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
 
-/// The README's examples are tests.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

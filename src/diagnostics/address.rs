@@ -1,14 +1,14 @@
-//! Where the socket of a process is, and what stands in the way of one.
+//! The path of a process's diagnostics socket, and the errors of looking for it.
 //!
 //! ```text
 //!   $TMPDIR or /tmp  /  dotnet-diagnostic-{pid}-{start}-socket
 //! ```
 //!
-//! `start` is when the process was started, in clock ticks since boot: field 22 of `/proc/PID/stat`. It tells a process from an
-//! earlier one that had its number. Tools do not look at it; they take any name of the process's.
+//! `start` is the time at which the process was started, in clock ticks since boot: field 22 of `/proc/PID/stat`. It
+//! distinguishes a process from an earlier one with the same id. Tools ignore it; they accept any socket with the process id.
 //!
-//! A tool looks in the directory that was the *process's* TMPDIR when it started, read from its environment in /proc; for
-//! a process in a container, below `/proc/PID/root`, by the number that it has in there.
+//! A tool searches the directory that was the *process's* TMPDIR when it started, read from its environment in /proc. For
+//! a process in a container it searches below `/proc/PID/root`, for the process id inside the container.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,7 +19,7 @@ use std::{env, fs, io};
 
 const OTHERWISE: &str = "/tmp";
 
-/// The path of this process's own socket.
+/// Returns the path of this process's own socket.
 pub(crate) fn of_this_process() -> io::Result<PathBuf> {
     let directory = env::var_os("TMPDIR").filter(|value| !value.is_empty()).unwrap_or_else(|| OTHERWISE.into());
     let stat = fs::read("/proc/self/stat")?;
@@ -31,55 +31,55 @@ fn name(pid: u32, start: u64) -> String {
     format!("dotnet-diagnostic-{pid}-{start}-socket")
 }
 
-/// Field 22 of a stat file. The second field is the program's name in parentheses, which may hold anything: counted from the last
-/// parenthesis on.
+/// Returns field 22 of a stat file. The second field is the program's name in parentheses and may contain any character, so
+/// fields are counted from the last parenthesis.
 pub(super) fn start_time(stat: &[u8]) -> Option<u64> {
     let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[behind..]).ok()?;
-    // The first here is field 3.
+    // The first field of the rest is field 3.
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
-/// Why a process can't be asked.
+/// The reason why the socket of a process was not found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoSocket {
-    /// It does not exist.
+    /// The process does not exist.
     #[error("there is no process {0}")]
     Process(u32),
-    /// It belongs to somebody else.
-    #[error("process {0} is not ours: only its own user and root can reach its socket")]
+    /// The process belongs to another user.
+    #[error("process {0} belongs to another user: only that user and root can reach its socket")]
     NotOurs(u32),
-    /// It has none.
+    /// The process has no socket.
     #[error(
-        "process {pid} has no diagnostics socket in {directory}: start it with `stopworld run --diagnostics`, or have it \
-         build its worlds `.diagnosed_by(..)`",
+        "process {pid} has no diagnostics socket in {directory}: start it with `stopworld run --diagnostics`, or call \
+         `.diagnosed_by(..)` when it builds its worlds",
         directory = .directory.display()
     )]
     None {
-        /// The process.
+        /// The id of the process.
         pid: u32,
-        /// Where it would be.
+        /// The directory that was searched.
         directory: PathBuf,
     },
 }
 
-/// The socket of another process.
+/// Returns the path of another process's socket.
 ///
 /// # Errors
-/// There is none, as far as we can see.
+/// If the caller can find no socket of this process.
 pub fn of_process(pid: u32) -> Result<PathBuf, NoSocket> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     let stat = fs::read(proc.join("stat")).map_err(|_| NoSocket::Process(pid))?;
     let environment = match fs::read(proc.join("environ")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(NoSocket::NotOurs(pid)),
-        // One that ends just now.
+        // The process is just ending.
         Err(_) => return Err(NoSocket::Process(pid)),
         Ok(environment) => environment,
     };
     let directory = temporary(&environment);
     let inner = innermost(&fs::read(proc.join("status")).unwrap_or_default()).unwrap_or(pid);
-    // What is a path there is one here, unless it has a file system of its own.
+    // The directory has the same path here, unless the process has another root file system.
     let root = proc.join("root");
     let directory = if inner == pid && !differ(&root, Path::new("/")) {
         directory
@@ -93,7 +93,7 @@ pub fn of_process(pid: u32) -> Result<PathBuf, NoSocket> {
     }
 }
 
-/// TMPDIR of an environment as /proc shows it.
+/// Returns the TMPDIR of an environment in the format of /proc, or the default.
 pub(super) fn temporary(environment: &[u8]) -> PathBuf {
     let value = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"TMPDIR="));
     match value {
@@ -102,14 +102,14 @@ pub(super) fn temporary(environment: &[u8]) -> PathBuf {
     }
 }
 
-/// The process's number in the innermost namespace that it is in.
+/// Returns the process id in the innermost PID namespace of the process.
 pub(super) fn innermost(status: &[u8]) -> Option<u32> {
     let status = String::from_utf8_lossy(status);
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// As far as we can see.
+/// Returns whether two paths are different directories. Paths that can't be read count as equal.
 fn differ(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     matches!((identity(one), identity(other)), (Ok(one), Ok(other)) if one != other)
@@ -119,7 +119,7 @@ fn is_socket(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-/// The newest socket of a process, whatever start its name tells.
+/// Returns the newest socket of a process, whatever start time is in its name.
 fn newest(directory: &Path, pid: u32) -> Option<PathBuf> {
     let candidates = fs::read_dir(directory).ok()?.flatten().filter_map(|entry| {
         let path = entry.path();
@@ -158,7 +158,7 @@ mod tests {
     #[case("dotnet-diagnostic-7--socket", false)]
     #[case("dotnet-diagnostic-7-1a-socket", false)]
     #[case("dotnet-diagnostic-7-1-socket.old", false)]
-    fn only_its_own_names_are_a_processes(#[case] name: &str, #[case] fits: bool) {
+    fn only_names_with_the_process_id_match(#[case] name: &str, #[case] fits: bool) {
         assert_eq!(is_name_of(name.as_bytes(), 7), fits);
     }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_there_is_named() {
+    fn a_missing_process_is_named() {
         let error = of_process(u32::MAX).unwrap_err();
         assert_eq!(error.to_string(), format!("there is no process {}", u32::MAX));
     }

@@ -1,8 +1,8 @@
-//! The other end: asking a process, ours or one of .NET's.
+//! The client side: sends requests to a process, of stopworld or of .NET.
 //!
-//! A connection is for one request. Its reply is one message; what follows it is nothing, or the stream of a session. A session
-//! is ended by a request on a second connection, whose reply comes when the stream has been sent to its end: so somebody must
-//! go on reading.
+//! A connection serves one request. The reply is one message; only the stream of a session follows it. A request on a second
+//! connection ends a session. The reply to that request arrives after the stream has been sent to its end, so another thread
+//! must continue to read the stream.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,120 +12,120 @@ use std::time::Duration;
 use super::address::{self, NoSocket};
 use super::message::{HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, message, put_string, set};
 
-/// How long a reply may take: a session's end waits for what is in its buffers.
+/// The time limit for a reply. It is long because the end of a session waits until its buffers are sent.
 const REPLY_TIME: Duration = Duration::from_secs(30);
-/// CollectTracing, version 2: every runtime since .NET Core 3.0 knows it.
+/// CollectTracing, version 2: every runtime since .NET Core 3.0 supports it.
 const COLLECT_TRACING_2: u8 = 3;
 const PROCESS_INFO_3: u8 = 8;
 const PROCESS_INFO_2: u8 = 4;
 const PROCESS_INFO: u8 = 0;
 const NETTRACE: u32 = 1;
 
-/// Why a process could not be asked, or what it answered.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// There is nobody to ask.
+    /// The process has no socket, or it was not found.
     #[error(transparent)]
     NoSocket(#[from] NoSocket),
-    /// There is a file, but nobody listens.
-    #[error("nobody listens at {path}: {error}", path = .path.display())]
+    /// The socket file exists, but connecting to it failed.
+    #[error("can't connect to {path}: {error}", path = .path.display())]
     Connect {
-        /// The socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         error: io::Error,
     },
-    /// It refused.
-    #[error("the process refused: {0}")]
+    /// The process refused the request.
+    #[error("the process refused the request: {0}")]
     Refused(Refusal),
-    /// It refused for a reason of its own.
-    #[error("the process refused, with error {0:#010x}")]
+    /// The process refused the request with an error number that is not one of [`Refusal`].
+    #[error("the process refused the request with error {0:#010x}")]
     RefusedBecause(u32),
-    /// It answered, but not as it should.
-    #[error("the process's answer makes no sense")]
+    /// The reply is malformed.
+    #[error("the process sent a malformed reply")]
     Nonsense,
-    /// The connection broke.
-    #[error("the process did not answer: {0}")]
+    /// The connection broke, or the reply did not arrive in time.
+    #[error("the process did not reply: {0}")]
     Connection(#[from] io::Error),
-    /// More than a message holds.
-    #[error("the request is too long: ask for fewer providers")]
+    /// The request exceeds the size of a message.
+    #[error("the request is too long: request fewer providers")]
     TooLong,
 }
 
-/// One provider, as a session asks for it.
+/// A provider that a session requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Provider {
-    /// Its name.
+    /// The name of the provider.
     pub name: String,
-    /// Which of its events: those with one of these keywords,
+    /// The requested keywords: selects events that have one of them.
     pub keywords: u64,
-    /// and up to this level.
+    /// The highest level of the requested events.
     pub level: u32,
-    /// What else it is told, as `key=value;key=value`.
+    /// Further arguments, as `key=value;key=value`.
     pub arguments: String,
 }
 
-/// Whether a session ends with what the process knows from before it (methods, modules): readers of stacks need it.
+/// Whether a session ends with a rundown: what existed before the session (methods, modules). Readers of stacks need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rundown {
-    /// It does.
+    /// The session ends with a rundown.
     Wanted,
-    /// It does not.
+    /// The session has no rundown.
     LeftOut,
 }
 
-/// What a process says of itself.
+/// The information that a process gives about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessInfo {
-    /// Its number, as it sees it.
+    /// The process id, in the process's own namespace.
     pub pid: u64,
-    /// The words by which it was started.
+    /// The command line with which it was started.
     pub command_line: String,
-    /// Its operating system.
+    /// The operating system.
     pub system: String,
-    /// And its architecture.
+    /// The architecture.
     pub architecture: String,
-    /// The name of its program; empty from a runtime that is older than that.
+    /// The name of the program; empty if the runtime is too old to report it.
     pub name: String,
-    /// The version of its runtime; empty from one that is older than that.
+    /// The version of the runtime; empty if the runtime is too old to report it.
     pub version: String,
 }
 
-/// A process that can be asked.
+/// A client of one process.
 #[derive(Clone, Debug)]
 pub struct Client {
     path: PathBuf,
 }
 
-/// A session that runs: its stream, to be read to its end.
+/// A running session. Its stream must be read to the end.
 #[derive(Debug)]
 pub struct Session {
-    /// Its number.
+    /// The id of the session.
     pub id: u64,
-    /// A .nettrace stream.
+    /// The stream, in .nettrace format.
     pub stream: UnixStream,
 }
 
 impl Client {
-    /// The process of this number.
+    /// Creates a client of the process with this id.
     ///
     /// # Errors
-    /// It has no socket that we could see.
+    /// If the caller can find no socket of the process.
     pub fn of_process(pid: u32) -> Result<Client, ClientError> {
         Ok(Client { path: address::of_process(pid)? })
     }
 
-    /// Its socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What it is, in the newest words that it knows.
+    /// Requests information about the process, in the newest version that it supports.
     ///
     /// # Errors
-    /// It does not answer, or knows none of them, as .NET Core 3.
+    /// If the process does not reply, or supports no version, as .NET Core 3.
     pub fn process_info(&self) -> Result<ProcessInfo, ClientError> {
         let mut answer = Err(ClientError::Refused(Refusal::UnknownCommand));
         for id in [PROCESS_INFO_3, PROCESS_INFO_2, PROCESS_INFO] {
@@ -139,10 +139,10 @@ impl Client {
         answer.and(Err(ClientError::Nonsense))
     }
 
-    /// Starts a session, for which the process sets so many megabytes aside.
+    /// Starts a session, for which the process reserves a buffer of `megabytes`.
     ///
     /// # Errors
-    /// It does not answer, or refuses.
+    /// If the process does not reply, or refuses the request.
     pub fn collect(&self, providers: &[Provider], megabytes: u32, rundown: Rundown) -> Result<Session, ClientError> {
         let mut payload = Vec::new();
         payload.extend_from_slice(&megabytes.to_le_bytes());
@@ -156,16 +156,16 @@ impl Client {
             put_string(&mut payload, &provider.arguments);
         }
         let (stream, reply) = self.ask(set::EVENT_PIPE, COLLECT_TRACING_2, &payload)?;
-        // From here on silence is no fault: there may be nothing to tell.
+        // From here on the stream may be silent for any time: there may be no events.
         stream.set_read_timeout(None)?;
         let id = Payload::of(&reply).u64().map_err(|_| ClientError::Nonsense)?;
         Ok(Session { id, stream })
     }
 
-    /// Ends a session. Returns when its stream has been sent to the end: somebody must read it meanwhile.
+    /// Ends a session. Returns after its stream has been sent to the end: another thread must read it meanwhile.
     ///
     /// # Errors
-    /// The process does not answer.
+    /// If the process does not reply.
     pub fn stop(&self, session: u64) -> Result<(), ClientError> {
         self.ask(set::EVENT_PIPE, STOP_TRACING, &session.to_le_bytes()).map(drop)
     }

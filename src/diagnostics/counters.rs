@@ -1,18 +1,18 @@
-//! The numbers that `dotnet-counters` shows: the provider System.Runtime's EventCounters.
+//! The values that `dotnet-counters` shows: the EventCounters of the provider System.Runtime.
 //!
-//! A session that enables the provider with `EventCounterIntervalSec=N` gets one event per counter each N seconds, the first
-//! ones after N seconds. All events are called `EventCounters`; a reader finds the fields by their names, in one of two
+//! A session that enables the provider with `EventCounterIntervalSec=N` receives one event per counter every N seconds, the
+//! first ones after N seconds. All events are named `EventCounters`; a reader finds the fields by their names, in one of two
 //! layouts:
 //!
-//! * **Mean**, a value as it is now (a size, a share of time);
-//! * **Sum**, by how much a value has grown since the last time (collections, bytes allocated).
+//! * **Mean**: the current value (a size, a share of time);
+//! * **Sum**: the increase since the last event (collections, bytes allocated).
 //!
-//! Readers are strict about two fields: `Series` must say the interval that was asked for, in milliseconds, and the *measured* one
-//! goes into `IntervalSec`.
+//! Readers are strict about two fields: `Series` must contain the requested interval, in milliseconds, and `IntervalSec` the
+//! *measured* one.
 //!
-//! All worlds of the process together are one heap here. A collection collects everything, so it counts for each
-//! generation. New objects are generation 0 until they have survived, ordinary survivors generation 2, and there is no 1.
-//! The provider's other form, Metrics, stays silent: a tool that hears nothing of it shows these.
+//! All worlds of the process together count as one heap. A collection collects everything, so it counts for each generation.
+//! New objects are generation 0 until they have survived a collection, ordinary survivors are generation 2, and generation 1 is
+//! empty. The provider's other form, Metrics, is not supported: a tool that receives no metrics shows these counters.
 
 use std::time::Duration;
 
@@ -21,28 +21,28 @@ use crate::os::clock::process_cpu_ns;
 use crate::os::memory::resident_bytes;
 use crate::sync::Ordering;
 
-/// The provider.
+/// The name of the provider.
 pub(crate) const PROVIDER: &str = "System.Runtime";
 /// The provider's argument that turns counters on.
 pub(crate) const INTERVAL_KEY: &str = "EventCounterIntervalSec";
-/// No more often than this, whatever is asked for.
+/// The shortest interval, whatever the client requests.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// As they are usually printed.
+/// A megabyte as .NET tools print it: a million bytes.
 const MB: f64 = 1e6;
 const PER_SECOND: &str = "00:00:01";
 const PER_MINUTE: &str = "00:01:00";
 
-/// How often, as an argument says it. `None` is never.
+/// Parses the interval of an argument. `None` means never.
 pub(crate) fn interval(text: &str) -> Option<Duration> {
     let seconds: f64 = text.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok().filter(|interval| interval.as_millis() > 0)
 }
 
-/// What an event carries.
+/// The value of a counter event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     Mean(f64),
-    /// How much more, and over which time a reader divides.
+    /// The increase, and the unit of time for which readers show the rate.
     Sum(f64, &'static str),
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Counter {
     units: &'static str,
 }
 
-/// What was seen of one world.
+/// The totals of one world at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
     collections: u64,
@@ -63,26 +63,26 @@ struct Snapshot {
     pause_ns: u64,
 }
 
-/// What keeps the differences between one time and the next.
+/// Samples the counters, and keeps the totals of the last sample to compute increases.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    /// By the serial numbers of the worlds.
+    /// The totals of the last sample, by the serial numbers of the worlds.
     before: Vec<(u64, Snapshot)>,
     cpu_ns: u64,
     processors: f64,
-    /// The last numbers of what can't always be read.
+    /// The last values of numbers that can't always be read.
     fresh: u64,
     threads: usize,
 }
 
-/// A world, and what tells it from those that were before it.
+/// A world, with a serial number that distinguishes it from earlier worlds.
 pub(crate) struct Source<'a> {
     pub(crate) serial: u64,
     pub(crate) collector: &'a Collector,
 }
 
 impl Sampler {
-    /// Begins to count, with what is there.
+    /// Creates a sampler, which counts increases from the current totals.
     pub(crate) fn new(worlds: &[Source<'_>]) -> Sampler {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let mut sampler = Sampler { before: Vec::new(), cpu_ns: process_cpu_ns(), processors, fresh: 0, threads: 0 };
@@ -90,7 +90,7 @@ impl Sampler {
         sampler
     }
 
-    /// The counters, after so much time since they were read last.
+    /// Samples the counters, `elapsed` after the last sample.
     pub(crate) fn sample(&mut self, worlds: &[Source<'_>], elapsed: Duration) -> Vec<Counter> {
         let mut grown = Snapshot::default();
         let (mut live, mut committed, mut committed_then) = ([0u64; 3], 0, 0);
@@ -104,7 +104,7 @@ impl Sampler {
             let total = collector.allocated_total.load(Ordering::Relaxed) + acquired.unwrap_or(0);
             let now = Snapshot {
                 collections: collector.collections.load(Ordering::Relaxed).into(),
-                // What threads had not used of theirs is taken back from it at a collection.
+                // A collection subtracts the cells that threads had acquired but not used, so the total may decrease: keep the maximum.
                 allocated: total.max(then.allocated),
                 pause_ns: seen.pause_total_ns,
             };
@@ -117,7 +117,7 @@ impl Sampler {
             live[2] += seen.live.pinned;
             committed += collector.heap.committed_bytes();
             committed_then += seen.committed_bytes;
-            // Of several worlds, the one with the longest last pause.
+            // If there are several worlds, use the one with the longest last pause.
             if seen.pause_ns as f64 > pause {
                 (pause, period) = (seen.pause_ns as f64, seen.period_ns as f64);
             }
@@ -160,12 +160,12 @@ impl Sampler {
     }
 }
 
-/// In percent; of nothing it is nothing.
+/// Returns the share in percent, or 0 if the whole is 0.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
-/// When the counters of a session are due.
+/// The times at which the counters of a session are due.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     interval: Duration,
@@ -174,7 +174,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The first time is one interval from now.
+    /// Creates a schedule whose first time is one interval from now.
     pub(crate) fn new(interval: Duration, now_ns: u64) -> Schedule {
         Schedule { interval, last_ns: now_ns, next_ns: now_ns.saturating_add(step(interval)) }
     }
@@ -183,7 +183,7 @@ impl Schedule {
         self.next_ns
     }
 
-    /// If it is time: how long it has been since the last. Times that were missed are not made up for.
+    /// Returns the time since the last sample if a sample is due. Missed times are skipped.
     pub(crate) fn due(&mut self, now_ns: u64) -> Option<Duration> {
         if now_ns < self.next_ns {
             return None;
@@ -192,7 +192,7 @@ impl Schedule {
         let step = step(self.interval);
         let steps = (now_ns - self.next_ns) / step + 1;
         self.next_ns = self.next_ns.saturating_add(step.saturating_mul(steps));
-        // After a late one the next may be due at once: a rate over almost no time says nothing.
+        // After a late sample the next may be due almost at once. Skip it: a rate over so short a time is meaningless.
         if elapsed < step / 2 {
             return None;
         }
@@ -200,13 +200,14 @@ impl Schedule {
         Some(Duration::from_nanos(elapsed))
     }
 
-    /// What readers compare with what they asked for.
+    /// Returns the text that readers compare with the requested interval.
     pub(crate) fn series(&self) -> String {
         format!("Interval={}", self.interval.as_millis())
     }
 }
 
-/// In nanoseconds. A client may ask for more of them than 64 bits count: that is never, and not what is left of them.
+/// Returns the interval in nanoseconds. If a client requests more than 64 bits can hold, returns the maximum, which means
+/// never, instead of truncating.
 fn step(interval: Duration) -> u64 {
     u64::try_from(interval.max(SHORTEST).as_nanos()).unwrap_or(u64::MAX)
 }
@@ -246,12 +247,12 @@ const SUM_FIELDS: &[(u32, &str)] = &[
     (STRING, "DisplayUnits"),
 ];
 
-/// The definitions of the two events, as a metadata blob has them behind the id: Mean, then Sum.
+/// Returns the definitions of the two events, Mean and Sum, in the format of a metadata blob after the id.
 pub(crate) fn definitions() -> [Vec<u8>; 2] {
     [definition(2, MEAN_FIELDS), definition(3, SUM_FIELDS)]
 }
 
-/// An event with one object without a name, in which one named Payload has the fields.
+/// Encodes the definition of an event: an unnamed object contains an object named Payload, which has the fields.
 fn definition(event: u32, fields: &[(u32, &str)]) -> Vec<u8> {
     let mut to = Vec::new();
     let number = |to: &mut Vec<u8>, number: u32| to.extend_from_slice(&number.to_le_bytes());
@@ -271,7 +272,7 @@ fn definition(event: u32, fields: &[(u32, &str)]) -> Vec<u8> {
 }
 
 impl Counter {
-    /// Which of [`definitions`] it is.
+    /// Returns the index of the counter's layout in [`definitions`].
     pub(crate) fn layout(&self) -> usize {
         match self.value {
             Value::Mean(_) => 0,
@@ -279,7 +280,7 @@ impl Counter {
         }
     }
 
-    /// The event's payload.
+    /// Encodes the payload of the event.
     pub(crate) fn payload(&self, elapsed: Duration, series: &str) -> Vec<u8> {
         let mut to = Vec::with_capacity(160);
         let elapsed = elapsed.as_secs_f32().to_le_bytes();
@@ -317,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// As it was seen on the wire: 0.9999573 s.
+    /// An interval from a recorded exchange: 0.9999573 s.
     const MEASURED: Duration = Duration::from_nanos(999_957_323);
 
     #[test]
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_keeps_its_beat_and_makes_up_for_nothing() {
+    fn a_schedule_keeps_its_interval_and_skips_missed_times() {
         let mut schedule = Schedule::new(Duration::from_millis(500), 0);
         assert_eq!(schedule.due(499_999_999), None);
         assert_eq!(schedule.due(520_000_000), Some(Duration::from_millis(520)));
@@ -380,10 +381,10 @@ mod tests {
     }
 
     #[test]
-    fn no_interval_is_shorter_than_half_of_what_was_asked_for() {
+    fn no_interval_is_shorter_than_half_of_the_requested_one() {
         let mut schedule = Schedule::new(Duration::from_millis(500), 0);
         assert_eq!(schedule.due(990_000_000), Some(Duration::from_millis(990)));
-        assert_eq!(schedule.due(1_000_000_000), None, "10 ms after the one before");
+        assert_eq!(schedule.due(1_000_000_000), None, "only 10 ms after the last sample");
         assert_eq!(schedule.due(1_500_000_000), Some(Duration::from_millis(510)));
     }
 }

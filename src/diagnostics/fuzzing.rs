@@ -1,16 +1,16 @@
-//! What the socket's two ends read of each other, for `fuzz/`.
+//! The parsers of both sides of the socket, for `fuzz/`.
 
 use super::counters::{self, Schedule};
 use super::message::{COLLECT_TRACING, HEADER_BYTES, Header, Payload, message, set};
 use super::request::{self, Collect};
 use super::{address, client};
 
-/// Reads bytes as a server reads a request, and as a client reads a reply.
+/// Parses bytes as a server parses a request, and as a client parses a reply.
 pub fn diagnostics_message(bytes: &[u8]) {
     let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return };
     let Ok(header) = Header::parse(head) else { return };
     let Some(payload) = rest.get(..header.payload) else { return };
-    let again = message(header.set, header.id, payload).expect("a payload that came in a message fits into one");
+    let again = message(header.set, header.id, payload).expect("a payload taken from a message fits into a message");
     assert_eq!(again[14..18], head[14..18]);
     if header.set == set::EVENT_PIPE && COLLECT_TRACING.contains(&header.id) {
         request(header.id - 1, payload);
@@ -36,7 +36,7 @@ fn request(version: u8, payload: &[u8]) {
     }
 }
 
-/// Reads the files of /proc that tell where a process's socket is.
+/// Parses the files of /proc that determine the path of a process's socket.
 pub fn process_files(bytes: &[u8]) {
     let _ = (address::start_time(bytes), address::temporary(bytes), address::innermost(bytes));
 }

@@ -1,19 +1,19 @@
-//! The messages of the protocol, both ways.
+//! The messages of the protocol: requests and replies.
 //!
 //! ```text
 //!   0                                14      16   17  18       20
 //!   ├─ "DOTNET_IPC_V1" and a NUL ────┼─ size ┼─ set ┼─ id ┼─ 0 ─┼─ payload … ─┤ to `size`, which counts all of it
 //! ```
 //!
-//! All numbers are little-endian. A string is its length in UTF-16 units, with the final NUL, as 32 bits, then the units; length
-//! 0 is a string that is absent. An array is the number of its items, then these. There is no padding.
+//! All numbers are little-endian. A string is its length in UTF-16 units, including the final NUL, as 32 bits, then the
+//! units; length 0 is an absent string. An array is the number of its items, then the items. There is no padding.
 //!
-//! A client may send anything. [`Payload`] hands out numbers, strings and items one by one and never looks beyond the bytes
-//! that came; nothing is reserved for what a length promises before that much is known to be there.
+//! A client may send any bytes. [`Payload`] returns numbers, strings and items one by one, and never reads beyond the
+//! received bytes. It allocates nothing for a length field before it has checked that the bytes exist.
 
-/// How a message begins.
+/// The first bytes of a message.
 pub(crate) const MAGIC: [u8; 14] = *b"DOTNET_IPC_V1\0";
-/// The bytes before the payload.
+/// The size of the header before the payload, in bytes.
 pub(crate) const HEADER_BYTES: usize = 20;
 
 /// The sets of commands.
@@ -22,7 +22,7 @@ pub(crate) mod set {
     pub(crate) const EVENT_PIPE: u8 = 2;
     pub(crate) const PROFILER: u8 = 3;
     pub(crate) const PROCESS: u8 = 4;
-    /// Of replies: 0 is well, 0xff is an error.
+    /// The set of replies: id 0 is success, 0xff is an error.
     pub(crate) const SERVER: u8 = 0xff;
 }
 
@@ -32,28 +32,28 @@ pub(crate) const COLLECT_TRACING: std::ops::RangeInclusive<u8> = 2..=7;
 /// The id of an error among replies.
 const ERROR: u8 = 0xff;
 
-/// What a server answers if it does not do what it was asked: the protocol's numbers.
+/// The error with which a server refuses a request, with the error numbers of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u32)]
 pub enum Refusal {
-    /// The message is too short, or what is in it makes no sense.
-    #[error("the request could not be understood")]
+    /// The message is too short, or its contents are invalid.
+    #[error("the runtime could not parse the request")]
     BadEncoding = 0x8013_1384,
-    /// There is no such command.
-    #[error("this runtime does not know the command")]
+    /// The command does not exist.
+    #[error("the runtime does not know the command")]
     UnknownCommand = 0x8013_1385,
-    /// It does not begin as messages of this protocol do.
-    #[error("this runtime speaks another version of the protocol")]
+    /// The message does not begin with the protocol's magic number.
+    #[error("the runtime uses another version of the protocol")]
     UnknownMagic = 0x8013_1386,
-    /// It could not be done.
-    #[error("the runtime could not do it")]
+    /// The command failed.
+    #[error("the runtime failed to execute the command")]
     Fail = 0x8000_4005,
-    /// This runtime does not do that.
-    #[error("this runtime does not do that")]
+    /// This runtime does not support the command.
+    #[error("the runtime does not support the command")]
     NotSupported = 0x8013_1515,
 }
 
-/// The bytes of a message with this payload. `None` if they are too many.
+/// Encodes a message with this payload. Returns `None` if it is too long.
 pub(crate) fn message(set: u8, id: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let size = u16::try_from(HEADER_BYTES + payload.len()).ok()?;
     let mut bytes = Vec::with_capacity(size.into());
@@ -64,13 +64,13 @@ pub(crate) fn message(set: u8, id: u8, payload: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The reply that all is well.
+/// Encodes a successful reply.
 pub(crate) fn well(payload: &[u8]) -> Vec<u8> {
-    // Replies are short: the longest has a command line, which is cut.
+    // Replies are short: the longest one has a command line, which is truncated.
     message(set::SERVER, 0, payload).unwrap_or_else(|| refused(Refusal::Fail))
 }
 
-/// The reply that it is not.
+/// Encodes an error reply.
 pub(crate) fn refused(why: Refusal) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + 4);
     bytes.extend_from_slice(&MAGIC);
@@ -80,19 +80,19 @@ pub(crate) fn refused(why: Refusal) -> Vec<u8> {
     bytes
 }
 
-/// The head of a message.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) set: u8,
     pub(crate) id: u8,
-    /// How many bytes of payload follow.
+    /// The number of bytes of the payload.
     pub(crate) payload: usize,
 }
 
 impl Header {
-    /// Reads a head, in the order in which the runtime's own server judges it.
+    /// Parses a header. The checks have the same order as in the .NET runtime's server.
     pub(crate) fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Header, Refusal> {
-        // The final NUL is not looked at, nor are the two bytes that are reserved.
+        // The final NUL and the two reserved bytes are not checked.
         if bytes[..13] != MAGIC[..13] {
             return Err(Refusal::UnknownMagic);
         }
@@ -107,11 +107,11 @@ impl Header {
     }
 }
 
-/// What is still to be read of a payload.
+/// The unread rest of a payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Payload<'a>(&'a [u8]);
 
-/// What could be read is not what should be there.
+/// The result of reading a value: an error if the payload is too short or invalid.
 type Read<T> = Result<T, Refusal>;
 
 impl<'a> Payload<'a> {
@@ -141,12 +141,12 @@ impl<'a> Payload<'a> {
         self.take()
     }
 
-    /// A truth value: one byte.
+    /// Reads a Boolean: one byte.
     pub(crate) fn bool(&mut self) -> Read<bool> {
         Ok(self.u8()? != 0)
     }
 
-    /// A string; one that is absent is empty.
+    /// Reads a string. An absent string is returned as an empty one.
     pub(crate) fn string(&mut self) -> Read<String> {
         let units = self.u32()? as usize;
         if units == 0 {
@@ -162,7 +162,8 @@ impl<'a> Payload<'a> {
         Ok(String::from_utf16_lossy(&units))
     }
 
-    /// The number of items of an array, each of which takes so many bytes at least: one that the rest can't hold is none.
+    /// Reads the number of items of an array. Fails if it exceeds `most`, or if the rest of the payload is too short for that
+    /// many items of `least` bytes each.
     pub(crate) fn count(&mut self, least: usize, most: usize) -> Read<usize> {
         let count = self.u32()? as usize;
         let fits = count <= most && count.checked_mul(least).is_some_and(|bytes| bytes <= self.0.len());
@@ -170,7 +171,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// Adds a string with its NUL. An empty one has length 1: real clients take no 0 in a reply.
+/// Appends a string with its NUL. An empty string has length 1, because real clients do not accept length 0 in a reply.
 pub(crate) fn put_string(to: &mut Vec<u8>, text: &str) {
     let units: Vec<u16> = text.encode_utf16().filter(|unit| *unit != 0).chain([0]).collect();
     to.extend_from_slice(&(units.len() as u32).to_le_bytes());
@@ -183,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// The worked bytes of the protocol's description.
+    /// The bytes are the examples in the documentation of the protocol.
     #[test]
     fn replies_are_the_documented_bytes() {
         let begin = b"DOTNET_IPC_V1\0";

@@ -1,4 +1,5 @@
-//! The diagnostics socket of .NET: `dotnet-trace`, `dotnet-counters` and their like find this process, and see its collections live.
+//! The .NET diagnostics socket: `dotnet-trace`, `dotnet-counters` and similar tools find this process, and observe its
+//! collections live.
 //!
 //! ```text
 //!   dotnet-trace, dotnet-counters,          a socket in $TMPDIR,            a thread per connection
@@ -6,22 +7,22 @@
 //!                                                                       └─────► session: a .nettrace stream
 //! ```
 //!
-//! Nothing is there unless somebody asks: a program says `Diagnostics::open()` and builds its worlds
-//! [`diagnosed_by`](crate::WorldBuilder::diagnosed_by) it; the command is told `--diagnostics`. The environment variables by
-//! which .NET's own socket is turned off turn this one off as well. docs/diagnostics.md says how to use it, and what is
-//! refused.
+//! The socket is opened only on request: a program calls `Diagnostics::open()` and builds its worlds
+//! [`diagnosed_by`](crate::WorldBuilder::diagnosed_by) the result; a user of the command passes `--diagnostics`. The
+//! environment variables that turn off the .NET socket turn off this one, too. docs/diagnostics.md describes its use and the
+//! refused requests.
 //!
 //! | file | part |
 //! |---|---|
-//! | `address` | which path a process's socket has |
-//! | `message` | messages, both ways |
-//! | `request` | what a session is to have |
-//! | `process` | what the process says of itself |
-//! | `server` | who listens, answers, refuses |
+//! | `address` | the path of a process's socket |
+//! | `message` | the format of requests and replies |
+//! | `request` | the parser of session requests |
+//! | `process` | the information that the process gives about itself |
+//! | `server` | accepts connections, replies to requests or refuses them |
 //! | `session`, `queue`, `ring`, `stream` | one client's events, from the recorder to its connection |
-//! | `counters` | the numbers that `dotnet-counters` shows |
+//! | `counters` | the values that `dotnet-counters` shows |
 //! | `worlds` | the worlds that are served |
-//! | `client`, `watched` | the other end, for the command: asking a process, reading its counters |
+//! | `client`, `watched` | the client side, for the command: sends requests to a process, reads its counters |
 
 pub mod address;
 pub mod client;
@@ -53,10 +54,10 @@ use crate::os::exit::at_exit;
 use crate::os::socket::LONGEST_PATH;
 use crate::{World, WorldBuilder};
 
-/// How long clients may take, when the process ends, to take their ends.
+/// The time that clients have, when the process ends, to read the ends of their sessions.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// What turns the sockets of .NET off when it is 0.
+/// The environment variables that turn .NET's diagnostics socket off if their value is 0.
 const SWITCHES: [&str; 4] = [
     "DOTNET_EnableDiagnostics",
     "DOTNET_EnableDiagnostics_IPC",
@@ -64,16 +65,16 @@ const SWITCHES: [&str; 4] = [
     "COMPlus_EnableDiagnostics_IPC",
 ];
 
-/// Why there is no socket.
+/// The reason why the socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The environment says that there is to be none.
+    /// An environment variable turns it off.
     #[error("{0}=0 in the environment turns the diagnostics socket off")]
     SwitchedOff(&'static str),
-    /// No address of a socket is so long.
+    /// The path is longer than a socket address can hold.
     #[error(
-        "the diagnostics socket's path has {length} bytes and may have {longest}: set TMPDIR to a shorter directory ({path})",
+        "the diagnostics socket's path has {length} bytes; at most {longest} are allowed: set TMPDIR to a shorter directory ({path})",
         longest = LONGEST_PATH,
         path = .path.display()
     )]
@@ -84,18 +85,18 @@ pub enum OpenError {
         length: usize,
     },
     /// The system refused.
-    #[error("the diagnostics socket {path} could not be opened: {error}", path = .path.display())]
+    #[error("can't open the diagnostics socket {path}: {error}", path = .path.display())]
     System {
-        /// Where it was to be.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         error: io::Error,
     },
 }
 
-/// The process's diagnostics socket. Cheap to clone; clones are the same. When the last one goes, and when the process exits,
-/// sessions are ended in order and the file is removed.
+/// A handle to the process's diagnostics socket. Cheap to clone; all clones refer to the same socket. When the last handle is
+/// dropped, and when the process exits, all sessions are ended cleanly and the socket file is removed.
 #[derive(Clone)]
 pub struct Diagnostics(Arc<Open>);
 
@@ -107,15 +108,15 @@ impl Drop for Open {
     }
 }
 
-/// The one that is open, for who opens it again and for the end of the process.
+/// The open socket, for further calls of `open` and for the end of the process.
 static OPEN: Mutex<Weak<Open>> = Mutex::new(Weak::new());
 static SERVER: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 
 impl Diagnostics {
-    /// Opens the socket: at most one per process; who opens it again gets the same.
+    /// Opens the socket. There is at most one per process: a further call returns a handle to the same socket.
     ///
     /// # Errors
-    /// The environment turns it off, its path is too long, or the system refuses.
+    /// If the environment turns the socket off, its path is too long, or the system refuses.
     pub fn open() -> Result<Diagnostics, OpenError> {
         let is_off = |name: &&&str| std::env::var(name).is_ok_and(|value| value.trim() == "0");
         if let Some(name) = SWITCHES.iter().find(is_off) {
@@ -141,27 +142,27 @@ impl Diagnostics {
         })
     }
 
-    /// Its file.
+    /// Returns the path of the socket file.
     pub fn path(&self) -> &Path {
         &self.0.0.path
     }
 
-    /// Serves this world: clients see its events and its counters. Who builds a world and wants clients to see all of its events
-    /// says [`WorldBuilder::diagnosed_by`].
+    /// Serves this world: clients receive its events and its counters. To serve a world from its first event on, use
+    /// [`WorldBuilder::diagnosed_by`].
     pub fn watch(&self, world: &World) {
         self.0.0.watch(world.inner());
     }
 
-    /// Ends all sessions in order and removes the file. What comes later finds nobody.
+    /// Ends all sessions cleanly and removes the file. Later connections fail.
     pub fn close(&self) {
         self.0.0.close(FAREWELL);
     }
 }
 
-/// However the process exits: by returning from `main`, or by `exit`.
+/// Registers a function that closes the socket when the process exits, by returning from `main` or by `exit`.
 fn close_at_exit() -> io::Result<()> {
     extern "C" fn close() {
-        // In the child of a fork whoever held the lock may not exist.
+        // In a forked child, the thread that held the lock may not exist.
         let server = SERVER.try_lock().ok().and_then(|server| server.upgrade());
         if let Some(server) = server {
             server.close(FAREWELL);
@@ -170,14 +171,14 @@ fn close_at_exit() -> io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
         at_exit(close)?;
-        // Twice does no harm: the second finds it closed.
+        // Registering it twice is harmless: the second call finds the socket closed.
         let _ = REGISTERED.set(());
     }
     Ok(())
 }
 
 impl WorldBuilder {
-    /// Lets clients of the socket see the world, from its first event on.
+    /// Serves the world to clients of the socket, from its first event on.
     #[must_use]
     pub fn diagnosed_by(self, diagnostics: &Diagnostics) -> Self {
         let diagnostics = diagnostics.clone();

@@ -1,8 +1,9 @@
-//! What a process says of itself: the three versions of ProcessInfo.
+//! The information that a process gives about itself: the three versions of ProcessInfo.
 //!
-//! A tool asks for the newest, and for an older one if it is refused. Its number is that in its own namespace; the cookie is
-//! drawn once per process. There is no managed assembly and no common language runtime here: the name is that of the
-//! executable, and the version is this crate's, which tools compare with those of .NET and find old, as is right.
+//! A tool requests the newest version, and an older one if that is refused. The process id is that in the process's own
+//! namespace; the cookie is generated once per process. There is no managed assembly and no common language runtime: the name
+//! is that of the executable, and the version is that of this crate. Tools compare it with .NET versions and treat the runtime
+//! as an old one, which is intended.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,10 +16,10 @@ use crate::os::{clock, thread};
 const SYSTEM: &str = "Linux";
 const ARCHITECTURE: &str = "x64";
 const PORTABLE: &str = if cfg!(target_env = "musl") { "linux-musl-x64" } else { "linux-x64" };
-/// Command lines can be longer than a message.
+/// The largest number of bytes of a command line in a reply: a command line can be longer than a message.
 const LONGEST_TEXT: usize = 8 << 10;
 
-/// The payload of the reply to ProcessInfo, version 1, 2 or 3.
+/// Encodes the payload of the reply to ProcessInfo, version 1, 2 or 3.
 pub(crate) fn info(version: u8) -> Vec<u8> {
     let mut to = Vec::with_capacity(512);
     if version == 3 {
@@ -37,7 +38,7 @@ pub(crate) fn info(version: u8) -> Vec<u8> {
     to
 }
 
-/// The words of the command line with spaces between.
+/// Returns the words of the command line, separated by spaces.
 fn command_line() -> String {
     let words = fs::read("/proc/self/cmdline").unwrap_or_default();
     let words = words.strip_suffix(b"\0").unwrap_or(&words);
@@ -52,13 +53,13 @@ fn name() -> String {
     path.file_name().map_or_else(String::new, |name| String::from_utf8_lossy(name.as_bytes()).into_owned())
 }
 
-/// A number of the process's own, as a GUID of the random sort.
+/// Returns a unique number of this process, as a random GUID.
 fn cookie() -> [u8; 16] {
     static COOKIE: OnceLock<[u8; 16]> = OnceLock::new();
     *COOKIE.get_or_init(|| {
         let mut bytes = [0; 16];
         if thread::random(&mut bytes).is_err() {
-            // A kernel that has none yet: what tells processes apart will do.
+            // The kernel has no random numbers yet: use the time and the process id, which are unique enough.
             bytes[..8].copy_from_slice(&clock::now_ns().to_le_bytes());
             bytes[8..12].copy_from_slice(&std::process::id().to_le_bytes());
         }
@@ -92,7 +93,7 @@ mod tests {
             if version == 3 {
                 assert_eq!(payload.string().unwrap(), PORTABLE);
             }
-            assert!(payload.u8().is_err(), "no more than that");
+            assert!(payload.u8().is_err(), "nothing follows");
         }
     }
 }

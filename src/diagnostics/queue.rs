@@ -1,42 +1,42 @@
-//! From the drain to a session: a place for records that nobody ever waits for (`.live.no-wait`).
+//! The queue of records from the drain to a session. Neither side ever waits for the other (`.live.no-wait`).
 //!
-//! The drain runs under the recorder's lock, perhaps while other threads stand still, so it may neither allocate nor wait; a
-//! session encodes and writes to a client that may take its time. Between them is a [ring](super::ring) of fixed size with one
-//! writer (who holds the recorder's lock) and one reader (the session's thread).
+//! The drain runs under the recorder's lock, possibly while other threads are stopped, so it may neither allocate nor wait. A
+//! session encodes records and writes to a client that may be slow. Between them is a [ring](super::ring) of fixed size with
+//! one writer (the thread that holds the recorder's lock) and one reader (the session's thread).
 //!
-//! **When it is full, records are lost, and counted by thread** (`.live.exact`): what a client is told must add up. The counts wait
-//! on the writer's side until a quarter of the ring is free again, and go in before the next record: so they are where the gap is.
-//! As many slots as there can be counts are kept for those of the end. For more threads than the table has places the last place
-//! counts for all of them.
+//! **When the queue is full, records are lost, and counted per thread** (`.live.exact`), so that a client can account for all
+//! records. The writer keeps the counts until a quarter of the ring is free again, and then puts them in before the next
+//! record: so they appear where the gap is. The ring reserves slots for the counts at the end of the session, one for each
+//! entry of the table of threads. If there are more threads than entries, the last entry counts for all the others.
 
 use super::ring::{Ring, Slot};
 use crate::events::clock::Relation;
 use crate::events::record::{Lost, Recorded, RecordingThread};
 
-/// The threads whose losses are told apart.
+/// The number of threads whose losses are counted separately.
 const PLACES: usize = 64;
 
-/// What a session gets, in this order.
+/// An item that a session receives, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item {
     Record(Recorded),
     Lost(Lost),
-    /// Everything up to this moment has come.
+    /// All items up to this time have been received.
     Reached(Relation),
 }
 
-/// See the module's text.
+/// A queue; see the module documentation.
 pub(super) type Queue = Ring<Item>;
 
-/// A queue of about this many bytes, which the system gives as they are first used.
+/// Creates a queue of about this many bytes. The system commits its pages when they are first used.
 pub(super) fn queue(bytes: usize) -> Queue {
     let slots = (bytes / size_of::<Item>()).max(8 * PLACES);
     let slots = Box::<[Slot<Item>]>::new_uninit_slice(slots);
-    // SAFETY: a slot is a cell of what need not be initialised.
+    // SAFETY: a slot is a cell of `MaybeUninit`, which need not be initialised.
     Ring::over(unsafe { slots.assume_init() })
 }
 
-/// What the writer knows: losses that have not been told.
+/// The writer's state: the losses that have not been put into the queue yet.
 #[derive(Debug)]
 pub(super) struct Losses {
     by_thread: [(RecordingThread, u64); PLACES],
@@ -60,7 +60,7 @@ impl Losses {
         self.by_thread[place].1 += count;
     }
 
-    /// Puts an item in, with the losses before it; or counts it.
+    /// Puts an item into the queue, preceded by the losses before it. If there is no room, counts the item as lost.
     ///
     /// # Safety
     /// The caller is the queue's only writer.
@@ -75,20 +75,20 @@ impl Losses {
             }
             return;
         }
-        // SAFETY: by the caller; there is room for the losses and one more.
+        // SAFETY: guaranteed by the caller; there is room for the losses and one more item.
         unsafe {
             self.tell(queue, ticks);
             queue.put(item);
         }
     }
 
-    /// Tells the losses. There is room that was kept for them.
+    /// Puts the losses into the queue. There is always room: slots are reserved for them.
     ///
     /// # Safety
     /// As for [`put`](Self::put).
     pub(super) unsafe fn tell(&mut self, queue: &Queue, ticks: u64) {
         for (thread, count) in &self.by_thread[..self.used] {
-            // SAFETY: by the caller.
+            // SAFETY: guaranteed by the caller.
             unsafe { queue.put(Item::Lost(Lost { ticks, thread: *thread, count: *count })) };
         }
         self.used = 0;
@@ -109,7 +109,7 @@ mod tests {
         Item::Record(Recorded::new(EventId::GcEnd, ticks, thread, WorldNumber(0), &[7]))
     }
 
-    /// Who came and who was counted, by thread.
+    /// Returns the number of records received or counted as lost, by thread.
     fn balance(items: impl IntoIterator<Item = Item>) -> BTreeMap<u32, u64> {
         let mut seen = BTreeMap::new();
         for item in items {

@@ -1,6 +1,6 @@
-//! What a client asks for when it asks for events.
+//! The parser of CollectTracing, the command by which a client requests events.
 //!
-//! Six versions of one command, each of which put something in front, between, or behind:
+//! The command has six versions, which added fields at the beginning, in the middle, or at the end:
 //!
 //! | version | u32 kind | u32 MB | u32 format | rundown | stacks | providers | tail |
 //! |---|---|---|---|---|---|---|---|
@@ -11,39 +11,39 @@
 //! | 5, 6 | ✓ | ✓ | ✓ | u64 keywords | bool | P + filter | 6: u32 buffering |
 //!
 //! P is an array of {u64 keywords, u32 level, string name, string arguments}; the filter adds {bool only, array of u32 event ids}.
-//! What follows the last field is not looked at, as the runtime does not.
+//! Bytes after the last field are ignored, as in the .NET runtime.
 //!
-//! The collector takes no stacks, and has no more of a rundown than its version and its settings; so it does not look at which is asked
-//! for. A session that is asked to
-//! *block* rather than lose events loses them all the same: no client may make a collection wait.
+//! The collector takes no stacks, and its rundown consists only of its version and settings; so the parser ignores the
+//! requested stacks and rundown keywords. A session that requests *blocking* instead of losing events loses them nevertheless:
+//! no client may make a collection wait.
 
 use super::message::{Payload, Refusal};
 
-/// So many providers at most, as in the runtime.
+/// The largest number of providers, as in the .NET runtime.
 const MOST_PROVIDERS: usize = 1000;
-/// The bytes that a provider takes at least.
+/// The smallest size of a provider, in bytes.
 const PROVIDER_BYTES: usize = 8 + 4 + 4 + 4;
 /// The highest level.
 const HIGHEST: u32 = 5;
 
-/// The kinds of a stream; all other than this are not for us.
+/// The kinds of a session. Only streams are supported.
 const STREAM: u32 = 0;
 const USER_EVENTS: u32 = 1;
-/// The formats.
+/// The formats of a stream.
 const NETPERF: u32 = 0;
 const NETTRACE: u32 = 1;
 
-/// What one session is to deliver.
+/// A request for a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Collect {
-    /// How much may wait for the client to read it.
+    /// The size of the buffer for events that the client has not read yet.
     pub(crate) megabytes: u32,
-    /// Whether it is to be told, too, what was there before.
+    /// Whether the client requests a rundown.
     pub(crate) rundown: bool,
     pub(crate) providers: Vec<Wanted>,
 }
 
-/// What of one provider.
+/// The events that are requested of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) name: String,
@@ -60,8 +60,8 @@ enum Filter {
 }
 
 impl Wanted {
-    /// Whether an event of this provider is: its level is not beyond ours, it has one of our keywords or none at all, and the
-    /// filter lets it pass.
+    /// Returns whether an event of this provider is requested: its level is not above the requested one, it has a requested
+    /// keyword or no keyword at all, and the filter accepts it.
     pub(crate) fn wants(&self, event: u32, keywords: u64, level: u8) -> bool {
         let passes = match &self.filter {
             Filter::Only(ids) => ids.contains(&event),
@@ -72,10 +72,10 @@ impl Wanted {
 }
 
 impl Collect {
-    /// Reads the payload of this version, from 1.
+    /// Parses the payload of this version, which counts from 1.
     ///
     /// # Errors
-    /// It makes no sense, or asks for what this runtime does not do.
+    /// If the payload is invalid, or requests something that this runtime does not support.
     pub(crate) fn parse(version: u8, bytes: &[u8]) -> Result<Collect, Refusal> {
         let mut payload = Payload::of(bytes);
         if version >= 5 {
@@ -104,7 +104,7 @@ impl Collect {
         }
     }
 
-    /// Whether any of its providers wants this event.
+    /// Returns whether the request includes this event.
     pub(crate) fn wants(&self, provider: &str, event: u32, keywords: u64, level: u8) -> bool {
         self.providers.iter().any(|wanted| wanted.name == provider && wanted.wants(event, keywords, level))
     }
@@ -128,7 +128,7 @@ fn provider(payload: &mut Payload<'_>, version: u8) -> Result<Wanted, Refusal> {
     Ok(Wanted { name, keywords, level, arguments, filter })
 }
 
-/// The value of a key in `key=value;key=value`, where either may be in double quotes.
+/// Returns the value of a key in `key=value;key=value`, where either may be in double quotes.
 pub(crate) fn argument(arguments: &str, key: &str) -> Option<String> {
     let mut rest = arguments;
     while !rest.is_empty() {
@@ -142,7 +142,7 @@ pub(crate) fn argument(arguments: &str, key: &str) -> Option<String> {
     None
 }
 
-/// A word up to this mark, outside of quotes, and what is behind it.
+/// Splits off a word that ends at this character outside quotes. Returns the word and the rest of the text after it.
 fn word(text: &str, end: char) -> (String, &str) {
     let (mut word, mut quoted) = (String::new(), false);
     for (at, letter) in text.char_indices() {
@@ -203,7 +203,10 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(Collect::parse(version, &bytes[..cut]), Err(Refusal::BadEncoding), "{cut} bytes");
         }
-        assert!(Collect::parse(version, &[&bytes[..], &[7; 9]].concat()).is_ok(), "what follows is not looked at");
+        assert!(
+            Collect::parse(version, &[&bytes[..], &[7; 9]].concat()).is_ok(),
+            "bytes after the last field are ignored"
+        );
     }
 
     #[rstest]
@@ -217,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_of_nothing_lets_everything_pass_or_nothing() {
+    fn an_empty_filter_accepts_all_events_or_none() {
         let with = |filter| Wanted { name: "p".into(), keywords: 1, level: 4, arguments: String::new(), filter };
         assert!(with(Filter::AllBut(Vec::new())).wants(1, 1, 4));
         assert!(!with(Filter::Only(Vec::new())).wants(1, 1, 4));
         assert!(!with(Filter::AllBut(vec![1])).wants(1, 1, 4));
-        assert!(with(Filter::Only(vec![1])).wants(1, 0, 0), "an event without keywords is of every keyword");
+        assert!(with(Filter::Only(vec![1])).wants(1, 0, 0), "an event without keywords matches every keyword");
     }
 
     #[rstest]

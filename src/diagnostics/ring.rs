@@ -1,4 +1,4 @@
-//! A ring of values between one writer and one reader, neither of whom waits.
+//! A ring buffer of values between one writer and one reader, neither of which waits.
 //!
 //! ```text
 //!            taken                        put
@@ -7,9 +7,9 @@
 //!   ──────────┴────────────────────────────┴──────────────
 //! ```
 //!
-//! `put` and `taken` count for ever. A writer that finds the ring empty begins at its first slot again (`base`), so that of a
-//! large ring through which little goes at a time only the beginning is ever touched. The reader can't be surprised by that: it
-//! reads no slot then. What is taken is whole and in order (`.live.ring`).
+//! `put` and `taken` only grow. A writer that finds the ring empty starts again at its first slot (`base`). So a large ring
+//! that never holds many values touches only its first slots. This does not interfere with the reader, which accesses no slot
+//! of an empty ring. Values are taken whole and in order (`.live.ring`).
 
 use std::mem::MaybeUninit;
 
@@ -19,36 +19,36 @@ use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 /// A place for a value.
 pub(crate) type Slot<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// See the module's text.
+/// A ring buffer; see the module documentation.
 pub(crate) struct Ring<T> {
     slots: Box<[Slot<T>]>,
-    /// How many have been put in, and taken out, ever.
+    /// The total numbers of values that have been put in and taken out.
     put: AtomicU64,
     taken: AtomicU64,
-    /// The number that has the first slot.
+    /// The number of the value that is stored in the first slot.
     base: AtomicU64,
 }
 
-// SAFETY: a slot is the writer's or the reader's, as `put` and `taken` say, and there is one of each, by the contracts of `put` and
-// `take`.
+// SAFETY: `put` and `taken` determine whether the writer or the reader owns a slot. The contracts of `put` and `take` guarantee that
+// there is one writer and one reader.
 unsafe impl<T: Copy + Send> Sync for Ring<T> {}
-// SAFETY: it owns its values.
+// SAFETY: the ring owns its values.
 unsafe impl<T: Copy + Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// An empty ring of these slots, of which there is at least one.
+    /// Creates an empty ring of these slots. There must be at least one.
     pub(crate) fn over(slots: Box<[Slot<T>]>) -> Ring<T> {
         Ring { slots, put: AtomicU64::new(0), taken: AtomicU64::new(0), base: AtomicU64::new(0) }
     }
 
-    /// How many there is room for in all.
+    /// Returns the capacity.
     pub(crate) fn slots(&self) -> u64 {
         self.slots.len() as u64
     }
 
-    /// For the writer: how many there is room for now, at least.
+    /// Returns, to the writer, the number of free slots at least.
     pub(crate) fn room(&self) -> u64 {
-        // Acquire: pairs with the release of `take`; what was taken has been read.
+        // Acquire: pairs with the release of `take`; the values taken have been read.
         self.slots() - (self.put.load(Ordering::Relaxed) - self.taken.load(Ordering::Acquire))
     }
 
@@ -56,33 +56,33 @@ impl<T: Copy> Ring<T> {
         &self.slots[((number - self.base.load(Ordering::Relaxed)) % self.slots()) as usize]
     }
 
-    /// For the writer: puts a value behind the others.
+    /// Appends a value (writer only).
     ///
     /// # Safety
-    /// There is [room](Self::room), and nobody else puts at the same time.
+    /// There must be [room](Self::room), and no other thread may call `put` at the same time.
     pub(crate) unsafe fn put(&self, value: T) {
         let put = self.put.load(Ordering::Relaxed);
         if self.room() == self.slots() {
             self.base.store(put, Ordering::Relaxed);
         }
-        // SAFETY: the reader is not there yet, and there is no other writer.
+        // SAFETY: the reader does not access this slot yet, and there is no other writer.
         self.slot(put).with_mut(|slot| unsafe { (*slot).write(value) });
-        // Release: pairs with the acquire of `take`: the value is there, and so is the base.
+        // Release: pairs with the acquire of `take`: the value and the base are visible to the reader.
         let order = if removed(Guard::LiveRing) { Ordering::Relaxed } else { Ordering::Release };
         self.put.store(put + 1, order);
     }
 
-    /// For the reader: takes the oldest.
+    /// Takes the oldest value (reader only).
     ///
     /// # Safety
-    /// Nobody else takes at the same time.
+    /// No other thread may call `take` at the same time.
     pub(crate) unsafe fn take(&self) -> Option<T> {
         let taken = self.taken.load(Ordering::Relaxed);
         // Acquire: pairs with the release of `put`.
         if taken == self.put.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: it was written before `put` passed it, and is not written again before `taken` does.
+        // SAFETY: the slot was written before `put` passed it, and is not written again before `taken` passes it.
         let value = self.slot(taken).with(|slot| unsafe { (*slot).assume_init() });
         // Release: pairs with the acquire of `room`.
         self.taken.store(taken + 1, Ordering::Release);

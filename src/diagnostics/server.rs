@@ -1,14 +1,15 @@
-//! Who listens at the socket, and what is done with each message.
+//! The server: accepts connections at the socket and handles each message.
 //!
-//! A thread accepts; each connection has a thread of its own, which reads one message, answers, and closes, or becomes
-//! the sender of a session. So a client that sends half a message, or stops reading, keeps nobody waiting but itself (`.live.no-wait`): a message
-//! must be there within [`REQUEST_TIME`], and there are at most [`MOST_CONNECTIONS`] connections.
+//! One thread accepts connections. Each connection has its own thread, which reads one message, replies and closes the
+//! connection, or sends the stream of a session. So a client that sends half a message, or stops reading, blocks only itself
+//! (`.live.no-wait`). A message must arrive within [`REQUEST_TIME`], and there are at most [`MOST_CONNECTIONS`] connections.
 //!
-//! The threads are the process's, not a world's: no mutators, never stopped, with all signals blocked, so that no handler runs there.
+//! The threads belong to the process, not to a world: they are not mutators and never stopped. All signals are blocked, so that
+//! no handler runs on them.
 //!
-//! **What is refused** (`.live.owner`). Whoever can connect can do all of this: there is no more access control than the mode of the socket's
-//! file. So only what watches is done. Dumps of memory, profilers, environment variables (to read or to set), start-up hooks are answered
-//! with the protocol's "not supported".
+//! **Refused requests** (`.live.owner`). The only access control is the mode of the socket file: any client that can connect
+//! can send every request. So the server supports only requests that observe the process. It replies "not supported" to
+//! requests for memory dumps, profilers, environment variables (reading or setting) and start-up hooks.
 
 use std::collections::HashMap;
 use std::fs;
@@ -30,22 +31,22 @@ use crate::os::thread::getpid;
 use crate::runtime::Inner;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
-/// A request must have come within this time.
+/// The time limit for receiving a request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
-/// An answer must have been taken within this time.
+/// The time limit for sending a reply.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// How long a wait lasts before it is looked whether the server is to end.
+/// The longest single wait, after which the thread checks whether the server is ending.
 const SLICE_MS: i32 = 50;
-/// Connections at once. Those beyond are closed as they come.
+/// The largest number of simultaneous connections. Further connections are closed at once.
 const MOST_CONNECTIONS: u32 = 64;
-/// How long a stop waits for the session's end: longer than a session gives a client that does not read.
+/// The time for which a stop waits for the end of the session: longer than a session waits for a client that does not read.
 const STOP_TIME: Duration = Duration::from_secs(10);
 
 /// The server. Its threads share it.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) path: PathBuf,
-    /// The socket's file, by device and number: another of its name is not ours to remove.
+    /// The device and inode of the socket file: another file with the same name must not be removed.
     file: (u64, u64),
     pid: i32,
     listener: Socket,
@@ -85,7 +86,8 @@ impl Server {
         started.map(|()| server)
     }
 
-    /// Not so in the child of a fork: it has neither the threads nor the socket (`.fork.services`).
+    /// Returns whether this process opened the socket. A forked child has neither the threads nor the socket
+    /// (`.fork.services`).
     pub(super) fn is_ours(&self) -> bool {
         self.pid == getpid()
     }
@@ -97,24 +99,24 @@ impl Server {
     fn unlink(&self) {
         let is_the_same = fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == self.file);
         if is_the_same {
-            // Whoever removed it meanwhile has done our work.
+            // If this fails, the file has already been removed.
             let _ = fs::remove_file(&self.path);
         }
     }
 
-    /// Serves this world, too: sessions that run get its events.
+    /// Serves this world, too: running sessions receive its events.
     pub(super) fn watch(&self, world: &Arc<Inner>) {
         if !self.is_ours() || !self.worlds.add(world) {
             return;
         }
         let running: Vec<_> = locked(&self.sessions, |sessions| sessions.running.values().cloned().collect());
         for control in running {
-            // One that has ended meanwhile, or a world too many for the recorder: it is not seen.
+            // Fails if the session has ended meanwhile, or the recorder can't take another world: the session then omits it.
             let _ = control.join(world);
         }
     }
 
-    /// `.live.end`: ends all sessions in order, removes the file, and waits so long for clients to take their ends.
+    /// `.live.end`: ends all sessions cleanly, removes the file, and waits at most `within` for clients to read the ends.
     pub(super) fn close(&self, within: Duration) {
         if !self.is_ours() || self.ending.swap(true, Ordering::Relaxed) {
             return;
@@ -123,7 +125,7 @@ impl Server {
         self.listener.stop_listening();
         locked(&self.sessions, |sessions| sessions.running.values().for_each(|control| control.stop()));
         let deadline = Instant::now() + within;
-        // Acquire: pairs with the release of `Connection`'s drop; what it did is done.
+        // Acquire: pairs with the release of `Connection`'s drop; the effects of the connection are visible.
         as_blocking(|| {
             while self.connections.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));
@@ -139,20 +141,20 @@ impl Server {
             match self.listener.accept() {
                 Ok(socket) => self.welcome(socket),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // No descriptors, for example: it may be better soon.
+                // For example, no file descriptor is free: try again later.
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     }
 
-    /// One who cannot be served is hung up on.
+    /// Starts a thread for the connection, or closes it if it can't be served.
     fn welcome(self: &Arc<Server>, socket: Socket) {
         if self.connections.load(Ordering::Relaxed) >= MOST_CONNECTIONS {
             return;
         }
         self.connections.fetch_add(1, Ordering::Relaxed);
         let connection = Connection { server: Arc::clone(self), socket: Arc::new(socket) };
-        // If there is no thread the connection is dropped with the closure.
+        // If the thread can't be started, the connection is dropped with the closure.
         let _ = spawn("stopworld-client", move || connection.serve());
     }
 
@@ -165,8 +167,8 @@ impl Server {
     }
 }
 
-/// A file of exactly our name is that of a process that had our number and is gone: nobody else starts at the same moment
-/// with the same number. What is no socket is not removed.
+/// Removes a stale socket with the name of this process's socket. It belonged to a process that has ended, because no two
+/// processes have the same id and the same start time. A file that is not a socket is not removed.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
@@ -176,12 +178,12 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    // The new thread has this one's mask from its first instruction on.
+    // The new thread inherits this thread's signal mask.
     let _blocked = signals::block_all();
     std::thread::Builder::new().name(name.into()).spawn(run).map(drop)
 }
 
-/// One who has connected.
+/// A connection of a client.
 struct Connection {
     server: Arc<Server>,
     socket: Arc<Socket>,
@@ -189,7 +191,7 @@ struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Bytes that nobody read would make the client's end an error.
+        // Unread bytes would turn the close into a connection reset for the client.
         let mut rest = [0; 4096];
         self.socket.end();
         while self.socket.receive(&mut rest).is_ok_and(|count| count > 0) {}
@@ -198,7 +200,7 @@ impl Drop for Connection {
     }
 }
 
-/// What is done with a request.
+/// The response to a request.
 enum Answer {
     Reply(Vec<u8>),
     Collect(Collect),
@@ -224,7 +226,7 @@ impl Connection {
         Ok((header, payload))
     }
 
-    /// Fills the buffer, or says that the message is too short: it ended, or no more has come in time.
+    /// Fills the buffer. Fails if the message is too short: it ended, or the rest did not arrive in time.
     fn read(&self, buffer: &mut [u8], deadline: Instant) -> Result<(), Refusal> {
         let mut have = 0;
         while have < buffer.len() {
@@ -249,7 +251,7 @@ impl Connection {
         match (header.set, header.id) {
             (set::EVENT_PIPE, STOP_TRACING) => {
                 let session = Payload::of(payload).u64()?;
-                // As real runtimes do: whether there was one or not.
+                // Like the .NET runtime, reply whether or not the session exists.
                 self.server.stop(session);
                 reply(&session.to_le_bytes())
             }
@@ -257,7 +259,7 @@ impl Connection {
                 Ok(Answer::Collect(Collect::parse(version - 1, payload)?))
             }
             (set::PROCESS, 0) => reply(&process::info(1)),
-            // ResumeRuntime: nothing was held back.
+            // ResumeRuntime: this runtime never starts suspended.
             (set::PROCESS, 1) => reply(&[]),
             (set::PROCESS, 4) => reply(&process::info(2)),
             (set::PROCESS, 8) => reply(&process::info(3)),
@@ -294,7 +296,7 @@ impl Connection {
         if self.server.is_ending() {
             control.stop();
         }
-        // One that comes later finds the session and joins it; who is in both joins twice, which is once.
+        // A world that is added from now on finds the session and joins it. A world may join twice, which has no effect.
         for world in self.server.worlds.living() {
             if let Err(error) = control.join(&world) {
                 locked(&self.server.sessions, |sessions| sessions.running.remove(&id));
@@ -305,7 +307,7 @@ impl Connection {
     }
 
     fn reply(&self, bytes: &[u8]) {
-        // Who does not take it has hung up.
+        // If this fails, the client has closed the connection.
         let _ = self.write(bytes);
     }
 

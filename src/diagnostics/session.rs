@@ -1,22 +1,23 @@
-//! One client's events: from the recorder to its socket, for as long as it wants them.
+//! A session: sends events from the recorder to one client's socket until the client or the process ends it.
 //!
 //! ```text
 //!   recorder's drain ──Tap──► queue ──► this session's thread: encoder ──► socket ──► client
-//!                     never waits       encodes, adds the counters          waits for the client, not for ever
+//!                     never waits       encodes, adds the counters          waits for the client, with a timeout
 //! ```
 //!
-//! A session is a consumer of the recorder with a selection of its own: the rows of the table that what its providers ask
-//! for is made of. All sessions together, and the traces, decide what is recorded at all; each is handed its own.
+//! A session is a consumer of the recorder with its own selection: the rows of the event table from which the requested events
+//! are made. The recorder records the union of the selections of all sessions and traces, and each consumer receives its own.
 //!
-//! **Who is slow loses** (`.live.no-wait`). The drain puts records into the session's [queue](super::queue) and goes on. If the client does not read,
-//! the session's thread waits in its write, the queue fills, and records are lost and counted: the client sees gaps in the numbers of
-//! the threads. A client that takes nothing for [`STALLED`] is gone. Threads that fire may wait for the drain, as for a trace
-//! in a file; the drain waits for no client, and in the stopped world nobody waits for the drain.
+//! **A slow client loses events** (`.live.no-wait`). The drain puts records into the session's [queue](super::queue) and
+//! continues. If the client does not read, the session's thread waits in its write, the queue fills, and records are lost and
+//! counted: the client sees gaps in the sequence numbers of the threads. A client that reads nothing for [`STALLED`] is
+//! disconnected. Threads that fire events may wait for the drain, as with a trace file; the drain waits for no client, and while
+//! the world is stopped no thread waits for the drain.
 //!
-//! **The end.** Whoever wants it to end says so ([`Control::stop`]) and waits; the session takes its consumer out of the recorder,
-//! which drains everything that was fired before, writes that, the last sequence point and the end tag, and closes the
-//! connection; only then is whoever waits told. If the client has hung up, the next write, or the next look, ends it the
-//! same way but for the writing.
+//! **The end.** A thread that ends the session calls [`Control::stop`] and waits. The session removes its consumer from the
+//! recorder, which drains all events fired before. The session writes these events, the last sequence point and the end tag,
+//! closes the connection, and only then notifies the waiting thread. If the client has closed the connection, the next write or
+//! the next check ends the session in the same way, but without writing.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -40,27 +41,27 @@ use crate::os::socket::Socket;
 use crate::runtime::Inner;
 use crate::sync::{AtomicBool, Ordering};
 
-/// The client sees an event this much later, at most, if it reads.
+/// The longest delay of an event to a client that reads.
 const FLUSH_NS: u64 = 100_000_000;
-/// A client that takes nothing for so long is gone.
+/// A client that reads nothing for this time is disconnected.
 const STALLED: Duration = Duration::from_secs(30);
-/// And one whose session is to end.
+/// The same limit while the session is ending.
 const STALLED_AT_THE_END: Duration = Duration::from_secs(2);
-/// How long a wait for the client lasts before it is looked whether the session is to end.
+/// The longest single wait for the client, after which the session checks whether it must end.
 const SLICE_MS: i32 = 50;
-/// So many records are written before it is looked at the time, the client, and who wants an end.
+/// The number of records written before the session checks the time, the client, and whether it must end.
 const AT_A_TIME: usize = 10_000;
-/// What may wait in the queue, whatever the client asks for.
+/// The largest size of the queue, in bytes, whatever the client requests.
 const MOST_WAITING: usize = 64 << 20;
 
-/// The keyword of the runtime's provider that asks for a collection at once.
+/// The keyword of the runtime's provider that requests an immediate collection.
 const HEAP_COLLECT: u64 = 0x80_0000;
 const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
 
-/// What others have of a session.
+/// The part of a session that other threads use.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// The client knows it by this number.
+    /// The id of the session, which the client knows.
     pub(super) id: u64,
     stopping: AtomicBool,
     bell: Arc<Bell>,
@@ -69,7 +70,7 @@ pub(super) struct Control {
     recording: Option<Recording<Part>>,
 }
 
-/// What a session wants of each world that it records.
+/// The events that a session records in each world.
 #[derive(Debug)]
 struct Part {
     needs: EventSet,
@@ -77,7 +78,7 @@ struct Part {
 }
 
 impl Control {
-    /// The session is to end: it does so by itself.
+    /// Requests the end of the session. The session's thread performs it.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
         self.bell.ring();
@@ -87,7 +88,7 @@ impl Control {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits until the client has been sent the end, or has been given up.
+    /// Waits until the end has been sent to the client, or the client has been disconnected.
     pub(super) fn wait_for_the_end(&self, within: Duration) {
         let over = self.is_over();
         drop(self.ended.wait_timeout_while(over, within, |over| !*over));
@@ -97,7 +98,7 @@ impl Control {
         self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the session has this world's events. A world that it has already stays as it is.
+    /// Records this world's events in the session from now on. Has no effect on a world that it already records.
     pub(super) fn join(&self, world: &Inner) -> Result<(), RecordError> {
         let Some(recording) = &self.recording else { return Ok(()) };
         let collector = &world.collector;
@@ -113,7 +114,7 @@ impl Control {
 struct Tap {
     queue: Arc<Queue>,
     losses: Losses,
-    /// Not the whole of `Control`: it must not be the drain that frees it.
+    /// Only the bell and not the whole `Control`: the drain must not be the one that frees `Control`.
     bell: Arc<Bell>,
     came: bool,
 }
@@ -121,7 +122,7 @@ struct Tap {
 impl Tap {
     fn put(&mut self, ticks: u64, item: Item) -> io::Result<()> {
         self.came = true;
-        // SAFETY: whoever drains has the recorder's lock, and there is one tap for each queue.
+        // SAFETY: the draining thread holds the recorder's lock, and there is one tap per queue.
         unsafe { self.losses.put(&self.queue, ticks, item) };
         Ok(())
     }
@@ -164,7 +165,7 @@ pub(super) struct Session {
     stream: Stream,
     counting: Option<Counting>,
     worlds: Arc<Worlds>,
-    /// Up to here everything has come.
+    /// The time up to which all records have been received.
     reached: u64,
     flushed_ns: u64,
 }
@@ -177,10 +178,10 @@ struct Counting {
 }
 
 impl Session {
-    /// Begins one, of no world yet.
+    /// Begins a session, which records no world yet.
     ///
     /// # Errors
-    /// The recorder has no place for it, or the system gives no memory.
+    /// If the recorder has no place for another consumer, or memory can't be allocated.
     pub(super) fn begin(
         id: u64,
         collect: &Collect,
@@ -217,16 +218,16 @@ impl Session {
         Ok(Session { control, queue, stream, counting, worlds, reached: clock.now(), flushed_ns: 0 })
     }
 
-    /// What others need of it.
+    /// Returns the part that other threads use.
     pub(super) fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// Serves the client until it has enough, or is gone.
+    /// Serves the client until the session is stopped or the client is gone.
     pub(super) fn serve(mut self, socket: &Socket) {
         let served = self.stream.begin().and_then(|()| self.serve_while_wanted(socket));
         let last = self.leave();
-        // Who is gone needs no end.
+        // If the client is gone, the end is not written.
         let _ = served.and_then(|()| {
             self.write_what_came(usize::MAX)?;
             self.stream.end(last.max(self.reached))
@@ -252,17 +253,17 @@ impl Session {
         Ok(())
     }
 
-    /// How long there is nothing to do but for what the bell tells, in nanoseconds.
+    /// Returns the time, in nanoseconds, after which the session has work even if the bell does not ring.
     fn patience(&self) -> u64 {
         let until_counters =
             self.counting.as_ref().map(|counting| counting.schedule.next_ns().saturating_sub(now_ns()));
         until_counters.unwrap_or(FLUSH_NS).clamp(1_000_000, FLUSH_NS)
     }
 
-    /// Writes so many records at most. Says whether there may be more.
+    /// Writes at most `most` records. Returns whether there may be more.
     fn write_what_came(&mut self, most: usize) -> io::Result<bool> {
         for _ in 0..most {
-            // SAFETY: this thread is the queue's only reader: a session is one thread's.
+            // SAFETY: this thread is the queue's only reader: a session belongs to one thread.
             match unsafe { self.queue.take() } {
                 Some(Item::Record(record)) => self.stream.record(&record)?,
                 Some(Item::Lost(lost)) => self.stream.lost(&lost)?,
@@ -276,7 +277,8 @@ impl Session {
     fn write_counters(&mut self) -> io::Result<()> {
         let Some(counting) = &mut self.counting else { return Ok(()) };
         let Some(elapsed) = counting.schedule.due(now_ns()) else { return Ok(()) };
-        // Events between what has come and now are still to come, and must not be older than what is written.
+        // Events fired before now may still arrive. They must not be older than what is already written, so counters carry the time
+        // up to which all events have been received.
         let ticks = if self.control.recording.is_some() { self.reached } else { Clock::of_process().now() };
         for counter in self.worlds.with_sources(|sources| counting.sampler.sample(sources, elapsed)) {
             self.stream.counter(&counter, elapsed, &counting.series, ticks)?;
@@ -285,10 +287,10 @@ impl Session {
         Ok(())
     }
 
-    /// Nothing more is recorded for it; what was is in the queue. Says up to when.
+    /// Ends the recording for this session; all recorded events are then in the queue. Returns the time of the end.
     fn leave(&self) -> u64 {
         if let Some(recording) = &self.control.recording {
-            // It has ended already only if the process has been forked, and then this thread is not here.
+            // The recording can have ended before only in a forked child, where this thread does not exist.
             let _ = recording.end();
         }
         Clock::of_process().now()
@@ -298,7 +300,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(recording) = &self.control.recording {
-            // Twice does no harm.
+            // Ending it twice is harmless.
             let _ = recording.end();
         }
         *self.control.is_over() = true;
@@ -306,15 +308,15 @@ impl Drop for Session {
     }
 }
 
-/// The interval of the counters, if they are asked for: any level and any keyword will do.
+/// Returns the interval of the counters if they are requested, with any level and any keywords.
 fn interval(collect: &Collect) -> Option<Duration> {
     let providers = collect.providers.iter().filter(|wanted| wanted.name == counters::PROVIDER);
     let intervals = providers.filter_map(|wanted| argument(&wanted.arguments, counters::INTERVAL_KEY));
     intervals.filter_map(|text| counters::interval(&text)).min()
 }
 
-/// As real runtimes do: who enables this keyword gets a collection to look at. On a thread of its own, since it fires what the
-/// session is to write.
+/// Like the .NET runtime, performs a collection if the client enables the keyword for it. The collection runs on its own
+/// thread, because this thread must write the events that the collection fires.
 pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
     let asks = |wanted: &super::request::Wanted| wanted.name == RUNTIME && wanted.keywords & HEAP_COLLECT != 0;
     if !collect.providers.iter().any(asks) {
@@ -324,16 +326,16 @@ pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
     let induce = move || {
         for world in worlds {
             let who = Collecting::now(None);
-            // Why there was none is told to the world's own listener; a client has no way to hear of it.
+            // A failure is reported to the world's own listener; the protocol can't report it to the client.
             let _ = world.collector.collect(who, Reason::Explicit);
         }
     };
     let _blocked = signals::block_all();
-    // Without a thread there is no collection: as if nobody had asked.
+    // If the thread can't be started, there is no collection.
     drop(std::thread::Builder::new().name("stopworld-induce".into()).spawn(induce));
 }
 
-/// Where a session's bytes go.
+/// The destination of a session's bytes.
 #[derive(Debug)]
 struct ToClient {
     socket: Arc<Socket>,

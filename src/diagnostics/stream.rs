@@ -1,8 +1,9 @@
-//! What a session's client gets: a .nettrace stream of version 4.
+//! The stream that a session sends to its client: .nettrace version 4.
 //!
-//! The encoder is that of trace files. Of each event it is asked once (`.live.exact`) whether the session's providers want it, by keywords, level
-//! and the filter of event numbers; who wants none of an event's provider gets nothing of it. The process itself is told of
-//! (ProcessInfo) in each stream, its version and settings if the client asked for a rundown.
+//! The encoder is that of trace files. For each event type it checks once (`.live.exact`) whether the session requests it: by
+//! provider, keywords, level and the filter of event ids. Events of providers that the session does not request are omitted.
+//! Each stream contains an event about the process (ProcessInfo), and its version and settings if the client requested a
+//! rundown.
 
 use std::io;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use crate::events::{EventId, EventSet};
 use crate::formats::nettrace::write::live::{Limits, Live};
 use crate::formats::nettrace::write::{Destination, ProviderRequest, Providers};
 
-/// The provider by which the process tells of itself, and the one of what was there before the session.
+/// The provider of the events about the process itself, and the provider of the rundown.
 const EVENT_PIPE: &str = "Microsoft-DotNETCore-EventPipe";
 const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
 
-/// See the module's text.
+/// A stream; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Stream {
     live: Live,
@@ -35,14 +36,14 @@ fn providers(collect: &Collect) -> Providers {
 }
 
 impl Stream {
-    /// The rows of the table that must be recorded for it.
+    /// Returns the rows of the event table that must be recorded for the session.
     pub(super) fn needs(collect: &Collect) -> EventSet {
         let needs = Live::needs(&providers(collect));
-        // The end of a world alone tells nothing.
+        // The end of a world alone is not worth recording.
         if needs == EventSet::from_iter([EventId::WorldClosed]) { EventSet::NONE } else { needs }
     }
 
-    /// Nothing goes out yet.
+    /// Creates a stream. Sends nothing yet.
     pub(super) fn new(collect: &Collect, limits: Limits, destination: Box<dyn Destination>) -> io::Result<Stream> {
         let wants = |provider: &str, event, keywords, level| match provider {
             EVENT_PIPE => true,
@@ -52,7 +53,7 @@ impl Stream {
         Ok(Stream { live: Live::new(&providers(collect), wants, limits, destination)?, definitions: definitions() })
     }
 
-    /// Sends the head.
+    /// Sends the header.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         self.live.flush(0)
     }
@@ -70,12 +71,12 @@ impl Stream {
         self.live.own_event(layout as u32, &self.definitions[layout], ticks, &counter.payload(elapsed, series))
     }
 
-    /// Sends everything that has come up to this moment.
+    /// Sends everything up to this time.
     pub(super) fn flush(&mut self, ticks: u64) -> io::Result<()> {
         self.live.flush(ticks)
     }
 
-    /// The last that is sent: what came up to this moment, and the end.
+    /// Sends everything up to this time, and the end of the stream.
     pub(super) fn end(&mut self, ticks: u64) -> io::Result<()> {
         self.live.end(ticks)
     }

@@ -1,34 +1,33 @@
-//! Counters as a client reads them from a stream: any events called `EventCounters`, in either layout.
+//! Reads counters from a stream, on the client side: all events named `EventCounters`, in either layout.
 //!
-//! The events describe themselves. The fields may lie in objects within objects; those add no bytes, so the leaves are
-//! the layout.
+//! The events describe themselves. Fields may be nested in objects; the objects add no bytes, so the leaves are the layout.
 
 use std::time::Duration;
 
 use nettrace::{EventType, FieldType, Interest, NetEvent, Type, Visitor};
 
-/// A counter's value, as an event told it.
+/// A counter's value, as reported by an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
-    /// Its provider.
+    /// The name of the provider.
     pub provider: String,
-    /// Its name.
+    /// The name of the counter.
     pub name: String,
-    /// The name that is shown.
+    /// The name to display.
     pub display: String,
-    /// In these units; may be empty.
+    /// The units; may be empty.
     pub units: String,
     /// The value.
     pub value: f64,
-    /// If the value is by how much it has grown: over which time. As it is now if `None`.
+    /// If the value is an increment: the time over which it grew. `None` if it is the current value.
     pub grown_in: Option<Duration>,
-    /// The events' own time stamp, in ticks: the same for all that were read together, or nearly so.
+    /// The timestamp of the event, in ticks: equal, or nearly equal, for counters that were sampled together.
     pub time: i64,
 }
 
-/// Hands on counters as they come.
+/// A visitor of a stream that passes on each counter.
 pub struct Watching<F> {
-    /// Is called with each.
+    /// The function that is called with each counter.
     pub told: F,
 }
 
@@ -44,7 +43,7 @@ impl<F: FnMut(Told)> Visitor for Watching<F> {
     }
 }
 
-/// A value of a field that counters have.
+/// The value of a counter's field.
 enum Value {
     Text(String),
     Number(f64),
@@ -84,7 +83,7 @@ fn read(event: &NetEvent<'_>) -> Option<Told> {
     Some(told).filter(|told| !told.name.is_empty() && !told.value.is_nan())
 }
 
-/// The fields that have bytes.
+/// Collects the fields that have bytes.
 fn leaves<'a>(fields: &'a [FieldType], to: &mut Vec<&'a FieldType>) {
     for field in fields {
         match &field.kind {
@@ -94,7 +93,7 @@ fn leaves<'a>(fields: &'a [FieldType], to: &mut Vec<&'a FieldType>) {
     }
 }
 
-/// The next value. `None` at the end of the bytes, and for what no counter has.
+/// Reads the next value. Returns `None` at the end of the bytes, and for a type that no counter has.
 fn value(kind: &Type, rest: &mut &[u8]) -> Option<Value> {
     fn take<'a>(rest: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
         let (first, behind) = rest.split_at_checked(count)?;

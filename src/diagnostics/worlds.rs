@@ -1,4 +1,4 @@
-//! The worlds that clients hear of.
+//! The worlds that are served to clients.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -6,7 +6,7 @@ use super::counters::Source;
 use crate::events::record::locked;
 use crate::runtime::Inner;
 
-/// The worlds of the process that are served, and a number for each that no other ever has.
+/// The worlds of the process that are served, each with a unique serial number.
 #[derive(Default)]
 pub(super) struct Worlds(Mutex<List>);
 
@@ -17,7 +17,7 @@ struct List {
 }
 
 impl Worlds {
-    /// Adds a world. False if it is there already.
+    /// Adds a world. Returns `false` if the list already contains it.
     pub(super) fn add(&self, world: &Arc<Inner>) -> bool {
         locked(&self.0, |list| {
             list.worlds.retain(|(_, world)| world.strong_count() > 0);
@@ -36,12 +36,12 @@ impl Worlds {
         })
     }
 
-    /// Those that live. A world whose last owner goes meanwhile ends where the result is dropped.
+    /// Returns the live worlds. If the last other owner drops a world meanwhile, the world ends when the result is dropped.
     pub(super) fn living(&self) -> Vec<Arc<Inner>> {
         self.numbered().into_iter().map(|(_, world)| world).collect()
     }
 
-    /// Calls `look` with those that live, as counters see them.
+    /// Calls `look` with the live worlds, as sources of counters.
     pub(super) fn with_sources<R>(&self, look: impl FnOnce(&[Source<'_>]) -> R) -> R {
         let worlds = self.numbered();
         let sources: Vec<Source<'_>> =

@@ -88,7 +88,7 @@ fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
     }
 }
 
-/// Waits for the workload to end, then ends the process.
+/// Waits [`PATIENCE`] for the run to end, then prints the figures and exits the process.
 fn leave_behind(session: &Session, signal: i32) {
     thread::sleep(PATIENCE);
     // The exit code is the signal's.

@@ -1,4 +1,4 @@
-//! "Did you mean …?": the known name nearest to a mistyped one.
+//! "Did you mean …?": finds the known name nearest to a mistyped one.
 
 /// The candidate that is within a third of its letters of `given`, if there is one; the nearest wins.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -13,7 +13,8 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     best
 }
 
-/// How many letters must be inserted, removed or replaced (Levenshtein), letter case and `_`/`-` aside.
+/// Returns the number of letters to insert, remove or replace (Levenshtein distance). Ignores letter case and the
+/// difference between `_` and `-`.
 fn distance(a: &str, b: &str) -> usize {
     let letters =
         |s: &str| -> Vec<char> { s.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect() };
