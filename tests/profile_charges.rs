@@ -315,7 +315,7 @@ fn what_a_thread_has_not_charged_itself_the_collector_charges() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let body = move |m: &Mutator| {
         let _cost = cost_centre!("never left");
-        // A thread charges its pending objects when it changes its stack: here an object of another stack precedes, in the same block.
+        // An object of another stack comes first in the same block, so that a missing charge shows up as that stack.
         let list = {
             let _cost = cost_centre!("left");
             link(m, None)

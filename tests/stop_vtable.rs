@@ -418,7 +418,7 @@ fn a_thread_suspended_while_it_waits_for_locks_does_not_prevent_collections(
     let flags = Flags::new();
     let inner = Arc::clone(&flags);
     let directory = tempfile::tempdir().unwrap();
-    // A recording requests the blocks that a world holds under the world's allocation lock.
+    // The start of a recording lists the world's blocks under its allocation lock.
     let trace = Options::new(directory.path().join("t.mps"), Categories(1)).start().unwrap();
     let waiter = spawn(&world, "waiter", move |m| {
         inner.wait_ready();

@@ -254,7 +254,7 @@ fn a_stream_of_2012_becomes_one_of_today_by_the_names_of_its_events() {
     assert!(texts("Intern") > 0, "strings stay strings");
 }
 
-// ---- Ours ------------------------------------------------------------------------------------------------------------
+// ---- stopworld's own traces --------------------------------------------------------------------------------------------
 
 /// A run's trace with all events of the stopworld provider becomes a stream that passes the checks for this project's own streams.
 #[test]

@@ -230,7 +230,8 @@ fn a_background_collection_pauses_at_its_begin_and_at_its_end(
     assert_eq!(collection.generation_name(), "2B");
 }
 
-/// A background collection whose histories follow its statistics, which follow the handle marks of these threads.
+/// A background collection whose histories follow its statistics. The threads that mark handles in a blocking collection, before or after
+/// it, show whether the collector is the server's.
 #[rstest]
 #[case::server(Rules::LikePerfView, &[1, 2], true, 1)]
 #[case::workstation(Rules::LikePerfView, &[1, 1], true, 0)]
@@ -280,7 +281,7 @@ fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Ru
     story.on(200).wait(1_000);
     story.suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
     story.wait(100).heap_history(&history(2)).end().heap_stats(SIZES);
-    // After the background collection's end; it does not report the heap's size at that time.
+    // After the background collection's end: the heap's size at this time must not count for it.
     story.on(300).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(0, SMALL, BLOCKING);
     story.wait(50).heap_history(&history(20)).end().heap_stats(SIZES).wait(5).restart_end();
     let (_, all) = story.told();
@@ -511,7 +512,7 @@ proptest! {
             let (provider, event) = KNOWN[which];
             story.on(thread).wait(time).event_of(provider, event, version, &bytes().all(&payload));
         }
-        // A process known only from a pipe has no figures.
+        // One event of the runtime: a process that only the event pipe's own events mention is not listed.
         story.event(35, 0, &bytes().u32(0).u16(0));
         let (process, all) = story.told();
         prop_assert_eq!(process.begun(), all.len() as u64);

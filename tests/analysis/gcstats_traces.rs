@@ -40,7 +40,7 @@ fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
         else {
             continue;
         };
-        // The process follows the trace's name, if the export names one.
+        // An export's name is that of the trace; the process may follow it.
         let traces = [stem, stem.rsplit_once('.').map_or(stem, |(stem, _)| stem)];
         let trace = traces.iter().map(|stem| folder.join(format!("{stem}.nettrace"))).find(|trace| trace.is_file());
         let trace = trace.unwrap_or_else(|| panic!("no trace for {name}"));
