@@ -338,7 +338,8 @@ fn an_endless_scheme_program_is_ended_by_a_signal() {
 #[test]
 fn the_prompt_reads_forms_over_several_lines_and_goes_on_after_an_error() {
     let lines = "(+ 1\n 2)\n(car 1)\n(* 6 7)\n";
-    let output = Command::new(STOPWORLD).arg("repl").write_stdin(lines).timeout(LIMIT).output().expect("it starts");
+    let output =
+        Command::new(STOPWORLD).arg("repl").write_stdin(lines).timeout(LIMIT).output().expect("stopworld starts");
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let shown: Vec<&str> = stdout.lines().take(3).collect();
@@ -440,7 +441,7 @@ fn a_heap_profile_without_samples_is_reported_as_one() {
     let file = directory.path().join("e.hp");
     let empty = "BEGIN_SAMPLE 0.0\nEND_SAMPLE 0.0\n";
     let head = "JOB \"p\"\nDATE \"d\"\nSAMPLE_UNIT \"seconds\"\nVALUE_UNIT \"bytes\"\n";
-    std::fs::write(&file, format!("{head}{empty}{empty}")).expect("it can be written");
+    std::fs::write(&file, format!("{head}{empty}{empty}")).expect("the file can be written");
     for form in ["", " --csv", " --html"] {
         let output = stopworld(&format!("heapprof {}{form}", file.display()));
         let said = text(&output.stderr);

@@ -411,8 +411,11 @@ fn a_process_that_was_attached_to_goes_on_by_itself() {
     }
     let stdout = told(&scripted("stop\nthreads\ncont\ncollect\ndetach\nstatus\n", &format!("attach {pid}")));
     assert!(stdout.contains("is over") && stdout.contains("is detached and continues to run"), "{stdout}");
-    assert!(told(&scripted("collect\n", &format!("attach {pid}"))).contains("is over"), "and again");
-    assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
+    assert!(
+        told(&scripted("collect\n", &format!("attach {pid}"))).contains("is over"),
+        "a second attach must work as well"
+    );
+    assert!(running.0.try_wait().unwrap().is_none(), "the program must continue");
     let deadline = Instant::now() + LIMIT;
     while !stopped_threads(pid).is_empty() {
         assert!(
@@ -522,7 +525,7 @@ fn a_process_after_detach_is_not_debugged_any_more() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.contains(":2: collect: the process is no longer debugged"), "{stderr}");
-    assert!(text(&output.stdout).contains("binary-trees"), "it ran on by itself");
+    assert!(text(&output.stdout).contains("binary-trees"), "the program must continue by itself");
 }
 
 #[test]
@@ -631,7 +634,7 @@ fn ctrl_c_stops_a_program_that_was_attached_to() {
     terminal.until("threads are stopped");
     terminal.type_line("quit");
     assert_eq!(terminal.end(), Some(0));
-    assert!(running.0.try_wait().unwrap().is_none(), "it runs on");
+    assert!(running.0.try_wait().unwrap().is_none(), "the program must continue");
 }
 
 #[test]

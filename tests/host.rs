@@ -71,7 +71,7 @@ fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table
     host.flush(LONG).unwrap();
 
     let got = keeper.got.lock().unwrap();
-    assert!(got.windows(2).all(|pair| pair[0].2.ns <= pair[1].2.ns), "by time");
+    assert!(got.windows(2).all(|pair| pair[0].2.ns <= pair[1].2.ns), "events must be in time order");
     let number = |(id, payload, stamp): &(EventId, Vec<u8>, Stamp)| match id {
         EventId::GcStart => Some(("start", templates::GcStart::at(payload, stamp.version).number().unwrap())),
         EventId::GcEnd => Some(("end", templates::GcEnd::at(payload, stamp.version).number().unwrap())),
@@ -200,7 +200,10 @@ fn a_host_that_waits_for_a_firing_thread_loses_events_and_learns_how_many_and_wh
         }
         fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
             drop(self.0.lock());
-            assert!(self.1.got.lock().unwrap().len() < 10_000 || self.1.lost.load(Ordering::Relaxed) > 0, "in place");
+            assert!(
+                self.1.got.lock().unwrap().len() < 10_000 || self.1.lost.load(Ordering::Relaxed) > 0,
+                "a loss must be reported where it happened"
+            );
             self.1.fire_stamped_event(event_id, payload, stamp);
         }
         fn events_lost(&self, count: u64) {
@@ -252,7 +255,7 @@ fn a_slow_host_loses_nothing() {
 #[test]
 fn a_host_that_panics_gets_no_more_and_the_program_goes_on() {
     let world = World::builder().build().unwrap();
-    let host = Calls(|_, _: &[u8]| panic!("as the test wants"));
+    let host = Calls(|_, _: &[u8]| panic!("on purpose"));
     let host = world.events().serve(Arc::new(host), gc(), HostOptions::default()).unwrap();
     world.collect().unwrap();
     assert!(matches!(host.flush(LONG), Err(HostError::Panicked)));
@@ -285,7 +288,7 @@ fn inside_fire_event_a_host_may_switch_and_end_but_not_flush() {
             break;
         }
     }
-    assert!(host.flush(LONG).is_err(), "it has ended");
+    assert!(host.flush(LONG).is_err(), "a host that has ended must refuse a flush");
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn a_thread_that_is_cancelled_while_it_is_stopped_stays_stopped() {
     cancelling.dropped.store(std::ptr::from_ref(&thread.shared.dropped) as usize, Ordering::SeqCst);
     cancelling.target.store(thread.thread as usize, Ordering::SeqCst);
     collect(&world);
-    assert!(!cancelling.ran.load(Ordering::SeqCst), "it ran in the stopped world");
+    assert!(!cancelling.ran.load(Ordering::SeqCst), "the cancelled thread ran in the stopped world");
     let (cancelled, shared) = thread.join();
     assert!(cancelled);
     assert_eq!(shared.dropped.load(Ordering::SeqCst), 1);

@@ -194,8 +194,8 @@ fn a_thread_that_reports_each_object_waits_for_a_slow_consumer_and_can_be_stoppe
     std::thread::sleep(Duration::from_millis(300));
     world.collect().unwrap();
     let ring_bytes = Recorder::of_process().ring_bytes();
-    assert!(ring_bytes < 8 << 20, "it waits beyond its quota: {ring_bytes}");
-    assert!(!teller.is_finished(), "more than its ring holds");
+    assert!(ring_bytes < 8 << 20, "the thread exceeded its quota: {ring_bytes}");
+    assert!(!teller.is_finished(), "the objects must exceed the ring");
     stalled.store(false, Ordering::Relaxed);
     teller.join().unwrap();
     let ended = world.events().end_recording(consumer).unwrap();
@@ -303,7 +303,10 @@ impl Part {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let part = Part(child, path);
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("fired")), "it fires");
+        assert!(
+            lines.map_while(Result::ok).any(|line| line.contains("fired")),
+            "the process must report that it fires"
+        );
         part
     }
 

@@ -42,7 +42,7 @@ fn the_pictures_show_every_collection_of_a_short_trace() {
     let page = page(Path::new("tests/fixtures/nettrace/gcapp-3.1-gcheap-all.nettrace"));
     let part = |id: &str| {
         let start = page.find(&format!("<section id=\"{id}\"")).expect("the page has this part");
-        &page[start..start + page[start..].find("</section>").expect("it ends")]
+        &page[start..start + page[start..].find("</section>").expect("the part has an end")]
     };
     // Two of the six are so close that they share a bar.
     assert_eq!(part("pauses").matches("class=\"point\"").count(), 5);

@@ -191,7 +191,7 @@ fn optional_events_may_be_missing() {
     let marks = &collections[0].marks[0];
     assert_eq!(marks.promoted.expect("the events have it")[..3], [0, 100, 200]);
     for (sort, time) in [(0, 0.005), (2, 0.007), (1, 0.001)] {
-        assert_near(marks.times[sort].expect("it was marked"), time);
+        assert_near(marks.times[sort].expect("the mark time is known"), time);
     }
     let global = collections[0].global.as_ref().expect("it has a global history");
     let phases = global.phases.as_ref().expect("version 4 has them");
@@ -427,7 +427,7 @@ fn memory_from_the_system_is_reported_before_and_after() {
     let process = story.process();
     let mut xml = Vec::new();
     process.write_xml(&mut xml).expect("a vector accepts it");
-    let xml = String::from_utf8(xml).expect("it is text");
+    let xml = String::from_utf8(xml).expect("the XML is UTF-8");
     let expected =
         "<CommittedData BeforeTotalCommittedInUse=     \"100\" BeforeTotalCommittedInGlobalDecommit=       \"2\"";
     assert!(xml.contains(expected), "{xml}");
@@ -450,7 +450,7 @@ fn the_head_identifies_the_process() {
     assert_eq!(process.identity.name(Rules::LikePerfView), "\"/opt/my".rsplit('/').next().expect("a part"));
     let mut xml = Vec::new();
     process.write_xml(&mut xml).expect("a vector accepts it");
-    let xml = String::from_utf8(xml).expect("it is text");
+    let xml = String::from_utf8(xml).expect("the XML is UTF-8");
     for part in [
         "<GCProcess Process= \"Big.App\" ProcessID=  \"7\" HardLimit=\"1\" LOHThreshold=\"2\"",
         "HighMemPercentConfig=\"90\" GCSettingsConcurrent=\"True\" GCSettingsLargePages=\"False\"",

@@ -32,8 +32,8 @@ fn text(bytes: &[u8]) -> String {
 fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
     let mut exports = Vec::new();
     for entry in fs::read_dir(folder).expect("the folder exists") {
-        let path = entry.expect("it can be listed").path();
-        let name = path.file_name().expect("it has a name").to_string_lossy().into_owned();
+        let path = entry.expect("the folder can be listed").path();
+        let name = path.file_name().expect("the file has a name").to_string_lossy().into_owned();
         let kinds = [(".pergen.csv", "--pergen-csv"), (".csv", "--csv"), (".xml", "--xml")];
         let Some((stem, option)) =
             kinds.iter().find_map(|(ending, option)| name.strip_suffix(ending).map(|stem| (stem, *option)))
@@ -44,7 +44,7 @@ fn exports(folder: &Path) -> Vec<(PathBuf, &'static str, String)> {
         let traces = [stem, stem.rsplit_once('.').map_or(stem, |(stem, _)| stem)];
         let trace = traces.iter().map(|stem| folder.join(format!("{stem}.nettrace"))).find(|trace| trace.is_file());
         let trace = trace.unwrap_or_else(|| panic!("no trace for {name}"));
-        let said = text(&fs::read(&path).expect("it can be read")).replace('\r', "");
+        let said = text(&fs::read(&path).expect("the file can be read")).replace('\r', "");
         exports.push((trace, option, said.trim_start_matches('\u{feff}').to_owned()));
     }
     exports.sort();
@@ -118,7 +118,7 @@ fn a_trace_that_breaks_off_is_reported_as_far_as_it_goes() {
     let whole = fs::read(format!("{OURS}/gcapp-3.1-gc-info.nettrace")).expect("the fixture exists");
     let folder = tempfile::tempdir().expect("a folder");
     let broken = folder.path().join("broken.nettrace");
-    fs::write(&broken, &whole[..whole.len() * 2 / 3]).expect("it can be written");
+    fs::write(&broken, &whole[..whole.len() * 2 / 3]).expect("the file can be written");
     let all = text(&gcstats(Path::new(&format!("{OURS}/gcapp-3.1-gc-info.nettrace")), &["--csv"]).stdout);
     let output = gcstats(&broken, &["--csv"]);
     let told = text(&output.stdout);
@@ -154,7 +154,7 @@ fn an_intact_trace_without_collections_is_no_failure(#[case] events: &[u32]) {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("intact.nettrace");
-    fs::write(&file, writer.end()).expect("it can be written");
+    fs::write(&file, writer.end()).expect("the file can be written");
     let output = gcstats(&file, &[]);
     let said = text(&output.stderr);
     assert!(
@@ -178,7 +178,7 @@ fn a_process_that_never_collected_does_no_harm(#[values("--csv", "--xml", "--htm
     damaged.extend([&writer.bytes[begin..], &end].concat());
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("damaged.nettrace");
-    fs::write(&file, damaged).expect("it can be written");
+    fs::write(&file, damaged).expect("the file can be written");
 
     let output = gcstats(&file, &[form]);
     let said = text(&output.stderr);
@@ -196,7 +196,7 @@ fn a_process_that_never_collected_does_no_harm(#[values("--csv", "--xml", "--htm
 fn a_file_that_is_no_trace_is_one_line(#[case] bytes: &[u8], #[case] said: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("file");
-    fs::write(&file, bytes).expect("it can be written");
+    fs::write(&file, bytes).expect("the file can be written");
     let output = gcstats(&file, &[]);
     let error = text(&output.stderr);
     assert_eq!((output.status.code(), error.lines().count(), output.stdout.len()), (Some(1), 1, 0), "{error}");

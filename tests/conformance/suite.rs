@@ -133,7 +133,7 @@ fn one(case: &Case, which: Which) -> Verdict {
             .map_or_else(|| Verdict::Failed(error.clone()), |what| Verdict::Skipped(format!("needs {what}"))),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
-            Verdict::Failed(text.unwrap_or_else(|| "it panicked".into()))
+            Verdict::Failed(text.unwrap_or_else(|| "the case panicked".into()))
         }
     }
 }

@@ -174,7 +174,11 @@ fn a_log_has_the_censuses_to_the_byte(
     assert_eq!(begin.texts(13), [""; 7]);
 
     let (samples, mut censuses) = (samples(&log), censuses.lock().unwrap());
-    assert_eq!((samples.len(), censuses.len()), (seen.len(), seen.len()), "one at each collection");
+    assert_eq!(
+        (samples.len(), censuses.len()),
+        (seen.len(), seen.len()),
+        "one sample and one census for each collection"
+    );
     // The collecting thread reports its census possibly after the next collection has begun.
     censuses.sort_by_key(|census| census.era);
     for ((sample, census), seen) in samples.iter().zip(&*censuses).zip(&seen) {
@@ -358,7 +362,7 @@ fn a_flight_recorder_describes_the_profiles_of_its_samples() {
     assert_eq!(
         (log.count(id::HEAP_PROF_BEGIN), log.count(id::PROF_BEGIN)),
         (1, 1),
-        "nor are the centres missing at the end"
+        "the profiles must be described once"
     );
     trace.finish().unwrap();
 }

@@ -355,7 +355,7 @@ fn threadscope_opens_our_logs(#[case] arguments: &str) {
         if titles.iter().any(|title| title == "t.eventlog - ThreadScope") {
             // Errors appear when it draws.
             std::thread::sleep(Duration::from_secs(1));
-            assert!(shown.threadscope.try_wait().unwrap().is_none(), "it ended");
+            assert!(shown.threadscope.try_wait().unwrap().is_none(), "ThreadScope ended");
             let titles = shown.titles();
             assert!(!titles.iter().any(|title| title.to_lowercase().contains("error")), "{titles:?}");
             return;

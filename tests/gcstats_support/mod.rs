@@ -187,7 +187,7 @@ impl Story {
     }
 
     pub fn process(self) -> Process {
-        let mut processes = self.analysis.finish().expect("nothing is read from files");
+        let mut processes = self.analysis.finish().expect("no temporary file is read");
         assert_eq!(processes.len(), 1, "processes");
         processes.pop().expect("there is a process")
     }
@@ -200,7 +200,7 @@ impl Story {
             all.push((collection.clone(), *figures));
             Ok::<_, std::io::Error>(())
         });
-        result.expect("nothing is read from files");
+        result.expect("no temporary file is read");
         (process, all)
     }
 

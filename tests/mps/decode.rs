@@ -336,7 +336,7 @@ fn a_label_of_an_address_that_aborts_the_real_tool_is_printed(#[values(0, 1)] ad
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("t.mps");
     let stream = [text_of(7), of_words(0x22, &[8, address, 7]), of_words(0x2A, &[9, 1, address, 3])].concat();
-    fs::write(&file, stream).expect("it can be written");
+    fs::write(&file, stream).expect("the file can be written");
     let output = of_file(&file, "--txt");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = text(&output.stdout);

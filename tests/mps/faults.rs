@@ -195,7 +195,7 @@ fn a_debugger_can_flush_while_the_writing_thread_is_stopped() {
     let directory = directory();
     let file = directory.path().join("t.mps");
     let child = begin(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events all");
-    wait_until("some blocks are written", || size(&file) > 5_000_000);
+    wait_until("blocks are written", || size(&file) > 5_000_000);
     let mut said = String::new();
     // A thread may be stopped while it holds the recorder's lock: then the call returns 1, and is repeated later.
     for attempt in 0..100 {
@@ -249,7 +249,7 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     assert!(check_gappy(&stream) > 1_000);
     let entries = parse(&stream);
     let count = |name: &str| entries.iter().filter(|entry| entry.name == name).count();
-    assert_eq!(count("PoolInit"), 3 * count("ArenaCreateVM"), "all pools, not only those in use");
+    assert_eq!(count("PoolInit"), 3 * count("ArenaCreateVM"), "all pools must be introduced, not only those in use");
     assert_eq!(count("TraceDestroy"), count("TraceCreate"));
 
     let directory = directory();

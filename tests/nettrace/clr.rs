@@ -103,7 +103,7 @@ fn rows_of_c_structures_are_padded_before_a_pointer(#[values(4, 8)] pointer: u8)
     assert_eq!(heaps.len(), 2);
     assert_eq!((heaps[1].plan, heaps[1].relocate, heaps[1].references, heaps[1].nulls), (20, 22, 200, 1));
     let mut rows = Vec::new();
-    let template = clr::find(Provider::Runtime, 208, 0).expect("it is known");
+    let template = clr::find(Provider::Runtime, 208, 0).expect("the template is known");
     template.decode(0, Payload::new(&bytes, pointer), |row, field, value| rows.push((row, field.name, value)));
     assert_eq!(rows.last(), Some(&(Some(1), "ZeroRefs", FieldValue::Unsigned(1))));
 }
@@ -128,7 +128,7 @@ fn every_event_is_found_by_its_provider_number_and_version() {
 fn labels_are_those_of_dotnet() {
     let bytes = [1_u32, 0, 13, 99].iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let mut labels = Vec::new();
-    let template = clr::find(Provider::Runtime, 1, 2).expect("it is known");
+    let template = clr::find(Provider::Runtime, 1, 2).expect("the template is known");
     template.decode(2, Payload::new(&bytes, 8), |_, field, value| labels.push(field.label(&value)));
     assert_eq!(labels, [None, None, Some("LowMemoryHostBlocking".to_owned()), Some("99".to_owned())]);
 }

@@ -46,7 +46,7 @@ pub fn is_drawn(page: &str) {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("page.html");
-    fs::write(&file, page).expect("it can be written");
+    fs::write(&file, page).expect("the file can be written");
     let mut pictures = Vec::new();
     for dark in [false, true] {
         let picture = folder.path().join(format!("{dark}.png"));

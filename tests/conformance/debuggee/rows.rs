@@ -70,7 +70,7 @@ fn workload_pass(world: &World, name: &str) -> Told<String> {
     let shift = Shift::new(Plan { threads, until: Until::OnePass, depth: 10 });
     // SAFETY: this body holds no `Gc`; the workload keeps its promise.
     let whole = unsafe { world.spawn("main", move |m| workloads::run(m, workload, &shift)) };
-    let outcome = whole.map_err(|error| error.to_string())?.join().map_err(|_| "it panicked")?;
+    let outcome = whole.map_err(|error| error.to_string())?.join().map_err(|_| "the thread panicked")?;
     Ok(format!("{:?}", outcome.map_err(|error| error.to_string())?))
 }
 
@@ -92,7 +92,7 @@ fn lisp_pass(world: &World) -> Told<String> {
         })
         .collect();
     for thread in crew {
-        thread.map_err(|error| error.to_string())?.join().map_err(|_| "it panicked")??;
+        thread.map_err(|error| error.to_string())?.join().map_err(|_| "the thread panicked")??;
     }
     let printed = printed.lock().unwrap();
     match printed.iter().find(|text| **text != printed[0]) {

@@ -250,7 +250,7 @@ impl Driver for Lldb {
     }
 
     fn die(&mut self) -> Told<()> {
-        Err("it can't".into())
+        Err("not supported by this debugger".into())
     }
 
     fn freeze(&mut self, _: &mut Program, tid: i32) -> Told<()> {

@@ -18,7 +18,7 @@ impl Driver for Mock {
     }
 
     fn die(&mut self) -> Told<()> {
-        Err("it can't".into())
+        Err("not supported by this debugger".into())
     }
 
     fn freeze(&mut self, program: &mut Program, tid: i32) -> Told<()> {
