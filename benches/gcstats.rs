@@ -16,7 +16,7 @@ use gcstats_stream::Stream;
 use nettrace::Reader;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use stopworld::gcstats::{Rules, analyse};
+use stopworld_analysis::gcstats::{Rules, analyse};
 
 fn collections(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("gcstats");

@@ -24,9 +24,9 @@ use std::time::Duration;
 
 use stopworld::events::{EventId, NullSink, Selection};
 use stopworld::profile::{TickClock, TimeProfile};
-use stopworld::workloads::lisp::Interpreter;
-use stopworld::workloads::{self, Plan, Shift, Until};
 use stopworld::{Charging, Gc, GcCell, Mutator, World, cost_centre, traced};
+use stopworld_workloads::lisp::Interpreter;
+use stopworld_workloads::{self as workloads, Plan, Shift, Until};
 
 traced! {
     /// A node of GCBench.

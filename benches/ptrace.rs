@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use stopworld::World;
-use stopworld::debugger::ptrace::{Debugger, Event, OnDeath, Options};
+use stopworld_ptrace::{Debugger, Event, OnDeath, Options};
 
 /// The maximum cost of the protocol, relative to the bare loop.
 const LIMIT: f64 = 1.3;

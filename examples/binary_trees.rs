@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use stopworld::report::{Bytes, Ledger, Phase};
-use stopworld::workloads::binary_trees::{build, count, full};
 use stopworld::{CollectionReport, Mutator, OutOfMemory, World};
+use stopworld_analysis::report::{Bytes, Ledger, Phase};
+use stopworld_workloads::binary_trees::{build, count, full};
 
 const SHALLOWEST: u32 = 4;
 

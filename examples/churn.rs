@@ -13,9 +13,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use stopworld::report::Micros;
-use stopworld::workloads::{self, Plan, Shift, Until, churn};
 use stopworld::{CollectionReport, World};
+use stopworld_analysis::report::Micros;
+use stopworld_workloads::{self as workloads, Plan, Shift, Until, churn};
 
 /// For each number of threads: how many collections met it, and the nanoseconds they took to stop them.
 type Met = BTreeMap<u32, (u64, u64)>;

@@ -12,9 +12,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use stopworld::report::{Bytes, Ledger, Micros, Run, table};
-use stopworld::workloads::{self, Plan, Shift, Until, gcbench};
 use stopworld::{CollectionReport, World};
+use stopworld_analysis::report::{Bytes, Ledger, Micros, Run, table};
+use stopworld_workloads::{self as workloads, Plan, Shift, Until, gcbench};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let threads = match std::env::args().nth(1) {

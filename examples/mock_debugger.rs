@@ -17,8 +17,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
-use stopworld::workloads::binary_trees::{build, count, full};
 use stopworld::{JoinHandle, OutOfMemory, Tid, World};
+use stopworld_workloads::binary_trees::{build, count, full};
 
 const WORKERS: usize = 3;
 const DEPTH: u32 = 8;

@@ -9,7 +9,7 @@ use memory_support::{ALONE, Pieces, measured};
 use nettrace::Container;
 use nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use rstest::rstest;
-use stopworld::convert::{Conversion, Options, Target, convert};
+use stopworld_analysis::convert::{Conversion, Options, Target, convert};
 
 const LIMIT: usize = 96 << 20;
 

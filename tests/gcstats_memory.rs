@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use gcstats_stream::Stream;
 use memory_support::MOST;
 use nettrace::Reader;
-use stopworld::gcstats::{Rules, analyse};
+use stopworld_analysis::gcstats::{Rules, analyse};
 
 #[test]
 fn memory_does_not_grow_with_the_number_of_collections() {

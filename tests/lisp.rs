@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use stopworld::workloads::lisp::{Interpreter, LispError, Prompt};
 use stopworld::{Mutator, Paranoid, Stopper, World, WorldBuilder};
+use stopworld_workloads::lisp::{Interpreter, LispError, Prompt};
 
 const MIB: usize = 1 << 20;
 

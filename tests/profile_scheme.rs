@@ -11,8 +11,8 @@ use stack_support::scrub_stack;
 use stopworld::events::{Event, EventId, Labels, MemorySink, NullSink, Selection, payload};
 use stopworld::profile::{CentreId, StackId, TickClock, TimeProfile};
 use stopworld::testing::charged_to_address;
-use stopworld::workloads::lisp::Interpreter;
 use stopworld::{Charging, Mutator, Paranoid, World};
+use stopworld_workloads::lisp::Interpreter;
 
 /// The centres of a stack that are in this file, outermost first.
 fn names(stack: StackId, file: &str) -> String {

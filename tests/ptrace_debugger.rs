@@ -2,7 +2,6 @@
 //! `.debug.dies` with a debugger in a process of its own.
 //!
 //! The program is `examples/debuggee.rs`, compiled into this test and run as a process of its own.
-#![cfg(feature = "debugger")]
 
 #[allow(dead_code, reason = "its main function is the example's")]
 #[path = "../examples/debuggee.rs"]
@@ -19,11 +18,11 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 use stopworld::debugger::Phase;
-use stopworld::debugger::ptrace::{
+use stopworld::{Tid, World};
+use stopworld_ptrace::{
     Address, CallError, Channel, Debugger, DebuggerError, Difference, Event, Held, Inspect, Mode, OnDeath, Options,
     PhaseSet, Phases, Restored, RunState, Snapshot, Statistics, TargetState, ThreadState,
 };
-use stopworld::{Tid, World};
 use tasks::{assert_none_stopped, assert_none_traced};
 
 /// Set in the environment of the debugged program: its arguments.

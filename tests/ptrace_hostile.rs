@@ -2,7 +2,6 @@
 //! what is wrong, neither crashes nor hangs, and the program continues.
 //!
 //! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it reports that it is ready.
-#![cfg(feature = "debugger")]
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod tasks;
@@ -18,8 +17,8 @@ use rstest::rstest;
 use stopworld::debugger::WORLD_OFFSETS;
 use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
 use stopworld::debugger::notify::{Notice, REQUEST_MAGIC, REQUEST_OFFSETS};
-use stopworld::debugger::ptrace::{Debugger, DebuggerError, Event, Options, TargetState};
 use stopworld::{StopInfoOffsets, World};
+use stopworld_ptrace::{Debugger, DebuggerError, Event, Options, TargetState};
 
 const HOSTILE: &str = "STOPWORLD_HOSTILE";
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use stopworld::Tid;
 use stopworld::debugger::Phase;
-use stopworld::debugger::ptrace::{
+use stopworld_ptrace::{
     Channel, Debugger, Event, Held, Mode, OnDeath, Options, PhaseSet, Phases, Restored, SignalRules, TargetState,
 };
 

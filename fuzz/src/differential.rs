@@ -7,7 +7,7 @@ use mps_telemetry::Version;
 use mps_telemetry::decode::{Form, Style, decode};
 use mps_telemetry::reader::{End, Reader as Records};
 use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
-use stopworld::convert::{Conversion, Options, Source, Target, convert};
+use stopworld_analysis::convert::{Conversion, Options, Source, Target, convert};
 
 use crate::formats::not_converted;
 use crate::{limited, names_a_byte};

@@ -8,11 +8,11 @@ use ghc_eventlog::read::{by_time, in_file_order, last_before};
 use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
 use nettrace::Reader;
-use stopworld::convert::{ConvertError, Options, Target, convert};
+use stopworld_analysis::convert::{ConvertError, Options, Target, convert};
 use stopworld::fuzzing;
-use stopworld::gcstats::{Rules, analyse};
-use stopworld::profstats::{Profiles, folded, speedscope, text};
-use stopworld::report::{collections, heap_page, heapprof as heap_table, page, timeprof as time_table};
+use stopworld_analysis::gcstats::{Rules, analyse};
+use stopworld_analysis::profstats::{Profiles, folded, speedscope, text};
+use stopworld_analysis::report::{collections, heap_page, heapprof as heap_table, page, timeprof as time_table};
 
 use crate::{limited, names_a_byte};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use stopworld::workloads::lisp::{Interpreter, LispError};
+use stopworld_workloads::lisp::{Interpreter, LispError};
 use stopworld::{Mutator, World};
 
 const HEAP_BYTES: usize = 32 << 20;

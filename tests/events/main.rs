@@ -7,5 +7,4 @@ mod objects;
 mod payloads;
 mod sinks;
 mod state;
-#[cfg(feature = "workloads")]
 mod worlds;

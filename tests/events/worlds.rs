@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use event_support::{Ledger, build, categories, listening, names_emitted, objects, told};
 use rstest::rstest;
 use stopworld::events::{Category, EventId, EventSet, Record, Selection};
-use stopworld::workloads::{self, Plan, Shift, Until, WORKLOADS, Workload};
 use stopworld::{Stopper, World};
+use stopworld_workloads::{self as workloads, Plan, Shift, Until, WORKLOADS, Workload};
 
 /// Far more than any of these takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
@@ -148,7 +148,7 @@ fn begins_and_ends_nest_on_each_thread(#[case] workload: &str) {
 }
 
 #[rstest]
-#[case("binary-trees", &["long-lived tree", "stopworld::workloads::binary_trees::Tree", "trees-1"])]
+#[case("binary-trees", &["long-lived tree", "stopworld_workloads::binary_trees::Tree", "trees-1"])]
 #[case("gcbench", &["long-lived tree", "long-lived array"])]
 #[case("graph", &["vertices", "watches"])]
 #[case("churn", &["legacy", "child-0"])]

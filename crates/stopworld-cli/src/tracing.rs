@@ -373,7 +373,7 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(50));
                 }
                 // The function that was registered first is called last.
-                at_exit(linger).unwrap();
+                stopworld_platform::os::exit::at_exit(linger).unwrap();
                 let session = session(&["--events", "all"]);
                 for _ in 0..2 {
                     let session = Arc::clone(&session);

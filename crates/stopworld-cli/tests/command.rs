@@ -117,7 +117,7 @@ fn the_events_are_listed_explained_and_written_as_documented() {
     ] {
         assert!(one.contains(part), "{one}");
     }
-    assert_eq!(text(&stopworld("events --markdown").stdout), include_str!("../docs/events.md"));
+    assert_eq!(text(&stopworld("events --markdown").stdout), include_str!("../../../docs/events.md"));
 }
 
 #[rstest]

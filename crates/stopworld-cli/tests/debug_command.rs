@@ -223,7 +223,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     // Finds the first vertex with a field that references an object with a path from a root. Dead objects are still in their cells; a weak
     // cell references its target but is not one of its referrers. The world may be stopped while the graph is being built, so several
     // moments are tried.
-    let vertex = ["in Rust", "stopworld::workloads::graph::Vertex"];
+    let vertex = ["in Rust", "stopworld_workloads::graph::Vertex"];
     let mut found = None;
     'moments: for _ in 0..40 {
         for place in 0..1024_u64 {
@@ -671,7 +671,7 @@ fn a_script_that_is_interrupted_names_its_line_or_goes_on() {
 /// The commands that the README shows.
 #[test]
 fn the_commands_of_the_readme_do_what_it_says() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
     let section = readme.split("\n## With a debugger\n").nth(1).expect("the section");
     let script = section.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a script");
     // The program has just begun: waits until it has collected, however long that takes.

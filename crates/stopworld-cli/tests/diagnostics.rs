@@ -2,6 +2,7 @@
 //! exchanges with a real runtime.
 
 mod diagnostics_support;
+#[path = "../../../tests/patience/mod.rs"]
 mod patience;
 
 use std::collections::BTreeMap;
@@ -671,7 +672,6 @@ fn without_an_interval_there_are_no_counters(#[case] arguments: &'static str) {
 
 // ---- The command ---------------------------------------------------------------------------------------------------------
 
-#[cfg(feature = "cli")]
 mod command {
     use super::*;
 

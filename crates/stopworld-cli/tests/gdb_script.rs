@@ -1,7 +1,9 @@
 //! gdb takes part in collections through the script that is embedded in every program (docs/gdb.md).
 
 mod debugged;
+#[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
+#[path = "../../../tests/tools/mod.rs"]
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -137,7 +139,7 @@ fn wait_for(gdb: &mut Talk, mut holds: impl FnMut(&mut Talk) -> bool) {
 #[rstest]
 #[case::binary_trees(&["binary-trees", "--depth", "12", "--collections", "200"], "binary_trees::checked")]
 #[case::churn(&["churn", "--collections", "200"], "churn::link")]
-#[case::lisp(&["lisp", "examples/scheme/nqueens.scm", "--collections", "200", "--heap-limit", "12MiB"], "lisp::store::Store::cons")]
+#[case::lisp(&["lisp", "../../examples/scheme/nqueens.scm", "--collections", "200", "--heap-limit", "12MiB"], "lisp::store::Store::cons")]
 fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[&str], #[case] function: &str) {
     if !has_gdb() {
         return;
@@ -163,7 +165,7 @@ fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[
         assert!(Instant::now() < end, "{}", gdb.ask("stopworld threads"));
         // All threads run for a while; then the next one that calls the function stops.
         std::thread::sleep(Duration::from_millis(200));
-        gdb.ask(&format!("tbreak stopworld::workloads::{function}"));
+        gdb.ask(&format!("tbreak stopworld_workloads::{function}"));
         let before = collections_so_far(&mut gdb);
         // Waits until others have collected meanwhile, or until they wait for the stopped thread, as when it is to be joined.
         let long_enough = Instant::now() + Duration::from_secs(1);

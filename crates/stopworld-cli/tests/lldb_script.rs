@@ -1,6 +1,7 @@
 //! lldb takes part in collections through the script that `stopworld lldb-script` prints (docs/gdb.md).
 
 mod debugged;
+#[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 
 use std::process::Command;

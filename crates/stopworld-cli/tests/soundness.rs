@@ -38,7 +38,7 @@ fn sound(
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
     command.args(["run", workload]).args(more);
     if workload == "lisp" {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/scheme");
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scheme");
         command.args(SCHEME.map(|name| programs.join(name).with_extension("scm")));
     }
     // One marker and several, alternately; a small heap collects often.

@@ -34,7 +34,6 @@ const MOST_HEADERS: usize = 256;
 
 /// One mapping of the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Mapping {
     /// Its first address.
     pub start: u64,

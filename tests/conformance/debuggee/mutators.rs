@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use stopworld::workloads::binary_trees::{self, Tree};
 use stopworld::{Gc, JoinHandle, Mutator, World};
+use stopworld_workloads::binary_trees::{self, Tree};
 
 use super::calls::{Call, Calls};
 use crate::facts::{Facts, Told};

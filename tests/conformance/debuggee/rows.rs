@@ -4,8 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use stopworld::workloads::{self, Plan, Shift, Until, lisp};
 use stopworld::{Mutator, World};
+use stopworld_workloads::{self as workloads, Plan, Shift, Until, lisp};
 
 use super::number;
 use crate::facts::{Facts, Told};

@@ -8,7 +8,7 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
 use stopworld::Tid;
-use stopworld::debugger::ptrace::{Debugger, DebuggerError, Event, Options, Restored};
+use stopworld_ptrace::{Debugger, DebuggerError, Event, Options, Restored};
 
 use super::{Ability, Driver, Mode, Seen, seen};
 use crate::facts::{Facts, Told, answer};
@@ -83,8 +83,8 @@ impl Driver for Ptrace {
 /// The debugger's process: serves the program, and executes commands.
 pub fn engine(arguments: &[String]) -> Told<()> {
     let mode = match arguments.first().map(String::as_str) {
-        Some("full") => stopworld::debugger::ptrace::Mode::Full,
-        Some("assisted") => stopworld::debugger::ptrace::Mode::Assisted,
+        Some("full") => stopworld_ptrace::Mode::Full,
+        Some("assisted") => stopworld_ptrace::Mode::Assisted,
         other => return Err(format!("{other:?} is no mode")),
     };
     let (sender, lines) = channel();
@@ -173,7 +173,7 @@ impl Engine {
             ["stops"] => {
                 let statistics = debugger.statistics();
                 // In each full stop there is at least the thread that requested it.
-                let is_full = self.options.mode == stopworld::debugger::ptrace::Mode::Full;
+                let is_full = self.options.mode == stopworld_ptrace::Mode::Full;
                 if is_full && statistics.compared < statistics.starts {
                     return Err(format!("{} threads compared in {} stops", statistics.compared, statistics.starts));
                 }

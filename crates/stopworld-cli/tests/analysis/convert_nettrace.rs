@@ -11,7 +11,7 @@ use nettrace_plans::{event, introduced, kind, plan, written};
 use nettrace_support::{Block, Event, Form, Type, file, index_of};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::convert::{Conversion, ConvertError, Options, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertError, Options, Target, convert};
 
 fn converted(input: &[u8], to: Container) -> (Vec<u8>, Conversion) {
     let mut output = Vec::new();

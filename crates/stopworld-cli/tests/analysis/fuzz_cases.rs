@@ -11,7 +11,7 @@ use command_support::{directory, run, text};
 use mps_telemetry::decode::{Form, decode};
 use nettrace_support::{Block, Event, FORMS, Type, file};
 use rstest::rstest;
-use stopworld::convert::{Options, Target, convert};
+use stopworld_analysis::convert::{Options, Target, convert};
 
 /// Far more than any command takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ const COMMANDS: [&str; 20] = [
 ];
 
 #[rstest]
-fn no_command_panics(#[files("tests/fixtures/fuzz/*")] input: PathBuf) {
+fn no_command_panics(#[files("../../tests/fixtures/fuzz/*")] input: PathBuf) {
     let directory = directory();
     for command in COMMANDS {
         let command = command.replace("INPUT", &input.display().to_string());
@@ -100,7 +100,7 @@ fn records_at_the_last_time_have_that_time() {
 /// Fixtures stay small: minimize a failing input first.
 #[test]
 fn cases_are_small() {
-    for entry in std::fs::read_dir(Path::new("tests/fixtures/fuzz")).unwrap() {
+    for entry in std::fs::read_dir(Path::new("../../tests/fixtures/fuzz")).unwrap() {
         let entry = entry.unwrap();
         let size = entry.metadata().unwrap().len();
         assert!(size <= 4 << 10, "{} has {size} bytes", entry.path().display());

@@ -18,14 +18,16 @@ fn page(trace: &Path) -> String {
 }
 
 #[rstest]
-fn the_page_needs_nothing_but_itself(#[files("tests/fixtures/nettrace/*.nettrace")] trace: PathBuf) {
+fn the_page_needs_nothing_but_itself(#[files("../../tests/fixtures/nettrace/*.nettrace")] trace: PathBuf) {
     let page = page(&trace);
     needs_nothing_but_itself(&page);
     assert!(page.len() < LARGEST, "{} bytes", page.len());
 }
 
 #[rstest]
-fn every_part_can_be_reached_by_its_link_and_by_keys(#[files("tests/fixtures/nettrace/*.nettrace")] trace: PathBuf) {
+fn every_part_can_be_reached_by_its_link_and_by_keys(
+    #[files("../../tests/fixtures/nettrace/*.nettrace")] trace: PathBuf,
+) {
     let page = page(&trace);
     let links: Vec<&str> = page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     assert_eq!(links, ["main", "rollup", "pauses", "heap", "histogram", "rate", "collections"]);
@@ -39,7 +41,7 @@ fn every_part_can_be_reached_by_its_link_and_by_keys(#[files("tests/fixtures/net
 
 #[test]
 fn the_pictures_show_every_collection_of_a_short_trace() {
-    let page = page(Path::new("tests/fixtures/nettrace/gcapp-3.1-gcheap-all.nettrace"));
+    let page = page(Path::new("../../tests/fixtures/nettrace/gcapp-3.1-gcheap-all.nettrace"));
     let part = |id: &str| {
         let start = page.find(&format!("<section id=\"{id}\"")).expect("the page has this part");
         &page[start..start + page[start..].find("</section>").expect("the part has an end")]
@@ -55,5 +57,5 @@ fn the_pictures_show_every_collection_of_a_short_trace() {
 
 #[test]
 fn a_browser_draws_the_page() {
-    is_drawn(&page(Path::new("tests/fixtures/nettrace/gcapp-3.1-gc-info.nettrace")));
+    is_drawn(&page(Path::new("../../tests/fixtures/nettrace/gcapp-3.1-gc-info.nettrace")));
 }

@@ -7,7 +7,7 @@ use gcstats_support::{
 };
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::gcstats::Rules;
+use stopworld_analysis::gcstats::Rules;
 
 const MB: u64 = 1_000_000;
 const SIZES: [u64; 5] = [MB, 2 * MB, 3 * MB, 4 * MB, 5 * MB];

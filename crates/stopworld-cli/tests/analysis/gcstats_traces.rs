@@ -17,7 +17,7 @@ use rstest::rstest;
 use trace_data::third_party;
 
 const LIMIT: Duration = Duration::from_secs(120);
-const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/nettrace");
+const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/nettrace");
 
 fn gcstats(trace: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
@@ -206,7 +206,7 @@ fn a_file_that_is_no_trace_is_one_line(#[case] bytes: &[u8], #[case] said: &str)
 #[rstest]
 #[case::no_such_file(&["no-such.nettrace"], 1, "can't open no-such.nettrace")]
 #[case::two_forms(&["x", "--csv", "--xml"], 2, "cannot be used with")]
-#[case::another_process(&["tests/fixtures/nettrace/tiny.nettrace", "--process", "8"], 2, "it has 7 (Process(7), 0 collections)")]
+#[case::another_process(&["../../tests/fixtures/nettrace/tiny.nettrace", "--process", "8"], 2, "it has 7 (Process(7), 0 collections)")]
 fn wrong_arguments_are_reported(#[case] arguments: &[&str], #[case] code: i32, #[case] said: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));

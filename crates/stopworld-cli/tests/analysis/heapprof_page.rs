@@ -20,7 +20,7 @@ fn page(file: &Path) -> String {
 }
 
 fn log(name: &str) -> PathBuf {
-    Path::new("tests/fixtures/eventlog").join(name)
+    Path::new("../../tests/fixtures/eventlog").join(name)
 }
 
 #[rstest]

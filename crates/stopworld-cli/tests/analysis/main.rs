@@ -4,7 +4,7 @@
 mod command_support;
 mod convert;
 mod convert_nettrace;
-#[path = "../eventlog_support/mod.rs"]
+#[path = "../../../../tests/eventlog_support/mod.rs"]
 mod eventlog_support;
 mod fuzz_cases;
 mod gcstats_page;
@@ -17,14 +17,14 @@ mod heapprof_page;
 mod mps_stream;
 #[path = "../nettrace_plans/mod.rs"]
 mod nettrace_plans;
-#[path = "../nettrace_rules/mod.rs"]
+#[path = "../../../../tests/nettrace_rules/mod.rs"]
 mod nettrace_rules;
-#[path = "../nettrace_support/mod.rs"]
+#[path = "../../../../tests/nettrace_support/mod.rs"]
 mod nettrace_support;
 #[path = "../page_support/mod.rs"]
 mod page_support;
 mod profiles;
-#[path = "../skipped/mod.rs"]
+#[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 mod timeline;
 #[path = "../timeline_rules/mod.rs"]

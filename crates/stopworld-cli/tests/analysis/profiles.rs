@@ -16,10 +16,10 @@ use eventlog_support::Log;
 use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::Value;
-use stopworld::profstats::{Breakdown, Profiles, text};
+use stopworld_analysis::profstats::{Breakdown, Profiles, text};
 use trace_data::third_party;
 
-const DIRECTORY: &str = "tests/fixtures/eventlog";
+const DIRECTORY: &str = "../../tests/fixtures/eventlog";
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
@@ -46,7 +46,7 @@ fn of_log(file: &Path) -> Profiles {
 
 /// Bytes by label in each sample that has any. The number that GHC puts before a stack in its .hp file is not in the log.
 fn samples(profiles: &Profiles, name: impl Fn(String) -> Option<String>) -> Vec<BTreeMap<String, u64>> {
-    let of_sample = |sample: &stopworld::profstats::Sample| {
+    let of_sample = |sample: &stopworld_analysis::profstats::Sample| {
         let mut bands = BTreeMap::new();
         for &(band, bytes) in &sample.values {
             if let Some(name) = name(profiles.heap.name(band, &profiles.stacks, &profiles.centres)) {
@@ -136,7 +136,7 @@ fn csv_has_every_number() {
     assert_eq!(lines.next(), Some("time_s,band,bytes"));
     let sum: u64 = lines.map(|line| line.rsplit_once(',').unwrap().1.parse::<u64>().unwrap()).sum();
     let expected: u64 =
-        of_log(&log("leak.hc")).heap.samples.kept().iter().map(stopworld::profstats::Sample::total).sum();
+        of_log(&log("leak.hc")).heap.samples.kept().iter().map(stopworld_analysis::profstats::Sample::total).sum();
     assert_eq!(sum, expected);
     assert!(output.contains(",insertAll.step/insertAll/main.m/main,"));
 }
@@ -370,7 +370,7 @@ proptest! {
             }
         }
         let (profiles, _) = Profiles::read(&log.end()[..]);
-        let _ = (stopworld::report::heapprof::render(&profiles, 5), stopworld::report::timeprof::render(&profiles));
-        stopworld::report::heapprof::csv(&profiles, &mut Vec::new()).unwrap();
+        let _ = (stopworld_analysis::report::heapprof::render(&profiles, 5), stopworld_analysis::report::timeprof::render(&profiles));
+        stopworld_analysis::report::heapprof::csv(&profiles, &mut Vec::new()).unwrap();
     }
 }

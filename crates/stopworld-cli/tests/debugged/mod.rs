@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use stopworld::workloads::binary_trees::{build, count, full};
 use stopworld::{Array, Gc, GcCell, Mutator, Paranoid, Weak, World, traced};
+use stopworld_workloads::binary_trees::{build, count, full};
 
 /// Inserts an instruction into the calling function that uses a value, so that the compiler keeps the value.
 macro_rules! here {

@@ -51,7 +51,7 @@ fn says_where(summary: &Summary, length: usize) {
 }
 
 fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(format!("tests/fixtures/eventlog/{name}.eventlog")).unwrap()
+    std::fs::read(format!("../../tests/fixtures/eventlog/{name}.eventlog")).unwrap()
 }
 
 #[rstest]

@@ -4,14 +4,14 @@ mod command;
 #[path = "../command_support/mod.rs"]
 mod command_support;
 mod damage;
-#[path = "../eventlog_rules/mod.rs"]
+#[path = "../../../../tests/eventlog_rules/mod.rs"]
 mod eventlog_rules;
-#[path = "../eventlog_support/mod.rs"]
+#[path = "../../../../tests/eventlog_support/mod.rs"]
 mod eventlog_support;
 mod ours;
 mod profiles;
 mod show;
-#[path = "../skipped/mod.rs"]
+#[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 mod tools;
 #[path = "../trace_data/mod.rs"]

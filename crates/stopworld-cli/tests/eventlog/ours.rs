@@ -9,7 +9,7 @@ use command_support::{directory, run, text};
 use ghc_eventlog::read::record::Record;
 use ghc_eventlog::read::{Event, Visitor, in_file_order};
 use rstest::rstest;
-use stopworld::profstats::{Breakdown, Profiles};
+use stopworld_analysis::profstats::{Breakdown, Profiles};
 
 /// The format's number for events without a capability.
 const NO_CAPABILITY: u32 = 0xffff;
@@ -45,7 +45,8 @@ fn the_samples_of_a_profile_are_the_live_bytes(#[case] profile: &str, #[case] br
     assert_eq!(profiles.heap.breakdown, breakdown);
     let mut live = Live::default();
     in_file_order(&log[..], &mut live);
-    let samples: Vec<u64> = profiles.heap.samples.kept().iter().map(stopworld::profstats::Sample::total).collect();
+    let samples: Vec<u64> =
+        profiles.heap.samples.kept().iter().map(stopworld_analysis::profstats::Sample::total).collect();
     assert!(!samples.is_empty());
     assert_eq!(samples, live.0);
     assert_eq!(profiles.heap.collections.seen(), live.0.len() as u64);
@@ -135,8 +136,8 @@ fn a_time_profile_has_the_capabilities_of_the_threads() {
 #[case("type=Vertex,Node", "type Vertex,Node", true)]
 #[case("module=graph", "module graph", false)]
 #[case(
-    "module=stopworld::workloads::graph --only centre=vertices",
-    "module stopworld::workloads::graph; centre vertices",
+    "module=stopworld_workloads::graph --only centre=vertices",
+    "module stopworld_workloads::graph; centre vertices",
     true
 )]
 fn a_profile_says_what_it_is_limited_to(#[case] only: &str, #[case] shown: &str, #[case] passes: bool) {

@@ -56,7 +56,7 @@ fn lines(events: &str) -> Vec<&str> {
 }
 
 #[rstest]
-fn the_text_is_that_of_ghc_events(#[files("tests/fixtures/eventlog/*.eventlog")] file: PathBuf) {
+fn the_text_is_that_of_ghc_events(#[files("../../tests/fixtures/eventlog/*.eventlog")] file: PathBuf) {
     let output = show(&[], &file);
     assert_same(&output.stdout, &real_text(&file));
     if file.to_string_lossy().contains("crash") {
@@ -88,7 +88,7 @@ fn the_test_logs_of_ghc_events_are_shown_as_by_ghc_events() {
 /// The order of `show` is that of `inc`, stably sorted by time.
 #[rstest]
 fn the_events_alone_are_the_same_in_the_order_of_the_file(
-    #[files("tests/fixtures/eventlog/*.eventlog")] file: PathBuf,
+    #[files("../../tests/fixtures/eventlog/*.eventlog")] file: PathBuf,
 ) {
     let (whole, inc) = (show(&[], &file), show(&["--inc"], &file));
     let (whole, inc) = (text(&whole.stdout), text(&inc.stdout));
@@ -100,7 +100,7 @@ fn the_events_alone_are_the_same_in_the_order_of_the_file(
 
 /// Returns the highest number of events that any of the real tools prints of a broken log. The cases name our message.
 fn results(name: &str) -> u64 {
-    let results = fs::read_to_string("tests/fixtures/eventlog/broken/RESULTS.txt").unwrap();
+    let results = fs::read_to_string("../../tests/fixtures/eventlog/broken/RESULTS.txt").unwrap();
     let of_file = results.lines().filter(|line| line.split_whitespace().next() == Some(name));
     let counts =
         of_file.filter_map(|line| line.split("events-printed=").nth(1)?.split_whitespace().next()?.parse().ok());
@@ -149,7 +149,7 @@ fn results(name: &str) -> u64 {
 #[case("unknown-fixed", "")]
 #[case("unknown-var", "")]
 fn a_broken_log_yields_at_least_as_much_as_any_real_tool_prints(#[case] name: &str, #[case] told: &str) {
-    let file = Path::new("tests/fixtures/eventlog/broken").join(name).with_extension("eventlog");
+    let file = Path::new("../../tests/fixtures/eventlog/broken").join(name).with_extension("eventlog");
     let (whole, inc) = (show(&[], &file), show(&["--inc"], &file));
     let stderr = text(&whole.stderr);
     let expected = results(name) as usize;
@@ -172,7 +172,7 @@ fn a_broken_log_yields_at_least_as_much_as_any_real_tool_prints(#[case] name: &s
 /// Besides the place, the message names the last event that was good.
 #[test]
 fn damage_is_reported_with_the_last_good_event() {
-    let output = show(&[], Path::new("tests/fixtures/eventlog/broken/trunc-midevent.eventlog"));
+    let output = show(&[], Path::new("../../tests/fixtures/eventlog/broken/trunc-midevent.eventlog"));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("; the last good event is number 213, of type 26 at byte"), "{stderr}");
 }
@@ -180,7 +180,7 @@ fn damage_is_reported_with_the_last_good_event() {
 /// `.format.hostile`
 #[test]
 fn one_missing_byte_is_reported_in_the_singular() {
-    let whole = fs::read("tests/fixtures/eventlog/broken/min.eventlog").unwrap();
+    let whole = fs::read("../../tests/fixtures/eventlog/broken/min.eventlog").unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     // Without the end marker and the last byte before it.
     file.write_all(&whole[..whole.len() - 3]).unwrap();
@@ -190,8 +190,8 @@ fn one_missing_byte_is_reported_in_the_singular() {
 
 #[test]
 fn a_log_comes_through_a_pipe() {
-    let whole = fs::read("tests/fixtures/eventlog/leak.hc.eventlog").unwrap();
-    let real = real_text(Path::new("tests/fixtures/eventlog/leak.hc.eventlog"));
+    let whole = fs::read("../../tests/fixtures/eventlog/leak.hc.eventlog").unwrap();
+    let real = real_text(Path::new("../../tests/fixtures/eventlog/leak.hc.eventlog"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
     let output = command.args(["eventlog", "show", "-"]).write_stdin(whole).timeout(LIMIT).output().unwrap();
     assert_same(&output.stdout, &real);
@@ -201,9 +201,9 @@ fn a_log_comes_through_a_pipe() {
 /// Standard input that is a file is not copied, and is read from its beginning.
 #[test]
 fn a_file_as_standard_input_is_read_in_place() {
-    let real = real_text(Path::new("tests/fixtures/eventlog/leak.hc.eventlog"));
+    let real = real_text(Path::new("../../tests/fixtures/eventlog/leak.hc.eventlog"));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
-    let file = fs::File::open("tests/fixtures/eventlog/leak.hc.eventlog").unwrap();
+    let file = fs::File::open("../../tests/fixtures/eventlog/leak.hc.eventlog").unwrap();
     let output = command.args(["eventlog", "show", "-"]).env("TMPDIR", "/no/such/place").stdin(file).output().unwrap();
     assert_same(&output.stdout, &real);
 }
@@ -226,7 +226,7 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is_one(#[values("--inc", "")] form:
     let arguments: Vec<&str> = ["eventlog", "show", form].into_iter().filter(|word| !word.is_empty()).collect();
     let start = |stdout: Stdio| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
-        command.args(&arguments).arg("tests/fixtures/eventlog/life2.hb.eventlog");
+        command.args(&arguments).arg("../../tests/fixtures/eventlog/life2.hb.eventlog");
         command.stdout(stdout).stderr(Stdio::piped()).spawn().expect("stopworld starts")
     };
     let mut closed = start(Stdio::piped());
@@ -243,7 +243,7 @@ fn a_closed_pipe_is_no_error_and_a_full_disk_is_one(#[values("--inc", "")] form:
 /// `.format.hostile`: damage far into the log loses neither the events before it nor the blocks after it.
 #[test]
 fn a_damaged_block_loses_no_other() {
-    let whole = fs::read("tests/fixtures/eventlog/broken/min.eventlog").unwrap();
+    let whole = fs::read("../../tests/fixtures/eventlog/broken/min.eventlog").unwrap();
     let mut spoiled = whole.clone();
     // The only event of the first block gets a type that is not declared.
     spoiled[0xaf..0xb1].copy_from_slice(&0x7777u16.to_be_bytes());

@@ -67,7 +67,7 @@ fn reader(directory: &Path) -> Option<PathBuf> {
         return None;
     }
     let (source, program) = (directory.join("Counts.hs"), directory.join("counts"));
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/eventlog_tools/counts.hs"), &source).unwrap();
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/eventlog_tools/counts.hs"), &source).unwrap();
     let mut ghc = Command::new("ghc");
     ghc.args(["-v0", "-package", "ghc-events", "-o"]).arg(&program).arg(&source);
     let output = ghc.output().unwrap();

@@ -1,7 +1,7 @@
 //! Runtime events, made by hand, for tests of the collections' statistics.
 
 use nettrace::{Container, EventType, InFile, Labels, NetEvent, Stack, TraceInfo, Utc, Visitor};
-use stopworld::gcstats::{Analysis, Collection, Figures, Process, Rules};
+use stopworld_analysis::gcstats::{Analysis, Collection, Figures, Process, Rules};
 
 /// The process of all events.
 pub const PID: u32 = 7;

@@ -43,11 +43,11 @@ fn same_as_naive(stream: &[u8], version: Version, form: Form) {
 
 #[rstest]
 fn every_prefix_of_a_stream_gives_what_is_readable(
-    #[files("tests/fixtures/mps/model-marksweep.bin")]
-    #[files("tests/fixtures/mps/teletest-garbage.bin")]
-    #[files("tests/fixtures/mps/synth-strings.bin")]
-    #[files("tests/fixtures/mps/synth-doubles.bin")]
-    #[files("tests/fixtures/mps/v1/teletest-6.bin")]
+    #[files("../../tests/fixtures/mps/model-marksweep.bin")]
+    #[files("../../tests/fixtures/mps/teletest-garbage.bin")]
+    #[files("../../tests/fixtures/mps/synth-strings.bin")]
+    #[files("../../tests/fixtures/mps/synth-doubles.bin")]
+    #[files("../../tests/fixtures/mps/v1/teletest-6.bin")]
     file: std::path::PathBuf,
 ) {
     let version = if file.to_string_lossy().contains("v1") { Version::V1 } else { Version::V2 };
@@ -76,7 +76,7 @@ fn a_missing_string_is_empty() {
 #[case("synth-size-long-known.bin", Version::V2)]
 #[case("v1/teletest-6.bin", Version::V1)]
 fn every_change_of_a_byte_gives_what_is_readable(#[case] file: &str, #[case] version: Version) {
-    let mut stream = std::fs::read(format!("tests/fixtures/mps/{file}")).unwrap();
+    let mut stream = std::fs::read(format!("../../tests/fixtures/mps/{file}")).unwrap();
     for at in 0..stream.len() {
         let byte = stream[at];
         for changed in (0..=u8::MAX).filter(|&changed| changed != byte) {
@@ -180,7 +180,7 @@ impl Numbers {
 #[test]
 fn random_streams_are_read_without_a_panic_and_in_bounded_memory() {
     let count = std::env::var("STOPWORLD_RANDOM_STREAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000u64);
-    let real = std::fs::read("tests/fixtures/mps/teletest-garbage.bin").unwrap();
+    let real = std::fs::read("../../tests/fixtures/mps/teletest-garbage.bin").unwrap();
     let mut numbers = Numbers(0x5EED_5EED_5EED_5EED);
     let mut stream = Vec::new();
     for round in 0..count {

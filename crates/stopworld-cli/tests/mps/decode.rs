@@ -59,7 +59,7 @@ fn records(lines: &[u8]) -> usize {
 }
 
 #[rstest]
-fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("tests/fixtures/mps/*.bin")] file: PathBuf) {
+fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("../../tests/fixtures/mps/*.bin")] file: PathBuf) {
     let output = of_file(&file, "--cnv");
     let stderr = text(&output.stderr);
     assert_same(&output.stdout, &beside(&file, "cnv").expect("the real output"));
@@ -78,7 +78,7 @@ fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("tests/fixtures/mps/*.bin
 }
 
 #[rstest]
-fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("tests/fixtures/mps/*.bin")] file: PathBuf) {
+fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("../../tests/fixtures/mps/*.bin")] file: PathBuf) {
     let output = of_file(&file, "--txt");
     let real = beside(&file, "txt").expect("the real output");
     assert_eq!(output.status.code(), Some(exit_code(&file, "cnv.rc")), "{}", text(&output.stderr));
@@ -93,7 +93,7 @@ fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("tests/fixtures/mp
 
 #[rstest]
 fn the_styles_are_those_of_the_manuals_eventcnv(
-    #[files("tests/fixtures/mps/v1/*.bin")] file: PathBuf,
+    #[files("../../tests/fixtures/mps/v1/*.bin")] file: PathBuf,
     #[values("S", "SL", "SC")] style: &str,
     #[values(true, false)] is_told: bool,
 ) {
@@ -129,20 +129,20 @@ fn the_manuals_example_is_reproduced(#[case] style: &str, #[case] line: &str) {
 #[rstest]
 fn without_a_form_it_is_the_manuals_default_and_without_a_file_mpsio_log() {
     let directory = tempfile::tempdir().unwrap();
-    fs::copy("tests/fixtures/mps/v1/sampler.bin", directory.path().join("mpsio.log")).unwrap();
+    fs::copy("../../tests/fixtures/mps/v1/sampler.bin", directory.path().join("mpsio.log")).unwrap();
     let output = command(&[]).current_dir(directory.path()).output().unwrap();
-    assert_same(&output.stdout, &fs::read("tests/fixtures/mps/v1/sampler.S").unwrap());
+    assert_same(&output.stdout, &fs::read("../../tests/fixtures/mps/v1/sampler.S").unwrap());
 }
 
 #[test]
 fn the_current_tools_forms_consult_the_environment_and_the_manuals_do_not() {
     let directory = tempfile::tempdir().unwrap();
-    let named = fs::canonicalize("tests/fixtures/mps/synth-ok2.bin").unwrap();
-    fs::copy("tests/fixtures/mps/synth-noinit.bin", directory.path().join("mpsio.log")).unwrap();
+    let named = fs::canonicalize("../../tests/fixtures/mps/synth-ok2.bin").unwrap();
+    fs::copy("../../tests/fixtures/mps/synth-noinit.bin", directory.path().join("mpsio.log")).unwrap();
     for (option, expected) in [("--cnv", "synth-ok2.cnv"), ("--txt", "synth-ok2.txt")] {
         let mut command = command(&[option.as_ref()]);
         let output = command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", &named).output().unwrap();
-        assert_same(&output.stdout, &fs::read(format!("tests/fixtures/mps/{expected}")).unwrap());
+        assert_same(&output.stdout, &fs::read(format!("../../tests/fixtures/mps/{expected}")).unwrap());
     }
     let mut command = command(&["-SL".as_ref()]);
     let output = command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", &named).output().unwrap();
@@ -230,7 +230,7 @@ fn stderr_of(child: &mut std::process::Child) -> String {
 
 #[rstest]
 fn a_closed_pipe_is_no_error(#[values("--cnv", "--txt", "-S")] form: &str) {
-    let mut child = piped(Path::new("tests/fixtures/mps/awlut-hot-all.bin"), form, Stdio::piped());
+    let mut child = piped(Path::new("../../tests/fixtures/mps/awlut-hot-all.bin"), form, Stdio::piped());
     drop(child.stdout.take());
     assert_eq!(stderr_of(&mut child), "");
     assert_eq!(child.wait().unwrap().code(), Some(141));
@@ -239,7 +239,7 @@ fn a_closed_pipe_is_no_error(#[values("--cnv", "--txt", "-S")] form: &str) {
 #[rstest]
 fn a_full_disk_is_one_clear_line(#[values("--cnv", "--txt", "-S")] form: &str) {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has /dev/full");
-    let mut child = piped(Path::new("tests/fixtures/mps/awlut-hot-all.bin"), form, full.into());
+    let mut child = piped(Path::new("../../tests/fixtures/mps/awlut-hot-all.bin"), form, full.into());
     let stderr = stderr_of(&mut child);
     assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
@@ -249,8 +249,8 @@ fn a_full_disk_is_one_clear_line(#[values("--cnv", "--txt", "-S")] form: &str) {
 /// `.format.hostile`: damage far into the stream loses nothing before it.
 #[rstest]
 fn what_precedes_damage_is_printed(#[values("--cnv", "--txt")] form: &str) {
-    let whole = fs::read("tests/fixtures/mps/model-marksweep.bin").unwrap();
-    let expected = fs::read(format!("tests/fixtures/mps/model-marksweep.{}", &form[2..])).unwrap();
+    let whole = fs::read("../../tests/fixtures/mps/model-marksweep.bin").unwrap();
+    let expected = fs::read(format!("../../tests/fixtures/mps/model-marksweep.{}", &form[2..])).unwrap();
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&whole).unwrap();
     file.write_all(&[0x2A, 0, 3, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 1]).unwrap();
@@ -264,7 +264,7 @@ fn what_precedes_damage_is_printed(#[values("--cnv", "--txt")] form: &str) {
 /// A stream can be followed while it is written: everything received is printed before the command waits for more.
 #[test]
 fn a_stream_is_printed_as_it_arrives_through_a_pipe() {
-    let whole = fs::read("tests/fixtures/mps/synth-ok2.bin").unwrap();
+    let whole = fs::read("../../tests/fixtures/mps/synth-ok2.bin").unwrap();
     let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"))
         .args(["eventcnv", "--cnv", "-f", "-"])
         .stdin(Stdio::piped())
@@ -273,7 +273,7 @@ fn a_stream_is_printed_as_it_arrives_through_a_pipe() {
         .expect("stopworld starts");
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&whole).unwrap();
-    let expected = fs::read("tests/fixtures/mps/synth-ok2.cnv").unwrap();
+    let expected = fs::read("../../tests/fixtures/mps/synth-ok2.cnv").unwrap();
     let mut seen = vec![0; expected.len()];
     child.stdout.as_mut().unwrap().read_exact(&mut seen).unwrap();
     assert_same(&seen, &expected);

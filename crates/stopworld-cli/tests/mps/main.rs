@@ -9,9 +9,9 @@ mod faults;
 mod mps_stream;
 #[path = "../mps_support/mod.rs"]
 mod mps_support;
-#[path = "../skipped/mod.rs"]
+#[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
-#[path = "../tools/mod.rs"]
+#[path = "../../../../tests/tools/mod.rs"]
 mod tools;
 mod write;
 #[path = "../writer_support/mod.rs"]

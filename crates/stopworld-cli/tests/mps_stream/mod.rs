@@ -39,7 +39,7 @@ fn layouts() -> HashMap<u16, Layout> {
         };
         (u16::from_str_radix(cells[0].trim_start_matches("0x"), 16).unwrap(), layout)
     };
-    include_str!("../../crates/mps-telemetry/testdata/events-v2.0.0.tsv")
+    include_str!("../../../mps-telemetry/testdata/events-v2.0.0.tsv")
         .lines()
         .filter(|line| !line.starts_with('#'))
         .map(row)

@@ -22,8 +22,8 @@ pub struct Layouts(pub HashMap<u16, Layout>);
 impl Layouts {
     pub fn of(version: Version) -> Layouts {
         let tsv = match version {
-            Version::V1 => include_str!("../../crates/mps-telemetry/testdata/events-v1.0.0-seed.tsv"),
-            Version::V2 => include_str!("../../crates/mps-telemetry/testdata/events-v2.0.0.tsv"),
+            Version::V1 => include_str!("../../../mps-telemetry/testdata/events-v1.0.0-seed.tsv"),
+            Version::V2 => include_str!("../../../mps-telemetry/testdata/events-v2.0.0.tsv"),
         };
         let row = |line: &str| {
             let cells: Vec<&str> = line.split('\t').collect();

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 fn fixture(name: &str) -> Vec<u8> {
-    std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap()
+    std::fs::read(format!("../../tests/fixtures/nettrace/{name}.nettrace")).unwrap()
 }
 
 fn says_where(summary: &Summary, length: usize) {

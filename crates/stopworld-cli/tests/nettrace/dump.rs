@@ -15,7 +15,7 @@ use serde_json::Value;
 use trace_data::third_party;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nettrace").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/nettrace").join(name)
 }
 
 struct Ran {
@@ -252,7 +252,7 @@ fn our_events_of_dotnet_are_listed_as_its_own() {
         ("GC/GlobalHeapHistory", " GlobalMechanisms=Promotion "),
         ("GC/PerHeapHistory", " Count=5 [SizeBefore="),
         ("GC/MarkWithType", " Type=MarkStack "),
-        ("Type/BulkType", " TypeName=\"stopworld::workloads::churn::"),
+        ("Type/BulkType", " TypeName=\"stopworld_workloads::churn::"),
     ] {
         let listed = dump(&file, &["--event", event]).stdout;
         assert!(listed.lines().next().is_some_and(|line| line.contains(words)), "{event}: {listed}");

@@ -9,12 +9,12 @@ mod dump;
 mod heap_dump;
 #[path = "../nettrace_plans/mod.rs"]
 mod nettrace_plans;
-#[path = "../nettrace_rules/mod.rs"]
+#[path = "../../../../tests/nettrace_rules/mod.rs"]
 mod nettrace_rules;
-#[path = "../nettrace_support/mod.rs"]
+#[path = "../../../../tests/nettrace_support/mod.rs"]
 mod nettrace_support;
 mod read;
-#[path = "../skipped/mod.rs"]
+#[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 #[path = "../trace_data/mod.rs"]
 mod trace_data;

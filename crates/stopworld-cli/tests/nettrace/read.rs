@@ -23,7 +23,7 @@ fn a_trace_is_read_to_its_end(
     #[case] events: usize,
     #[case] types: usize,
 ) {
-    let bytes = std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap();
+    let bytes = std::fs::read(format!("../../tests/fixtures/nettrace/{name}.nettrace")).unwrap();
     let (record, summary) = read(&bytes);
     assert_eq!((summary.damage, summary.ended_orderly, summary.late, summary.steps_back), (None, true, 0, 0));
     assert_eq!((summary.lost, summary.bytes), (0, bytes.len() as u64));
@@ -41,7 +41,7 @@ fn a_trace_is_read_to_its_end(
 
 #[test]
 fn the_smallest_file_has_the_contents_of_the_worked_example() {
-    let (record, _) = read(&std::fs::read("tests/fixtures/nettrace/tiny.nettrace").unwrap());
+    let (record, _) = read(&std::fs::read("../../tests/fixtures/nettrace/tiny.nettrace").unwrap());
     let trace = record.trace.unwrap();
     let start = Utc { year: 2026, month: 1, day_of_week: 3, day: 7, hour: 12, ..Utc::default() };
     assert_eq!((trace.start, trace.start_ticks, trace.ticks_per_second), (start, 1000, 1_000_000_000));
@@ -72,7 +72,7 @@ fn instants_have_a_time_if_the_trace_has_one(#[case] utc: Utc, #[case] expected:
 #[test]
 fn both_containers_yield_the_same() {
     let events = |name: &str| {
-        let (record, _) = read(&std::fs::read(format!("tests/fixtures/nettrace/{name}.nettrace")).unwrap());
+        let (record, _) = read(&std::fs::read(format!("../../tests/fixtures/nettrace/{name}.nettrace")).unwrap());
         let types = record.types;
         let name = |event: &Seen| {
             let kind = types.iter().find(|kind| kind.id == event.kind).unwrap();

@@ -13,8 +13,8 @@ use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};
 use stopworld::formats::Finished;
 use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
-use stopworld::gcstats::{Rules, analyse};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
+use stopworld_analysis::gcstats::{Rules, analyse};
 use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};
 
 const COLLECTIONS: &str = "Microsoft-Windows-DotNETRuntime:0x1:4,Microsoft-Windows-DotNETRuntimePrivate:0x1:4";

@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 /// A folder of shared data, if it is next to the repository or to its worktrees.
 pub fn beside(folder: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = ["..", "../.."].map(|up| here.join(up).join("shared").join(folder)).into_iter().find(|at| at.exists());
+    let found = ["../../..", "../../../.."]
+        .map(|up| here.join(up).join("shared").join(folder))
+        .into_iter()
+        .find(|at| at.exists());
     if found.is_none() {
         skipped::skipped(&format!("../shared/{folder}"));
     }
@@ -31,7 +34,7 @@ pub fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 
 /// A folder of this repository's test data.
 pub fn fixtures(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(folder)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(folder)
 }
 
 /// Every available .nettrace file.

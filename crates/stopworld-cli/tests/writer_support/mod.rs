@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use stopworld::workloads::lisp::Interpreter;
-use stopworld::workloads::{self, Plan, Shift, Until};
 use stopworld::{CollectionReport, Mutator, World, WorldBuilder};
+use stopworld_workloads::lisp::Interpreter;
+use stopworld_workloads::{self as workloads, Plan, Shift, Until};
 
 pub const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
 
@@ -52,7 +52,7 @@ pub fn run(world: &World, workload: &str, threads: usize) {
 
 /// An interpreter in each thread.
 fn scheme(world: &World, threads: usize) {
-    let text = include_str!("../../examples/scheme/gc-bench.scm");
+    let text = include_str!("../../../../examples/scheme/gc-bench.scm");
     let work = move |m: &Mutator| {
         let interpreter = Interpreter::new(m).unwrap();
         interpreter.run_until(m, "gc-bench", text, &mut Vec::new(), None).unwrap();
