@@ -61,7 +61,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::claims::{self, Claim, FoundOut, Look, member};
-use super::contract::stopworld_debugger;
+use super::descriptor::{publish_suspend_signal, stopworld_debugger};
 use super::notify;
 pub use super::park::stopworld_debugger_park;
 use super::protocol::{self, Agreed, Answer, Control, Mode, Standing};
@@ -279,7 +279,7 @@ impl DebuggerBridge {
         if handler::installed().is_none() {
             handler::install_in_a_stop(signals::DEFAULT);
         }
-        super::contract::publish_suspend_signal();
+        publish_suspend_signal();
     }
 
     fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {

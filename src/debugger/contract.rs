@@ -23,13 +23,11 @@
 //! is its first field (the descriptor's own is `size`): a debugger that knows less does not look that far, one that knows
 //! more asks first.
 
-use std::mem::size_of;
-
+pub use super::descriptor::stopworld_debugger;
 pub use super::protocol::{Control, Mode};
-use super::request::{self, REQUEST_OFFSETS, Request, RequestOffsets};
-use super::{inspect, park};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, UnsafeCell};
-use crate::world::{OFFSETS, StopInfoOffsets, WORLD_OFFSETS, WorldList, WorldOffsets};
+use super::request::{Request, RequestOffsets};
+use crate::sync::{AtomicU32, AtomicU64, UnsafeCell};
+use crate::world::{StopInfoOffsets, WorldList, WorldOffsets};
 
 /// The first eight bytes of a descriptor.
 pub const MAGIC: [u8; 8] = *b"STOPWRLD";
@@ -110,107 +108,16 @@ pub struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES]>);
 // SAFETY: this process neither reads nor writes it, but for functions that a debugger calls, one at a time.
 unsafe impl Sync for Scratch {}
 
-static SCRATCH: Scratch = Scratch(UnsafeCell::new([0; SCRATCH_BYTES]));
-
-/// The descriptor of this copy of the library.
-#[allow(non_upper_case_globals, reason = "the name by which debuggers find it")]
-#[unsafe(no_mangle)]
-#[used]
-pub static stopworld_debugger: Descriptor = Descriptor {
-    magic: MAGIC,
-    version: VERSION,
-    size: size_of::<Descriptor>() as u32,
-    control: AtomicU64::new(0),
-    notify_signal: AtomicU32::new(0),
-    suspend_signal: AtomicU32::new(0),
-    notify: request::stopworld_debugger_notify,
-    park: park::stopworld_debugger_park,
-    call_return: request::stopworld_debugger_return,
-    worlds: WorldList::new(),
-    scratch: &SCRATCH,
-    scratch_size: SCRATCH_BYTES,
-    request: REQUEST_OFFSETS,
-    world: WORLD_OFFSETS,
-    thread: OFFSETS,
-    calls: Calls {
-        count: 6,
-        describe: Some(inspect::describe),
-        fields: Some(inspect::fields),
-        referrers: Some(inspect::referrers),
-        path: Some(inspect::path),
-        request_collection: Some(inspect::request_collection),
-        census: Some(inspect::census),
-    },
-};
-
-// The note. Its own symbol is hidden, one per copy of the library; what refers to it brings it into the program.
-std::arch::global_asm!(
-    ".protected stopworld_debugger",
-    ".pushsection .note.stopworld, \"a\", @note",
-    ".balign 8",
-    ".hidden stopworld_debugger_note",
-    ".globl stopworld_debugger_note",
-    "stopworld_debugger_note:",
-    ".long 2f - 1f",
-    ".long 4f - 3f",
-    ".long 1",
-    "1: .asciz \"stopworld\"",
-    "2: .balign 4",
-    "3: .quad stopworld_debugger - 3b",
-    "4: .balign 8",
-    ".size stopworld_debugger_note, . - stopworld_debugger_note",
-    ".popsection",
-);
-
-unsafe extern "C" {
-    /// The note's header.
-    static stopworld_debugger_note: u32;
-}
-
-/// A pointer that only linkers look at.
-#[repr(transparent)]
-struct Reference(*const u32);
-
-// SAFETY: nobody reads through it.
-unsafe impl Sync for Reference {}
-
-/// Nothing in the program needs the note; this keeps the linker from thinking so.
-#[used]
-static NOTE: Reference = Reference(&raw const stopworld_debugger_note);
-
-/// The suspend signal is what it is by now: a debugger must know before it meets one.
-pub(super) fn publish_suspend_signal() {
-    let signal = crate::world::handler::installed().unwrap_or(0);
-    stopworld_debugger.suspend_signal.store(signal as u32, Ordering::Relaxed);
+impl Scratch {
+    pub(super) const fn new() -> Self {
+        Self(UnsafeCell::new([0; SCRATCH_BYTES]))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rstest::rstest;
-
-    #[test]
-    fn the_descriptor_says_its_size_and_its_offsets() {
-        let descriptor = &stopworld_debugger;
-        assert_eq!(descriptor.magic, *b"STOPWRLD");
-        assert_eq!(descriptor.size as usize, size_of::<Descriptor>());
-        assert_eq!(descriptor.request.size, size_of::<Request>());
-        assert_eq!(descriptor.thread, OFFSETS);
-        assert_eq!(std::ptr::from_ref(descriptor.scratch) as usize % 4096, 0);
-    }
-
-    #[test]
-    fn the_note_leads_to_the_descriptor() {
-        // SAFETY: the note as it is laid out above: three words, ten bytes of name, two of padding, the distance.
-        unsafe {
-            let note = &raw const stopworld_debugger_note;
-            assert_eq!([note.read(), note.add(1).read(), note.add(2).read()], [10, 8, 1]);
-            assert_eq!(std::slice::from_raw_parts(note.add(3).cast::<u8>(), 10), b"stopworld\0");
-            let distance = note.add(6).cast::<i64>();
-            let found = distance.byte_offset(distance.read() as isize).cast::<Descriptor>();
-            assert!(std::ptr::eq(found, &raw const stopworld_debugger));
-        }
-    }
 
     #[rstest]
     #[case::nobody(0, None, false, false, 0)]

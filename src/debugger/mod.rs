@@ -2,7 +2,7 @@
 //!
 //! | to know | read |
 //! |---|---|
-//! | what a debugger outside of the process finds, and where | [`contract`] |
+//! | what a debugger outside of the process finds, and where | [`contract`], and that of this process, `descriptor.rs` |
 //! | how it is told | [`notify`], and what it reads then, `request.rs` |
 //! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
 //! | whether they are true | `claims.rs` |
@@ -15,6 +15,7 @@
 pub mod bridge;
 mod claims;
 pub mod contract;
+mod descriptor;
 pub mod inspect;
 pub mod mock;
 pub mod notify;
@@ -33,9 +34,9 @@ use crate::collector::Collector;
 pub(crate) fn publish(collector: &Collector) {
     scripts::keep();
     notify::choose_signal();
-    contract::publish_suspend_signal();
+    descriptor::publish_suspend_signal();
     let memory = collector.heap.blocks.memory();
     let heap = (collector.heap.blocks.base(), collector.heap.blocks.base() + memory.len());
-    let worlds = &contract::stopworld_debugger.worlds;
+    let worlds = &descriptor::stopworld_debugger.worlds;
     collector.threads.published().publish(worlds, heap, std::ptr::from_ref(collector).cast());
 }

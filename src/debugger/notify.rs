@@ -16,7 +16,7 @@
 //!
 //! Everything here may run inside the stopped world: system calls and the caller's stack.
 
-use super::contract::stopworld_debugger;
+use super::descriptor::stopworld_debugger;
 use super::protocol::{Answer, Control};
 use super::request::News;
 pub use super::request::{

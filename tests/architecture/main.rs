@@ -14,13 +14,6 @@ use imports::Imports;
 const IN_CIRCLES: &[&str] = &[
     "host/src/threads.rs",
     "host/src/worlds.rs",
-    "src/debugger/bridge.rs",
-    "src/debugger/claims.rs",
-    "src/debugger/contract.rs",
-    "src/debugger/inspect.rs",
-    "src/debugger/inspect/counting.rs",
-    "src/debugger/inspect/search.rs",
-    "src/debugger/notify.rs",
     "src/events/control.rs",
     "src/events/descriptor.rs",
     "src/events/listeners.rs",

@@ -1,11 +1,17 @@
 //! The questions, asked in the process itself, of heaps whose answers are known (`.debug.inspect`).
 
+use std::ops::ControlFlow;
+
 use proptest::prelude::*;
 use rstest::rstest;
 
+use super::answers::{describe_in, fields_in, referrers_in, request_in};
+use super::objects::View;
 use super::*;
 use crate::collector::Collector;
-use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
+use crate::debugger::contract::stopworld_debugger;
+use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, HEADER_BYTES};
+use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::{Array, DescribedType, Gc, GcCell, Layout, Leaf, Mutator, Root, World, traced};
 
