@@ -8,8 +8,8 @@ use stopworld::events::{DESCRIPTORS, Descriptor, EventId, Label, Labels};
 
 use crate::abi::{self, Header, MAX_FIELDS, Opaque};
 use crate::failure::{Code, Failure, failure, guarded, place, text};
+use crate::handles::world_of;
 use crate::versions;
-use crate::worlds::world_of;
 
 /// The texts of an event, as C strings.
 struct Texts {

@@ -13,7 +13,7 @@
 //!
 //! - **Versions** (`versions.rs`, `.host.version`): each structure contains its size and version, and its reader stays within that size.
 //! - **Errors** (`failure.rs`, `.host.no-unwind`): calls return a code and store a text; a panic becomes a code.
-//! - **Handles** (`worlds.rs`, `threads.rs`): world handles are looked up, so that a stale one is an error; each thread stores its own
+//! - **Handles** (`handles.rs`, `threads.rs`): world handles are looked up, so that a stale one is an error; each thread stores its own
 //!   mutator; types are [described](stopworld::DescribedType) at run time.
 //! - **No unloading** (`.host.resident`): the library has threads and a signal handler, so it is linked with `-z nodelete`.
 //!
@@ -22,6 +22,7 @@
 pub mod abi;
 mod events;
 mod failure;
+mod handles;
 mod threads;
 mod versions;
 mod worlds;

@@ -11,8 +11,8 @@ use stopworld::{Described, DescribedType, Gc, Mutator, RangeGuard, Root};
 
 use crate::abi::{self, Opaque};
 use crate::failure::{Code, Failure, caught, failure, guarded, is_null, place, text};
+use crate::handles::{Hosted, world_of};
 use crate::versions;
-use crate::worlds::{Hosted, world_of};
 
 /// The attachment of a thread. A blocking region keeps it borrowed, so the calls that would end it are refused in the region.
 struct Attached {

@@ -1,16 +1,16 @@
 //! Calls that act on a world, with handles that are checked: an invalid or stale handle is an error.
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use stopworld::events::host::{Host, HostConnection, HostOptions, Stamp};
+use stopworld::events::host::{Host, HostOptions, Stamp};
 use stopworld::events::{Categories, Keywords, Level, Provider, Selection};
 use stopworld::{Paranoid, Stopper, World};
 
 use crate::abi::{self, Header, Opaque};
-use crate::failure::{Code, Failure, failure, guarded, is_null, place};
+use crate::failure::{Code, Failure, failure, guarded, place};
+use crate::handles::{self, Hosted, world_of};
 use crate::{threads, versions};
 
 /// The host's table, as passed at initialization.
@@ -50,29 +50,6 @@ impl Host for Callbacks {
     }
 }
 
-/// A world and its host.
-#[derive(Debug)]
-pub(crate) struct Hosted {
-    pub(crate) world: World,
-    connection: HostConnection,
-}
-
-static WORLDS: Mutex<BTreeMap<usize, Arc<Hosted>>> = Mutex::new(BTreeMap::new());
-
-fn worlds() -> std::sync::MutexGuard<'static, BTreeMap<usize, Arc<Hosted>>> {
-    // No code panics while it holds this lock.
-    WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Looks up the world of a handle.
-pub(crate) fn world_of(handle: *mut Opaque) -> Result<Arc<Hosted>, Failure> {
-    if handle.is_null() {
-        return Err(is_null("the world"));
-    }
-    let known = worlds().get(&(handle as usize)).cloned();
-    known.ok_or_else(|| failure(Code::Argument, "the handle is not a world, or the world was closed"))
-}
-
 pub(crate) unsafe extern "C" fn world_create(options: *const abi::Options, world: *mut *mut Opaque) -> abi::Code {
     guarded(|| {
         // SAFETY: the host's promise.
@@ -102,10 +79,7 @@ pub(crate) unsafe extern "C" fn world_create(options: *const abi::Options, world
         }
         let built = builder.build()?;
         let connection = built.events().serve(Arc::new(host), Selection::nothing(), HostOptions::default())?;
-        let hosted = Arc::new(Hosted { world: built, connection });
-        let handle = Arc::as_ptr(&hosted) as usize;
-        worlds().insert(handle, hosted);
-        *place = handle as *mut Opaque;
+        *place = handles::open(Hosted { world: built, connection });
         Ok(())
     })
 }
@@ -114,7 +88,7 @@ pub(crate) extern "C" fn world_close(world: *mut Opaque, timeout_ms: u64) -> abi
     guarded(|| {
         threads::must_not_be_attached()?;
         let hosted = world_of(world)?;
-        if worlds().remove(&(world as usize)).is_none() {
+        if !handles::close(world) {
             return Err(failure(Code::Argument, "another thread has closed this world"));
         }
         let within = Duration::from_millis(timeout_ms);
