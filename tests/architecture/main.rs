@@ -36,8 +36,6 @@ const IN_CIRCLES: &[&str] = &[
     "src/workloads/lisp/builtins/text.rs",
     "src/workloads/lisp/builtins/vectors.rs",
     "src/workloads/lisp/builtins/writing.rs",
-    "src/workloads/lisp/expand.rs",
-    "src/workloads/lisp/forms.rs",
     "src/workloads/lisp/machine.rs",
     "src/workloads/lisp/meter.rs",
     "src/workloads/lisp/printer.rs",

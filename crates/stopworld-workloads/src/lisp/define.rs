@@ -7,8 +7,9 @@ use stopworld::Gc;
 
 use super::builtins::lists;
 use super::expand::{Expand, Expander};
-use super::forms::{Special, car, cdr};
+use super::forms::{car, cdr};
 use super::objects::{Macro, Pair, Symbol};
+use super::special::Special;
 use super::store::{elements, list_length};
 use super::tree::Node;
 use super::value::Value;

@@ -12,8 +12,8 @@ use stopworld::Gc;
 
 use super::builtins;
 use super::error::SyntaxError;
-use super::forms::Special;
 use super::objects::{Macro, Pair, Symbol};
+use super::special::Special;
 use super::store::{Store, elements, list_length};
 use super::tree::{At, Body, Constant, Lambda, Node, Pool, Returns, Variable, VariableId};
 use super::value::Value;

@@ -11,44 +11,10 @@ use stopworld::Gc;
 
 use super::expand::{Binding, Expand, Expander};
 use super::objects::{Pair, Symbol, Vector};
-use super::store::{Made, Store, elements, list_length};
+use super::special::Special;
+use super::store::{elements, list_length};
 use super::tree::{Let, Node, Returns, VariableId, only_loops};
 use super::value::Value;
-
-macro_rules! specials {
-    ($($variant:ident = $name:literal),* $(,)?) => {
-        /// What a keyword stands for.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        pub enum Special { $($variant),* }
-
-        const SPECIALS: &[(&str, Special)] = &[$(($name, Special::$variant)),*];
-    };
-}
-
-specials! {
-    Quote = "quote", Quasiquote = "quasiquote", Unquote = "unquote", UnquoteSplicing = "unquote-splicing",
-    Lambda = "lambda", NamedLambda = "named-lambda", Define = "define", Set = "set!", If = "if", Cond = "cond",
-    Case = "case", And = "and", Or = "or", When = "when", Unless = "unless", Begin = "begin", Let = "let",
-    LetStar = "let*", Letrec = "letrec", LetrecStar = "letrec*", Do = "do", Else = "else", Arrow = "=>",
-    DefineSyntax = "define-syntax", LetSyntax = "let-syntax", LetrecSyntax = "letrec-syntax",
-    DefineRecordType = "define-record-type", Delay = "delay", SyntaxRules = "syntax-rules",
-}
-
-impl Special {
-    /// The special form of a symbol's code; 0 is none.
-    pub fn of_code(code: u8) -> Option<Self> {
-        (code as usize).checked_sub(1).and_then(|i| SPECIALS.get(i)).map(|(_, special)| *special)
-    }
-
-    /// Marks the symbols that name special forms.
-    pub fn install(store: &Store<'_>) -> Made<()> {
-        SPECIALS.iter().try_for_each(|(name, special)| {
-            store.intern(name)?.flags.set(*special as usize + 1);
-            Ok(())
-        })
-    }
-}
 
 impl Expander<'_> {
     /// A form whose head is this keyword; it is a proper list.

@@ -13,8 +13,9 @@ use stopworld::Gc;
 
 use super::builtins::lists;
 use super::expand::{Expand, Expander, Meaning};
-use super::forms::{Special, car, cdr};
+use super::forms::{car, cdr};
 use super::objects::{Macro, Pair, Symbol, Vector};
+use super::special::Special;
 use super::store::{elements, list_length};
 use super::value::{Kind, Value};
 

@@ -53,6 +53,7 @@ mod printer;
 mod reader;
 mod repl;
 mod resolve;
+mod special;
 mod stack;
 mod store;
 mod tree;
@@ -101,7 +102,7 @@ impl Interpreter {
         let interpreter =
             Self { machine: mutator.root(machine), most_slots: MOST_SLOTS, _one_thread_at_a_time: PhantomData };
         let store = interpreter.store(mutator)?;
-        forms::Special::install(&store)?;
+        special::Special::install(&store)?;
         builtins::install(&store)?;
         let condition = Condition {
             head: Kind::Condition.head(0),
