@@ -8,7 +8,7 @@ use super::super::numbers;
 use super::super::objects::{Pair, Text, Vector};
 use super::super::store::{Made, Store, elements, list_length};
 use super::super::value::Value;
-use super::{ANY, Args, Primitive, length, plain};
+use super::definition::{ANY, Args, Primitive, length, plain};
 
 pub const ALL: &[Primitive] = &[
     plain("cons", 2, 2, |vm, args| Ok(vm.store.cons(args[0].get(), args[1].get())?)),

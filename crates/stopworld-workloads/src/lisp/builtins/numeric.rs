@@ -7,7 +7,7 @@ use super::super::machine::Vm;
 use super::super::numbers::{self, Division, Number};
 use super::super::objects::Text;
 use super::super::value::Value;
-use super::{ANY, Args, Primitive, plain};
+use super::definition::{ANY, Args, Primitive, plain};
 
 pub const ALL: &[Primitive] = &[
     plain("+", 0, ANY, |vm, args| {

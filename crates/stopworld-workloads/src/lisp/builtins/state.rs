@@ -9,7 +9,7 @@ use super::super::machine::Vm;
 use super::super::objects::{Boxed, Closure, Condition, Continuation, Promise, Symbol, Try};
 use super::super::printer::{Style, condition_text};
 use super::super::value::{Kind, Value};
-use super::{ANY, Action, Args, Control, Primitive, plain};
+use super::definition::{ANY, Action, Args, Control, Primitive, plain};
 
 const fn control(name: &'static str, least: usize, most: usize, what: Control) -> Primitive {
     Primitive { name, least, most, action: Action::Control(what) }

@@ -11,7 +11,8 @@ use super::super::numbers::Number;
 use super::super::objects::{Pair, Table, Text, Vector};
 use super::super::store::{Store, elements, hash};
 use super::super::value::{Kind, Value};
-use super::{Args, Primitive, lists, plain};
+use super::definition::{Args, Primitive, plain};
+use super::lists;
 
 pub const ALL: &[Primitive] = &[
     plain("make-equal-hash-table", 0, 1, |vm, _| make(&vm.store, 1)),

@@ -9,8 +9,8 @@ use super::super::machine::Vm;
 use super::super::objects::{Symbol, Text};
 use super::super::store::elements;
 use super::super::value::Value;
+use super::definition::{ANY, Args, Primitive, index_below, plain, range};
 use super::lists::proper;
-use super::{ANY, Args, Primitive, index_below, plain, range};
 
 pub const ALL: &[Primitive] = &[
     plain("string?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Text>()))),
@@ -91,7 +91,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("string-search-forward", 3, 3, |_, args| {
         let whole = text(args, 1)?;
-        let start = super::index_up_to(args[2].get(), whole.chars.get())?;
+        let start = super::definition::index_up_to(args[2].get(), whole.chars.get())?;
         let from = byte_index(whole, start);
         let found = whole.text()[from..].find(str_of(args, 0)?);
         Ok(found.map_or(Value::FALSE, |i| Value::fixnum(whole.text()[..from + i].chars().count() as i64)))
@@ -193,7 +193,7 @@ pub fn character(args: Args<'_>, index: usize) -> Outcome<char> {
 }
 
 fn index_up_to(args: Args<'_>, index: usize) -> Outcome<usize> {
-    super::index_up_to(args[index].get(), text(args, 0)?.chars.get())
+    super::definition::index_up_to(args[index].get(), text(args, 0)?.chars.get())
 }
 
 /// Where the character of this index begins; at once in strings of one-byte characters.

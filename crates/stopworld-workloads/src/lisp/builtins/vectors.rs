@@ -6,7 +6,8 @@ use super::super::error::{Outcome, Trouble};
 use super::super::objects::{Record, RecordType, Row, Vector};
 use super::super::store::elements;
 use super::super::value::{Kind, Value};
-use super::{ANY, Args, Primitive, index_below, index_up_to, length, lists, plain, range};
+use super::definition::{ANY, Args, Primitive, index_below, index_up_to, length, plain, range};
+use super::lists;
 
 pub const ALL: &[Primitive] = &[
     plain("vector?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Vector>()))),

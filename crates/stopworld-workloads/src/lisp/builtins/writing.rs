@@ -12,8 +12,8 @@ use super::super::printer::{self, Style};
 use super::super::reader::Reader;
 use super::super::store::elements;
 use super::super::value::{Kind, Value};
+use super::definition::{Args, Primitive, length, plain};
 use super::text::{character, str_of};
-use super::{Args, Primitive, length, plain};
 
 pub const ALL: &[Primitive] =
     &[

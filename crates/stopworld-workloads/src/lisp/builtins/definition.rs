@@ -1,0 +1,85 @@
+//! What a primitive is, and the checks of arguments that several of them share.
+
+use crate::GcCell;
+
+use super::super::error::{Outcome, Trouble};
+use super::super::machine::Vm;
+use super::super::value::Value;
+
+/// A primitive's arguments: cells of the machine's stack.
+pub type Args<'a> = &'a [GcCell<Value>];
+
+/// What a plain primitive is.
+pub type Function = fn(&mut Vm<'_, '_>, Args<'_>) -> Outcome;
+
+/// What the machine does itself, because it rearranges the stack.
+#[derive(Clone, Copy, Debug)]
+pub enum Control {
+    Apply,
+    ApplyValues,
+    CallCc,
+    Reinstate,
+    Unwind,
+    Eval,
+}
+
+/// How a primitive is run.
+#[derive(Clone, Copy)]
+pub enum Action {
+    Plain(Function),
+    Control(Control),
+}
+
+/// A procedure written in Rust.
+#[derive(Clone, Copy)]
+pub struct Primitive {
+    pub name: &'static str,
+    pub least: usize,
+    pub most: usize,
+    pub action: Action,
+}
+
+impl Primitive {
+    /// Whether a call with this many arguments can be compiled as an operation.
+    pub fn takes_inline(&self, count: usize) -> bool {
+        matches!(self.action, Action::Plain(_)) && (self.least..=self.most).contains(&count) && count < 1 << 11
+    }
+}
+
+/// A primitive with a fixed or open range of arguments.
+pub(super) const fn plain(name: &'static str, least: usize, most: usize, function: Function) -> Primitive {
+    Primitive { name, least, most, action: Action::Plain(function) }
+}
+
+/// No upper bound.
+pub(super) const ANY: usize = usize::MAX;
+
+/// An argument that must be an index into a sequence of this length, or its end.
+pub(super) fn index_up_to(value: Value, length: usize) -> Outcome<usize> {
+    match value.as_index() {
+        Some(index) if index <= length => Ok(index),
+        Some(_) => Err(Trouble::Range(value, length)),
+        None => Err(Trouble::Type("an index", value)),
+    }
+}
+
+/// An argument that must be an index of an element.
+pub(super) fn index_below(value: Value, length: usize) -> Outcome<usize> {
+    match index_up_to(value, length)? {
+        index if index < length => Ok(index),
+        _ => Err(Trouble::Range(value, length)),
+    }
+}
+
+/// Optional `start` and `end` arguments.
+pub(super) fn range(args: Args<'_>, first: usize, length: usize) -> Outcome<std::ops::Range<usize>> {
+    let end = args.get(first + 1).map_or(Ok(length), |end| index_up_to(end.get(), length))?;
+    let start = args.get(first).map_or(Ok(0), |start| index_up_to(start.get(), end))?;
+    Ok(start..end)
+}
+
+/// A count of elements to make, which must be something a heap could hold.
+pub(super) fn length(value: Value) -> Outcome<usize> {
+    const MOST: usize = 1 << 32;
+    value.as_index().filter(|&n| n < MOST).ok_or(Trouble::Type("a length", value))
+}
