@@ -53,7 +53,7 @@ impl Vm<'_, '_> {
         if self.need(3).is_err() {
             return Err(Box::new(self.uncaught(object)));
         }
-        self.meter_call(self.sp);
+        self.meter.call(self.sp);
         self.push(word);
         self.push(self.store.machine.raise.get());
         self.push(object);

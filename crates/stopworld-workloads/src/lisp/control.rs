@@ -136,7 +136,7 @@ impl Vm<'_, '_> {
             handlers: self.handlers,
             winders: self.winders,
             forms: self.store.machine.forms.get(),
-            stacks: self.meter_capture(base - 2)?,
+            stacks: self.meter.capture(base - 2)?,
         })?;
         self.stack[base - 1].set(self.stack[base].get());
         self.stack[base].set(continuation);
@@ -153,7 +153,7 @@ impl Vm<'_, '_> {
         self.handlers = continuation.handlers;
         self.winders = continuation.winders;
         self.store.machine.forms.set(continuation.forms);
-        self.meter_reinstate(continuation);
+        self.meter.reinstate(continuation);
         let (pc, fp) = caller_of(continuation.resume);
         (self.pc, self.fp) = (pc, fp);
         if fp == 0 {
@@ -174,7 +174,7 @@ impl Vm<'_, '_> {
         self.winders = guard.winders;
         self.fp = guard.frame;
         self.sp = guard.frame;
-        self.meter_return(guard.frame - 2);
+        self.meter.return_to(guard.frame - 2);
         self.stack[self.fp - 1].set(guard.handler);
         self.push(object);
     }

@@ -45,7 +45,7 @@ pub struct Vm<'v, 'o> {
     /// What the last full heap had to say.
     pub memory: Option<OutOfMemory>,
     /// Who is charged, while the world is profiled.
-    pub meter: Option<Box<Meter<'v>>>,
+    pub meter: Meter<'v>,
 }
 
 impl<'v, 'o> Vm<'v, 'o> {
@@ -68,7 +68,7 @@ impl<'v, 'o> Vm<'v, 'o> {
             calls: 0,
             primitive: 0,
             memory: None,
-            meter: Meter::if_profiled(store.mutator),
+            meter: Meter::new(store.mutator),
         }
     }
 
@@ -76,7 +76,7 @@ impl<'v, 'o> Vm<'v, 'o> {
     pub fn run(&mut self, closure: Gc<Closure>) -> Result<Value, LispError> {
         (self.sp, self.fp, self.pc) = (0, 0, 0);
         self.closure = closure;
-        self.meter_call(0);
+        self.meter.call(0);
         self.push(Value::fixnum(0));
         self.push(Value::object(closure));
         let mut step = self.call(0);
@@ -223,7 +223,7 @@ impl<'v, 'o> Vm<'v, 'o> {
                     let callee = self.stack[base - 1].get();
                     if let Some(closure) = callee.get::<Closure>() {
                         self.stack[base - 2].set(return_word(self.pc, self.fp));
-                        self.meter_call(base - 2);
+                        self.meter.call(base - 2);
                         self.enter(closure, base, a)?;
                         words = self.words();
                     } else if let Some(index) = callee.as_primitive()
@@ -234,7 +234,7 @@ impl<'v, 'o> Vm<'v, 'o> {
                         self.set_top(value);
                     } else {
                         self.stack[base - 2].set(return_word(self.pc, self.fp));
-                        self.meter_call(base - 2);
+                        self.meter.call(base - 2);
                         if let Some(value) = self.call(a)? {
                             return Ok(value);
                         }

@@ -15,7 +15,6 @@
 //!
 //! A continuation carries its part of the row with it. Without a profile there is no meter, and a call costs one test more.
 
-use super::machine::Vm;
 use super::objects::{Code, Continuation, Symbol, Text};
 use super::store::Made;
 use stopworld::profile::{CentreId, StackId, centre};
@@ -24,8 +23,11 @@ use stopworld::{Array, Gc, Mutator};
 /// [`Code::centre`] of a procedure that is charged to whom it works for.
 const NONE: usize = usize::MAX;
 
+/// A machine's meter, which does nothing unless the world is profiled.
+pub struct Meter<'v>(Option<Box<Costs<'v>>>);
+
 /// What a machine knows of its costs.
-pub struct Meter<'v> {
+struct Costs<'v> {
     mutator: &'v Mutator,
     /// The thread's stack outside of the machine.
     outside: StackId,
@@ -35,13 +37,15 @@ pub struct Meter<'v> {
 }
 
 impl<'v> Meter<'v> {
-    /// A meter, if the world is profiled.
-    pub fn if_profiled(mutator: &'v Mutator) -> Option<Box<Self>> {
+    /// Begins to measure, if the world is profiled.
+    pub fn new(mutator: &'v Mutator) -> Self {
         let outside = mutator.cost_stack();
-        let meter = || Self { mutator, outside, now: outside, waiting: Vec::new() };
-        mutator.world().is_profiled().then(|| Box::new(meter()))
+        let costs = || Costs { mutator, outside, now: outside, waiting: Vec::new() };
+        Self(mutator.world().is_profiled().then(|| Box::new(costs())))
     }
+}
 
+impl Costs<'_> {
     fn go(&mut self, stack: StackId) {
         if stack != self.now {
             self.now = stack;
@@ -61,55 +65,55 @@ impl<'v> Meter<'v> {
     }
 }
 
-impl Drop for Meter<'_> {
+impl Drop for Costs<'_> {
     fn drop(&mut self) {
         self.mutator.set_cost_stack(self.outside);
     }
 }
 
-impl Vm<'_, '_> {
+impl Meter<'_> {
     /// A return word was put into this slot.
     #[inline(always)]
-    pub fn meter_call(&mut self, slot: usize) {
-        if let Some(meter) = &mut self.meter {
-            meter.put(slot, meter.now);
+    pub fn call(&mut self, slot: usize) {
+        if let Some(costs) = &mut self.0 {
+            costs.put(slot, costs.now);
         }
     }
 
     /// A procedure begins in a frame whose return word is in this slot.
     #[inline(always)]
-    pub fn meter_enter(&mut self, code: &Code, slot: usize) {
-        if let Some(meter) = &mut self.meter
+    pub fn enter(&mut self, code: &Code, slot: usize) {
+        if let Some(costs) = &mut self.0
             && let Some(centre) = code.cost_centre()
         {
-            meter.go(meter.returns_to(slot).push(centre));
+            costs.go(costs.returns_to(slot).push(centre));
         }
     }
 
     /// The machine goes on as the return word in this slot says.
     #[inline(always)]
-    pub fn meter_return(&mut self, slot: usize) {
-        if let Some(meter) = &mut self.meter {
-            meter.go(meter.returns_to(slot));
+    pub fn return_to(&mut self, slot: usize) {
+        if let Some(costs) = &mut self.0 {
+            costs.go(costs.returns_to(slot));
         }
     }
 
     /// What a continuation takes along: the row up to its return word, which is in this slot.
-    pub fn meter_capture(&self, slot: usize) -> Made<Option<Gc<Array<u32>>>> {
-        let Some(meter) = &self.meter else { return Ok(None) };
-        Ok(Some(self.store.mutator.alloc_array(slot + 1, |slot| meter.returns_to(slot).get())?))
+    pub fn capture(&self, slot: usize) -> Made<Option<Gc<Array<u32>>>> {
+        let Some(costs) = &self.0 else { return Ok(None) };
+        Ok(Some(costs.mutator.alloc_array(slot + 1, |slot| costs.returns_to(slot).get())?))
     }
 
     /// A continuation is entered.
-    pub fn meter_reinstate(&mut self, continuation: Gc<Continuation>) {
-        let Some(meter) = &mut self.meter else { return };
-        meter.waiting.clear();
+    pub fn reinstate(&mut self, continuation: Gc<Continuation>) {
+        let Some(costs) = &mut self.0 else { return };
+        costs.waiting.clear();
         // One that was captured before the profile began knows nothing.
         if let Some(stacks) = continuation.stacks {
-            meter.waiting.extend(stacks.iter().map(|&stack| StackId::from_raw(stack)));
+            costs.waiting.extend(stacks.iter().map(|&stack| StackId::from_raw(stack)));
         }
-        let last = meter.waiting.last().copied();
-        meter.go(last.unwrap_or(meter.outside));
+        let last = costs.waiting.last().copied();
+        costs.go(last.unwrap_or(costs.outside));
     }
 }
 

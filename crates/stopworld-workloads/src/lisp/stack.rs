@@ -35,7 +35,7 @@ impl Vm<'_, '_> {
         self.closure = closure;
         self.fp = base;
         self.pc = 0;
-        self.meter_enter(&code, base - 2);
+        self.meter.enter(&code, base - 2);
         self.poll()
     }
 
@@ -71,7 +71,7 @@ impl Vm<'_, '_> {
         let (pc, fp) = caller_of(self.stack[base - 2].get());
         self.sp = base - 2;
         (self.pc, self.fp) = (pc, fp);
-        self.meter_return(base - 2);
+        self.meter.return_to(base - 2);
         if fp == 0 {
             return true;
         }
