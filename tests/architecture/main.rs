@@ -28,18 +28,6 @@ const IN_CIRCLES: &[&str] = &[
     "src/events/state.rs",
     "src/events/table.rs",
     "src/events/template.rs",
-    "src/workloads/lisp/builtins/lists.rs",
-    "src/workloads/lisp/builtins/mod.rs",
-    "src/workloads/lisp/builtins/numeric.rs",
-    "src/workloads/lisp/builtins/state.rs",
-    "src/workloads/lisp/builtins/tables.rs",
-    "src/workloads/lisp/builtins/text.rs",
-    "src/workloads/lisp/builtins/vectors.rs",
-    "src/workloads/lisp/builtins/writing.rs",
-    "src/workloads/lisp/machine.rs",
-    "src/workloads/lisp/meter.rs",
-    "src/workloads/lisp/printer.rs",
-    "src/workloads/lisp/stack.rs",
 ];
 
 /// Files that are still too long.

@@ -6,11 +6,10 @@
 
 use stopworld::{Gc, OutOfMemory};
 
-use super::builtins;
 use super::error::{LispError, Trouble, Uncaught};
-use super::machine::Vm;
 use super::objects::{Closure, Condition, Symbol, Text, Try};
 use super::printer::{Style, brief, condition_text, to_text};
+use super::registers::Vm;
 use super::stack::{caller_of, return_word};
 use super::store::{Made, elements};
 use super::value::{Kind, Value};
@@ -70,7 +69,7 @@ impl Vm<'_, '_> {
     }
 
     fn condition_of(&mut self, trouble: Trouble) -> Made<Value> {
-        let name = builtins::primitive(self.primitive).name;
+        let name = (self.store.primitive_name)(self.primitive);
         let (kind, message) = match trouble {
             Trouble::Type(expected, got) => {
                 ("type", format!("{name}: expected {expected}, got {}", brief(&self.store, got)))

@@ -12,8 +12,8 @@ use stopworld::Gc;
 
 use super::builtins::{self, Action, Control};
 use super::error::{LispError, Outcome, SyntaxError, Trouble};
-use super::machine::Vm;
 use super::objects::{Closure, Continuation, Try, Values};
+use super::registers::Vm;
 use super::stack::caller_of;
 use super::store::elements;
 use super::value::{Kind, Value};

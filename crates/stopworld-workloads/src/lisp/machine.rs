@@ -7,7 +7,7 @@
 //!
 //! It polls for a safepoint at every call and at every turn of a loop.
 
-use stopworld::{Array, Gc, OutOfMemory};
+use crate::{Array, Gc};
 
 use super::builtins::{self, Action};
 use super::code::{Capture, Op};
@@ -15,38 +15,13 @@ use super::error::{LispError, Outcome, Trouble};
 use super::meter::Meter;
 use super::objects::{Boxed, Closure, Code, Pair, Row, Symbol, Vector};
 use super::output::Output;
+use super::registers::Vm;
 use super::stack::{RESERVE, return_word};
 use super::store::Store;
 use super::value::{Kind, Value};
 
 /// Slots of a machine's first stack.
 pub const FIRST_SLOTS: usize = 4096;
-
-/// The registers of a running machine.
-pub struct Vm<'v, 'o> {
-    pub store: Store<'v>,
-    pub out: &'v mut Output<'o>,
-    pub stack: Gc<Row>,
-    pub sp: usize,
-    pub fp: usize,
-    pub pc: usize,
-    pub closure: Gc<Closure>,
-    pub handlers: Value,
-    pub winders: Value,
-    pub most_slots: usize,
-    /// Slots at the end of the stack that are not used: `RESERVE`, or none while handlers look at a recursion that
-    /// went too deep.
-    pub reserve: usize,
-    /// No slot from here on has been used since the unused ones were cleared.
-    pub high: usize,
-    pub calls: u32,
-    /// The primitive that is running, for error messages.
-    pub primitive: usize,
-    /// What the last full heap had to say.
-    pub memory: Option<OutOfMemory>,
-    /// Who is charged, while the world is profiled.
-    pub meter: Meter<'v>,
-}
 
 impl<'v, 'o> Vm<'v, 'o> {
     /// A machine that will run `closure`, a procedure without parameters.

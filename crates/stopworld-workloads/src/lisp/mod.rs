@@ -51,6 +51,7 @@ mod objects;
 mod output;
 mod printer;
 mod reader;
+mod registers;
 mod repl;
 mod resolve;
 mod special;
@@ -63,10 +64,11 @@ pub use error::{LispError, Place, Uncaught};
 pub use repl::Prompt;
 
 use error::SyntaxError;
-use machine::{FIRST_SLOTS, Vm};
+use machine::FIRST_SLOTS;
 use objects::{Closure, Condition, Pair};
 use output::Output;
 use reader::Reader;
+use registers::Vm;
 use store::{Machine, StackLimit, Store};
 use value::{Kind, Value};
 
@@ -169,7 +171,13 @@ impl Interpreter {
     }
 
     fn store<'m>(&self, mutator: &'m Mutator) -> Result<Store<'m>, LispError> {
-        Ok(Store { mutator, machine: self.machine.get(mutator), limit: StackLimit::of_this_thread()?, interrupt: None })
+        Ok(Store {
+            mutator,
+            machine: self.machine.get(mutator),
+            limit: StackLimit::of_this_thread()?,
+            primitive_name: builtins::name,
+            interrupt: None,
+        })
     }
 
     fn run(&self, store: &Store<'_>, source: Source<'_>, out: &mut Output<'_>) -> Result<Value, LispError> {

@@ -71,7 +71,7 @@ impl Printer<'_, '_> {
         } else if let Some(c) = value.as_char() {
             self.character(c);
         } else if let Some(index) = value.as_primitive() {
-            let _ = write!(self.text, "#<procedure {}>", super::builtins::primitive(index).name);
+            let _ = write!(self.text, "#<procedure {}>", (self.store.primitive_name)(index));
         } else if let Some(kind) = value.kind() {
             self.object(value, kind);
         } else {

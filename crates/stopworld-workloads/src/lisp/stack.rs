@@ -10,8 +10,8 @@
 use stopworld::Gc;
 
 use super::error::{Outcome, Trouble};
-use super::machine::Vm;
 use super::objects::{Closure, Code};
+use super::registers::Vm;
 use super::value::Value;
 
 /// How often the machine looks at things that can wait.

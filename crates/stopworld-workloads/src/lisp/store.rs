@@ -43,6 +43,8 @@ pub struct Store<'m> {
     pub mutator: &'m Mutator,
     pub machine: Gc<Machine>,
     pub limit: StackLimit,
+    /// Returns the name of the primitive of an index. A pointer, because the primitives are in higher files.
+    pub primitive_name: fn(usize) -> &'static str,
     /// Set by the host when the program shall end.
     pub interrupt: Option<&'m AtomicBool>,
 }

@@ -3,7 +3,7 @@
 use crate::GcCell;
 
 use super::super::error::{Outcome, Trouble};
-use super::super::machine::Vm;
+use super::super::registers::Vm;
 use super::super::value::Value;
 
 /// A primitive's arguments: cells of the machine's stack.

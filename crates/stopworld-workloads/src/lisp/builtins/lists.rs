@@ -3,9 +3,9 @@
 use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
-use super::super::machine::Vm;
 use super::super::numbers;
 use super::super::objects::{Pair, Text, Vector};
+use super::super::registers::Vm;
 use super::super::store::{Made, Store, elements, list_length};
 use super::super::value::Value;
 use super::definition::{ANY, Args, Primitive, length, plain};

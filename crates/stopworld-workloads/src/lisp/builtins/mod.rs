@@ -53,6 +53,11 @@ pub fn primitive(index: usize) -> &'static Primitive {
     &PRIMITIVES[index]
 }
 
+/// The name of the primitive of this index.
+pub fn name(index: usize) -> &'static str {
+    primitive(index).name
+}
+
 /// The index of a primitive that exists.
 pub fn index_of(name: &'static str) -> usize {
     let found = PRIMITIVES.iter().position(|p| p.name == name);

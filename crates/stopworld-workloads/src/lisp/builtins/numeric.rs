@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use super::super::error::{Outcome, Trouble};
-use super::super::machine::Vm;
 use super::super::numbers::{self, Division, Number};
 use super::super::objects::Text;
+use super::super::registers::Vm;
 use super::super::value::Value;
 use super::definition::{ANY, Args, Primitive, plain};
 

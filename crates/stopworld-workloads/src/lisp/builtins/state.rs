@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stopworld::{Gc, GcCell};
 
 use super::super::error::{LispError, Outcome, Trouble};
-use super::super::machine::Vm;
 use super::super::objects::{Boxed, Closure, Condition, Continuation, Promise, Symbol, Try};
 use super::super::printer::{Style, condition_text};
+use super::super::registers::Vm;
 use super::super::value::{Kind, Value};
 use super::definition::{ANY, Action, Args, Control, Primitive, plain};
 

@@ -6,9 +6,9 @@
 use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
-use super::super::machine::Vm;
 use super::super::numbers::Number;
 use super::super::objects::{Pair, Table, Text, Vector};
+use super::super::registers::Vm;
 use super::super::store::{Store, elements, hash};
 use super::super::value::{Kind, Value};
 use super::definition::{Args, Primitive, plain};

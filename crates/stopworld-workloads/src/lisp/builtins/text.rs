@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, Trouble};
-use super::super::machine::Vm;
 use super::super::objects::{Symbol, Text};
+use super::super::registers::Vm;
 use super::super::store::elements;
 use super::super::value::Value;
 use super::definition::{ANY, Args, Primitive, index_below, plain, range};

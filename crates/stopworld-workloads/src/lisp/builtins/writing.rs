@@ -6,10 +6,10 @@
 use stopworld::{Gc, GcCell};
 
 use super::super::error::{Outcome, SyntaxError, Trouble};
-use super::super::machine::Vm;
 use super::super::objects::{Port, Text};
 use super::super::printer::{self, Style};
 use super::super::reader::Reader;
+use super::super::registers::Vm;
 use super::super::store::elements;
 use super::super::value::{Kind, Value};
 use super::definition::{Args, Primitive, length, plain};
