@@ -35,19 +35,43 @@ const TOO_LONG: &[&str] = &[
     "loom-tests/src/debugging.rs",
     "src/events/table.rs",
     "src/formats/mps/writer.rs",
-    "tests/diagnostics.rs",
+    "crates/stopworld-cli/tests/diagnostics.rs",
     "tests/nettrace_rules/mod.rs",
     "tests/user_meets.rs",
 ];
 
 const MAX_LINES: usize = 800;
 
-/// What each crate of a format may depend on, of the crates in this repository.
-const FORMAT_CRATES: &[(&str, &[&str])] = &[
+/// The crates under crates/, and what each may depend on, of the crates in this repository. Each depends only on crates above it.
+const CRATES: &[(&str, &[&str])] = &[
     ("trace-io", &[]),
     ("nettrace", &["trace-io"]),
     ("mps-telemetry", &["trace-io"]),
     ("ghc-eventlog", &["trace-io"]),
+    ("trace-event", &["trace-io"]),
+    ("stopworld-platform", &[]),
+    ("stopworld", &["trace-io", "nettrace", "mps-telemetry", "ghc-eventlog", "trace-event", "stopworld-platform"]),
+    ("stopworld-ptrace", &["stopworld-platform", "stopworld"]),
+    ("stopworld-workloads", &["stopworld-platform", "stopworld"]),
+    (
+        "stopworld-analysis",
+        &["trace-io", "nettrace", "mps-telemetry", "ghc-eventlog", "trace-event", "stopworld-platform", "stopworld"],
+    ),
+    (
+        "stopworld-cli",
+        &[
+            "trace-io",
+            "nettrace",
+            "mps-telemetry",
+            "ghc-eventlog",
+            "stopworld-platform",
+            "stopworld",
+            "stopworld-ptrace",
+            "stopworld-workloads",
+            "stopworld-analysis",
+        ],
+    ),
+    ("stopworld-host", &["stopworld"]),
 ];
 
 fn root() -> &'static Path {
@@ -107,21 +131,40 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn the_format_crates_know_no_collector() {
-    let ours: Vec<String> = libraries().iter().filter_map(|library| package(library.parent()?.parent()?)).collect();
-    for (format, may) in FORMAT_CRATES {
-        let manifest = fs::read_to_string(root().join("crates").join(format).join("Cargo.toml")).unwrap();
-        let dependencies = manifest.lines().filter_map(|line| line.split_once(" = ").map(|(name, _)| name));
-        let known: Vec<_> = dependencies.filter(|name| ours.iter().any(|our| our == name)).collect();
-        assert!(known.iter().all(|name| may.contains(name)), "{format} depends on {known:?}");
+fn crates_depend_only_on_crates_above_them() {
+    let packages: Vec<(PathBuf, String)> = libraries()
+        .iter()
+        .map(|library| library.parent().unwrap().parent().unwrap().to_owned())
+        .map(|folder| (folder.clone(), package(&folder)))
+        .collect();
+    let mut seen = Vec::new();
+    for (name, may) in CRATES {
+        let Some((folder, _)) = packages.iter().find(|(_, package)| package == name) else {
+            panic!("there is no crate {name} any more: take it off the list")
+        };
+        let known: Vec<String> =
+            dependencies(folder).into_iter().filter(|on| packages.iter().any(|(_, p)| p == on)).collect();
+        assert!(known.iter().all(|on| may.contains(&on.as_str())), "{name} depends on {known:?}, and may on {may:?}");
+        assert!(may.iter().all(|on| seen.contains(on)), "{name} is listed before {may:?}");
+        seen.push(name);
     }
+    let missing: Vec<_> = packages.iter().map(|(_, name)| name).filter(|name| !seen.contains(&name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?}: say what they may depend on");
+}
+
+/// The names under `[dependencies]` of the package in this folder; those of its tests are not among them.
+fn dependencies(folder: &Path) -> Vec<String> {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// The name of the package in this folder.
-fn package(folder: &Path) -> Option<String> {
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).ok()?;
-    let line = manifest.lines().find_map(|line| line.strip_prefix("name = \""))?;
-    Some(line.trim_end_matches('"').to_owned())
+fn package(folder: &Path) -> String {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let line = manifest.lines().find_map(|line| line.strip_prefix("name = \"")).unwrap();
+    line.trim_end_matches('"').to_owned()
 }
 
 /// Writes a crate of these files, and returns its circles by file name.

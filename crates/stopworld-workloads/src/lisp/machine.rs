@@ -7,7 +7,7 @@
 //!
 //! It polls for a safepoint at every call and at every turn of a loop.
 
-use crate::{Array, Gc};
+use stopworld::{Array, Gc};
 
 use super::builtins::{self, Action};
 use super::code::{Capture, Op};

@@ -1,6 +1,6 @@
 //! The registers of a running machine, which lie on the Rust stack of its thread.
 
-use crate::{Gc, OutOfMemory};
+use stopworld::{Gc, OutOfMemory};
 
 use super::meter::Meter;
 use super::objects::{Closure, Row};

@@ -1,6 +1,6 @@
 //! What a primitive is, and the checks of arguments that several of them share.
 
-use crate::GcCell;
+use stopworld::GcCell;
 
 use super::super::error::{Outcome, Trouble};
 use super::super::registers::Vm;
