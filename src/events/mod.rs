@@ -36,7 +36,6 @@
 
 pub mod clock;
 mod control;
-mod descriptor;
 pub mod filter;
 mod gate;
 mod histogram;
@@ -50,7 +49,6 @@ pub mod sink;
 pub mod state;
 pub mod statistics;
 pub mod table;
-mod template;
 
 use std::sync::Arc;
 

@@ -39,9 +39,12 @@
 //! In a record a payload is at most [`PAYLOAD_WORDS`] words, each field in a word of its own. Serialized it is compact: the
 //! fields in order, little-endian, without padding.
 
+mod descriptor;
+mod view;
+
+pub use self::descriptor::*;
+use self::descriptor::{index_of, offset_of, version_of};
 use super::Events;
-pub use super::descriptor::*;
-use super::descriptor::{index_of, offset_of, version_of};
 use super::state::{Category, Keywords, Level, Provider};
 use crate::os;
 
@@ -233,7 +236,7 @@ macro_rules! events {
         /// Readers of serialized payloads: each field by its name, from its offset in the bytes. Nothing is copied; a field
         /// that the payload's version does not have, or that lies beyond the end of the bytes, is an error and not a number.
         pub mod template {
-            pub use crate::events::template::{FieldError, View};
+            pub use super::view::{FieldError, View};
             use super::{EventId, FIELDS, FieldType, index_of};
             $(
                 $(#[doc = $doc])+

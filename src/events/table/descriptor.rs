@@ -5,8 +5,8 @@
 //! offset), a unit (what the number means) and the version of the payload that brought it. A format that describes
 //! itself writes [`Descriptor::layout`] into its header, and a reader of a later day finds its fields by it.
 
-use super::state::{Category, Keywords, Level, Provider};
-use super::table::EventId;
+use super::EventId;
+use crate::events::state::{Category, Keywords, Level, Provider};
 
 /// The most fields that an event may have. A record carries this many words, used or not.
 pub const PAYLOAD_WORDS: usize = 6;
@@ -58,7 +58,7 @@ pub enum Unit {
     Address,
     /// A thread, by the kernel's thread id.
     Thread,
-    /// A text, by its [`Label`](super::Label); 0 is none.
+    /// A text, by its [`Label`](crate::events::Label); 0 is none.
     Label,
     /// One of an enumeration of the collector's: a reason or a kind.
     Code,
