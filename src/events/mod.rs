@@ -49,6 +49,7 @@ pub mod sink;
 pub mod state;
 pub mod statistics;
 pub mod table;
+mod vocabulary;
 
 use std::sync::Arc;
 
@@ -59,9 +60,10 @@ pub use labels::{Label, LabelError, Labels};
 pub use listeners::{ListenError, ListenerId, MAX_LISTENERS};
 pub use memory::MemorySink;
 pub use sink::{AfterFork, Chain, NullSink, Record, Sink};
-pub use state::{Categories, Category, EventSet, Keywords, Level, Provider, ProviderState, Selection, Switch};
+pub use state::{Categories, EventSet, ProviderState, Selection, Switch};
 pub use statistics::{Phase, Statistics, Totals};
 pub use table::{DESCRIPTORS, Descriptor, Event, EventId, Group, payload, template as templates};
+pub use vocabulary::{Category, Keywords, Level, Provider};
 
 use self::listeners::{Change, Listeners};
 use self::record::RecordedWorld;

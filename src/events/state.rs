@@ -22,78 +22,16 @@
 use std::ops::{BitOr, BitOrAssign};
 
 use super::table::{EventId, GROUPS, Group};
+pub use super::vocabulary::{Category, Keywords, Level, Provider};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Which of the two .NET providers an event belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Provider {
-    /// `Microsoft-Windows-DotNETRuntime`.
-    Default,
-    /// `Microsoft-Windows-DotNETRuntimePrivate`.
-    Private,
+const KEYWORD_BITS: u64 = Keywords::ALL.0;
+const LEVELS_SHIFT: u32 = KEYWORD_BITS.count_ones();
+
+/// The bit of a level: the levels are above the keywords.
+const fn bit(level: Level) -> u64 {
+    1 << (LEVELS_SHIFT + level as u32)
 }
-
-/// How much detail an event is: the .NET levels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// Ends the process.
-    Fatal = 1,
-    /// Something failed.
-    Error = 2,
-    /// Something may be wrong.
-    Warning = 3,
-    /// The ordinary course of things.
-    Informational = 4,
-    /// Everything.
-    Verbose = 5,
-}
-
-impl Level {
-    /// Every level, the least detailed first.
-    pub const ALL: [Level; 5] = [Level::Fatal, Level::Error, Level::Warning, Level::Informational, Level::Verbose];
-
-    const fn bit(self) -> u64 {
-        1 << (LEVELS_SHIFT + self as u32)
-    }
-}
-
-/// A set of .NET keywords. The highest eight bits are not keywords and are ignored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Keywords(pub u64);
-
-impl Keywords {
-    /// No keyword.
-    pub const NONE: Keywords = Keywords(0);
-    /// Collections, segments, finalizers. In the private provider the same bit is called GCPrivate.
-    pub const GC: Keywords = Keywords(0x1);
-    /// Root handles.
-    pub const GC_HANDLE: Keywords = Keywords(0x2);
-    /// Root handles, private provider.
-    pub const GC_HANDLE_PRIVATE: Keywords = Keywords(0x4000);
-    /// Types.
-    pub const TYPE: Keywords = Keywords(0x8_0000);
-    /// Heap dumps.
-    pub const GC_HEAP_DUMP: Keywords = Keywords(0x10_0000);
-    /// Samples of what is allocated, many.
-    pub const GC_SAMPLED_HIGH: Keywords = Keywords(0x20_0000);
-    /// Samples of what is allocated, few.
-    pub const GC_SAMPLED_LOW: Keywords = Keywords(0x200_0000);
-    /// Every keyword.
-    pub const ALL: Keywords = Keywords(KEYWORD_BITS);
-}
-
-impl BitOr for Keywords {
-    type Output = Keywords;
-
-    fn bitor(self, other: Keywords) -> Keywords {
-        Keywords(self.0 | other.0)
-    }
-}
-
-const LEVELS_SHIFT: u32 = 56;
-const KEYWORD_BITS: u64 = (1 << LEVELS_SHIFT) - 1;
 
 /// On or off: what a host says about a keyword or a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +58,7 @@ impl ProviderState {
 
     /// These keywords, and every level up to this one; `None` is no level at all.
     pub fn set(&mut self, keywords: Keywords, up_to: Option<Level>) {
-        let levels = Level::ALL.iter().filter(|level| Some(**level) <= up_to).fold(0, |bits, level| bits | level.bit());
+        let levels = Level::ALL.iter().filter(|level| Some(**level) <= up_to).fold(0, |bits, level| bits | bit(*level));
         self.0 = levels | (keywords.0 & KEYWORD_BITS);
     }
 
@@ -136,12 +74,12 @@ impl ProviderState {
 
     /// Adds this one level; keywords and the other levels stay.
     pub fn enable_level(&mut self, level: Level) {
-        self.0 |= level.bit();
+        self.0 |= bit(level);
     }
 
     /// Takes this one level away; keywords and the other levels stay.
     pub fn disable_level(&mut self, level: Level) {
-        self.0 &= !level.bit();
+        self.0 &= !bit(level);
     }
 
     /// The enabled keywords.
@@ -167,58 +105,12 @@ impl ProviderState {
 
     /// Whether this level is enabled.
     pub fn has_level(self, level: Level) -> bool {
-        self.0 & level.bit() != 0
+        self.0 & bit(level) != 0
     }
 
     /// Whether an event of this keyword and this level is enabled: its level and one of its keywords are both on.
     pub fn selects(self, keyword: Keywords, level: Level) -> bool {
-        self.0 & level.bit() != 0 && self.0 & keyword.0 & KEYWORD_BITS != 0
-    }
-}
-
-/// An MPS telemetry category: a bit of the filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Category {
-    /// Arenas: what is taken from the system.
-    Arena = 0,
-    /// Pools.
-    Pool = 1,
-    /// Collections.
-    Trace = 2,
-    /// Segments, and their scanning.
-    Seg = 3,
-    /// References: one record per reference.
-    Ref = 4,
-    /// Objects: one record per object.
-    Object = 5,
-    /// Names and labels of the user's.
-    User = 6,
-}
-
-impl Category {
-    /// Every category, in the order of their bits.
-    pub const ALL: [Category; 7] = [
-        Category::Arena,
-        Category::Pool,
-        Category::Trace,
-        Category::Seg,
-        Category::Ref,
-        Category::Object,
-        Category::User,
-    ];
-
-    /// Its name, as the MPS spells it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Category::Arena => "Arena",
-            Category::Pool => "Pool",
-            Category::Trace => "Trace",
-            Category::Seg => "Seg",
-            Category::Ref => "Ref",
-            Category::Object => "Object",
-            Category::User => "User",
-        }
+        self.0 & bit(level) != 0 && self.0 & keyword.0 & KEYWORD_BITS != 0
     }
 }
 

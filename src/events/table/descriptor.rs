@@ -6,7 +6,7 @@
 //! itself writes [`Descriptor::layout`] into its header, and a reader of a later day finds its fields by it.
 
 use super::EventId;
-use crate::events::state::{Category, Keywords, Level, Provider};
+use crate::events::vocabulary::{Category, Keywords, Level, Provider};
 
 /// The most fields that an event may have. A record carries this many words, used or not.
 pub const PAYLOAD_WORDS: usize = 6;
