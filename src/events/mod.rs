@@ -34,9 +34,13 @@
 //! jump not taken; the word is on a cache line that is written only when a selection changes. The phases of a collection,
 //! which are also probes for tracers, look at a second word before that jump.
 
+#[macro_use]
+pub mod table;
+
 pub mod clock;
 mod control;
 pub mod filter;
+mod fire;
 mod gate;
 mod histogram;
 pub mod host;
@@ -48,7 +52,6 @@ pub mod reference;
 pub mod sink;
 pub mod state;
 pub mod statistics;
-pub mod table;
 mod vocabulary;
 
 use std::sync::Arc;

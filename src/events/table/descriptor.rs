@@ -1,11 +1,11 @@
-//! What the table can say about an event: the types of its rows.
+//! What the table says about each event: the types of its rows, and the rows as constants.
 //!
 //! A row has four parts: what it becomes for each of three families of tools, and its payload. The payload is described
 //! so that it can be written and read without knowing the event: each field has a kind (how many bytes, at which
 //! offset), a unit (what the number means) and the version of the payload that brought it. A format that describes
 //! itself writes [`Descriptor::layout`] into its header, and a reader of a later day finds its fields by it.
 
-use super::EventId;
+use super::id::{EventId, Group};
 use crate::events::vocabulary::{Category, Keywords, Level, Provider};
 
 /// The most fields that an event may have. A record carries this many words, used or not.
@@ -13,35 +13,6 @@ pub const PAYLOAD_WORDS: usize = 6;
 
 /// The most bytes that a serialized payload takes.
 pub const MAX_PAYLOAD_BYTES: usize = PAYLOAD_WORDS * size_of::<u64>();
-
-/// Events whose enabled bits share a word. The check of an event is one load of its group's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Group {
-    /// Worlds, threads, and the way they are stopped.
-    World,
-    /// The phases of a collection. Few per collection.
-    Collection,
-    /// Segments, ticks, large objects, handles and finalizers: the heap between collections.
-    Memory,
-    /// One event per object or reference. Kept apart, and without the system call that finds the firing thread's id.
-    Object,
-    /// One event per block, per root that was scanned, per refill of an allocation cache.
-    Block,
-    /// Names: texts, and what they were given to.
-    User,
-    /// Heap dumps, censuses and the profiler's ticks.
-    Profile,
-}
-
-/// How many [`Group`]s there are.
-pub const GROUPS: usize = 7;
-
-impl Group {
-    /// Every group, in the order of their words.
-    pub const ALL: [Group; GROUPS] =
-        [Group::World, Group::Collection, Group::Memory, Group::Object, Group::Block, Group::User, Group::Profile];
-}
 
 /// What a number in a payload means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +81,31 @@ impl FieldKind {
         }
     }
 }
+
+/// A type that can be a field of an event.
+pub(in crate::events) trait FieldType: Copy {
+    const KIND: FieldKind;
+    fn into_word(self) -> u64;
+    fn from_word(word: u64) -> Self;
+}
+
+macro_rules! field_type {
+    ($($type:ty => $kind:ident),*) => {$(
+        impl FieldType for $type {
+            const KIND: FieldKind = FieldKind::$kind;
+            #[inline(always)]
+            fn into_word(self) -> u64 {
+                self as u64
+            }
+            #[inline(always)]
+            fn from_word(word: u64) -> Self {
+                word as $type
+            }
+        }
+    )*};
+}
+
+field_type!(u32 => U32, u64 => U64, usize => Word);
 
 /// A field of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,4 +252,103 @@ pub(super) const fn version_of(fields: &[Field]) -> u8 {
         index += 1;
     }
     version
+}
+
+/// The version that a field came with: 1 if the row does not say.
+macro_rules! since {
+    () => {
+        1
+    };
+    ($version:literal) => {
+        $version
+    };
+}
+
+/// What its probe is called, if an event has one.
+macro_rules! probe_name {
+    ([]) => {
+        None
+    };
+    ([$probe:ident]) => {
+        Some(stringify!($probe))
+    };
+}
+
+macro_rules! descriptors {
+    ({$(
+        $(#[doc = $doc:literal])+
+        $name:ident / $fire:ident in $group:ident {
+            net [$($nname:ident = $nid:literal v $nver:literal op $nop:literal: $nprov:ident $nkey:ident $nlevel:ident),* $(,)?]
+            mps [$($mname:ident = $mcode:literal: $mcat:ident),* $(,)?]
+            ghc [$($gname:ident = $gtag:literal),* $(,)?]
+            $(usdt [$probe:ident])?
+            fields {$($field:ident: $type:ident [$unit:ident] $fdoc:literal $(since $since:literal)?),* $(,)?}
+        }
+    )+}) => {
+        /// The fields of each event.
+        pub(super) const FIELDS: [&[Field]; EventId::COUNT] = [$(
+            &[$(Field {
+                name: stringify!($field),
+                doc: $fdoc,
+                kind: <$type as FieldType>::KIND,
+                unit: Unit::$unit,
+                since: since!($($since)?),
+            }),*],
+        )+];
+
+        /// The table, for documentation and for consumers: `DESCRIPTORS[id as usize]` describes `id`.
+        pub static DESCRIPTORS: [Descriptor; EventId::COUNT] = [$(
+            Descriptor {
+                id: EventId::$name,
+                name: stringify!($name),
+                doc: concat!($($doc, "\n"),+),
+                fire: stringify!($fire),
+                group: Group::$group,
+                version: version_of(FIELDS[EventId::$name as usize]),
+                net: &[$(NetEvent {
+                    name: stringify!($nname),
+                    id: $nid,
+                    version: $nver,
+                    opcode: $nop,
+                    provider: Provider::$nprov,
+                    keyword: Keywords::$nkey,
+                    level: Level::$nlevel,
+                }),*],
+                mps: &[$(MpsEvent { name: stringify!($mname), code: $mcode, category: Category::$mcat }),*],
+                ghc: &[$(GhcEvent { name: stringify!($gname), tag: $gtag }),*],
+                probe: probe_name!([$($probe)?]),
+                fields: FIELDS[EventId::$name as usize],
+            },
+        )+];
+    };
+}
+
+for_each_event!(descriptors);
+
+impl EventId {
+    /// What the table says about it.
+    pub fn descriptor(self) -> &'static Descriptor {
+        &DESCRIPTORS[self as usize]
+    }
+}
+
+/// Where each field of each event begins in its serialized payload.
+static OFFSETS: [[u8; PAYLOAD_WORDS]; EventId::COUNT] = {
+    let mut offsets = [[0; PAYLOAD_WORDS]; EventId::COUNT];
+    let mut event = 0;
+    while event < EventId::COUNT {
+        let mut index = 0;
+        while index < FIELDS[event].len() {
+            offsets[event][index] = offset_of(FIELDS[event], index) as u8;
+            index += 1;
+        }
+        event += 1;
+    }
+    offsets
+};
+
+/// Where this field of this event begins. The index is that of a field.
+#[inline]
+pub(super) fn offset_in(id: EventId, index: usize) -> usize {
+    usize::from(OFFSETS[id as usize][index])
 }

@@ -6,7 +6,8 @@
 //! bytes reach so far?* A header may lie: the reader of a well-known tool believes "version 2" of a payload of the
 //! length of version 1, and shows two petabytes of pinned objects.
 
-use super::{Descriptor, EventId, Field, offset_in};
+use super::descriptor::{Descriptor, Field, offset_in};
+use super::id::EventId;
 
 /// Why a field of a payload can't be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

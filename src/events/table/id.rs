@@ -1,0 +1,91 @@
+//! Which event: its number in the table, and the bit by which it is switched.
+
+/// Events whose enabled bits share a word. The check of an event is one load of its group's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Group {
+    /// Worlds, threads, and the way they are stopped.
+    World,
+    /// The phases of a collection. Few per collection.
+    Collection,
+    /// Segments, ticks, large objects, handles and finalizers: the heap between collections.
+    Memory,
+    /// One event per object or reference. Kept apart, and without the system call that finds the firing thread's id.
+    Object,
+    /// One event per block, per root that was scanned, per refill of an allocation cache.
+    Block,
+    /// Names: texts, and what they were given to.
+    User,
+    /// Heap dumps, censuses and the profiler's ticks.
+    Profile,
+}
+
+/// How many [`Group`]s there are.
+pub const GROUPS: usize = 7;
+
+impl Group {
+    /// Every group, in the order of their words.
+    pub const ALL: [Group; GROUPS] =
+        [Group::World, Group::Collection, Group::Memory, Group::Object, Group::Block, Group::User, Group::Profile];
+}
+
+macro_rules! event_ids {
+    ({$(
+        $(#[doc = $doc:literal])+
+        $name:ident / $fire:ident in $group:ident $row:tt
+    )+}) => {
+        /// Every event there is, in the order of the table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum EventId {$(
+            $(#[doc = $doc])+
+            $name,
+        )+}
+
+        /// The events, in the order of the table.
+        const IDS: &[EventId] = &[$(EventId::$name),+];
+
+        const GROUP_OF: [Group; IDS.len()] = [$(Group::$group),+];
+    };
+}
+
+for_each_event!(event_ids);
+
+impl EventId {
+    /// How many events there are.
+    pub const COUNT: usize = IDS.len();
+
+    /// Every event, in the order of the table.
+    pub fn all() -> impl ExactSizeIterator<Item = EventId> {
+        IDS.iter().copied()
+    }
+
+    /// The event with this number, if there is one: the inverse of `id as usize`.
+    pub fn from_index(index: usize) -> Option<EventId> {
+        IDS.get(index).copied()
+    }
+
+    /// The group whose word holds its enabled bit.
+    pub const fn group(self) -> Group {
+        GROUP_OF[self as usize]
+    }
+
+    /// Its bit in its group's word: the events of a group take the bits in the order of the table.
+    pub const fn mask(self) -> u32 {
+        MASKS[self as usize]
+    }
+}
+
+const MASKS: [u32; EventId::COUNT] = {
+    let mut masks = [0; EventId::COUNT];
+    let mut next = [1_u32; GROUPS];
+    let mut index = 0;
+    while index < EventId::COUNT {
+        let group = GROUP_OF[index] as usize;
+        masks[index] = next[group];
+        // A group of more than 31 events does not compile: a new group is due.
+        next[group] *= 2;
+        index += 1;
+    }
+    masks
+};

@@ -1,0 +1,219 @@
+//! The heap between collections: its memory, what is allocated and freed in it, finalizers and roots.
+
+macro_rules! heap_rows {
+    ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*
+        /// The heap took memory from its reservation.
+        SegmentCreated / fire_segment_created in Memory {
+            net [GCCreateSegment = 5 v 1 op 134: Default GC Informational]
+            mps [ArenaExtend = 0x0B: Arena, VMMap = 0x5B: Seg]
+            ghc [BLOCKS_SIZE = 91]
+            usdt [segment_created]
+            fields {
+                addr: usize [Address] "where it begins",
+                bytes: usize [Bytes] "its size",
+            }
+        }
+
+        /// The heap gave memory back to the system. The addresses stay its own.
+        SegmentFreed / fire_segment_freed in Memory {
+            net [GCFreeSegment = 6 v 1 op 135: Default GC Informational]
+            mps [VMUnmap = 0x5C: Seg]
+            ghc [MEM_RETURN = 90]
+            usdt [segment_freed]
+            fields {
+                addr: usize [Address] "where it began",
+                bytes: usize [Bytes] "its size",
+            }
+        }
+
+        /// A space took a block, or for a large object several side by side.
+        BlockAcquired / fire_block_acquired in Block {
+            net []
+            mps [ArenaAlloc = 0x06: Arena, SegAlloc = 0x38: Seg]
+            ghc []
+            fields {
+                addr: usize [Address] "where the block begins",
+                bytes: usize [Bytes] "its size",
+                space: u32 [Code] "who took it: 0 small, 1 pinned, 2 large",
+            }
+        }
+
+        /// Nothing lives in a block, and any space may take it.
+        BlockReleased / fire_block_released in Block {
+            net []
+            mps [ArenaFree = 0x0C: Arena, SegFree = 0x3A: Seg]
+            ghc []
+            fields {
+                addr: usize [Address] "where the block begins",
+                bytes: usize [Bytes] "its size",
+                space: u32 [Code] "who had it: 0 small, 1 pinned, 2 large",
+            }
+        }
+
+        /// A thread's allocation cache got a run of free cells.
+        CacheRefilled / fire_cache_refilled in Block {
+            net []
+            mps [BufferFill = 0x14: Seg]
+            ghc []
+            fields {
+                buffer_addr: usize [Address] "where the thread keeps its run of this size",
+                asked_bytes: usize [Bytes] "size of the cell that was asked for",
+                addr: usize [Address] "the first cell of the run",
+                bytes: usize [Bytes] "size of the run",
+            }
+        }
+
+        /// There was no room for an object, and collections made none.
+        AllocationFailed / fire_allocation_failed in Memory {
+            net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
+            mps [ArenaAllocFail = 0x07: Arena, SegAllocFail = 0x39: Seg]
+            ghc [LOG_MSG = 16]
+            usdt [allocation_failed]
+            fields {
+                bytes: usize [Bytes] "what was asked for",
+                live_bytes: usize [Bytes] "what was alive after the last collection",
+                limit_bytes: usize [Bytes] "the heap limit",
+            }
+        }
+
+        /// A thread found no room below the heap limit and begins to collect for it, or is through with that.
+        EmergencySet / fire_emergency_set in Memory {
+            net []
+            mps [ArenaSetEmergency = 0x0F: Arena]
+            ghc []
+            fields {
+                emergency: u32 [Code] "1 it begins, 0 it is over",
+                bytes: usize [Bytes] "what the thread had asked for",
+            }
+        }
+
+        /// So many bytes were allocated since the last tick: a sample of the allocation, by bytes.
+        AllocationTick / fire_allocation_tick in Memory {
+            net [
+                GCAllocationTick = 10 v 4 op 11: Default GC Verbose,
+                GCSampledObjectAllocation = 32 v 0 op 24: Default GC_SAMPLED_LOW Informational,
+            ]
+            mps []
+            ghc []
+            fields {
+                bytes: usize [Bytes] "allocated since the last tick of this thread",
+                object_addr: usize [Address] "the object that made the clock tick",
+                type_addr: usize [Address] "its type",
+                object_bytes: usize [Bytes] "what it takes of the heap" since 2,
+                space: u32 [Code] "where it lies: 0 small, 1 pinned, 2 large" since 2,
+            }
+        }
+
+        /// A thread got cells to allocate from, or a large object: the first object in them is a sample of what is allocated.
+        ObjectSampled / fire_object_sampled in Memory {
+            net [GCSampledObjectAllocation = 20 v 0 op 24: Default GC_SAMPLED_HIGH Informational]
+            mps []
+            ghc []
+            fields {
+                addr: usize [Address] "the object",
+                type_addr: usize [Address] "its type",
+                objects: usize [Count] "objects that it stands for",
+                bytes: usize [Bytes] "bytes that it stands for",
+            }
+        }
+
+        /// A large object was allocated, in blocks of its own.
+        LargeAllocated / fire_large_allocated in Memory {
+            net []
+            mps []
+            ghc []
+            fields {
+                addr: usize [Address] "the object",
+                bytes: usize [Bytes] "the size of its value",
+                type_addr: usize [Address] "its type" since 2,
+            }
+        }
+
+        /// An object was allocated. One event per object: expect many. What is told as allocated and not as freed is, at the end
+        /// of a collection, what lives.
+        ObjectAllocated / fire_object_allocated in Object {
+            net []
+            mps [PoolAlloc = 0x2A: Object]
+            ghc []
+            fields {
+                addr: usize [Address] "the object",
+                bytes: usize [Bytes] "what it takes of the heap: its cell, or its blocks",
+            }
+        }
+
+        /// An object was found dead and its memory is free. One event per object: expect many.
+        ObjectFreed / fire_object_freed in Object {
+            net []
+            mps [PoolFree = 0x2C: Object]
+            ghc []
+            fields {
+                addr: usize [Address] "the object that was there",
+                bytes: usize [Bytes] "what it took of the heap: its cell, or its blocks",
+            }
+        }
+
+        /// Finalizers are due, and the finalizer thread is told so.
+        FinalizersDue / fire_finalizers_due in Memory {
+            net []
+            mps [MessagesExist = 0x26: Arena]
+            ghc []
+            fields {
+                count: u32 [Count] "objects that the last collection queued",
+            }
+        }
+
+        /// The finalizer thread starts on a batch.
+        FinalizerBegin / fire_finalizer_begin in Memory {
+            net [GCFinalizersBegin = 14 v 1 op 19: Default GC Informational]
+            mps []
+            ghc []
+            usdt [finalizer_begin]
+            fields {
+                count: u32 [Count] "objects that are due",
+            }
+        }
+
+        /// The finalizer thread is through with a batch.
+        FinalizerEnd / fire_finalizer_end in Memory {
+            net [GCFinalizersEnd = 13 v 1 op 15: Default GC Informational]
+            mps []
+            ghc []
+            usdt [finalizer_end]
+            fields {
+                count: u32 [Count] "finalizers that were run",
+            }
+        }
+
+        /// The finalizer of one object is about to run.
+        FinalizeObject / fire_finalize_object in Memory {
+            net [FinalizeObject = 29 v 0 op 32: Default GC Verbose]
+            mps []
+            ghc []
+            fields {
+                addr: usize [Address] "the object",
+                type_addr: usize [Address] "its type",
+            }
+        }
+
+        /// A root handle was made.
+        RootCreated / fire_root_created in Memory {
+            net [SetGCHandle = 30 v 0 op 33: Default GC_HANDLE Informational]
+            mps []
+            ghc []
+            fields {
+                slot_addr: usize [Address] "the handle's slot",
+                object_addr: usize [Address] "the object that it keeps alive",
+            }
+        }
+
+        /// A root handle was dropped.
+        RootDropped / fire_root_dropped in Memory {
+            net [DestroyGCHandle = 31 v 0 op 34: Default GC_HANDLE Informational]
+            mps []
+            ghc []
+            fields {
+                slot_addr: usize [Address] "the handle's slot",
+            }
+        }
+    } } };
+}
