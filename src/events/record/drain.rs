@@ -17,12 +17,12 @@
 
 use std::io;
 
-use super::consumer::{Consumer, ConsumerTotals, Lost, Policy, Recorded, RecordingThread};
-use super::fire::ROOM;
+use super::consumer::{Consumer, ConsumerTotals, Policy};
 use super::merge::{At, Flow, Merge, Passed, Run, Source, limit_of, next_of};
+use super::recorded::{Lost, Recorded, RecordingThread};
 use super::ring::{self, Draining, Ring, ThreadRings};
-use super::worlds::{Book, Consumers};
-use super::{MAX_CONSUMERS, MAX_WORLDS};
+use super::waiting::ROOM;
+use super::worlds::{Book, Consumers, MAX_CONSUMERS, MAX_WORLDS};
 use crate::events::clock::{self, Clock, Relation};
 use crate::events::table::PAYLOAD_WORDS;
 use crate::os::clock::now_ns;
@@ -359,7 +359,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::consumer::WorldNumber;
+    use super::super::recorded::WorldNumber;
     use super::super::worlds;
     use super::*;
     use crate::events::state::Selection;

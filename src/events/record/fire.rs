@@ -5,23 +5,18 @@
 //! words, one plain store that publishes it, one that ends the flight. Everything else is in [`slowly`].
 
 use std::marker::PhantomData;
-use std::sync::{Mutex, PoisonError};
 
-use super::bell::{Bell, Turnstile};
+use super::head::Head;
+use super::lock::{DRAIN, drain_if_nobody_does};
 use super::ring::{self, Growth, Ring, ThreadRings};
+use super::waiting::{BELL, LOSSLESS, ROOM, as_blocking, may_wait};
 use super::worlds::RecordedWorld;
 use crate::events::clock;
 use crate::events::table::EventId;
 use crate::os::tsc;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
-/// Wakes the writer.
-pub(super) static BELL: Bell = Bell::new();
-/// Wakes those who wait for room.
-pub(super) static ROOM: Turnstile = Turnstile::new();
-/// How many consumers are lossless: if none is, nobody waits.
-pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
 /// Records that were fired and dropped where there was no ring to count them in.
 pub(super) static HOMELESS: AtomicU64 = AtomicU64::new(0);
 /// How often a thread waited for room.
@@ -32,42 +27,6 @@ const BELL_CHUNKS: u64 = 4;
 
 /// How long a thread waits for room before it rings again.
 const WAIT_NS: u64 = 20_000_000;
-
-/// The first word of a record: what it is, how long, and in which world. Never 0.
-///
-/// ```text
-///   63     62                  31      16 15          8 7       0
-///  +---+--------+------------+-----------+-------------+---------+
-///  | 1 | losses |     0      |   world   | field count |  event  |
-///  +---+--------+------------+-----------+-------------+---------+
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head(pub(super) u64);
-
-const VALID: u64 = 1 << 63;
-const LOSSES: u64 = 1 << 62;
-
-impl Head {
-    #[inline(always)]
-    const fn new(id: EventId, payload_words: usize, world: u16) -> Head {
-        Head(VALID | (world as u64) << 16 | (payload_words as u64) << 8 | id as u64)
-    }
-
-    /// A record that tells how many were dropped in its ring so far.
-    const fn of_losses() -> Head {
-        Head(VALID | LOSSES | 1 << 8)
-    }
-
-    #[inline(always)]
-    pub(super) fn payload_words(self) -> usize {
-        (self.0 >> 8 & 0xff) as usize
-    }
-
-    #[inline(always)]
-    pub(super) fn tells_of_losses(self) -> bool {
-        self.0 & LOSSES != 0
-    }
-}
 
 /// Records an event of this world, if it is wanted.
 ///
@@ -203,42 +162,6 @@ fn in_flight(
     if is_full || is_time { Done::Ring } else { Done::Over }
 }
 
-/// What the rooms above know about waiting: set by the first world.
-#[derive(Debug)]
-pub(crate) struct Surroundings {
-    /// Whether the calling thread may wait for another thread at all: it is not in the stopped world.
-    pub(crate) may_wait: fn() -> bool,
-    /// Runs what waits so that a stop need not wait for it.
-    pub(crate) as_blocking: fn(&mut dyn FnMut()),
-}
-
-static SURROUNDINGS: AtomicPtr<Surroundings> = AtomicPtr::new(std::ptr::null_mut());
-
-/// From now on waits are made as these say.
-pub(crate) fn set_surroundings(surroundings: &'static Surroundings) {
-    // Release: pairs with the acquire below.
-    SURROUNDINGS.store(std::ptr::from_ref(surroundings).cast_mut(), Ordering::Release);
-}
-
-fn surroundings() -> Option<&'static Surroundings> {
-    // SAFETY: null or a static. Acquire: pairs with the release above.
-    unsafe { SURROUNDINGS.load(Ordering::Acquire).as_ref() }
-}
-
-/// Runs what waits for the recorder's lock, or holds it, as a blocking region: a stop must not freeze who drains.
-pub(crate) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
-    let Some(surroundings) = surroundings() else { return wait() };
-    let (mut wait, mut result) = (Some(wait), None);
-    (surroundings.as_blocking)(&mut || result = wait.take().map(|wait| wait()));
-    result.expect("the surroundings call what they are given")
-}
-
-/// Runs `f` with what the lock guards, all of it as a blocking region: a stop need not wait for it, and who is suspended
-/// meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
-pub(crate) fn locked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
-    as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
-}
-
 /// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, not in a [`Hurry`] (`.event.hurry`), and not
 /// who drains itself: it would wait for its own end.
 fn may_wait_for_room(rings: &ThreadRings) -> bool {
@@ -247,8 +170,8 @@ fn may_wait_for_room(rings: &ThreadRings) -> bool {
     }
     LOSSLESS.load(Ordering::Relaxed) > 0
         && (!ring::is_in_a_hurry() || removed(Guard::EventHurry))
-        && super::DRAIN.lock().holder() != Some(rings.tid())
-        && surroundings().is_none_or(|surroundings| (surroundings.may_wait)())
+        && DRAIN.lock().holder() != Some(rings.tid())
+        && may_wait()
 }
 
 /// While it lives, its thread waits for no room: its ring grows, as in the stopped world. For who holds a lock that others want,
@@ -291,7 +214,7 @@ fn wait_for_the_quota(rings: &ThreadRings) {
                 BELL.ring();
                 ROOM.wait(ticket, Some(WAIT_NS));
                 if rings.main.is_beyond_quota() {
-                    super::drain_if_nobody_does();
+                    drain_if_nobody_does();
                 }
             }
         });
@@ -310,7 +233,7 @@ fn wait_for_room(ring: &Ring) {
             if !ring.stream.has_spare() {
                 // The writer may be gone (a forked child has none), or stand still where this thread, in a handler, has
                 // interrupted what it waits for. Then we are the writer.
-                super::drain_if_nobody_does();
+                drain_if_nobody_does();
             }
         }
     });

@@ -13,7 +13,8 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-use super::consumer::{Consumer, Policy, Recorded, RecordingThread, WorldNumber};
+use super::consumer::{Consumer, Policy};
+use super::recorded::{Recorded, RecordingThread, WorldNumber};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 

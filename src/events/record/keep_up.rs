@@ -1,7 +1,8 @@
 //! Firing a great deal where nobody can be waited for: a heap dump in the stopped world.
 
 use super::drain::{Outcome, PATIENCE_NS};
-use super::{Held, ring};
+use super::lock::Held;
+use super::ring;
 use crate::os::thread;
 
 /// How often who keeps up looks for the recorder's lock, and for how long he sleeps between two looks: 200 ms in all, more

@@ -11,11 +11,11 @@
 use std::fmt;
 use std::ptr::NonNull;
 
-use super::MAX_WORLDS;
-use super::consumer::{Recorded, RecordingThread, WorldNumber};
-use super::fire::{Head, ROOM};
+use super::head::Head;
+use super::recorded::{Recorded, RecordingThread, WorldNumber};
 use super::ring::{self, Draining, Ring};
-use super::worlds::{Book, Consumers};
+use super::waiting::ROOM;
+use super::worlds::{Book, Consumers, MAX_WORLDS};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 

@@ -14,7 +14,7 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
-use super::consumer::RecordingThread;
+use super::recorded::RecordingThread;
 use super::stream;
 use super::wanted::{Flight, FlightNumber};
 use crate::os::Tid;

@@ -14,13 +14,18 @@
 //!
 //! Everything here but [`RecordedWorld`] belongs to who holds the recorder's lock.
 
-use super::consumer::WorldNumber;
+use super::recorded::WorldNumber;
 use super::wanted::Wanted;
-use super::{MAX_CONSUMERS, MAX_WORLDS};
 use crate::events::clock;
 use crate::events::state::{EventSet, Selection};
 use crate::events::table::{EventId, GROUPS};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, heavy_barrier};
+
+/// How many consumers can record at once.
+pub const MAX_CONSUMERS: usize = 8;
+
+/// How many worlds of a process can record at once.
+pub const MAX_WORLDS: usize = 64;
 
 /// What fires see of a world that records.
 #[derive(Debug)]

@@ -7,8 +7,10 @@
 use std::io;
 use std::time::Duration;
 
-use super::drain::{Drain, Outcome};
-use super::fire::BELL;
+use super::drain::{Drain, Outcome, PATIENCE_NS};
+use super::lock::Held;
+use super::ring;
+use super::waiting::{BELL, is_ending};
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::spawn::spawn;
@@ -47,11 +49,30 @@ fn run() {
         if !rung && !is_due {
             continue;
         }
-        if super::work(is_due) == Outcome::HeldUp {
+        if work(is_due) == Outcome::HeldUp {
             std::thread::sleep(BREATHER);
         }
         if is_due {
             flushed = now_ns();
         }
     }
+}
+
+/// What the writer does each time.
+fn work(flush: bool) -> Outcome {
+    let mut held = Held::take();
+    if is_ending() {
+        return Outcome::All;
+    }
+    let outcome = held.drain(PATIENCE_NS);
+    if flush {
+        ring::all().for_each(ring::ThreadRings::probe);
+        held.tell_of_losses();
+    }
+    held.tell_the_time();
+    if flush {
+        held.flush();
+    }
+    held.count_lossless();
+    outcome
 }

@@ -1,0 +1,53 @@
+//! The recorder and a fork of the process (`.fork.services`).
+
+use super::lock::{DRAIN, Held};
+use super::waiting::BELL;
+use super::worlds::{self, MAX_CONSUMERS};
+use super::{ring, writer};
+use crate::events::sink::AfterFork;
+use crate::os::barrier;
+use crate::sabotage::{Guard, removed};
+
+/// Before a fork, with the locks of all worlds held: nobody drains, nobody changes who records.
+pub(crate) fn before_fork() {
+    DRAIN.lock().acquire();
+}
+
+/// After the fork, in the parent.
+///
+/// # Safety
+/// This thread has called [`before_fork`], and the fork is over.
+pub(crate) unsafe fn after_fork_in_parent() {
+    // SAFETY: the caller's promise.
+    unsafe { DRAIN.lock().release() };
+}
+
+/// After the fork, in the child (`.fork.services`).
+///
+/// # Safety
+/// The calling thread, which called [`before_fork`] before the fork, is the only one of the process.
+pub(crate) unsafe fn after_fork_in_child() {
+    // SAFETY: the caller's promise.
+    unsafe { DRAIN.lock().reset_in_child() };
+    ring::after_fork_in_child();
+    writer::forget();
+    BELL.forget();
+    // It is inherited; where it is not, there is nobody yet whom it would order.
+    let _ = barrier::register();
+    let mut held = Held::take();
+    if removed(Guard::ForkServices) {
+        return;
+    }
+    // What is in the ring was fired by the parent, which has it too.
+    let mut silent = [false; MAX_CONSUMERS];
+    for (place, silent) in held.routes.consumers.iter_mut().zip(&mut silent) {
+        if place.as_ref().is_some_and(|place| place.consumer.forked() == AfterFork::Silence) {
+            *silent = true;
+            // Neither flushed nor dropped: its file and its buffers' contents are the parent's.
+            std::mem::forget(place.take());
+        }
+    }
+    held.discard();
+    worlds::silence(&mut held.routes.books, |place| silent[place]);
+    held.count_lossless();
+}
