@@ -17,11 +17,18 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn text_of(directories: &[&str]) -> String {
+fn text_of<S: AsRef<str>>(directories: &[S]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let this_file = root.join(file!());
-    let files = directories.iter().flat_map(|directory| sources(&root.join(directory)));
+    let files = directories.iter().flat_map(|directory| sources(&root.join(directory.as_ref())));
     files.filter(|file| *file != this_file).map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+/// The folders of the sources of all libraries, relative to the project.
+fn code_folders() -> Vec<String> {
+    let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates")).unwrap();
+    let crates = crates.map(|entry| format!("crates/{}/src", entry.unwrap().file_name().display()));
+    crates.chain(["src".to_owned(), "host/src".to_owned()]).collect()
 }
 
 /// The tags in the first column of the table of requirements.
@@ -61,9 +68,9 @@ fn guard_of(tag: &str) -> Option<String> {
 fn every_requirement_is_cited_by_the_code_and_by_a_test() {
     let tags = tags();
     assert!(tags.len() > 40, "the table of requirements was not found: {tags:?}");
-    let code = text_of(&["src", "crates", "host/src"]);
+    let code = text_of(&code_folders());
     let guards = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/guards")).unwrap();
-    let tests = text_of(&["tests", "host/tests", "loom-tests", "shuttle-tests"]);
+    let tests = text_of(&["tests", "crates/stopworld-cli/tests", "host/tests", "loom-tests", "shuttle-tests"]);
     let models = text_of(&["loom-tests", "shuttle-tests"]);
     for tag in &tags {
         let bare = &tag[1..];
@@ -108,10 +115,14 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
             let places = ["", "src", "crates", "crates/stopworld-platform/src"];
             assert!(places.iter().any(|place| root.join(place).join(file).exists()), "{tags:?}: there is no {file}");
         }
-        let tests = ["tests/", "host/tests/"];
-        for file in quoted(&held_by).filter(|file| tests.iter().any(|folder| file.starts_with(folder))) {
-            let text = fs::read_to_string(root.join(file)).unwrap_or_else(|_| panic!("{tags:?}: there is no {file}"));
-            let target = file.trim_start_matches("tests/").trim_end_matches(".rs").split('/').next().unwrap();
+        // A path under tests/ of the project or of one of its crates.
+        let tests = ["", "host/", "stopworld-cli/"].map(|folder| format!("{folder}tests/"));
+        let in_tests = |file: &str| tests.iter().find_map(|folder| file.strip_prefix(folder.as_str()));
+        for (file, in_tests) in quoted(&held_by).filter_map(|file| Some((file, in_tests(file)?))) {
+            let path = ["", "crates"].map(|place| root.join(place).join(file)).into_iter().find(|path| path.exists());
+            let path = path.unwrap_or_else(|| panic!("{tags:?}: there is no {file}"));
+            let text = fs::read_to_string(path).unwrap();
+            let target = in_tests.trim_end_matches(".rs").split('/').next().unwrap();
             let taken_out = |tag: &String| {
                 let row = |line: &str| line.split('|').map(str::trim).take(2).eq([&tag[1..], target]);
                 guards.lines().any(row)
@@ -124,7 +135,8 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
 #[test]
 fn every_guard_is_in_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files = ["src", "crates"].iter().flat_map(|folder| sources(&root.join(folder)));
+    let folders = code_folders();
+    let files = folders.iter().flat_map(|folder| sources(&root.join(folder)));
     let files = files.filter(|file| !file.ends_with("sabotage.rs"));
     let code: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     for (variant, _) in guards() {

@@ -4,9 +4,10 @@
 //! one call: it takes the selection as it is, changes it, and puts it in force as a whole, with the exactness of
 //! [`Events::select`]. Two threads that flip different keywords of one listener at the same time lose nothing.
 
+use super::gate::Settled;
 use super::listeners::{ListenError, ListenerId};
+use super::source::Events;
 use super::state::{Categories, Keywords, Level, Provider, Selection, Switch};
-use super::{Events, Settled};
 
 /// The switches of one listener: see [`Events::control`].
 #[derive(Clone, Copy, Debug)]
@@ -15,15 +16,18 @@ pub struct Control<'a> {
     listener: ListenerId,
 }
 
+impl Events {
+    /// A listener's switches, one call for each way in which tools turn events on and off.
+    pub fn control(&self, listener: ListenerId) -> Control<'_> {
+        Control { events: self, listener }
+    }
+}
+
 /// Each takes effect before it returns, and says whether the fires that were under way are over.
 ///
 /// # Errors
 /// In each case: the listener has ended.
-impl<'a> Control<'a> {
-    pub(super) fn new(events: &'a Events, listener: ListenerId) -> Control<'a> {
-        Control { events, listener }
-    }
-
+impl Control<'_> {
     /// Of this provider these keywords, and every level up to this one; `None` is no level at all.
     pub fn set(&self, provider: Provider, keywords: Keywords, up_to: Option<Level>) -> Result<Settled, ListenError> {
         self.events.change(self.listener, |wants| wants.set(provider, keywords, up_to))

@@ -10,8 +10,11 @@
 //! the check takes both in one, the event's bit and the probe's semaphore. So an event with a probe costs two loads and an
 //! `or` more than one without, and no jump of its own (`.event.probes`).
 
-use super::Events;
-use super::table::{EventId, FieldType};
+use super::listeners::now_ns;
+use super::record;
+use super::sink::Record;
+use super::source::Events;
+use super::table::{EventId, FieldType, Group, PAYLOAD_WORDS};
 use crate::os;
 
 /// Whether somebody looks at the probe, if there is one: not 0 then.
@@ -79,3 +82,34 @@ macro_rules! fire_functions {
 }
 
 for_each_event!(fire_functions);
+
+impl Events {
+    /// The enabled half of every fire function: records, and tells those who listen.
+    #[inline(always)]
+    fn deliver<const N: usize>(&self, id: EventId, fields: impl Fn() -> [u64; N]) {
+        if let Some(world) = self.recorded_world()
+            && world.seems_wanted(id)
+        {
+            record::fire::fire(world, id, &fields);
+        }
+        if self.heard.word(id.group() as usize) & id.mask() != 0 {
+            self.tell(id, &fields());
+        }
+    }
+
+    /// Makes the record and brings it to the listeners.
+    #[inline(never)]
+    fn tell(&self, id: EventId, fields: &[u64]) {
+        let mut words = [0; PAYLOAD_WORDS];
+        words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
+        // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
+        let tid = if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 };
+        self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
+    }
+
+    /// The time of the record of this event, in ticks of the recorder's clock, if the calling thread has recorded it just
+    /// now and nothing since.
+    pub(crate) fn recorded_at(&self, id: EventId) -> Option<u64> {
+        record::fire::time_of_last(self.recorded_world()?, id)
+    }
+}

@@ -11,10 +11,10 @@
 use std::sync::Arc;
 
 use super::gate::{Entry, Gate, Settled};
-use super::now_ns;
 use super::sink::{AfterFork, Record, Sink};
 use super::state::{EventSet, Selection};
 use super::table::GROUPS;
+use crate::os;
 use crate::os::callback::Callback;
 use crate::sync::{AtomicU32, Lock, LockGuard, UnsafeCell};
 
@@ -38,6 +38,15 @@ pub enum ListenError {
     /// The listener has ended already.
     #[error("this listener has been ended: listen again")]
     Ended,
+}
+
+/// The clock, read before whatever the caller does next: the processor must not look at a listener's selection first.
+#[inline]
+pub(super) fn now_ns() -> u64 {
+    let now = os::clock::now_ns();
+    // SAFETY: every x86-64 processor has SSE2, and so this instruction; it touches nothing.
+    unsafe { std::arch::x86_64::_mm_lfence() };
+    now
 }
 
 #[derive(Debug)]

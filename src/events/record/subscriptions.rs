@@ -8,11 +8,10 @@ use super::recorder::stopworld_telemetry_flush;
 use super::waiting::as_blocking;
 use super::worlds::{self, MAX_CONSUMERS, RecordedWorld};
 use super::writer;
-use crate::events::Events;
 use crate::events::clock::Clock;
+use crate::events::source::Events;
 use crate::events::state::Selection;
 use crate::os::barrier;
-use crate::sync::Ordering;
 
 /// Recording of one world's events.
 ///
@@ -128,8 +127,7 @@ impl Events {
         // A linker that saw no use of it would leave it out, and a debugger would look in vain.
         std::hint::black_box::<extern "C" fn() -> i32>(stopworld_telemetry_flush);
         let world = worlds::take(&mut held.routes.books).ok_or(RecordError::TooManyWorlds)?;
-        // Release: pairs with the acquire of `recorded_world`.
-        self.recording.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
+        self.set_recorded_world(world);
         Ok(world)
     }
 }
