@@ -1,25 +1,25 @@
 //! binary-trees, from the Computer Language Benchmarks Game.
 //!
-//! A tree one deeper than all others is built and dropped, to stretch the heap; a long-lived one stays; then, for the
-//! depths 4, 8, 12 … up to the plan's, so many trees are built, counted and dropped that each depth allocates about
-//! the same number of nodes. The trees of a depth are dealt out to the threads in turn. All of it is small objects of
-//! one type, nearly all of them dead by the next collection.
+//! A tree one level deeper than all others is built and dropped, to stretch the heap. A long-lived tree is built and kept.
+//! Then, for the depths 4, 8, 12 … up to that of the plan, trees are built, counted and dropped; their number is chosen so
+//! that each depth allocates about the same number of nodes. The trees of a depth are distributed over the threads in turn.
+//! All objects are small and of one type, and nearly all of them are dead at the next collection.
 
 use super::shift::{Plan, Shift};
 use super::workload::{Workload, WorkloadError, on_threads};
 use stopworld::{Gc, Mutator, OutOfMemory, cost_centre, traced};
 
-/// See the module.
+/// The workload; see the module documentation.
 pub static WORKLOAD: Workload = Workload {
     name: "binary-trees",
-    about: "many short-lived trees beside a long-lived one (Benchmarks Game); --depth",
+    about: "many short-lived trees and one long-lived tree (Benchmarks Game); --depth",
     default_depth: Some(18),
     needs,
     pass,
 };
 
 traced! {
-    /// A node: both children, or neither.
+    /// A node, with two children or none.
     #[derive(Debug)]
     pub struct Tree {
         /// The left child.
@@ -29,15 +29,16 @@ traced! {
     }
 }
 
-/// Bytes of a node: two words and the header.
+/// The size of a node in bytes: two words and the header.
 const NODE_BYTES: usize = 24;
 /// The depth of the smallest trees, and the step from one depth to the next.
 const SHALLOWEST: u32 = 4;
 
-/// A full tree of this depth. The half-built parts are held by this thread's stack, where the collector finds them.
+/// Builds a full tree of this depth. The unfinished parts are referenced from this thread's stack, where the collector
+/// finds them.
 ///
 /// # Errors
-/// When the heap limit leaves no room.
+/// If the heap limit is reached.
 pub fn build(m: &Mutator, depth: u32) -> Result<Gc<Tree>, OutOfMemory> {
     if depth == 0 {
         return m.alloc(Tree { left: None, right: None });
@@ -55,12 +56,12 @@ pub fn count(tree: Gc<Tree>) -> u64 {
     }
 }
 
-/// How many nodes a full tree of this depth has.
+/// Returns the number of nodes of a full tree of this depth.
 pub const fn full(depth: u32) -> u64 {
     (2 << depth) - 1
 }
 
-/// How many trees of `depth` are built when the deepest are `deepest`.
+/// Returns the number of trees of `depth` to build if the deepest trees have depth `deepest`.
 const fn trees(deepest: u32, depth: u32) -> u64 {
     1 << (deepest - depth + SHALLOWEST)
 }
@@ -81,7 +82,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     Ok(verified)
 }
 
-/// One thread's share of the short-lived trees.
+/// Builds and checks one thread's share of the short-lived trees.
 fn short_lived(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
     let _cost = cost_centre!("short-lived trees");
     let (deepest, threads) = (shift.plan().depth, shift.plan().threads.get());
@@ -105,8 +106,8 @@ fn checked(tree: Gc<Tree>, depth: u32) -> Result<u64, WorkloadError> {
     }
 }
 
-/// The long-lived tree and one of the deepest on each thread; the stretch tree too, for a stale word on a stack may
-/// keep it alive. Twice that is comfortable.
+/// Returns the heap size for the long-lived tree, one of the deepest trees on each thread, and the stretch tree, which a
+/// stale word on a stack may keep alive; doubled as a reserve.
 fn needs(plan: &Plan) -> usize {
     let deepest_dealt = plan.depth / SHALLOWEST * SHALLOWEST;
     let nodes = full(plan.depth + 1) + full(plan.depth) + full(deepest_dealt) * plan.threads.get() as u64;

@@ -1,9 +1,9 @@
-//! Threads that are born and die while collections run.
+//! Threads that start and end while collections run.
 //!
-//! A main thread keeps the plan's number of children alive. Each child builds a list, collects in the middle of it now
-//! and then, checks it, hands it over as a [`Root`] and dies; the main thread, in a blocking region until then, checks
-//! the list once more, when the thread that made it has no stack any more, and starts the next child. So there are always
-//! threads between clone and attach, between detach and exit, and several that want to collect at once
+//! The main thread keeps the plan's number of children running. Each child builds a list (some children collect in the
+//! middle of it), checks it, passes it on as a [`Root`] and ends. The main thread, in a blocking region until then, checks
+//! the list again after the child's stack is gone, and starts the next child. So at any time some threads are between clone
+//! and attach, some between detach and exit, and several request a collection at once
 //! (`.stop.create-race`, `.stop.exit-race`, `.stop.two-collectors`).
 
 use std::collections::VecDeque;
@@ -12,36 +12,36 @@ use super::shift::{Plan, Shift};
 use super::workload::{Workload, WorkloadError, panicked};
 use stopworld::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
 
-/// See the module.
+/// The workload; see the module documentation.
 pub static WORKLOAD: Workload = Workload {
     name: "churn",
-    about: "threads are born and die while collections run, each leaving a list behind",
+    about: "threads that start and end during collections; each leaves a list",
     default_depth: None,
     needs,
     pass,
 };
 
 traced! {
-    /// A link of the list that a child leaves behind.
+    /// A link of the list that a child leaves.
     #[derive(Debug)]
     pub struct Link {
-        /// The link made before this one.
+        /// The link allocated before this one.
         pub next: Option<Gc<Link>>,
-        /// The birth number of the child that made it, times the length of a list, plus its own number.
+        /// The number of the child that allocated it, times the length of a list, plus the index of the link.
         pub key: u64,
     }
 }
 
-/// What a child leaves behind: the head of its list.
+/// The result of a child: the head of its list.
 type Legacy = Result<Root<Link>, WorkloadError>;
 
-/// Children in one pass.
+/// The number of children in one pass.
 const BIRTHS: u64 = 400;
-/// Links in a child's list.
+/// The number of links in a child's list.
 const LENGTH: u64 = 2_000;
-/// Links that are dropped for each one that is kept.
+/// The number of links that are dropped for each link in the list.
 const WASTE: u64 = 4;
-/// Every so many births a child asks for a collection in the middle of its life.
+/// One in this number of children requests a collection while it builds its list.
 const COLLECTOR_EVERY: u64 = 5;
 
 fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
@@ -62,7 +62,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
         }
         m.safepoint();
     }
-    // Whatever happened, nobody is left behind.
+    // Join all children, also after an error.
     while !alive.is_empty() {
         let buried = bury_oldest(m, &mut alive).map(|nodes| verified += nodes);
         result = result.and(buried);
@@ -70,7 +70,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     result.map(|()| verified)
 }
 
-/// A child's life.
+/// The work of a child.
 fn child(m: &Mutator, birth: u64) -> Legacy {
     let _cost = cost_centre!("child");
     let mut list = None;
@@ -94,14 +94,14 @@ fn link(m: &Mutator, next: Option<Gc<Link>>, key: u64) -> Result<Gc<Link>, OutOf
     m.alloc(Link { next, key })
 }
 
-/// Waits for the oldest child to die and checks what it left.
+/// Waits for the oldest child to end, and checks its list.
 fn bury_oldest(m: &Mutator, alive: &mut VecDeque<(u64, JoinHandle<Legacy>)>) -> Result<u64, WorkloadError> {
     let Some((birth, handle)) = alive.pop_front() else { return Ok(0) };
     let legacy = handle.join().unwrap_or_else(|panic| Err(panicked(&*panic)))?;
     check(legacy.get(m), birth)
 }
 
-/// Follows the list from the last link to the first; each has the key that it was given.
+/// Follows the list from the last link to the first, and checks the key of each.
 fn check(list: Gc<Link>, birth: u64) -> Result<u64, WorkloadError> {
     let mut at = Some(list);
     let mut left = LENGTH;
@@ -119,7 +119,8 @@ fn wrong(birth: u64, links: u64) -> WorkloadError {
     WorkloadError::Wrong(format!("the list of child {birth} is broken after {links} of its {LENGTH} links"))
 }
 
-/// All children's lists and their waste, since collections are few; twice that is comfortable.
+/// Returns the heap size for the lists and dropped links of all running children, because collections are rare; doubled as a
+/// reserve.
 fn needs(plan: &Plan) -> usize {
     (LENGTH * (1 + WASTE)) as usize * size_of::<[usize; 3]>() * plan.threads.get() * 2 + (4 << 20)
 }

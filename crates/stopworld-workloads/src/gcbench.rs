@@ -1,26 +1,25 @@
 //! GCBench, by John Ellis, Pete Kovac and Hans Boehm.
 //!
-//! Every thread does the whole benchmark: a large tree to stretch the heap, a smaller one and an array of doubles that
-//! stay alive, then trees of growing depth, each depth built once from the top down (a node is allocated first and its
-//! children are stored into it, as constructors do) and once from the bottom up (children first). Live data of middling
-//! size with much short-lived data around it, and both directions in which a tree can be half built when the collector
-//! comes.
+//! Every thread runs the whole benchmark: a large tree to stretch the heap, a smaller tree and an array of doubles that
+//! stay alive, then trees of growing depth. The trees of each depth are built both from the top down (a node is allocated
+//! first and its children are stored into it, as constructors do) and from the bottom up (children first). So the heap has
+//! live data of medium size and much short-lived data, and collections find partially built trees of both kinds.
 
 use super::shift::{Plan, Shift};
 use super::workload::{Workload, WorkloadError, on_threads};
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
 
-/// See the module.
+/// The workload; see the module documentation.
 pub static WORKLOAD: Workload = Workload {
     name: "gcbench",
-    about: "Boehm's benchmark: trees top-down and bottom-up beside long-lived data; --depth",
+    about: "Boehm's benchmark: trees built top-down and bottom-up, with long-lived data; --depth",
     default_depth: Some(18),
     needs,
     pass,
 };
 
 traced! {
-    /// A node of GCBench: two children and two integers that nobody uses.
+    /// A node of GCBench: two children and two unused integers.
     #[derive(Debug)]
     pub struct Node {
         left: GcCell<Option<Gc<Node>>>,
@@ -30,21 +29,21 @@ traced! {
     }
 }
 
-/// Bytes of a node: two references, two integers and the header.
+/// The size of a node in bytes: two references, two integers and the header.
 const NODE_BYTES: usize = 32;
-/// Doubles in the long-lived array.
+/// The number of doubles in the long-lived array.
 const ARRAY_LENGTH: usize = 500_000;
-/// Depth of the smallest trees, and the step from one depth to the next.
+/// The depth of the smallest trees, and the step from one depth to the next.
 const SHALLOWEST: u32 = 4;
 const STEP: usize = 2;
-/// The deepest short-lived trees and the long-lived one are this much less deep than the one that stretches the heap.
+/// The difference in depth between the stretch tree and both the deepest short-lived trees and the long-lived tree.
 const BELOW_STRETCH: u32 = 2;
 
 fn node(m: &Mutator, left: Option<Gc<Node>>, right: Option<Gc<Node>>) -> Result<Gc<Node>, OutOfMemory> {
     m.alloc(Node { left: GcCell::new(left), right: GcCell::new(right), i: 0, j: 0 })
 }
 
-/// Hangs a full tree of this depth below a node, from the top down.
+/// Builds a full tree of this depth below a node, from the top down.
 fn populate(m: &Mutator, depth: u32, tree: Gc<Node>) -> Result<(), OutOfMemory> {
     if depth == 0 {
         return Ok(());
@@ -76,10 +75,10 @@ const fn tree_size(depth: u32) -> u64 {
     (2 << depth) - 1
 }
 
-/// A way to build a tree.
+/// A function that builds a tree.
 type Build = fn(&Mutator, u32) -> Result<Gc<Node>, OutOfMemory>;
 
-/// How many trees of `depth` allocate twice what the stretch tree does.
+/// Returns the number of trees of `depth` that together allocate twice as much as the stretch tree.
 const fn iterations(stretch: u32, depth: u32) -> u64 {
     2 * tree_size(stretch) / tree_size(depth)
 }
@@ -123,7 +122,7 @@ fn short_lived(m: &Mutator, shift: &Shift, depth: u32) -> Result<(), OutOfMemory
     Ok(())
 }
 
-/// 1, 1/2, 1/3 … in the first half, zeros in the second.
+/// Allocates the array: 1, 1/2, 1/3 … in the first half, zeros in the second.
 fn reciprocals(m: &Mutator) -> Result<Gc<Array<f64>>, OutOfMemory> {
     m.alloc_array(ARRAY_LENGTH, |i| if i < ARRAY_LENGTH / 2 { 1.0 / (i + 1) as f64 } else { 0.0 })
 }
@@ -149,7 +148,8 @@ fn check_array(array: Gc<Array<f64>>) -> Result<u64, WorkloadError> {
     }
 }
 
-/// The stretch tree, and later the long-lived data with one deepest tree, on every thread; twice that is comfortable.
+/// Returns the heap size for the stretch tree, or the long-lived data with one deepest tree if that is larger, on every
+/// thread; doubled as a reserve.
 fn needs(plan: &Plan) -> usize {
     let long_depth = plan.depth.saturating_sub(BELOW_STRETCH);
     let nodes = tree_size(plan.depth).max(2 * tree_size(long_depth)) as usize;

@@ -1,19 +1,19 @@
 //! A graph that is rewired at random, with weak references, finalizers, large and pinned objects.
 //!
-//! Each thread has a table of vertices (one large object), each with two edges to others, stored where cache lines and
-//! pages say nothing of neighbourhood: what marking costs when every reference is a cache miss. Vertices are replaced
-//! all the time; some are watched by a weak reference, some have a finalizer, some live in the pinned space. A weak
-//! reference must give the vertex that it was made for or nothing, whatever was allocated in the vertex's place.
+//! Each thread has a table of vertices (one large object). Each vertex has two edges to random others, so that neighbours in
+//! the graph share neither cache lines nor pages: this shows the cost of marking when every reference is a cache miss.
+//! Vertices are replaced continuously. Some are the target of a weak reference, some have a finalizer, some are in the
+//! pinned space. A weak reference must return its original vertex or nothing, whatever was allocated at the same address.
 
 use super::shift::{Plan, Shift};
 use super::workload::{Disorder, Workload, WorkloadError, on_threads};
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
 use stopworld_platform::sync::{AtomicU64, Ordering};
 
-/// See the module.
+/// The workload; see the module documentation.
 pub static WORKLOAD: Workload = Workload {
     name: "graph",
-    about: "random links rewired; weak references, finalizers, large and pinned objects",
+    about: "a randomly rewired graph with weak references, finalizers, large and pinned objects",
     default_depth: None,
     needs,
     pass,
@@ -23,9 +23,9 @@ traced! {
     /// A vertex of the graph.
     #[derive(Debug)]
     pub struct Vertex {
-        /// Unique in its thread.
+        /// A number that is unique in its thread.
         serial: u64,
-        /// Derived from the serial, so that foreign bytes are noticed.
+        /// Derived from the serial, to detect overwritten bytes.
         check: u64,
         edges: [GcCell<Option<Gc<Vertex>>>; 2],
     }
@@ -40,18 +40,18 @@ traced! {
     }
 }
 
-/// Vertices of a thread's graph.
+/// The number of vertices of a thread's graph.
 const VERTICES: usize = 20_000;
-/// Weak references that a thread keeps.
+/// The number of weak references of a thread.
 const WATCHES: usize = 500;
-/// Vertices replaced in one pass.
+/// The number of vertices replaced in one pass.
 const REPLACED: usize = 400_000;
-/// Every so many vertices has a weak reference, a finalizer, a pinned place.
+/// One in this number of vertices has a weak reference, has a finalizer, is pinned.
 const WATCH_EVERY: u64 = 16;
 const FINALIZE_EVERY: u64 = 64;
 const PIN_EVERY: u64 = 256;
 
-/// Finalizers that have run, over all threads.
+/// The number of finalizers that have run, for all threads.
 static FINALIZED: AtomicU64 = AtomicU64::new(0);
 
 const fn check_of(serial: u64) -> u64 {
@@ -89,7 +89,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Puts a new vertex into some place, with edges to two others.
+    /// Stores a new vertex at a random index, with edges to two others.
     fn replace(&self, m: &Mutator, serial: u64, disorder: &mut Disorder) -> Result<(), OutOfMemory> {
         let mut other = || GcCell::new(self.vertices[disorder.below(VERTICES)].get());
         let vertex = Vertex { serial, check: check_of(serial), edges: [other(), other()] };
@@ -102,7 +102,7 @@ impl Graph {
             self.watches[at].set(Some(m.alloc_weak(vertex)?));
             self.watched[at].set(serial);
         }
-        // The edges of what is replaced are cut, or chains of the dead would keep each other alive for ever.
+        // Clear the edges of the replaced vertex. Otherwise chains of replaced vertices would stay reachable and grow.
         let place = &self.vertices[disorder.below(VERTICES)];
         if let Some(old) = place.replace(Some(vertex)) {
             old.edges.iter().for_each(|edge| edge.set(None));
@@ -116,7 +116,7 @@ impl Graph {
             let edges = vertex.edges.iter().filter_map(GcCell::get);
             for vertex in edges.chain([vertex]) {
                 if vertex.check != check_of(vertex.serial) {
-                    return Err(WorkloadError::Wrong(format!("vertex {} holds foreign bytes", vertex.serial)));
+                    return Err(WorkloadError::Wrong(format!("vertex {} was overwritten", vertex.serial)));
                 }
                 verified += 1;
             }
@@ -124,14 +124,16 @@ impl Graph {
         Ok(verified)
     }
 
-    /// Each weak reference gives the vertex that it was made for, or nothing.
+    /// Checks that each weak reference returns its original vertex or nothing.
     fn check_watches(&self) -> Result<u64, WorkloadError> {
         let mut verified = 0;
         for (watch, watched) in self.watches.iter().zip(self.watched.iter()) {
             if let Some(vertex) = watch.get().and_then(|weak| weak.get()) {
                 if vertex.serial != watched.get() || vertex.check != check_of(vertex.serial) {
                     let (has, want) = (vertex.serial, watched.get());
-                    return Err(WorkloadError::Wrong(format!("a weak reference to vertex {want} gives vertex {has}")));
+                    return Err(WorkloadError::Wrong(format!(
+                        "a weak reference to vertex {want} returns vertex {has}"
+                    )));
                 }
                 verified += 1;
             }
@@ -140,18 +142,18 @@ impl Graph {
     }
 }
 
-/// Runs on the finalizer thread; the vertex is whole, for the last time.
+/// The finalizer of a vertex. Runs on the finalizer thread; the vertex must still be intact.
 fn finalized(_: &Mutator, vertex: Gc<Vertex>) {
     assert_eq!(vertex.check, check_of(vertex.serial), "a vertex was reused before its finalizer ran");
     FINALIZED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many finalizers of vertices have run in this process.
+/// Returns the number of finalizers of vertices that have run in this process.
 pub fn finalizers_run() -> u64 {
     FINALIZED.load(Ordering::Relaxed)
 }
 
-/// Each thread's vertices and tables; twice that is comfortable.
+/// Returns the heap size for each thread's vertices and tables, doubled as a reserve.
 fn needs(plan: &Plan) -> usize {
     (VERTICES * (size_of::<Vertex>() + 24) + WATCHES * 64) * plan.threads.get() * 2 + (4 << 20)
 }

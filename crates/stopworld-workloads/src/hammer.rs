@@ -2,9 +2,9 @@
 //!
 //! malloc's arenas, Rust's and C's standard streams, the dynamic linker, the thread list of pthread_create, the
 //! unwinder: each has a lock, and a thread that is stopped by a signal may hold any of them. A collector that calls
-//! malloc, prints, looks a symbol up or starts a thread while the world stands still waits for ever
-//! (`.stop.no-malloc`, `.stop.locks`). Here every thread of the plan does nothing but take those locks, interrupted by
-//! a timer of its own (`.stop.eintr`), beside a little allocation, while the main thread collects without end.
+//! malloc, prints, looks up a symbol or starts a thread while the world is stopped deadlocks
+//! (`.stop.no-malloc`, `.stop.locks`). In this workload every thread of the plan repeatedly takes those locks, interrupted
+//! by its own timer (`.stop.eintr`), and allocates a little, while the main thread collects repeatedly.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -20,32 +20,32 @@ use stopworld_platform::os::dynamic;
 use stopworld_platform::os::timer::OwnTimer;
 use stopworld_platform::sync::{AtomicBool, Ordering};
 
-/// See the module.
+/// The workload; see the module documentation.
 pub static WORKLOAD: Workload = Workload {
     name: "hammer",
-    about: "malloc, print, dlsym, unwind and spawn threads without end while collecting without end",
+    about: "threads that take the locks of malloc, stdio, dlsym and the unwinder during constant collections",
     default_depth: None,
     needs,
     pass,
 };
 
 traced! {
-    /// A link of the short list that each round makes.
+    /// A link of the short list that each round allocates.
     struct Bead {
         next: Option<Gc<Bead>>,
         number: u64,
     }
 }
 
-/// Collections in one pass.
+/// The number of collections in one pass.
 const COLLECTIONS: u32 = 200;
-/// The pause between two of them.
+/// The time between two collections.
 const BREATH: Duration = Duration::from_micros(100);
-/// Beads of a list.
+/// The number of beads in a list.
 const BEADS: u64 = 100;
-/// Every so many rounds a thread is started.
+/// The number of rounds after which a thread starts another thread.
 const SPAWN_EVERY: u64 = 8;
-/// How often a thread is interrupted by its timer, in nanoseconds.
+/// The interval of the timer that interrupts a thread, in nanoseconds.
 const TICK_NS: i64 = 1_000_000;
 
 fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
@@ -61,8 +61,8 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     collected.and(verified)
 }
 
-/// Collects again and again. Between two collections the others get their locks back: without that they would all
-/// queue for the one that a collection holds, and nobody would be stopped anywhere interesting.
+/// Collects repeatedly. The pause between two collections lets the other threads take their locks again. Without it they
+/// would all wait for the lock that a collection holds, and none would be stopped while it holds a lock.
 fn collect(m: &Mutator, shift: &Shift) -> Result<(), WorkloadError> {
     for _ in 0..COLLECTIONS {
         if shift.is_over() {
@@ -75,7 +75,7 @@ fn collect(m: &Mutator, shift: &Shift) -> Result<(), WorkloadError> {
 }
 
 fn hammer(m: &Mutator, shift: &Shift, enough: &AtomicBool, index: usize) -> Result<u64, WorkloadError> {
-    // Without a timer (the kernel may refuse one) the locks are hammered all the same.
+    // The kernel may refuse a timer. The thread then takes the locks without being interrupted.
     let _timer = OwnTimer::start(TICK_NS).ok();
     let mut disorder = Disorder::new(index);
     let mut verified = 0;
@@ -95,7 +95,7 @@ fn hammer(m: &Mutator, shift: &Shift, enough: &AtomicBool, index: usize) -> Resu
     Ok(verified)
 }
 
-/// Makes a list and counts it.
+/// Allocates a list and checks its length.
 fn string_beads(m: &Mutator) -> Result<u64, WorkloadError> {
     let _cost = cost_centre!("string of beads");
     let mut list: Option<Gc<Bead>> = None;
@@ -117,38 +117,38 @@ fn wrong(bead: u64) -> WorkloadError {
     WorkloadError::Wrong(format!("a list of {BEADS} beads is broken at {bead}"))
 }
 
-/// Sizes for the thread's cache, for the arena and for mmap.
+/// Allocates and frees memory, in sizes that malloc takes from the thread's cache, from the arena and from mmap.
 fn malloc_and_free(disorder: &mut Disorder) {
     for limit in [64, 4096, 64 << 10, 512 << 10] {
         let size = 1 + disorder.below(limit);
         black_box(Vec::<u8>::with_capacity(size));
     }
-    // calloc and realloc take the same locks by other ways.
+    // calloc and realloc take the same locks on other paths.
     let (from, to) = (1 + disorder.below(2000), 1 + disorder.below(200_000));
     let mut grown = vec![0u8; from];
     grown.resize(to, 1);
     black_box(grown);
 }
 
-/// Holds Rust's stdout over a malloc; prints a line when the number of rounds is a power of four, so that there is
-/// something to see.
+/// Holds the lock of Rust's stdout during a malloc. Prints a line when the number of rounds is a power of four, to show
+/// progress.
 fn take_stdout(round: u64, index: usize) {
     let mut stdout = io::stdout().lock();
     let line = format!("hammer {index}: {round} rounds\n");
     let shown = round >= 64 && round.is_power_of_two() && round.trailing_zeros().is_multiple_of(2);
     let text = if shown { line.as_bytes() } else { &[] };
-    // Nobody listening is no reason to stop hammering.
+    // A closed standard output does not end the workload.
     let _ = stdout.write_all(text);
     let _ = stdout.flush();
 }
 
-/// A panic that is caught walks the stack, which takes the dynamic linker's lock; `resume_unwind` prints nothing.
+/// Raises and catches a panic: unwinding takes the dynamic linker's lock. `resume_unwind` prints nothing.
 fn unwind() {
     let caught = panic::catch_unwind(|| panic::resume_unwind(Box::new(())));
     debug_assert!(caught.is_err());
 }
 
-/// A thread that the world knows nothing of, and one that it knows.
+/// Starts and joins a thread that is not attached to the world, and one that is.
 fn spawn_and_join(m: &Mutator, round: u64) -> Result<(), WorkloadError> {
     let stranger = thread::spawn(move || black_box(format!("stranger {round}")).len());
     m.blocking(|| stranger.join()).map_err(|panic| super::workload::panicked(&*panic))?;
@@ -157,7 +157,7 @@ fn spawn_and_join(m: &Mutator, round: u64) -> Result<(), WorkloadError> {
     member.join().map_err(|panic| super::workload::panicked(&*panic))?
 }
 
-/// Lists of a few kilobytes on every thread, and as many threads again.
+/// Returns the heap size for lists of a few kilobytes on every thread, and on the threads that these start.
 fn needs(plan: &Plan) -> usize {
     plan.threads.get() * 64 * 1024 + (8 << 20)
 }

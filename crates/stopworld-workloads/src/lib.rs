@@ -1,24 +1,24 @@
-//! Programs that make garbage on purpose.
+//! Programs that produce garbage, for tests, examples and measurements.
 //!
-//! A [`Workload`] does a fixed piece of work, a *pass*, on as many threads as it is told to, and checks its own
-//! results: a tree has the number of nodes that its depth says, a list handed over by a dying thread still counts up.
-//! A collector that frees too much is found out by the program that it runs, not only by a verifier.
+//! A [`Workload`] does a fixed amount of work, a *pass*, on a given number of threads, and checks its own results: a tree
+//! must have the number of nodes of its depth, a list left by a thread that has ended must be complete. So the program
+//! itself, and not only a verifier, detects a collector that frees live objects.
 //!
 //! A [`Shift`] says how long to go on: one pass, some seconds, some collections, or until somebody calls
 //! [`Shift::end`]. Workloads ask [`Shift::is_over`] between pieces of work that take well under a millisecond (it is
 //! one relaxed load), and call [`Mutator::safepoint`](stopworld::Mutator::safepoint) at the same places, so that they can
 //! be stopped by polling as well as by signals.
 //!
-//! | workload | what it is about |
+//! | workload | subject |
 //! |---|---|
-//! | [`binary_trees`] | allocation and short lives: the Computer Language Benchmarks Game's program |
-//! | [`gcbench`] | Boehm's old benchmark: short-lived trees beside long-lived data |
-//! | [`churn`] | threads that are born and die while collections run |
+//! | [`binary_trees`] | allocation of short-lived objects: the program of the Computer Language Benchmarks Game |
+//! | [`gcbench`] | Boehm's benchmark: short-lived trees, with long-lived data |
+//! | [`churn`] | threads that start and end during collections |
 //! | [`graph`] | random links, weak references, finalizers, large and pinned objects |
-//! | [`hammer`] | threads that hold every lock of the C library and of Rust's I/O when they are stopped |
+//! | [`hammer`] | threads that hold the locks of the C library and of Rust's I/O when they are stopped |
 //!
 //! `binary_trees` and `gcbench` do the same work, allocation by allocation, as their counterparts in C under
-//! `benches/peers/`, so that times compare.
+//! `benches/peers/`, so that their times can be compared.
 
 pub mod binary_trees;
 pub mod churn;
@@ -34,11 +34,11 @@ pub use workload::{Outcome, Workload, WorkloadError};
 
 use stopworld::Mutator;
 
-/// All workloads, in the order in which they are listed.
+/// All workloads, in the order of the list that the command prints.
 pub static WORKLOADS: [&Workload; 5] =
     [&binary_trees::WORKLOAD, &gcbench::WORKLOAD, &churn::WORKLOAD, &graph::WORKLOAD, &hammer::WORKLOAD];
 
-/// The workload of this name.
+/// Returns the workload with this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().copied().find(|w| w.name == name)
 }
@@ -46,7 +46,7 @@ pub fn find(name: &str) -> Option<&'static Workload> {
 /// Runs a workload until its shift is over.
 ///
 /// # Errors
-/// The first error that one of its threads met; the others have ended too when this returns.
+/// The first error of one of the workload's threads. All threads have ended when this returns.
 pub fn run(m: &Mutator, workload: &Workload, shift: &Shift) -> Result<Outcome, WorkloadError> {
     let _alarm = shift.start();
     let mut outcome = Outcome::default();

@@ -1,8 +1,8 @@
-//! How long a workload goes on.
+//! The run plan of a workload, and its end.
 //!
-//! The end of a shift is one flag. Whoever has a reason sets it: the alarm of a shift with a time, the world's
-//! listener when enough collections are counted, a signal, a thread that failed. The threads at work read it with a
-//! relaxed load; nothing else is published through it, and it stays set.
+//! The end of a shift is one flag. Several parties may set it: the timer of a shift with a duration, the world's listener
+//! after the planned number of collections, the handler of a signal, a thread that failed. The working threads read it with
+//! a relaxed load. It publishes no other data, and it is never cleared.
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -11,29 +11,29 @@ use std::time::Duration;
 
 use stopworld_platform::sync::{AtomicBool, AtomicU32, Ordering};
 
-/// What a workload is asked to do.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// On how many threads.
+    /// The number of threads.
     pub threads: NonZeroUsize,
-    /// For how long.
+    /// The condition that ends the run.
     pub until: Until,
-    /// How deep the trees are, for workloads that are about trees.
+    /// The depth of the trees, for workloads with trees.
     pub depth: u32,
 }
 
-/// When a workload is done.
+/// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// When it has done its work once.
+    /// The workload has done its work once.
     OnePass,
-    /// When this much time has passed.
+    /// This time has passed.
     Time(Duration),
-    /// When this many collections were counted with [`Shift::count_collection`].
+    /// This number of collections was counted with [`Shift::count_collection`].
     Collections(NonZeroU32),
 }
 
-/// A plan under way, shared by everyone who works on it or may end it.
+/// A plan in progress, shared by all threads that execute it or may end it.
 #[derive(Clone)]
 pub struct Shift(Arc<Inner>);
 
@@ -41,19 +41,19 @@ struct Inner {
     plan: Plan,
     over: AtomicBool,
     collections: AtomicU32,
-    /// Whether the alarm is to go home, and what wakes it.
+    /// Whether the timer thread must end, and the condition variable that wakes it.
     dismissed: Mutex<bool>,
     dismissal: Condvar,
 }
 
-/// Ends a shift in time. Dropping it calls the alarm off.
+/// The timer that ends a shift. Dropping it cancels the timer.
 pub struct Alarm {
     inner: Arc<Inner>,
     clock: Option<thread::JoinHandle<()>>,
 }
 
 impl Shift {
-    /// A shift that has not begun.
+    /// Creates a shift that has not begun.
     pub fn new(plan: Plan) -> Shift {
         Shift(Arc::new(Inner {
             plan,
@@ -64,12 +64,12 @@ impl Shift {
         }))
     }
 
-    /// What was asked for.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.0.plan
     }
 
-    /// Whether to begin no new work.
+    /// Returns whether the shift has ended, so that threads must begin no new work.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.0.over.load(Ordering::Relaxed)
@@ -85,7 +85,7 @@ impl Shift {
         self.0.over.store(true, Ordering::Relaxed);
     }
 
-    /// Tells the shift of a collection; the last one that was asked for ends it. Meant for the world's listener.
+    /// Counts a collection, and ends the shift after the planned number. To be called from the world's listener.
     pub fn count_collection(&self) {
         let counted = self.0.collections.fetch_add(1, Ordering::Relaxed) + 1;
         if let Until::Collections(wanted) = self.0.plan.until
@@ -95,7 +95,7 @@ impl Shift {
         }
     }
 
-    /// How many collections were counted.
+    /// Returns the number of collections counted.
     pub fn collections(&self) -> u32 {
         self.0.collections.load(Ordering::Relaxed)
     }
@@ -115,7 +115,7 @@ impl Shift {
 
 impl Inner {
     fn ring_after(&self, time: Duration) {
-        // Nobody can panic while holding this lock.
+        // No code that holds this lock can panic.
         let dismissed = self.dismissed.lock().unwrap_or_else(PoisonError::into_inner);
         let _unused = self.dismissal.wait_timeout_while(dismissed, time, |dismissed| !*dismissed);
         self.over.store(true, Ordering::Relaxed);
@@ -127,8 +127,8 @@ impl Drop for Alarm {
         *self.inner.dismissed.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.inner.dismissal.notify_all();
         if let Some(clock) = self.clock.take() {
-            // The clock only waits and sets a flag: it can't panic, and there is nothing to learn from its end. The
-            // wait is a matter of microseconds, so this may be a mutator that is not in a blocking region.
+            // The timer thread only waits and sets a flag: it can't panic and returns nothing. The join takes
+            // microseconds, so the caller may be a mutator outside a blocking region.
             let _ = clock.join();
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_with_a_time_is_over_when_it_has_passed() {
+    fn a_shift_with_a_duration_ends_after_it() {
         let shift = shift(Until::Time(Duration::from_millis(20)));
         let begun = Instant::now();
         let _alarm = shift.start();
@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_that_is_called_off_does_not_keep_anyone_waiting() {
+    fn a_cancelled_timer_does_not_block() {
         let begun = Instant::now();
         drop(shift(Until::Time(Duration::from_secs(3600))).start());
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
     #[test]
-    fn the_last_collection_that_was_asked_for_ends_the_shift() {
+    fn the_planned_number_of_collections_ends_the_shift() {
         let three = NonZeroU32::new(3).expect("not zero");
         let shift = shift(Until::Collections(three));
         shift.count_collection();

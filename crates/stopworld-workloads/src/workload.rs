@@ -1,4 +1,4 @@
-//! What a workload is, and what workloads share: threads that work together, disorder, errors.
+//! The definition of a workload, and what workloads share: groups of threads, pseudo-random numbers, errors.
 
 use std::any::Any;
 
@@ -7,43 +7,43 @@ use stopworld::{CollectError, Mutator, OutOfMemory, SpawnError};
 
 /// A program that the command and the examples can run.
 pub struct Workload {
-    /// What it is called on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description in one line.
     pub about: &'static str,
-    /// The default depth of its trees, for workloads with trees.
+    /// The default depth of the trees, for workloads with trees.
     pub default_depth: Option<u32>,
-    /// About how many bytes of heap one pass needs.
+    /// Returns about how many bytes of heap one pass needs.
     pub needs: fn(&Plan) -> usize,
-    /// Does the work once; returns how many objects it looked at and found right.
+    /// Does the work once. Returns the number of objects that were verified.
     pub pass: fn(&Mutator, &Shift) -> Result<u64, WorkloadError>,
 }
 
-/// What a workload did.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Passes that were begun; the last one may have been cut short.
+    /// The number of passes that were begun; the last one may be incomplete.
     pub passes: u64,
-    /// Objects that were looked at and found right.
+    /// The number of objects that were verified.
     pub verified: u64,
 }
 
-/// Why a workload could not do its work.
+/// The reason why a workload failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// The heap limit is too small for it.
+    /// The heap limit is too small for the workload.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// A collection that it asked for did not succeed.
+    /// A collection that the workload requested failed.
     #[error(transparent)]
     Collect(Box<CollectError>),
     /// A thread could not be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
-    /// It found a wrong result: the collector freed or changed something that was alive.
+    /// The workload found a wrong result: the collector freed or changed a live object.
     #[error("wrong result, so the heap is damaged: {0}")]
     Wrong(String),
-    /// One of its threads panicked.
+    /// A thread of the workload panicked.
     #[error("a thread of the workload panicked: {0}")]
     Panicked(String),
 }
@@ -54,11 +54,11 @@ impl From<CollectError> for WorkloadError {
     }
 }
 
-/// What each of several threads does: told which of them it is, counted from 0.
+/// The work of one of several threads. The last argument is the index of the thread, from 0.
 pub(super) type Part = fn(&Mutator, &Shift, usize) -> Result<u64, WorkloadError>;
 
-/// Does a part of the work on each thread of the plan and adds up what they verified. A plan of one thread is done on
-/// the calling thread.
+/// Runs a part of the work on each thread of the plan. Returns the total number of verified objects. If the plan has one
+/// thread, runs the work on the calling thread.
 pub(super) fn on_threads(m: &Mutator, shift: &Shift, role: &str, part: Part) -> Result<u64, WorkloadError> {
     match shift.plan().threads.get() {
         1 => part(m, shift, 0),
@@ -72,14 +72,14 @@ pub(super) fn on_threads(m: &Mutator, shift: &Shift, role: &str, part: Part) -> 
     }
 }
 
-/// Threads at work on the same shift. When one fails the shift is over for all.
+/// A group of threads that share a shift. If one of them fails, the shift ends for all.
 #[derive(Default)]
 pub(super) struct Crew {
     members: Vec<stopworld::JoinHandle<Result<u64, WorkloadError>>>,
 }
 
 impl Crew {
-    /// Starts a thread. If that fails, those already started are joined first.
+    /// Starts a thread. If that fails, joins the threads already started before returning the error.
     pub(super) fn start<F>(&mut self, m: &Mutator, shift: &Shift, name: &str, work: F) -> Result<(), WorkloadError>
     where
         F: FnOnce(&Mutator, &Shift) -> Result<u64, WorkloadError> + Send + 'static,
@@ -104,7 +104,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits for all (a mutator counts as blocking meanwhile) and adds up what they verified; or gives the first error.
+    /// Joins all threads (a mutator is in a blocking region meanwhile). Returns the total number of verified objects, or the
+    /// first error.
     pub(super) fn join(self) -> Result<u64, WorkloadError> {
         let mut sum = Ok(0);
         for member in self.members {
@@ -115,14 +116,14 @@ impl Crew {
     }
 }
 
-/// A panic's message as an error.
+/// Converts a panic to an error with its message.
 pub(super) fn panicked(payload: &(dyn Any + Send)) -> WorkloadError {
     let text = payload.downcast_ref::<&str>().map(|s| (*s).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
     WorkloadError::Panicked(text.unwrap_or_else(|| "without a message".to_owned()))
 }
 
-/// A small, fast generator (xorshift) for workloads that need disorder, not randomness.
+/// A small, fast pseudo-random generator (xorshift) for workloads that need irregular patterns, not good randomness.
 pub(super) struct Disorder(u64);
 
 impl Disorder {
@@ -130,7 +131,7 @@ impl Disorder {
         Disorder(88_172_645_463_325_252 ^ ((seed as u64 + 1) << 32))
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
