@@ -456,11 +456,11 @@ fn an_expression_evaluates_to(#[case] expression: &str, #[case] expected: &str) 
 #[case("(lambda (x x) 1)", "test.scm:1:1: the parameter x appears twice")]
 #[case(
     "(+ 1 (define x 2))",
-    "test.scm:1:6: a definition belongs at top level or into a body, not where a value is expected"
+    "test.scm:1:6: a definition belongs at top level or in a body, not where a value is expected"
 )]
 #[case("(let ()\n (1 . 2))", "test.scm:2:2: a combination must be a proper list")]
 #[case("(list if)", "test.scm:1:1: if is syntax and has no value")]
-#[case("(display 'before) ()", "test.scm:1:19: () is no expression; the empty list is written '()")]
+#[case("(display 'before) ()", "test.scm:1:19: () is not an expression; the empty list is written '()")]
 #[case(
     "(define-syntax m (syntax-rules () ((_ a) a)))\n  (m 1 2)",
     "test.scm:2:3: no rule of the macro m matches (m 1 2)"

@@ -1,7 +1,7 @@
 //! Integers of any size: sign and magnitude, base 2³², schoolbook algorithms.
 //!
-//! This file knows nothing of the heap: the machine copies a collected magnitude into a [`Big`], computes, and
-//! copies the result back. That is slow for huge numbers and simple for those that programs have, factorials mostly.
+//! This file does not use the heap: the machine copies a collected magnitude into a [`Big`], computes, and
+//! copies the result back. This is slow for huge numbers, and simple for the numbers in typical programs, such as factorials.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ pub struct Big {
     digits: Vec<u32>,
 }
 
-/// More digits than this are refused.
+/// The largest number of digits: larger results are refused.
 pub const MOST_DIGITS: usize = 1 << 16;
 
 impl Big {
@@ -23,7 +23,7 @@ impl Big {
         Self { negative: negative && !digits.is_empty(), digits }
     }
 
-    /// The integer part of a finite float.
+    /// Returns the integer part of a finite float.
     pub fn from_f64(value: f64) -> Self {
         let bits = value.abs().to_bits();
         let exponent = (bits >> 52) as i32 - 1075;
@@ -50,7 +50,7 @@ impl Big {
         &self.digits
     }
 
-    /// The number, if it fits.
+    /// Returns the number if it fits.
     pub fn to_i64(&self) -> Option<i64> {
         if self.digits.len() > 2 {
             return None;
@@ -98,7 +98,7 @@ impl Big {
         Self::new(self.negative != other.negative, product)
     }
 
-    /// Quotient towards zero and remainder with the sign of `self`. The divisor is not zero.
+    /// Returns the quotient, rounded towards zero, and the remainder with the sign of `self`. The divisor must not be zero.
     pub fn divided_by(&self, divisor: &Self) -> (Self, Self) {
         let (quotient, remainder) = divide(&self.digits, &divisor.digits);
         (Self::new(self.negative != divisor.negative, quotient), Self::new(self.negative, remainder))
@@ -110,7 +110,7 @@ impl Big {
         Self::new(self.negative, digits)
     }
 
-    /// The digits in this radix, 2 to 36.
+    /// Formats the number in this radix, 2 to 36.
     pub fn to_text(&self, radix: u32) -> String {
         if self.is_zero() {
             return "0".to_owned();
@@ -134,7 +134,7 @@ impl Big {
         text.into_iter().rev().collect()
     }
 
-    /// The number that these digits write, an optional sign before them.
+    /// Parses digits after an optional sign.
     pub fn parse(text: &str, radix: u32) -> Option<Self> {
         let (negative, digits) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
@@ -216,7 +216,7 @@ fn add(a: &[u32], b: &[u32]) -> Vec<u32> {
     sum
 }
 
-/// `a - b`, where `a` is not the smaller one.
+/// Returns `a - b`. `a` must not be smaller than `b`.
 fn subtract(a: &[u32], b: &[u32]) -> Vec<u32> {
     let mut borrow = 0_i64;
     let mut difference = Vec::with_capacity(a.len());
@@ -299,7 +299,7 @@ fn divide(a: &[u32], b: &[u32]) -> (Vec<u32>, Vec<u32>) {
     (quotient, rest)
 }
 
-/// `window -= divisor * factor`; whether it went below zero.
+/// Computes `window -= divisor * factor`. Returns whether the result is below zero.
 fn take_multiple(window: &mut [u32], divisor: &[u32], factor: u64) -> bool {
     let mut borrow = 0_i64;
     let mut carry = 0_u64;

@@ -8,9 +8,9 @@
 //!   … │ pc and fp of the caller │ closure │ arguments │ locals │ temporaries │ free …
 //! ```
 //!
-//! The word below the closure is a fixnum, so the stack is an array of values like any other and the collector
-//! needs to know nothing about it. `Frame` leaves room for that word, then come the procedure and its arguments;
-//! a tail call moves procedure and arguments down over the frame that it replaces.
+//! The word below the closure is a fixnum, so the stack is an ordinary array of values and the collector
+//! needs no knowledge of frames. `Frame` reserves a slot for that word; the procedure and its arguments follow.
+//! A tail call moves procedure and arguments down over the frame that it replaces.
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
@@ -38,15 +38,15 @@ operations! {
     Local,
     /// Pop into slot `a`.
     SetLocal,
-    /// Push what is in the box in slot `a`; an error if it has no value yet.
+    /// Push the contents of the box in slot `a`; an error if it has no value yet.
     LocalBox,
     /// Pop into the box in slot `a`.
     SetLocalBox,
-    /// Put the value of slot `a` into a box of its own.
+    /// Replace the value of slot `a` by a new box that contains it.
     MakeBox,
     /// Push the closure's value `a`.
     Free,
-    /// Push what is in the closure's box `a`.
+    /// Push the contents of the closure's box `a`.
     FreeBox,
     /// Pop into the closure's box `a`.
     SetFreeBox,
@@ -68,9 +68,9 @@ operations! {
     JumpIfFalse,
     /// Go to `a` if the top is not `#f`, else pop it.
     JumpIfTrueElsePop,
-    /// Make a closure of the code in constant `a`; next word: how many captures, then a word for each.
+    /// Make a closure of the code in constant `a`; next word: the number of captures, then a word for each.
     Closure,
-    /// Leave room for the return word.
+    /// Reserve a slot for the return word.
     Frame,
     /// `Frame`, then `Global a`.
     FrameGlobal,
@@ -82,10 +82,10 @@ operations! {
     Return,
     /// Call the primitive `a & 0xfff` with `a >> 12` arguments.
     Primitive,
-    /// The next iteration of a loop: move the top `a` values to the slot of the next word, go to the word after that.
+    /// The next iteration of a loop: move the top `a` values to the slot in the next word, go to the target in the word after it.
     Again,
-    /// The rest are primitives that the machine does itself when the arguments are as usual; `a` is the primitive,
-    /// which does it in all other cases, errors included.
+    /// The rest are primitives that the machine performs itself for common arguments; `a` is the primitive,
+    /// which handles all other cases, including errors.
     Car,
     Cdr,
     Cons,
@@ -120,7 +120,7 @@ impl Op {
         (operand as u32) << 8 | self as u32
     }
 
-    /// The operation that does this primitive in place, and with how many arguments.
+    /// Returns the operation that performs this primitive in place, for this number of arguments.
     pub fn of_primitive(name: &str, arguments: usize) -> Option<Self> {
         Some(match (name, arguments) {
             ("car", 1) => Self::Car,
@@ -150,7 +150,7 @@ impl Op {
     }
 }
 
-/// Where a closure's captured value comes from, in the words after `Closure`.
+/// The source of a closure's captured value, in the words after `Closure`.
 #[derive(Clone, Copy)]
 pub enum Capture {
     Local(usize),

@@ -1,8 +1,8 @@
-//! From trouble to a condition that handlers can look at, and from an unhandled one to the host's error.
+//! Converts trouble to a condition for handlers, and an unhandled condition to the host's error.
 //!
-//! A condition is made where the trouble is, while the stack still tells how the program came there: the place of
-//! the innermost call that stands in the program's own text (the prelude's procedures are passed over), the
-//! procedure around it, and a few of the calls that wait for it.
+//! A condition is created where the trouble occurs, while the stack still shows how the program got there. It records the
+//! place of the innermost call in the program's own text (procedures of the prelude are skipped), the procedure around it,
+//! and a few of the waiting calls.
 
 use stopworld::{Gc, OutOfMemory};
 
@@ -14,10 +14,10 @@ use super::stack::{caller_of, return_word};
 use super::store::{Made, elements};
 use super::value::{Kind, Value};
 
-/// How many waiting calls an error shows.
+/// The largest number of waiting calls that an error shows.
 const SHOWN_CALLS: usize = 6;
 
-/// Where the machine is, for people.
+/// The position of the machine, as text for error messages.
 pub struct Whereabouts {
     pub place: Option<String>,
     pub procedure: Option<String>,
@@ -25,8 +25,8 @@ pub struct Whereabouts {
 }
 
 impl Vm<'_, '_> {
-    /// Hands trouble to the program's handlers: the next thing that runs is the prelude's `raise`. An error if there
-    /// are none, or if even that is impossible.
+    /// Passes trouble to the program's handlers: the machine runs the prelude's `raise` next. Returns an error if there is no
+    /// handler, or if calling `raise` is impossible.
     pub fn signal(&mut self, trouble: Trouble) -> Result<(), Box<LispError>> {
         let object = match trouble {
             Trouble::Halt(error) => return Err(error),
@@ -41,7 +41,7 @@ impl Vm<'_, '_> {
         }
         if let Some(guard) = super::forms::car(self.handlers).get::<Try>().filter(|guard| guard.winders == self.winders)
         {
-            // As the prelude's `raise` would do, but this needs no stack and no memory.
+            // Do what the prelude's `raise` would do, without stack and memory.
             self.unwind(guard, object);
             return match self.call(1) {
                 Ok(_) => Ok(()),
@@ -62,7 +62,7 @@ impl Vm<'_, '_> {
         }
     }
 
-    /// The condition that was made in advance, because now there may be no room for one.
+    /// Returns the condition that was allocated in advance, because the heap may have no room for a new one.
     fn out_of_memory(&mut self, error: OutOfMemory) -> Value {
         self.memory = Some(error);
         self.store.machine.out_of_memory.get()
@@ -91,7 +91,7 @@ impl Vm<'_, '_> {
         self.condition(kind, &message, Value::NIL)
     }
 
-    /// A condition that happened here.
+    /// Creates a condition for the current position.
     pub fn condition(&mut self, kind: &str, message: &str, irritants: Value) -> Made<Value> {
         let store = self.store;
         let here = self.whereabouts();
@@ -111,7 +111,7 @@ impl Vm<'_, '_> {
         })
     }
 
-    /// What the host is told when nobody handles this object.
+    /// Returns the host's error for an object that no handler handles.
     pub fn uncaught(&self, object: Value) -> LispError {
         let text = |value: Value| value.get::<Text>().map(|t| t.text().to_owned());
         let Some(condition) = object.get::<Condition>() else {
@@ -136,7 +136,7 @@ impl Vm<'_, '_> {
         }))
     }
 
-    /// How many calls are waiting.
+    /// Returns the number of waiting calls.
     pub fn depth(&self) -> usize {
         let mut depth = 0;
         self.each_frame(|_, _| {
@@ -146,8 +146,8 @@ impl Vm<'_, '_> {
         depth
     }
 
-    /// Visits the running procedure and then each waiting one, with the index of the word that it is at, until told
-    /// to stop.
+    /// Visits the running procedure and then each waiting one, with the index of its current word, until `visit` returns
+    /// `false`.
     fn each_frame(&self, mut visit: impl FnMut(Gc<Closure>, usize) -> bool) {
         let (mut pc, mut fp, mut closure) = (self.pc, self.fp, self.closure);
         while fp > 1 && visit(closure, pc.saturating_sub(1)) {

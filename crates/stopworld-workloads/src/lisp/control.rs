@@ -1,12 +1,12 @@
-//! Calls that are more than a jump: `apply`, continuations, leaving a `guard`, `eval`.
+//! Calls that rearrange the stack: `apply`, continuations, leaving a `guard`, `eval`.
 //!
-//! All of them rearrange the stack so that what comes next is an ordinary call, and then that call is made; none
-//! calls back into the machine. That is why a continuation may be captured anywhere and entered any number of times.
+//! All of them rearrange the stack so that an ordinary call follows, and then make that call; none
+//! calls back into the machine. So a continuation may be captured anywhere and entered any number of times.
 //!
-//! A continuation is the part of the stack below the call that captured it, copied, with the word that says where
-//! to go on. `dynamic-wind`'s list of open extents travels with it: if it differs from the current one, the prelude's
-//! `%throw` runs the thunks that lie between and then comes back to reinstate. A `guard` needs no copy: it is in
-//! force only inside its own extent, so its frame is still there, and leaving is cutting the stack back to it.
+//! A continuation is a copy of the part of the stack below the call that captured it, with the return word. It also contains
+//! `dynamic-wind`'s list of open extents. If that list differs from the current one, the prelude's
+//! `%throw` runs the thunks between them and then reinstates the continuation. A `guard` needs no copy: it is
+//! active only inside its own extent, so its frame still exists, and leaving it cuts the stack back to that frame.
 
 use stopworld::Gc;
 
@@ -82,7 +82,7 @@ impl Vm<'_, '_> {
         }
     }
 
-    /// Whether a call would be made at all, before its caller's frame is given up.
+    /// Checks that a call is possible, before its caller's frame is discarded.
     pub fn check_applicable(&self, callee: Value, count: usize) -> Outcome<()> {
         if let Some(closure) = callee.get::<Closure>() {
             return if closure.code.accepts(count) { Ok(()) } else { Err(self.wrong_count(callee, count)) };
@@ -94,12 +94,12 @@ impl Vm<'_, '_> {
         }
     }
 
-    /// The arguments of a continuation as what its receiver gets.
+    /// Combines the arguments of a continuation into the value that its receiver gets.
     fn top_as_one(&self, count: usize) -> Outcome {
         Ok(self.store.values(&self.stack[self.sp - count..self.sp])?)
     }
 
-    /// `(apply f a … list)` at `base` becomes a call of `f`; returns how many arguments it has.
+    /// Converts `(apply f a … list)` at `base` to a call of `f`. Returns the number of its arguments.
     fn spread(&mut self, base: usize, count: usize) -> Outcome<usize> {
         let list = self.stack[self.sp - 1].get();
         let Some(length) = super::store::list_length(list) else { return Err(Trouble::Type("a list", list)) };
@@ -112,7 +112,7 @@ impl Vm<'_, '_> {
         Ok(count - 2 + length)
     }
 
-    /// `(%apply-values f v)` becomes a call of `f` with the values that `v` stands for.
+    /// Converts `(%apply-values f v)` to a call of `f` with the values in `v`.
     fn spread_values(&mut self, base: usize) -> Outcome<usize> {
         let (consumer, value) = (self.stack[base].get(), self.stack[base + 1].get());
         self.stack[base - 1].set(consumer);
@@ -126,7 +126,7 @@ impl Vm<'_, '_> {
         Ok(values.items.len())
     }
 
-    /// `(%call/cc f)` becomes a call of `f` with the continuation of the call.
+    /// Converts `(%call/cc f)` to a call of `f` with the continuation of the call.
     fn capture(&mut self, base: usize) -> Outcome<()> {
         let stack = self.store.fixed_row(base - 2, |i| self.stack[i].get())?;
         let continuation = self.store.object(Continuation {
@@ -162,13 +162,13 @@ impl Vm<'_, '_> {
         if let Some(closure) = self.stack[fp - 1].get().get::<Closure>() {
             self.closure = closure;
         }
-        // The frame goes on with all the room that it may need.
+        // Ensure that the frame has all the room that it may need.
         self.need(closure_room(self) + 1)?;
         self.push(value);
         Ok(None)
     }
 
-    /// `(%unwind try object)`: the frame of the `guard` becomes a call of its handler.
+    /// `(%unwind try object)`: replaces the frame of the `guard` by a call of its handler.
     pub fn unwind(&mut self, guard: Gc<Try>, object: Value) {
         self.handlers = guard.handlers;
         self.winders = guard.winders;
@@ -215,7 +215,7 @@ fn closure_room(vm: &Vm<'_, '_>) -> usize {
 }
 
 impl Trouble {
-    /// A form given to `eval` that is no program.
+    /// Converts the syntax error of a form given to `eval`.
     fn from_syntax(error: SyntaxError) -> Self {
         match error {
             SyntaxError::Memory(error) => Self::Memory(error),

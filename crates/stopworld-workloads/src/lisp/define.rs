@@ -1,7 +1,7 @@
-//! Definitions: top-level forms, `define`, `define-record-type`, and which names the program takes for itself.
+//! Definitions: top-level forms, `define`, `define-record-type`, and the names that the program redefines.
 //!
-//! A name that the program defines or assigns at top level is *claimed* before anything of the file is compiled, so
-//! that no call to it, not even one that stands before the definition, is compiled as the built-in of that name.
+//! A name that the program defines or assigns at top level is *claimed* before any form of the file is compiled, so
+//! that no call to it, not even one before the definition, is compiled as the built-in procedure with that name.
 
 use stopworld::Gc;
 
@@ -15,7 +15,7 @@ use super::tree::Node;
 use super::value::Value;
 
 impl Expander<'_> {
-    /// A form at top level, which may define.
+    /// Compiles a form at top level, which may be a definition.
     pub fn toplevel(&mut self, form: Value) -> Expand {
         let form = self.expand_head(form)?;
         let Some((special, pair)) = self.definition_in(form) else { return self.expression(form) };
@@ -63,7 +63,7 @@ impl Expander<'_> {
         }
     }
 
-    /// The name and the expression of a `define`.
+    /// Returns the name and the expression of a `define`.
     pub fn definition(&mut self, form: Value) -> Expand<(Value, Value)> {
         let at = form.get::<Pair>().map_or(self.at, |pair| pair.place());
         if at.0 > 0 {
@@ -99,7 +99,7 @@ impl Expander<'_> {
         Ok(self.store.list(&[quote, Value::UNSPECIFIED])?)
     }
 
-    /// `define-record-type` as definitions.
+    /// Converts `define-record-type` to definitions.
     pub fn record_definitions(&mut self, form: Value) -> Expand<Value> {
         let shape = "expected (define-record-type name (constructor field …) predicate (field accessor modifier) …)";
         let arguments = cdr(form);
@@ -152,7 +152,7 @@ impl Expander<'_> {
     }
 }
 
-/// Notes that the program defines this global itself.
+/// Records that the program defines this global.
 pub fn claim(symbol: Gc<Symbol>) {
     symbol.flags.set(symbol.flags.get() | Symbol::USER_DEFINED);
     if symbol.value.get().is::<Macro>() {
@@ -160,7 +160,7 @@ pub fn claim(symbol: Gc<Symbol>) {
     }
 }
 
-/// Marks what the top-level forms of a file define or assign, so that no call to it is compiled as a built-in.
+/// Claims the names that the top-level forms of a file define or assign, so that no call to them is compiled as a built-in.
 pub fn claim_definitions(forms: Value) {
     for form in elements(forms) {
         let Some(head) = car(form).get::<Symbol>() else { continue };

@@ -1,8 +1,8 @@
-//! From tree to code.
+//! The emitter: converts the tree to code.
 //!
-//! The emitter knows at each point how many values lie on the stack above the frame pointer, so a local variable is
-//! simply where its value was pushed, and no instruction allocates or frees it. `slots`, the most that a frame ever
-//! needs, is checked once per call, in the machine.
+//! The emitter knows at each point how many values are on the stack above the frame pointer. So a local variable is the slot
+//! to which its value was pushed, and no instruction allocates or frees it. The machine checks `slots`, the largest size of a
+//! frame, once per call.
 
 use stopworld::{Gc, GcCell};
 
@@ -15,10 +15,10 @@ use super::store::{Store, closure_of};
 use super::tree::{At, Constant, Lambda, Let, Node, Pool, Returns, Variable, VariableId};
 use super::value::{Kind, Value};
 
-/// Room that the machine may use on top of a frame, to call a handler.
+/// The number of slots that the machine may use on top of a frame, to call a handler.
 const HEADROOM: usize = 8;
 
-/// Turns trees into code objects, which go into the pool like all constants.
+/// Converts trees to code objects, which are stored in the pool like all constants.
 pub struct Emitter<'e, 'm> {
     store: Store<'m>,
     pool: Gc<Pool>,
@@ -27,7 +27,7 @@ pub struct Emitter<'e, 'm> {
     functions: &'e [Function],
 }
 
-/// One code object that is being written.
+/// A code object under construction.
 struct Draft {
     function: usize,
     words: Vec<u32>,
@@ -55,10 +55,10 @@ impl<'e, 'm> Emitter<'e, 'm> {
         Self { store, pool, file, variables, functions }
     }
 
-    /// The code of a top-level form, as a procedure without parameters.
+    /// Returns the code of a top-level form, as a procedure without parameters.
     pub fn toplevel(&mut self, node: &Node) -> Expand<Gc<Code>> {
         let mut draft = Draft::new(0, 0);
-        // Not as a tail call: the form's own frame tells where an error came from.
+        // Not as a tail call: the form's own frame shows the place of an error.
         self.node(&mut draft, node, Then::Push)?;
         draft.emit(Op::Return, 0);
         self.finish(draft, Value::FALSE, 0, false)
@@ -201,9 +201,9 @@ impl<'e, 'm> Emitter<'e, 'm> {
         if function.itself == Some(variable) {
             return Capture::Itself;
         }
-        // The resolver put it there when it met this mention.
+        // The resolver has listed it for this mention.
         let index = function.captures.iter().position(|&v| v == variable);
-        Capture::Free(index.expect("the resolver listed every variable that this function takes along"))
+        Capture::Free(index.expect("the resolver lists every variable that a function captures"))
     }
 
     fn read(&mut self, draft: &mut Draft, variable: VariableId) {
@@ -282,7 +282,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
             self.variables[v].slot = base + i;
         }
         if let Some(label) = form.label {
-            // The label's slot is where its loop begins: its first variable, and the code after the initial values.
+            // The label records where its loop begins: the slot of the first variable, and the code after the initial values.
             self.variables[label].slot = base << 32 | draft.words.len();
         }
         for &v in &form.variables {
@@ -303,7 +303,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
         let start = self.variables[label].slot;
         draft.emit(Op::Again, arguments.len());
         draft.words.extend([(start >> 32) as u32, start as u32]);
-        // Never comes here, but the code that follows counts on one value.
+        // This point is never reached, but the code that follows expects one value.
         draft.depth = depth + 1;
         Ok(())
     }
@@ -372,7 +372,7 @@ impl Draft {
         self.depth -= count;
     }
 
-    /// The next word comes from this place in the source.
+    /// Records the place in the source of the next word.
     fn place(&mut self, (line, column): At) {
         if self.places.len() < 3 || self.places[self.places.len() - 2..] != [line, column] {
             self.places.extend([self.words.len() as u32, line, column]);
@@ -384,12 +384,12 @@ impl Draft {
         self.words.len() - 1
     }
 
-    /// The jump at this index goes to the next word.
+    /// Makes the jump at this index go to the next word.
     fn land(&mut self, jump: usize) {
         self.words[jump] |= (self.words.len() as u32) << 8;
     }
 
-    /// Drops `count` values below the result, if anybody will look at what is below.
+    /// Drops `count` values below the result, if the values below it are used later.
     fn slide(&mut self, count: usize, then: Then) {
         if then == Then::Push && count > 0 {
             self.emit(Op::Slide, count);

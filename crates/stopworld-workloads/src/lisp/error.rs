@@ -1,8 +1,8 @@
-//! What goes wrong: for the host as [`LispError`], inside the machine as [`Trouble`].
+//! Errors: [`LispError`] for the host, [`Trouble`] inside the machine.
 //!
-//! A [`Trouble`] is what a primitive returns. It may carry values, so it lives on the Rust stack only; the machine
-//! turns it into a condition object, which Scheme handlers see. What nobody handles becomes a [`LispError`]: plain
-//! text, no values, free to travel to other threads and into `Box`es.
+//! Primitives return a [`Trouble`]. It may contain values, so it must stay on the Rust stack; the machine converts it
+//! to a condition object, which Scheme handlers receive. An unhandled condition becomes a [`LispError`]: plain text without
+//! values, which may be moved to other threads and into a `Box`.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use super::value::Value;
 /// A place in a source text, printed as `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file's name as the caller gave it.
+    /// The name of the file, as passed by the caller.
     pub file: String,
-    /// Counted from 1.
+    /// The line, from 1.
     pub line: u32,
-    /// Counted from 1, in characters.
+    /// The column in characters, from 1.
     pub column: u32,
 }
 
@@ -27,38 +27,38 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a Scheme program did not come to its end.
+/// The reason why a Scheme program did not reach its end.
 #[derive(Debug, thiserror::Error)]
 pub enum LispError {
-    /// The text is no Scheme: nothing of the form that contains this place was evaluated.
+    /// A syntax error: the form that contains this place was not evaluated.
     #[error("{place}: {message}")]
     Syntax {
-        /// Where.
+        /// The place of the error.
         place: Place,
         /// What is wrong, and what was expected.
         message: String,
-        /// The text ended inside a form: a REPL asks for another line.
+        /// Whether the text ended inside a form: a REPL then requests another line.
         incomplete: bool,
     },
-    /// An error, or a raised object, that no handler took.
+    /// An error, or a raised object, that no handler caught.
     #[error("{0}")]
     Uncaught(Box<Uncaught>),
-    /// The heap is full, before or outside of the program's own code.
+    /// The heap is full, before or outside the program's own code.
     #[error("{0}")]
     OutOfMemory(#[from] OutOfMemory),
     /// The program called `(exit n)` with something other than 0 or `#t`.
     #[error("the program ended with exit code {0}")]
     Exit(u8),
-    /// The host asked the program to end.
+    /// The host requested the end of the program.
     #[error("interrupted")]
     Interrupted,
-    /// Output could not be written, or the thread's stack bounds not read.
+    /// Output could not be written, or the bounds of the thread's stack could not be read.
     #[error("{0}")]
     Io(#[from] std::io::Error),
 }
 
 impl LispError {
-    /// What a command should exit with.
+    /// Returns the exit code for a command.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -69,16 +69,16 @@ impl LispError {
     }
 }
 
-/// A run-time error with what is known about where it happened.
+/// A run-time error with its place.
 #[derive(Debug)]
 pub struct Uncaught {
-    /// `file:line:column`, as far as known.
+    /// `file:line:column`, if known.
     pub place: Option<String>,
-    /// What happened.
+    /// The error message.
     pub message: String,
-    /// The procedure in which it happened, as far as known.
+    /// The procedure in which the error occurred, if known.
     pub procedure: Option<String>,
-    /// The calls that were waiting, the innermost first; a long list is cut.
+    /// The waiting calls, innermost first; a long list is truncated.
     pub calls: Vec<String>,
 }
 
@@ -95,17 +95,17 @@ impl fmt::Display for Uncaught {
     }
 }
 
-/// Why a primitive did not return a value.
+/// The reason why a primitive did not return a value.
 pub enum Trouble {
-    /// An argument of the wrong type: what was expected, what was there.
+    /// An argument of the wrong type: the expected type, and the argument.
     Type(&'static str, Value),
-    /// An index outside of a sequence of this length.
+    /// An index outside a sequence of this length.
     Range(Value, usize),
-    /// Any other failure, with the value that it is about.
+    /// Any other failure: its kind, the message, and the value that caused it.
     Failure(&'static str, String, Option<Value>),
-    /// No memory.
+    /// The heap is full.
     Memory(OutOfMemory),
-    /// The program ends here, whatever handlers it has.
+    /// The program ends at once, whatever handlers it has.
     Halt(Box<LispError>),
 }
 
@@ -121,18 +121,18 @@ impl From<LispError> for Trouble {
     }
 }
 
-/// Why the reader or the compiler stopped.
+/// An error of the reader or the compiler.
 pub enum SyntaxError {
-    /// The text is wrong here.
+    /// The text is wrong at this place.
     Syntax {
         /// Line and column; zeros if they are not known.
         at: (u32, u32),
         /// What is wrong.
         message: String,
-        /// More text could make it right.
+        /// Whether more text could complete the form.
         incomplete: bool,
     },
-    /// No memory.
+    /// The heap is full.
     Memory(OutOfMemory),
 }
 
@@ -143,7 +143,7 @@ impl From<OutOfMemory> for SyntaxError {
 }
 
 impl From<Trouble> for SyntaxError {
-    /// Literals are the only values that the reader computes.
+    /// The reader computes only literals, so any other trouble means a literal that is too large.
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Memory(error) => Self::Memory(error),
@@ -152,5 +152,5 @@ impl From<Trouble> for SyntaxError {
     }
 }
 
-/// A primitive's result.
+/// The result of a primitive.
 pub type Outcome<T = Value> = Result<T, Trouble>;

@@ -1,12 +1,12 @@
-//! From data to tree: what a form means.
+//! The expander: converts data to the tree.
 //!
 //! A symbol in head position may be a local variable, a local or global macro, a special form, or a global variable;
 //! `lookup` decides, innermost scope first. Symbols that a macro's template introduced are *aliases*: they are bound
-//! under their own identity, so that they cannot collide with the program's names, and if nothing binds them they
-//! mean what the template meant (`macros.rs` tells how they are made).
+//! under their own identity, so that they cannot collide with the program's names. If nothing binds them, they
+//! have the meaning of the symbol in the template (`macros.rs` describes how they are created).
 //!
 //! Calls to built-in procedures become [`Node::Primitive`] unless the program defines or assigns that name anywhere
-//! in its file; the file's top-level definitions are looked through before anything is compiled.
+//! in its file; the file's top-level definitions are searched before any form is compiled.
 
 use stopworld::Gc;
 
@@ -21,7 +21,7 @@ use super::value::Value;
 /// The expander's result.
 pub type Expand<T = Node> = Result<T, SyntaxError>;
 
-/// What a symbol is bound to in a scope.
+/// The binding of a symbol in a scope.
 #[derive(Clone, Copy)]
 pub enum Binding {
     Variable(VariableId),
@@ -29,7 +29,7 @@ pub enum Binding {
     Macro(Constant),
 }
 
-/// What a symbol means at some point of the program.
+/// The meaning of a symbol at a point of the program.
 pub enum Meaning {
     Local(VariableId),
     Macro(Gc<Macro>),
@@ -56,7 +56,7 @@ impl<'m> Expander<'m> {
         Ok(Self { store, pool, variables: Vec::new(), scopes: Vec::new(), at: (0, 0), prelude })
     }
 
-    /// A syntax error at the current form.
+    /// Returns a syntax error at the current form.
     pub fn wrong<T>(&self, message: impl Into<String>) -> Expand<T> {
         Err(SyntaxError::Syntax { at: self.at, message: message.into(), incomplete: false })
     }
@@ -130,7 +130,7 @@ impl<'m> Expander<'m> {
         value.get::<Symbol>().is_some_and(|s| matches!(self.lookup(s), Meaning::Special(found) if found == special))
     }
 
-    /// One expression.
+    /// Compiles an expression.
     pub fn expression(&mut self, mut form: Value) -> Expand {
         if !self.store.limit.has_room() {
             return self.wrong("the program is nested too deeply to be compiled");
@@ -141,7 +141,7 @@ impl<'m> Expander<'m> {
             }
             let Some(pair) = form.get::<Pair>() else {
                 return match form {
-                    Value::NIL => self.wrong("() is no expression; the empty list is written '()"),
+                    Value::NIL => self.wrong("() is not an expression; the empty list is written '()"),
                     _ => self.constant(form),
                 };
             };
@@ -179,7 +179,7 @@ impl<'m> Expander<'m> {
         }
     }
 
-    /// The expressions of a list, in order.
+    /// Compiles the expressions of a list, in order.
     pub fn expressions(&mut self, list: Value) -> Expand<Vec<Node>> {
         elements(list).map(|form| self.expression(form)).collect()
     }
@@ -218,7 +218,7 @@ impl<'m> Expander<'m> {
         Ok(Node::Call(Box::new(self.global(symbol)?), arguments, at, returns))
     }
 
-    /// A built-in procedure applied to nodes, for forms that expand into calls.
+    /// Returns a call of a built-in procedure, for forms that expand into calls.
     pub fn primitive_call(&self, name: &'static str, arguments: Vec<Node>) -> Node {
         Node::Primitive(builtins::index_of(name), arguments, self.at)
     }
@@ -244,7 +244,7 @@ impl<'m> Expander<'m> {
             bound.push(self.bind(list.rest())?);
         }
         if bound.len() > 255 {
-            return self.wrong("a procedure can have 255 parameters at most");
+            return self.wrong("a procedure can have at most 255 parameters");
         }
         let body = self.body(body)?;
         self.scopes.truncate(mark);
@@ -253,7 +253,7 @@ impl<'m> Expander<'m> {
 
     /// A body: definitions (found through `begin` and macros, and accepted anywhere), then expressions.
     ///
-    /// All names are bound before anything is expanded, so the forms wait in a collected list:
+    /// All names are bound before any form is expanded, so the forms wait in a collected list:
     /// `(variable-index . expression)` for a definition, `(#f . expression)` otherwise.
     pub fn body(&mut self, forms: Value) -> Expand {
         if list_length(forms).is_none_or(|n| n == 0) {
@@ -339,7 +339,7 @@ impl<'m> Expander<'m> {
         Ok(form)
     }
 
-    /// The form, if it is one that defines something in a body or at top level, or a `begin` that may contain such.
+    /// Returns the form if it is a definition, in a body or at top level, or a `begin` that may contain one.
     pub fn definition_in(&self, form: Value) -> Option<(Special, Gc<Pair>)> {
         let pair = form.get::<Pair>()?;
         let Meaning::Special(special) = self.lookup(pair.car.get().get::<Symbol>()?) else { return None };

@@ -1,7 +1,7 @@
 //! The special forms.
 //!
-//! Here are those that the compiler must know (they bind, branch or define) and those that deserve good code (`do`,
-//! `case`, named `let`). `guard`, `parameterize`, `delay`, `case-lambda` and other derived forms are `syntax-rules`
+//! This file has the forms that the compiler must know (they bind, branch or define) and those that need efficient code
+//! (`do`, `case`, named `let`). `guard`, `parameterize`, `delay`, `case-lambda` and other derived forms are `syntax-rules`
 //! macros in `prelude.scm`.
 //!
 //! A named `let` whose name is only called, with the right number of arguments, in tail position, is compiled as a
@@ -17,7 +17,7 @@ use super::tree::{Let, Node, Returns, VariableId, only_loops};
 use super::value::Value;
 
 impl Expander<'_> {
-    /// A form whose head is this keyword; it is a proper list.
+    /// Compiles a form whose head is this keyword. The form must be a proper list.
     pub fn special(&mut self, special: Special, form: Value) -> Expand {
         let arguments = cdr(form);
         let count = list_length(arguments).unwrap_or(0);
@@ -104,11 +104,11 @@ impl Expander<'_> {
                 Ok(self.primitive_call("%delayed", vec![thunk]))
             }
             Special::Define | Special::DefineSyntax | Special::DefineRecordType => {
-                self.wrong("a definition belongs at top level or into a body, not where a value is expected")
+                self.wrong("a definition belongs at top level or in a body, not where a value is expected")
             }
-            Special::Unquote | Special::UnquoteSplicing => self.wrong("unquote outside of a quasiquote"),
+            Special::Unquote | Special::UnquoteSplicing => self.wrong("unquote outside a quasiquote"),
             Special::Else | Special::Arrow | Special::SyntaxRules => {
-                self.wrong(format!("{} is no expression here", self.show(car(form))))
+                self.wrong(format!("{} is not an expression here", self.show(car(form))))
             }
         }
     }
@@ -235,7 +235,7 @@ impl Expander<'_> {
         Ok(choice(test, consequent, self.case_clauses(key, pair.cdr.get())?))
     }
 
-    /// The names and the expressions of `((name expression) …)`: the nodes, and how to bind the names afterwards.
+    /// Splits a binding `(name expression)` into its name and its expression.
     fn binding(&mut self, binding: Value) -> Expand<(Value, Value)> {
         match list_length(binding) {
             Some(2) => Ok((car(binding), car(cdr(binding)))),
@@ -256,7 +256,7 @@ impl Expander<'_> {
             .collect()
     }
 
-    /// Gives an unnamed lambda the name of the variable that it becomes the value of.
+    /// Gives an unnamed lambda the name of the variable to which it is bound.
     pub fn named(&mut self, mut node: Node, name: Value) -> Expand {
         if let Node::Lambda(lambda) = &mut node
             && lambda.name.is_none()
@@ -442,12 +442,12 @@ fn bind_in(variable: VariableId, value: Node, body: Node) -> Node {
     Node::Let(Box::new(Let { label: None, variables: vec![variable], values: vec![value], body }))
 }
 
-/// The car, or `()` where there is none: for forms whose shape has been checked.
+/// Returns the car, or `()` if the value is not a pair. For forms whose shape has been checked.
 pub fn car(value: Value) -> Value {
     value.get::<Pair>().map_or(Value::NIL, |pair| pair.car.get())
 }
 
-/// The cdr, or `()` where there is none.
+/// Returns the cdr, or `()` if the value is not a pair.
 pub fn cdr(value: Value) -> Value {
     value.get::<Pair>().map_or(Value::NIL, |pair| pair.cdr.get())
 }

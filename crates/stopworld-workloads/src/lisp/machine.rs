@@ -1,11 +1,11 @@
 //! The machine: runs code on a stack that is a collected array.
 //!
-//! Scheme's calls do not use the Rust stack. So recursion is limited by `most_slots` and by the heap, not by the
-//! thread; a tail call costs no space; `call/cc` copies the array and can be entered again at any time; and the
-//! collector finds every temporary of a stopped thread by tracing one object. What the machine keeps outside of it,
-//! registers as it were, lies in [`Vm`] on the Rust stack, which is scanned conservatively.
+//! Scheme calls do not use the Rust stack. So recursion is limited by `most_slots` and by the heap, not by the
+//! thread; a tail call needs no space; `call/cc` copies the array, and its continuation can be entered at any time; and the
+//! collector finds every temporary of a stopped thread by tracing one object. The machine keeps its registers outside this
+//! array, in [`Vm`] on the Rust stack, which is scanned conservatively.
 //!
-//! It polls for a safepoint at every call and at every turn of a loop.
+//! The machine polls for a safepoint at every call and at every iteration of a loop.
 
 use stopworld::{Array, Gc};
 
@@ -20,11 +20,11 @@ use super::stack::{RESERVE, return_word};
 use super::store::Store;
 use super::value::{Kind, Value};
 
-/// Slots of a machine's first stack.
+/// The number of slots of a machine's first stack.
 pub const FIRST_SLOTS: usize = 4096;
 
 impl<'v, 'o> Vm<'v, 'o> {
-    /// A machine that will run `closure`, a procedure without parameters.
+    /// Creates a machine to run `closure`, a procedure without parameters.
     pub fn new(store: Store<'v>, out: &'v mut Output<'o>, closure: Gc<Closure>, most_slots: usize) -> Self {
         let stack = store.machine.stack.get();
         Self {
@@ -109,7 +109,7 @@ impl<'v, 'o> Vm<'v, 'o> {
 
     #[inline(always)]
     fn free(&self, index: usize) -> Value {
-        // Code with `Free` operations runs in closures with a row only.
+        // Code with `Free` operations only runs in closures with a row.
         self.closure.free.map_or(Value::UNASSIGNED, |row| row[index])
     }
 
@@ -118,7 +118,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         self.closure.code.words
     }
 
-    /// The interpreter's loop: until the outermost frame returns, or trouble.
+    /// The interpreter's loop: runs until the outermost frame returns, or trouble occurs.
     fn execute(&mut self) -> Outcome {
         let mut words = self.words();
         loop {
@@ -332,7 +332,7 @@ impl<'v, 'o> Vm<'v, 'o> {
                     }
                     None => self.slowly(a, 3)?,
                 },
-                Op::Halt => return Err(Trouble::Failure("machine", "an instruction that is none".to_owned(), None)),
+                Op::Halt => return Err(Trouble::Failure("machine", "invalid instruction".to_owned(), None)),
             }
         }
     }
@@ -362,7 +362,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         (index < items.len()).then_some((items, index))
     }
 
-    /// The unusual case of an operation: the primitive does it, or says what is wrong.
+    /// Handles the uncommon case of an operation: calls the primitive, which performs it or returns the error.
     #[cold]
     #[inline(never)]
     fn slowly(&mut self, index: usize, count: usize) -> Outcome<()> {
@@ -374,7 +374,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         Ok(())
     }
 
-    /// Runs a primitive on the top `count` values, which stay.
+    /// Runs a primitive on the top `count` values, which stay on the stack.
     #[inline(always)]
     pub fn plain(&mut self, index: usize, function: builtins::Function, count: usize) -> Outcome {
         self.primitive = index;

@@ -1,13 +1,13 @@
-//! `syntax-rules`: matching a form against patterns, and filling in templates.
+//! `syntax-rules`: matches a form against patterns, and fills in templates.
 //!
-//! Hygiene is by renaming. Each symbol that a template introduces becomes, in that one expansion, a fresh *alias*:
-//! an uninterned symbol that knows what it stands for. If the expansion binds it, the binding is of the alias, so
-//! `(let ((tmp a)) …)` in a template never captures the program's `tmp`; if nothing binds it, `lookup` falls back to
-//! what it stands for, and quoted data get their plain symbols back. A macro that was defined at top level sees the
-//! global meaning of its free symbols even where the program has a local variable of that name.
+//! Hygiene works by renaming. Each symbol that a template introduces becomes, in that one expansion, a fresh *alias*:
+//! an uninterned symbol that refers to the original. If the expansion binds it, the alias is bound, so
+//! `(let ((tmp a)) …)` in a template never captures the program's `tmp`. If nothing binds it, `lookup` uses the original
+//! symbol, and quoted data get their original symbols back. A macro that was defined at top level uses the
+//! global meaning of its free symbols even where the program has a local variable with that name.
 //!
-//! What a pattern matched is an association list in the collected heap: `(variable depth . value)`, where depth
-//! counts the ellipses that the variable stood under and the value is nested lists of that depth.
+//! The result of a match is an association list in the collected heap: `(variable depth . value)`, where depth
+//! is the number of ellipses after the variable's pattern, and the value is a list nested to that depth.
 
 use stopworld::Gc;
 
@@ -20,7 +20,7 @@ use super::store::{elements, list_length};
 use super::value::{Kind, Value};
 
 impl Expander<'_> {
-    /// A macro from `(syntax-rules …)`.
+    /// Creates a macro from `(syntax-rules …)`.
     pub fn transformer(&mut self, form: Value, toplevel: Value) -> Expand<Value> {
         if !self.is_keyword(car(form), Special::SyntaxRules) {
             return self.wrong("expected (syntax-rules (literal …) (pattern template) …)");
@@ -40,14 +40,14 @@ impl Expander<'_> {
         Ok(self.store.object(Macro { head, ellipsis, literals, rules, toplevel })?)
     }
 
-    /// The expansion of a use of a macro.
+    /// Expands a use of a macro.
     pub fn expand_macro(&mut self, found: Gc<Macro>, form: Value) -> Expand<Value> {
         if !self.store.limit.has_room() {
-            return self.wrong("macros expand into each other without end");
+            return self.wrong("macros expand into each other endlessly");
         }
         for rule in elements(found.rules) {
             let mut bindings = Value::NIL;
-            // The head of the pattern stands for the keyword itself.
+            // The head of the pattern is the keyword itself, and is not matched.
             if self.matches(found, cdr(car(rule)), cdr(form), &mut bindings)? {
                 let mut filling = Filling { found, renamed: Value::NIL, literal: false };
                 return self.fill(&mut filling, car(cdr(rule)), bindings);
@@ -84,7 +84,7 @@ impl Expander<'_> {
         Ok(lists::equal(&self.store, pattern, form)?)
     }
 
-    /// `pattern …` followed by `tail`: as many elements as leave enough for the tail.
+    /// Matches `pattern …` followed by `tail`: the pattern takes all elements except those that the tail needs.
     fn matches_many(
         &mut self,
         found: Gc<Macro>,
@@ -177,7 +177,7 @@ impl Expander<'_> {
         let (first, mut rest) = (pair.car.get(), pair.cdr.get());
         let ellipsis = filling.found.ellipsis;
         if !filling.literal && first == ellipsis && rest.is::<Pair>() {
-            // (... template): ellipses in it are themselves.
+            // (... template): ellipses in it are ordinary symbols.
             filling.literal = true;
             let filled = self.fill(filling, car(rest), bindings);
             filling.literal = false;
@@ -198,7 +198,7 @@ impl Expander<'_> {
         Ok(lists::appended(&self.store, filled, rest)?)
     }
 
-    /// The template once for each element of the repeated variables in it.
+    /// Fills in the template once for each element of its repeated variables.
     fn fill_many(&mut self, filling: &mut Filling, template: Value, bindings: Value, repeats: usize) -> Expand<Value> {
         let mut length = None;
         for entry in elements(bindings) {
@@ -251,7 +251,7 @@ impl Expander<'_> {
         Ok(Value::object(alias))
     }
 
-    /// Quoted data with the plain symbols in place of aliases.
+    /// Replaces aliases in quoted data by the original symbols.
     pub fn without_aliases(&mut self, datum: Value) -> Expand<Value> {
         if !has_alias(&self.store, datum) {
             return Ok(datum);

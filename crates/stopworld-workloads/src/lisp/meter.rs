@@ -1,26 +1,26 @@
 //! The meter: while the world is profiled, a program's procedures are cost centres.
 //!
-//! A procedure that has a name and stands in the program's file is one; what it allocates and the time that it takes are charged to
-//! it, on top of the procedures that wait for it. What has no name, the built-in procedures and the prelude's are charged to
-//! whom they work for, as GHC's libraries are, which come without cost centres.
+//! Each named procedure in the program's file is a cost centre. Its allocations and its time are charged to it, on top of the
+//! procedures that wait for it. Unnamed procedures, the built-in procedures and those of the prelude are charged to their
+//! caller, as GHC does for libraries without cost centres.
 //!
-//! A scope would do for a procedure that returns to its caller. But a continuation may be entered again or left for good, an error
-//! cuts the stack, and a tail call never comes back. So the meter keeps the cost centre stack of each waiting call where its return
-//! word is, by the same index in a row of its own, and whatever rearranges frames has the right one at hand:
+//! A scope would suffice for a procedure that returns to its caller. But a continuation may be entered again or abandoned, an
+//! error cuts the stack, and a tail call does not return to its frame. So the meter keeps the cost centre stack of each waiting
+//! call in a separate array, at the index of the call's return word. Every operation that rearranges frames finds it there:
 //!
-//! * a call puts the present stack there, and pushes its own centre on it;
-//! * a return, a continuation, or leaving a `guard` goes back to the stack that was put there;
-//! * a tail call pushes its centre on the one that its frame is to return to: it takes the place of its caller, on this
-//!   stack as on the machine's. So a loop of tail calls does not grow, through however many procedures it goes.
+//! * a call stores the current stack there, and pushes its own centre;
+//! * a return, a continuation, or leaving a `guard` restores the stack stored there;
+//! * a tail call pushes its centre on the stack to which its frame returns: it replaces its caller, on this stack as on the
+//!   machine's. So a loop of tail calls does not grow the stack, however many procedures it runs through.
 //!
-//! A continuation carries its part of the row with it. Without a profile there is no meter, and a call costs one test more.
+//! A continuation contains its part of the array. Without a profile there is no meter, and a call costs one additional test.
 
 use super::objects::{Code, Continuation, Symbol, Text};
 use super::store::Made;
 use stopworld::profile::{CentreId, StackId, centre};
 use stopworld::{Array, Gc, Mutator};
 
-/// [`Code::centre`] of a procedure that is charged to whom it works for.
+/// The value of [`Code::centre`] for a procedure that is charged to its caller.
 const NONE: usize = usize::MAX;
 
 /// A machine's meter, which does nothing unless the world is profiled.
@@ -29,10 +29,10 @@ pub struct Meter<'v>(Option<Box<Costs<'v>>>);
 /// What a machine knows of its costs.
 struct Costs<'v> {
     mutator: &'v Mutator,
-    /// The thread's stack outside of the machine.
+    /// The thread's cost centre stack outside the machine.
     outside: StackId,
     now: StackId,
-    /// For each slot with a return word: the stack that is returned to.
+    /// For each slot with a return word: the cost centre stack to restore.
     waiting: Vec<StackId>,
 }
 
@@ -80,7 +80,7 @@ impl Meter<'_> {
         }
     }
 
-    /// A procedure begins in a frame whose return word is in this slot.
+    /// Pushes the centre of a procedure that begins in a frame whose return word is in this slot.
     #[inline(always)]
     pub fn enter(&mut self, code: &Code, slot: usize) {
         if let Some(costs) = &mut self.0
@@ -90,7 +90,7 @@ impl Meter<'_> {
         }
     }
 
-    /// The machine goes on as the return word in this slot says.
+    /// Restores the stack for the return word in this slot.
     #[inline(always)]
     pub fn return_to(&mut self, slot: usize) {
         if let Some(costs) = &mut self.0 {

@@ -1,30 +1,30 @@
-//! A Scheme whose every cell is a collected object.
+//! A Scheme interpreter that allocates every cell as a collected object.
 //!
-//! It is the main job of this collector: real programs, with their garbage, on several threads. Pairs, strings,
-//! symbols, floats, closures, vectors, the compiled code, the symbol table, even the machine's stack are objects of
-//! the world; what the interpreter keeps outside of the heap is one `Root`, and the registers of a running
-//! machine on the Rust stack. That is what the promise of `World::attach` asks for, and why nothing in this
-//! folder puts a `Value` into a `Vec` or a `Box`.
+//! It is the main test program of this collector: it runs real programs, with their garbage, on several threads. Pairs,
+//! strings, symbols, floats, closures, vectors, the compiled code, the symbol table, and even the machine's stack are
+//! objects of the world. Outside the heap the interpreter keeps only one `Root`, and the registers of a running machine on
+//! the Rust stack. The safety contract of `World::attach` requires this, so no code in this folder stores a `Value` in a
+//! `Vec` or a `Box`.
 //!
 //! ```text
 //!   text ──reader──▶ data ──expand, forms, macros──▶ tree ──resolve──▶ (captures, boxes) ──emit──▶ code ──machine──▶
 //! ```
 //!
-//! **The language** is R7RS in spirit: proper tail calls, first-class continuations that may be entered again,
+//! **The language** follows R7RS: proper tail calls, first-class continuations that may be entered several times,
 //! `dynamic-wind`, `guard` and the condition procedures, `syntax-rules`, records, promises, string ports, hash
 //! tables. Integers are exact at any size; there are no exact fractions (`(/ 1 3)` is a float) and no files.
-//! Recursion is limited by a stack of its own (4 million slots unless asked otherwise), so a recursion without end is
-//! an error that names the procedure, whatever the thread's stack.
+//! Recursion is limited by the interpreter's own stack (4 million slots by default), so infinite recursion is
+//! an error that names the procedure, whatever the size of the thread's stack.
 //!
-//! **Threads.** Each thread makes an [`Interpreter`] of its own, with its own symbols, globals and stack; threads
-//! share the heap, not data. The machine polls for a safepoint at each call and each turn of a loop, so it runs
-//! under either stopper.
+//! **Threads.** Each thread creates its own [`Interpreter`], with its own symbols, globals and stack; threads
+//! share the heap, not data. The machine polls for a safepoint at each call and each iteration of a loop, so it runs
+//! with signals and with safepoints.
 //!
 //! **Profiles** name a program's own procedures (`meter.rs`).
 //!
-//! **Errors** end a run with a [`LispError`]: a syntax error before anything of the file runs, with
-//! `file:line:column`; an uncaught condition with the place of the call, the procedure, and the calls that waited
-//! for it. A full heap raises a condition like any other failure; a program may catch it and go on.
+//! **Errors** end a run with a [`LispError`]: a syntax error before any form of the file is evaluated, with
+//! `file:line:column`; an uncaught condition with the place of the call, the procedure, and the waiting calls.
+//! A full heap raises a condition like any other failure; a program may catch it and continue.
 
 use std::cell::Cell;
 use std::io::Write;
@@ -74,16 +74,16 @@ use value::{Kind, Value};
 
 const PRELUDE: &str = include_str!("prelude.scm");
 
-/// Slots that a machine's stack may have: room for about half a million waiting calls, 32 MiB.
+/// The default limit of a machine's stack, in slots: about half a million waiting calls, 32 MiB.
 const MOST_SLOTS: usize = 1 << 22;
 
-/// A stack that is larger than this is not kept from one program to the next.
+/// A stack larger than this is not kept from one program to the next.
 const LARGE_SLOTS: usize = 1 << 16;
 
-/// A Scheme, for one mutator thread: symbols, global variables, a stack.
+/// A Scheme interpreter for one mutator thread: symbols, global variables, a stack.
 ///
-/// It belongs to the world of the mutator that made it and is used with mutators of that world only. It may move to
-/// another thread, but two threads can't use it at once: they would push on one stack.
+/// It belongs to the world of the mutator that created it, and must be used only with mutators of that world. It may move
+/// to another thread, but two threads can't use it at once: they would push on the same stack.
 pub struct Interpreter {
     machine: Root<Machine>,
     most_slots: usize,
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Interpreter {
 }
 
 impl Interpreter {
-    /// Makes the symbols, the built-in procedures, and what is written in Scheme itself.
+    /// Creates an interpreter with its symbols, the built-in procedures, and the procedures written in Scheme.
     pub fn new(mutator: &Mutator) -> Result<Self, LispError> {
         let _cost = cost_centre!("prelude");
         let machine = Machine::make(mutator, FIRST_SLOTS)?;
@@ -122,16 +122,16 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Limits the stack to this many slots; a call takes four or five.
+    /// Limits the stack to this number of slots; a call uses four or five.
     #[must_use]
     pub fn with_stack_slots(mut self, slots: usize) -> Self {
         self.most_slots = slots.max(FIRST_SLOTS);
         self
     }
 
-    /// Runs a program: reads all of it, then evaluates form by form. `name` is what errors call it.
+    /// Runs a program: reads all of it, then evaluates it form by form. Errors call it `name`.
     ///
-    /// `(exit)` and `(exit 0)` end it like its last form does.
+    /// `(exit)` and `(exit 0)` end it like the end of its last form.
     pub fn run_file(
         &self,
         mutator: &Mutator,
@@ -142,7 +142,7 @@ impl Interpreter {
         self.run_until(mutator, name, text, out, None)
     }
 
-    /// The same, and ends with [`LispError::Interrupted`] soon after the flag is set.
+    /// Does the same as [`run_file`](Self::run_file), and ends with [`LispError::Interrupted`] soon after the flag is set.
     pub fn run_until(
         &self,
         mutator: &Mutator,
@@ -162,7 +162,7 @@ impl Interpreter {
         }
     }
 
-    /// Evaluates a text and returns what its last form evaluates to, as `write` prints it.
+    /// Evaluates a text. Returns the value of its last form, as `write` prints it.
     pub fn evaluate(&self, mutator: &Mutator, name: &str, text: &str) -> Result<String, LispError> {
         let store = self.store(mutator)?;
         let mut nowhere = std::io::sink();
@@ -188,7 +188,7 @@ impl Interpreter {
         define::claim_definitions(if file.is_true() { forms } else { Value::NIL });
         store.machine.output.set(Value::TRUE);
         if store.machine.stack.get().len() > LARGE_SLOTS {
-            // A program that went deep has ended; the next one begins small.
+            // The last program recursed deeply and has ended; the next one begins with a small stack.
             store.machine.stack.set(store.row(FIRST_SLOTS, |_| Value::UNSPECIFIED)?);
         }
         let mut last = Value::UNSPECIFIED;
@@ -206,7 +206,7 @@ impl Interpreter {
     }
 }
 
-/// Runs a program in an interpreter of its own.
+/// Runs a program in a new interpreter.
 pub fn run_file(mutator: &Mutator, name: &str, text: &str, out: &mut (dyn Write + Send)) -> Result<(), LispError> {
     Interpreter::new(mutator)?.run_file(mutator, name, text, out)
 }
@@ -217,7 +217,7 @@ enum Source<'t> {
     File { name: &'t str, text: &'t str },
 }
 
-/// All the forms of a text, as a list.
+/// Reads all forms of a text into a list.
 fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispError> {
     let _cost = cost_centre!("read");
     let mut reader = Reader::new(*store, text);
@@ -234,8 +234,8 @@ fn read_all(store: &Store<'_>, name: &str, text: &str) -> Result<Value, LispErro
     Ok(forms)
 }
 
-/// A top-level form as a procedure without parameters. The prelude is the file `#f` before it is installed; forms
-/// given to `eval` have no file either.
+/// Compiles a top-level form to a procedure without parameters. The file is `#f` for the prelude, and for forms given to
+/// `eval`.
 fn compile(store: &Store<'_>, form: Value, at: (u32, u32), file: Value) -> Result<Value, SyntaxError> {
     let _cost = cost_centre!("compile");
     let prelude = !store.machine.ready.get().is_true();

@@ -2,7 +2,7 @@
 //!
 //! Exact integers never overflow: a result that needs more than 63 bits becomes a bignum, and one that fits again
 //! becomes a fixnum. There are no exact fractions: `(/ 6 3)` is 2 and `(/ 1 3)` is the float 0.333….
-//! The machine adds and compares fixnums itself and comes here for the rest.
+//! The machine adds and compares fixnums itself and calls this module for all other cases.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use super::objects::{Bignum, Flonum};
 use super::store::Store;
 use super::value::{Kind, Value};
 
-/// A number taken out of its cell.
+/// The number in a value.
 #[derive(Clone, Debug)]
 pub enum Number {
     Fix(i64),
@@ -23,7 +23,7 @@ pub enum Number {
 use Number::{Fix, Float};
 
 impl Number {
-    /// The number that this value is.
+    /// Returns the number in a value. Fails if the value is not a number.
     pub fn of(value: Value) -> Outcome<Self> {
         Self::from_value(value).ok_or(Trouble::Type("a number", value))
     }
@@ -38,7 +38,7 @@ impl Number {
         value.get::<Bignum>().map(|b| Self::Big(Big::new(b.head >> 8 == 1, b.digits.to_vec())))
     }
 
-    /// An exact integer.
+    /// Returns the exact integer in a value. Fails if it is anything else.
     pub fn integer(value: Value) -> Outcome<Self> {
         match Self::from_value(value) {
             Some(Float(_)) | None => Err(Trouble::Type("an exact integer", value)),
@@ -82,7 +82,7 @@ impl Number {
         }
     }
 
-    /// The number as a value again.
+    /// Converts the number to a value.
     pub fn value(self, store: &Store<'_>) -> Outcome {
         match self {
             Fix(n) => integer(store, i128::from(n)),
@@ -92,7 +92,7 @@ impl Number {
     }
 }
 
-/// An exact integer as a value.
+/// Converts an exact integer to a value.
 pub fn integer(store: &Store<'_>, n: i128) -> Outcome {
     match i64::try_from(n) {
         Ok(small @ Value::FIXNUM_MIN..=Value::FIXNUM_MAX) => Ok(Value::fixnum(small)),
@@ -111,14 +111,14 @@ fn big(store: &Store<'_>, b: Big) -> Outcome {
     Ok(store.object(Bignum { head: Kind::Bignum.head(u64::from(b.is_negative())), digits })?)
 }
 
-/// What to do with two numbers, by the larger of their two types.
+/// An operation on two numbers, for the larger of their two types.
 struct Operation {
     fix: fn(i128, i128) -> i128,
     big: fn(&Big, &Big) -> Big,
     float: fn(f64, f64) -> f64,
 }
 
-/// Does work on large numbers, which lie in malloc memory, without making a collection wait for its end.
+/// Runs an operation on large numbers, which are in malloc memory, without delaying a collection until its end.
 fn unhurried<R: Send>(store: &Store<'_>, operands: &[&Big], work: impl FnOnce() -> R + Send) -> R {
     const LARGE: usize = 64;
     if operands.iter().all(|b| b.digits().len() < LARGE) { work() } else { store.mutator.blocking(work) }
@@ -161,7 +161,7 @@ fn division_by_zero() -> Trouble {
     Trouble::Failure("arithmetic", "division by zero".to_owned(), None)
 }
 
-/// Quotient towards zero, and remainder, of two exact integers.
+/// Returns the quotient, rounded towards zero, and the remainder of two exact integers.
 fn split(store: &Store<'_>, a: &Number, b: &Number) -> Outcome<(Number, Number)> {
     if b.is_zero() {
         return Err(division_by_zero());
@@ -208,13 +208,13 @@ pub fn integer_division(store: &Store<'_>, which: Division, a: Value, b: Value) 
     }
 }
 
-/// The value of a number without a fraction.
+/// Returns the value of a number that has no fraction.
 fn whole(n: &Number) -> Option<f64> {
     let f = n.to_f64();
     (f.fract() == 0.0).then_some(f)
 }
 
-/// How two numbers compare; `None` if one is not a number in the float sense.
+/// Compares two numbers. Returns `None` if one of them is NaN.
 pub fn compare(a: Value, b: Value) -> Outcome<Option<Ordering>> {
     Ok(match (Number::of(a)?, Number::of(b)?) {
         (Fix(a), Fix(b)) => Some(a.cmp(&b)),
@@ -232,7 +232,7 @@ pub fn same(a: Value, b: Value) -> bool {
     }
 }
 
-/// `base` to the power of `exponent`.
+/// Returns `base` to the power of `exponent`.
 pub fn power(store: &Store<'_>, base: Value, exponent: Value) -> Outcome {
     let (b, e) = (Number::of(base)?, Number::of(exponent)?);
     match (&b, &e) {
@@ -255,7 +255,7 @@ pub fn power(store: &Store<'_>, base: Value, exponent: Value) -> Outcome {
     }
 }
 
-/// The square root, exact if it can be.
+/// Returns the square root, exact if possible.
 pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
     let n = Number::of(value)?;
     if let Fix(n @ 0..) = n
@@ -278,7 +278,7 @@ pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
     Ok(store.flonum(root)?)
 }
 
-/// `exact`: the integer of the same value.
+/// `exact`: returns the integer with the same value.
 pub fn to_exact(store: &Store<'_>, value: Value) -> Outcome {
     match Number::of(value)? {
         Float(f) if f.is_finite() && f.fract() == 0.0 => big(store, Big::from_f64(f)),
@@ -287,7 +287,7 @@ pub fn to_exact(store: &Store<'_>, value: Value) -> Outcome {
     }
 }
 
-/// A number as text; `None` if the value is none.
+/// Formats a number. Returns `None` if the value is not a number.
 pub fn to_text(store: &Store<'_>, value: Value, radix: u32) -> Option<String> {
     Some(match Number::from_value(value)? {
         Fix(n) if radix == 10 => n.to_string(),
@@ -310,10 +310,10 @@ fn float_text(f: f64) -> String {
     if text.contains(['.', 'e']) { text } else { text + ".0" }
 }
 
-/// A longer token is no number that anybody wrote.
+/// The longest token that is parsed as a number.
 const MOST_CHARACTERS: usize = 1 << 20;
 
-/// The number that a token writes, if it writes one.
+/// Parses a token as a number. Returns `None` if it is not a number.
 pub fn parse(store: &Store<'_>, token: &str, radix: u32) -> Outcome<Option<Value>> {
     let (token, radix) = match token.get(..2) {
         Some("#x" | "#X") => (&token[2..], 16),

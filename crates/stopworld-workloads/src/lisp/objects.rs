@@ -1,7 +1,7 @@
 //! The collected objects that a [`Value`] may point to.
 //!
-//! Each begins with its head, a word that says what it is and never changes; see `value.rs`. A field that never
-//! changes after an object's birth is plain; one that does is a `GcCell`.
+//! Each begins with its head, a word that contains its kind and never changes; see `value.rs`. A field that never
+//! changes after the object's construction is plain; a field that changes is a `GcCell`.
 
 use stopworld::{Array, Gc, GcCell, traced};
 
@@ -26,7 +26,7 @@ objects! {
 pub type Row = Array<GcCell<Value>>;
 
 traced! {
-    /// A pair; the head keeps `line << 24 | column` of its opening parenthesis, 0 if it was made at run time.
+    /// A pair; the head stores `line << 24 | column` of its opening parenthesis, 0 if it was created at run time.
     #[repr(C)]
     pub struct Pair {
         pub head: u64,
@@ -46,17 +46,17 @@ traced! {
 }
 
 traced! {
-    /// A symbol; the head keeps its number. Its global variable lives in it, so that code reaches it in one step.
+    /// A symbol; the head stores its number. It contains its global variable, so that code accesses it in one step.
     ///
-    /// `alias_of` is `#f` for a symbol that the reader made. A macro's template gives the symbols that it introduces
-    /// a new identity, and `alias_of` is then what the template said; see `macros.rs`.
+    /// `alias_of` is `#f` for a symbol that the reader created. A macro's template gives the symbols that it introduces
+    /// a new identity; `alias_of` is then the symbol in the template. See `macros.rs`.
     #[repr(C)]
     pub struct Symbol {
         pub head: u64,
         pub name: Gc<Array<u8>>,
         pub value: GcCell<Value>,
         pub alias_of: Value,
-        /// Which special form it names, or 0; with `USER_DEFINED` when the program gave it a global of its own.
+        /// The special form that it names, or 0; with `USER_DEFINED` if the program defines a global with this name.
         pub flags: GcCell<usize>,
     }
 }
@@ -80,7 +80,7 @@ traced! {
 }
 
 traced! {
-    /// A procedure: its code and the values of the variables that it took from where it was made.
+    /// A procedure: its code and the values of its captured variables.
     #[repr(C)]
     pub struct Closure {
         pub head: u64,
@@ -99,7 +99,7 @@ traced! {
 }
 
 traced! {
-    /// The place of a variable that is both captured and assigned.
+    /// The storage of a variable that is both captured and assigned.
     #[repr(C)]
     pub struct Boxed {
         pub head: u64,
@@ -120,9 +120,9 @@ traced! {
         pub name: Value,
         /// The file's name, a string; `#f` for the prelude, whose frames errors do not show.
         pub file: Value,
-        /// How many stack slots a call of it needs at most.
+        /// The largest number of stack slots that a call needs.
         pub slots: usize,
-        /// Its cost centre's number, 0 while nobody has asked; see `meter.rs`.
+        /// The number of its cost centre, 0 before its first use; see `meter.rs`.
         pub centre: GcCell<usize>,
     }
 }
@@ -136,7 +136,7 @@ traced! {
         pub resume: Value,
         pub handlers: Value,
         pub winders: Value,
-        /// The top-level forms that come after the one that captured it.
+        /// The top-level forms after the one that captured it.
         pub forms: Value,
         /// In a profile: the cost centre stack that each waiting call returns to, see `meter.rs`.
         pub stacks: Option<Gc<Array<u32>>>,
@@ -153,7 +153,7 @@ traced! {
 }
 
 traced! {
-    /// What `error` and the machine's own checks raise.
+    /// The object that `error` and the machine's own checks raise.
     #[repr(C)]
     pub struct Condition {
         pub head: u64,
@@ -171,7 +171,7 @@ traced! {
 }
 
 traced! {
-    /// A `guard` that is in force: where to cut the stack, and the dynamic state to go back to.
+    /// An active `guard`: where to cut the stack, and the dynamic state to restore.
     #[repr(C)]
     pub struct Try {
         pub head: u64,
@@ -204,7 +204,7 @@ traced! {
 }
 
 traced! {
-    /// A promise: the value, or the procedure that makes it.
+    /// A promise: the value, or the procedure that computes it.
     #[repr(C)]
     pub struct Promise {
         pub head: u64,
@@ -222,7 +222,7 @@ traced! {
         pub literals: Value,
         /// A list of `(pattern template)`.
         pub rules: Value,
-        /// `#t` if it was defined at top level, where its template's free symbols mean the global ones.
+        /// `#t` if it was defined at top level: the free symbols of its template then refer to globals.
         pub toplevel: Value,
     }
 }
@@ -244,7 +244,7 @@ traced! {
         pub head: u64,
         /// Input: the string that is read. Output: the strings written so far, the last one first.
         pub text: GcCell<Value>,
-        /// Input: how many bytes have been read.
+        /// Input: the number of bytes read.
         pub position: GcCell<usize>,
     }
 }
@@ -257,7 +257,7 @@ impl Pair {
 }
 
 impl Symbol {
-    /// Bit of `flags`: the program defines or assigns this global, so calls to it must look it up.
+    /// Bit of `flags`: the program defines or assigns this global, so calls must look it up.
     pub const USER_DEFINED: usize = 1 << 8;
     /// Bit of `flags`: an alias from a top-level macro, which sees the global variables only.
     pub const MEANS_GLOBAL: usize = 1 << 9;
@@ -287,7 +287,7 @@ impl Symbol {
 impl Text {
     pub fn text(&self) -> &str {
         let bytes = self.bytes.get();
-        // The array is kept alive by `self` as long as nobody replaces it, and only this thread could.
+        // `self` keeps the array alive until it is replaced, which only this thread can do.
         let slice: &[u8] = &bytes;
         // SAFETY: the slice lies in the heap, not in the local handle; the object that owns it is reachable from
         // `self` until `string-set!` and the like replace it, which this thread does only between primitives'
@@ -305,7 +305,7 @@ impl Code {
         self.head >> 24 & 1 == 1
     }
 
-    /// Line and column of the word at or before `pc`.
+    /// Returns the line and column of the word at or before `pc`.
     pub fn place(&self, pc: usize) -> Option<(u32, u32)> {
         let entries = self.places.chunks_exact(3);
         entries.take_while(|e| e[0] as usize <= pc).last().map(|e| (e[1], e[2])).filter(|&(line, _)| line > 0)

@@ -1,7 +1,7 @@
-//! Where `display` writes: the host's sink through a buffer, or a string port.
+//! The destination of `display`: the host's sink, through a buffer.
 //!
-//! A thread that waits for a slow pipe must not make the world wait for it: the buffer is handed to the sink inside
-//! a blocking region, in which the collector counts the thread as stopped. The buffer is plain bytes.
+//! A thread that waits for a slow pipe must not delay the stop of the world: the buffer is written to the sink inside a
+//! blocking region, in which the collector counts the thread as stopped. The buffer is plain bytes.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use stopworld::Mutator;
 
 const ENOUGH: usize = 8192;
-/// How long text may wait in the buffer while the program runs.
+/// The longest time for which text stays in the buffer while the program runs.
 const LATE: Duration = Duration::from_millis(50);
 
 /// The sink of a run.
@@ -34,7 +34,7 @@ impl<'o> Output<'o> {
         if self.buffer.len() < ENOUGH { Ok(()) } else { self.flush(mutator) }
     }
 
-    /// Flushes if something has been waiting for long.
+    /// Flushes the buffer if it is not empty and the last flush was longer ago than [`LATE`].
     pub fn flush_if_late(&mut self, mutator: &Mutator) -> io::Result<()> {
         if self.buffer.is_empty() || self.flushed.elapsed() < LATE { Ok(()) } else { self.flush(mutator) }
     }

@@ -1,4 +1,4 @@
-; What is written in Scheme: everything that calls back, and the derived syntax.
+; The procedures written in Scheme (those that call procedure arguments), and the derived syntax.
 ; References to names that are already defined are fixed while this file is compiled,
 ; so a program may redefine any of them without breaking the others.
 
@@ -14,7 +14,7 @@
     (after)
     result))
 
-; From the open extents `from` to those of `to`: leave up to what they share, then enter.
+; Goes from the open extents `from` to those of `to`: leaves extents up to the shared ones, then enters the others.
 (define (%rewind to)
   (let ((from (%winders)))
     (if (not (eq? from to))
@@ -80,7 +80,7 @@
 
 (%install raise %throw)
 
-; Runs the thunk; what it raises goes to the handler, in the dynamic state outside.
+; Runs the thunk; passes a raised object to the handler, in the dynamic state outside.
 (define (%guard thunk handler)
   (let ((outer (%handlers)))
     (%set-handlers! (cons (%make-try handler) outer))
@@ -188,7 +188,7 @@
     ((_ ((name e) more ...) body ...)
      (fluid-let ((name e)) (fluid-let (more ...) body ...)))))
 
-; A parameter: no argument asks for its value; the tokens set it, converted or not.
+; A parameter: without an argument it returns its value; the tokens set it, with or without conversion.
 (define %convert (list 'convert))
 (define %assign (list 'assign))
 
@@ -518,7 +518,7 @@
 (define make-eqv-hash-table make-strong-eqv-hash-table)
 (define make-eq-hash-table make-strong-eqv-hash-table)
 
-; Association lists as in older books.
+; Association lists, with the procedure names of older books.
 (define (list-set! list k value) (set-car! (list-tail list k) value))
 (define (string-search-backward pattern s end)
   (let loop ((i (- end (string-length pattern))))

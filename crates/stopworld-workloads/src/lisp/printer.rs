@@ -1,8 +1,8 @@
-//! From data to text: `display` and `write`.
+//! The printer: converts data to text, for `display` and `write`.
 //!
-//! Lists are printed in a loop, everything else that nests by recursion, within the limit of the thread's stack.
-//! Data that contains itself is printed with labels, as R7RS wants: `#0=(1 . #0#)`. Looking for such cycles costs a
-//! walk with a table, so a cheap bounded walk comes first: a datum that ends within a few thousand steps has none.
+//! Lists are printed in a loop, other nested data by recursion, within the limit of the thread's stack.
+//! Cyclic data are printed with labels, as R7RS requires: `#0=(1 . #0#)`. Finding cycles needs a walk with a table, so a
+//! cheap bounded walk comes first: a datum whose walk ends within a few thousand steps has no cycle.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use super::reader::name_of_character;
 use super::store::{Store, elements};
 use super::value::{Kind, Value};
 
-/// Whether strings and characters are printed for people or for the reader.
+/// Whether strings and characters are printed as plain text or in the syntax of the reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Display,
@@ -30,14 +30,14 @@ pub fn print(store: &Store<'_>, text: &mut String, value: Value, style: Style) {
     Printer { store, text, style, labels, next: 0 }.value(value);
 }
 
-/// The value as a new text.
+/// Formats a value as a new string.
 pub fn to_text(store: &Store<'_>, value: Value, style: Style) -> String {
     let mut text = String::new();
     print(store, &mut text, value, style);
     text
 }
 
-/// The value as it fits into one line of an error message.
+/// Formats a value, truncated to fit into one line of an error message.
 pub fn brief(store: &Store<'_>, value: Value) -> String {
     let text = to_text(store, value, Style::Write);
     match text.char_indices().nth(96) {
@@ -50,7 +50,7 @@ struct Printer<'a, 'm> {
     store: &'a Store<'m>,
     text: &'a mut String,
     style: Style,
-    /// Addresses of objects that contain themselves, and the label that each got when it was printed.
+    /// The addresses of objects that contain themselves, and the label of each that has been printed.
     labels: HashMap<usize, Option<usize>>,
     next: usize,
 }
@@ -246,7 +246,7 @@ impl Printer<'_, '_> {
     }
 }
 
-/// `(quote x)` and its like are printed as `'x`.
+/// Returns the prefix and the datum of `(quote x)` and similar forms, which are printed as `'x`.
 fn quotation(pair: Gc<Pair>) -> Option<(&'static str, Value)> {
     let mark = match pair.car.get().get::<Symbol>()?.text() {
         "quote" => "'",
@@ -259,7 +259,7 @@ fn quotation(pair: Gc<Pair>) -> Option<(&'static str, Value)> {
     (argument.cdr.get() == Value::NIL).then(|| (mark, argument.car.get()))
 }
 
-/// A condition as a sentence: the message and its irritants.
+/// Formats a condition: the message and its irritants.
 pub fn condition_text(store: &Store<'_>, condition: Gc<Condition>) -> String {
     let mut text = to_text(store, condition.message, Style::Display);
     for irritant in elements(condition.irritants) {
@@ -271,7 +271,7 @@ pub fn condition_text(store: &Store<'_>, condition: Gc<Condition>) -> String {
 
 const FEW: usize = 4000;
 
-/// Whether a walk over the datum comes to its end within a few steps, so that it cannot contain itself.
+/// Returns whether a walk over the datum ends within a few thousand steps, so that it has no cycle.
 fn ends_soon(value: Value) -> bool {
     fn walk(mut value: Value, budget: &mut usize, depth: usize) {
         loop {
@@ -300,9 +300,9 @@ fn row_of(value: Value) -> Option<Gc<Row>> {
     value.get::<Vector>().map(|v| v.items).or_else(|| value.get::<Record>().map(|r| r.fields))
 }
 
-/// The objects that contain themselves.
+/// Finds the objects that contain themselves.
 ///
-/// The table holds addresses, which keep nothing alive; the objects are reachable from `value` all the while.
+/// The table holds addresses, which keep nothing alive; the objects are reachable from `value` during the walk.
 fn cycles(store: &Store<'_>, value: Value) -> HashMap<usize, Option<usize>> {
     #[derive(PartialEq)]
     enum Seen {

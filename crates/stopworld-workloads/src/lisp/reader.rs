@@ -1,11 +1,11 @@
-//! From text to data.
+//! The reader: converts text to data.
 //!
-//! A recursive-descent reader over the characters, which counts lines and columns as it goes. Lists are built front
-//! to back in the collected heap, each pair marked with the place of its element (the first pair with that of the
-//! opening parenthesis), so that the compiler can say where a form came from without a table beside the data.
+//! A recursive-descent reader over the characters, which counts lines and columns. Lists are built front
+//! to back in the collected heap. Each pair records the place of its element (the first pair that of the
+//! opening parenthesis), so that the compiler knows the place of a form without a separate table.
 //!
-//! An error names the place that the reader of the program should look at: for a parenthesis that is never closed
-//! that is the opening one, not the end of the file.
+//! An error names the place where the programmer should look: for a parenthesis that is never closed
+//! this is the opening one, not the end of the file.
 
 use stopworld::Gc;
 
@@ -38,17 +38,17 @@ impl<'t, 'm> Reader<'t, 'm> {
         reader
     }
 
-    /// How many bytes have been read.
+    /// Returns the number of bytes read.
     pub fn position(&self) -> usize {
         self.length - self.rest.len()
     }
 
-    /// Where the last datum that `next` returned begins.
+    /// Returns the place where the last datum returned by `next` begins.
     pub fn place(&self) -> (u32, u32) {
         self.begun
     }
 
-    /// The next datum, or `None` at the end.
+    /// Reads the next datum. Returns `None` at the end.
     pub fn next(&mut self) -> Read<Option<Value>> {
         let datum = self.next_inside()?;
         Ok(datum.map(|(datum, begun)| {

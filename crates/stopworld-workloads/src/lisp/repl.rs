@@ -1,7 +1,7 @@
-//! Read, evaluate, print, again.
+//! The read-eval-print loop.
 //!
-//! Where lines come from is the caller's business: the command edits them with history, a test has a list. An
-//! unfinished form asks for another line; an error is printed and the next line is read.
+//! The caller provides the lines: the command edits them with history, a test has a list. After an unfinished form the loop
+//! requests another line; after an error it prints the error and reads the next line.
 
 use std::io::{self, Write};
 
@@ -14,12 +14,12 @@ use super::reader::Reader;
 use super::value::Value;
 use super::{Interpreter, LispError, Source};
 
-/// What a line source is asked for.
+/// The kind of line that is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// A new form.
+    /// The beginning of a new form.
     Fresh,
-    /// The form that was begun is not finished.
+    /// The continuation of an unfinished form.
     More,
 }
 
@@ -35,10 +35,10 @@ impl Prompt {
 }
 
 impl Interpreter {
-    /// Reads forms from lines until they end, and prints what they evaluate to. Returns the exit code: that of
-    /// `(exit n)`, else 0.
+    /// Reads forms from lines until the lines end, and prints their values. Returns the exit code: that of `(exit n)`,
+    /// otherwise 0.
     ///
-    /// `next_line` is called inside a blocking region: it may wait as long as it likes without delaying collections.
+    /// `next_line` is called inside a blocking region: it may wait for any time without delaying collections.
     pub fn repl(
         &self,
         mutator: &Mutator,
@@ -78,7 +78,7 @@ impl Interpreter {
         }
     }
 
-    /// Whether more text could finish the last form.
+    /// Returns whether more text could complete the last form.
     fn is_unfinished(&self, mutator: &Mutator, text: &str) -> Result<bool, LispError> {
         let mut reader = Reader::new(self.store(mutator)?, text);
         loop {

@@ -1,18 +1,18 @@
-//! Which variables each procedure takes from where it is made, and which must live in boxes.
+//! The resolver: finds the variables that each procedure captures, and the variables that need boxes.
 //!
-//! Closures are flat: making one copies the values of its free variables. So a variable that changes after it was
-//! copied must be copied as a box. That is every variable that some `set!` changes, and one that is captured before
-//! it has its value, as between procedures of one body that call each other. A procedure that mentions itself needs
-//! neither a copy nor a box: its own closure is at hand while it runs.
+//! Closures are flat: creating one copies the values of its free variables. So a variable that changes after it was
+//! copied must be copied as a box. These are the variables changed by a `set!`, and those captured before they have
+//! their value, as in procedures of one body that call each other. A procedure that refers to itself needs neither a
+//! copy nor a box: its own closure is available while it runs.
 
 use super::tree::{Body, FunctionId, Lambda, Node, Variable, VariableId};
 
-/// What the resolver learned about one procedure.
+/// The result of the resolver for one procedure.
 pub struct Function {
     pub parent: FunctionId,
-    /// The variables that it takes along, in the order of its closure's row.
+    /// The variables that it captures, in the order of its closure's row.
     pub captures: Vec<VariableId>,
-    /// The variable whose value it is, if that never changes.
+    /// The variable that has this procedure as its value, if that never changes.
     pub itself: Option<VariableId>,
 }
 
@@ -99,7 +99,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A variable is read or assigned in this function: every function on the way to its owner takes it along.
+    /// Records that a variable is read or assigned in this function: every function between it and the owner captures it.
     fn mention(&mut self, variable: VariableId, function: FunctionId) {
         let owner = self.variables[variable].function;
         let mut at = function;

@@ -1,11 +1,10 @@
-//! Frames, and the array that they lie in.
+//! Frames, and the array that contains them.
 //!
-//! The array begins small and doubles; a frame's room is checked once, when its procedure is called. At its end
-//! some slots are kept back: when a recursion went too deep, handlers get them to run in.
+//! The array begins small and doubles. The room for a frame is checked once, when its procedure is called. Some slots at the
+//! end are reserved: after a too deep recursion, handlers run in them.
 //!
-//! Slots above the stack pointer keep what was last in them and would keep it alive, so the machine clears the part
-//! that was in use every few thousand calls; those are also the moments at which it looks whether the host wants it
-//! to end.
+//! Slots above the stack pointer contain their last values and would keep them alive. So every few thousand calls the machine
+//! clears the slots that were in use; at the same time it checks whether the host has requested the end of the program.
 
 use stopworld::Gc;
 
@@ -14,10 +13,10 @@ use super::objects::{Closure, Code};
 use super::registers::Vm;
 use super::value::Value;
 
-/// How often the machine looks at things that can wait.
+/// The number of calls between two periodic checks.
 const CALLS_BETWEEN_CHORES: u32 = 4096;
 
-/// What is left for handlers when the recursion has gone too deep.
+/// The number of slots reserved for handlers after a too deep recursion.
 pub const RESERVE: usize = 512;
 
 impl Vm<'_, '_> {
@@ -39,7 +38,7 @@ impl Vm<'_, '_> {
         self.poll()
     }
 
-    /// The arguments beyond the required ones become a list, or there are too many or too few.
+    /// Collects the arguments beyond the required ones into a list. Fails if there are too many or too few.
     #[inline(never)]
     fn gather_rest(&mut self, closure: Gc<Closure>, count: usize) -> Outcome<()> {
         if !closure.code.accepts(count) {
@@ -55,7 +54,7 @@ impl Vm<'_, '_> {
         Ok(())
     }
 
-    /// Moves the procedure and its arguments from the top down over the running frame.
+    /// Moves the procedure and its arguments from the top of the stack down over the running frame.
     #[inline(always)]
     pub fn replace_frame(&mut self, count: usize) {
         let (from, to) = (self.sp - count - 1, self.fp - 1);
@@ -65,7 +64,7 @@ impl Vm<'_, '_> {
         self.sp = to + count + 1;
     }
 
-    /// Gives the value to whom waits below the frame at `base`. True if nobody does: the run is over.
+    /// Returns the value to the caller below the frame at `base`. Returns `true` if there is no caller: the run is over.
     #[inline(always)]
     pub fn return_to(&mut self, base: usize, value: Value) -> bool {
         let (pc, fp) = caller_of(self.stack[base - 2].get());
@@ -98,7 +97,7 @@ impl Vm<'_, '_> {
         Ok(self.store.breathe()?)
     }
 
-    /// Forgets what lies above the stack pointer. The frame's own room above `sp` is still needed as slots, not values.
+    /// Clears the slots above the stack pointer. The frame still needs its slots above `sp`, but not their values.
     pub fn clear_unused(&mut self) {
         for slot in &self.stack[self.sp..self.high] {
             slot.set(Value::UNSPECIFIED);
@@ -132,7 +131,7 @@ impl Vm<'_, '_> {
         Ok(())
     }
 
-    /// Room for `count` more slots than are in use now.
+    /// Ensures that there is room for `count` more slots than are in use.
     pub fn need(&mut self, count: usize) -> Outcome<()> {
         let closure = self.closure;
         if self.sp + count > self.high { self.reach(self.sp + count, &closure) } else { Ok(()) }
@@ -150,14 +149,14 @@ impl Vm<'_, '_> {
 }
 
 impl Code {
-    /// Whether a call with this many arguments is right.
+    /// Returns whether the procedure accepts this number of arguments.
     #[inline(always)]
     pub fn accepts(&self, count: usize) -> bool {
         count == self.required() || count > self.required() && self.has_rest()
     }
 }
 
-/// Where to go on in the caller: its pc and its fp, which is never 0 but for the outermost call.
+/// Encodes the place where the caller continues: its pc and its fp, which is 0 only for the outermost call.
 #[inline(always)]
 pub fn return_word(pc: usize, fp: usize) -> Value {
     Value::fixnum((pc << 32 | fp) as i64)

@@ -1,9 +1,9 @@
-//! Where cells come from: the mutator, the symbol table, and how much Rust stack is left.
+//! Allocation of cells, the symbol table, and the limit of the Rust stack.
 //!
-//! Everything that a program needs between two top-level forms hangs off one collected object, the [`Machine`];
-//! the [`Interpreter`](super::Interpreter) holds a `Root` to it, and nothing else in this folder outlives a call.
-//! A [`Store`] is what the reader, the compiler and the running machine pass around: it is `Copy` and lives on the
-//! Rust stack, where the collector looks.
+//! All state that a program needs between two top-level forms is reachable from one collected object, the [`Machine`].
+//! The [`Interpreter`](super::Interpreter) holds a `Root` to it, and nothing else in this folder outlives a call.
+//! The reader, the compiler and the running machine pass a [`Store`] to each other: it is `Copy` and stays on the Rust
+//! stack, which the collector scans.
 
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, traced};
 use stopworld_platform::sync::{AtomicBool, Ordering};
@@ -19,16 +19,16 @@ traced! {
         /// The symbol table: open addressing, a power of two, `#f` where free.
         pub symbols: GcCell<Gc<Row>>,
         pub symbol_count: GcCell<usize>,
-        /// Numbers handed out to symbols, interned or not.
+        /// The number of symbols created, interned or not.
         pub symbol_numbers: GcCell<usize>,
         /// The prelude's procedures that the machine itself calls.
         pub raise: GcCell<Value>,
         pub throw: GcCell<Value>,
-        /// Raised when there is no memory left to make a condition.
+        /// The condition that is raised when there is no memory for a new condition.
         pub out_of_memory: GcCell<Value>,
-        /// `#t` when the prelude has been run.
+        /// `#t` after the prelude has been run.
         pub ready: GcCell<Value>,
-        /// Where `display` writes: `#t` for the host's sink, or a port.
+        /// The destination of `display`: `#t` for the host's sink, or a port.
         pub output: GcCell<Value>,
         /// The top-level forms that are still to be evaluated: part of every continuation.
         pub forms: GcCell<Value>,
@@ -77,7 +77,7 @@ impl Machine {
 }
 
 impl Store<'_> {
-    /// For work that goes on for long without allocating: a safepoint, and a look at the host's wish.
+    /// Polls for a safepoint and for the host's interrupt. Long work that does not allocate must call it.
     pub fn breathe(&self) -> Result<(), LispError> {
         self.mutator.safepoint();
         match self.interrupt {
@@ -90,14 +90,14 @@ impl Store<'_> {
         self.cons_at(car, cdr, (0, 0))
     }
 
-    /// A pair that remembers where it was read.
+    /// Allocates a pair that records the place where it was read.
     #[inline]
     pub fn cons_at(&self, car: Value, cdr: Value, (line, column): (u32, u32)) -> Made<Value> {
         let head = Kind::Pair.head(u64::from(line) << 24 | u64::from(column & 0xff_ffff));
         Ok(Value::object(self.mutator.alloc(Pair { head, car: GcCell::new(car), cdr: GcCell::new(cdr) })?))
     }
 
-    /// A list of these values, then `tail`.
+    /// Allocates a list of these values that ends in `tail`.
     pub fn list_with(&self, items: &[Value], tail: Value) -> Made<Value> {
         items.iter().rev().try_fold(tail, |rest, &item| self.cons(item, rest))
     }
@@ -143,7 +143,7 @@ impl Store<'_> {
         self.object(Vector { head: Kind::Vector.head(0), items })
     }
 
-    /// Several values as one; a single one is itself.
+    /// Combines several values into one object; returns a single value as it is.
     pub fn values(&self, items: &[GcCell<Value>]) -> Made<Value> {
         if let [one] = items {
             return Ok(one.get());
@@ -161,7 +161,7 @@ impl Store<'_> {
         Ok(Value::object(self.mutator.alloc(object)?))
     }
 
-    /// The symbol of this name.
+    /// Returns the symbol with this name.
     pub fn intern(&self, name: &str) -> Made<Gc<Symbol>> {
         let table = self.machine.symbols.get();
         let mask = table.len() - 1;
@@ -200,7 +200,7 @@ impl Store<'_> {
         Ok(())
     }
 
-    /// A symbol that is in no table: a macro's renaming of `alias_of`, or (if that is `#f`) a generated one.
+    /// Allocates an uninterned symbol: a macro's renaming of `alias_of`, or (if that is `#f`) a generated symbol.
     pub fn fresh_symbol(&self, name: &str, alias_of: Value) -> Made<Gc<Symbol>> {
         let number = self.machine.symbol_numbers.get() + 1;
         self.machine.symbol_numbers.set(number);
@@ -215,24 +215,24 @@ impl Store<'_> {
     }
 }
 
-/// FNV-1a: short names, no state, and the same in each run.
+/// FNV-1a hash: suits short names, needs no state, and gives the same values in each run.
 pub fn hash(bytes: &[u8]) -> usize {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ usize::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A list's elements. Stops at whatever is not a pair; see [`Elements::rest`].
+/// An iterator over a list's elements. Stops at anything that is not a pair; see [`Elements::rest`].
 #[derive(Clone, Copy)]
 pub struct Elements {
     rest: Value,
 }
 
-/// Walks a list.
+/// Iterates over a list.
 pub fn elements(list: Value) -> Elements {
     Elements { rest: list }
 }
 
 impl Elements {
-    /// What is left: `()` at the end of a proper list.
+    /// Returns the rest of the list: `()` at the end of a proper list.
     pub fn rest(&self) -> Value {
         self.rest
     }
@@ -248,7 +248,7 @@ impl Iterator for Elements {
     }
 }
 
-/// The length of a proper list; `None` for anything else, circular lists included.
+/// Returns the length of a proper list, or `None` for anything else, including circular lists.
 pub fn list_length(list: Value) -> Option<usize> {
     let (mut slow, mut walk) = (elements(list), elements(list));
     let mut length = 0;
@@ -264,7 +264,7 @@ pub fn list_length(list: Value) -> Option<usize> {
     (walk.rest() == Value::NIL).then_some(length)
 }
 
-/// How deep Rust may recurse on this thread: reader, compiler, printer and `equal?` follow nested data.
+/// The limit of Rust's recursion on this thread: reader, compiler, printer and `equal?` follow nested data.
 ///
 /// Scheme's own recursion does not use the Rust stack at all; see `machine.rs`.
 #[derive(Clone, Copy)]
@@ -272,17 +272,17 @@ pub struct StackLimit {
     lowest: usize,
 }
 
-/// What must be left for the collector's handler and its signal frame, and for whatever we call.
+/// The reserve for the collector's signal handler with its signal frame, and for called functions.
 const MARGIN: usize = 192 << 10;
 
 impl StackLimit {
-    /// The limit for the calling thread, from its real bounds.
+    /// Returns the limit for the calling thread, from the actual bounds of its stack.
     pub fn of_this_thread() -> std::io::Result<Self> {
         let bounds = stopworld_platform::os::thread::current_stack()?;
         Ok(Self { lowest: bounds.low + MARGIN })
     }
 
-    /// Whether there is room for one more level.
+    /// Returns whether there is room for another level of recursion.
     #[inline]
     pub fn has_room(self) -> bool {
         let here = 0_u8;
@@ -290,7 +290,7 @@ impl StackLimit {
     }
 }
 
-/// Code that has no free variables is a constant closure.
+/// Allocates a closure for code without free variables.
 pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Made<Value> {
     store.object(super::objects::Closure { head: Kind::Closure.head(0), code, free: None })
 }

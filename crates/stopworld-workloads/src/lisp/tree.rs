@@ -1,6 +1,6 @@
-//! The compiler's tree: what a top-level form says, with its syntax gone and its variables resolved.
+//! The compiler's tree: a top-level form without its syntax, with its variables resolved.
 //!
-//! The tree lives in malloc memory, where the collector does not look, so **it holds no values**. Symbols and quoted
+//! The tree is in malloc memory, which the collector does not scan, so **it holds no values**. Symbols and quoted
 //! data stay in a growing collected array, the [`Pool`], and the tree holds their indices; variables are indices
 //! into the compiler's table. The pool itself is kept on the Rust stack while a form is compiled.
 //!
@@ -28,17 +28,17 @@ pub type At = (u32, u32);
 
 /// A local variable.
 pub struct Variable {
-    /// Some `set!` changes it, so it lives in a box: a continuation that is entered again must see the new value.
+    /// A `set!` changes it, so it is stored in a box: a continuation that is entered again must see the new value.
     pub mutated: bool,
-    /// It lives in a box (mutated, or captured before it had its value).
+    /// It is stored in a box (mutated, or captured before it had its value).
     pub boxed: bool,
-    /// Not yet initialised, as far as the resolver has come.
+    /// Not yet initialised at the resolver's current position.
     pub pending: bool,
-    /// The function whose frame it is in.
+    /// The function whose frame contains it.
     pub function: FunctionId,
-    /// Its slot in that frame, when the emitter has come to it.
+    /// Its slot in that frame, once the emitter has assigned it.
     pub slot: usize,
-    /// It is the name of a loop, and this is where the loop starts.
+    /// If it is the name of a loop: where the loop starts.
     pub is_loop: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Body {
     pub items: Vec<(Option<VariableId>, Node)>,
 }
 
-/// Variables with values, and what is computed with them. Also a loop: then calls of `label` start it again.
+/// Variables with their values, and a body. Also a loop: calls of `label` then start the next iteration.
 pub struct Let {
     pub label: Option<VariableId>,
     pub variables: Vec<VariableId>,
@@ -67,11 +67,11 @@ pub struct Let {
     pub body: Node,
 }
 
-/// Whether a call can come back.
+/// Whether a call can return.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
     Maybe,
-    /// `error` and its like: never a tail call, so that the failing frame is still there to be shown.
+    /// `error` and similar procedures: never a tail call, so that the failing frame can still be shown.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! What a Scheme value is: one tagged word.
+//! The representation of a Scheme value: one tagged word.
 //!
 //! ```text
 //!   …nnnnnnnn nnnnnnn1   fixnum, 63 bits
@@ -6,25 +6,25 @@
 //!   …aaaaaaaa aaaaa000   address of a collected object, whose first word is its head
 //! ```
 //!
-//! The heap traces a [`Value`] as one word that *may* be a reference and asks its address map. That is sound here
-//! because every encoding that is not a reference has one of its three low bits set, and objects lie at multiples
-//! of eight: a number can be any number without ever being taken for an object.
+//! The heap traces a [`Value`] as one word that *may* be a reference and checks it in its address map. This is sound
+//! because every encoding that is not a reference has one of its three low bits set, and objects are at multiples
+//! of eight: no number is ever mistaken for an object.
 //!
-//! The heap knows the type of each object, but it keeps that to itself, so each Scheme object begins with a *head*
-//! of its own: the [`Kind`] in the low byte, and above it 56 bits for what the kind likes to keep there. A pair
-//! that came from a file keeps line and column there, which is how an error in a macro's expansion still knows
-//! its place in the source; it costs nothing, since three words fill the same cell as two and a half would.
+//! The heap knows the type of each object but does not expose it, so each Scheme object begins with its own *head*:
+//! the [`Kind`] in the low byte, and above it 56 bits whose use depends on the kind. A pair that was read from a file
+//! stores line and column there, so that an error in a macro's expansion can name its place in the source. This costs
+//! no memory, because three words fill the same cell as two and a half.
 
 use std::marker::PhantomData;
 
 use stopworld::{Gc, Layout, Trace, Word};
 
-/// A Scheme value: one word. See the module's text for the encoding.
+/// A Scheme value: one word. See the module documentation for the encoding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Value {
     bits: usize,
-    /// A value may be a reference, so it stays on the thread that the collector will scan for it.
+    /// Makes the type `!Send`: a value may be a reference, so it must stay on a thread whose stack the collector scans.
     not_send: PhantomData<*mut ()>,
 }
 
@@ -60,12 +60,12 @@ impl Value {
     pub const NIL: Self = Self::special(2);
     pub const UNSPECIFIED: Self = Self::special(3);
     pub const EOF: Self = Self::special(4);
-    /// What the global variable of a symbol holds before `define`.
+    /// The value of a symbol's global variable before `define`.
     pub const UNBOUND: Self = Self::special(5);
-    /// What a `letrec` variable holds before its initialisation.
+    /// The value of a `letrec` variable before its initialisation.
     pub const UNASSIGNED: Self = Self::special(6);
 
-    /// Fixnums are these many bits, sign included.
+    /// The number of bits of a fixnum, including the sign.
     pub const FIXNUM_MAX: i64 = i64::MAX >> 1;
     pub const FIXNUM_MIN: i64 = i64::MIN >> 1;
 
@@ -93,7 +93,7 @@ impl Value {
         self != Self::FALSE
     }
 
-    /// A fixnum from a number that is known to fit (an index, a length, a sum that was checked).
+    /// Creates a fixnum from a number that is known to fit (an index, a length, a checked sum).
     #[inline(always)]
     pub const fn fixnum(n: i64) -> Self {
         debug_assert!(n >= Self::FIXNUM_MIN && n <= Self::FIXNUM_MAX);
@@ -110,7 +110,7 @@ impl Value {
         self.is_fixnum().then_some(self.bits as i64 >> 1)
     }
 
-    /// A fixnum that is a valid `usize`: an index, a count.
+    /// Returns the value of a fixnum that is a valid `usize`: an index, a count.
     pub fn as_index(self) -> Option<usize> {
         self.as_fixnum().and_then(|n| usize::try_from(n).ok())
     }
@@ -137,13 +137,13 @@ impl Value {
         self.bits & 0b111 == 0
     }
 
-    /// The kind of the object that this value points to, if it points to one.
+    /// Returns the kind of the object, if this value is a reference.
     #[inline(always)]
     pub fn kind(self) -> Option<Kind> {
         self.is_object().then(|| Kind::of_head(self.head()))
     }
 
-    /// The head of the object. Callers have seen `is_object`.
+    /// Returns the head of the object. Callers must have checked `is_object`.
     #[inline(always)]
     fn head(self) -> u64 {
         debug_assert!(self.is_object());
@@ -157,7 +157,7 @@ impl Value {
         self.is_object() && self.head() as u8 == T::KIND as u8
     }
 
-    /// The object, if it is of this type.
+    /// Returns the object if it has this type.
     #[inline(always)]
     pub fn get<T: Object>(self) -> Option<Gc<T>> {
         // SAFETY: the head says that the object is a `T` (Object's contract), and the word is its address.
@@ -170,7 +170,7 @@ impl Value {
     }
 }
 
-/// What an object is; the low byte of its head.
+/// The kind of an object; the low byte of its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -222,7 +222,7 @@ impl Kind {
         Self::ALL[(head & 0xff) as usize]
     }
 
-    /// A head for an object of this kind that keeps `more` (56 bits) beside it.
+    /// Creates a head for an object of this kind, with `more` (56 bits) above the kind.
     #[inline(always)]
     pub const fn head(self, more: u64) -> u64 {
         more << 8 | self as u64

@@ -9,10 +9,10 @@ use super::super::value::Value;
 /// A primitive's arguments: cells of the machine's stack.
 pub type Args<'a> = &'a [GcCell<Value>];
 
-/// What a plain primitive is.
+/// The function of a plain primitive.
 pub type Function = fn(&mut Vm<'_, '_>, Args<'_>) -> Outcome;
 
-/// What the machine does itself, because it rearranges the stack.
+/// The primitives that the machine implements itself, because they rearrange the stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Control {
     Apply,
@@ -23,7 +23,7 @@ pub enum Control {
     Eval,
 }
 
-/// How a primitive is run.
+/// The implementation of a primitive.
 #[derive(Clone, Copy)]
 pub enum Action {
     Plain(Function),
@@ -40,7 +40,7 @@ pub struct Primitive {
 }
 
 impl Primitive {
-    /// Whether a call with this many arguments can be compiled as an operation.
+    /// Returns whether a call with this number of arguments can be compiled as an operation.
     pub fn takes_inline(&self, count: usize) -> bool {
         matches!(self.action, Action::Plain(_)) && (self.least..=self.most).contains(&count) && count < 1 << 11
     }
@@ -54,7 +54,7 @@ pub(super) const fn plain(name: &'static str, least: usize, most: usize, functio
 /// No upper bound.
 pub(super) const ANY: usize = usize::MAX;
 
-/// An argument that must be an index into a sequence of this length, or its end.
+/// Returns an argument that must be an index into a sequence of this length, or its end.
 pub(super) fn index_up_to(value: Value, length: usize) -> Outcome<usize> {
     match value.as_index() {
         Some(index) if index <= length => Ok(index),
@@ -63,7 +63,7 @@ pub(super) fn index_up_to(value: Value, length: usize) -> Outcome<usize> {
     }
 }
 
-/// An argument that must be an index of an element.
+/// Returns an argument that must be the index of an element.
 pub(super) fn index_below(value: Value, length: usize) -> Outcome<usize> {
     match index_up_to(value, length)? {
         index if index < length => Ok(index),
@@ -71,14 +71,14 @@ pub(super) fn index_below(value: Value, length: usize) -> Outcome<usize> {
     }
 }
 
-/// Optional `start` and `end` arguments.
+/// Returns the range of optional `start` and `end` arguments.
 pub(super) fn range(args: Args<'_>, first: usize, length: usize) -> Outcome<std::ops::Range<usize>> {
     let end = args.get(first + 1).map_or(Ok(length), |end| index_up_to(end.get(), length))?;
     let start = args.get(first).map_or(Ok(0), |start| index_up_to(start.get(), end))?;
     Ok(start..end)
 }
 
-/// A count of elements to make, which must be something a heap could hold.
+/// Returns the number of elements to create, which must be a number that a heap could hold.
 pub(super) fn length(value: Value) -> Outcome<usize> {
     const MOST: usize = 1 << 32;
     value.as_index().filter(|&n| n < MOST).ok_or(Trouble::Type("a length", value))

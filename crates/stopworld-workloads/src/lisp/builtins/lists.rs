@@ -171,17 +171,17 @@ fn associated(vm: &Vm<'_, '_>, args: Args<'_>, same: impl Fn(Value, Value) -> Ou
     if walk.rest() == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a list of pairs", args[1].get())) }
 }
 
-/// The list's elements, the last one first.
+/// Returns the list's elements in reverse order.
 pub fn reversed(store: &Store<'_>, list: Value) -> Made<Value> {
     reversed_onto(store, list, Value::NIL)
 }
 
-/// The same, in front of `tail`.
+/// Does the same in front of `tail`.
 pub fn reversed_onto(store: &Store<'_>, list: Value, tail: Value) -> Made<Value> {
     elements(list).try_fold(tail, |rest, item| store.cons(item, rest))
 }
 
-/// A copy of `front` that goes on with `back`; the copies keep their places in the source.
+/// Returns a copy of `front` that continues with `back`; the copied pairs keep their places in the source.
 pub fn appended(store: &Store<'_>, front: Value, back: Value) -> Made<Value> {
     let mut head = back;
     let mut last: Option<Gc<Pair>> = None;
@@ -198,7 +198,7 @@ pub fn appended(store: &Store<'_>, front: Value, back: Value) -> Made<Value> {
     Ok(head)
 }
 
-/// A list of these cells' values.
+/// Returns a list of these cells' values.
 pub fn from_row(store: &Store<'_>, items: &[GcCell<Value>]) -> Made<Value> {
     items.iter().rev().try_fold(Value::NIL, |rest, item| store.cons(item.get(), rest))
 }
@@ -208,8 +208,8 @@ pub fn eqv(a: Value, b: Value) -> bool {
     a == b || numbers::same(a, b)
 }
 
-/// `equal?`: in a loop along lists, by recursion into everything else as far as the thread's stack allows, and what
-/// lies deeper waits in a collected list.
+/// `equal?`: compares lists in a loop and other data by recursion as far as the thread's stack allows. Deeper data wait in a
+/// collected list.
 pub fn equal(store: &Store<'_>, a: Value, b: Value) -> Outcome<bool> {
     let mut waiting = Value::NIL;
     let mut same = equal_so_far(store, a, b, &mut waiting)?;
@@ -238,7 +238,7 @@ fn equal_so_far(store: &Store<'_>, mut a: Value, mut b: Value, waiting: &mut Val
         (a, b) = (x.cdr.get(), y.cdr.get());
         steps = steps.wrapping_add(1);
         if steps.is_multiple_of(1024) {
-            // Lists may be long, or end nowhere.
+            // Lists may be long or circular.
             store.breathe()?;
         }
     }

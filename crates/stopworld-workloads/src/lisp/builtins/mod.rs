@@ -1,9 +1,9 @@
 //! The procedures that are written in Rust.
 //!
-//! A primitive gets its arguments as a slice of the machine's stack, where the collector sees them, and returns a
-//! value or trouble. None of them calls a Scheme procedure: what takes procedures (`map`, `sort`, `dynamic-wind`, …)
-//! is written in Scheme, in `prelude.scm`, so that continuations and errors pass through it like through the
-//! program's own code. Names with `%` are for the prelude only.
+//! A primitive gets its arguments as a slice of the machine's stack, which the collector scans, and returns a
+//! value or trouble. No primitive calls a Scheme procedure: procedures with procedure arguments (`map`, `sort`,
+//! `dynamic-wind`, …) are written in Scheme, in `prelude.scm`, so that continuations and errors pass through them like
+//! through the program's own code. Names with `%` are for the prelude only.
 
 use super::store::{Made, Store};
 use super::value::Value;
@@ -47,7 +47,7 @@ static PRIMITIVES: [Primitive; COUNT] = {
     all
 };
 
-/// The primitive of this index.
+/// Returns the primitive with this index.
 #[inline(always)]
 pub fn primitive(index: usize) -> &'static Primitive {
     &PRIMITIVES[index]
@@ -58,14 +58,14 @@ pub fn name(index: usize) -> &'static str {
     primitive(index).name
 }
 
-/// The index of a primitive that exists.
+/// Returns the index of a primitive, which must exist.
 pub fn index_of(name: &'static str) -> usize {
     let found = PRIMITIVES.iter().position(|p| p.name == name);
-    // Only called with names that are written in this folder, each of which some test expands.
+    // Only called with names that are literals in this folder; tests expand each of them.
     found.unwrap_or_else(|| unreachable!("no primitive is called {name}"))
 }
 
-/// Defines all of them as global variables.
+/// Defines all primitives as global variables.
 pub fn install(store: &Store<'_>) -> Made<()> {
     PRIMITIVES.iter().enumerate().try_for_each(|(index, primitive)| {
         store.intern(primitive.name)?.value.set(Value::primitive(index));

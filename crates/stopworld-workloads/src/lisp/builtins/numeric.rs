@@ -1,4 +1,4 @@
-//! Arithmetic, beyond what the machine does in place.
+//! Arithmetic, apart from the operations that the machine performs in place.
 
 use std::cmp::Ordering;
 

@@ -117,7 +117,7 @@ pub const ALL: &[Primitive] = &[
         promise.value.set(args[2].get());
         Ok(Value::UNSPECIFIED)
     }),
-    // The world outside.
+    // The environment of the interpreter.
     plain("exit", 0, 1, |vm, args| {
         vm.out.flush(vm.store.mutator)?;
         Err(LispError::Exit(exit_code(args.first())).into())
@@ -140,7 +140,7 @@ pub const ALL: &[Primitive] = &[
         vm.clear_unused();
         match vm.store.mutator.collect() {
             Ok(report) => Ok(Value::fixnum(i64::from(report.number))),
-            Err(error) => Err(Trouble::Failure("memory", format!("no collection: {error:?}"), None)),
+            Err(error) => Err(Trouble::Failure("memory", format!("the collection failed: {error:?}"), None)),
         }
     }),
 ];
@@ -169,7 +169,7 @@ fn exit_code(argument: Option<&GcCell<Value>>) -> u8 {
     }
 }
 
-/// A number below the argument: exact for an exact one. The generator is a xorshift, the same in each run.
+/// Returns a number below the argument, exact for an exact argument. The generator is a xorshift, the same in each run.
 fn random(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     let machine = vm.store.machine;
     let mut x = machine.random.get();

@@ -172,18 +172,18 @@ pub const ALL: &[Primitive] = &[
 
 const DISPLAY: super::super::printer::Style = super::super::printer::Style::Display;
 
-/// The argument of this index, which must be a string.
+/// Returns the argument with this index, which must be a string.
 pub fn text(args: Args<'_>, index: usize) -> Outcome<Gc<Text>> {
     let value = args[index].get();
     value.get::<Text>().ok_or(Trouble::Type("a string", value))
 }
 
-/// The text of an argument that must be a string.
+/// Returns the text of an argument, which must be a string.
 pub fn str_of(args: Args<'_>, index: usize) -> Outcome<&str> {
     let string = text(args, index)?;
     let whole: *const str = string.text();
-    // SAFETY: the text lies in the heap, owned by the string that a cell of `args` holds while this slice is used;
-    // the only primitive that replaces a string's text, `string-set!`, has copied it before.
+    // SAFETY: the text is in the heap, owned by the string that a cell of `args` holds while this slice is used;
+    // the only primitive that replaces a string's text, `string-set!`, copies it before.
     Ok(unsafe { &*whole })
 }
 
@@ -196,7 +196,7 @@ fn index_up_to(args: Args<'_>, index: usize) -> Outcome<usize> {
     super::definition::index_up_to(args[index].get(), text(args, 0)?.chars.get())
 }
 
-/// Where the character of this index begins; at once in strings of one-byte characters.
+/// Returns the byte offset of the character with this index; in constant time for strings of one-byte characters.
 fn byte_index(string: Gc<Text>, index: usize) -> usize {
     let text = string.text();
     if text.len() == string.chars.get() {
@@ -205,7 +205,7 @@ fn byte_index(string: Gc<Text>, index: usize) -> usize {
     text.char_indices().nth(index).map_or(text.len(), |(at, _)| at)
 }
 
-/// Part of an argument that is a string, by character indices that have been checked.
+/// Returns part of an argument that is a string, by character indices that have been checked.
 fn slice(args: Args<'_>, index: usize, range: std::ops::Range<usize>) -> Outcome<&str> {
     let string = text(args, index)?;
     Ok(&str_of(args, index)?[byte_index(string, range.start)..byte_index(string, range.end)])
@@ -216,7 +216,7 @@ fn part(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     Ok(vm.store.string(part)?)
 }
 
-/// How long a string may be made in one go.
+/// Returns the length of a string to create, which is limited.
 fn text_length(value: Value) -> Outcome<usize> {
     value.as_index().filter(|&n| n <= 1 << 28).ok_or(Trouble::Type("the length of a string", value))
 }

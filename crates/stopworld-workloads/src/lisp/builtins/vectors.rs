@@ -59,7 +59,7 @@ pub const ALL: &[Primitive] = &[
             return Err(Trouble::Range(args[1].get(), to.len()));
         }
         let copy = |i: usize| to[at + i].set(from[range.start + i].get());
-        // Overlapping parts of one vector are copied from the side that is not yet overwritten.
+        // Overlapping parts of one vector are copied in the direction that overwrites no element before it is read.
         if at <= range.start {
             (0..range.len()).for_each(copy)
         } else {
@@ -113,7 +113,7 @@ fn record_type(value: Value) -> Outcome<Gc<RecordType>> {
     value.get::<RecordType>().ok_or(Trouble::Type("a record type", value))
 }
 
-/// The field of a record: `record type index …`.
+/// Returns the field of a record: `record type index …`.
 fn field<'a>(store: &super::super::store::Store<'_>, args: Args<'a>) -> Outcome<&'a GcCell<Value>> {
     let kind = record_type(args[1].get())?;
     let record = args[0].get().get::<Record>().filter(|r| r.kind == kind);
@@ -124,6 +124,6 @@ fn field<'a>(store: &super::super::store::Store<'_>, args: Args<'a>) -> Outcome<
     };
     let index = index_below(args[2].get(), record.fields.len())?;
     let cell: *const GcCell<Value> = &record.fields[index];
-    // SAFETY: the cell lies in the heap, in the row of a record that `args` holds while the reference is used.
+    // SAFETY: the cell is in the heap, in the row of a record that `args` holds while the reference is used.
     Ok(unsafe { &*cell })
 }

@@ -1,7 +1,7 @@
 //! Output, and string ports.
 //!
-//! An output port keeps the pieces written so far as a list of strings, the last one first; an input port keeps the
-//! text and how far it has been read.
+//! An output port keeps the strings written so far as a list, the last one first; an input port keeps the
+//! text and the position up to which it has been read.
 
 use stopworld::{Gc, GcCell};
 
@@ -111,7 +111,7 @@ fn port(argument: Option<&GcCell<Value>>, input: u64) -> Outcome<Gc<Port>> {
     value.get::<Port>().filter(|p| p.head >> 8 == input).ok_or(Trouble::Type(expected, value))
 }
 
-/// Looks at what an input port has not read yet.
+/// Calls a function with the unread rest of an input port.
 fn rest<R>(port: Gc<Port>, look: impl FnOnce(&str) -> R) -> R {
     match port.text.get().get::<Text>() {
         Some(text) => look(&text.text()[port.position.get()..]),
@@ -125,7 +125,7 @@ fn print(vm: &mut Vm<'_, '_>, args: Args<'_>, style: Style) -> Outcome {
     put(vm, args.get(1), &text)
 }
 
-/// Writes to the given port, or to the current one: `#t` is the host's.
+/// Writes to the given port, or to the current one; `#t` is the host's sink.
 fn put(vm: &mut Vm<'_, '_>, target: Option<&GcCell<Value>>, text: &str) -> Outcome {
     let target = target.map_or(vm.store.machine.output.get(), GcCell::get);
     if target == Value::TRUE {
