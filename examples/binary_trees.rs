@@ -3,9 +3,9 @@
 //!     cargo run --release --example binary_trees [DEPTH [THREADS]]
 //!
 //! What to look at: the checks (a tree of depth d has 2^(d+1) - 1 nodes, and every line is checked against that) and
-//! the last two lines. Nearly everything that is allocated is dead by the next collection, so "freed" is close to
-//! "allocated", and marking, which visits only what is alive, takes a small part of the time. With more threads than
-//! one the same trees are dealt out in turn.
+//! the last two lines. Nearly all objects are dead at the next collection, so "freed" is close to
+//! "allocated", and marking, which visits only live objects, takes a small part of the time. With several threads
+//! the same trees are distributed over the threads in turn.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let noted = Arc::clone(&ledger);
     let note = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
     let world = World::builder().trace_from_environment()?.on_collection(note).build()?;
-    // SAFETY: each tree is held by this thread's stack while it is in use.
+    // SAFETY: each tree is referenced from this thread's stack while it is in use.
     let m = unsafe { world.attach("main") }?;
 
     let begun = Instant::now();
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds and counts `trees` trees, dealt out to the threads.
+/// Builds and counts `trees` trees, distributed over the threads.
 fn on_threads(m: &Mutator, threads: u32, trees: u64, depth: u32) -> Result<u64, Box<dyn Error>> {
     let mut workers = Vec::new();
     for index in 1..threads {
@@ -53,7 +53,7 @@ fn on_threads(m: &Mutator, threads: u32, trees: u64, depth: u32) -> Result<u64, 
     }
     let mut nodes = share(m, 0, threads, trees, depth)?;
     for worker in workers {
-        // A thread that waits in `join` touches no collected memory, and nobody needs to stop it.
+        // A thread that waits in `join` accesses no collected memory and need not be stopped.
         nodes += worker.join().map_err(|_| "a thread panicked")??;
     }
     Ok(nodes)

@@ -1,11 +1,11 @@
-//! Threads are born and die while collections run.
+//! Threads start and end while collections run.
 //!
 //!     cargo run --release --example churn [ALIVE [SECONDS]]
 //!
-//! What to look at: the left column. Each collection found another number of threads, because some were between birth
-//! and attach and some between detach and death: those hold no collected memory and nobody stops them. The bars count
-//! how many collections met that many threads. Yet no list that a dead thread left behind was ever broken: the last
-//! line says how many links were followed.
+//! What to look at: the left column. Collections stop different numbers of threads, because some threads are between start
+//! and attach and some between detach and exit: those hold no collected memory and are not stopped. Each bar shows
+//! the number of collections with that number of threads. No list left by a thread that has ended was broken: the last
+//! line shows the number of links that were checked.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,7 +17,7 @@ use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::Micros;
 use stopworld_workloads::{self as workloads, Plan, Shift, Until, churn};
 
-/// For each number of threads: how many collections met it, and the nanoseconds they took to stop them.
+/// For each number of threads: the number of collections that stopped this number, and the total time to stop, in nanoseconds.
 type Met = BTreeMap<u32, (u64, u64)>;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         *entry = (entry.0 + 1, entry.1 + report.stop_ns);
     };
     let world = World::builder().trace_from_environment()?.on_collection(listener).build()?;
-    // SAFETY: this thread holds no `Gc` of its own; the workload keeps its promise.
+    // SAFETY: this thread holds no `Gc` of its own; the workload fulfils the contract of `attach`.
     let m = unsafe { world.attach("main") }?;
     let outcome = workloads::run(&m, &churn::WORKLOAD, &shift)?;
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let bar = "▇".repeat((count * 40).div_ceil(most) as usize);
         println!("{threads:>7}  {count:>11}  {:>12}  {bar}", Micros(stop_ns / count).to_string());
     }
-    println!("{} links, left behind by threads that were gone, were followed and found right", outcome.verified);
+    println!("{} links were verified, all left by threads that had ended", outcome.verified);
     Ok(())
 }
 

@@ -1,15 +1,15 @@
-//! A program that is hard on its debugger: every thread keeps what the collector needs where it is hardest to find, and looks whether
-//! anything was touched that is none of a debugger's business.
+//! A demanding test program for debuggers: every thread keeps its references where they are hardest to find, and checks whether the
+//! debugger has changed anything that it must not change.
 //!
 //!     cargo run --example debuggee -- --threads 8 --collections 1000
 //!     stopworld debug -- target/debug/examples/debuggee --threads 8
 //!
 //! What to look at in the last line:
-//! - `lost 0`: no object died whose only reference was in r12, in xmm8, in the red zone, one past its end, or on the stack of a
-//!   thread that sleeps.
+//! - `lost 0`: no object was freed whose only reference was in r12, in xmm8, in the red zone, one past its end, or on the stack of a
+//!   sleeping thread.
 //! - `clobbered 0`: no thread found its red zone or its registers changed.
-//! - `interrupted`: how many of the sleeper's naps were cut short. With signals nearly each of them that a collection meets; under a
-//!   debugger that stops the world itself none.
+//! - `interrupted`: the number of the sleeper's naps that were interrupted. With signals, nearly every nap during which a collection
+//!   occurs; under a debugger that stops the world itself, none.
 
 use std::arch::naked_asm;
 use std::error::Error;
@@ -25,7 +25,7 @@ traced! {
     struct Bead { next: GcCell<Option<Gc<Bead>>>, number: u64 }
 }
 
-/// What all threads share.
+/// The data that all threads share.
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
@@ -40,7 +40,8 @@ struct Shared {
     verified: AtomicU64,
 }
 
-/// `(address with every bit flipped, over, ready)`: undoes the disguise in one place only, and spins. Says 1 if that place was changed.
+/// `(address with every bit flipped, over, ready)`: restores the address in one register or stack slot only, and spins. Returns 1 if
+/// its value was changed.
 type Keeper = extern "C" fn(usize, *const AtomicBool, *const AtomicU64) -> u64;
 
 macro_rules! keeper {
@@ -49,7 +50,7 @@ macro_rules! keeper {
         extern "C" fn $name(disguised: usize, over: *const AtomicBool, ready: *const AtomicU64) -> u64 {
             naked_asm!(
                 "push rbx", "push r12", "push r13",
-                // The disguised address stays, for the comparison.
+                // Keep the disguised address, for the comparison.
                 "mov r13, rdi", "xor eax, eax",
                 "not rdi",
                 $($take,)*
@@ -74,13 +75,14 @@ keeper!(in_xmm8, ["movq xmm8, rdi"], ["pxor xmm8, xmm8"], "movq rcx, xmm8");
 keeper!(in_the_near_red_zone, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"], "mov rcx, [rsp - 8]");
 keeper!(in_the_far_red_zone, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"], "mov rcx, [rsp - 128]");
 
-/// An object that nobody knows but who undoes its disguise, and a weak reference that tells of its end.
+/// Allocates an object and returns its address with every bit flipped, which the collector does not recognise. A weak reference to
+/// the object detects its end.
 fn hidden(world: &World) -> Result<usize, Box<dyn Error>> {
-    // SAFETY: every Gc is a local variable, of a thread that is gone when this returns.
+    // SAFETY: every Gc is a local variable of a thread that has ended when this returns.
     let maker = unsafe {
         world.spawn("maker", |m| -> Result<_, OutOfMemory> {
             let object = m.alloc(Leaf([7u64; 3]))?;
-            // For ever.
+            // The root is never dropped.
             std::mem::forget(m.root(m.alloc_weak(object)?));
             Ok(!object.addr())
         })
@@ -88,7 +90,7 @@ fn hidden(world: &World) -> Result<usize, Box<dyn Error>> {
     Ok(maker.join().map_err(|_| "the maker panicked")??)
 }
 
-/// What a thread does.
+/// The role of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Role {
     Keep(&'static str, Keeper, usize),
@@ -113,11 +115,11 @@ type Outcome = Result<(), OutOfMemory>;
 
 fn start(world: &World, role: Role, shared: &Arc<Shared>) -> Result<JoinHandle<Outcome>, Box<dyn Error>> {
     let inner = Arc::clone(shared);
-    // SAFETY: every Gc is a local variable, or where a keeper has it.
+    // SAFETY: every Gc is a local variable, or in the place where a keeper holds it.
     let handle = unsafe {
         match role {
             Role::Keep(name, keeper, offset) => {
-                // Not of x plus n is not of x, minus n.
+                // !(x + n) == !x - n.
                 let disguised = hidden(world)? - offset;
                 world.spawn(name, move |_| {
                     let changed = keeper(disguised, &inner.over, &inner.ready);
@@ -149,10 +151,10 @@ fn sleep(m: &Mutator, shared: &Shared) -> Outcome {
     Ok(())
 }
 
-/// Blocks all signals for so long, again and again, and so keeps every collection waiting that is stopped by them.
+/// Repeatedly blocks all signals for this time, and so delays every collection that stops threads by signals.
 fn mask(nap: Duration, shared: &Shared) -> Outcome {
     while !shared.over.load(Ordering::Relaxed) {
-        // SAFETY: masks of this thread; numbers, for which all zeroes is a value.
+        // SAFETY: changes only the mask of this thread; all zeroes is a valid value of a signal set.
         unsafe {
             let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
             libc::sigfillset(&mut all);
@@ -164,7 +166,7 @@ fn mask(nap: Duration, shared: &Shared) -> Outcome {
     Ok(())
 }
 
-/// Makes and drops lists.
+/// Allocates and drops lists.
 fn allocate(m: &Mutator, shared: &Shared) -> Outcome {
     shared.ready.fetch_add(1, Ordering::Relaxed);
     while !shared.over.load(Ordering::Relaxed) {
@@ -210,10 +212,10 @@ fn verify(list: Gc<Bead>, count: u64, shared: &Shared) {
     shared.verified.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether nobody has the other end of this pipe any more.
+/// Returns whether the other end of this pipe has been closed.
 fn is_at_its_end(fd: RawFd) -> bool {
     let mut asked = libc::pollfd { fd, events: 0, revents: 0 };
-    // SAFETY: one such structure, of this function; it does not wait.
+    // SAFETY: one valid structure on this stack; the timeout is 0.
     unsafe { libc::poll(&raw mut asked, 1, 0) == 1 }
 }
 
@@ -226,7 +228,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     let (mut threads, mut collections, mut pause, mut limit) = (8, u64::MAX, Duration::from_micros(200), None);
     let (mut masked, mut source) = (None, None);
     while let Some(option) = arguments.next() {
-        let value: u64 = arguments.next().ok_or("each option has a value")?.parse()?;
+        let value: u64 = arguments.next().ok_or("each option needs a number")?.parse()?;
         match option.as_str() {
             "--threads" => threads = value as usize,
             "--collections" => collections = value,
@@ -234,7 +236,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
             "--masked-ms" => masked = Some(Duration::from_millis(value)),
             "--until-end-of" => source = Some(value as RawFd),
             "--milliseconds" => limit = Some(Duration::from_millis(value)),
-            _ => return Err(format!("{option} is no option").into()),
+            _ => return Err(format!("unknown option {option}").into()),
         }
     }
     if collections == u64::MAX && limit.is_none() && source.is_none() {
@@ -268,7 +270,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     let (begin, mut done, mut longest) = (Instant::now(), 0, 0);
     while done < collections && limit.is_none_or(|limit| begin.elapsed() < limit) && !source.is_some_and(is_at_its_end)
     {
-        // By turns as a thread of no world and as a mutator in its own region. A failure is counted by the listener.
+        // Alternately as a thread outside the world and as a mutator in a blocking region. The listener counts failures.
         let collected = if done % 2 == 0 {
             world.collect()
         } else {

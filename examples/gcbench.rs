@@ -1,11 +1,11 @@
-//! Boehm's GCBench, with a line for each collection.
+//! Boehm's GCBench, with one line per collection.
 //!
 //!     cargo run --release --example gcbench [THREADS]
 //!
-//! What to look at: how the column "live" tells the story of the program. It grows while the tree that stretches the
-//! heap is built, falls when that is dropped, and from then on stays near the long-lived tree and array, whatever
-//! the short-lived trees do. "mark" follows "live", not what was allocated; "stop" follows the number of threads. The
-//! last lines are the same table as the command's.
+//! What to look at: the column "live". It grows while the stretch tree is built, falls when that tree is dropped, and then
+//! stays near the size of the long-lived tree and array, independent of the short-lived trees. "mark" is proportional to
+//! "live", not to the amount allocated; "stop" depends on the number of threads. The last lines are the table that the
+//! command prints.
 
 use std::error::Error;
 use std::num::NonZeroUsize;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         line(report);
     };
     let world = World::builder().trace_from_environment()?.on_collection(listener).build()?;
-    // SAFETY: this thread holds no `Gc` of its own; the workload keeps its promise.
+    // SAFETY: this thread holds no `Gc` of its own; the workload fulfils the contract of `attach`.
     let m = unsafe { world.attach("main") }?;
 
     println!("{:>5} {:<12} {:>10} {:>10} {:>12} {:>12}", "#", "by", "stop µs", "mark µs", "live", "freed");
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let run =
         Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get(), trace: None };
-    println!("{} long-lived objects were looked at and found right", outcome.verified);
+    println!("{} long-lived objects were verified", outcome.verified);
     println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())
 }

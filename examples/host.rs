@@ -1,10 +1,11 @@
-//! A host in Rust: it is told what its collector does, and changes in mid-run what it wants to hear.
+//! A host in Rust: it receives the events of its collector, and changes its selection of events while the program runs.
 //!
 //! `cargo run --example host`
 //!
-//! Look at: the first part has each collection's beginning, end and numbers, read from the payload's bytes by templates; the
-//! second has the samples of allocation that level Verbose adds, and no Informational ones, since levels are a set; in the
-//! third the keyword is off, and nothing comes. (`examples/host/` is a host in C, which loads the collector at run time.)
+//! What to look at: the first part shows each collection's beginning, end and numbers, read from the payload's bytes by
+//! templates. The second part shows the allocation samples of level Verbose, and no Informational events, because levels are
+//! a set. In the third part the keyword is off, and no event arrives. (`examples/host/` is a host in C, which loads the
+//! collector at run time.)
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ impl Host for Printer {
     }
 
     fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
-        // A host may allocate and print, whoever was stopped meanwhile with malloc's or stdout's lock.
+        // A host may allocate and print, even if a thread has been stopped while it holds the lock of malloc or stdout.
         let version = stamp.version;
         let text = match EventId::try_from(event_id) {
             Ok(EventId::GcStart) => {
@@ -39,7 +40,7 @@ impl Host for Printer {
             }
             _ => return,
         };
-        // A payload that is too short says so.
+        // A payload that is too short gives an error, which is printed.
         println!("  [{}] {}", stamp.thread.tid, text.unwrap_or_else(|error| error.to_string()));
     }
 

@@ -2,11 +2,11 @@
 //!
 //!     cargo run --release --example lisp -- [--threads N] [--limit MIB] FILE.scm…
 //!
-//! Without files it runs those of `examples/scheme` that come to an end. What to look at: every cell of these
-//! programs is a collected object, their stacks and their compiled code too; each thread has an interpreter of its
-//! own, and all of them share one heap, so a collection that one of them asks for stops all the others in the middle
-//! of their work. Each program is checked: every thread must have printed the same. `leak.scm` is worth running by
-//! hand, with `--limit 16`: it fills the heap, recovers, fills it again, and ends with an error that says where.
+//! Without files it runs those of `examples/scheme` that terminate. What to look at: every cell of these
+//! programs is a collected object, including their stacks and their compiled code. Each thread has its own interpreter,
+//! and all of them share one heap, so a collection that one thread requests stops all the others in the middle
+//! of their work. Each program is checked: all threads must print the same output. `leak.scm` is worth running by
+//! hand, with `--limit 16`: it fills the heap, recovers, fills it again, and ends with an error that names the place.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use stopworld_workloads::lisp::{LispError, run_file};
 const PROGRAMS: [&str; 8] =
     ["nqueens", "metacircular", "strings", "mccarthy", "gc-bench", "continuations", "errors", "tour"];
 
-/// What the command line asks for.
+/// The arguments of the command line.
 struct Asked {
     threads: usize,
     limit: usize,
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs a program on each of so many threads; all must print the same, and that is returned.
+/// Runs a program on each of `threads` threads. All must print the same output, which is returned.
 fn on_all_threads(world: &World, file: &str, text: &str, threads: usize) -> Result<String, Box<dyn Error>> {
     let mut crew: Vec<JoinHandle<Result<String, LispError>>> = Vec::new();
     for index in 0..threads {
@@ -71,14 +71,14 @@ fn on_all_threads(world: &World, file: &str, text: &str, threads: usize) -> Resu
             }
             Ok(printed)
         };
-        // SAFETY: the interpreter keeps its values in collected objects and on its stack; the rest has none.
+        // SAFETY: the interpreter keeps its values in collected objects and on its stack; no other code here has values.
         crew.push(unsafe { world.spawn(&format!("scheme {index}"), work) }?);
     }
     let mut all = crew.into_iter().map(|thread| thread.join().map_err(|_| "a thread panicked"));
     let first = all.next().ok_or("at least one thread is needed")???;
     for other in all {
         if other?? != first {
-            return Err(format!("{file}: two threads printed different things").into());
+            return Err(format!("{file}: two threads printed different output").into());
         }
     }
     Ok(first)

@@ -1,13 +1,13 @@
-//! A debugger takes over the stopping of the world, as Mono's debugger did from Boehm's collector.
+//! A debugger takes over stopping the world, as Mono's debugger did with Boehm's collector.
 //!
 //!     cargo run --example mock_debugger
 //!
 //! What to look at:
-//! - `freeze`: worker-1 counts no more, the others do.
-//! - `collect`: for each thread the debugger writes a `stack_ptr`. It lies below the stack pointer at which the thread
-//!   was caught, by the 128 bytes of the red zone and by all of its registers, which the debugger has pushed there; a
-//!   reference that is only in a register is found that way. Each worker's tree hangs on its stack, and is whole after.
-//! - After the collection worker-1 *stays frozen*: the user's stop and the collector's are counted apart.
+//! - `freeze`: worker-1 no longer counts, the others do.
+//! - `collect`: for each thread the debugger writes a `stack_ptr`. It is below the thread's stack pointer at the time of the
+//!   stop, by the 128 bytes of the red zone and by the registers, which the debugger has pushed there. So the collector finds
+//!   a reference that is only in a register. Each worker's tree is referenced from its stack, and is intact afterwards.
+//! - After the collection worker-1 *stays frozen*: the user's stop and the collector's stop are counted separately.
 //! - After `detach` the same world stops its threads by signals again.
 
 use std::error::Error;
@@ -23,7 +23,7 @@ use stopworld_workloads::binary_trees::{build, count, full};
 const WORKERS: usize = 3;
 const DEPTH: u32 = 8;
 
-/// What the workers and the user share.
+/// The data that the workers and the main thread share.
 #[derive(Default)]
 struct Shared {
     over: AtomicBool,
@@ -38,12 +38,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("(debug) attach");
     let debugger = MockDebugger::new()?;
     let outgoing = world.set_thread_vtable(debugger.clone())?;
-    println!("  it takes over from \"{}\"", outgoing.name());
+    println!("  the debugger takes over from \"{}\"", outgoing.name());
     tell(&debugger, &world);
     progress(&shared);
 
     let victim = debugger.threads().iter().find(|t| t.name.as_str() == "worker-1").map(|t| t.tid);
-    let victim = victim.ok_or("worker-1 was not announced")?;
+    let victim = victim.ok_or("the debugger was not notified of worker-1")?;
     println!("(debug) freeze {}", name(&world, victim));
     debugger.freeze(victim)?;
     tell(&debugger, &world);
@@ -53,11 +53,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let report = world.collect()?;
     tell(&debugger, &world);
     let (stopped, live) = (report.threads_stopped, report.live_objects);
-    println!("  {stopped} threads were stopped for {} µs, {live} objects are alive", report.pause_ns / 1000);
+    println!("  {stopped} threads were stopped for {} µs, {live} objects are live", report.pause_ns / 1000);
     for thread in debugger.threads() {
         let (at, sp) = thread.at;
         let frozen = if thread.frozen { "frozen" } else { "running" };
-        print!("  {:<9} {frozen:<8} caught at {at:#x}, rsp {sp:#x}, stack_ptr {:#x}", thread.name, thread.stack_ptr);
+        print!("  {:<9} {frozen:<8} stopped at {at:#x}, rsp {sp:#x}, stack_ptr {:#x}", thread.name, thread.stack_ptr);
         println!(": {} bytes below", sp.saturating_sub(thread.stack_ptr));
     }
     progress(&shared);
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("(debug) detach");
     world.set_thread_vtable(outgoing)?;
     tell(&debugger, &world);
-    println!("  the world stops by itself again, in {} µs", world.collect()?.stop_ns / 1000);
+    println!("  the world's own stopper is back: it stopped the world in {} µs", world.collect()?.stop_ns / 1000);
 
     shared.over.store(true, Ordering::Relaxed);
     for worker in workers {
@@ -79,14 +79,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A thread that builds a tree and counts its nodes again and again until it is told to stop.
+/// Starts a thread that builds a tree and counts its nodes repeatedly until `over` is set.
 fn start(
     world: &World,
     index: usize,
     shared: &Arc<Shared>,
 ) -> Result<JoinHandle<Result<(), OutOfMemory>>, Box<dyn Error>> {
     let shared = Arc::clone(shared);
-    // SAFETY: the tree is held by the thread's stack only.
+    // SAFETY: the tree is referenced only from the thread's stack.
     let handle = unsafe {
         world.spawn(&format!("worker-{index}"), move |m| {
             let tree = build(m, DEPTH)?;
@@ -100,7 +100,7 @@ fn start(
     Ok(handle?)
 }
 
-/// Who is at work at the moment?
+/// Prints how many times each worker has counted in 200 ms.
 fn progress(shared: &Shared) {
     let counted = || shared.counted.each_ref().map(|counted| counted.load(Ordering::Relaxed));
     let before = counted();
@@ -110,17 +110,17 @@ fn progress(shared: &Shared) {
     println!("  counts in 200 ms: {}", (0..WORKERS).map(made).collect::<Vec<_>>().join(", "));
 }
 
-/// Tells what the debugger did since it was last asked.
+/// Prints the debugger's log since the last call.
 fn tell(debugger: &MockDebugger, world: &World) {
     for event in debugger.log().0 {
         let about = |tid: Tid, what: &str| println!("  {:<9} {what}", name(world, tid));
         match event {
-            MockEvent::Attached { threads } => println!("  {threads} threads are announced:"),
+            MockEvent::Attached { threads } => println!("  {threads} threads are attached:"),
             MockEvent::Announced { tid } => about(tid, "exists"),
-            MockEvent::StopBegins { .. } => println!("  the collector asks for the world"),
-            MockEvent::Stopped { tid, stack_ptr } => about(tid, &format!("stands, stack_ptr {stack_ptr:#x}")),
-            MockEvent::WorldStopped { .. } => println!("  the world stands; the collector looks at it"),
-            MockEvent::LetGo { tid } => about(tid, "goes on"),
+            MockEvent::StopBegins { .. } => println!("  the collector requests a stop"),
+            MockEvent::Stopped { tid, stack_ptr } => about(tid, &format!("is stopped, stack_ptr {stack_ptr:#x}")),
+            MockEvent::WorldStopped { .. } => println!("  the world is stopped; the collector scans it"),
+            MockEvent::LetGo { tid } => about(tid, "is resumed"),
             MockEvent::StaysFrozen { tid } => about(tid, "stays frozen"),
             MockEvent::Frozen { tid, stack_ptr } => about(tid, &format!("is frozen, stack_ptr {stack_ptr:#x}")),
             MockEvent::Thawed { tid } => about(tid, "is thawed"),

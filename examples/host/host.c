@@ -1,9 +1,10 @@
-/* A host in C: it loads the collector, builds lists on two threads, collects, and prints what it is told meanwhile.
+/* A host in C: it loads the collector, builds lists on two threads, collects, and prints the events that it receives.
  *
  *     make run        in this folder, or:  ./host PATH/libstopworld_host.so
  *
- * Look at: the events of each phase. In the first, collections are told (keyword GC); then only roots (GC_HANDLE), although there is a collection;
- * at the end names (the MPS category User). Each line is decoded from bytes, by the fields that the collector describes.
+ * What to look at: the events of each phase. The first phase reports collections (keyword GC). The second reports only roots (GC_HANDLE),
+ * although it has a collection. The last reports names (the MPS category User). Each line is decoded from the payload's bytes, with the
+ * field descriptions of the collector.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -34,7 +35,7 @@ static void must(stopworld_code code, const char *what) {
     }
 }
 
-/* Events come on a thread of the collector's. Printing allocates and locks: a host may. */
+/* Called on a thread of the collector. Printing allocates and takes locks, which is allowed here. */
 static void fire_event(void *context, uint32_t event_id, const void *payload, size_t bytes, const stopworld_stamp *stamp) {
     stopworld_event event = {.header = STOPWORLD_HEADER(stopworld_event)};
     must(gc->event_describe(event_id, &event), "event_describe");
@@ -44,7 +45,7 @@ static void fire_event(void *context, uint32_t event_id, const void *payload, si
         const stopworld_field *field = &event.fields[i];
         size_t size = field->kind == STOPWORLD_U32 ? 4 : 8;
         if (field->since > stamp->version || field->offset + size > bytes)
-            continue; /* an older payload */
+            continue; /* an older payload lacks this field */
         uint64_t number = 0;
         memcpy(&number, (const char *)payload + field->offset, size);
         if (strcmp(field->unit, "label") == 0) {
@@ -66,7 +67,7 @@ static void wait_at(void *barrier) {
     pthread_barrier_wait(barrier);
 }
 
-/* The list hangs on a local variable: the collector finds it on this stack. */
+/* A local variable references the list: the collector finds it on this stack. */
 static void *build(void *name) {
     must(gc->thread_attach(world, name), "thread_attach");
     node *list = NULL;
@@ -79,7 +80,7 @@ static void *build(void *name) {
         new->next = list;
         list = new;
     }
-    /* Waiting for another thread is a blocking region, or no collection could begin meanwhile. */
+    /* Wait for the other threads in a blocking region; otherwise no collection could begin meanwhile. */
     must(gc->blocking(wait_at, &built), "blocking");
     must(gc->blocking(wait_at, &collected), "blocking");
     uint64_t sum = 0, length = 0;
@@ -97,7 +98,7 @@ static void collect(const char *what) {
            report.live_objects, report.live_bytes);
 }
 
-/* Everything that was fired before is printed before what comes next. */
+/* Flushes the events, so that all earlier events are printed before the next phase. */
 static void phase(const char *name) {
     must(gc->telemetry_flush(world, 10000), "telemetry_flush");
     printf("phase %s\n", name);
@@ -126,7 +127,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", last_error());
         return 1;
     }
-    /* It stays all the same. */
+    /* The library stays loaded. */
     dlclose(library);
 
     stopworld_options options = {.header = STOPWORLD_HEADER(stopworld_options), .heap_limit = 64 << 20, .paranoid = 1};
@@ -158,7 +159,7 @@ int main(int argc, char **argv) {
         pthread_join(threads[i], NULL);
     collect("without them");
 
-    /* In mid-run. */
+    /* Change the selection while the program runs. */
     must(gc->set_event_keyword_state(world, STOPWORLD_PROVIDER_DEFAULT, STOPWORLD_KEYWORD_GC, 0), "keyword");
     phase("roots");
     must(gc->set_event_keyword_state(world, STOPWORLD_PROVIDER_DEFAULT, STOPWORLD_KEYWORD_GC_HANDLE, 1), "keyword");

@@ -1,4 +1,4 @@
-; Continuations: early exits, generators, backtracking, coroutines. Each captures and enters the stack again.
+; Continuations: early exits, generators, backtracking, coroutines. Each captures the stack and enters it again.
 
 (define (product numbers)
   (call/cc
@@ -6,7 +6,7 @@
      (fold-left (lambda (p n) (if (= n 0) (return 0) (* p n))) 1 numbers))))
 (write (list (product '(1 2 3 4)) (product '(1 0 oops)))) (newline)
 
-; A generator walks a tree and hands out its leaves one by one.
+; A generator walks a tree and returns its leaves one by one.
 (define (leaves tree)
   (define return #f)
   (define (walk tree)
@@ -25,7 +25,7 @@
         (cond ((not (eqv? x y)) #f) ((eq? x 'done) #t) (else (loop)))))))
 (write (list (same-fringe? '((1 2) (3 (4))) '(1 (2 3) 4)) (same-fringe? '(1 2 3) '(1 3 2)))) (newline)
 
-; amb: choose now, regret later.
+; amb: chooses a value, and backtracks to the next one on failure.
 (define fail #f)
 (define (amb choices)
   (call/cc
@@ -66,7 +66,7 @@
   (next!)))
 (newline)
 
-; dynamic-wind is told of every way in and out.
+; dynamic-wind runs its thunks at every entry and exit.
 (define trace '())
 (define (note x) (set! trace (cons x trace)))
 (define again #f)

@@ -1,4 +1,4 @@
-; What goes wrong is an object that the program can look at.
+; An error is an object that the program can inspect.
 
 (define (attempt thunk)
   (guard (e ((error-object? e) (list 'error (condition/report-string e)))
@@ -22,10 +22,10 @@
 (try (string-ref "abc" 10))
 (try (guard (e (#t (error-object-kind e))) (let loop ((n 0)) (+ 1 (loop n)))))
 
-; A guard without a clause that fits passes the object on.
+; A guard without a matching clause passes the object on.
 (try (guard (e ((number? e) 'number)) (raise 'not-a-number)))
 
-; Handlers run where the error is; with raise-continuable their value comes back.
+; Handlers run where the error occurs; raise-continuable returns their value.
 (write (with-exception-handler
         (lambda (e) (* e 10))
         (lambda () (+ 1 (raise-continuable 4)))))

@@ -1,4 +1,4 @@
-; Boehm's GCBench, told in Scheme: short-lived trees of many sizes beside long-lived data that must survive.
+; Boehm's GCBench in Scheme: short-lived trees of many sizes, and long-lived data that must survive.
 
 (define (make-tree depth)
   (if (= depth 0) (cons '() '()) (cons (make-tree (- depth 1)) (make-tree (- depth 1)))))

@@ -2,8 +2,8 @@
 ;
 ;     stopworld run lisp --heap-limit 16MiB examples/scheme/leak.scm
 ;
-; The first part fills the heap, catches the condition, lets go of the cache, and goes on: what was leaked is free
-; again. The second part leaks with nobody to catch it, and the program ends with a clear error.
+; The first part fills the heap, catches the condition, drops the cache, and continues: the leaked memory is free
+; again. The second part leaks without a handler, and the program ends with an error message.
 
 (define cache '())
 

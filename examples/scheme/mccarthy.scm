@@ -1,15 +1,15 @@
 ; LISP in LISP: the universal function of "Recursive Functions of Symbolic Expressions and Their Computation by
 ; Machine, Part I" (1960), in the form that LISP 1.5 gave it.
 ;
-; `definitions` below is data: a list of names and lambda expressions in the pure subset, which knows atoms, pairs,
+; `definitions` below is data: a list of names and lambda expressions in the pure subset, which has atoms, pairs,
 ; five elementary functions (atom, eq, car, cdr, cons), quote, cond, lambda, and label. The list is used three times:
 ;
 ;   1. Scheme compiles it, and differentiates a polynomial with it;
-;   2. the evaluator that this gives evaluates the same list, and differentiates the same polynomial;
+;   2. the compiled evaluator evaluates the same list, and differentiates the same polynomial;
 ;   3. the evaluator evaluates itself evaluating itself evaluating a small program.
 ;
-; At the third storey a single `car` takes hundreds of pairs, all of them garbage at once. McCarthy's machine, an
-; IBM 704, had room for some 15,000 words in free storage when it first did this to an audience.
+; At the third level a single `car` allocates hundreds of pairs, all of them garbage at once. McCarthy's machine, an
+; IBM 704, had some 15,000 words of free storage when it first demonstrated this to an audience.
 
 (define definitions
   '((caar (lambda (x) (car (car x))))
@@ -76,7 +76,7 @@
             ((eq y (quote one)) x)
             (t (list3 op x y)))))))
 
-; What the subset takes for granted.
+; The procedures that the subset assumes.
 (define t #t)
 (define nil '())
 (define (atom x) (not (pair? x)))
@@ -102,7 +102,7 @@
   (eval1 (list 'simplify (list 'diff (list 'quote polynomial) ''x)) environment))
 (display "by eval1   = ") (write derivative) (newline)
 
-; Recursion without any name outside: label.
+; Recursion without a global name: label.
 (define append-pure
   '(label app (lambda (x y) (cond ((eq x nil) y) (t (cons (car x) (app (cdr x) y)))))))
 (display "label      = ")

@@ -1,7 +1,7 @@
 ; An evaluator for Scheme in Scheme, after "Structure and Interpretation of Computer Programs",
 ; that runs a few programs, one of which is an evaluator that runs a program.
 
-; --- environments: a list of frames, each an association list behind a header that can grow
+; --- environments: a list of frames, each an association list with a header, so that it can grow
 
 (define (make-frame names values)
   (list (map cons names values)))

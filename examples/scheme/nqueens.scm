@@ -1,4 +1,4 @@
-; How many ways are there to put n queens on an n by n board so that none attacks another?
+; The number of ways to place n queens on an n by n board so that none attacks another.
 ; Each partial board is a list that shares its tail with the board that it grew from.
 
 (define (attacks? row distance board)

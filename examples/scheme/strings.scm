@@ -1,4 +1,4 @@
-; Strings are built, taken apart and thrown away: work for the collector's leaf objects.
+; Builds, splits and drops strings, to exercise the collector's leaf objects.
 
 (define (join strings between)
   (if (null? strings)
@@ -33,7 +33,7 @@
           ((>= n (caar table)) (loop (- n (caar table)) table (string-append text (cadar table))))
           (else (loop n (cdr table) text)))))
 
-; Every object that dies here is a string, half of them longer than a block.
+; All dead objects here are strings, half of them longer than a block.
 (define (doubling n)
   (let loop ((i 0) (text "stop the world "))
     (if (= i n) (string-length text) (loop (+ i 1) (string-append text text)))))

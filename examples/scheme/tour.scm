@@ -8,7 +8,7 @@
 (show (quotient (fact 30) (fact 28)) " " (exact->inexact (/ 22 7)) " " (sqrt 16) " " (expt 2 100))
 (show (round 2.5) " " (exact (floor 3.7)) " " (number->string 255 16) " " (string->number "1e3"))
 
-; tail calls: a loop of a million calls takes no stack
+; tail calls: a loop of a million calls uses no stack
 (define (even-steps? n) (if (= n 0) #t (odd-steps? (- n 1))))
 (define (odd-steps? n) (if (= n 0) #f (even-steps? (- n 1))))
 (show (even-steps? 1000000))

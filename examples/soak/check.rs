@@ -1,4 +1,4 @@
-//! What a round's threads allocate, built so that damage shows when it is read again.
+//! The data structures that a round's threads allocate, with checks that detect damage.
 
 use stopworld::{Gc, GcCell, Mutator, OutOfMemory, traced};
 
@@ -21,14 +21,14 @@ impl Node {
         Self { left: GcCell::new(left), right: GcCell::new(right), value, check: check_of(value) }
     }
 
-    /// Panics if the object is not as it was made.
+    /// Returns the value. Panics if the object has changed since its construction.
     pub(crate) fn assert_whole(&self) -> u64 {
         assert_eq!(self.check, check_of(self.value), "an object that was reachable has been freed or overwritten");
         self.value
     }
 }
 
-/// A complete tree of this depth, each node's value its height.
+/// Allocates a complete tree of this depth, in which the value of each node is its height.
 pub(crate) fn tree(m: &Mutator, depth: u64) -> Result<Gc<Node>, OutOfMemory> {
     let child = |depth: u64| depth.checked_sub(1).map(|below| tree(m, below)).transpose();
     let left = child(depth)?;
@@ -36,7 +36,7 @@ pub(crate) fn tree(m: &Mutator, depth: u64) -> Result<Gc<Node>, OutOfMemory> {
     m.alloc(Node::new(left, right, depth))
 }
 
-/// Checks a tree. Returns how many nodes it has.
+/// Checks a tree. Returns the number of nodes.
 pub(crate) fn assert_tree(root: Gc<Node>) -> u64 {
     let height = root.assert_whole();
     let children = [root.left.get(), root.right.get()];
@@ -49,7 +49,7 @@ pub(crate) fn assert_tree(root: Gc<Node>) -> u64 {
     nodes
 }
 
-/// A list of this many links, the last one's value 1.
+/// Allocates a list of this length, in which the last link has the value 1.
 pub(crate) fn list(m: &Mutator, length: u64) -> Result<Gc<Node>, OutOfMemory> {
     let mut head = m.alloc(Node::new(None, None, 1))?;
     for value in 2..=length {
@@ -58,7 +58,7 @@ pub(crate) fn list(m: &Mutator, length: u64) -> Result<Gc<Node>, OutOfMemory> {
     Ok(head)
 }
 
-/// Checks a list. Returns how many links it has.
+/// Checks a list. Returns the number of links.
 pub(crate) fn assert_list(head: Gc<Node>) -> u64 {
     let mut at = Some(head);
     let mut expected = head.value;

@@ -1,9 +1,9 @@
-//! What was done, counted: atomics in a round's process, lines on its standard output, sums in the orchestrator.
+//! Counts of actions: atomics in a round's process, lines on its standard output, sums in the orchestrator.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Begins each line by which a process reports a count.
+/// The prefix of each line with which a process reports a count.
 const PREFIX: &str = "count ";
 
 macro_rules! counts {
@@ -66,7 +66,7 @@ counts! {
     false_answers,
 }
 
-/// Adds one.
+/// Adds one to a counter.
 pub(crate) fn one(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
@@ -76,7 +76,7 @@ pub(crate) fn one(counter: &AtomicU64) {
 pub(crate) struct Sums(BTreeMap<String, u64>);
 
 impl Sums {
-    /// Adds what a process reported on its standard output.
+    /// Adds the counts that a process reported on its standard output.
     pub(crate) fn take(&mut self, output: &str) {
         for line in output.lines() {
             let Some((name, count)) = line.strip_prefix(PREFIX).and_then(|rest| rest.split_once(' ')) else { continue };
@@ -89,12 +89,12 @@ impl Sums {
         *self.0.entry(name.to_owned()).or_default() += count;
     }
 
-    /// The count of this name.
+    /// Returns the count with this name.
     pub(crate) fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// All of them by name.
+    /// Returns all counts, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, count)| (name.as_str(), *count))
     }

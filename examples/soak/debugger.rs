@@ -1,5 +1,5 @@
-//! A round's debugger: a process that takes over stopping the round's world, holds threads and collections, and detaches. The
-//! orchestrator kills each second one at a random moment.
+//! A debugger of a round: a process that takes over stopping the round's world, holds threads and collections, and detaches. The
+//! orchestrator kills about half of the debuggers at a random moment.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use stopworld_ptrace::{
 
 use super::counts::{Counts, one};
 
-/// What the orchestrator says to a debugger.
+/// The arguments that the orchestrator passes to a debugger.
 #[derive(clap::Args)]
 pub(crate) struct DebuggerArguments {
-    /// The round's process
+    /// The id of the round's process
     pid: i32,
-    /// Seed of all random choices
+    /// The seed of all random choices
     seed: u64,
-    /// How long it stays
+    /// The time for which the debugger stays attached
     milliseconds: u64,
 }
 
-/// Attaches, does random things for a while, and detaches.
+/// Attaches, performs random actions for a time, and detaches.
 pub(crate) fn run(arguments: &DebuggerArguments) -> Result<(), Box<dyn Error>> {
     let mut random = Rng::with_seed(arguments.seed);
     let counts = Counts::default();
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &DebuggerArguments) -> Result<(), Box<dyn Error>> {
 }
 
 fn options(random: &mut Rng) -> Options {
-    // Threads have all the time that they need to stop on a machine that does other things.
+    // A generous timeout: on a loaded machine threads may need long to stop.
     let within = Duration::from_secs(60);
     Options {
         mode: if random.bool() { Mode::Full } else { Mode::Assisted },
@@ -68,9 +68,9 @@ fn serve(debugger: &mut Debugger, time: Duration) -> Result<(), Box<dyn Error>> 
             break;
         }
         match debugger.poll(left)? {
-            Some(Event::Refused(error)) => return Err(format!("the target was not believed: {error}").into()),
+            Some(Event::Refused(error)) => return Err(format!("data from the target were rejected: {error}").into()),
             Some(Event::Changed { tid, difference }) => {
-                return Err(format!("thread {tid} was changed by a stop: {difference:?}").into());
+                return Err(format!("a stop has changed thread {tid}: {difference:?}").into());
             }
             Some(Event::Phase { held: Held::Yes, .. }) => return Ok(()),
             _ => {}
@@ -95,7 +95,7 @@ fn act(debugger: &mut Debugger, random: &mut Rng, counts: &Counts) -> Result<(),
     Ok(())
 }
 
-/// Holds one thread while the world goes on collecting.
+/// Holds one thread while the world continues to collect.
 fn hold_thread(debugger: &mut Debugger, random: &mut Rng, counts: &Counts) -> Result<(), Box<dyn Error>> {
     let threads: Vec<Tid> = debugger.threads()?.into_iter().map(|thread| thread.tid).collect();
     let Some(index) = random.usize(..).checked_rem(threads.len()) else { return Ok(()) };
@@ -110,7 +110,7 @@ fn hold_thread(debugger: &mut Debugger, random: &mut Rng, counts: &Counts) -> Re
     Ok(())
 }
 
-/// Holds the next collection that comes to a phase.
+/// Holds the next collection that reaches a phase.
 fn hold_collection(debugger: &mut Debugger, random: &mut Rng, counts: &Counts) -> Result<(), Box<dyn Error>> {
     let phases = [Phase::MarkBegin, Phase::MarkEnd, Phase::SweepEnd];
     debugger.hold_at(PhaseSet::NONE.with(phases[random.usize(0..phases.len())]))?;

@@ -1,5 +1,5 @@
-//! A round's debugger that breaks its contract: honest for a while, then it claims to have stopped threads that run. The collector must
-//! refuse its answers, discard what was marked, and go on without it.
+//! A debugger that violates its contract: after an honest time it claims to have stopped threads that run. The collector must
+//! reject its acknowledgements, discard the marks, and continue without it.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use stopworld::debugger::contract::{Control, Mode};
 
 use super::debugger_support::{Lie, Tracer};
 
-/// What the orchestrator tells a lying debugger.
+/// The arguments that the orchestrator passes to a lying debugger.
 #[derive(clap::Args)]
 pub(crate) struct LiarArguments {
-    /// The round's process
+    /// The id of the round's process
     pid: i32,
-    /// The seed of its random numbers
+    /// The seed of the random numbers
     seed: u64,
-    /// How long it stays
+    /// The time for which the debugger stays attached
     milliseconds: u64,
 }
 
-/// Attaches, keeps its contract for the first third of its time, breaks it, and detaches.
+/// Attaches, keeps the contract for the first third of its time, then violates it, and detaches.
 pub(crate) fn run(arguments: &LiarArguments) {
     let mut random = Rng::with_seed(arguments.seed);
     let lies = [

@@ -1,19 +1,21 @@
-//! Runs the collector for minutes or hours with everything that it has, at random, and checks all of it.
+//! Soak test: uses all features of the collector at random for minutes or hours, and checks the results.
 //!
 //!     cargo run --release --example soak -- --minutes 60 --seed 1
 //!
-//! The run is a series of rounds. Each round is a process of its own with a world in which threads allocate and check what they hold,
-//! while others are born and die, fork, suspend each other, swap the stopper, start and end traces of every format, and
-//! register finalizers, weak references, pinned objects, roots and ranges. A debugger process attaches to it, holds threads and
-//! collections, and detaches or is killed; some debuggers claim to hold threads that run. Freed cells are poisoned, and the heap is verified after each collection.
+//! The run is a series of rounds. Each round is a separate process with a world in which some threads allocate objects and check
+//! them, while others start and end, fork, suspend each other, swap the stopper, start and end traces of every format, and
+//! use finalizers, weak references, pinned objects, roots and ranges. A debugger process attaches to the round, holds threads and
+//! collections, and detaches or is killed; some debuggers claim to hold threads that run. Freed cells are poisoned, and the heap is
+//! verified after each collection.
 //!
-//! What to look at: the table of counts at the end, and the exit code. A round that fails prints the command that repeats its plan: the
-//! same actions by the same threads. The order in which threads run is the scheduler's, so a rare failure may take several `--rounds`.
+//! What to look at: the table of counts at the end, and the exit code. If a round fails, the command that repeats its plan is printed:
+//! the same actions by the same threads. The scheduler decides the order in which threads run, so a rare failure may need several
+//! `--rounds`.
 
 mod check;
 mod counts;
 mod debugger;
-// The smallest debugger that keeps both contracts, and that can break them.
+// A minimal debugger that implements both contracts, and can violate them.
 #[path = "../../tests/debugger_support/mod.rs"]
 #[expect(dead_code, reason = "the tests use all of it")]
 mod debugger_support;
@@ -40,13 +42,13 @@ struct Arguments {
 /// The processes of a round; the orchestrator starts them.
 #[derive(Subcommand)]
 enum Part {
-    /// One round's program
+    /// Run the program of a round
     #[command(hide = true)]
     Round(round::RoundArguments),
-    /// One round's debugger
+    /// Run a debugger of a round
     #[command(hide = true)]
     Debugger(debugger::DebuggerArguments),
-    /// One round's debugger that breaks its contract
+    /// Run a debugger of a round that violates its contract
     #[command(hide = true)]
     Liar(liar::LiarArguments),
 }

@@ -1,4 +1,4 @@
-//! Starts rounds and their debuggers, one round after the other, and stops at the first that fails.
+//! Starts rounds and their debuggers, one round after the other, and ends after the first failed round.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -11,38 +11,38 @@ use std::time::{Duration, Instant};
 
 use super::counts::Sums;
 
-/// What the run is to be.
+/// The arguments of a run.
 #[derive(clap::Args)]
 pub(crate) struct RunArguments {
-    /// How long to run [default: 1, unless --rounds is given]
+    /// The duration of the run in minutes [default: 1, or no limit with --rounds]
     #[arg(long, value_name = "N")]
     minutes: Option<f64>,
-    /// Where the random numbers begin; a run with the same seed has the same rounds
+    /// The seed of the random numbers; a run with the same seed has the same rounds
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Run this round, by the seed that its failure named, instead of random ones
+    /// Repeat the round with this seed, which its failure printed, instead of random rounds
     #[arg(long, value_name = "S")]
     round_seed: Option<u64>,
-    /// How many rounds to run, however long they take
+    /// The number of rounds to run [default: as many as fit into --minutes]
     #[arg(long, value_name = "N")]
     rounds: Option<u64>,
-    /// Leave out the debugger process
+    /// Run without debugger processes
     #[arg(long)]
     no_debugger: bool,
 }
 
-/// A round that has not ended this long after its time is stuck: threads finish what they have begun, verified.
+/// The time after the end of a round in which its threads finish and verify their work. A round that takes longer is stuck.
 const GRACE: Duration = Duration::from_secs(300);
-/// How often the orchestrator looks whether a process has ended.
+/// The interval at which the orchestrator checks whether a process has ended.
 const POLL: Duration = Duration::from_millis(20);
-/// Bytes of a failed round's output that are shown.
+/// The number of bytes of a failed round's output that are shown.
 const SHOWN: usize = 8000;
 
 /// Runs the rounds.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
     let minutes = arguments.minutes.or(if arguments.rounds.is_some() { None } else { Some(1.0) });
     if minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
-        return Err("--minutes: a number above 0 was expected".into());
+        return Err("--minutes: the value must be a number above 0 and below 1000000".into());
     }
     let begin = Instant::now();
     let is_over = |rounds: u64| {
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
     let mut sums = Sums::default();
     let mut rounds = 0;
     while !is_over(rounds) {
-        // 32 bits, so that a person can type it.
+        // 32 bits, so that the seed is easy to type.
         let seed = arguments.round_seed.unwrap_or_else(|| u64::from(seeds.u32(..)));
         let seconds = fastrand::Rng::with_seed(seed).u64(3..12);
         let before = sums.get("collections");
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Box<dyn Error>> {
         if let Err(why) = outcome {
             report(rounds, begin.elapsed(), &sums);
             return Err(format!(
-                "round {rounds} failed: {why}\nrepeat its plan with: cargo run --release --example soak -- --round-seed {seed} --rounds 10"
+                "round {rounds} failed: {why}\nto repeat its plan: cargo run --release --example soak -- --round-seed {seed} --rounds 10"
             )
             .into());
         }
@@ -78,9 +78,9 @@ fn report(rounds: u64, elapsed: Duration, sums: &Sums) {
     sums.iter().for_each(|(name, count)| println!("{count:>14}  {}", name.replace('_', " ")));
 }
 
-/// One round and its debuggers. The error is what failed, with the output of the process.
+/// Runs one round and its debuggers. The error contains the failure and the output of the process.
 fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Result<(), String> {
-    let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+    let directory = tempfile::tempdir().map_err(|error| format!("can't create a temporary directory: {error}"))?;
     let arguments = ["round".to_owned(), seed.to_string(), seconds.to_string(), directory.path().display().to_string()];
     let program = start(&arguments, directory.path(), "round")?;
     let pid = program.id();
@@ -102,23 +102,28 @@ fn round(seed: u64, seconds: u64, with_debugger: bool, sums: &mut Sums) -> Resul
     let (liars, false_answers) = (sums_of_round.get("debuggers_that_lied"), sums_of_round.get("false_answers"));
     match outcome {
         Ok(status) if status.success() && liars == 0 && false_answers > 0 => {
-            Err(format!("{false_answers} answers of honest debuggers were refused\n{}", tail(&errors)))
+            Err(format!("{false_answers} acknowledgements of honest debuggers were rejected\n{}", tail(&errors)))
         }
         Ok(status) if status.success() => debugged.map_err(|why| format!("the debugger: {why}")),
         Ok(status) => Err(format!("{status}\n{}\nits debuggers:\n{}", tail(&errors), tail(&story))),
-        Err(stacks) => Err(format!("it did not end\n{}\nits debuggers:\n{}\n{stacks}", tail(&errors), tail(&story))),
+        Err(stacks) => Err(format!(
+            "the process did not end in time\n{}\nits debuggers:\n{}\n{stacks}",
+            tail(&errors),
+            tail(&story)
+        )),
     }
 }
 
-/// What the debuggers of a round have done.
+/// The actions of a round's debuggers.
 #[derive(Default)]
 struct Debuggers {
     sums: Sums,
-    /// A line for each of them.
+    /// A log of the debuggers' starts and ends.
     story: String,
 }
 
-/// Attaches one debugger after the other, until the round has ended. Each second one is killed, and one in six breaks its contract.
+/// Attaches one debugger after the other, until the round has ended. About half of them are killed, and one in six violates its
+/// contract.
 fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, done: &Mutex<Debuggers>) -> Result<(), String> {
     let add = |name: &str| done.lock().unwrap_or_else(PoisonError::into_inner).sums.add(name, 1);
     let tell = |line: &str| done.lock().unwrap_or_else(PoisonError::into_inner).story += &format!("{line}\n");
@@ -136,39 +141,39 @@ fn debug(pid: u32, seed: u64, directory: &Path, ended: &AtomicBool, done: &Mutex
         if lies {
             add("debuggers_that_lied");
         }
-        tell(&format!("at {:?} began {arguments:?}", begin.elapsed()));
-        // Only the round is judged by a liar, which may fail when the round does not believe it. It gets time to leave.
+        tell(&format!("at {:?} started {arguments:?}", begin.elapsed()));
+        // The exit code of a liar is ignored: it may fail when the round rejects its acknowledgements. It gets time to end.
         if is_killed || lies {
             let until = Instant::now() + if is_killed { killed_after } else { Duration::from_millis(2 * milliseconds) };
             while Instant::now() < until && debugger.try_wait().is_ok_and(|ended| ended.is_none()) {
                 thread::sleep(Duration::from_millis(1));
             }
-            // One that has ended already is none that was killed.
+            // A debugger that has already ended does not count as killed.
             if debugger.try_wait().is_ok_and(|ended| ended.is_none()) && debugger.kill().is_ok() {
                 add("debuggers_killed");
-                tell(&format!("at {:?} killed it", begin.elapsed()));
+                tell(&format!("at {:?} killed the debugger", begin.elapsed()));
             }
             debugger.wait().map_err(|error| error.to_string())?;
             let (output, errors) = output_of(directory, part);
-            tell(&format!("at {:?} it was gone, and had said {output:?} {:?}", begin.elapsed(), errors.lines().next()));
+            tell(&format!("at {:?} it had ended, with output {output:?} {:?}", begin.elapsed(), errors.lines().next()));
             continue;
         }
         let status = wait(debugger, Duration::from_millis(milliseconds) + GRACE)?;
         let (output, errors) = output_of(directory, "debugger");
         if !status.success() && !ended.load(Ordering::Relaxed) {
-            // A program that is about to end can't be attached to.
+            // Attaching to a program that is about to end fails: wait, and check whether the round has ended.
             thread::sleep(Duration::from_secs(2));
             if !ended.load(Ordering::Relaxed) {
                 return Err(format!("{status}\n{}", tail(&errors)));
             }
         }
-        tell(&format!("at {:?} it was gone", begin.elapsed()));
+        tell(&format!("at {:?} it had ended", begin.elapsed()));
         done.lock().unwrap_or_else(PoisonError::into_inner).sums.take(&output);
     }
     Ok(())
 }
 
-/// Starts this program again as a part of a round. Its output goes to files of the directory.
+/// Starts this program again as a part of a round. Its output goes to files in the directory.
 fn start(arguments: &[String], directory: &Path, name: &str) -> Result<Child, String> {
     let file = |kind: &str| File::create(directory.join(format!("{name}.{kind}"))).map(Stdio::from);
     let start = || {
@@ -179,7 +184,7 @@ fn start(arguments: &[String], directory: &Path, name: &str) -> Result<Child, St
             .stderr(file("err")?)
             .spawn()
     };
-    start().map_err(|error| format!("{name} can't be started: {error}"))
+    start().map_err(|error| format!("can't start the {name}: {error}"))
 }
 
 fn output_of(directory: &Path, name: &str) -> (String, String) {
@@ -192,7 +197,7 @@ fn tail(text: &str) -> &str {
     &text[text.floor_char_boundary(text.len().saturating_sub(SHOWN))..]
 }
 
-/// Waits for the end of a process. If it takes longer: what its threads were doing when it was killed.
+/// Waits for the end of a process. If it does not end in time, kills it and returns what its threads were doing.
 fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
     let deadline = Instant::now() + at_most;
     while Instant::now() < deadline {
@@ -208,8 +213,8 @@ fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
     Err(doing)
 }
 
-/// What the threads of a stuck process do: their states, and their stacks. A process has one tracer, so the round's debugger is killed
-/// after its own stacks were taken.
+/// Returns the states and stacks of the threads of a stuck process. A process can have only one tracer, so the round's debugger is
+/// killed after its own stacks have been taken.
 pub(crate) fn what_it_does(pid: u32) -> String {
     let mut text = String::new();
     let mut tracer = None;
@@ -240,7 +245,7 @@ fn stacks_of(pid: u32) -> String {
         .stdin(Stdio::null())
         .output();
     gdb.map_or_else(
-        |_| "(no gdb to show its stacks)\n".to_owned(),
+        |_| "(the stacks can't be shown without gdb)\n".to_owned(),
         |gdb| String::from_utf8_lossy(&gdb.stdout).into_owned() + &String::from_utf8_lossy(&gdb.stderr),
     )
 }

@@ -1,4 +1,4 @@
-//! One round: a world, and threads that do everything to it that a program may do.
+//! One round: a world, and threads that use all operations that a program may use.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -21,29 +21,29 @@ use super::counts::{Counts, one};
 use super::orchestrator::what_it_does;
 use super::{traces, workers};
 
-/// What the orchestrator says to a round.
+/// The arguments that the orchestrator passes to a round.
 #[derive(clap::Args)]
 pub(crate) struct RoundArguments {
-    /// Seed of all random choices
+    /// The seed of all random choices
     seed: u64,
-    /// How long it runs
+    /// The duration of the round
     seconds: u64,
-    /// Where traces go
+    /// The directory for traces
     directory: PathBuf,
 }
 
-/// A stop waits for threads that a debugger holds, and this machine may have much else to do.
+/// Generous, because a stop waits for threads that a debugger holds, and the machine may be loaded.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
-/// A forked child that takes longer than this is killed by its alarm.
+/// The time after which an alarm kills a forked child.
 const CHILD_SECONDS: u32 = 280;
-/// The default of the world.
+/// The default suspend signal of a world.
 const SUSPEND_SIGNAL: i32 = libc::SIGURG;
 
-/// What all threads of a round share. One in a process, and never freed.
+/// The data that all threads of a round share. There is one per process, and it is never freed.
 #[derive(Default)]
 pub(crate) struct Shared {
     over: AtomicBool,
-    /// The way of stopping that is in force, an index of [`Shared::stops`].
+    /// The installed stopper, as an index into the counters of [`Shared::stops`].
     stopper: AtomicUsize,
     pub(crate) counts: Counts,
     roots: Mutex<Vec<Root<Node>>>,
@@ -53,27 +53,27 @@ pub(crate) struct Shared {
 static SHARED: OnceLock<Shared> = OnceLock::new();
 
 impl Shared {
-    /// That of this process, for finalizers.
+    /// Returns the shared data of this process, for finalizers.
     pub(crate) fn of_process() -> Option<&'static Shared> {
         SHARED.get()
     }
 
-    /// Whether threads are to end.
+    /// Returns whether threads must end.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// The handles that threads pass to each other. To be locked in a blocking region.
+    /// Locks the handles that threads pass to each other. To be called in a blocking region.
     pub(crate) fn roots(&self) -> MutexGuard<'_, Vec<Root<Node>>> {
         self.roots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The weak references likewise.
+    /// Does the same for the weak references.
     pub(crate) fn weak(&self) -> MutexGuard<'_, Vec<Root<WeakCell<Node>>>> {
         self.weak.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The count of collections under the way of stopping that is in force. A collection that meets a swap may count for either.
+    /// Returns the counter of collections with the installed stopper. A collection during a swap may count for either stopper.
     fn stops(&self) -> &AtomicU64 {
         let counts = &self.counts;
         let all = [
@@ -85,7 +85,7 @@ impl Shared {
         all[self.stopper.load(Ordering::Relaxed)]
     }
 
-    /// Checks the outcome of a requested collection. The only failure allowed is that a debugger died in it.
+    /// Checks the outcome of a requested collection. The only allowed failure is that a debugger died during it.
     pub(crate) fn collected(&self, outcome: Result<CollectionReport, CollectError>) {
         match outcome {
             Ok(_) | Err(CollectError::Discarded { .. }) => {}
@@ -94,19 +94,19 @@ impl Shared {
     }
 }
 
-/// Runs a round. Whatever is wrong panics, and a panic anywhere ends the process.
+/// Runs a round. A failed check panics, and a panic on any thread ends the process.
 pub(crate) fn run(arguments: &RoundArguments) -> Result<(), Box<dyn Error>> {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         default(panic);
         std::process::abort();
     }));
-    // SAFETY: lets any process of the user attach, which is what the round's debugger does.
+    // SAFETY: a system call without pointers. It allows any process of the user to attach, as the round's debugger does.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 
     let shared = SHARED.get_or_init(Shared::default);
     let mut random = Rng::with_seed(arguments.seed);
-    // The orchestrator draws the round's length from the same numbers.
+    // Skip the number from which the orchestrator derives the round's length.
     random.u64(..);
     let world = build(&mut random, shared)?;
     let begin = Instant::now();
@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &RoundArguments) -> Result<(), Box<dyn Error>> {
         for index in 0..random.usize(1..7) {
             let (random, world) = (random.fork(), &world);
             scope.spawn(move || {
-                // SAFETY: the functions of `workers` keep references where the collector looks.
+                // SAFETY: the functions of `workers` keep references where the collector finds them.
                 let m = unsafe { world.attach(&format!("worker-{index}")) }.expect("a worker can attach");
                 workers::work(&m, random, shared).expect("the heap limit is generous");
             });
@@ -171,7 +171,7 @@ fn build(random: &mut Rng, shared: &Shared) -> Result<World, Box<dyn Error>> {
                     one(&shared.counts.collections_discarded);
                 }
             }
-            // The orchestrator knows whether a debugger lied.
+            // The orchestrator checks these counts: it knows whether a debugger lied.
             CollectError::Discarded { answer: Some(_), .. } | CollectError::Stop(StopError::FalseAnswer(_)) => {
                 if let Some(shared) = Shared::of_process() {
                     one(&shared.counts.false_answers);
@@ -187,7 +187,7 @@ fn pause(random: &mut Rng, most: Duration) {
     thread::sleep(Duration::from_nanos(random.u64(0..most.as_nanos() as u64)));
 }
 
-/// Collects, verifies and takes censuses from a thread that is none of the world's.
+/// Collects, verifies and takes censuses on a thread that is not attached to the world.
 fn collect(world: &World, mut random: Rng, shared: &'static Shared) {
     while !shared.is_over() {
         match random.u8(0..8) {
@@ -197,7 +197,7 @@ fn collect(world: &World, mut random: Rng, shared: &'static Shared) {
                 Err(error) => panic!("the heap could not be verified: {error}"),
             },
             1 => {
-                // Refused where allocations are not charged.
+                // The census is refused if the world does not charge allocations.
                 let breakdown = if random.bool() { Breakdown::Type } else { Breakdown::Retainer };
                 if world.census(&CensusRequest::by(breakdown)).is_ok() {
                     one(&shared.counts.censuses);
@@ -209,7 +209,7 @@ fn collect(world: &World, mut random: Rng, shared: &'static Shared) {
     }
 }
 
-/// Swaps the way of stopping. While a mock debugger is in force it freezes threads.
+/// Swaps the stopper. While a mock debugger is installed, it freezes threads.
 fn swap(world: &World, mut random: Rng, shared: &'static Shared) {
     let mut present: Option<Arc<dyn ThreadVtable>> = None;
     while !shared.is_over() {
@@ -220,7 +220,7 @@ fn swap(world: &World, mut random: Rng, shared: &'static Shared) {
             1 => Arc::new(SafepointStopper),
             2 => mock.insert(MockDebugger::new().expect("the mock's signal is free")).clone(),
             3 => mock.insert(MockDebugger::assisted().expect("the mock's signal is free")).clone(),
-            // The one that is in force already.
+            // The stopper that is already installed.
             _ => present.clone().unwrap_or_else(|| Arc::new(SafepointStopper)),
         };
         present = Some(Arc::clone(&next));
@@ -236,7 +236,7 @@ fn swap(world: &World, mut random: Rng, shared: &'static Shared) {
             }
         }
     }
-    // A debugger of the world's own must not outlive the round's other threads.
+    // Remove a mock debugger before the round's other threads end: it must not outlive them.
     world.set_thread_vtable(Arc::new(SafepointStopper)).expect("a stopper can be swapped at any time");
 }
 
@@ -251,7 +251,7 @@ fn freeze(world: &World, debugger: &MockDebugger, random: &mut Rng, shared: &Sha
     }
 }
 
-/// Suspends and resumes threads as a user of the world does.
+/// Suspends and resumes threads with the world's public functions.
 fn suspend(world: &World, mut random: Rng, shared: &'static Shared) {
     while !shared.is_over() {
         pause(&mut random, Duration::from_millis(40));
@@ -266,7 +266,7 @@ fn suspend(world: &World, mut random: Rng, shared: &'static Shared) {
     }
 }
 
-/// Forks, from a mutator and from a thread that is none; the child collects, allocates, verifies and ends.
+/// Forks, from a mutator or from a thread that is not attached. The child collects, allocates, verifies and ends.
 fn fork(world: &World, mut random: Rng, shared: &'static Shared) {
     while !shared.is_over() {
         pause(&mut random, Duration::from_millis(300));
@@ -282,7 +282,7 @@ fn fork(world: &World, mut random: Rng, shared: &'static Shared) {
     }
 }
 
-/// Forks, on a thread that is a mutator or none. Only the parent returns.
+/// Forks, on a mutator's thread (`own`) or on one that is not attached. Only the parent returns.
 fn fork_once(world: &World, own: Option<&Mutator>) -> i32 {
     // SAFETY: the child calls the collector and the C library's allocator, both of which a fork leaves usable, and ends by _exit.
     let child = unsafe { libc::fork() };
@@ -306,15 +306,15 @@ fn fork_once(world: &World, own: Option<&Mutator>) -> i32 {
     let code = match live_in_child(world) {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("in a forked child: {error}");
+            eprintln!("a forked child failed: {error}");
             1
         }
     };
-    // SAFETY: ends this process without running what belongs to the parent.
+    // SAFETY: ends this process without running the parent's exit functions.
     unsafe { libc::_exit(code) }
 }
 
-/// A mutator on a second thread of a forked child. Not by `World::spawn`: see there.
+/// Runs a mutator on a second thread of a forked child. Does not use `World::spawn`, whose documentation gives the reason.
 fn second_thread(world: &World, own: Option<&Mutator>) -> Result<(), Box<dyn Error>> {
     extern "C" fn live(world: *mut c_void) -> *mut c_void {
         // SAFETY: `second_thread` owns the world and waits for this thread. The tree is on this thread's stack.
@@ -323,27 +323,27 @@ fn second_thread(world: &World, own: Option<&Mutator>) -> Result<(), Box<dyn Err
     }
     let mut thread = 0;
     let world = std::ptr::from_ref(world).cast_mut().cast();
-    // SAFETY: a place of this function, which waits for the thread.
+    // SAFETY: the pointer is to a variable of this function, which waits for the thread.
     let failed = unsafe { libc::pthread_create(&raw mut thread, std::ptr::null(), live, world) };
     if failed != 0 {
         return Err(std::io::Error::from_raw_os_error(failed).into());
     }
     let join = || {
         let mut is_whole = std::ptr::null_mut();
-        // SAFETY: a thread that is not joined yet.
+        // SAFETY: the thread has not been joined yet.
         unsafe { libc::pthread_join(thread, &raw mut is_whole) };
         !is_whole.is_null()
     };
     let is_whole = own.map_or_else(join, |m| m.blocking(join));
-    if is_whole { Ok(()) } else { Err("a thread of a forked child made no tree".into()) }
+    if is_whole { Ok(()) } else { Err("a thread of a forked child could not build its tree".into()) }
 }
 
-/// Waits for the end of a forked child. A child that runs too long is ended by its alarm. Its stacks are printed before that.
+/// Waits for the end of a forked child. An alarm kills a child that runs too long; its stacks are printed before that.
 fn await_child(child: i32) {
     let mut status = 0;
     let late = Instant::now() + Duration::from_secs(CHILD_SECONDS.into()) - Duration::from_secs(20);
     let mut is_shown = false;
-    // SAFETY: a place of this function.
+    // SAFETY: the pointer is to a variable of this function.
     while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } != child {
         if Instant::now() > late && !std::mem::replace(&mut is_shown, true) {
             eprintln!("a forked child is stuck:\n{}", what_it_does(child.unsigned_abs()));
@@ -353,12 +353,12 @@ fn await_child(child: i32) {
     assert_eq!(status, 0, "a forked child failed (wait status {status:#x})");
 }
 
-/// Builds other worlds beside the round's, uses them, and closes or drops them.
+/// Builds further worlds in addition to the round's, uses them, and closes or drops them.
 fn other_worlds(_: &World, mut random: Rng, shared: &'static Shared) {
     while !shared.is_over() {
         let builder = World::builder().heap_limit(32 << 20).markers(random.usize(1..3)).stop_timeout(STOP_TIMEOUT);
         let other = builder.paranoid(Paranoid::On).build().expect("a second world can be built");
-        // SAFETY: `work`'s functions keep references where the collector looks.
+        // SAFETY: the references are local variables.
         let m = unsafe { other.attach("elsewhere") }.expect("a thread can be a mutator of one more world");
         let kept = tree(&m, random.u64(4..10)).expect("the heap limit is generous");
         m.set_finalizer(tree(&m, 3).expect("the heap limit is generous"), |_, tree| assert!(assert_tree(tree) == 15))

@@ -19,13 +19,13 @@ use stopworld::formats::{Finished, eventlog, mps, perfetto, profile_text};
 use super::counts::{Counts, one};
 use super::round::Shared;
 
-/// A trace that is being written: how to end it.
+/// The function that ends a running trace.
 type Finish = Box<dyn FnOnce() -> Result<Finished, RecordError>>;
 
 struct Format {
     extension: &'static str,
     start: fn(&Path, &World, &mut Rng) -> Finish,
-    /// Panics if the file is not whole.
+    /// Panics if the file is not complete.
     check: fn(&Path),
     counter: fn(&Counts) -> &AtomicU64,
 }
@@ -53,20 +53,20 @@ const FORMATS: [Format; 5] = [
     Format { extension: "hp", start: start_hp, check: check_hp, counter: |counts| &counts.traces_hp },
 ];
 
-/// Records the world for a while in one format, ends the trace, reads it, and begins again with another.
+/// Records the world for a time in one format, ends the trace, reads it, and starts again with another format.
 pub(crate) fn record(world: &World, mut random: Rng, shared: &'static Shared, directory: &Path) {
     while !shared.is_over() {
         let format = &FORMATS[random.usize(0..FORMATS.len())];
-        // Two threads record at once.
+        // Two threads record at once, so each trace needs its own file.
         let path = directory.join(format!("{:016x}.{}", random.u64(..), format.extension));
         let finish = (format.start)(&path, world, &mut random);
         thread::sleep(Duration::from_millis(random.u64(1..300)));
         let finished = finish().expect("a trace can be ended");
         assert!(finished.error.is_none(), "{} was not written: {:?}", path.display(), finished.error);
-        // A telemetry stream of categories in which nothing happened writes no file.
+        // A telemetry stream without any event in its categories writes no file.
         if finished.bytes > 0 {
             (format.check)(&path);
-            std::fs::remove_file(&path).expect("the trace is there");
+            std::fs::remove_file(&path).expect("the trace file exists");
         }
         one((format.counter)(&shared.counts));
         shared.counts.trace_events.fetch_add(finished.totals.written, Ordering::Relaxed);
@@ -76,11 +76,11 @@ pub(crate) fn record(world: &World, mut random: Rng, shared: &'static Shared, di
 }
 
 fn open(path: &Path) -> File {
-    File::open(path).unwrap_or_else(|error| panic!("{} can't be opened: {error}", path.display()))
+    File::open(path).unwrap_or_else(|error| panic!("can't open {}: {error}", path.display()))
 }
 
 fn start_mps(path: &Path, world: &World, random: &mut Rng) -> Finish {
-    // With objects and references a stream has gigabytes a second; the others are enough most of the time.
+    // With objects and references a stream has gigabytes per second; usually the other categories suffice.
     let categories = if random.u8(0..8) == 0 { u64::MAX } else { random.u64(1..0b10_0000) };
     let trace = mps::Options::new(path, Categories(categories)).start().expect("a stream can be started");
     trace.record(world).expect("a world can join a stream");
@@ -150,5 +150,5 @@ fn start_hp(path: &Path, world: &World, _: &mut Rng) -> Finish {
 fn check_hp(path: &Path) {
     let mut text = String::new();
     open(path).read_to_string(&mut text).expect("a profile is text");
-    assert!(text.starts_with("JOB "), "{} begins otherwise: {:?}", path.display(), text.lines().next());
+    assert!(text.starts_with("JOB "), "{} does not begin with JOB: {:?}", path.display(), text.lines().next());
 }

@@ -1,4 +1,4 @@
-//! Threads that allocate, keep what they allocated in every place that a collection scans, and check it.
+//! Threads that allocate objects, keep references to them in every place that a collection scans, and check the objects.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -11,10 +11,10 @@ use super::check::{Node, assert_list, assert_tree, list, tree};
 use super::counts::one;
 use super::round::Shared;
 
-/// Handles that threads pass to each other; more are dropped.
+/// The largest number of handles that threads pass to each other; further ones are dropped.
 const MOST_ROOTS: usize = 200;
 
-/// A worker's life: one random action after the other.
+/// The work of a worker: performs one random action after the other.
 pub(crate) fn work(m: &Mutator, mut random: Rng, shared: &'static Shared) -> Result<(), OutOfMemory> {
     let mut kept = tree(m, 8)?;
     while !shared.is_over() {
@@ -57,7 +57,7 @@ fn act(m: &Mutator, random: &mut Rng, shared: &'static Shared) -> Result<(), Out
     Ok(())
 }
 
-/// Arrays of references, some of them large objects.
+/// Allocates and checks arrays of references, some of them large objects.
 fn arrays(m: &Mutator, random: &mut Rng) -> Result<(), OutOfMemory> {
     let length = random.usize(1..6000);
     let link = list(m, 3)?;
@@ -70,13 +70,13 @@ fn arrays(m: &Mutator, random: &mut Rng) -> Result<(), OutOfMemory> {
 fn pinned(m: &Mutator, random: &mut Rng, shared: &Shared) -> Result<(), OutOfMemory> {
     let link = list(m, random.u64(1..50))?;
     let holder = m.alloc_pinned([Some(link), None])?;
-    assert_list(holder[0].expect("a pinned object holds what was put into it"));
+    assert_list(holder[0].expect("a pinned object keeps its contents"));
     keep_alive(holder);
     one(&shared.counts.pinned);
     Ok(())
 }
 
-/// The finalizer of [`finalized`]: the object must be whole, and everything that it refers to.
+/// The finalizer of [`finalized`]: the object and everything reachable from it must be intact.
 fn finalize(m: &Mutator, list: Gc<Node>) {
     assert_list(list);
     // A finalizer may allocate.
@@ -121,7 +121,7 @@ fn take_root(m: &Mutator, random: &mut Rng, shared: &Shared) {
     }
 }
 
-/// Keeps a weak reference to an object that only this function keeps alive, and looks at an older one.
+/// Creates a weak reference to an object that only this function keeps alive, and checks an older weak reference.
 fn weak(m: &Mutator, random: &mut Rng, shared: &'static Shared) -> Result<(), OutOfMemory> {
     let target = list(m, random.u64(1..40))?;
     let reference = m.alloc_weak(target)?;
@@ -148,12 +148,12 @@ fn weak(m: &Mutator, random: &mut Rng, shared: &'static Shared) -> Result<(), Ou
     Ok(())
 }
 
-/// An object whose only reference is in ordinary memory that is registered.
+/// Checks objects whose only references are in a registered range of ordinary memory.
 fn range(m: &Mutator, random: &mut Rng, shared: &'static Shared) -> Result<(), OutOfMemory> {
     let memory = vec![Some(list(m, random.u64(1..40))?); 4];
     // SAFETY: the vector is neither moved nor changed while the guard lives.
     let registered = unsafe { m.world().register_range(memory.as_ptr().cast(), size_of_val(&*memory)) };
-    // Without a place in the table there is nothing to check.
+    // If the table of ranges is full, there is nothing to check.
     if let Some(guard) = registered {
         if random.u8(0..16) == 0 {
             shared.collected(m.collect());
@@ -165,7 +165,7 @@ fn range(m: &Mutator, random: &mut Rng, shared: &'static Shared) -> Result<(), O
     Ok(())
 }
 
-/// Starts threads that end soon, some of them without a word to the collector.
+/// Starts threads that end soon, some of them without detaching.
 pub(crate) fn bear(world: &World, mut random: Rng, shared: &'static Shared) {
     while !shared.is_over() {
         let depth = random.u64(0..8);
@@ -175,7 +175,7 @@ pub(crate) fn bear(world: &World, mut random: Rng, shared: &'static Shared) {
         } else {
             let children = (0..random.usize(1..6)).filter_map(|_| start(world, "child", depth));
             children.collect::<Vec<_>>().into_iter().for_each(|child| {
-                // It panics rather than return what is wrong, and a panic ends the process.
+                // The result is ignored: a failed check panics, and a panic ends the process.
                 let _ = child.join();
             });
         }
@@ -197,7 +197,7 @@ fn start(world: &World, name: &str, depth: u64) -> Option<JoinHandle<()>> {
 fn end_without_detach(world: &World, depth: u64) {
     let world = world.clone();
     let thread = thread::spawn(move || {
-        // SAFETY: the tree is on this thread's stack, and nothing of it is used after that.
+        // SAFETY: the tree is referenced from this thread's stack, and is not used after the mutator is forgotten.
         if let Ok(m) = unsafe { world.attach("silent") } {
             if let Ok(tree) = tree(&m, depth) {
                 assert_tree(tree);

@@ -256,7 +256,7 @@ impl Expander<'_> {
             .collect()
     }
 
-    /// Gives an unnamed lambda the name of the variable to which it is bound.
+    /// Names an unnamed lambda after the variable to which it is bound.
     pub fn named(&mut self, mut node: Node, name: Value) -> Expand {
         if let Node::Lambda(lambda) = &mut node
             && lambda.name.is_none()

@@ -122,7 +122,7 @@ impl Store<'_> {
         Ok(Value::object(self.mutator.alloc(Text { head: Kind::String.head(0), bytes, chars })?))
     }
 
-    /// Gives an existing string new contents.
+    /// Replaces the contents of an existing string.
     pub fn replace_text(&self, string: Gc<Text>, text: &str) -> Made<()> {
         let bytes = self.bytes(text)?;
         string.chars.set(text.chars().count());
