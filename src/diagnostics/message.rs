@@ -205,21 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn a_string_that_promises_more_than_there_is_is_refused() {
+    fn a_string_longer_than_the_payload_is_refused() {
         for bytes in [&[2, 0, 0, 0, 0, 0][..], &[0xff; 8], &[0, 0, 0, 0x80, 0, 0], &[1, 0, 0, 0, 0x61, 0]] {
             assert_eq!(Payload::of(bytes).string(), Err(Refusal::BadEncoding), "{bytes:?}");
         }
     }
 
     #[test]
-    fn a_message_that_is_too_long_is_none() {
+    fn a_message_that_is_too_long_is_not_encoded() {
         assert!(message(4, 0, &[0; 65_535 - HEADER_BYTES]).is_some());
         assert!(message(4, 0, &[0; 65_536 - HEADER_BYTES]).is_none());
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(text in "[^\0]{0,40}", number: u64) {
+        fn written_values_are_read_back(text in "[^\0]{0,40}", number: u64) {
             let mut bytes = Vec::new();
             put_string(&mut bytes, &text);
             bytes.extend_from_slice(&number.to_le_bytes());

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_where_it_is_missing() {
+    fn lost_records_are_counted_where_they_are_missing() {
         let queue = super::queue(0);
         let mut losses = Losses::none();
         let slots = queue.slots();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn with_more_threads_than_places_the_sum_is_right_all_the_same() {
+    fn with_more_threads_than_entries_the_total_is_correct() {
         let queue = super::queue(0);
         let mut losses = Losses::none();
         let slots = queue.slots() as u32;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_threads_everything_comes_in_order_or_is_counted() {
+    fn between_two_threads_records_arrive_in_order_or_are_counted() {
         const RECORDS: u64 = 200_000;
         let queue = Arc::new(super::queue(0));
         let from = Arc::clone(&queue);

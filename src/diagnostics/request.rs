@@ -215,7 +215,7 @@ mod tests {
     #[case(body(2, 16, 1, 9, RUNTIME), Refusal::BadEncoding)]
     #[case(body(2, 16, 1, 4, ""), Refusal::BadEncoding)]
     #[case(body(2, 16, 0, 4, RUNTIME), Refusal::NotSupported)]
-    fn what_makes_no_sense_is_refused(#[case] bytes: Vec<u8>, #[case] refusal: Refusal) {
+    fn invalid_requests_are_refused(#[case] bytes: Vec<u8>, #[case] refusal: Refusal) {
         assert_eq!(Collect::parse(2, &bytes), Err(refusal));
     }
 

@@ -203,7 +203,7 @@ pub(super) struct DebugSettings {
     #[arg(long)]
     pub(super) keep_going: bool,
 
-    /// Which side stops the world
+    /// What stops the world
     #[arg(long, value_name = "HOW", default_value = "full")]
     pub(super) mode: DebugMode,
 

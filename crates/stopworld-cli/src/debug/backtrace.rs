@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_paths_are_cut_to_what_tells_them_apart() {
+    fn names_and_paths_are_shortened_to_their_distinctive_parts() {
         assert_eq!(without_hash("a::b::h0123456789abcdef"), "a::b");
         assert_eq!(without_hash("a::heap"), "a::heap");
         assert_eq!(short("/a/b/c/d.rs"), "b/c/d.rs");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_of_a_file_that_lie_side_by_side_are_one_module() {
+    fn adjacent_mappings_of_a_file_are_one_module() {
         let nameless = |start| Mapping { offset: 0, ..loaded(start, "", 0).remove(0) };
         let mappings = [
             loaded(0x10_000, "/a", 1),

@@ -176,7 +176,11 @@ mod tests {
     #[case("hold mark-", 5, &["mark-begin", "mark-end"])]
     #[case("mode ", 5, &["full", "assisted"])]
     #[case("x ", 2, &[])]
-    fn a_word_is_completed_by_what_can_stand_there(#[case] line: &str, #[case] start: usize, #[case] words: &[&str]) {
+    fn a_word_is_completed_from_the_words_allowed_at_its_place(
+        #[case] line: &str,
+        #[case] start: usize,
+        #[case] words: &[&str],
+    ) {
         assert_eq!(complete(line), (start, words.iter().map(|word| (*word).to_owned()).collect()));
     }
 }

@@ -633,7 +633,7 @@ mod tests {
 
     /// Threads that were stopped for a request are resumed even if the request finds the target's lists damaged.
     #[test]
-    fn all_go_on_after_a_question_whatever_became_of_it() {
+    fn all_threads_resume_after_a_request_even_if_it_fails() {
         let mut session = session();
         let mut undo = None;
         let answer: anyhow::Result<()> = session.all_standing(|session| {
