@@ -117,8 +117,8 @@ fn the_files_that_a_requirement_names_exist_and_the_tests_among_them_cite_it() {
         }
         // A path under tests/ of the project or of one of its crates.
         let tests = ["", "host/", "stopworld-cli/"].map(|folder| format!("{folder}tests/"));
-        let in_tests = |file: &str| tests.iter().find_map(|folder| file.strip_prefix(folder.as_str()));
-        for (file, in_tests) in quoted(&held_by).filter_map(|file| Some((file, in_tests(file)?))) {
+        for file in quoted(&held_by) {
+            let Some(in_tests) = tests.iter().find_map(|folder| file.strip_prefix(folder.as_str())) else { continue };
             let path = ["", "crates"].map(|place| root.join(place).join(file)).into_iter().find(|path| path.exists());
             let path = path.unwrap_or_else(|| panic!("{tags:?}: there is no {file}"));
             let text = fs::read_to_string(path).unwrap();
