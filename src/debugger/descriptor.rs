@@ -116,8 +116,8 @@ pub unsafe extern "C" fn referrers(address: usize, out: usize, capacity: usize, 
 }
 
 /// `path(address, *mut Step, capacity)`: a shortest way from a root to the object. How many steps; 0 if there is none;
-/// [`Refusal::Busy`](super::inspect::Refusal::Busy) if there is none and a thread was stopped while it registered a stack. Looks at whatever the roots lead to until
-/// it is found.
+/// [`Refusal::Busy`](super::inspect::Refusal::Busy) if there is none and a thread was stopped while it registered a stack. Looks at
+/// whatever the roots lead to until it is found.
 ///
 /// # Safety
 /// As for [`describe`].
