@@ -119,6 +119,19 @@ mod tests {
         assert_eq!(store.iter().count(), 6, "MAIN alone is the empty stack");
     }
 
+    /// Without the check in `push_slowly` the nodes of both stacks refer to each other, and the second push never returns.
+    #[test]
+    fn a_number_that_is_no_stack_yet_counts_as_main() {
+        let store = store();
+        let last = store.push(StackId::MAIN, CentreId(20));
+        let (next, after) = (StackId(last.0 + 1), StackId(last.0 + 2));
+        assert_eq!(store.push(after, CentreId(21)), next);
+        assert_eq!(expanded(store, next), [21]);
+        assert_eq!(store.push(next, CentreId(22)), after);
+        assert_eq!(expanded(store, after), [21, 22]);
+        assert_eq!(expanded(store, store.push(StackId(u32::MAX), CentreId(23))), [23]);
+    }
+
     #[test]
     fn a_full_store_keeps_the_stacks_that_it_has() {
         let store = store();

@@ -87,6 +87,8 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
     #[inline(never)]
     fn push_slowly(&self, stack: StackId, centre: CentreId) -> StackId {
         let Ok(words) = self.words.map(prepare) else { return stack };
+        // A number that is no stack yet may become a descendant of what is pushed here: the nodes would form a cycle.
+        let stack = if self.node(stack).is_some() { stack } else { StackId::MAIN };
         let key = key(stack, centre);
         let mut child = None;
         for slot in words.probe(key) {
