@@ -76,6 +76,15 @@ impl EventId {
     }
 }
 
+/// The event of a number that a host got.
+impl TryFrom<u32> for EventId {
+    type Error = u32;
+
+    fn try_from(number: u32) -> Result<EventId, u32> {
+        EventId::from_index(number as usize).ok_or(number)
+    }
+}
+
 const MASKS: [u32; EventId::COUNT] = {
     let mut masks = [0; EventId::COUNT];
     let mut next = [1_u32; GROUPS];
