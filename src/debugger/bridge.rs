@@ -1,7 +1,7 @@
-//! The bridge: a thread vtable that asks the debugger that is in control, and does without if there is none.
+//! The bridge: a thread vtable that lets the debugger in control take part in stops, and does without if there is none.
 //!
-//! It is laid over a stopper of the world's own, and is what a world has in force unless told otherwise. With nobody in control
-//! it costs a load at each phase of a collection, and one for each thread that comes or goes.
+//! It wraps another way of stopping. A world uses it unless configured otherwise. While no debugger is in control it costs a load at each
+//! phase of a collection, and one for each thread that attaches or detaches.
 //!
 //! # Two contracts
 //!
@@ -9,53 +9,53 @@
 //!              full                                          assisted
 //!   collector        debugger                     collector        debugger
 //!   hold all                                      hold all, signal all that run
-//!   STOP_WORLD ────> stop the others              STOP_WORLD ────> answer for whom you hold frozen
+//!   STOP_WORLD ────> stop the others              STOP_WORLD ────> answer for frozen threads
 //!                    push registers                                (registers, stack_ptr, frozen = epoch)
 //!                    write every stack_ptr        wait: parked or frozen
-//!              <──── acknowledge                        AGAIN ────> …every 20 ms, until all stand
+//!              <──── acknowledge                        AGAIN ────> …every 20 ms, until all have stopped
 //!   scan, mark, alone                             scan, mark
 //!   still traced?                                 frozen ones still held, or parked?
 //!   release all                                   release all
-//!   START_WORLD ───> restore exactly, let go      START_WORLD ───> nothing to do
+//!   START_WORLD ───> restore exactly, resume      START_WORLD ───> nothing to do
 //! ```
 //!
-//! In both the threads are held in the handshake first. It is what makes the debugger's death harmless: a thread that the kernel
-//! lets go because its tracer is gone finds that it is held, by its pending suspend signal in the one contract, in
-//! [`stopworld_debugger_park`] in the other.
+//! In both, the threads are held in the handshake first. This makes the debugger's death harmless: a thread that the kernel resumes because
+//! its tracer is gone finds that it is held: in the assisted contract by its pending suspend signal, in the full contract in
+//! [`stopworld_debugger_park`].
 //!
-//! A stop that began without a debugger, because there was none or it did not answer, asks whoever is in control after 20 ms
-//! (AGAIN): he may have come in the middle of it, and have frozen a thread before it could park.
+//! A stop may begin without a debugger, because there was none or it did not acknowledge. After 20 ms such a stop sends AGAIN to the
+//! debugger that is in control by then: it may have attached during the stop, and have frozen a thread before it could park.
 //!
-//! # When nobody answers
+//! # When no debugger acknowledges
 //!
-//! A notification that was not acknowledged clears the control word. At the beginning of a stop that means: by signals. Later, the
-//! stop is lost, and so is one whose tracer, as the kernel names it, is not the one of its beginning any more when the collecting
-//! thread looks, before anything is cleared or freed: the marks are discarded, and the collection is repeated by signals
+//! A notification that was not acknowledged clears the control word. At the beginning of a stop, the stop is then done by signals. Later,
+//! the stop is lost. It is also lost if the tracer, as the kernel reports it, is no longer the one of its beginning when the collecting
+//! thread checks, before anything is cleared or freed. The marks of a lost stop are discarded, and the collection is repeated by signals
 //! (`.debug.dies`).
 //!
-//! The look is not the end of the stop. What happens to a thread if the debugger dies between the two:
+//! This check is not the end of the stop. What happens to a thread if the debugger dies between the two:
 //!
 //! * full, PARKED_ON_DEATH: it parks where the debugger has sent it;
-//! * full without that: it takes the suspend signal, which the collecting thread has sent to all before it looked, and parks;
+//! * full without that: it takes the suspend signal, which the collecting thread has sent to all before the check, and parks;
 //! * assisted: it takes the suspend signal that is pending since the stop began, and parks.
 //!
-//! So there is no second look, however long a dump or a census takes after the first: what was marked while the debugger held them stands, and
-//! by then weak references are cleared and finalizers queued, which a discarded collection could not take back.
+//! So there is no second check, however long a dump or a census takes after the first: marks made while the debugger held the threads stay
+//! valid. By then weak references are cleared and finalizers queued, which a discarded collection could not undo.
 //!
 //! # When the answer is false
 //!
 //! The kernel is asked about each thread that a debugger claims to hold, once when the debugger has answered and once after marking
-//! (`claims.rs`). A debugger whose claim is false loses control. If nothing has been scanned yet, the stop ends in an error; if it has, the marks are discarded.
-//! The collection is repeated without the debugger (`.debug.lies`).
+//! (`claims.rs`). A debugger whose claim is false loses control. If nothing has been scanned yet, the stop ends in an error; if it has, the
+//! marks are discarded. The collection is repeated without the debugger (`.debug.lies`).
 //!
 //! # Limits
 //!
-//! * In an assisted stop a thread that was answered for and is let go all the same, at whose suspend signal the debugger is killed
-//!   when it has been told of it and has not passed it on: the kernel swallows the signal. If all that happens after the look, the thread runs
-//!   while the collection ends. The same for a thread that masks the signal in a handler of the program's own. The contract asks debuggers to keep
-//!   whom they have answered for frozen until START_WORLD.
-//! * One bridge serves one world, as long as that world has it in force or as the way of stopping that it was built with.
-//!   What it knows of a stop is not kept for two at once, so a second world is refused it.
+//! * In an assisted stop, a thread that was answered for may be resumed all the same. If the debugger is killed when the thread's suspend
+//!   signal has been reported to it and it has not passed the signal on, the kernel discards the signal. If all that happens after the
+//!   check, the thread runs while the collection ends. The same holds for a thread that masks the signal in a handler of the program. The
+//!   contract requires debuggers to keep threads that they have answered for frozen until START_WORLD.
+//! * One bridge serves one world, while that world uses it or was built with it as its way of stopping. It keeps the state of one stop
+//!   only, so it refuses a second world.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -78,18 +78,18 @@ use crate::world::{
     ThreadStopInfo, ThreadVtable,
 };
 
-/// Asks the debugger that is in control. See the module's text.
+/// Stops a world with the debugger that is in control. See the module documentation.
 pub struct DebuggerBridge {
     inner: Arc<dyn ThreadVtable>,
     /// The contract of the present stop.
     agreed: Agreed,
-    /// What the debugger answered to it, if it is a full one.
+    /// The debugger's answer to the present stop, if it is a full one.
     answer: AtomicU64,
-    /// Which process traced the collecting thread before that was asked. 0: no debugger has answered anything in this stop.
+    /// The pid of the collecting thread's tracer before the debugger was notified. 0: no debugger has acknowledged anything in this stop.
     tracer: AtomicI32,
-    /// 1: in this stop, or in the one before as long as nobody has been asked in this one, a debugger has answered for a thread.
+    /// 1: a debugger has answered for a thread in this stop; until the first notification of a stop, in the stop before.
     answered: AtomicU32,
-    /// Who was in control when a stop was last begun.
+    /// The control word when a stop last began.
     known: AtomicU64,
     attached: AtomicU64,
     detached: AtomicU64,
@@ -100,7 +100,7 @@ pub struct DebuggerBridge {
     found_out: FoundOut,
 }
 
-/// Which world a bridge serves, by the address of what that publishes, and how often it has entered.
+/// The world that a bridge serves, by the address of its published record, and how often it has entered.
 ///
 /// ```text
 ///   63                        16 15        0
@@ -119,10 +119,10 @@ impl Serves {
         (std::ptr::from_ref(world) as u64) << 13
     }
 
-    /// Counts one entry. False if it serves another world.
+    /// Counts one entry. Returns false if the bridge serves another world.
     fn enter(&self, world: &PublishedWorld) -> bool {
         let world = Self::word_of(world);
-        // Relaxed, here and in `leave`: what a bridge knows of stops is handed on by the worlds' locks.
+        // Relaxed, here and in `leave`: the bridge's state of stops is handed on by the worlds' locks.
         let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
             let is_free = now == 0 || now & !Self::ENTERED == world;
             (is_free && now & Self::ENTERED != Self::ENTERED).then_some(world | ((now & Self::ENTERED) + 1))
@@ -130,7 +130,7 @@ impl Serves {
         entered.is_ok()
     }
 
-    /// Takes one entry back, if it is this world's.
+    /// Undoes one entry, if it is this world's.
     fn leave(&self, world: &PublishedWorld) {
         let world = Self::word_of(world);
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| match now & Self::ENTERED {
@@ -143,8 +143,8 @@ impl Serves {
 }
 
 impl DebuggerBridge {
-    /// A bridge over a way of stopping that does without a debugger. If that is none of the built-in ones, it is merely passed on
-    /// to: debuggers are neither asked nor told.
+    /// A bridge over a way of stopping that needs no debugger. If `inner` is not a built-in one, every call is only forwarded to it:
+    /// debuggers get no requests and no notifications.
     pub fn over(inner: Arc<dyn ThreadVtable>) -> Arc<Self> {
         Arc::new(Self {
             inner,
@@ -162,14 +162,14 @@ impl DebuggerBridge {
         })
     }
 
-    /// The word of a debugger that can be asked.
+    /// Returns the control word of a debugger that can be asked, with its mode.
     fn in_control(&self) -> Option<(Control, Mode)> {
         let control = protocol::in_control(&stopworld_debugger.control);
         let mode = control.mode()?;
         self.inner.handshake_signal().map(|_| (control, mode))
     }
 
-    /// A stop begins under this word: notes who has come and who has gone since the last one.
+    /// Called when a stop begins under this word: records which debuggers have attached and detached since the last stop.
     fn meet(&self, control: Control) {
         let known = Control(self.known.load(Ordering::Relaxed));
         if known.is_of_the_same(control) {
@@ -184,7 +184,7 @@ impl DebuggerBridge {
         }
     }
 
-    /// Tells the debugger; if it is not there, takes its word away.
+    /// Notifies the debugger; if it does not acknowledge, clears its control word.
     fn tell(&self, control: Control, phase: Phase, news: &News<'_>) -> Answer {
         let answer = notify::tell(control, news);
         if answer == Answer::Nobody {
@@ -193,7 +193,7 @@ impl DebuggerBridge {
         answer
     }
 
-    /// The debugger of this word is gone.
+    /// Records that the debugger of this word is gone.
     fn lose(&self, control: Control, phase: Phase) {
         if self.agreed.control().is_of_the_same(control) {
             self.agreed.lose();
@@ -225,14 +225,14 @@ impl DebuggerBridge {
     fn tell_of_thread(&self, notice: Notice, tid: Tid, slot: Slot) {
         let Some((control, _)) = self.in_control() else { return };
         let record = slot.record();
-        // SAFETY: the world's own locks are held: it is there.
+        // SAFETY: the world's own locks are held, so it is alive.
         let world = unsafe { record.published_world() };
         let news = News { notice, detail: 0, tid, world, thread: Some(record), epoch: 0 };
         self.tell(control, world.map_or(Phase::Running, PublishedWorld::phase), &news);
     }
 
-    /// Whoever is asked is the tracer of this time, not one who comes while he is asked. `None`, and the word is taken away, if
-    /// there is none: a word without a tracer is a dead debugger's.
+    /// Returns the tracer before a request, so that a debugger that attaches during the request is not mistaken for it. If there is none,
+    /// returns `None` and clears the control word: a word without a tracer is a dead debugger's.
     fn look_for_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
         let tracer = tracer::of_myself();
         if tracer == 0 {
@@ -241,7 +241,7 @@ impl DebuggerBridge {
         (tracer != 0).then_some(tracer)
     }
 
-    /// The collector holds and tells everybody. With a debugger, by the assisted contract; without, until one comes.
+    /// Holds and signals all threads. With a debugger, by the assisted contract; without one, until one attaches.
     fn stop_asking(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let asker = Asker::of(self, stop);
         let epoch = ask::hold(stop, |record| asker.tell(record));
@@ -258,7 +258,7 @@ impl DebuggerBridge {
         Err(StopError::FalseAnswer(answer))
     }
 
-    /// The debugger's answer for this thread is false: it is not in control any more.
+    /// Records that the debugger's answer for this thread is false: the debugger loses control.
     fn find_out(&self, record: &'static ThreadStopInfo, fault: HoldFault, control: Control, phase: Phase) {
         self.found_out.note(record, fault);
         self.lose(control, phase);
@@ -273,8 +273,8 @@ impl DebuggerBridge {
         stopped
     }
 
-    /// In a world that stops at safepoints, a thread that is let go in mid-stop would run on to the next one: the signal stops it. Should the
-    /// installation fail, then frozen threads are not believed to stand.
+    /// In a world that stops at safepoints, a thread that is resumed during the stop would run on to the next safepoint: the signal stops
+    /// it. If the installation fails, frozen threads are not counted as stopped.
     fn have_signal(&self) {
         if handler::installed().is_none() {
             handler::install_in_a_stop(signals::DEFAULT);
@@ -290,16 +290,16 @@ impl DebuggerBridge {
         {
             self.answer.store(answer, Ordering::Relaxed);
             self.tracer.store(tracer, Ordering::Relaxed);
-            // Nobody is waited for any more.
+            // No thread is waited for any more.
             stop.handshake().close(Holder::Collection);
             self.rely_on(stop);
             return match claims::first_lie(stop, |record| claims::fault(record, self.claim())) {
                 Some((record, fault)) if self.is_traced_as_before() => Err(self.refuse(stop, control, record, fault)),
-                // If the debugger has died, the threads are parking, and the look after marking finds out.
+                // If the debugger has died, the threads are parking, and the check after marking detects it.
                 _ => Ok(()),
             };
         }
-        // As without a debugger, from here on. Some may have been stopped, and let go by its death.
+        // From here on as without a debugger. It may have stopped some threads, which its death has resumed.
         self.agreed.end();
         let asker = Asker::of(self, stop);
         let gone = ask::tell_again(&asker, stop);
@@ -307,13 +307,13 @@ impl DebuggerBridge {
         self.wait(&asker, stop, epoch)
     }
 
-    /// Called when a full stop is acknowledged: notes the threads that the debugger has answered for, which are those that had not stopped
-    /// before.
+    /// Called when a full stop is acknowledged: records the threads that the debugger has answered for, which are those that had not
+    /// stopped before.
     fn rely_on(&self, stop: &StopRequest<'_>) {
         for record in stop.threads() {
             let had_stopped = record.stop_state().has_answered();
             if had_stopped {
-                // In a region, or still parked: what it has published itself is right, whatever the debugger wrote.
+                // In a blocking region, or still parked: the values that it published are valid, whatever the debugger wrote.
                 record.use_saved_sp();
             } else if record.stack_ptr() == 0 && !thread::is_alive(record.tid()) {
                 record.mark_gone();
@@ -323,7 +323,7 @@ impl DebuggerBridge {
         self.answered.store(1, Ordering::Relaxed);
     }
 
-    /// How the debugger claims to hold the threads of the present full stop.
+    /// Returns how the debugger claims to hold the threads of the present full stop.
     fn claim(&self) -> Claim {
         match self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH {
             0 => Claim::Stopped,
@@ -348,10 +348,10 @@ impl DebuggerBridge {
         StopError::FalseAnswer(answer.unwrap_or(FalseAnswer { name: record.name(), tid: record.tid(), found: fault }))
     }
 
-    /// Whether the one who holds a full stop still does.
+    /// Whether the debugger that holds a full stop still does.
     fn holds_full(&self, stop: &StopRequest<'_>) -> bool {
         if self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH == 0 {
-            // Before the look: should the debugger die after it, they take the signal and park.
+            // Before the check: if the debugger dies after it, these threads take the signal and park.
             stop.threads().for_each(|record| {
                 tell_by_signal(record);
             });
@@ -360,7 +360,7 @@ impl DebuggerBridge {
             let let_go = |record: &ThreadStopInfo| match claims::fault(record, self.claim()) {
                 None if record.stop_state().has_answered() => Some(HoldFault::LetGo),
                 None => None,
-                // It was stopped when the debugger had answered.
+                // It was stopped when the debugger answered.
                 Some(HoldFault::Running) => Some(HoldFault::LetGo),
                 fault => fault,
             };
@@ -370,7 +370,7 @@ impl DebuggerBridge {
                     self.find_out(record, fault, self.agreed.control(), stop.world().phase());
                     return false;
                 }
-                // It has died between the two questions.
+                // The debugger has died between the two checks.
                 Some(_) => {}
             }
         }
@@ -379,12 +379,12 @@ impl DebuggerBridge {
         false
     }
 
-    /// Whether the tracer is the one that has answered in this stop.
+    /// Whether the tracer is still the one that has acknowledged in this stop.
     fn is_traced_as_before(&self) -> bool {
         tracer::of_myself() == self.tracer.load(Ordering::Relaxed)
     }
 
-    /// Whether the debugger that answered in this stop still holds whom it held when it was asked.
+    /// Whether the debugger that acknowledged in this stop still holds the threads that it held then.
     fn is_still_traced(&self, stop: &StopRequest<'_>) -> bool {
         let same = self.is_traced_as_before();
         let agreed = self.agreed.control();
@@ -411,7 +411,7 @@ impl DebuggerBridge {
         false
     }
 
-    /// A stop by signals, whoever is in control: after one that was lost.
+    /// A stop by signals, whichever debugger is in control: used after a lost stop.
     fn stop_without_contract(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         self.agreed.begin(Control::NOBODY);
         self.tracer.store(0, Ordering::Relaxed);
@@ -419,25 +419,25 @@ impl DebuggerBridge {
     }
 }
 
-/// Tells by the suspend signal, if there is one.
+/// Sends the suspend signal, if there is one.
 fn tell_by_signal(record: &ThreadStopInfo) -> Told {
     let told = match handler::installed() {
         Some(signal) => handler::send(record, signal),
-        // SAFETY: 0 only asks whether the thread is there.
+        // SAFETY: signal 0 only checks whether the thread exists.
         None => unsafe { thread::tgkill(record.tid(), 0) },
     };
     if told == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
 }
 
-/// The built-in way of stopping, with a debugger that may answer for some.
+/// The built-in way of stopping, with a debugger that may answer for some threads.
 struct Asker<'a> {
     bridge: &'a DebuggerBridge,
-    /// Nobody has been asked yet.
+    /// No debugger has been notified in this stop yet.
     first: Cell<bool>,
-    /// A debugger has answered, and its answers count. Not those of one that died: the kernel has let go whom it held.
+    /// A debugger has acknowledged, and its answers count. Answers of a debugger that died do not: the kernel has resumed its threads.
     counts: Cell<bool>,
     epoch: u64,
-    /// The control word when the stop began, how many times a debugger was asked, and how many of these it acknowledged: for an error.
+    /// The control word when the stop began, how often a debugger was asked, and how often it acknowledged: for an error.
     control: Control,
     asked: Cell<u32>,
     acknowledged: Cell<u32>,
@@ -490,7 +490,7 @@ impl Teller for Asker<'_> {
         if self.counts.get() {
             protocol::all_stand(stop.threads().map(member), self.epoch, outstanding)
         } else {
-            // Those who were counted for a debugger that has died since are to be looked at.
+            // Check the threads that were counted for a debugger that has died since.
             let nobody = self.bridge.answered.load(Ordering::Relaxed) == 0;
             outstanding == 0 && (nobody || stop.threads().all(|record| self.stands(record)))
         }
@@ -531,7 +531,7 @@ impl Teller for Asker<'_> {
             self.counts.set(false);
             return 0;
         };
-        // Whoever comes in mid-stop may hold threads in a world that stops at safepoints: see `have_signal`.
+        // A debugger that attaches during the stop may hold threads in a world that stops at safepoints: see `have_signal`.
         self.bridge.have_signal();
         if handler::installed().is_some() && self.signal() == 0 {
             stop.threads().filter(|record| !record.stop_state().has_answered()).for_each(|record| {
@@ -548,7 +548,7 @@ impl Teller for Asker<'_> {
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
         if let Some((record, fault)) = claims::first_unfrozen(stop, Look::BeforeScanning) {
             self.counts.set(false);
-            // If it has died since, it has answered for no thread.
+            // If the debugger has died since, it has answered for no thread.
             if self.bridge.is_traced_as_before() {
                 self.bridge.find_out(record, fault, control, stop.world().phase());
             }
@@ -562,11 +562,11 @@ impl Teller for Asker<'_> {
     }
 }
 
-/// The bridge without its contracts: stops by the way that it lies over, also when a debugger is in control, which is asked only about
-/// those who do not answer. What a collection is repeated by.
+/// The bridge without its contracts: stops in the wrapped way even if a debugger is in control, which is only asked about threads that do
+/// not acknowledge. Used to repeat a collection.
 pub(crate) struct WithoutContract(pub(crate) Arc<DebuggerBridge>);
 
-// SAFETY: as the bridge.
+// SAFETY: as for the bridge.
 unsafe impl ThreadVtable for WithoutContract {
     fn name(&self) -> &'static str {
         self.0.inner.name()
@@ -604,9 +604,9 @@ unsafe impl ThreadVtable for WithoutContract {
 const FULL: &str = "debugger (full)";
 const ASSISTED: &str = "debugger (assisted)";
 
-// SAFETY: without a debugger it is the vtable below. With one, a stop is over when every thread is held in the handshake and
-// has parked there, or is stopped by the tracer that acknowledged it; that is looked at again before anything is freed. Nothing
-// here allocates or takes a lock that a stopped thread may hold.
+// SAFETY: without a debugger it is the wrapped vtable. With one, a stop is complete when every thread is held in the handshake and has
+// parked there, or is stopped by the tracer that acknowledged it; that is checked again before anything is freed. Nothing here allocates or
+// takes a lock that a stopped thread may hold.
 unsafe impl ThreadVtable for DebuggerBridge {
     fn name(&self) -> &'static str {
         match self.agreed.control().mode() {
@@ -638,7 +638,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         if self.inner.handshake_signal().is_none() {
             return self.inner.start_world(stop);
         }
-        // Before the debugger lets them go: whom its death lets go now goes on, too.
+        // Before the debugger resumes them: a thread that the debugger's death resumes now must continue, too.
         ask::start(stop);
         match self.agreed.end() {
             Control::NOBODY => {}
@@ -657,7 +657,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
     }
 
     fn stops_whole_process(&self) -> bool {
-        // Also in an assisted stop: the debugger may hold markers, for which nobody answers.
+        // Also in an assisted stop: the debugger may hold markers, for which no debugger answers.
         self.tracer.load(Ordering::Relaxed) != 0 || self.inner.stops_whole_process()
     }
 
@@ -708,7 +708,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
             return;
         }
         let Some((control, _)) = self.in_control() else { return };
-        // In the stopped world only to the debugger with which the stop was begun.
+        // In the stopped world only the debugger with which the stop was begun is notified.
         let is_outside = matches!(phase, Phase::SuspendBegin | Phase::RestartEnd);
         if is_outside || self.agreed.stands(&stopworld_debugger.control) {
             let (detail, tid) = (phase as u32, thread::gettid());
@@ -736,7 +736,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         // SAFETY: the caller's promise.
         unsafe { self.inner.fork(step) };
         if let ForkStep::Child { .. } = step {
-            // Whoever traces the parent does not trace us; if it does, it says so anew.
+            // The parent's tracer does not trace this child; if it does, it takes control anew.
             stopworld_debugger.control.store(0, Ordering::Relaxed);
             self.agreed.begin(Control::NOBODY);
             self.tracer.store(0, Ordering::Relaxed);

@@ -1,22 +1,23 @@
-//! What a debugger claims of a thread, compared with what the kernel says.
+//! Compares what a debugger claims about a thread with what the kernel reports.
 //!
-//! A debugger that answers for a thread claims that the thread is stopped, that its stack begins where `stack_ptr` says, and, in a full stop
-//! with PARKED_ON_DEATH, that the thread will continue in [`stopworld_debugger_park`] with the frame at `stack_ptr` if the debugger dies. A debugger
-//! with a mistake in it claims that of a thread that runs, and the collection would free what that thread uses. The kernel knows better, and two
-//! files of /proc have it: `stat` the state (`t` for a thread that a tracer has stopped), `syscall` the stack and the instruction pointer of a thread that
-//! does not run. A thread whose kernel registers point to `park` is stopped there, since nothing else sends threads to that address.
+//! A debugger that answers for a thread claims that the thread is stopped, that its stack begins at `stack_ptr`, and, in a full stop with
+//! PARKED_ON_DEATH, that the thread will resume in [`stopworld_debugger_park`] with the frame at `stack_ptr` if the debugger dies. A
+//! debugger with a bug may claim that of a running thread, and the collection would free what that thread uses. The kernel knows the truth,
+//! in two files of /proc: `stat` has the state (`t` for a thread that a tracer has stopped); `syscall` has the stack and the instruction
+//! pointer of a thread that does not run. A thread whose kernel registers point to `park` is stopped there, since nothing else sends
+//! threads to that address.
 //!
 //! A stop compares twice (`.debug.lies`): when the debugger has answered, before anything is scanned, and after marking, before anything is
-//! cleared or freed. Each comparison reads one file a thread in a full stop with PARKED_ON_DEATH, else two, at about 10 µs a file; a stop in which
-//! no debugger answers for a thread reads none.
+//! cleared or freed. Each comparison reads one file per thread in a full stop with PARKED_ON_DEATH, else two, at about 10 µs per file. A
+//! stop in which no debugger answers for a thread reads none.
 //!
 //! # Limits
 //!
-//! * That the written registers are the thread's is not checked.
-//! * A thread that is resumed and stopped again between the two comparisons is found out in a full stop with PARKED_ON_DEATH, where it would
-//!   have to be at `park` again; in the others only if it entered a blocking region meanwhile or its stack has grown. Where the debugger
-//!   also kept the suspend signal from it, it may have parked by itself at a safepoint, which looks like obedience.
-//! * After the second comparison nothing is compared any more.
+//! * It is not checked that the written registers are the thread's.
+//! * A thread that is resumed and stopped again between the two comparisons is detected in a full stop with PARKED_ON_DEATH, because it
+//!   would have to be at `park` again; in other stops only if it entered a blocking region meanwhile or its stack has grown. If the
+//!   debugger also kept the suspend signal from it, it may have parked by itself at a safepoint, which looks correct.
+//! * Nothing is compared after the second comparison.
 
 use std::cell::Cell;
 
@@ -34,11 +35,11 @@ use crate::world::{FalseAnswer, HoldFault, StopRequest, ThreadStopInfo};
 pub(super) enum Claim {
     /// The thread is stopped where it was.
     Stopped,
-    /// The thread is stopped and would park if the debugger died.
+    /// The thread is stopped and will park if the debugger dies.
     AtPark,
 }
 
-/// What is wrong with the claim about this thread, or `None`. A thread that has ended makes no claim false. System calls only.
+/// Returns what is wrong with the claim about this thread, or `None`. A thread that has ended makes no claim false. Uses system calls only.
 pub(super) fn fault(record: &ThreadStopInfo, claim: Claim) -> Option<HoldFault> {
     let fault = match claim {
         Claim::AtPark => match tracer::place_of(record.tid()) {
@@ -50,7 +51,7 @@ pub(super) fn fault(record: &ThreadStopInfo, claim: Claim) -> Option<HoldFault> 
         Claim::Stopped => match tracer::place_of(record.tid()) {
             Some(place) if reaches_below(record, place) => Some(HoldFault::BelowStackPointer),
             Some(_) => None,
-            // It was stopped a moment ago, and runs.
+            // It was stopped a moment ago, and runs now.
             None => Some(HoldFault::Running),
         },
     };
@@ -62,13 +63,14 @@ fn is_at_park(record: &ThreadStopInfo, place: UserPlace) -> bool {
     place == UserPlace { stack_pointer: record.stack_ptr(), instruction_pointer: park }
 }
 
-/// Whether a part of the thread's live stack is below its slot. Only of its own stack: of two stacks neither is below the other.
+/// Whether a part of the thread's live stack is below its `stack_ptr`. Only on its own stack: addresses on different stacks are not
+/// comparable.
 fn reaches_below(record: &ThreadStopInfo, place: UserPlace) -> bool {
     let (low, high) = record.stack();
     (low..record.stack_ptr().min(high)).contains(&place.stack_pointer)
 }
 
-/// Returns the first of the threads that the debugger has answered for in a full stop with a fault, if there is one.
+/// Returns the first thread that the debugger has answered for in a full stop and that has a fault, with the fault.
 pub(super) fn first_lie(
     stop: &StopRequest<'_>,
     fault: impl Fn(&ThreadStopInfo) -> Option<HoldFault>,
@@ -83,16 +85,16 @@ pub(super) fn first_lie(
     Some((record, found.get().unwrap_or(HoldFault::Running)))
 }
 
-/// When the threads that a debugger has answered for are looked at.
+/// When a stop checks the threads that a debugger has answered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     BeforeScanning,
     AfterMarking,
 }
 
-/// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger has
-/// resumed all the same takes its pending suspend signal before anything else, and parks: it gets [`PARKS_WITHIN_NS`] for that. One that is
-/// in a blocking region after marking has run code of its own since its stack was scanned: the debugger has kept the signal from it.
+/// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger
+/// has resumed all the same takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that. A thread
+/// that is in a blocking region after marking has run its own code since its stack was scanned: the debugger has kept the signal from it.
 pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'static ThreadStopInfo, HoldFault)> {
     let found = Cell::new(None);
     let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
@@ -112,10 +114,10 @@ pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'st
     Some((record, found.get().unwrap_or(HoldFault::Running)))
 }
 
-/// How long a thread that its debugger has let go may take to its first step, which is to park.
+/// How long a thread that its debugger has resumed may take to park, which is the first thing it does.
 const PARKS_WITHIN_NS: u64 = 1_000_000_000;
 
-/// Looks again and again, for a second.
+/// Polls `holds` for up to a second. Returns whether it became true.
 pub(super) fn wait_until(holds: impl Fn() -> bool) -> bool {
     let begin = now_ns();
     loop {
@@ -138,7 +140,7 @@ pub(super) fn member(record: &ThreadStopInfo) -> Member<'_> {
     }
 }
 
-/// The false answer that was found last, until it is taken.
+/// The latest false answer, until it is taken.
 pub(super) struct FoundOut {
     record: AtomicPtr<ThreadStopInfo>,
     fault: AtomicU32,
@@ -149,7 +151,7 @@ impl FoundOut {
         Self { record: AtomicPtr::new(std::ptr::null_mut()), fault: AtomicU32::new(0) }
     }
 
-    /// Relaxed, here and below: only the thread that collects, which holds the world's locks, comes here.
+    /// Relaxed, here and below: only the collecting thread, which holds the world's locks, uses this.
     pub(super) fn note(&self, record: &'static ThreadStopInfo, fault: HoldFault) {
         self.record.store(std::ptr::from_ref(record).cast_mut(), Ordering::Relaxed);
         self.fault.store(fault as u32, Ordering::Relaxed);

@@ -1,27 +1,26 @@
-//! What a debugger sees: the contract between the collector and debuggers outside of the process.
+//! The contract between the collector and external debuggers: the data that a debugger reads.
 //!
-//! In 2003 Mono's debugger found an exported structure with a magic number, a version, and the address of a function at
-//! which it set a breakpoint. It is the same here. One [`Descriptor`] per copy of the library leads to everything: the
-//! word by which a debugger says that it is in control, the worlds, their threads, each thread's `stack_ptr`, the place
-//! where it is notified, and all offsets as data, so that a debugger needs no header of this version's.
+//! In 2003 Mono's debugger found an exported structure with a magic number, a version, and the address of a function at which it set a
+//! breakpoint. This contract works in the same way. There is one [`Descriptor`] per copy of the library. It leads to the control word by
+//! which a debugger takes control, the worlds, their threads, each thread's `stack_ptr`, and the notification function. It contains all
+//! field offsets as data, so a debugger needs no header of this version.
 //!
-//! The document for those who write debuggers is `docs/debugger-contract.md`, the C header
-//! `debugger/include/stopworld-debugger.h`; the test `tests/debugger_contract.rs` holds all three together.
+//! The document for authors of debuggers is `docs/debugger-contract.md`, the C header `debugger/include/stopworld-debugger.h`; the test
+//! `tests/debugger_contract.rs` checks that all three agree.
 //!
 //! # How it is found
 //!
 //! * By the symbol `stopworld_debugger`, in `.dynsym` where the linker exports it, otherwise in `.symtab`.
-//! * In a stripped binary, static, position-independent or loaded later, by an allocated note (section
-//!   `.note.stopworld`, name `stopworld`, type 1) whose descriptor is one signed 64-bit number: the distance from that number to the
-//!   [`Descriptor`]. Notes are in a program header, which no tool strips.
+//! * In a stripped binary, static, position-independent or loaded later, by an allocated note (section `.note.stopworld`, name `stopworld`,
+//!   type 1) whose descriptor is one signed 64-bit number: the distance from that number to the [`Descriptor`]. Notes are in a program
+//!   header, which no tool strips.
 //!
-//! The symbol is *protected*: two copies of the library in one process each have their own descriptor, and each note leads to its own.
+//! The symbol is *protected*: two copies of the library in one process each have their own descriptor, and each note refers to its own.
 //!
 //! # How it grows
 //!
-//! [`VERSION`] changes when something here means something else. What is only added comes at the end of a structure, whose size
-//! is its first field (the descriptor's own is `size`): a debugger that knows less does not look that far, one that knows
-//! more asks first.
+//! [`VERSION`] changes when the meaning of a field changes. New fields are added at the end of a structure. Its size is in its first field
+//! (for the descriptor, in `size`): an older debugger does not read that far, and a newer one checks the size first.
 
 pub use super::descriptor::stopworld_debugger;
 pub use super::protocol::{Control, Mode};
@@ -38,7 +37,7 @@ pub const VERSION: u32 = 1;
 /// Bytes that functions for inferior calls may write their results to.
 pub const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Where everything begins. See the module's text.
+/// The entry point to all published data. See the module documentation.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Descriptor {
@@ -46,31 +45,31 @@ pub struct Descriptor {
     pub magic: [u8; 8],
     /// [`VERSION`].
     pub version: u32,
-    /// Bytes of this structure.
+    /// Size of this structure in bytes.
     pub size: u32,
-    /// A debugger writes a [`Control`] here: "I am in control". 0: nobody is.
+    /// The control word: a debugger writes a [`Control`] here to take control. 0: no debugger is in control.
     pub control: AtomicU64,
     /// The real-time signal of notifications, whose handler does nothing; 0 before the first world.
     pub notify_signal: AtomicU32,
-    /// The signal by which the collector suspends threads; 0 if it has none. A debugger passes it on, always and at once.
+    /// The signal by which the collector suspends threads; 0 if it has none. A debugger always passes it on, at once.
     pub suspend_signal: AtomicU32,
-    /// The place for a breakpoint: `nop; ret`, with the address of the [`Request`] in rdi.
+    /// The address for a breakpoint: `nop; ret`, with the address of the [`Request`] in rdi.
     pub notify: unsafe extern "C" fn(*const Request),
-    /// Where a thread whose registers were pushed as a signal frame goes on if its debugger dies.
+    /// Where a thread whose registers were pushed as a signal frame resumes if its debugger dies.
     pub park: unsafe extern "C" fn(),
     /// A breakpoint instruction: the return address for inferior calls.
     pub call_return: unsafe extern "C" fn(),
     /// The worlds of this copy of the library.
     pub worlds: WorldList,
-    /// Room for the results of inferior calls.
+    /// Memory for the results of inferior calls.
     pub scratch: &'static Scratch,
     /// Its size in bytes.
     pub scratch_size: usize,
-    /// Where the fields of a [`Request`] are.
+    /// The offsets of the fields of a [`Request`].
     pub request: RequestOffsets,
-    /// Where the fields of a published world are.
+    /// The offsets of the fields of a published world.
     pub world: WorldOffsets,
-    /// Where the fields of a thread's record are.
+    /// The offsets of the fields of a thread's record.
     pub thread: StopInfoOffsets,
     /// The functions for inferior calls.
     pub calls: Calls,
@@ -79,20 +78,20 @@ pub struct Descriptor {
 /// A function for inferior calls: C calling convention, returns a count or 1/0, or a negative error.
 pub type Call = unsafe extern "C" fn(usize, usize, usize, usize) -> i64;
 
-/// Functions that a debugger may call in a stopped thread while all others stand, too. They only read, take no lock, allocate nothing,
-/// and come to an end.
+/// Functions that a debugger may call in a stopped thread while all other threads are stopped too. They only read, take no lock, allocate
+/// nothing, and always terminate.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Calls {
-    /// How many of the following are there.
+    /// The number of functions that follow.
     pub count: usize,
     /// `describe(address, *mut ObjectFacts)`: the object that holds this address.
     pub describe: Option<Call>,
-    /// `fields(address, *mut FieldFacts, capacity)`: what its fields lead to.
+    /// `fields(address, *mut FieldFacts, capacity)`: the objects that its fields reference.
     pub fields: Option<Call>,
-    /// `referrers(address, *mut usize, capacity)`: who leads to it.
+    /// `referrers(address, *mut usize, capacity)`: the objects that reference it.
     pub referrers: Option<Call>,
-    /// `path(address, *mut Step, capacity)`: a way from a root.
+    /// `path(address, *mut Step, capacity)`: a path from a root.
     pub path: Option<Call>,
     /// `request_collection(world)`.
     pub request_collection: Option<Call>,
@@ -100,12 +99,12 @@ pub struct Calls {
     pub census: Option<Call>,
 }
 
-/// Memory that the process never uses itself.
+/// Memory that the process itself never uses.
 #[derive(Debug)]
 #[repr(C, align(4096))]
 pub struct Scratch(UnsafeCell<[u8; SCRATCH_BYTES]>);
 
-// SAFETY: this process neither reads nor writes it, but for functions that a debugger calls, one at a time.
+// SAFETY: this process does not access it, except in functions that a debugger calls, one at a time.
 unsafe impl Sync for Scratch {}
 
 impl Scratch {

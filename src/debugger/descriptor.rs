@@ -1,7 +1,7 @@
 //! The descriptor of this copy of the library, and the functions for inferior calls that it lists.
 //!
-//! An inferior call has no context, so each function starts from the descriptor's list of worlds. [`inspect`](super::inspect) says how
-//! to call them, and finds the answers.
+//! An inferior call has no context, so each function starts from the descriptor's list of worlds. [`inspect`](super::inspect) explains how
+//! to call them, and computes the results.
 
 use std::mem::size_of;
 
@@ -15,7 +15,7 @@ use crate::world::{OFFSETS, WORLD_OFFSETS, WorldList};
 static SCRATCH: Scratch = Scratch::new();
 
 /// The descriptor of this copy of the library.
-#[allow(non_upper_case_globals, reason = "the name by which debuggers find it")]
+#[allow(non_upper_case_globals, reason = "debuggers find it by this name")]
 #[unsafe(no_mangle)]
 #[used]
 pub static stopworld_debugger: Descriptor = Descriptor {
@@ -45,7 +45,7 @@ pub static stopworld_debugger: Descriptor = Descriptor {
     },
 };
 
-// The note. Its own symbol is hidden, one per copy of the library; what refers to it brings it into the program.
+// The note. Its symbol is hidden, one per copy of the library; the reference below makes the linker include it.
 std::arch::global_asm!(
     ".protected stopworld_debugger",
     ".pushsection .note.stopworld, \"a\", @note",
@@ -69,28 +69,28 @@ unsafe extern "C" {
     static stopworld_debugger_note: u32;
 }
 
-/// A pointer that only linkers look at.
+/// A pointer that only linkers read.
 #[repr(transparent)]
 struct Reference(*const u32);
 
-// SAFETY: nobody reads through it.
+// SAFETY: it is never dereferenced.
 unsafe impl Sync for Reference {}
 
-/// Nothing in the program needs the note; this keeps the linker from thinking so.
+/// Nothing in the program refers to the note; this keeps the linker from discarding it.
 #[used]
 static NOTE: Reference = Reference(&raw const stopworld_debugger_note);
 
-/// The suspend signal is what it is by now: a debugger must know before it meets one.
+/// Publishes the present suspend signal: a debugger must know it before it sees one.
 pub(super) fn publish_suspend_signal() {
     let signal = crate::world::handler::installed().unwrap_or(0);
     stopworld_debugger.suspend_signal.store(signal as u32, Ordering::Relaxed);
 }
 
-/// `describe(address, *mut ObjectFacts)`: the object that has the address inside or just past its end. 1; or 0 if there is none, and
-/// the facts tell of the cell.
+/// `describe(address, *mut ObjectFacts)`: the object that has the address inside or just past its end. Returns 1; or 0 if there is none,
+/// and then the facts describe the cell.
 ///
 /// # Safety
-/// As [`inspect`](super::inspect) says: the buffer is one's own, and all other threads stand meanwhile.
+/// As in [`inspect`](super::inspect): the buffer belongs to the caller, and all other threads are stopped during the call.
 pub unsafe extern "C" fn describe(address: usize, out: usize, _: usize, _: usize) -> i64 {
     // SAFETY: the caller's promise.
     unsafe { answers::describe(&stopworld_debugger.worlds, address, out) }
@@ -105,8 +105,8 @@ pub unsafe extern "C" fn fields(address: usize, out: usize, capacity: usize, _: 
     unsafe { answers::fields(&stopworld_debugger.worlds, address, out, capacity) }
 }
 
-/// `referrers(address, *mut usize, capacity)`: the objects with a field that leads to this one, in the order of their addresses. Looks
-/// at the whole heap.
+/// `referrers(address, *mut usize, capacity)`: the objects with a field that references this one, in the order of their addresses. Searches
+/// the whole heap.
 ///
 /// # Safety
 /// As for [`describe`].
@@ -126,20 +126,21 @@ pub unsafe extern "C" fn path(address: usize, out: usize, capacity: usize, _: us
     unsafe { answers::path(&stopworld_debugger.worlds, address, out, capacity) }
 }
 
-/// `request_collection(world)`: the world's next thread that needs cells collects, or its finalizer thread, if there is one, at once. `world`
-/// is the address of the published record; 0 means all. How many worlds have a thread that was woken for it.
+/// `request_collection(world)`: requests a collection, done by the world's next thread that needs cells, or at once by its finalizer
+/// thread, if there is one. `world` is the address of the published record; 0 means all. Returns the number of worlds that have a thread
+/// that was woken for it.
 ///
-/// Once the target runs. Where nobody allocates and no object has a finalizer, nobody collects.
+/// It starts when the target runs. If no thread allocates and no object has a finalizer, no collection happens.
 ///
 /// # Safety
-/// No world goes meanwhile.
+/// No world is dropped during the call.
 pub unsafe extern "C" fn request_collection(world: usize, _: usize, _: usize, _: usize) -> i64 {
     // SAFETY: the caller's promise.
     unsafe { answers::request_collection(&stopworld_debugger.worlds, world) }
 }
 
-/// `census(world, *mut CensusRow, capacity)`: how many objects of each type there are, dead ones among them that no collection
-/// has found yet. `world` is the address of the published record. How many types.
+/// `census(world, *mut CensusRow, capacity)`: the number of objects of each type, including dead ones that no collection has found yet.
+/// `world` is the address of the published record. Returns the number of types.
 ///
 /// # Safety
 /// As for [`describe`].
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_note_leads_to_the_descriptor() {
-        // SAFETY: the note as it is laid out above: three words, ten bytes of name, two of padding, the distance.
+        // SAFETY: the note as laid out above: three words, ten bytes of name, two of padding, the distance.
         unsafe {
             let note = &raw const stopworld_debugger_note;
             assert_eq!([note.read(), note.add(1).read(), note.add(2).read()], [10, 8, 1]);

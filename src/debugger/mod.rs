@@ -1,16 +1,16 @@
-//! Debuggers that take over stopping.
+//! Debuggers that take over stopping the world.
 //!
-//! | to know | read |
+//! | subject | where |
 //! |---|---|
-//! | what a debugger outside of the process finds, and where | [`contract`], and that of this process, `descriptor.rs` |
-//! | how it is told | [`notify`], and what it reads then, `request.rs` |
-//! | how its answers become a stop | [`bridge`], and the protocol, pure, as the model checker runs it, `protocol.rs` |
-//! | whether they are true | `claims.rs` |
+//! | what an external debugger finds, and where | [`contract`]; this process's own descriptor: `descriptor.rs` |
+//! | how a debugger is notified | [`notify`]; the request that it then reads: `request.rs` |
+//! | how its answers stop the world | [`bridge`]; the protocol without I/O, as the model checker runs it: `protocol.rs` |
+//! | whether its answers are true | `claims.rs` |
 //! | where threads wait if it dies | `park.rs` |
-//! | what it may ask inside the process | [`inspect`] |
-//! | what gdb and lldb make of it | [`scripts`] |
-//! | the same in one process, without ptrace | [`mock`] |
-//! | such a debugger, a process of its own | the crate `stopworld-ptrace` |
+//! | the functions that it may call inside the process | [`inspect`] |
+//! | the scripts for gdb and lldb | [`scripts`] |
+//! | a debugger in the same process, without ptrace | [`mock`] |
+//! | a debugger in a process of its own | the crate `stopworld-ptrace` |
 
 pub mod bridge;
 mod claims;
@@ -30,7 +30,7 @@ pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOff
 
 use crate::collector::Collector;
 
-/// From now on debuggers find this world.
+/// Publishes this world to debuggers.
 pub(crate) fn publish(collector: &Collector) {
     scripts::keep();
     notify::choose_signal();

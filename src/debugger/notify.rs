@@ -1,20 +1,20 @@
-//! Telling a debugger, over a channel that is harmless when there is none.
+//! Notifies a debugger, over a channel that does no harm when there is none.
 //!
-//! The thread that has something to tell puts a [`Request`] on its own stack and makes itself stop:
+//! The thread that sends a notification puts a [`Request`] on its own stack and makes itself stop:
 //!
-//! * **By a signal.** It sends itself a real-time signal whose handler does nothing, with the request's address as its
-//!   value. A tracer gets a signal-delivery stop, reads the value from siginfo, acts, and continues the thread without the signal.
-//!   Without a tracer, or when a tracer dies in that stop, the empty handler runs and returns. Nothing in the process is
-//!   changed for a debugger, so a debugger that dies leaves nothing behind. The signal is not ignored instead, because an ignored
-//!   signal stays ignored in every process that the program spawns.
-//! * **By a breakpoint**, for debuggers that are better at those. It calls [`stopworld_debugger_notify`], `nop; ret`, at whose first byte the
-//!   debugger has put an `int3`. Should the debugger die, the `int3` stays in the text; a SIGTRAP handler, installed before the
-//!   first such call, finds the thread at the `nop` or behind it and lets it return. Other SIGTRAPs go where they went before.
+//! * **By a signal.** It sends itself a real-time signal whose handler does nothing, with the request's address as its value. A tracer gets
+//!   a signal-delivery stop, reads the value from siginfo, acts, and continues the thread without the signal. Without a tracer, or when a
+//!   tracer dies in that stop, the empty handler runs and returns. Nothing in the process is changed for a debugger, so a debugger that
+//!   dies leaves nothing to clean up. The signal is not ignored instead, because an ignored signal stays ignored in every process that the
+//!   program spawns.
+//! * **By a breakpoint**, for debuggers that handle breakpoints better. It calls [`stopworld_debugger_notify`], `nop; ret`, at whose first
+//!   byte the debugger has put an `int3`. If the debugger dies, the `int3` stays in the text. A SIGTRAP handler, installed before the first
+//!   such call, finds the thread at the `nop` or just past it and lets it return. Other SIGTRAPs are passed to the previous action.
 //!
-//! Either way the debugger says that it was there by writing the request's own sequence number to `acknowledged`. If it has not when
-//! the thread goes on, then nobody is there, whatever the control word says.
+//! In both cases the debugger acknowledges by writing the request's own sequence number to `acknowledged`. If it has not done so when the
+//! thread continues, then there is no debugger, whatever the control word contains.
 //!
-//! Everything here may run inside the stopped world: system calls and the caller's stack.
+//! Everything here may run inside the stopped world: it uses only system calls and the calling thread's stack.
 
 use super::descriptor::stopworld_debugger;
 use super::protocol::{Answer, Control};
@@ -27,14 +27,14 @@ use crate::os::signals::{self, HandlerStack, Previous};
 use crate::os::thread;
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
-/// Tells the debugger that is in control by `control`, and waits for it: the thread stands as long as the debugger wants.
+/// Notifies the debugger that is in control by `control`, and waits: this thread is stopped for as long as the debugger wants.
 pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
     let request = Request::of(news);
     if control.by_breakpoint() {
         heal_breakpoints();
-        // A trap that is masked kills.
+        // A trap that is masked kills the process.
         let was_blocked = signals::unblock(signals::TRAP);
-        // SAFETY: does nothing by itself.
+        // SAFETY: it does nothing by itself.
         unsafe { stopworld_debugger_notify(&raw const request) };
         if was_blocked {
             std::mem::forget(signals::block(signals::TRAP));
@@ -47,11 +47,11 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
     request.answer()
 }
 
-/// Finds a real-time signal for notifications and gives it an empty handler, once for the process. The last free one of those
-/// that programs use least: one with its default action.
+/// Chooses a real-time signal for notifications and gives it an empty handler, once per process. Of the signals with their default action
+/// it takes one of the highest, which programs use least.
 ///
-/// If there is none, and notifications by signal are not acknowledged: a debugger sees the 0 and uses
-/// the breakpoint.
+/// If there is none, `notify_signal` stays 0 and notifications by signal are not acknowledged: a debugger sees the 0 and uses the
+/// breakpoint.
 pub(super) fn choose_signal() {
     let chosen = &stopworld_debugger.notify_signal;
     if chosen.load(Ordering::Relaxed) != 0 {
@@ -64,32 +64,32 @@ pub(super) fn choose_signal() {
         // SAFETY: a real-time signal with its default action, which no code depends on.
         && unsafe { signals::make_harmless(signal) }.is_ok()
     {
-        // Two first worlds at once may have chosen two: both have the handler, one is used.
+        // Two threads that build the first worlds at once may have chosen two signals: both have the handler, one is used.
         let _ = chosen.compare_exchange(0, signal as u32, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// What the process has for SIGTRAP beside us.
+/// The SIGTRAP action that this module replaced.
 static TRAPS: Traps = Traps::new();
 
-/// The most threads that can be installing the handler at the same moment before one of them has published what it replaces.
+/// The maximum number of threads that can be installing the handler at once before one of them has published what it replaces.
 const PLACES: usize = 8;
 
-/// The handler for SIGTRAP, and what it replaced.
+/// The SIGTRAP handler's state: the action that it replaced.
 ///
-/// The handler may run on any thread from the moment at which it is installed, and what it reads then must be whole. So what it
-/// replaces is written and published *before* that, in a place that is never written again. No lock keeps two installing threads apart: the
-/// one that has it may be stopped, by the stop in which the other one has something to tell.
+/// The handler may run on any thread as soon as it is installed, and what it reads must be complete. So the replaced action is written and
+/// published *before* that, in a slot that is never written again. No lock excludes two installing threads: the lock's holder may be
+/// stopped by the very stop of which the other thread notifies the debugger.
 struct Traps {
     places: [UnsafeCell<Previous>; PLACES],
     claimed: AtomicU32,
-    /// One more than the index of the place that counts; 0 before there is one.
+    /// 1 + the index of the published slot; 0 before there is one.
     published: AtomicU32,
     /// 1: the handler is in place.
     live: AtomicU32,
 }
 
-// SAFETY: a place is written by the one thread that has claimed it, before its index is published, and read after that.
+// SAFETY: a slot is written only by the thread that has claimed it, before its index is published, and read only after that.
 unsafe impl Sync for Traps {}
 
 impl Traps {
@@ -102,7 +102,7 @@ impl Traps {
         }
     }
 
-    /// Publishes what the handler replaces, then calls `install` to put the handler in place; once. Async-signal-safe.
+    /// Publishes the replaced action, then calls `install` to install the handler; once. Async-signal-safe.
     fn go_live(&self, replaced: impl FnOnce() -> std::io::Result<Previous>, install: impl FnOnce() -> bool) {
         if self.live.load(Ordering::Relaxed) != 0 {
             return;
@@ -114,7 +114,7 @@ impl Traps {
         }
     }
 
-    /// False: all places are taken, and none is published yet.
+    /// Returns false if all slots are taken and none is published yet.
     fn publish(&self, replaced: Previous) -> bool {
         if self.published.load(Ordering::Relaxed) != 0 {
             return true;
@@ -123,24 +123,24 @@ impl Traps {
         let Some(mine) = self.places.get(place as usize) else { return false };
         // SAFETY: claimed by this thread alone, and not published.
         mine.with_mut(|mine| unsafe { *mine = replaced });
-        // Release: pairs with the Acquire in `previous`. The first one counts; a second one found the same there.
+        // Release: pairs with the Acquire in `previous`. The first one is used; a second thread found the same action.
         let _ = self.published.compare_exchange(0, place + 1, Ordering::Release, Ordering::Relaxed);
         true
     }
 
-    /// What the handler replaced. For the handler: never torn.
+    /// Returns the replaced action. Called by the handler: never a partial value.
     fn previous(&self) -> Previous {
         // Acquire: pairs with the Release in `publish`.
         let published = self.published.load(Ordering::Acquire).checked_sub(1);
         let place = published.and_then(|place| self.places.get(place as usize));
-        // SAFETY: published, so it is whole and never written again.
+        // SAFETY: published, so it is complete and never written again.
         place.map_or(Previous::NONE, |place| place.with(|place| unsafe { *place }))
     }
 }
 
-/// After this a breakpoint at the notification function does nothing when its debugger is gone. Async-signal-safe.
+/// Makes breakpoints at the notification function harmless once their debugger is gone. Async-signal-safe.
 fn heal_breakpoints() {
-    // SAFETY: `trapped` calls only what a handler may call, and passes on each trap that is not ours.
+    // SAFETY: `trapped` calls only async-signal-safe functions, and passes on each trap that is not ours.
     let install = || unsafe { signals::install(signals::TRAP, trapped, HandlerStack::Own) }.is_ok();
     TRAPS.go_live(|| signals::current(signals::TRAP), install);
 }
@@ -150,9 +150,9 @@ unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: 
     let place = stopworld_debugger_notify as *const () as usize;
     // SAFETY: the kernel's own argument.
     let at = unsafe { signals::context(context) }.instruction_pointer();
-    // Behind the `int3`; or at it, if the debugger had already set the thread back when it died.
+    // Just past the `int3`; or at it, if the debugger had already set the thread back when it died.
     if at == place || at == place + 1 {
-        // SAFETY: the kernel's own argument; the byte behind the `nop` is the `ret`.
+        // SAFETY: the kernel's own argument; the byte after the `nop` is the `ret`.
         unsafe { signals::continue_at(context, place + 1) };
         return;
     }
@@ -164,7 +164,7 @@ unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: 
         crate::os::preserving_errno(|| {
             // SAFETY: the signal's action before ours.
             unsafe { signals::put_back(signal, &previous) };
-            // SAFETY: the trap that has just come, once more, for that action.
+            // SAFETY: raises the trap again, for that action.
             let _ = unsafe { thread::tgkill(thread::gettid(), signal) };
         });
     }
@@ -185,7 +185,7 @@ mod tests {
         choose_signal();
         assert_ne!(stopworld_debugger.notify_signal.load(Ordering::Relaxed), 0);
         assert_eq!(tell(Control(Control::ASSISTED), &news()), Answer::Nobody);
-        // Also for a thread that masks it.
+        // The same in a thread that masks it.
         let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
         let _blocked = signals::block(signal);
         assert_eq!(tell(Control(Control::FULL), &news()), Answer::Nobody);
@@ -196,12 +196,12 @@ mod tests {
 
     fn is_programs_own(previous: &Previous) -> bool {
         let handler: Handler =
-            // SAFETY: compared, never called.
+            // SAFETY: only compared, never called.
             unsafe { std::mem::transmute::<*const (), Handler>(programs_own as *const ()) };
         previous.is(handler)
     }
 
-    /// A SIGTRAP may come as soon as the handler is there.
+    /// A SIGTRAP may arrive as soon as the handler is installed.
     #[test]
     fn what_the_handler_replaces_is_there_before_the_handler_is() {
         let traps = Traps::new();
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_thread_that_installs_while_another_is_in_the_middle_of_it_changes_nothing() {
         let traps = Traps::new();
-        // The first thread is stopped before it has installed anything.
+        // A second thread installs while the first one is between publishing and installing.
         let first_install = || {
             traps.go_live(|| Ok(Previous::of(programs_own)), || true);
             true
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_signal_that_has_not_the_empty_handler_is_not_sent() {
-        // It would end the process.
+        // The signal would end the process.
         let signal = signals::real_time().0 + 3;
         assert!(signals::is_default(signal));
         // SAFETY: no address.

@@ -2,15 +2,15 @@
 
 use crate::world::handler;
 
-/// Where a thread goes on that a debugger had stopped in mid-collection when it died.
+/// Where a thread that a debugger had stopped resumes if the debugger dies during the collection.
 ///
-/// It is entered as a signal handler is: rsp leads to the frame that the debugger has pushed, a word and then the kernel's `ucontext`. It
-/// stands as long as the collection holds the thread, and then returns to where the frame says, by `rt_sigreturn`, with the registers and
-/// the signal mask that are in the frame. All signals are blocked meanwhile: by the debugger, or, if the word is 1, by the first thing
-/// done here, which puts the mask as it was into the frame.
+/// It is entered like a signal handler: rsp points to the frame that the debugger has pushed, a word and then the kernel's `ucontext`. The
+/// thread waits as long as the collection holds it. Then it returns through the frame by `rt_sigreturn`, with the registers and the signal
+/// mask that are in the frame. All signals are blocked meanwhile: by the debugger, or, if the word is 1, by the first system call here,
+/// which also stores the previous mask in the frame.
 ///
 /// # Safety
-/// Nobody calls it: only a debugger sends a thread here, with such a frame.
+/// Never call it from the process: only a debugger sends a thread here, with such a frame.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_park() {

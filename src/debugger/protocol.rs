@@ -1,40 +1,41 @@
-//! The bridge's protocol, pure: what the collector and a debugger say to each other, and what the collector concludes.
+//! The bridge's protocol without I/O: the messages between the collector and a debugger, and what the collector concludes from them.
 //!
-//! Over `crate::sync` and the handshake only, so that the model checker runs this very file with a debugger as one more actor.
+//! It uses only `crate::sync` and the handshake, so the model checker runs this very file with a debugger as one more actor.
 //!
-//! # Was somebody there?
+//! # Is a debugger there?
 //!
-//! The debugger is another process. It may die, or have died long ago and left its word. So the collector believes the control
-//! word only as far as "it is worth to ask": it puts a [`Receipt`] on its stack, asks, and looks whether the receipt was signed with its
-//! own number. No signature, no debugger; then [`vacate`] takes the word away, unless another debugger has written its own meanwhile.
+//! The debugger is another process. It may die, or have died long ago and left its control word. So the collector treats the control word
+//! only as a hint that a request is worthwhile. It puts a [`Receipt`] on its stack, sends the request, and checks whether the receipt was
+//! signed with its own number. Without a signature there is no debugger; then [`vacate`] clears the word, unless another debugger has
+//! written its own meanwhile.
 //!
-//! # By which contract?
+//! # Which contract applies?
 //!
-//! The word is read once, when a stop begins, and [`Agreed`] is the contract of that stop until its start is over, whatever
-//! the word says by then: what one debugger has begun, no other one is asked to end. If the debugger is lost meanwhile, the contract
-//! does not turn into another one: the stop is a lost one.
+//! The word is read once, when a stop begins. [`Agreed`] is the contract of that stop until its world is started again, whatever the word
+//! contains by then: a stop that one debugger began is not ended by another one. If the debugger is lost meanwhile, the contract does not
+//! change to another one: the stop is lost.
 //!
-//! # Do all stand?
+//! # Have all threads stopped?
 //!
-//! In an assisted stop the suspend signal is pending for every thread. One that runs answers by itself. For one that the debugger
-//! holds frozen, and which therefore can't, the debugger answers: it writes the thread's registers and then the stop's
-//! number into the word `frozen`.
+//! In an assisted stop the suspend signal is pending for every thread. A running thread acknowledges by itself. A thread that the debugger
+//! holds frozen cannot, so the debugger answers for it: it writes the thread's registers and then the stop's number into the word `frozen`.
 //!
-//! A frozen thread may be let go at any moment of the stop. It takes its pending signal first, parks, and acknowledges what the debugger
-//! has already answered. If both were counted, the count would be down to zero with another thread still running (`.debug.counted-twice`).
-//! So the count only wakes the collector, and who stands is judged by looking at every thread: [`Member::standing`].
+//! A frozen thread may be resumed at any moment of the stop. It takes its pending signal first, parks, and acknowledges although the
+//! debugger has already answered for it. If both were counted, the count would reach zero while another thread still runs
+//! (`.debug.counted-twice`). So the count only wakes the collector. Whether all have stopped is decided by checking every thread:
+//! [`Member::standing`].
 //!
-//! # Is it true?
+//! # Is the answer true?
 //!
-//! A debugger may have a mistake: it answers for a thread that runs, or resumes threads before the collection ends. The
-//! kernel knows which threads are stopped, and is asked about each thread that the debugger claims to hold: when it claims it, and before
-//! anything is cleared or freed ([`first_not_held`]). A debugger that is found out is not in control any more (`.debug.lies`).
+//! A debugger may have a bug: it answers for a running thread, or resumes threads before the collection ends. The kernel knows which
+//! threads are stopped. The collector asks it about each thread that the debugger claims to hold: when the debugger claims it, and again
+//! before anything is cleared or freed ([`first_not_held`]). A debugger whose claim is false loses control (`.debug.lies`).
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point};
 use crate::world::handshake::StopState;
 
-/// By which contract a debugger that is in control serves stops.
+/// The contract by which a debugger in control serves stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It stops all other threads itself, writes their registers and every `stack_ptr`, and restores exactly.
@@ -48,7 +49,7 @@ pub enum Mode {
 /// ```text
 ///   63              32 31        10  9   8  7       0
 ///  +------------------+------------+---+---+---------+
-///  | who: its own pid | 0          | P | B | mode    |     P: tell each phase   B: by breakpoint, not by signal
+///  | who: attach id   | 0          | P | B | mode    |     P: notify of phases   B: by breakpoint, not by signal
 ///  +------------------+------------+---+---+---------+
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub enum Mode {
 pub struct Control(pub u64);
 
 impl Control {
-    /// Nobody is in control.
+    /// No debugger is in control.
     pub const NOBODY: Self = Self(0);
     /// `mode`: full.
     pub const FULL: u64 = 1;
@@ -67,12 +68,12 @@ impl Control {
     /// Notify of each phase.
     pub const PHASES: u64 = 1 << 9;
 
-    /// `mode`, as it is written.
+    /// The `mode` field, as written.
     pub fn mode_number(self) -> u32 {
         (self.0 & 0xff) as u32
     }
 
-    /// The contract, if a debugger that knows one is in control.
+    /// Returns the contract, or `None` if no debugger is in control or the mode is unknown.
     pub fn mode(self) -> Option<Mode> {
         match self.0 & 0xff {
             Self::FULL => Some(Mode::Full),
@@ -81,35 +82,36 @@ impl Control {
         }
     }
 
-    /// Whether notifications come by way of the breakpoint function.
+    /// Whether notifications use the breakpoint function.
     pub fn by_breakpoint(self) -> bool {
         self.0 & Self::BREAKPOINT != 0
     }
 
-    /// Whether each phase is to be told.
+    /// Whether the debugger requests a notification of each phase.
     pub fn wants_phases(self) -> bool {
         self.0 & Self::PHASES != 0
     }
 
-    /// The number that the debugger picked.
+    /// Returns the attach id, a number that the debugger chose.
     pub fn who(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// Whether both words are of one debugger and one mode; how it wants to be told may differ.
+    /// Whether both words have the same debugger and mode; the flags for notifications may differ.
     pub fn is_of_the_same(self, other: Self) -> bool {
         self.who() == other.who() && self.mode() == other.mode()
     }
 }
 
-/// Who is in control now: a hint, to be believed when he has answered.
+/// Returns the control word. It is a hint: a debugger is there only if it acknowledges.
 #[inline]
 pub(crate) fn in_control(word: &AtomicU64) -> Control {
-    // Relaxed: the word comes from outside, and nothing is read on the strength of it.
+    // Relaxed: the word is written by another process, and nothing is read that depends on it.
     Control(word.load(Ordering::Relaxed))
 }
 
-/// Nobody answered for this word: nobody is in control, unless somebody else has taken over. Says whether it was still this one's.
+/// Clears the control word after a request was not acknowledged, unless another debugger has taken over. Returns whether it was still
+/// `seen`.
 pub(crate) fn vacate(word: &AtomicU64, seen: Control) -> bool {
     if removed(Guard::DebugControl) {
         word.store(0, Ordering::Relaxed);
@@ -118,17 +120,17 @@ pub(crate) fn vacate(word: &AtomicU64, seen: Control) -> bool {
     word.compare_exchange(seen.0, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-/// What came back of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The debugger was there; this is what it answered.
+    /// The debugger acknowledged, with this answer.
     Acknowledged(u64),
-    /// Nobody was.
+    /// No debugger acknowledged.
     Nobody,
 }
 
 impl Answer {
-    /// To a full stop: a thread that the debugger's death lets go parks by itself.
+    /// Answer to a full stop: threads that the debugger's death resumes park by themselves.
     pub(crate) const PARKED_ON_DEATH: u64 = 1;
 }
 
@@ -138,21 +140,21 @@ impl Answer {
 pub(crate) struct Receipt {
     /// The request's number, never 0.
     pub(crate) sequence: u64,
-    /// The same, when it has been served.
+    /// The same number, once the request has been served.
     pub(crate) acknowledged: AtomicU64,
-    /// Written before.
+    /// Written before `acknowledged`.
     pub(crate) answer: AtomicU64,
 }
 
 impl Receipt {
-    /// Unsigned.
+    /// An unsigned receipt.
     pub(crate) fn new(sequence: u64) -> Self {
         Self { sequence, acknowledged: AtomicU64::new(0), answer: AtomicU64::new(0) }
     }
 
-    /// What the asker finds when it goes on.
+    /// Returns what the requesting thread finds when it continues.
     pub(crate) fn answer(&self) -> Answer {
-        // Acquire: pairs with the Release of `sign`; a debugger's writes are system calls.
+        // Acquire: pairs with the Release of `sign`. An external debugger writes by system calls.
         let signed = self.acknowledged.load(Ordering::Acquire) == self.sequence;
         if signed || removed(Guard::DebugAcknowledged) {
             Answer::Acknowledged(self.answer.load(Ordering::Relaxed))
@@ -161,7 +163,7 @@ impl Receipt {
         }
     }
 
-    /// What the debugger does, in a model or in this process; one outside does it by writing memory.
+    /// Signs as a debugger does, for a model or a debugger in this process. An external debugger writes the memory.
     #[allow(dead_code, reason = "for models and tests")]
     pub(crate) fn sign(&self, answer: u64) {
         self.answer.store(answer, Ordering::Relaxed);
@@ -172,8 +174,8 @@ impl Receipt {
 
 /// The contract by which the present stop of a world was begun, and whether the debugger has been lost since.
 ///
-/// A debugger that is lost in mid-stop does not make the stop one without a debugger: what was scanned on its word may not be used
-/// (`.debug.dies`, `.debug.lost`). So the word stays until the stop is over.
+/// If a debugger is lost during a stop, the stop does not become one without a debugger: marks from stacks that were scanned on its word
+/// must not be used (`.debug.dies`, `.debug.lost`). So the word is kept until the stop is over.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     word: AtomicU64,
@@ -182,24 +184,24 @@ pub(crate) struct Agreed {
 
 impl Agreed {
     const_new! {
-        /// No stop.
+        /// Not in a stop.
         pub(crate) fn new() -> Self {
             Self { word: AtomicU64::new(0), lost: AtomicU32::new(0) }
         }
     }
 
-    /// A stop begins under this word. Relaxed, here and below: stops are ordered by the world's locks.
+    /// Begins a stop under this word. Relaxed, here and below: stops are ordered by the world's locks.
     pub(crate) fn begin(&self, control: Control) {
         self.word.store(control.0, Ordering::Relaxed);
         self.lost.store(0, Ordering::Relaxed);
     }
 
-    /// The word under which the present stop began; [`Control::NOBODY`] if it began without a debugger, or goes on without.
+    /// Returns the word under which the present stop began; [`Control::NOBODY`] if it began without a debugger, or continues without one.
     pub(crate) fn control(&self) -> Control {
         Control(self.word.load(Ordering::Relaxed))
     }
 
-    /// The debugger did not answer.
+    /// Records that the debugger did not acknowledge.
     pub(crate) fn lose(&self) {
         if removed(Guard::DebugLost) {
             self.word.store(0, Ordering::Relaxed);
@@ -207,20 +209,20 @@ impl Agreed {
         self.lost.store(1, Ordering::Relaxed);
     }
 
-    /// Whether it did not, in this stop.
+    /// Whether the debugger failed to acknowledge in this stop.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the one under whose word the stop began is still in control, and not lost.
+    /// Whether the debugger under whose word the stop began is still in control, and not lost.
     pub(crate) fn stands(&self, word: &AtomicU64) -> bool {
         let now = in_control(word);
-        // By which mode it wants the next stop to be served is its own affair.
+        // The mode is not compared: it may already be the one for the next stop.
         !self.is_lost() && now.mode().is_some() && now.who() == self.control().who()
     }
 
-    /// The stop is over, or goes on without the debugger. Gives back the word, for the news of its end: also if the debugger was
-    /// lost, since another one may have served the stop, and waits for that news (`.debug.start`).
+    /// Ends the stop, or its dependence on the debugger. Returns the word for the notification of the stop's end, even if the debugger was
+    /// lost: another one may have served the stop and wait for that notification (`.debug.start`).
     pub(crate) fn end(&self) -> Control {
         let is_silent = self.is_lost() && removed(Guard::DebugStart);
         let control = if is_silent { Control::NOBODY } else { self.control() };
@@ -229,62 +231,63 @@ impl Agreed {
     }
 }
 
-/// How a thread stands in an assisted stop.
+/// Whether a thread has stopped in an assisted stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It runs, or its debugger has not answered for it yet.
+    /// It runs, or the debugger has not answered for it yet.
     No,
-    /// It has answered itself: what it published is right.
+    /// It has acknowledged by itself: the values that it published are valid.
     ByItself,
-    /// The debugger holds it and has answered: what the debugger wrote is right.
+    /// The debugger holds it and has answered for it: the values that the debugger wrote are valid.
     Frozen,
 }
 
-/// The words by which a thread, or a debugger for it, answers an assisted stop.
+/// The words by which a thread, or a debugger on its behalf, acknowledges an assisted stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
-    /// The thread's side of the handshake.
+    /// The thread's part of the handshake.
     pub(crate) state: &'a StopState,
     /// The debugger's answer: the number of the stop.
     pub(crate) frozen: &'a AtomicU64,
-    /// 1: that answer has been taken off the count.
+    /// 1: that answer has been subtracted from the count.
     pub(crate) counted: &'a AtomicU32,
-    /// Not 0: the thread would not park if it were let go now, but a little later.
+    /// Not 0: the thread is in a non-preemptible section. If resumed now, it would park only a little later.
     pub(crate) undisturbed: &'a AtomicU32,
 }
 
 impl Member<'_> {
-    /// How it stands in the stop of this number. Its own answer comes first: one that was let go has published anew.
+    /// Returns whether it has stopped in the stop of this number. Its own acknowledgement takes precedence: a resumed thread has published
+    /// new values.
     pub(crate) fn standing(&self, epoch: u64) -> Standing {
         if self.state.has_answered() {
             return Standing::ByItself;
         }
-        // Acquire: pairs with the Release of `freeze`; a frozen thread changes nothing, so what it is about is read after it.
+        // Acquire: pairs with the Release of `freeze`. A frozen thread changes nothing, so `undisturbed` is read after it.
         let frozen = self.frozen.load(Ordering::Acquire) == epoch;
         if frozen && self.undisturbed.load(Ordering::Relaxed) == 0 { Standing::Frozen } else { Standing::No }
     }
 
-    /// A stop begins: nothing is counted.
+    /// Called when a stop begins: nothing is counted yet.
     pub(crate) fn forget(&self) {
         self.counted.store(0, Ordering::Relaxed);
     }
 
-    /// A full stop: the debugger has answered for this thread, or the thread had stopped by itself.
+    /// In a full stop: records whether the debugger has answered for this thread (`true`), or the thread had stopped by itself.
     pub(crate) fn rely(&self, answered_for: bool) {
         self.counted.store(answered_for.into(), Ordering::Relaxed);
     }
 
-    /// Whether it has.
+    /// Whether the debugger has answered for this thread in this full stop.
     pub(crate) fn is_relied_on(&self) -> bool {
         self.counted.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the debugger's answer is to be taken off the count now: once, and not if the thread has answered itself.
+    /// Whether to subtract the debugger's answer from the count now: once, and not if the thread has acknowledged by itself.
     fn counts(&self, epoch: u64) -> bool {
         self.standing(epoch) == Standing::Frozen && self.counted.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// What the debugger does when all else is written, in a model or in this process.
+    /// Answers as a debugger does once everything else is written, for a model or a debugger in this process.
     #[allow(dead_code, reason = "for models and tests")]
     pub(crate) fn freeze(&self, epoch: u64) {
         // Release: pairs with the Acquire of `standing`.
@@ -292,12 +295,12 @@ impl Member<'_> {
     }
 }
 
-/// The first thread that a debugger claims to hold although the kernel says otherwise (`.debug.lies`).
+/// Returns the first thread that a debugger claims to hold although the kernel reports otherwise (`.debug.lies`).
 pub(crate) fn first_not_held<T: Copy>(mut claimed: impl Iterator<Item = T>, is_held: impl Fn(T) -> bool) -> Option<T> {
     claimed.find(|thread| !removed(Guard::DebugLies) && !is_held(*thread))
 }
 
-/// How many of them a debugger has answered for since this was asked last: they are taken off the count of those who are waited for.
+/// Returns for how many members a debugger has newly answered since the last call; the caller subtracts them from the outstanding count.
 pub(crate) fn newly_frozen<'a>(members: impl Iterator<Item = Member<'a>>, epoch: u64) -> u32 {
     let mut count = 0;
     for member in members {
@@ -307,7 +310,7 @@ pub(crate) fn newly_frozen<'a>(members: impl Iterator<Item = Member<'a>>, epoch:
     count
 }
 
-/// Whether all stand, by looking at each of them, when so many are outstanding by the count.
+/// Whether all members have stopped, by checking each of them; `outstanding` is what the count says.
 pub(crate) fn all_stand<'a>(mut members: impl Iterator<Item = Member<'a>>, epoch: u64, outstanding: u32) -> bool {
     if removed(Guard::DebugCountedTwice) {
         return outstanding == 0;

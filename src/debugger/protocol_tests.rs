@@ -1,4 +1,4 @@
-//! What can be said of the bridge's protocol without a model checker.
+//! Tests of the bridge's protocol that need no model checker.
 
 use super::protocol::*;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -28,7 +28,7 @@ fn a_word_that_another_debugger_has_written_is_not_taken_away() {
     assert_eq!(in_control(&word), Control::NOBODY);
 }
 
-/// `.debug.counted-twice`: one thread is frozen, let go and parks; the other one runs all the time.
+/// `.debug.counted-twice`: one thread is frozen, resumed and parks; the other one runs all the time.
 #[test]
 fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     crate::sabotage::choose();
@@ -47,7 +47,7 @@ fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     }
     assert_eq!(newly_frozen(members(), 9), 0);
     member(0).freeze(9);
-    // One that would not park yet if it were let go does not count.
+    // A thread that would not park yet if it were resumed does not count.
     undisturbed.store(1, Ordering::Relaxed);
     assert_eq!(newly_frozen(members(), 9), 0);
     undisturbed.store(0, Ordering::Relaxed);
@@ -55,7 +55,7 @@ fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     assert_eq!(newly_frozen(members(), 9), 0);
     handshake.satisfied(Holder::Collection, epoch, 1);
     assert!(!all_stand(members(), 9, 1));
-    // Let go, it enters a blocking region.
+    // Resumed, it enters a blocking region.
     states[0].enter_blocking(&handshake, || {});
     let outstanding = handshake.wait_slice(Holder::Collection, 1);
     assert_eq!(outstanding, 0);
@@ -63,7 +63,7 @@ fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     assert!(!all_stand(members(), 9, outstanding));
     states[1].enter_blocking(&handshake, || {});
     assert!(all_stand(members(), 9, 0));
-    // An answer to another stop is none.
+    // An answer for another stop does not count.
     assert_eq!(member(1).standing(9), Standing::ByItself);
     assert_eq!(newly_frozen(members(), 10), 0);
 }
@@ -77,7 +77,8 @@ fn a_thread_that_the_kernel_does_not_hold_is_found() {
     assert_eq!(first_not_held([0, 1, 4].into_iter(), is_held), None);
 }
 
-/// `.debug.lies`: what a debugger says of a thread that had stopped by itself is not relied on, and nothing is after the next stop has begun.
+/// `.debug.lies`: a debugger's claim about a thread that had stopped by itself is not relied on, and no claim is after the next stop has
+/// begun.
 #[test]
 fn a_thread_is_relied_on_for_one_stop() {
     let state = StopState::new();
@@ -98,7 +99,7 @@ fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one()
     let agreed = Agreed::new();
     agreed.begin(in_control(&word));
     assert!(agreed.stands(&word));
-    // It may want to be told otherwise, and serve the next stop otherwise.
+    // It may change its flags, and the mode for the next stop.
     word.store(1 | Control::PHASES | 5 << 32, Ordering::Relaxed);
     assert!(agreed.stands(&word));
     word.store(2 | 5 << 32, Ordering::Relaxed);
@@ -111,7 +112,7 @@ fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one()
     agreed.lose();
     assert!(!agreed.stands(&word));
     assert_eq!(agreed.control().mode(), Some(Mode::Full));
-    // Whoever serves it now, or nobody, is told of its end (`.debug.start`).
+    // The end is reported to whichever debugger serves the stop now, or to none (`.debug.start`).
     assert_eq!(agreed.end().who(), 5);
     agreed.begin(in_control(&word));
     assert!(!agreed.is_lost());

@@ -1,4 +1,4 @@
-//! The request that tells a debugger something: its layout, and the addresses at which a debugger sets breakpoints.
+//! The request by which a debugger is notified: its layout, and the addresses at which a debugger sets breakpoints.
 
 use std::mem::{offset_of, size_of};
 
@@ -10,27 +10,27 @@ use crate::world::{PublishedWorld, ThreadStopInfo};
 /// The first eight bytes of a request.
 pub const REQUEST_MAGIC: u64 = u64::from_le_bytes(*b"STOPREQ1");
 
-/// What a debugger is told.
+/// The kinds of notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Notice {
-    /// The world is to be stopped, by the mode `detail`, which is the control word's as it was when the stop began, and is told with
-    /// `StartWorld` and `Again`, too. `thread` is the collecting one, or null if that is
-    /// none of the world's; `tid` is the collecting thread's.
+    /// Stop the world, in the mode `detail`: the mode of the control word when the stop began. `StartWorld` and `Again` have it too.
+    /// `thread` is the record of the collecting thread, or null if that thread is not a mutator of this world; `tid` is the collecting
+    /// thread's id.
     StopWorld = 1,
-    /// The world is to be started.
+    /// Start the world.
     StartWorld = 2,
-    /// A thread has become a mutator: `thread`, `slot`, `tid`. Told on it, before it allocates.
+    /// A thread has become a mutator: `thread`, `slot`, `tid`. Sent by that thread, before it allocates.
     ThreadCreated = 3,
-    /// A thread is no mutator any more. Its record is still whole.
+    /// A thread is no longer a mutator. Its record is still valid.
     ThreadExited = 4,
-    /// The world has come to the phase `detail`.
+    /// The world has entered the phase `detail`.
     Phase = 5,
-    /// Some thread has not answered: whoever is held frozen by now is to be served.
+    /// Some thread has not acknowledged: answer for each thread that is held frozen by now.
     Again = 6,
 }
 
-/// What the notifying thread wants to tell, on its stack.
+/// One notification, on the notifying thread's stack.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Request {
@@ -46,25 +46,25 @@ pub struct Request {
     epoch: u64,
 }
 
-/// Where a debugger finds the fields of a request, in bytes from its start.
+/// The fields of a request, as offsets in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct RequestOffsets {
-    /// Size of a request.
+    /// Size of a request in bytes.
     pub size: usize,
-    /// `STOPREQ1`.
+    /// The magic number, `STOPREQ1`.
     pub magic: usize,
-    /// Its number, 64 bits; never 0, never used twice.
+    /// The request's number, 64 bits; never 0, never used twice.
     pub sequence: usize,
-    /// The debugger writes `sequence` here when it has done what was asked. 64 bits.
+    /// The debugger writes `sequence` here once it has served the request. 64 bits.
     pub acknowledged: usize,
-    /// And its answer here, before. 64 bits.
+    /// The debugger writes its answer here, before `acknowledged`. 64 bits.
     pub answer: usize,
-    /// The [`Notice`], 32 bits. One that a debugger does not know is acknowledged and otherwise left alone.
+    /// The [`Notice`], 32 bits. A debugger acknowledges an unknown one and otherwise ignores it.
     pub event: usize,
-    /// Belongs to the event, 32 bits: the number of the phase; of what has to do with a stop, the mode in which it is to be served.
+    /// 32 bits that depend on the event: the number of the phase, or, for stops, the mode by which to serve them.
     pub detail: usize,
-    /// Whom it is about, 32 bits.
+    /// The thread id that the event concerns, 32 bits.
     pub tid: usize,
     /// The published world.
     pub world: usize,
@@ -92,7 +92,7 @@ pub const REQUEST_OFFSETS: RequestOffsets = RequestOffsets {
     epoch: offset_of!(Request, epoch),
 };
 
-/// What is told, by one who knows.
+/// The contents of a notification.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News<'a> {
     pub(super) notice: Notice,
@@ -103,11 +103,11 @@ pub(super) struct News<'a> {
     pub(super) epoch: u64,
 }
 
-/// Numbers all requests of the process.
+/// Numbers the requests of the process.
 static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
 impl Request {
-    /// A request with a number of its own.
+    /// Creates a request with a new number.
     pub(super) fn of(news: &News<'_>) -> Self {
         Self {
             magic: REQUEST_MAGIC,
@@ -123,26 +123,26 @@ impl Request {
         }
     }
 
-    /// What the debugger has answered by now.
+    /// Returns the debugger's answer so far.
     pub(super) fn answer(&self) -> Answer {
         self.receipt.answer()
     }
 }
 
-/// The place for a breakpoint: `nop; ret`. Called with each request, if the debugger wants to be told that way.
+/// The address for a breakpoint: `nop; ret`. It is called with each request if the debugger requests notification by breakpoint.
 ///
 /// # Safety
-/// By itself it does nothing; a debugger that has a breakpoint here reads the request.
+/// It does nothing. A debugger with a breakpoint here reads the request.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_notify(request: *const Request) {
     std::arch::naked_asm!("nop", "ret")
 }
 
-/// Where an inferior call returns to: a breakpoint instruction.
+/// The return address for inferior calls: a breakpoint instruction.
 ///
 /// # Safety
-/// Nobody in the process calls it: it traps.
+/// Never call it from the process: it traps.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_return() {

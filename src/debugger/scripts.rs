@@ -1,14 +1,13 @@
 //! The scripts by which gdb and lldb take part in collections.
 //!
-//! Each is one file for its user, and is put together here: what both debuggers know of the contract (`script/`), then what is
-//! particular to one (`gdb/stopworld.py`, `lldb/stopworld_lldb.py`). `stopworld gdb-script` and `stopworld lldb-script` print them.
+//! Each is one file for its user, and is assembled here: the common part (`script/`), then the part for one debugger (`gdb/stopworld.py`
+//! and others, `lldb/stopworld_lldb.py`). `stopworld gdb-script` and `stopworld lldb-script` print them.
 //!
-//! # Every program carries gdb's
-//! gdb looks for a section `.debug_gdb_scripts` in each program and library that it loads, and runs the Python text in it,
-//! if its user trusts the file (`add-auto-load-safe-path`). So the script always fits the library. The section is allocated, not debug
-//! information, although it is called so: `strip` in any of its ways leaves it alone. `keep` refers to it from code that
-//! every program with a world has, since `--gc-sections` throws out what nobody refers to. It costs its bytes on disk; pages of it
-//! that nobody reads are never loaded.
+//! # Every program contains the gdb script
+//! gdb looks for a section `.debug_gdb_scripts` in each program and library that it loads, and runs the Python text in it if its user
+//! trusts the file (`add-auto-load-safe-path`). So the script always fits the library. Despite its name the section is allocated, not debug
+//! information: `strip` leaves it alone with any option. `keep` refers to it from code that every program with a world has, since
+//! `--gc-sections` discards what is not referenced. It costs its size on disk; pages of it that are never read are never loaded.
 //!
 //! lldb has no such section. Its script is imported by hand, or from `~/.lldbinit`.
 
@@ -42,7 +41,7 @@ macro_rules! gdb_script {
 
 /// The script for gdb: `source` it, or let gdb find it by itself.
 ///
-/// It is a module of its own, so that none of its names gets into the user's way.
+/// It is a module of its own, so that its names do not collide with the user's.
 pub const GDB: &str = gdb_script!();
 
 /// The script for lldb: `command script import` it, under any name.
@@ -54,7 +53,7 @@ pub const LLDB: &str = concat!(
     include_str!("lldb/stopworld_lldb.py"),
 );
 
-/// An entry of the section: what it is (4: a Python text), its name, the text.
+/// An entry of the section: its kind (4: a Python text), its name, the text.
 const ENTRY: &str = concat!("\x04stopworld\n", gdb_script!(), "\0");
 
 #[used]
