@@ -45,7 +45,7 @@ fn number(said: &str, before: &str) -> u64 {
 /// Returns the number of threads for which gdb has acknowledged.
 fn answered(gdb: &mut Talk) -> u64 {
     let said = gdb.ask("stopworld status");
-    number(&said, "of which ")
+    number(&said, "answered for ")
 }
 
 fn counts(gdb: &mut Talk) -> String {
@@ -496,7 +496,7 @@ fn objects_are_explained() {
         assert!(!said.is_empty() && said.lines().count() == 1, "{wrong}: {said}");
     }
     let collect = gdb.ask("stopworld collect");
-    assert!(collect.contains("collects when the program runs on"), "{collect}");
+    assert!(collect.contains("will collect when the program continues"), "{collect}");
     gdb.ask("break debugged_end");
     gdb.say("continue");
     gdb.until("hit Breakpoint");
@@ -561,8 +561,8 @@ fn the_commands_say_what_they_need() {
     let said =
         batch(&this(), "", &["stopworld threads", "stopworld object 1", "help stopworld mode", "help stopworld"]);
     assert!(said.contains("no program is being debugged"), "{said}");
-    assert!(said.contains("Shows how gdb takes part in collections"), "{said}");
-    assert!(said.contains("stopworld why-alive -- A shortest way from a root"), "{said}");
+    assert!(said.contains("Shows or sets how gdb takes part in collections"), "{said}");
+    assert!(said.contains("stopworld why-alive -- A shortest path from a root"), "{said}");
 }
 
 #[rstest]

@@ -59,7 +59,7 @@ fn session(program: &str, commands: &[&str]) -> Option<String> {
 
 /// Returns the number of held threads for which lldb has acknowledged, at each `stopworld status`.
 fn answered(said: &str) -> Vec<u64> {
-    let lines = said.lines().filter_map(|line| line.split_once("of which "));
+    let lines = said.lines().filter_map(|line| line.split_once("answered for "));
     lines.map(|(_, rest)| rest.split(' ').next().unwrap().parse().unwrap()).collect()
 }
 

@@ -4,9 +4,9 @@ def call(function, *arguments):
     """Calls a function of the program in the selected thread, alone."""
     thread = gdb.selected_thread()
     if connection() == "core":
-        raise Trouble("a core file has no thread that could answer: only `threads` and `status` work on it")
+        raise Trouble("a core file has no threads that can run: only `threads` and `status` work on it")
     if thread is None or not thread.is_stopped():
-        raise Trouble("select a thread that is stopped: it has to answer")
+        raise Trouble("the selected thread runs: select a stopped thread, which can run the function")
     words = ", ".join("%#xul" % argument for argument in arguments)
     kinds = ", ".join(["unsigned long"] * len(arguments))
     try:
@@ -17,7 +17,7 @@ def call(function, *arguments):
 
 
 class OnlyThisThread:
-    """Nobody else runs during the call: what it tells is of one moment."""
+    """Keeps all other threads stopped during the call, so that its result is consistent."""
 
     def __enter__(self):
         self.before = gdb.parameter("scheduler-locking")
@@ -28,7 +28,7 @@ class OnlyThisThread:
 
 
 class StackPointers:
-    """Registers and stack pointers of all threads that stand, for as long as somebody looks at stacks."""
+    """Writes registers and stack pointers of all stopped threads into their records, for a function that scans stacks."""
 
     def __init__(self, contract):
         self.contract, self.written = contract, []
@@ -47,9 +47,9 @@ class StackPointers:
 
 
 def address_of(text):
-    """An address in the user's words: a number, a pointer, a variable that holds a `Gc`."""
+    """The address that the user's expression denotes: a number, a pointer, a variable that holds a `Gc`."""
     if not text.strip():
-        raise Trouble("which object? an address, or a variable that holds a Gc")
+        raise Trouble("an argument is missing: an address, or a variable that holds a Gc")
     try:
         value = gdb.parse_and_eval(text)
         if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
@@ -62,9 +62,9 @@ def address_of(text):
 
 
 def word_in(value):
-    """The word that a one-word structure is: `Gc`, `Option<Gc>`, `GcCell` …"""
+    """The value of a structure of one word: `Gc`, `Option<Gc>`, `GcCell` …"""
     if value.type.sizeof != 8:
-        raise Trouble("a %s is no reference" % value.type)
+        raise Trouble("a value of type %s is not a reference" % value.type)
     if value.address is not None:
         return struct.unpack("<Q", TARGET.read(int(value.address), 8))[0]
     while value.type.strip_typedefs().code == gdb.TYPE_CODE_STRUCT:
@@ -73,7 +73,7 @@ def word_in(value):
 
 
 def contract_for(address):
-    """The copy of the library whose heap has the address; the first if none has."""
+    """Returns the copy of the library whose heap contains the address; the first copy if none does."""
     contracts = Session.current().found()
     for contract in contracts:
         if any(world.heap_low <= address < world.heap_high for world in contract.worlds_now()):
@@ -86,13 +86,13 @@ def worlds():
 
 
 def only_world(text):
-    """The world with this number, or the one there is."""
+    """Returns the world with this number; without a number, the only world."""
     found = worlds()
     if not found:
         raise Trouble("the program has no world yet")
     if not text.strip():
         if len(found) > 1:
-            raise Trouble("which world? " + ", ".join(str(world.number) for _, world in found))
+            raise Trouble("the program has several worlds; give a number: " + ", ".join(str(world.number) for _, world in found))
         return found[0]
     for contract, world in found:
         if str(world.number) == text.strip():
@@ -103,7 +103,7 @@ def only_world(text):
 # ---- commands
 
 def threads_command(_text):
-    """The threads of each world: who they are, where they stand, whether a collection or a user holds them."""
+    """Lists the threads of each world: gdb's number, tid, name, stack, state, and whether a collection or a user holds them."""
     known = {thread.ptid[1]: thread for thread in gdb.selected_inferior().threads()}
     selected = gdb.selected_thread()
 
@@ -123,7 +123,7 @@ def threads_command(_text):
 
 
 def attach_command(_text):
-    """Takes part in the program's collections. It happens by itself when a program is found to have the collector in it."""
+    """Takes part in the program's collections. This is automatic when a program with the collector is found."""
     session = Session.current()
     session.looked = False
     session.attach()
@@ -131,7 +131,7 @@ def attach_command(_text):
 
 
 def detach_command(_text):
-    """Leaves the program's collections alone. Threads that gdb holds will keep them waiting."""
+    """Stops taking part in the program's collections. A collection then waits for threads that gdb holds."""
     session = Session.current()
     session.found()
     session.detach()
@@ -140,17 +140,17 @@ def detach_command(_text):
 
 
 def mode_command(text):
-    """Shows how gdb takes part in collections, or sets it: assisted or full.
+    """Shows or sets how gdb takes part in collections: assisted or full.
 
 assisted: the collector stops the threads, and gdb answers for those that it holds.
-full: gdb stops all threads and writes where their stacks begin; all-stop mode only, and a `next` over a
-collection ends in it."""
+full: gdb stops all threads and writes where their stacks begin. It works in all-stop mode only, and a `next` that
+runs into a collection ends there."""
     session = Session.current()
     wanted = {"": None, "assisted": ASSISTED, "full": FULL}.get(text.strip(), 0)
     if wanted == 0:
-        raise Trouble("the mode is assisted or full")
+        raise Trouble("unknown mode: use assisted or full")
     if wanted == FULL and gdb.parameter("non-stop"):
-        raise Trouble("full mode needs gdb's all-stop mode: `set non-stop off` before the program is started")
+        raise Trouble("full mode needs gdb's all-stop mode: `set non-stop off` before the program starts")
     if wanted is not None:
         session.mode = wanted
         if session.attached and session.bootstrap is None:
@@ -161,7 +161,7 @@ collection ends in it."""
 
 
 def phases_command(text):
-    """Shows the phases of collections as they come, or stops at some: on, off, stop NAME…
+    """Shows the phases of collections, or stops at some of them: on, off, stop NAME…
 
 `stopworld phases stop mark-end sweep-begin` stops at these two, `stopworld phases stop none` at none.
 The names: %s."""
@@ -170,12 +170,12 @@ The names: %s."""
     if words[:1] == ["stop"]:
         unknown = [word for word in words[1:] if word not in PHASES and word != "none"]
         if unknown or len(words) == 1:
-            raise Trouble("a phase is one of: none " + " ".join(PHASES[1:]))
+            raise Trouble("unknown or missing phase; a phase is one of: none " + " ".join(PHASES[1:]))
         session.stop_at = {PHASES.index(word) for word in words[1:] if word != "none"}
     elif words in (["on"], ["off"]):
         session.tell_phases = words == ["on"]
     elif words:
-        raise Trouble("phases on, phases off, or phases stop NAME…")
+        raise Trouble("usage: phases on, phases off, or phases stop NAME…")
     if words and session.attached:
         session.write_control(BREAKPOINT if session.bootstrap is not None else 0)
     stops = ", ".join(PHASES[phase] for phase in sorted(session.stop_at)) or "none"
@@ -186,32 +186,32 @@ phases_command.__doc__ %= " ".join(PHASES[1:])
 
 
 def collect_command(text):
-    """Asks for a collection (of world NUMBER, if there are several). It happens when the program runs on."""
+    """Requests a collection (of world NUMBER, if there are several). It starts when the program continues."""
     contract, world = only_world(text)
     Inspection(contract, call).ask("request_collection", world.address)
-    yield "world %d collects when the program runs on" % world.number
+    yield "world %d will collect when the program continues" % world.number
 
 
 def object_command(text):
-    """What is at ADDR, inside an object too: type, size, mark, and where its fields lead. ADDR is an expression."""
+    """Shows the object that contains ADDR: type, size, mark, and the objects that its fields refer to. ADDR is an expression."""
     address = address_of(text)
     return Inspection(contract_for(address), call).describe(address)
 
 
 def fields_command(text):
-    """Where the fields of the object at ADDR lead."""
+    """Shows the objects that the fields of the object at ADDR refer to."""
     address = address_of(text)
     return Inspection(contract_for(address), call).fields(address, 1 << 16)
 
 
 def referrers_command(text):
-    """The objects that refer to the one at ADDR."""
+    """Lists the objects that refer to the object at ADDR."""
     address = address_of(text)
     return Inspection(contract_for(address), call).referrers(address)
 
 
 def why_alive_command(text):
-    """A shortest way from a root to the object at ADDR: what keeps it alive. In non-stop mode stop all threads first."""
+    """A shortest path from a root to the object at ADDR: what keeps it alive. In non-stop mode stop all threads first."""
     address = address_of(text)
     contract = contract_for(address)
     names = {thread.tid: thread.name for world in contract.worlds_now() for thread in contract.threads_of(world)}
@@ -220,13 +220,13 @@ def why_alive_command(text):
 
 
 def heap_command(text):
-    """How many objects of which type the heap holds, and their bytes (of world NUMBER, if there are several)."""
+    """Shows the number of objects and bytes of each type in the heap (of world NUMBER, if there are several)."""
     contract, world = only_world(text)
     return Inspection(contract, call).heap(world)
 
 
 def status_command(_text):
-    """What gdb has to do with the program's collector now."""
+    """Shows which debugger is in control, the signals, the worlds, and counts of what gdb has done."""
     session = Session.current()
     for contract in session.found():
         word = contract.control()
@@ -237,9 +237,9 @@ def status_command(_text):
             signal_name(number) if number else "not chosen yet" for number in (notify, suspend))
         for world in contract.worlds_now():
             yield "  " + world.describe()
-    yield "%s taken, %s under way of which %s" % (
+    yield "served %s in %s; answered for %s" % (
         count(session.notifications, "notification"), count(session.stops, "stop"),
-        count(session.served, "held thread") + " answered for")
+        count(session.served, "held thread"))
 
 
 COMMANDS = {
@@ -254,14 +254,14 @@ TAKES_EXPRESSION = ("object", "fields", "referrers", "why-alive")
 class Prefix(gdb.Command):
     """The stop-the-world collector of the program: its threads, its objects, its collections.
 
-gdb takes part in collections by itself; `stopworld status` says how."""
+gdb takes part in collections automatically; `stopworld status` shows how."""
 
     def __init__(self):
         super().__init__("stopworld", gdb.COMMAND_RUNNING, gdb.COMPLETE_NONE, True)
 
 
 class Subcommand(gdb.Command):
-    """One of COMMANDS: prints its lines, and its trouble as one line."""
+    """One of COMMANDS: prints its lines; an error is one line."""
 
     def __init__(self, name, action):
         self.action = action
@@ -275,4 +275,4 @@ class Subcommand(gdb.Command):
             for line in self.action(text):
                 print(line)
         except (Trouble, gdb.error) as trouble:
-            raise gdb.GdbError(str(trouble).splitlines()[0] if str(trouble) else "it failed") from None
+            raise gdb.GdbError(str(trouble).splitlines()[0] if str(trouble) else "the command failed") from None

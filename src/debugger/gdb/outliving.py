@@ -1,19 +1,19 @@
-# ---- what becomes of the program if gdb is killed
+# ---- what happens to the program if gdb is killed
 
-# gdb stops threads, and adopts the threads that they create, by SIGSTOP. A gdb that is killed before it has taken such a signal back
-# leaves it behind, and the kernel stops the whole process. And a program that gdb has launched is killed with gdb: gdb asks the
-# kernel for that (PTRACE_O_EXITKILL), but not for a program that it has attached to.
+# gdb stops threads, and adopts the threads that they create, by SIGSTOP. If gdb is killed before it has removed such a signal, the signal
+# stays, and the kernel stops the whole process. A program that gdb has launched is killed with gdb: gdb requests that from the kernel
+# (PTRACE_O_EXITKILL), but not for a program that it has attached to.
 
 PTRACE_SETOPTIONS, PTRACE_O_EXITKILL = 0x4200, 1 << 20
-# What gdb sets itself: system calls, forks, vforks, clones, execs and the ends of vforks are reported.
+# The options that gdb itself sets: report system calls, forks, vforks, clones, execs and the ends of vforks.
 PTRACE_OPTIONS_OF_GDB = 0x3f
 
 
 class Keeper:
     """A process that waits for gdb's end, and then continues the program if gdb has left it stopped.
 
-    It reads from a pipe that only gdb holds: the kernel closes that when gdb is killed. For some seconds from then on it
-    looks whether a thread is stopped by a signal: the SIGSTOP of a thread that has just been born may come late.
+    It reads from a pipe whose other end only gdb has open: the kernel closes that end when gdb is killed. For some seconds after
+    that it checks whether a thread is stopped by a signal: the SIGSTOP of a thread that was just created may arrive late.
     """
 
     SCRIPT = """read -r word
@@ -41,11 +41,11 @@ done"""
                                             stdout=nowhere, stderr=nowhere, start_new_session=True)
             self.pid = pid
         except OSError:
-            # Without a shell a program that gdb leaves stopped needs a SIGCONT from its user.
+            # Without a shell, the user has to send SIGCONT to a program that gdb leaves stopped.
             self.process = None
 
     def release(self):
-        """gdb has let the program go, or it has ended: there is nothing to keep."""
+        """Ends the helper: gdb has detached from the program, or the program has ended."""
         process, self.pid, self.process = self.process, None, None
         if process is None:
             return
@@ -58,23 +58,23 @@ done"""
 
 
 def exit_kill_command(text):
-    """Sets whether a program that gdb has launched is killed when gdb is killed: on (gdb's own setting) or off.
+    """Sets whether a program that gdb has launched is killed when gdb is killed: on (gdb's default) or off.
 
-`off` makes the program run on. It counts for the program that runs now: every thread has to be stopped, and threads that are born
-later inherit it. A program that gdb has attached to runs on in any case."""
+`off` lets the program continue. It applies to the program that runs now: every thread must be stopped. Threads created
+later inherit it. A program that gdb has attached to continues in any case."""
     wanted = {"on": PTRACE_O_EXITKILL, "off": 0}.get(text.strip())
     if wanted is None:
-        raise Trouble("exit-kill on, or exit-kill off")
+        raise Trouble("usage: exit-kill on, or exit-kill off")
     if connection() is None:
         raise Trouble("no program is being debugged")
     if not is_native():
-        raise Trouble("gdb reaches this program through a server, which decides that itself")
+        raise Trouble("gdb is connected to this program through a server, which decides this itself")
     threads = gdb.selected_inferior().threads()
     failed = [thread.num for thread in threads
               if LIBC.ptrace(PTRACE_SETOPTIONS, thread.ptid[1], None, ctypes.c_void_p(PTRACE_OPTIONS_OF_GDB | wanted)) != 0]
     if failed:
         raise Trouble("stop every thread first: thread %s is running" % ", ".join(str(number) for number in failed))
-    yield "the program %s when gdb is killed" % ("is killed" if wanted else "runs on")
+    yield "the program will %s when gdb is killed" % ("be killed" if wanted else "continue")
 
 
 KEEPER = Keeper()

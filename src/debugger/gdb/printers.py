@@ -1,7 +1,7 @@
 # ---- values: Gc, Weak, GcCell, Array
 
 class Depth:
-    """How deep in references the value is that is being printed: objects lead to objects, often in circles, so
+    """The depth of references of the value that is being printed. Objects reference objects, often in cycles, so
     only the outermost reference shows what it refers to."""
 
     now = 0
@@ -15,12 +15,12 @@ class Depth:
             cls.now -= 1
 
 
-# The first word of a type's description.
+# The first word of a type descriptor.
 TYPE_INFO_MAGIC = 0x6F66_6E69_7077_7473
 
 
 def lives(address):
-    """Whether an object is at this address: its header leads to a type's description."""
+    """Whether an object is at this address: its header points to a type descriptor."""
     try:
         header = struct.unpack("<Q", TARGET.read(address - 8, 8))[0]
         return struct.unpack("<Q", TARGET.read(header, 8))[0] == TYPE_INFO_MAGIC
@@ -29,7 +29,7 @@ def lives(address):
 
 
 def plain(kind):
-    """A type's name without the paths of the types that everybody knows."""
+    """A type's name without the paths of well-known types."""
     return re.sub(r"\b(?:core|alloc|stopworld)::(?:\w+::)+(?=[A-Z])", "", str(kind))
 
 
@@ -38,7 +38,7 @@ def is_array(kind):
 
 
 def elements(array):
-    """The elements of an `Array`, as far as gdb prints any."""
+    """The elements of an `Array`, up to gdb's `print elements`."""
     element = array.type.template_argument(0)
     length = int(array["length"])
     most = gdb.parameter("print elements") or length
@@ -47,20 +47,20 @@ def elements(array):
 
 
 def reference(value, kind, address):
-    """`Gc<kind>` in words."""
+    """`Gc<kind>` as text."""
     if is_array(kind):
         name = "[%s]" % plain(kind.template_argument(0))
     else:
         name = plain(kind)
     if not lives(address):
-        return "Gc(%#x) %s, but no object lives there" % (address, name)
+        return "Gc(%#x) %s, but there is no live object" % (address, name)
     if is_array(kind):
         name = "[%s; %d]" % (plain(kind.template_argument(0)), int(value["length"]))
     return "Gc(%#x) %s" % (address, name)
 
 
 class GcPrinter:
-    """A reference, and what it refers to."""
+    """A reference, and the object that it refers to."""
 
     wraps = "%s"
 
@@ -111,7 +111,7 @@ class OptionPrinter(GcPrinter):
 
 
 class WeakPrinter:
-    """A weak reference, and what it refers to as long as that lives."""
+    """A weak reference, and the object that it refers to while that is alive."""
 
     def __init__(self, value):
         self.address = word_in(value)
@@ -119,7 +119,7 @@ class WeakPrinter:
 
     def to_string(self):
         if not lives(self.address):
-            return "Weak(%#x), but no object lives there" % self.address
+            return "Weak(%#x), but there is no live object" % self.address
         target = struct.unpack("<Q", TARGET.read(self.address, 8))[0]
         if not target:
             return "Weak(%#x) of %s, cleared" % (self.address, plain(self.kind))
@@ -128,7 +128,7 @@ class WeakPrinter:
 
 
 class CellPrinter:
-    """A field that changes: its value."""
+    """A mutable field: its value."""
 
     def __init__(self, value):
         self.value = value
@@ -141,7 +141,7 @@ class CellPrinter:
 
 
 class ArrayPrinter:
-    """The elements of a collected array."""
+    """The elements of an array in the heap."""
 
     def __init__(self, value):
         self.value = value

@@ -1,28 +1,28 @@
-# ---- stepping: a `next` does not end in the collector's handler
+# ---- stepping: keeps a `next` from ending in the collector's signal handler
 #
-# While gdb single-steps a thread and a signal with a handler comes, gdb steps over the handler if it recognises the thread's place
-# as the one that the step began at. In the code of an inlined function it does not, and the user finds himself in the handler: a
-# `next` in Rust is mostly inlined functions. So while a user steps a thread, and it is in the very function that he steps in, the
-# suspend signal is withheld. The collector repeats it soon, when the step is over or the thread in a function that it called,
-# and there gdb gets it right.
+# If a signal with a handler arrives while gdb single-steps a thread, gdb steps over the handler if it recognises the thread's location as
+# the one where the step began. In the code of an inlined function it does not, and the step ends in the handler; in Rust a `next` runs
+# mostly inlined functions. So while a user steps a thread, and the thread is in the function in which the step began, the suspend signal is
+# withheld. The collector repeats it after 20 ms, when the step is over or the thread is in a called function, and there gdb steps over the
+# handler.
 
 class Stepping:
-    """The step that is under way."""
+    """The current step."""
 
     COMMANDS = ("next", "step", "stepi", "nexti", "until", "finish")
-    # A line that loops for long in code of its own function must not keep a collection waiting for ever: after so
-    # many repetitions, two seconds at least, it ends in the handler.
+    # A line that loops for a long time in its own function must not delay a collection for ever: after this number of withheld signals, two
+    # seconds at least, the step ends in the handler.
     MOST = 100
 
     def __init__(self):
         self.tid = self.function = None
         self.withheld = 0
-        # Threads that have not got their signal. Nothing is pending for them.
+        # Threads whose signal was withheld. Nothing is pending for them.
         self.owed = set()
 
     @classmethod
     def install(cls):
-        """A hook for each command that steps, unless the user has one."""
+        """Defines a hook for each command that steps, unless the user has one."""
         for command in cls.COMMANDS:
             try:
                 gdb.execute("show user hook-" + command, to_string=True)
@@ -45,7 +45,7 @@ class Stepping:
                 handle(signals[1], "pass")
 
     def suspended(self):
-        """A suspend signal has come for the selected thread: passes it on, or not."""
+        """Called when the selected thread gets a suspend signal: passes it on, or withholds it."""
         tid = gdb.selected_thread().ptid[1]
         here = tid == self.tid and function_at(gdb.newest_frame().pc()) == self.function
         withhold = here and self.withheld < self.MOST
@@ -58,7 +58,7 @@ class Stepping:
             self.owed.discard(tid)
 
     def may_answer_for(self, contract, tid):
-        """Whether a thread that stands will meet its signal when it goes on. If it was withheld it is sent again."""
+        """Whether a stopped thread will take its suspend signal when it is resumed. A withheld signal is sent again."""
         if tid == self.tid:
             return False
         if tid in self.owed:
@@ -68,7 +68,7 @@ class Stepping:
 
 
 def function_at(address):
-    """Where the function begins whose code this is, inlined functions in it included."""
+    """The start of the function that contains this address, including functions inlined into it."""
     block = gdb.block_for_pc(address)
     while block is not None and block.superblock is not None and not block.superblock.is_static:
         block = block.superblock
@@ -79,7 +79,7 @@ STEPPING = Stepping()
 
 
 class Suspended(gdb.Function):
-    """The condition of the catchpoint for the suspend signal, while somebody steps. Not for users."""
+    """The condition of the catchpoint for the suspend signal during a step. Not for users."""
 
     def __init__(self):
         super().__init__("_stopworld_suspended")

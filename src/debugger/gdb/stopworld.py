@@ -1,19 +1,19 @@
-"""stopworld in gdb: the collector of the debugged program lets gdb have its word.
+"""stopworld in gdb: gdb takes part in the garbage collections of the debugged program.
 
-When the program is found to have the collector in it, gdb says so in the collector's control word (*attaches*).
-From then on the collector tells gdb when it stops its world. gdb's side of the *assisted* contract is small: for
+When the program contains the collector, gdb takes control by writing the collector's control word (it *attaches*).
+From then on the collector notifies gdb when it stops its world. gdb's part in the *assisted* contract is small: for
 each thread that gdb holds (at a breakpoint in non-stop mode, or because `scheduler-locking` is on) it writes the
-registers into the thread's record, and so the collection does not wait for a thread that can't answer. All other threads
-stop by the collector's own signal. Nothing of this is a stop of gdb's: `next`, `finish` and calls of functions go on.
+registers into the thread's record. So the collection does not wait for a thread that cannot acknowledge. All other threads
+are stopped by the collector's own signal. None of this is a stop of gdb: `next`, `finish` and calls of functions continue.
 
-How gdb is told. The program sends itself a real-time signal whose handler does nothing; its value is the address of a request.
-`catch signal` with a condition catches it, the condition is a function of this script that does the work, acknowledges
-and says "don't stop"; the signal is not passed on. Without gdb the kernel drops it, so a gdb that is killed leaves
-nothing behind. A program that has not built a world yet has not chosen the signal: for its first notification gdb
-has a breakpoint instead.
+How gdb is notified: the program sends itself a real-time signal whose handler does nothing; its value is the address of a request.
+`catch signal` with a condition catches it. The condition is a function of this script: it serves the request, acknowledges it,
+and tells gdb not to stop. The signal is not passed on. Without gdb the empty handler runs, so a gdb that is killed leaves
+nothing to clean up. A program that has not built a world yet has not chosen the signal: for its first notification gdb
+uses a breakpoint instead.
 
 *Full* mode (all-stop only) is the original contract: gdb stops every thread of the process, writes all stack pointers,
-and lets the collecting thread run alone. It needs real stops of gdb, so a `next` over a collection ends in it.
+and resumes only the collecting thread. It needs real stops of gdb, so a `next` that runs into a collection ends there.
 """
 
 import ctypes
@@ -40,14 +40,14 @@ class GdbTarget:
         try:
             return bytes(gdb.selected_inferior().read_memory(address, size))
         except (gdb.error, OverflowError):
-            raise Trouble("can't read %d bytes at %#x" % (size, address)) from None
+            raise Trouble("cannot read %d bytes at %#x" % (size, address)) from None
 
     @staticmethod
     def write(address, data):
         try:
             gdb.selected_inferior().write_memory(address, data)
         except (gdb.error, OverflowError):
-            raise Trouble("can't write %d bytes at %#x" % (len(data), address)) from None
+            raise Trouble("cannot write %d bytes at %#x" % (len(data), address)) from None
 
     @staticmethod
     def modules():
@@ -61,7 +61,7 @@ TARGET = GdbTarget()
 
 
 def connection():
-    """How gdb reaches the program: native, core, remote … or None if there is none."""
+    """How gdb is connected to the program: native, core, remote …, or None without a program."""
     inferior = gdb.selected_inferior()
     if not inferior.pid or inferior.connection is None:
         return None
@@ -73,7 +73,7 @@ def is_native():
 
 
 def descriptor_by_symbol():
-    """The descriptor's address by its name. A number: Rust's syntax has no word for the address of a C symbol."""
+    """The descriptor's address, by its symbol. A number, since Rust's syntax cannot express the address of a C symbol."""
     try:
         with gdb.with_parameter("language", "c"):
             return int(gdb.parse_and_eval("(unsigned long) &stopworld_debugger"))
@@ -95,7 +95,7 @@ def find_contracts():
     return found
 
 
-# ---- registers of a thread that stands
+# ---- registers of a stopped thread
 
 class IoVec(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
@@ -107,7 +107,7 @@ LIBC = ctypes.CDLL(None)
 
 
 def register_set(tid, kind, size):
-    """gdb is the tracer, and this is its main thread, so the kernel answers; None if the thread is not stopped."""
+    """Asks the kernel, since gdb is the tracer and this is its main thread; None if the thread is not stopped."""
     buffer = ctypes.create_string_buffer(size)
     vector = IoVec(ctypes.addressof(buffer), size)
     if LIBC.ptrace(PTRACE_GETREGSET, tid, ctypes.c_void_p(kind), ctypes.byref(vector)) != 0:
@@ -128,7 +128,7 @@ VECTORS = (("zmm%d", 32, "v8_int64", 8), ("ymm%d", 16, "v4_int64", 4), ("xmm%d",
 
 
 def registers_by_gdb(thread):
-    """The same when gdb reaches the program through a server: slower, and without the registers of the x87."""
+    """The same if gdb is connected through a server: slower, and without the x87 registers."""
     selected = gdb.selected_thread()
     try:
         thread.switch()
@@ -152,7 +152,7 @@ MASK = (1 << 64) - 1
 
 
 def registers_of(tid):
-    """The registers of a thread that gdb's user holds; None of one that runs, or that gdb itself stops for a moment."""
+    """The registers of a thread that gdb's user holds; None for a thread that runs, or that gdb itself stops for a moment."""
     thread = next((t for t in gdb.selected_inferior().threads() if t.ptid[1] == tid and t.is_stopped()), None)
     if thread is None:
         return None
@@ -165,12 +165,12 @@ ATTACHED = itertools.count(1)
 
 
 def who():
-    """A number that no debugger had before, nor this one."""
+    """A number that is new at each attach of any debugger."""
     return (os.getpid() ^ next(ATTACHED) << 22) & 0xffffffff
 
 
 class Session:
-    """gdb's part in one program, from its first look at it to its end. What the user has set is kept for the next run."""
+    """gdb's state for one program, from finding it to its end. The user's settings are kept for the next run."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -192,7 +192,7 @@ class Session:
 
     @classmethod
     def current(cls):
-        """The selected program's session; a new one when the program is a new one."""
+        """The selected program's session; a new one for a new program."""
         inferior = gdb.selected_inferior()
         session = SESSIONS.get(inferior.num)
         if session is None or session.pid != inferior.pid:
@@ -203,7 +203,7 @@ class Session:
         return session
 
     def look(self):
-        """Looks for the library, if that was not done since the last module came."""
+        """Looks for the library, unless that was done since the last module was loaded."""
         if not self.looked and connection() is not None:
             found = find_contracts()
             self.contracts = [contract for contract in found if contract.is_relocated]
@@ -216,13 +216,13 @@ class Session:
             raise Trouble("no program is being debugged")
         self.look()
         if not self.contracts:
-            raise Trouble("the program has no stopworld collector in it, or not yet")
+            raise Trouble("the program contains no stopworld collector, or has not loaded it yet")
         return self.contracts
 
     def attach(self):
         contracts = self.found()
         if connection() == "core":
-            raise Trouble("a core file can be looked at, but nobody can attach to it")
+            raise Trouble("a core file can be inspected, but not attached to")
         ready = all(contract.signals()[0] for contract in contracts)
         if ready:
             self.catch_signals()
@@ -242,7 +242,7 @@ class Session:
             contract.set_control(word)
 
     def is_in_control(self):
-        """Whether the program's word is still what this session wrote."""
+        """Whether the program's control word is still this session's."""
         try:
             return all(contract.control() >> 32 == self.who for contract in self.contracts)
         except Trouble:
@@ -276,7 +276,7 @@ class Session:
         self.bootstrap = self.start = None
 
     def first_notification(self):
-        """The signals are chosen now: goes over to them."""
+        """Called once the signals are chosen: switches from the breakpoint to them."""
         self.catch_signals()
         self.write_control()
         gdb.post_event(self.drop_bootstrap)
@@ -290,10 +290,10 @@ class Session:
         for contract in self.contracts:
             if any(world == known.address for known in contract.worlds_now()):
                 return contract
-        raise Trouble("a notification comes from the unknown world at %#x" % world)
+        raise Trouble("a notification comes from an unknown world at %#x" % world)
 
     def notified(self, address):
-        """Does what a notification asks for. Whether gdb is to stop."""
+        """Serves a notification. Returns whether gdb is to stop."""
         request = self.contracts[0].request_at(address)
         contract = self.contract_of(request.world)
         self.notifications += 1
@@ -314,7 +314,7 @@ class Session:
         return stop
 
     def is_full(self, request):
-        """Whether gdb has to stop for this: the start of a world goes by the contract by which it was stopped."""
+        """Whether gdb has to stop for this. A world is started by the contract by which it was stopped."""
         if request.event == STOP_WORLD and (request.detail or self.mode) == FULL:
             self.stopped_fully.add(request.world)
             return True
@@ -330,7 +330,7 @@ class Session:
         return request.detail in self.stop_at
 
     def complain(self, trouble):
-        """Once for each kind of trouble: a collection comes hundreds of times in a second."""
+        """Reports each error once: there may be hundreds of collections per second."""
         if str(trouble) not in self.complained:
             self.complained.add(str(trouble))
             say(trouble)
@@ -338,7 +338,8 @@ class Session:
     # ---- the full contract
 
     def perform(self):
-        """gdb has stopped all threads for this. Afterwards only the collecting one goes on, or all do. Whether somebody waited for it."""
+        """Called when gdb has stopped all threads for a request. Afterwards only the collecting thread continues, or all do.
+        Returns whether the program waited for it."""
         contract, request = self.full_stop
         self.full_stop = None
         try:
@@ -351,8 +352,8 @@ class Session:
             contract.acknowledge(request)
             return True
         except (Trouble, gdb.error) as trouble:
-            # What is not acknowledged the collector does without gdb. While gdb stopped the threads the process may have become
-            # another program, or come to its end: then nobody waits for an answer.
+            # The collector continues without gdb if the request is not acknowledged. While gdb stopped the threads, the process may have
+            # executed another program, or ended: then nothing waits for an acknowledgement.
             self.let_all_run()
             there = self.is_in_control()
             if there:
@@ -365,7 +366,7 @@ class Session:
         gdb.execute("set scheduler-locking on", to_string=True)
 
     def let_all_run(self):
-        """As it was before the stop, whatever became of that."""
+        """Restores the setting from before the stop, however the stop ended."""
         if self.locking is not None:
             gdb.execute("set scheduler-locking " + self.locking, to_string=True)
             self.locking = None
@@ -375,7 +376,7 @@ SESSIONS = {}
 
 
 def after_stop():
-    """What gdb does when it has stopped for a notification."""
+    """Called when gdb has stopped for a notification."""
     session = Session.current()
     goes_on = session.full_stop is not None
     if goes_on:
@@ -388,7 +389,7 @@ def after_stop():
 
 
 def an_exec_ended_threads():
-    """Whether threads that gdb has just stopped are gone while the process lives on."""
+    """Whether threads that gdb has just stopped are gone while the process is alive."""
     pid = gdb.selected_inferior().pid
     tids = [thread.ptid[1] for thread in gdb.selected_inferior().threads()]
     try:
@@ -400,10 +401,10 @@ def an_exec_ended_threads():
 
 
 def attach_anew():
-    """Goes on with a process that became another program while gdb stopped its threads.
+    """Attaches again to a process that executed another program while gdb stopped its threads.
 
-    gdb 13 keeps the threads that the exec ended in a list of its own, for ever: it misses the next stop, and crashes when it
-    detaches later. Now, before it has taken note of the exec, it still detaches well.
+    gdb 13 keeps the threads that the exec ended in its list permanently: it misses the next stop, and crashes at a later
+    detach. At this point gdb has not processed the exec yet, and a detach still works.
     """
     pid = gdb.selected_inferior().pid
 
@@ -412,7 +413,7 @@ def attach_anew():
         gdb.post_event(lambda: gdb.execute("continue &"))
 
     gdb.execute("detach")
-    say("process %d became another program while gdb stopped it: attaching to it anew" % pid)
+    say("process %d executed another program while gdb stopped it: attaching to it again" % pid)
     gdb.events.stop.connect(attached)
     gdb.execute("attach %d" % pid)
 
@@ -429,7 +430,7 @@ def handle(number, how):
 
 
 class Catchpoint:
-    """The catchpoints on the two signals. A user's `delete` or `disable` of all breakpoints meets them too."""
+    """The catchpoints on the two signals. They are restored if the user deletes or disables all breakpoints."""
 
     STOPPED = """commands %d
 silent
@@ -443,7 +444,7 @@ end"""
         self.notifications, self.suspensions = {}, {}
 
     def watch(self, number):
-        """Catches a notification's signal."""
+        """Catches the signal of notifications."""
         if number in self.notifications:
             self.restore()
             return
@@ -504,7 +505,7 @@ class Notified(gdb.Function):
 
 
 class FirstNotification(gdb.Breakpoint):
-    """Where the collector calls before its signals are known."""
+    """A breakpoint at the notification function, until the collector has chosen its signals."""
 
     def __init__(self, contract):
         super().__init__("*%#x" % contract.notify, internal=True)
@@ -523,7 +524,7 @@ class FirstNotification(gdb.Breakpoint):
 
 
 class Start(gdb.Breakpoint):
-    """Where the dynamic linker jumps when all is relocated. A gdb that attaches before may hear of no module afterwards."""
+    """A breakpoint at the program's entry point, where relocation is complete. A gdb that attaches earlier may get no event for later modules."""
 
     @classmethod
     def of(cls, pid):
@@ -543,10 +544,10 @@ class Start(gdb.Breakpoint):
 AT_ENTRY = 9
 
 
-# ---- when to look: a program begins, a module comes, gdb stops
+# ---- when to look: a program starts, a module is loaded, gdb stops
 
 def look_again(_event=None):
-    """A module came, or a program: what was not there may be there now."""
+    """Called when a module or a program was loaded, which may contain the library."""
     for session in SESSIONS.values():
         session.looked = False
     follow_exec()
@@ -554,7 +555,7 @@ def look_again(_event=None):
 
 
 def follow_exec():
-    """Another program in the same process has a word of its own, with nobody in control: it gets a session of its own."""
+    """Ends the session after an exec: the new program has its own control word, which is 0, and gets a new session."""
     session = SESSIONS.get(gdb.selected_inferior().num)
     if session is not None and session.attached and not session.is_in_control():
         session.drop_bootstrap()
@@ -586,7 +587,7 @@ def stopped(_event):
 
 
 def exited(_event):
-    """The next program is another one; it may have the same pid."""
+    """Called when the program has ended. The next program is another one, even if it has the same pid."""
     STEPPING.end()
     KEEPER.release()
     session = SESSIONS.get(gdb.selected_inferior().num)
@@ -597,7 +598,7 @@ def exited(_event):
 
 
 def leave(_event):
-    """gdb ends: a program that it leaves running needs nobody's answers."""
+    """Called when gdb ends: a program that it leaves running needs no debugger."""
     for session in SESSIONS.values():
         try:
             if session.attached:

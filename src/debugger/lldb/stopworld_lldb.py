@@ -1,13 +1,13 @@
 # ---- lldb
 #
-# What the program's collector needs of lldb, and what lldb can ask of it. The program notifies by its breakpoint function:
-# lldb has a breakpoint there, whose callback does the work and says "don't stop". (A signal that lldb does not stop at is
-# passed by without a word to any script.) lldb stops every thread for a breakpoint, so in *assisted* mode the callback answers for
-# those that the user has suspended, and, when the collector asks again, for all that stand in their own code. In
-# *full* mode it suspends all threads but the collecting one itself, and resumes them at the end.
+# lldb's part in collections, and the commands to inspect them. The program notifies through its breakpoint function: lldb has a breakpoint
+# there, whose callback serves the request and returns "don't stop". (lldb does not report a signal to a script unless it stops at the
+# signal.) lldb stops every thread for a breakpoint, so in *assisted* mode the callback answers for the threads that the user has suspended,
+# and, at the notification AGAIN, for all threads that are stopped in their own code. In *full* mode it suspends all threads except the
+# collecting one itself, and resumes them at the end.
 #
-# `command script import stopworld_lldb.py` in a session that has its program already; `stopworld attach` if the program came
-# later. A program that is not running yet is attached to when it gets to its entry point.
+# Use `command script import stopworld_lldb.py` in a session that has its program already, or `stopworld attach` if the program is created
+# later. A program that is not running yet is attached to when it reaches its entry point.
 
 import itertools
 import os
@@ -25,13 +25,13 @@ class LldbTarget:
         error = lldb.SBError()
         data = self.process.ReadMemory(address, size, error) if 0 < address < 1 << 63 else None
         if data is None or not error.Success() or len(data) != size:
-            raise Trouble("can't read %d bytes at %#x" % (size, address))
+            raise Trouble("cannot read %d bytes at %#x" % (size, address))
         return bytes(data)
 
     def write(self, address, data):
         error = lldb.SBError()
         if not 0 < address < 1 << 63 or self.process.WriteMemory(address, data, error) != len(data):
-            raise Trouble("can't write %d bytes at %#x" % (len(data), address))
+            raise Trouble("cannot write %d bytes at %#x" % (len(data), address))
 
     def modules(self):
         target = self.process.GetTarget()
@@ -85,7 +85,7 @@ ATTACHED = itertools.count(1)
 
 
 class Session:
-    """lldb's part in one process."""
+    """lldb's state for one process."""
 
     def __init__(self, process):
         self.process = process
@@ -102,7 +102,7 @@ class Session:
         if not self.contracts:
             self.contracts = find_contracts(self.process)
         if not self.contracts:
-            raise Trouble("the program has no stopworld collector in it, or not yet")
+            raise Trouble("the program contains no stopworld collector, or has not loaded it yet")
         return self.contracts
 
     def attach(self):
@@ -114,7 +114,7 @@ class Session:
                 here.AddName("stopworld")
                 self.breakpoints.append(here)
         self.pass_signals()
-        # A number that no debugger had before, nor this one.
+        # A number that is new at each attach of any debugger.
         self.who = (os.getpid() ^ next(ATTACHED) << 22) & 0xffffffff
         self.write_control()
 
@@ -147,7 +147,7 @@ class Session:
         for contract in self.contracts:
             if len(self.contracts) == 1 or any(world == known.address for known in contract.worlds_now()):
                 return contract
-        raise Trouble("a notification comes from the unknown world at %#x" % world)
+        raise Trouble("a notification comes from an unknown world at %#x" % world)
 
     def notified(self, address):
         request = self.contracts[0].request_at(address)
@@ -210,7 +210,7 @@ def session_of(process):
 
 
 def notified(frame, _location, _names):
-    """The callback of the breakpoint at the notification function: whether to stop."""
+    """The callback of the breakpoint at the notification function. Returns whether to stop."""
     session = session_of(frame.GetThread().GetProcess())
     try:
         return session.notified(frame.FindRegister("rdi").GetValueAsUnsigned())
@@ -220,7 +220,7 @@ def notified(frame, _location, _names):
 
 
 def started(frame, _location, _names):
-    """The program is at its entry point: what it is linked with is in place."""
+    """The callback at the program's entry point: the libraries that it is linked with are loaded."""
     session = session_of(frame.GetThread().GetProcess())
     try:
         session.attach()
@@ -251,7 +251,7 @@ def caller(process):
 
 
 class StackPointers:
-    """Registers and stack pointers of all threads, for as long as somebody looks at stacks."""
+    """Writes registers and stack pointers of all threads into their records, for a function that scans stacks."""
 
     def __init__(self, process, contract):
         self.process, self.contract, self.written = process, contract, []
@@ -269,24 +269,24 @@ class StackPointers:
             self.contract.take_back(thread)
 
 
-# ---- commands: each gets the session and its text, and gives lines
+# ---- commands: each gets the session and its arguments, and yields lines
 
 def address_of(session, text):
     if not text:
-        raise Trouble("which object? an address, or a variable that holds a Gc")
+        raise Trouble("an argument is missing: an address, or a variable that holds a Gc")
     frame = session.process.GetSelectedThread().GetSelectedFrame()
     try:
         return int(text, 0)
     except ValueError:
         value = frame.GetValueForVariablePath(text) if not text.startswith("$") else frame.FindRegister(text[1:])
     if not value.IsValid() or value.GetByteSize() != 8:
-        raise Trouble("`%s` is no variable, register or number that holds a reference" % text)
+        raise Trouble("`%s` is not a number, nor a register or variable that holds a reference" % text)
     error = lldb.SBError()
     return value.GetData().GetUnsignedInt64(error, 0)
 
 
 def inspection(session, address):
-    """Asks the copy of the library whose heap has the address."""
+    """An `Inspection` of the copy of the library whose heap contains the address."""
     contracts = session.found()
     holders = [contract for contract in contracts for world in contract.worlds_now()
                if world.heap_low <= address < world.heap_high]
@@ -297,12 +297,12 @@ def only_world(session, text):
     found = [(contract, world) for contract in session.found() for world in contract.worlds_now()]
     chosen = [pair for pair in found if not text or str(pair[1].number) == text]
     if len(chosen) != 1:
-        raise Trouble("which world? " + (", ".join(str(world.number) for _, world in found) or "there is none yet"))
+        raise Trouble("give the number of a world: " + (", ".join(str(world.number) for _, world in found) or "there is none yet"))
     return chosen[0]
 
 
 def threads_command(session, _text):
-    """The threads of each world: who they are, where they stand, whether a collection or a user holds them."""
+    """Lists the threads of each world: lldb's number, tid, name, stack, state, and whether a collection or a user holds them."""
     known = {thread.GetThreadID(): thread for thread in session.process}
     selected = session.process.GetSelectedThread().GetThreadID()
 
@@ -329,16 +329,16 @@ def attach_command(session, _text):
 
 
 def detach_command(session, _text):
-    """Leaves the program's collections alone. Threads that are suspended will keep them waiting."""
+    """Stops taking part in the program's collections. A collection then waits for suspended threads."""
     session.detach()
     yield "detached from process %d" % session.process.GetProcessID()
 
 
 def mode_command(session, text):
-    """Shows how lldb takes part in collections, or sets it: assisted or full."""
+    """Shows or sets how lldb takes part in collections: assisted or full."""
     wanted = {"": session.mode, "assisted": ASSISTED, "full": FULL}.get(text)
     if wanted is None:
-        raise Trouble("the mode is assisted or full")
+        raise Trouble("unknown mode: use assisted or full")
     session.mode = wanted
     if session.attached:
         session.write_control()
@@ -346,14 +346,14 @@ def mode_command(session, text):
 
 
 def phases_command(session, text):
-    """Shows the phases of collections as they come (on, off), or stops at some (stop NAME…, stop none)."""
+    """Shows the phases of collections (on, off), or stops at some of them (stop NAME…, stop none)."""
     words = text.split()
     if words[:1] == ["stop"] and len(words) > 1 and set(words[1:]) <= set(PHASES) | {"none"}:
         session.stop_at = {PHASES.index(word) for word in words[1:] if word != "none"}
     elif words in (["on"], ["off"]):
         session.tell_phases = words == ["on"]
     elif words:
-        raise Trouble("phases on, phases off, or phases stop with: none " + " ".join(PHASES[1:]))
+        raise Trouble("usage: phases on, phases off, or phases stop with some of: none " + " ".join(PHASES[1:]))
     if words and session.attached:
         session.write_control()
     stops = ", ".join(PHASES[phase] for phase in sorted(session.stop_at)) or "none"
@@ -361,32 +361,32 @@ def phases_command(session, text):
 
 
 def collect_command(session, text):
-    """Asks for a collection (of world NUMBER, if there are several). It happens when the program runs on."""
+    """Requests a collection (of world NUMBER, if there are several). It starts when the program continues."""
     contract, world = only_world(session, text)
     Inspection(contract, caller(session.process)).ask("request_collection", world.address)
-    yield "world %d collects when the program runs on" % world.number
+    yield "world %d will collect when the program continues" % world.number
 
 
 def object_command(session, text):
-    """What is at ADDR, inside an object too: type, size, mark, and where its fields lead."""
+    """Shows the object that contains ADDR: type, size, mark, and the objects that its fields refer to."""
     address = address_of(session, text)
     return inspection(session, address).describe(address)
 
 
 def fields_command(session, text):
-    """Where the fields of the object at ADDR lead."""
+    """Shows the objects that the fields of the object at ADDR refer to."""
     address = address_of(session, text)
     return inspection(session, address).fields(address, 1 << 16)
 
 
 def referrers_command(session, text):
-    """The objects that refer to the one at ADDR."""
+    """Lists the objects that refer to the object at ADDR."""
     address = address_of(session, text)
     return inspection(session, address).referrers(address)
 
 
 def why_alive_command(session, text):
-    """A shortest way from a root to the object at ADDR: what keeps it alive."""
+    """Shows a shortest path from a root to the object at ADDR: what keeps it alive."""
     address = address_of(session, text)
     asker = inspection(session, address)
     contract = asker.contract
@@ -396,13 +396,13 @@ def why_alive_command(session, text):
 
 
 def heap_command(session, text):
-    """How many objects of which type the heap holds, and their bytes (of world NUMBER, if there are several)."""
+    """Shows the number of objects and bytes of each type in the heap (of world NUMBER, if there are several)."""
     contract, world = only_world(session, text)
     return Inspection(contract, caller(session.process)).heap(world)
 
 
 def status_command(session, _text):
-    """What lldb has to do with the program's collector now."""
+    """Shows which debugger is in control, the signals, the worlds, and counts of what lldb has done."""
     for contract in session.found():
         word = contract.control()
         ours = " (this lldb)" if word and word >> 32 == session.who else ""
@@ -410,9 +410,9 @@ def status_command(session, _text):
         yield "  signals: notifications %s, suspension %s" % contract.signals()
         for world in contract.worlds_now():
             yield "  " + world.describe()
-    yield "%s taken, %s under way of which %s" % (
+    yield "served %s in %s; answered for %s" % (
         count(session.notifications, "notification"), count(session.stops, "stop"),
-        count(session.served, "held thread") + " answered for")
+        count(session.served, "held thread"))
 
 
 COMMANDS = {
@@ -423,7 +423,7 @@ COMMANDS = {
 
 
 def attach_at_entry(target):
-    """A program that does not run yet: at its entry point."""
+    """Prepares to attach to a program that does not run yet, at its entry point."""
     entry = target.GetModuleAtIndex(0).GetObjectFileEntryPointAddress()
     if not entry.IsValid():
         raise Trouble("there is no program to attach to")
@@ -447,10 +447,10 @@ def run_command(debugger, text, result, _names):
             if action is not attach_command:
                 raise Trouble("no program is being debugged")
             attach_at_entry(target)
-            result.AppendMessage("will attach when the program starts")
+            result.AppendMessage("will attach when the program reaches its entry point")
             return
         if process.GetState() != lldb.eStateStopped:
-            raise Trouble("the program runs: `process interrupt` first")
+            raise Trouble("the program is running: use `process interrupt` first")
         for line in action(session_of(process), words[1].strip() if len(words) > 1 else ""):
             result.AppendMessage(line)
     except Trouble as trouble:
@@ -460,13 +460,13 @@ def run_command(debugger, text, result, _names):
 # ---- values
 
 def gc_summary(value, _names):
-    """`Gc<T>`: the address, and the type's name."""
+    """Summary of a `Gc<T>`: the address and the type's name."""
     address = value.GetNonSyntheticValue().GetChildMemberWithName("payload").GetChildAtIndex(0)
     return "%#x %s" % (address.GetValueAsUnsigned(), address.GetType().GetPointeeType().GetName())
 
 
 class GcChildren:
-    """`Gc<T>`: the object is its only child."""
+    """Children of a `Gc<T>`: the object that it refers to."""
 
     def __init__(self, value, _names):
         self.value = value

@@ -1,11 +1,11 @@
 """The contract between stopworld's collector and a debugger, as a debugger sees it.
 
-Both scripts, gdb's and lldb's, begin with this text. Nothing in it knows either of them: it is given a `target`
-with `read(address, size)`, `write(address, data)` and `modules()`, and what it can't make sense of it refuses in
-one line (`Trouble`), since a target's memory may hold anything.
+Both scripts, for gdb and for lldb, begin with this text. It uses neither debugger: it gets a `target`
+with `read(address, size)`, `write(address, data)` and `modules()`. Invalid data is rejected with an error of
+one line (`Trouble`), since a target's memory may contain anything.
 
-The words: a *world* is a collected heap with its threads; a *record* is what the collector keeps of a thread; a
-*notification* is the collector's way to say that something happens, and waits for the answer of whoever debugs it.
+Terms: a *world* is a garbage-collected heap with its threads; a *record* is the collector's data of a thread; a
+*notification* is a message of the collector to the debugger, for whose acknowledgement it waits.
 """
 
 import struct
@@ -23,19 +23,19 @@ PHASES = (
 DETACHED, RUNNING, BLOCKING, PARKED = range(4)
 PLACES = ("detached", "running", "blocking", "parked")
 
-# Below the stack pointer, x86-64 code may keep data in so many bytes.
+# The number of bytes below the stack pointer in which x86-64 code may keep data.
 RED_ZONE = 128
 
-# More than a sound target has. A list that goes on is broken, or made to keep a debugger busy.
+# More than a valid target has. A longer list is damaged, or made to keep a debugger busy.
 MOST_WORLDS, MOST_THREADS = 1 << 10, 1 << 17
 
 
 class Trouble(Exception):
-    """What the user is told, in one line."""
+    """An error message for the user, in one line."""
 
 
 def mode_name(mode):
-    return {0: "nobody", FULL: "full", ASSISTED: "assisted"}.get(mode & 0xff, "unknown (%d)" % (mode & 0xff))
+    return {0: "no debugger", FULL: "full", ASSISTED: "assisted"}.get(mode & 0xff, "unknown (%d)" % (mode & 0xff))
 
 
 def phase_name(phase):
@@ -48,7 +48,7 @@ def count(number, thing):
 
 
 def text_of(raw):
-    """A byte of length, then so many bytes of text."""
+    """A byte with the length, then that number of bytes of text."""
     return raw[1:1 + min(raw[0], len(raw) - 1)].decode("utf-8", "replace") if raw else ""
 
 
@@ -57,28 +57,28 @@ def chain(first, next_of, most, what):
     seen = set()
     while first:
         if first in seen:
-            raise Trouble("the list of %s goes round in circles at %#x" % (what, first))
+            raise Trouble("the list of %s has a cycle at %#x" % (what, first))
         if len(seen) >= most:
-            raise Trouble("the list of %s is longer than %d" % (what, most))
+            raise Trouble("the list of %s has more than %d entries" % (what, most))
         seen.add(first)
         yield first
         first = next_of(first)
 
 
 class Fields:
-    """A published table of offsets: the size of a structure first, then where each field stands in it."""
+    """A published table of offsets: the size of a structure, then the offset of each of its fields."""
 
     def __init__(self, what, kinds, words):
         self.what, self.kinds, self.size = what, kinds, words[0]
         self.offsets = dict(zip(kinds, words[1:]))
         if not 0 < self.size <= 1 << 16:
-            raise Trouble("the descriptor gives a %s a size of %d bytes" % (what, self.size))
+            raise Trouble("the descriptor has an invalid size of a %s: %d bytes" % (what, self.size))
         for name, offset in self.offsets.items():
             if offset + struct.calcsize(kinds[name]) > self.size:
-                raise Trouble("the descriptor puts `%s` outside of a %s" % (name, what))
+                raise Trouble("the descriptor has an invalid offset of `%s` in a %s" % (name, what))
 
     def of(self, raw):
-        """The fields of a structure that has been read whole."""
+        """The fields of a structure from its bytes."""
         return {name: struct.unpack_from("<" + kind, raw, self.offsets[name])[0] for name, kind in self.kinds.items()}
 
     def at(self, target, address):
@@ -108,7 +108,7 @@ CALLS = ("describe", "fields", "referrers", "path", "request_collection", "censu
 
 
 class Structure:
-    """Fields of something in the target, as attributes."""
+    """Fields of a structure in the target, as attributes."""
 
     def __init__(self, address, fields):
         self.address = address
@@ -142,7 +142,7 @@ class World(Structure):
         by = ", by thread %d" % self.collecting if self.collecting else ""
         return "world %d: %s%s, %s, stopped by %s" % (
             self.number, doing, by, count(self.collections, "collection"),
-            "the bridge" if self.bridged else self.stopper or "nobody")
+            "the bridge" if self.bridged else self.stopper or "an unnamed vtable")
 
 
 class Contract:
@@ -155,9 +155,9 @@ class Contract:
         self.target, self.address = target, address
         magic, version, size, _, _, _ = self.HEAD.unpack(target.read(address, self.HEAD.size))
         if magic != b"STOPWRLD":
-            raise Trouble("there is no descriptor at %#x: its first word is %r" % (address, magic))
+            raise Trouble("there is no descriptor at %#x: its magic is %r" % (address, magic))
         if version != 1:
-            raise Trouble("the target's contract has version %d, and this script knows version 1" % version)
+            raise Trouble("the target's contract has version %d; this script supports version 1" % version)
         self.needs(size)
         words = struct.unpack("<%dQ" % ((size - self.HEAD.size) // 8), target.read(address, size)[self.HEAD.size:])
         for name, word in zip(self.WORDS, words):
@@ -171,16 +171,16 @@ class Contract:
     def needs(self, size):
         least = self.HEAD.size + 8 * (len(self.WORDS) + 3 + len(REQUEST) + len(WORLD) + len(THREAD) + 1)
         if size % 8 or not least <= size <= 1 << 16:
-            raise Trouble("the descriptor at %#x says that it has %d bytes; at least %d are due" % (
+            raise Trouble("the descriptor at %#x has size %d; expected at least %d bytes" % (
                 self.address, size, least))
 
     @property
     def is_relocated(self):
-        """Whether the dynamic linker has been here: before, its pointers are not pointers."""
+        """Whether the dynamic linker has relocated the descriptor: before that its pointers are invalid."""
         return self.notify != 0
 
     def signals(self):
-        """The notification's and the suspension's signal; 0 before the first world."""
+        """The signals for notifications and for suspension; 0 before the first world."""
         return struct.unpack("<II", self.target.read(self.address + 24, 8))
 
     def control(self):
@@ -212,7 +212,7 @@ class Contract:
     def request_at(self, address):
         request = Structure(address, self.request.at(self.target, address))
         if request.magic != b"STOPREQ1":
-            raise Trouble("there is no notification at %#x" % address)
+            raise Trouble("there is no request at %#x" % address)
         return request
 
     def acknowledge(self, request, answer=0):
@@ -222,9 +222,9 @@ class Contract:
     # ---- answering for threads
 
     def give_registers(self, thread, registers, stack_pointer):
-        """All registers into the record's save area, and where the stack begins."""
+        """Writes all registers into the record's save area, and the lowest address of the stack into the record."""
         if len(registers) > thread.save_area_size:
-            raise Trouble("the registers of %s have %d bytes, and there is room for %d" % (
+            raise Trouble("the registers of thread %s have %d bytes; its save area has %d" % (
                 thread.name, len(registers), thread.save_area_size))
         self.target.write(thread.save_area, registers)
         self.thread.write(self.target, thread.address, "save_area_used", len(registers))
@@ -236,9 +236,9 @@ class Contract:
         self.thread.write(self.target, thread.address, "stack_ptr", thread.stack_ptr)
 
     def serve(self, request, registers_of):
-        """Assisted: answers for the threads that stand because of the debugger; `registers_of` knows their registers.
+        """Assisted: answers for the threads that the debugger holds; `registers_of` returns their registers.
 
-        A thread that goes on later meets the collector's signal, which is pending, before its next instruction.
+        A thread that is resumed later takes the collector's signal, which is pending, before its next instruction.
         """
         served = 0
         for thread in self.threads_of(self.world_at(request.world)):
@@ -252,7 +252,7 @@ class Contract:
         return served
 
     def serve_all(self, request, registers_of):
-        """Full: answers for every thread but the collecting one, wherever it stands."""
+        """Full: answers for every thread except the collecting one, whatever its state."""
         served = 0
         for thread in self.threads_of(self.world_at(request.world)):
             found = registers_of(thread.tid) if thread.tid != request.tid else None
@@ -310,7 +310,7 @@ def notes_in(data, address, align):
 
 
 def modules_of(pid):
-    """Where the ELF modules of a process begin: the first page of each mapped file."""
+    """The base addresses of the ELF modules of a process: the first page of each mapped file."""
     with open("/proc/%d/maps" % pid, encoding="utf-8", errors="surrogateescape") as maps:
         lines = [line.split(None, 5) for line in maps]
     return [int(l[0].split("-")[0], 16) for l in lines if len(l) == 6 and l[2] == "00000000" and l[5][0] == "/"]

@@ -1,4 +1,4 @@
-# ---- what objects are: answers of functions in the target (src/debugger/inspect.rs), in words
+# ---- objects: the results of functions in the target (src/debugger/inspect.rs), as text
 
 FACTS = struct.Struct("<12Q4I")
 FACTS_NAMES = (
@@ -7,35 +7,35 @@ FACTS_NAMES = (
 FIELD, STEP, ROW = struct.Struct("<3Q"), struct.Struct("<Ii4Q"), struct.Struct("<5Q")
 
 ARRAY, LEAF, WEAK, LARGE, PINNED, FREE_CELL, FREE_BLOCK, HALF_BUILT, DROPS = (1 << bit for bit in range(9))
-FLAGS = ((ARRAY, "array"), (LEAF, "no references"), (WEAK, "weak reference"), (HALF_BUILT, "half built"),
-         (DROPS, "is dropped when it dies"))
+FLAGS = ((ARRAY, "array"), (LEAF, "no references"), (WEAK, "weak reference"), (HALF_BUILT, "partially initialised"),
+         (DROPS, "dropped when it dies"))
 SPACES = ("small", "pinned", "large")
 
 REFUSALS = {
-    -1: "no world's heap has this address",
-    -2: "no object is at this address",
-    -3: "the program got no memory for the search",
-    -4: "the function took its buffer for unusable",
-    -5: "other threads ran meanwhile: try again, or stop them",
+    -1: "this address is in no world's heap",
+    -2: "there is no object at this address",
+    -3: "the program could not allocate memory for the search",
+    -4: "the function rejected its buffer",
+    -5: "other threads ran during the call: try again, or stop them",
 }
 
 FIELD_STEP, STACK, REGISTERS, BUILDING, REGISTERED, RANGE, HANDLE, FINALIZER = range(8)
 ROOTS = {
     STACK: "the stack of thread {tid}{name}, at {slot:#x}",
     REGISTERS: "the registers of thread {tid}{name}",
-    BUILDING: "an object that thread {tid}{name} is building, at {slot:#x}",
+    BUILDING: "an object that thread {tid}{name} is initialising, at {slot:#x}",
     REGISTERED: "a registered stack, at {slot:#x}",
     RANGE: "a registered range, at {slot:#x}",
     HANDLE: "a Root handle, at {slot:#x}",
-    FINALIZER: "the queue of objects that wait for their finalizers",
+    FINALIZER: "the queue of objects with pending finalizers",
 }
 
-# Answers longer than this are cut.
+# Longer texts are truncated.
 MOST_TEXT = 512
 
 
 class Inspection:
-    """Questions to one copy of the library. `call(function, arguments…)` calls a function in a thread that stands."""
+    """Queries to one copy of the library. `call(function, arguments…)` calls a function in a stopped thread."""
 
     def __init__(self, contract, call):
         self.contract, self.target, self.call = contract, contract.target, call
@@ -46,11 +46,11 @@ class Inspection:
             raise Trouble("the program's collector has no function for `%s`" % name)
         answer = self.call(function, *arguments)
         if answer < 0:
-            raise Trouble(REFUSALS.get(answer, "the collector refuses (%d)" % answer))
+            raise Trouble(REFUSALS.get(answer, "the collector rejected the request (error %d)" % answer))
         return answer
 
     def rows(self, name, shape, before, after=()):
-        """A function's answer of many rows: those there is room for, and how many there are."""
+        """The rows that a function returned, as far as they fit the buffer, and their total number."""
         room = self.contract.scratch_size // shape.size
         total = self.ask(name, *before, self.contract.scratch, room, *after)
         data = self.target.read(self.contract.scratch, min(total, room) * shape.size)
@@ -62,7 +62,7 @@ class Inspection:
         return self.target.read(address, min(size, MOST_TEXT)).decode("utf-8", "replace")
 
     def facts(self, address):
-        """What `describe` says, an object or not."""
+        """The result of `describe`, for an object or a free cell."""
         self.ask("describe", address, self.contract.scratch)
         facts = Structure(address, dict(zip(FACTS_NAMES, FACTS.unpack(
             self.target.read(self.contract.scratch, FACTS.size)))))
@@ -73,20 +73,20 @@ class Inspection:
     def object(self, address):
         facts = self.facts(address)
         if facts.flags & (FREE_CELL | FREE_BLOCK):
-            raise Trouble("no object lives at %#x: %s" % (address, self.emptiness(facts)))
+            raise Trouble("there is no live object at %#x: %s" % (address, self.emptiness(facts)))
         return facts
 
     @staticmethod
     def emptiness(facts):
         if facts.flags & FREE_BLOCK:
-            return "its block holds no cells"
-        building = ", in which a thread builds one" if facts.flags & HALF_BUILT else ""
+            return "its block has no cells"
+        building = ", in which a thread is initialising an object" if facts.flags & HALF_BUILT else ""
         return "it is in the free cell at %#x of %d bytes%s" % (facts.base, facts.cell_bytes, building)
 
     def short(self, address):
-        """An object in two words."""
+        """An object as address and type."""
         if not address:
-            return "nothing"
+            return "null"
         facts = self.facts(address)
         return "%#x %s" % (facts.base, facts.type or "?")
 
@@ -137,11 +137,11 @@ class Inspection:
         return lines + ["  " + self.short(holder) for holder, in rows[:most]] + self.more(total, most)
 
     def why_alive(self, address, names, most=64):
-        """The way from a root. `names` knows the threads' names by tid."""
+        """A path from a root. `names` maps tids to the threads' names."""
         facts = self.object(address)
         rows, total = self.rows("path", STEP, (facts.base,))
         if not rows:
-            return ["nothing that the collector looks at leads to %#x %s: the next collection frees it" % (
+            return ["there is no path from a root to %#x %s: the next collection frees it" % (
                 facts.base, facts.type)]
         steps = rows if len(rows) <= most else rows[:most // 2] + rows[-(most // 2):]
         lines = []
@@ -170,7 +170,7 @@ class Inspection:
 
 
 def thread_table(contract, world, number_of):
-    """A world's threads as a table; `number_of` knows the debugger's own number of a tid."""
+    """A world's threads as a table; `number_of` returns the debugger's own number of a tid."""
     rows = [("", "tid", "name", "stack_ptr", "stack", "state")]
     for thread in contract.threads_of(world):
         rows.append((
