@@ -1,9 +1,8 @@
 //! A debugger inside the process.
 //!
-//! [`MockDebugger`] plays what Mono's debugger was to Boehm's collector in 2006, so that the contract between them can be
-//! tested in one process, without ptrace: it is a thread vtable, and when it is in force it *really* stops the
-//! threads, by a signal of its own on each thread's alternate stack, because a debugger leaves the thread's own stack as it is. Then it
-//! does what the debugger did:
+//! [`MockDebugger`] does what the Mono debugger did for Boehm's collector in 2006, so that the contract between them can be tested in one
+//! process, without ptrace. It is a thread vtable. While it is in use it *really* stops the threads, by its own signal, on each thread's
+//! alternate stack, because a debugger leaves the thread's own stack as it is. Then it does what the debugger did:
 //!
 //! ```text
 //!   own stack of a stopped thread
@@ -13,32 +12,32 @@
 //!           ├───────────────────────────┤
 //!           │ rax … r15, rip, flags …   │  pushed by the debugger, all of them,
 //!           │ x87, xmm, ymm, zmm        │  the extended state too
-//!   stack_ptr ─> └──────────────────────┘  written into the slot that it was told of
+//!   stack_ptr ─> └──────────────────────┘  written into the slot that it was given
 //! ```
 //!
-//! rsp itself is not moved: what lies below the red zone is dead memory for the thread. If the stack has no room there, the
-//! registers go to the save area of the thread's record. A thread without an alternate stack is stopped on its own one, and the
-//! kernel's signal frame, which holds all registers, serves as the pushed ones.
+//! rsp itself is not moved: below the red zone is dead memory for the thread. If the stack has no room there, the registers are written
+//! into the save area of the thread's record. A thread without an alternate stack is stopped on its own stack, and the kernel's signal
+//! frame, which contains all registers, serves as the pushed registers.
 //!
 //! # The thread lock
 //!
-//! The debugger has one lock for its own affairs, held from the stop of the world to its start and during each user's freeze, as the original's
-//! global thread lock. So a freeze waits for the end of a collection, and a collection for the end of a freeze.
+//! The debugger has one lock for its own state. It is held from the stop of the world to its start and during each user's freeze, like the
+//! original's global thread lock. So a freeze waits for the end of a collection, and a collection for the end of a freeze.
 //!
-//! # Two stops, counted apart
+//! # Two kinds of stop, counted separately
 //!
-//! A user freezes and thaws single threads ([`freeze`](MockDebugger::freeze)); a collection stops all. Each thread
-//! has a handshake of the debugger's own with a hold for either, and runs only if it has neither: a frozen thread stays
-//! frozen after a collection (`.vtable.nested`), and what was running runs (`.vtable.exact-restore`).
+//! A user freezes and thaws single threads ([`freeze`](MockDebugger::freeze)); a collection stops all. Each thread has a handshake of the
+//! debugger's own with a hold for either, and runs only if it has neither: a frozen thread stays frozen after a collection
+//! (`.vtable.nested`), and a thread that was running runs again (`.vtable.exact-restore`).
 //!
 //! # The other contract
 //!
-//! [`assisted`](MockDebugger::assisted) makes a debugger of the second kind: the collector signals the threads itself, and the debugger answers for those that
-//! a user has frozen (`assisted.rs`).
+//! [`assisted`](MockDebugger::assisted) creates a debugger of the second kind: the collector signals the threads itself, and the debugger
+//! answers for those that a user has frozen (`assisted.rs`).
 //!
 //! # Limits
 //!
-//! It can't stop a thread that masks its signal; a ptrace debugger could. Such a thread is named by the stop's error.
+//! It cannot stop a thread that masks its signal; a ptrace debugger could. The stop's error names such a thread.
 
 mod assisted;
 mod handler;
@@ -65,22 +64,21 @@ use handler::{Debuggee, Pushed};
 use log::Log;
 pub use log::MockEvent;
 
-/// The signal by which the mock stops threads, unless it is told to use another: a real-time signal that
-/// nobody else in this process is likely to use.
+/// The signal by which the mock stops threads by default: a real-time signal that is probably not used by other code in this process.
 pub const DEFAULT_SIGNAL: i32 = 43;
 
-/// A debugger that lives in the process it debugs. See the module's text.
+/// A debugger inside the process that it debugs. See the module documentation.
 pub struct MockDebugger {
     signal: i32,
     mode: Mode,
     /// The debugger's global thread lock.
     thread_lock: Lock,
-    /// Never freed: a handler that comes late may still look at it.
+    /// Never freed: a handler that runs late may still access it.
     handshake: &'static Handshake,
-    /// Worlds for which the thread lock is held over a fork. A thread takes this lock with the thread lock in its hands, but for one that
-    /// thaws another while a fork has the thread lock.
+    /// The number of worlds for which the thread lock is held over a fork. A thread takes this lock while it holds the thread lock; the
+    /// exception is a thread that thaws another one while a fork holds the thread lock.
     forking: Locked<u32>,
-    /// Reached through [`with`](Self::with) alone.
+    /// Accessed only through [`with`](Self::with).
     inner: RefCell<Inner>,
 }
 
@@ -90,33 +88,33 @@ struct Inner {
     log: Log,
 }
 
-// SAFETY: `inner` is touched only by `with`, which checks that its thread holds the thread lock; everything else is Sync.
+// SAFETY: `inner` is accessed only by `with`, which checks that its thread holds the thread lock; everything else is Sync.
 unsafe impl Sync for MockDebugger {}
-// SAFETY: nothing in it belongs to one thread.
+// SAFETY: no part of it is bound to one thread.
 unsafe impl Send for MockDebugger {}
 
-/// What the debugger shows of a thread.
+/// The state of a thread, as the debugger shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct MockThread {
-    /// The thread's name, from the record whose slot the debugger knows.
+    /// The thread's name, from the record to which its slot belongs.
     pub name: ThreadName,
     /// Its id.
     pub tid: Tid,
     /// Whether a user has frozen it.
     pub frozen: bool,
-    /// What the debugger last wrote, or would write, to the thread's slot; 0 for a thread that it never stopped.
+    /// The value that the debugger last wrote, or would write, to the thread's slot; 0 for a thread that it never stopped.
     pub stack_ptr: usize,
-    /// The instruction and the stack pointer at which it was last stopped.
+    /// The instruction pointer and the stack pointer at which it was last stopped.
     pub at: (usize, usize),
 }
 
 impl MockDebugger {
-    /// A debugger that is attached to nothing yet.
+    /// Creates a debugger that is attached to nothing yet.
     pub fn new() -> Result<Arc<Self>, SetupError> {
         Self::with_signal(DEFAULT_SIGNAL)
     }
 
-    /// A debugger that stops threads by this signal, which is one for all mock debuggers of the process.
+    /// Creates a debugger that stops threads by this signal, which must be the same for all mock debuggers of the process.
     pub fn with_signal(signal: i32) -> Result<Arc<Self>, SetupError> {
         Self::by(signal, Mode::Full)
     }
@@ -133,18 +131,20 @@ impl MockDebugger {
         }))
     }
 
-    /// Freezes one thread until [`thaw`](Self::thaw). Waits for the end of a collection that is under way. Freezing a
-    /// frozen thread changes nothing.
+    /// Freezes one thread until [`thaw`](Self::thaw). Waits for the end of a collection in progress. Freezing a frozen thread changes
+    /// nothing.
     pub fn freeze(&self, tid: Tid) -> Result<(), StopError> {
         let _lock = self.thread_lock.lock();
-        let Some(debuggee) = self.find(tid) else { return Err(self.refuse(format!("no thread {tid} was announced"))) };
+        let Some(debuggee) = self.find(tid) else {
+            return Err(self.refuse(format!("thread {tid} was not announced to this debugger")));
+        };
         if tid == thread::gettid() {
-            return Err(self.refuse("a thread can't freeze itself".into()));
+            return Err(self.refuse("a thread cannot freeze itself".into()));
         }
         if debuggee.state.is_held_by(Holder::User) {
             return Ok(());
         }
-        // No thread is frozen in the middle of a thaw: it would have what the next thaw needs.
+        // No thread is frozen during a thaw: it could hold what the next thaw needs.
         let _no_thaw = self.forking.lock().lock();
         let epoch = self.handshake.begin(Holder::User, 1);
         if debuggee.state.hold(Holder::User, epoch) == Held::MustPark {
@@ -168,7 +168,7 @@ impl MockDebugger {
                                 attempts: StopAttempts::default(),
                             });
                         }
-                        // It answered in the last moment.
+                        // It acknowledged at the last moment.
                         break;
                     }
                 }
@@ -178,9 +178,9 @@ impl MockDebugger {
         Ok(())
     }
 
-    /// Thaws a frozen thread; `false` if it was not frozen. Waits for the end of a collection that is under way, and for no fork: the
-    /// thread that forks may be waiting for a lock that the frozen thread holds, such as `malloc`'s (`.fork.thaw`). A thaw in the middle
-    /// of a fork is not in the log.
+    /// Thaws a frozen thread; returns `false` if it was not frozen. Waits for the end of a collection in progress, but not for a fork: the
+    /// forking thread may be waiting for a lock that the frozen thread holds, such as `malloc`'s (`.fork.thaw`). A thaw during a fork is
+    /// not logged.
     pub fn thaw(&self, tid: Tid) -> bool {
         loop {
             if let Ok(_lock) = self.thread_lock.lock_slice(THAW_SLICE_NS) {
@@ -193,7 +193,7 @@ impl MockDebugger {
             }
             let held = self.forking.lock().lock();
             if *self.forking.get(&held) > 0 && !removed(Guard::ForkThaw) {
-                // No collection is under way: the thread that forks has its lock. A frozen thread does not give up its record.
+                // No collection is in progress: the forking thread has the collector's lock. A frozen thread does not give up its record.
                 let debuggee = handler::find(tid).filter(|debuggee| debuggee.is_of(self.handshake));
                 let frozen = debuggee.filter(|debuggee| debuggee.state.is_held_by(Holder::User));
                 frozen.inspect(|debuggee| debuggee.state.release(Holder::User));
@@ -202,13 +202,13 @@ impl MockDebugger {
         }
     }
 
-    /// The threads that it was told of.
+    /// The threads that were announced to it.
     pub fn threads(&self) -> Vec<MockThread> {
         let _lock = self.thread_lock.lock();
         self.with(|inner| inner.debuggees.iter().map(|debuggee| debuggee.show()).collect())
     }
 
-    /// What happened so far, and how many events the log had no room for.
+    /// Returns the events so far, and the number of events that the log had no room for.
     pub fn log(&self) -> (Vec<MockEvent>, u64) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| (inner.log.events().to_vec(), inner.log.missed()))
@@ -220,7 +220,7 @@ impl MockDebugger {
         self.with(|inner| inner.log.clear());
     }
 
-    /// Where it puts the registers of a thread that it stops.
+    /// Where it writes the registers of a thread that it stops.
     fn pushes(&self) -> Pushed {
         if self.mode == Mode::Full { Pushed::OnStack } else { Pushed::InRecord }
     }
@@ -229,10 +229,10 @@ impl MockDebugger {
         StopError::Vtable { stopper: NAME, what }
     }
 
-    /// Calls `f` with what the thread lock guards.
+    /// Calls `f` with the data that the thread lock guards.
     ///
     /// # Panics
-    /// The calling thread does not hold the lock, or is in here already.
+    /// If the calling thread does not hold the lock, or is already inside this function.
     fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         assert!(self.thread_lock.is_mine(), "the debugger's thread lock is not held");
         f(&mut self.inner.borrow_mut())
@@ -242,7 +242,7 @@ impl MockDebugger {
         self.with(|inner| inner.debuggees.iter().copied().find(|debuggee| debuggee.tid() == tid))
     }
 
-    /// The thread lock, as part of a stop: it counts against the stop's time.
+    /// Takes the thread lock for a stop: the wait counts against the stop's time limit.
     fn lock_for(&self, stop: &StopRequest<'_>) -> Result<LockGuard<'_>, StopError> {
         let mut attempt = self.thread_lock.try_lock();
         loop {
@@ -252,7 +252,7 @@ impl MockDebugger {
                     attempt = match stop.wait_slice(u64::MAX, |ns| self.thread_lock.lock_slice(ns)) {
                         Some(next) => next,
                         None => {
-                            // Nobody has been stopped yet.
+                            // No thread has been stopped yet.
                             inside::leave();
                             let holder = Box::new(SilentThread::describe(Tid(holder.0 as i32), None, self.signal));
                             return Err(StopError::LockHeld {
@@ -267,8 +267,8 @@ impl MockDebugger {
         }
     }
 
-    /// Holds every debuggee of the request, and waits until they stand. It knows other worlds' threads too, and the thread
-    /// that collects, which runs on.
+    /// Holds every debuggee of the request, and waits until they are stopped. The mock also knows threads of other worlds and the
+    /// collecting thread; these continue to run.
     fn stop_all(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
         let epoch = self.handshake.begin(Holder::Collection, debuggees.len() as u32);
         let mut satisfied = 0;
@@ -298,15 +298,15 @@ impl MockDebugger {
             return Signalled::Maybe;
         }
         debuggee.info().mark_gone();
-        // It owes an acknowledgement, unless it answered and ended only then.
+        // It owes an acknowledgement, unless it acknowledged before it ended.
         match debuggee.state.abandon(Holder::Collection) {
             Abandoned::Unanswered => Signalled::Gone,
             Abandoned::Answered => Signalled::Maybe,
         }
     }
 
-    /// Out of time: unless the last has answered in the meantime, lets go whom it holds, and only then says who did not
-    /// answer.
+    /// Called when the time limit has passed. Unless the last thread has acknowledged meanwhile, resumes the threads that it holds, and
+    /// only then reports those that did not acknowledge.
     fn give_up(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
         self.handshake.close(Holder::Collection);
         let mut all_stand = true;
@@ -319,7 +319,7 @@ impl MockDebugger {
             return Ok(());
         }
         debuggees.iter().filter(|d| stop.concerns(d.info())).for_each(|d| d.state.release(Holder::Collection));
-        // From here the world runs, and memory may be allocated.
+        // From here on the world runs, and memory may be allocated.
         inside::leave();
         let silent: Vec<_> =
             debuggees.iter().filter(|d| d.silent.swap(0, Ordering::Relaxed) != 0).map(|d| d.info()).collect();
@@ -330,10 +330,10 @@ impl MockDebugger {
 const NAME: &str = "mock-debugger";
 const ASSISTED: &str = "mock-debugger (assisted)";
 
-/// How long a thaw waits for the thread lock before it looks whether a fork has it.
+/// How long a thaw waits for the thread lock before it checks whether a fork has it.
 const THAW_SLICE_NS: u64 = 1_000_000;
 
-/// How long a freeze may take.
+/// The time limit of a freeze.
 const FREEZE_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -342,8 +342,8 @@ enum Signalled {
     Gone,
 }
 
-// SAFETY: a thread counts as stopped when its handler has pushed the registers and acknowledged; it goes on only when
-// both of its holds are gone. Between stop and start only atomics, system calls and preallocated memory are used.
+// SAFETY: a thread counts as stopped when its handler has pushed the registers and acknowledged; it resumes only when both of its holds are
+// gone. Between stop and start only atomics, system calls and preallocated memory are used.
 unsafe impl ThreadVtable for MockDebugger {
     fn name(&self) -> &'static str {
         if self.mode == Mode::Full { NAME } else { ASSISTED }
@@ -361,7 +361,7 @@ unsafe impl ThreadVtable for MockDebugger {
                 return Err(error);
             }
             for debuggee in inner.debuggees.iter().filter(|d| stop.concerns(d.info()) && !d.info().is_gone()) {
-                let stack_ptr = debuggee.tell_stack_ptr();
+                let stack_ptr = debuggee.write_stack_ptr();
                 inner.log.note(MockEvent::Stopped { tid: debuggee.tid(), stack_ptr });
             }
             inner.log.note(MockEvent::WorldStopped { epoch: stop.epoch() });
@@ -392,7 +392,7 @@ unsafe impl ThreadVtable for MockDebugger {
             }
             inner.log.note(MockEvent::WorldStarted { epoch: stop.epoch() });
         });
-        // SAFETY: this thread took it in `stop_world`, whose guard is forgotten.
+        // SAFETY: this thread acquired it in `stop_world`, whose guard is forgotten.
         unsafe { self.thread_lock.release() };
     }
 
@@ -429,7 +429,7 @@ unsafe impl ThreadVtable for MockDebugger {
     fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| {
-            // Only this world's: another one may have the same debugger.
+            // Only this world's threads: another world may have the same debugger.
             let is_removed = |debuggee: &&Debuggee| threads.iter().any(|info| std::ptr::eq(*info, debuggee.info()));
             for debuggee in inner.debuggees.extract_if(.., |debuggee| is_removed(&&**debuggee)) {
                 if debuggee.state.is_held_by(Holder::User) {
@@ -442,7 +442,7 @@ unsafe impl ThreadVtable for MockDebugger {
     }
 
     unsafe fn fork(&self, step: ForkStep) {
-        // Each world that has it in force calls.
+        // Called by each world that uses this debugger.
         match step {
             ForkStep::Prepare => {
                 if !self.thread_lock.is_mine() {
@@ -460,7 +460,8 @@ unsafe impl ThreadVtable for MockDebugger {
                 }
             }
             ForkStep::Child { before, now } => {
-                // SAFETY: the child's only thread, which took the first before the fork; a thread that had the second is not here.
+                // SAFETY: the child's only thread, which took the first lock before the fork; a thread that held the second does not exist
+                // here.
                 unsafe {
                     self.thread_lock.reset_in_child();
                     self.forking.lock().reset_in_child();

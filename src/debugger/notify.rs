@@ -47,8 +47,8 @@ pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
     request.answer()
 }
 
-/// Chooses a real-time signal for notifications and gives it an empty handler, once per process. Of the signals with their default action
-/// it takes one of the highest, which programs use least.
+/// Chooses a real-time signal for notifications and gives it an empty handler, once per process: one of the highest
+/// signals that have their default action, because programs use these least.
 ///
 /// If there is none, `notify_signal` stays 0 and notifications by signal are not acknowledged: a debugger sees the 0 and uses the
 /// breakpoint.

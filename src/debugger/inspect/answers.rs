@@ -1,4 +1,4 @@
-//! Answers each question for the worlds of a list: an address belongs to the world whose heap has it.
+//! Executes each query for the worlds of a list: an address belongs to the world whose heap contains it.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::Ordering::Relaxed;
 use crate::world::{PublishedWorld, WorldList};
 
-/// Answers [`describe`](super::describe).
+/// Implements [`describe`](super::describe).
 ///
 /// # Safety
 /// As for the function that the debugger calls.
@@ -29,7 +29,7 @@ pub(in crate::debugger) unsafe fn describe(worlds: &'static WorldList, address: 
     })
 }
 
-/// Answers [`fields`](super::fields).
+/// Implements [`fields`](super::fields).
 ///
 /// # Safety
 /// As for the function that the debugger calls.
@@ -46,7 +46,7 @@ pub(in crate::debugger) unsafe fn fields(
     })
 }
 
-/// Answers [`referrers`](super::referrers).
+/// Implements [`referrers`](super::referrers).
 ///
 /// # Safety
 /// As for the function that the debugger calls.
@@ -63,7 +63,7 @@ pub(in crate::debugger) unsafe fn referrers(
     })
 }
 
-/// Answers [`path`](super::path).
+/// Implements [`path`](super::path).
 ///
 /// # Safety
 /// As for the function that the debugger calls.
@@ -71,11 +71,11 @@ pub(in crate::debugger) unsafe fn path(worlds: &'static WorldList, address: usiz
     answer(|| {
         let (view, object) = object_around(worlds, address)?;
         let mut out = Buffer::new(out, capacity)?;
-        search::way_to(object, &view, |index, step| out.put(index, step))
+        search::path_to(object, &view, |index, step| out.put(index, step))
     })
 }
 
-/// Answers [`request_collection`](super::request_collection).
+/// Implements [`request_collection`](super::request_collection).
 ///
 /// # Safety
 /// As for the function that the debugger calls.
@@ -95,7 +95,7 @@ pub(in crate::debugger) unsafe fn request_collection(worlds: &'static WorldList,
     })
 }
 
-/// Answers [`census`](super::census).
+/// Implements [`census`](super::census).
 ///
 /// # Safety
 /// As for the function that the debugger calls.
@@ -115,7 +115,7 @@ fn answer(question: impl FnOnce() -> Result<usize, Refusal>) -> i64 {
     }
 }
 
-/// The caller's memory for an answer.
+/// The caller's memory for the results.
 struct Buffer<T> {
     place: *mut T,
     capacity: usize,
@@ -127,21 +127,21 @@ impl<T> Buffer<T> {
         usable.then_some(Self { place: address as *mut T, capacity }).ok_or(Refusal::NoBuffer)
     }
 
-    /// What has no room is left out.
+    /// Writes an item, or drops it if it does not fit.
     fn put(&mut self, index: usize, item: T) {
         if index < self.capacity {
-            // SAFETY: by the caller of the question: aligned memory of his own with room for as many.
+            // SAFETY: the caller of the query provides aligned memory with room for `capacity` items.
             unsafe { self.place.add(index).write(item) };
         }
     }
 }
 
 fn collector_of(published: &PublishedWorld) -> Option<&Collector> {
-    // SAFETY: null, or the collector of a world that is published, which it is as long as it exists.
+    // SAFETY: null, or the collector of a published world, which is alive while it is published.
     unsafe { published.collector().cast::<Collector>().as_ref() }
 }
 
-/// The world whose heap has the address.
+/// Returns the world whose heap contains the address.
 fn around(worlds: &'static WorldList, address: usize) -> Result<(&'static PublishedWorld, View<'static>), Refusal> {
     let published = worlds.find(|published| published.has_in_its_heap(address)).ok_or(Refusal::NoWorld)?;
     let collector = collector_of(published).ok_or(Refusal::NoWorld)?;
@@ -160,7 +160,7 @@ pub(super) fn request_in(collector: &Collector) -> bool {
     collector.finalizers.started.load(Relaxed)
 }
 
-/// Whether an object has `address` inside or just past its end; if none has, the facts tell of the cell.
+/// Describes the object that has `address` inside or just past its end; if there is none, returns `false` and the facts of the cell.
 pub(super) fn describe_in(view: &View<'_>, address: usize) -> (bool, ObjectFacts) {
     let blocks = &view.heap.blocks;
     if let Some(object) = view.object_around(address) {
@@ -212,7 +212,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
             (size_of::<Array<u8>>() + length * stride as usize, length)
         }
         Shape::Leaf if is_of_any_size(info, object.room) => {
-            // An array's length comes first; other bytes have none that is known.
+            // The length is the first word of an array; other types of bytes have no known length.
             let is_array = info.size() == size_of::<Array<u8>>();
             flags |= if is_array { ARRAY } else { 0 };
             (object.room, if is_array { object.length(0) } else { 0 })
@@ -241,19 +241,19 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
     }
 }
 
-/// Whether objects of this leaf type have a size of their own each, which the type does not tell: one that fills a smaller cell than
-/// the object has, or none at all.
+/// Whether objects of this leaf type differ in size, so that the type does not give it: types whose size fits another cell than the
+/// object's, or whose size is 0.
 fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
-    // No collected type is aligned more strictly: then what is known of the type is damaged, and says nothing of sizes.
+    // No collected type has a larger alignment: then the type descriptor is damaged, and its size means nothing.
     let class = if info.align() <= MAX_ALIGN { class_of_size(info.size(), info.align()) } else { CLASSES };
     info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
 }
 
-/// Whether a thread has this cell at its cursor (`.stop.mid-alloc`).
+/// Whether a thread's allocation cursor is at this cell (`.stop.mid-alloc`).
 fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
     let mut found = false;
     view.for_each_record(|record| {
-        // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
+        // SAFETY: the calling debugger keeps every other thread of the process stopped until this returns.
         let cache = unsafe { crate::collector::cache_of(record) };
         found |= cache.is_some_and(|cache| cache.half_built().any(|(header, _)| header == cell.header));
     });

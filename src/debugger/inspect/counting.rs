@@ -1,4 +1,4 @@
-//! How many objects of each type there are.
+//! Counts the objects of each type.
 
 use std::ops::ControlFlow;
 
@@ -8,10 +8,10 @@ use crate::heap::layout::HEADER_BYTES;
 use crate::os::memory::Reservation;
 use crate::os::preserving_errno;
 
-/// Types that are told apart; a power of two. Objects of further ones are counted as those of no type.
+/// The maximum number of types with a row of their own; a power of two. Objects of further types are counted in a row without a type.
 const MOST_TYPES: usize = 1 << 13;
 
-/// Counts; calls `write` with each row and its index. How many rows there are.
+/// Counts the objects and calls `write` with each row and its index. Returns the number of rows.
 pub(super) fn take(view: &View<'_>, mut write: impl FnMut(usize, CensusRow)) -> Result<usize, Refusal> {
     let table = preserving_errno(|| {
         let memory = Reservation::new((MOST_TYPES + 1) * size_of::<CensusRow>(), 4096)?;
@@ -19,7 +19,7 @@ pub(super) fn take(view: &View<'_>, mut write: impl FnMut(usize, CensusRow)) -> 
         Ok(memory)
     });
     let table = table.map_err(|_: std::io::Error| Refusal::NoMemory)?;
-    // SAFETY: committed, zero-filled and ours alone; a row of zeros is valid.
+    // SAFETY: committed, zero-filled and exclusively ours; a row of zeros is valid.
     let rows = unsafe { std::slice::from_raw_parts_mut(table.base().cast::<CensusRow>(), MOST_TYPES + 1) };
     let _ = view.for_each_object(|object| {
         let type_info = std::ptr::from_ref(object.info) as usize;
@@ -44,7 +44,7 @@ pub(super) fn take(view: &View<'_>, mut write: impl FnMut(usize, CensusRow)) -> 
     Ok(count)
 }
 
-/// The row of a type, or the first free one on the way to it, or the last of all if there is none.
+/// Returns the index of a type's row, or of the first free one in its probe sequence, or of the last row if there is none.
 fn place(rows: &[CensusRow], type_info: usize) -> usize {
     let first = (type_info >> 5).wrapping_mul(0x9e37_79b9) % MOST_TYPES;
     let places = (0..64).map(|step| (first + step) % MOST_TYPES);

@@ -1,47 +1,47 @@
-//! What the questions answer: the structures that a debugger reads, and why there is no answer.
+//! The results of the queries: the structures that a debugger reads, and the error codes.
 
-/// Why there is no answer: what the functions return instead of a number.
+/// The error codes of the functions: a negative result instead of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The address lies in no world's heap, or there is no such world.
+    /// The address is in no world's heap, or there is no such world.
     NoWorld = -1,
-    /// No object is at the address, inside or just past its end.
+    /// There is no object at the address, neither inside nor just past its end.
     NoObject = -2,
-    /// The system gave no memory for the search.
+    /// The system provided no memory for the search.
     NoMemory = -3,
     /// The buffer is null and the capacity is not 0, or the buffer is not aligned to 8.
     NoBuffer = -4,
-    /// What had been found was not there any more: other threads ran, or memory is damaged.
+    /// An object that had been found was gone: other threads ran, or memory is damaged.
     Changed = -5,
-    /// A thread was stopped in the middle of a change of what the answer depends on: let the program run for a moment, and ask again.
+    /// A thread was stopped while it changed data that the result depends on: let the program run for a moment, and retry.
     Busy = -6,
 }
 
-/// What [`describe`](super::describe) tells of an address.
+/// The result of [`describe`](super::describe).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ObjectFacts {
-    /// The object's address, as a `Gc` holds it; of a free cell, where its object would be.
+    /// The object's address, as a `Gc` holds it; for a free cell, the address that its object would have.
     pub base: usize,
-    /// Bytes of its value; of bytes and of arrays of numbers, whose types do not say how many there are, all of the cell.
+    /// Size of its value in bytes; for byte blocks and arrays of numbers, whose types do not give it, the size of the cell.
     pub bytes: usize,
-    /// Bytes of its cell with the header; of a large object, of all its blocks.
+    /// Size of its cell in bytes, with the header; for a large object, of all its blocks.
     pub cell_bytes: usize,
     /// Address of its block.
     pub block: usize,
-    /// Address of its type's description, which is what its header holds; 0 if the cell is free.
+    /// Address of its type descriptor, which is the value of its header; 0 if the cell is free.
     pub type_info: usize,
-    /// The name that its type gave itself: address …
+    /// The name that its type declares: address …
     pub type_name: usize,
-    /// … and bytes.
+    /// … and length in bytes.
     pub type_name_bytes: usize,
     /// The full path of its Rust type: address …
     pub rust_name: usize,
-    /// … and bytes.
+    /// … and length in bytes.
     pub rust_name_bytes: usize,
-    /// How many [`FieldFacts`] there are.
+    /// The number of its [`FieldFacts`].
     pub fields: usize,
     /// An array's length; otherwise 0.
     pub length: usize,
@@ -51,9 +51,9 @@ pub struct ObjectFacts {
     pub space: u32,
     /// [`ARRAY`], [`LEAF`], …
     pub flags: u32,
-    /// 1: the collection that is under way has marked it, or the last one had.
+    /// 1: marked by the present collection, or, outside of one, by the last.
     pub marked: u32,
-    /// Nothing yet.
+    /// Unused.
     pub reserved: u32,
 }
 
@@ -67,13 +67,13 @@ pub const WEAK: u32 = 4;
 pub const LARGE: u32 = 8;
 /// [`ObjectFacts::flags`]: in the pinned space.
 pub const PINNED: u32 = 16;
-/// [`ObjectFacts::flags`]: the address is in a cell in which no object lives.
+/// [`ObjectFacts::flags`]: the address is in a cell without a live object.
 pub const FREE_CELL: u32 = 32;
-/// [`ObjectFacts::flags`]: the address is in a block that holds no cells.
+/// [`ObjectFacts::flags`]: the address is in a block without cells.
 pub const FREE_BLOCK: u32 = 64;
-/// [`ObjectFacts::flags`]: a thread was building the object when it was stopped; what it holds may be anything.
+/// [`ObjectFacts::flags`]: a thread was initialising the object when it was stopped; its contents may be anything.
 pub const HALF_BUILT: u32 = 128;
-/// [`ObjectFacts::flags`]: the type's drop runs when it is found dead.
+/// [`ObjectFacts::flags`]: the type has a destructor, which runs when the object is found dead.
 pub const DROPS: u32 = 256;
 
 /// A word of an object that may hold a reference.
@@ -82,43 +82,43 @@ pub const DROPS: u32 = 256;
 pub struct FieldFacts {
     /// Bytes from the object's address.
     pub offset: usize,
-    /// What stands there.
+    /// The value of the word.
     pub value: usize,
-    /// The object that it leads to; 0 if it leads to none.
+    /// The object that it references; 0 if there is none.
     pub target: usize,
 }
 
-/// One step of a [`path`](super::path): a word, and the object that it keeps alive. The first is a root, the others are fields of the object
-/// before.
+/// One step of a [`path`](super::path): a word, and the object that it keeps alive. The first step is a root, each other one is a field of
+/// the previous object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Step {
     /// A [`StepKind`].
     pub kind: u32,
-    /// The thread whose stack, registers or half-built object it is; 0 if there is none.
+    /// The thread whose stack, registers or partially initialised object contains the word; 0 if there is none.
     pub tid: i32,
-    /// Where the word stands.
+    /// The address of the word.
     pub slot: usize,
-    /// The word.
+    /// The value of the word.
     pub value: usize,
-    /// The object.
+    /// The object that it keeps alive.
     pub object: usize,
-    /// Of a field: bytes from the address of the object before. Of a root: how far into the object it points.
+    /// For a field: its offset in bytes in the previous object. For a root: the offset in the object to which it points.
     pub offset: usize,
 }
 
-/// What a [`Step`] is.
+/// The kinds of a [`Step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum StepKind {
-    /// A word of the object before.
+    /// A word of the previous object.
     Field = 0,
     /// A word of a thread's stack.
     Stack = 1,
     /// A word of a thread's registers, in its save area.
     Registers = 2,
-    /// A word of an object that a thread was building.
+    /// A word of an object that a thread was initialising.
     HalfBuilt = 3,
     /// A word of a stack that the program registered.
     RegisteredStack = 4,
@@ -126,7 +126,7 @@ pub enum StepKind {
     Range = 5,
     /// A `Root` handle.
     Handle = 6,
-    /// The queue of objects that wait for their finalizers.
+    /// The queue of objects with pending finalizers.
     Finalizer = 7,
 }
 
@@ -134,13 +134,13 @@ pub enum StepKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CensusRow {
-    /// Address of the type's description; 0 in the row of all types for which there was no row.
+    /// Address of the type descriptor; 0 in the row of all types without a row of their own.
     pub type_info: usize,
     /// Its name: address …
     pub type_name: usize,
-    /// … and bytes.
+    /// … and length in bytes.
     pub type_name_bytes: usize,
-    /// How many there are.
+    /// The number of objects.
     pub objects: u64,
     /// Bytes of their cells, headers included.
     pub bytes: u64,

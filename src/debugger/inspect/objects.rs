@@ -1,9 +1,8 @@
-//! Objects of a heap that may be in any state.
+//! The objects of a heap that may be in any state.
 //!
-//! The rule is that of the collector: a cell is an object if it has a header and, in a block that is not swept yet, a mark of
-//! this collection or the last. What is stricter here: a header is believed only after its `TypeInfo` was read with care and
-//! its magic number found, and no word beyond the cell is looked at, whatever a length says. A debugger is called when
-//! memory is damaged.
+//! The rule is the collector's: a cell is an object if it has a header and, in a block that is not swept yet, a mark of this collection or
+//! the last. These functions are stricter: a header is accepted only after its `TypeInfo` was read safely and has the magic number, and no
+//! word past the end of the cell is read, whatever a length says. A debugger is used when memory is damaged.
 
 use std::cell::Cell as Remembered;
 use std::mem::offset_of;
@@ -19,19 +18,19 @@ use crate::os::memory;
 use crate::sync::{AtomicUsize, Ordering::Relaxed};
 use crate::world::stop_info::ThreadStopInfo;
 
-/// Types that are known to be sound; each has one place among these.
+/// The size of the cache of types that are known to be valid; each type has one slot.
 const KNOWN_TYPES: usize = 64;
-/// Bytes that are copied at a time: this runs on the stack of a thread that a debugger has stopped anywhere.
+/// The number of bytes copied at a time: this runs on the stack of a thread that a debugger has stopped anywhere.
 const PIECE_BYTES: usize = 1024;
-/// Unreadable pages in a range before the rest of it is given up.
+/// The number of unreadable pages in a range after which the rest of it is skipped.
 const MOST_HOLES: usize = 1024;
 
-/// One world's heap, as a debugger's question sees it.
+/// One world's heap, as a query reads it.
 pub(super) struct View<'a> {
     pub(super) collector: &'a Collector,
     pub(super) heap: &'a Heap,
     known: [Remembered<usize>; KNOWN_TYPES],
-    /// Memory that may not be there can be read without a fault.
+    /// Whether memory that may not be mapped can be read without a fault.
     careful: bool,
 }
 
@@ -40,7 +39,7 @@ pub(super) struct View<'a> {
 pub(super) struct Object {
     pub(super) info: &'static TypeInfo,
     pub(super) cell: Cell,
-    /// Bytes of its cell behind the header.
+    /// Bytes of its cell after the header.
     pub(super) room: usize,
 }
 
@@ -56,7 +55,7 @@ impl Object {
         unsafe { (*((self.payload() + offset) as *const AtomicUsize)).load(Relaxed) }
     }
 
-    /// The first word of an array, as far as the cell has room for so many elements.
+    /// The first word of an array, at most the number of elements that fit the cell.
     pub(super) fn length(&self, stride: usize) -> usize {
         if self.room < ARRAY_HEAD_BYTES {
             return 0;
@@ -102,7 +101,7 @@ impl Object {
         ControlFlow::Continue(())
     }
 
-    /// What a weak cell refers to; 0 if it is cleared.
+    /// Returns the target of a weak cell; 0 if it is cleared.
     pub(super) fn weak_target(&self) -> Option<usize> {
         (self.info.shape == Shape::Weak && self.room >= size_of::<usize>()).then(|| self.word(0))
     }
@@ -111,17 +110,17 @@ impl Object {
 impl<'a> View<'a> {
     pub(super) fn of(collector: &'a Collector) -> Self {
         let mut probe = [0];
-        // SAFETY: one byte of what is borrowed here, which is only asked for to see whether it can be had.
+        // SAFETY: one byte of a borrowed object, read only to find out whether the system call works.
         let careful = unsafe { memory::read_carefully(std::ptr::from_ref(&collector.heap) as usize, &mut probe) } == 1;
         Self { collector, heap: &collector.heap, known: [const { Remembered::new(0) }; KNOWN_TYPES], careful }
     }
 
-    /// Blocks that can be read: a collected object is in one of them.
+    /// The number of blocks that can be read: every collected object is in one of them.
     pub(super) fn blocks(&self) -> usize {
         self.heap.committed_bytes() as usize / BLOCK_BYTES
     }
 
-    /// The object in a cell.
+    /// Returns the object in a cell.
     pub(super) fn object_in(&self, cell: Cell) -> Option<Object> {
         if cell.block as usize >= self.blocks() || !self.is_possible(cell) || !self.heap.is_alive(cell) {
             return None;
@@ -130,8 +129,8 @@ impl<'a> View<'a> {
         Some(Object { info, cell, room: self.room(cell) })
     }
 
-    /// Whether a block can be cut so that this is one of its cells: then the cell is aligned and lies in its block, and its index has
-    /// a mark, and a place among those of the block's objects. A damaged word cuts otherwise.
+    /// Whether the block's layout can contain this cell: then the cell is aligned and inside its block, and its index has a mark and a slot
+    /// in the block's tables. A damaged block word gives other layouts.
     fn is_possible(&self, cell: Cell) -> bool {
         let word = self.heap.blocks.word(cell.block);
         let (bytes, index) = (word.cell_bytes(), cell.index as usize);
@@ -141,7 +140,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bytes behind the header of a cell, as far as there is memory.
+    /// Returns the size of a cell after its header, limited to committed memory.
     pub(super) fn room(&self, cell: Cell) -> usize {
         let blocks = &self.heap.blocks;
         let word = blocks.word(cell.block);
@@ -152,7 +151,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The object whose payload begins at `word`: what a traced word leads to.
+    /// Returns the object whose payload begins at `word`: the target of a traced word.
     pub(super) fn object_at(&self, word: usize) -> Option<Object> {
         self.heap.blocks.cell_of_payload(word).and_then(|cell| self.object_in(cell))
     }
@@ -162,8 +161,8 @@ impl<'a> View<'a> {
         self.objects_around(address).into_iter().flatten().next()
     }
 
-    /// The objects that a word on a stack keeps (`.stop.interior`): the one that it points into, and the one before whose end
-    /// it may be.
+    /// Returns the objects that a word on a stack keeps alive (`.stop.interior`): the one that it points into, and the one that it points
+    /// just past the end of.
     pub(super) fn objects_around(&self, word: usize) -> [Option<Object>; 2] {
         let around = |address| self.heap.blocks.cell_containing(address).and_then(|cell| self.object_in(cell));
         let inside = around(word);
@@ -172,12 +171,12 @@ impl<'a> View<'a> {
         [inside, if same { None } else { before }]
     }
 
-    /// Whether a word could lead anywhere.
+    /// Whether a word may point into the heap.
     pub(super) fn may_lead_here(&self, word: usize) -> bool {
         word.wrapping_sub(self.heap.blocks.base()) <= self.heap.blocks.reserved_bytes()
     }
 
-    /// Every object, in the order of addresses.
+    /// Calls `visit` with every object, in the order of addresses.
     pub(super) fn for_each_object<B>(&self, mut visit: impl FnMut(Object) -> ControlFlow<B>) -> ControlFlow<B> {
         let blocks = &self.heap.blocks;
         for block in 0..self.blocks() as BlockIndex {
@@ -196,12 +195,12 @@ impl<'a> View<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Every thread of the world.
+    /// Calls `visit` with the record of every thread of the world.
     pub(super) fn for_each_record(&self, visit: impl FnMut(&'static ThreadStopInfo)) {
         self.collector.threads.published().for_each_record(visit);
     }
 
-    /// The type that a header names, if it is one.
+    /// Returns the type that a header refers to, if it is valid.
     fn type_of(&self, header: usize) -> Option<&'static TypeInfo> {
         if header == 0 || !header.is_multiple_of(align_of::<TypeInfo>()) {
             return None;
@@ -213,8 +212,8 @@ impl<'a> View<'a> {
             }
             place.set(header);
         }
-        // SAFETY: all of it could be read, and it has the magic number; descriptions of types live for ever. Where nothing can
-        // be read with care, headers are believed, as the collector does.
+        // SAFETY: the whole descriptor could be read, and it has the magic number; type descriptors live for ever. Where memory cannot be
+        // read safely, headers are trusted, as the collector does.
         let info = unsafe { &*(header as *const TypeInfo) };
         info.is_sound().then_some(info)
     }
@@ -228,7 +227,7 @@ impl<'a> View<'a> {
         while at.saturating_add(WORD) <= high && holes < MOST_HOLES {
             let wanted = ((high - at) / WORD * WORD).min(PIECE_BYTES);
             let read = if self.careful {
-                // SAFETY: every thread stands where it was stopped, and each word is only compared with addresses of objects.
+                // SAFETY: all other threads are stopped, and each word is only compared with addresses of objects.
                 unsafe { memory::read_carefully(at, &mut piece[..wanted]) }
             } else {
                 believe(at, &mut piece[..wanted])
@@ -245,19 +244,19 @@ impl<'a> View<'a> {
     }
 }
 
-/// Whether a block may be cut into cells of so many bytes.
+/// Whether a block may be divided into cells of this size.
 fn is_size_of_cells(bytes: usize) -> bool {
     bytes >= CELL_BYTES[0] && bytes.is_multiple_of(size_of::<usize>())
 }
 
-/// Reads without care, where the system allows nothing else.
+/// Reads directly, where the system provides no safe way.
 fn believe(address: usize, into: &mut [u8]) -> usize {
-    // SAFETY: a stack of a thread that is attached, or memory that the program promised to be readable.
+    // SAFETY: a stack of an attached thread, or memory that the program promised to be readable.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };
     into.len()
 }
 
-/// Whether a type's description is at this address, and can be read whole.
+/// Whether there is a type descriptor at this address that can be read completely.
 fn is_sound(header: usize) -> bool {
     let mut bytes = [0_u8; size_of::<TypeInfo>()];
     // SAFETY: the bytes are only compared with the magic number.

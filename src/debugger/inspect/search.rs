@@ -1,9 +1,9 @@
-//! Why an object is alive: a shortest way to it from a root.
+//! Why an object is alive: finds a shortest path to it from a root.
 //!
-//! A breadth-first search over the whole heap, from all roots at once. Its memory (for each cell the object that led to it, and
-//! the queue) is mapped for the search and touched only where there are objects: 16 bytes for each object that is reached.
-//! Where a way begins is not kept for each object: the roots are gone through a second time, in the same order, for the one
-//! that led to the first object of the way that was found.
+//! A breadth-first search over the whole heap, from all roots at once. Its memory (for each cell the parent object, and the queue) is
+//! mapped for the search and touched only where there are objects: 16 bytes for each object that is reached. The root of each path is not
+//! stored: when the path is found, the roots are visited a second time, in the same order, to find the one that references the first object
+//! of the path.
 
 use std::ops::ControlFlow;
 
@@ -16,10 +16,10 @@ use crate::os::preserving_errno;
 use crate::world::debugged_stacks::{self, FoundIn};
 use crate::world::stop_info::ThreadStopInfo;
 
-/// What led to an object that a root leads to.
+/// The parent of an object that a root references.
 const ROOT: usize = 1;
 
-/// A word outside the heap that keeps an object.
+/// A word outside the heap that keeps an object alive.
 #[derive(Clone, Copy)]
 pub(super) struct Root {
     pub(super) kind: StepKind,
@@ -28,11 +28,12 @@ pub(super) struct Root {
     pub(super) word: usize,
 }
 
-/// A shortest way from a root to `target`; the number of steps, of which `write` gets each with its index. 0: there is none.
-pub(super) fn way_to(target: Object, view: &View<'_>, mut write: impl FnMut(usize, Step)) -> Result<usize, Refusal> {
+/// Finds a shortest path from a root to `target` and calls `write` with each step and its index. Returns the number of steps; 0 if there is
+/// no path.
+pub(super) fn path_to(target: Object, view: &View<'_>, mut write: impl FnMut(usize, Step)) -> Result<usize, Refusal> {
     let mut search = Search::new(view)?;
     if !search.run(target) {
-        // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
+        // SAFETY: the calling debugger keeps every other thread of the process stopped until this returns.
         let knows_all_roots = unsafe { debugged_stacks::registered_can_be_read(&view.collector.threads) };
         return if knows_all_roots { Ok(0) } else { Err(Refusal::Busy) };
     }
@@ -80,7 +81,7 @@ fn field_step(holder: Object, object: Object) -> Option<Step> {
     Some(Step { kind: StepKind::Field as u32, tid: 0, slot, value, object: value, offset })
 }
 
-/// The search's own memory.
+/// The state of a search.
 struct Search<'v, 'a> {
     view: &'v View<'a>,
     blocks: usize,
@@ -103,7 +104,7 @@ impl<'v, 'a> Search<'v, 'a> {
         Ok(Self { view, blocks, parents, queue, first: 0, end: 0 })
     }
 
-    /// Goes on until the target is reached. False if it never is.
+    /// Continues until the target is reached. Returns false if it cannot be reached.
     fn run(&mut self, target: Object) -> bool {
         let view = self.view;
         let reached = for_each_root(view, |_, object| self.reach(object, ROOT, target));
@@ -127,7 +128,7 @@ impl<'v, 'a> Search<'v, 'a> {
         if object.cell.block as usize >= self.blocks || self.parent(object) != 0 {
             return ControlFlow::Continue(());
         }
-        // SAFETY: in bounds of the committed mapping, which is ours alone; each cell enters the queue once.
+        // SAFETY: in bounds of the committed mapping, which is exclusively ours; each cell enters the queue once.
         unsafe {
             self.parents.base().cast::<usize>().add(place(object)).write(parent);
             self.queue.base().cast::<usize>().add(self.end).write(object.payload());
@@ -136,9 +137,9 @@ impl<'v, 'a> Search<'v, 'a> {
         if object.cell == target.cell { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// What led to an object: another's payload, [`ROOT`], or nothing yet.
+    /// Returns an object's parent: the payload of another object, [`ROOT`], or 0 if it was not reached yet.
     fn parent(&self, object: Object) -> usize {
-        // SAFETY: in bounds of the committed mapping: callers have checked, or have it from there.
+        // SAFETY: in bounds of the committed mapping: callers have checked it, or took the object from there.
         unsafe { self.parents.base().cast::<usize>().add(place(object)).read() }
     }
 
@@ -155,8 +156,8 @@ impl<'v, 'a> Search<'v, 'a> {
         None
     }
 
-    /// Objects on the way to this one, which was reached, itself included. None if what led to one of them is not there any more: then
-    /// its place may be another's, and the way go round in a circle.
+    /// Returns the number of objects on the path to this one, which was reached, including itself. Returns `None` if a parent is gone: then
+    /// its cell may hold another object, and the path may have a cycle.
     fn length(&self, target: Object) -> Option<usize> {
         let mut at = target;
         for steps in 1..=self.end {
@@ -173,12 +174,12 @@ fn place(object: Object) -> usize {
     object.cell.block as usize * MARKS_PER_BLOCK + object.cell.index as usize
 }
 
-/// Calls `visit` with every root and the object that it keeps, in the order of the collector's own scan.
+/// Calls `visit` with every root and the object that it keeps alive, in the order of the collector's own scan.
 pub(super) fn for_each_root<B>(
     view: &View<'_>,
     mut visit: impl FnMut(Root, Object) -> ControlFlow<B>,
 ) -> ControlFlow<B> {
-    // The walks below know no way to end early; what comes after the end is not visited.
+    // The iterations below cannot end early; `visit` is not called any more after it breaks.
     let mut outcome = ControlFlow::Continue(());
     let mut keeps = |root: Root, object: Option<Object>| {
         if let Some(object) = object
@@ -199,7 +200,7 @@ pub(super) fn for_each_root<B>(
     let threads = &view.collector.threads;
     view.for_each_record(|record| {
         let scan = |found_in, low, high| scan(kind_of(found_in), record.tid().0, low, high);
-        // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
+        // SAFETY: the calling debugger keeps every other thread of the process stopped until this returns.
         unsafe { debugged_stacks::for_a_debugger(threads, record, scan) };
     });
     let scan_registered = |found_in, low, high| scan(kind_of(found_in), 0, low, high);
@@ -210,7 +211,7 @@ pub(super) fn for_each_root<B>(
     let mut exactly = |kind, slot, word| keeps(Root { kind, tid: 0, slot, word }, view.object_at(word));
     view.collector.roots.for_each(|slot, word| exactly(StepKind::Handle, slot, word));
     let ready = |slot, word| exactly(StepKind::Finalizer, slot, word);
-    // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
+    // SAFETY: the calling debugger keeps every other thread of the process stopped until this returns.
     unsafe { view.collector.finalizers.for_each_ready_anytime(ready) };
     outcome
 }
@@ -223,9 +224,9 @@ fn kind_of(found_in: FoundIn) -> StepKind {
     }
 }
 
-/// The cells that a thread may have been building when it was stopped (`.stop.mid-alloc`).
+/// The cells that a thread may have been initialising when it was stopped (`.stop.mid-alloc`).
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
-    // SAFETY: the debugger that calls this keeps every other thread of the process stopped until it has the answer.
+    // SAFETY: the calling debugger keeps every other thread of the process stopped until this returns.
     let Some(cache) = (unsafe { cache_of(record) }) else { return };
     cache.half_built().for_each(|(cell, bytes)| scan(cell, cell.saturating_add(bytes)));
 }
@@ -235,9 +236,9 @@ mod tests {
     use super::super::tests::{built, view, world};
     use super::*;
 
-    /// As it can become where other threads run, and cells get to other places in their blocks.
+    /// This can happen if other threads run, and cells are reused.
     #[test]
-    fn a_way_that_goes_round_in_a_circle_is_none() {
+    fn a_path_with_a_cycle_is_rejected() {
         let world = world();
         let addresses = built(&world, |m| [1, 2, 3_u64].map(|number| m.alloc(number).unwrap().addr()));
         let view = view(world.collector());

@@ -1,4 +1,4 @@
-//! The questions, asked in the process itself, of heaps whose answers are known (`.debug.inspect`).
+//! Tests of the queries, made in the process itself, on heaps whose answers are known (`.debug.inspect`).
 
 use std::ops::ControlFlow;
 
@@ -27,7 +27,7 @@ traced! {
 #[derive(Clone, Copy, Debug)]
 struct Tagged(usize);
 
-// SAFETY: the word as it is; what it may hold is either an object's address or no object's address.
+// SAFETY: the word as it is; its value is either an object's address or no object's address.
 unsafe impl crate::Word for Tagged {
     const MAY_REFER: bool = true;
     fn to_bits(self) -> usize {
@@ -44,7 +44,7 @@ pub(super) fn world() -> World {
     World::builder().heap_limit(64 << 20).markers(1).build().unwrap()
 }
 
-/// Runs `build` on a mutator that has detached when this returns: nothing is on a stack then.
+/// Runs `build` on a mutator that has detached when this returns: then no stack holds a reference.
 pub(super) fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
     // SAFETY: every `Gc` is a local variable or in a collected object.
     unsafe { world.spawn("builder", build) }.unwrap().join().unwrap()
@@ -59,29 +59,29 @@ pub(super) fn view(collector: &Collector) -> View<'_> {
 }
 
 fn text(address: usize, bytes: usize) -> String {
-    // SAFETY: what the facts say of a name.
+    // SAFETY: the address and the length of a name, as returned.
     let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn way_to(collector: &Collector, address: usize) -> Vec<Step> {
+fn path_to(collector: &Collector, address: usize) -> Vec<Step> {
     let view = view(collector);
     let target = view.object_around(address).expect("an object");
     let mut steps = vec![Step::default(); 10_000];
-    let count = search::way_to(target, &view, |index, step| steps[index] = step).unwrap();
+    let count = search::path_to(target, &view, |index, step| steps[index] = step).unwrap();
     steps.truncate(count);
     steps
 }
 
-/// A thread was stopped while it registered a stack, and the object may be referred to from there.
+/// A thread was stopped while it registered a stack, and that stack may reference the object.
 #[test]
-fn a_search_that_needs_stacks_which_a_thread_is_changing_is_busy() {
+fn a_search_that_needs_the_stack_list_while_a_thread_changes_it_is_busy() {
     let world = world();
     let address = built(&world, |m| m.alloc(7_u64).unwrap().addr());
     let collector = world.collector();
     let answer = || {
         let view = view(collector);
-        search::way_to(view.object_around(address).expect("an object"), &view, |_, _| {})
+        search::path_to(view.object_around(address).expect("an object"), &view, |_, _| {})
     };
     assert_eq!(answer(), Ok(0));
     let held = collector.threads.locks().list.lock();
@@ -90,7 +90,7 @@ fn a_search_that_needs_stacks_which_a_thread_is_changing_is_busy() {
     assert_eq!(answer(), Ok(0));
 }
 
-/// What is allocated, and the facts that must come of it.
+/// What is allocated, and the expected facts.
 #[rstest]
 #[case::small(|m: &Mutator| pair(m, None, None).addr(), "Pair", 24, 32, 2, 0, 0)]
 #[case::pinned(|m: &Mutator| m.alloc_pinned(5_u64).unwrap().addr(), "u64", 8, 16, 0, 1, LEAF | PINNED)]
@@ -119,7 +119,7 @@ fn an_object_is_described_from_its_first_byte_to_just_past_its_end(
     let collector = world.collector();
     for offset in [0, 1, bytes / 2, bytes - 1, bytes] {
         let (found, facts) = describe_in(&view(collector), base + offset);
-        assert!(found && facts.base == base, "{offset} bytes behind {base:#x}: {facts:x?}");
+        assert!(found && facts.base == base, "{offset} bytes after {base:#x}: {facts:x?}");
         assert_eq!((facts.bytes, facts.cell_bytes, facts.fields), (bytes, cell_bytes, fields));
         assert_eq!((facts.space, facts.flags, facts.marked), (space, flags, 0));
         let (type_name, rust_name) =
@@ -134,7 +134,7 @@ fn an_object_is_described_from_its_first_byte_to_just_past_its_end(
 }
 
 #[test]
-fn what_is_no_object_is_told_from_what_is() {
+fn addresses_without_an_object_are_distinguished_from_objects() {
     let world = world();
     let (kept, dead) = built(&world, |m| {
         let dead = pair(m, None, None).addr();
@@ -143,7 +143,7 @@ fn what_is_no_object_is_told_from_what_is() {
     });
     let collector = world.collector();
     let base = collector.heap.blocks.base();
-    assert!(describe_in(&view(collector), dead).0, "nobody knows yet that it is dead");
+    assert!(describe_in(&view(collector), dead).0, "no collection has found yet that it is dead");
     world.collect().unwrap();
     let (found, facts) = describe_in(&view(collector), dead);
     assert_eq!((found, facts.base, facts.flags), (false, dead, FREE_CELL));
@@ -161,7 +161,7 @@ fn what_is_no_object_is_told_from_what_is() {
     drop(kept);
 }
 
-/// A debugger is called when memory is damaged.
+/// A debugger is used when memory is damaged.
 #[rstest]
 #[case::odd(0x1001)]
 #[case::nowhere(0xdead_0000)]
@@ -175,7 +175,7 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
         (m.root(pair(m, Some(other), None)), other.addr())
     });
     let collector = world.collector();
-    // SAFETY: the header of a live object, put back below; nobody else looks.
+    // SAFETY: the header of a live object, restored below; no other code reads it.
     let word = unsafe { &*((other - HEADER_BYTES) as *const AtomicUsize) };
     let sound = word.swap(header, Ordering::Relaxed);
     assert!(!describe_in(&view(collector), other).0);
@@ -189,13 +189,13 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
     drop(root);
 }
 
-/// No collected type asks for so much: the place of its size among the classes is not looked for.
+/// No collected type has such an alignment: its size class is not looked up.
 #[test]
-fn a_type_with_an_alignment_that_no_type_has_is_described_all_the_same() {
+fn a_type_with_an_impossible_alignment_is_described_too() {
     let world = world();
     let number = built(&world, |m| m.alloc(5_u64).unwrap().addr());
     let info = Box::leak(Box::new(TypeInfo::of_described("damaged", 8, 1 << 40, Shape::Leaf)));
-    // SAFETY: the header of a live object, put back below; nobody else looks.
+    // SAFETY: the header of a live object, restored below; no other code reads it.
     let word = unsafe { &*((number - HEADER_BYTES) as *const AtomicUsize) };
     let sound = word.swap(std::ptr::from_ref(info) as usize, Ordering::Relaxed);
     let (found, facts) = describe_in(&view(world.collector()), number);
@@ -204,7 +204,7 @@ fn a_type_with_an_alignment_that_no_type_has_is_described_all_the_same() {
     assert_eq!((facts.base, facts.bytes, facts.flags), (number, 8, LEAF));
 }
 
-/// A length that is not to be believed.
+/// With a damaged length.
 #[test]
 fn an_array_is_no_longer_than_its_cell() {
     let world = world();
@@ -213,7 +213,7 @@ fn an_array_is_no_longer_than_its_cell() {
         std::mem::forget(m.root(array));
         array.addr()
     });
-    // SAFETY: the length of a live array, put back below.
+    // SAFETY: the length of a live array, restored below.
     let length = unsafe { &*(array as *const AtomicUsize) };
     length.store(usize::MAX / 3, Ordering::Relaxed);
     let facts = describe_in(&view(world.collector()), array).1;
@@ -221,7 +221,7 @@ fn an_array_is_no_longer_than_its_cell() {
     length.store(3, Ordering::Relaxed);
 }
 
-/// A word of the block table that is not to be believed: the block is cut into cells that no block is cut into.
+/// With a damaged word in the block table: a cell size that no block has.
 #[rstest]
 #[case::across_words(12)]
 #[case::smaller_than_any(8)]
@@ -246,7 +246,7 @@ fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: usize
     assert!(describe_in(&v, pairs[0]).0);
 }
 
-/// A large object's size that is not to be believed, and its array's length.
+/// With a damaged size of a large object, and a damaged length of its array.
 #[test]
 fn a_large_object_is_no_larger_than_the_heap() {
     let world = world();
@@ -255,7 +255,7 @@ fn a_large_object_is_no_larger_than_the_heap() {
     let v = view(collector);
     let object = v.object_at(array).unwrap();
     let size = &collector.heap.blocks.info(object.cell.block).tail.large_bytes;
-    // SAFETY: the length of a live array; nobody looks at it but these questions.
+    // SAFETY: the length of a live array; only these queries read it.
     let length = unsafe { &*(array as *const AtomicUsize) };
     for damaged in [1 << 30, usize::MAX] {
         let sound = (size.swap(damaged, Ordering::Relaxed), length.swap(usize::MAX, Ordering::Relaxed));
@@ -267,7 +267,7 @@ fn a_large_object_is_no_larger_than_the_heap() {
     }
 }
 
-/// Objects by number, and each word of each: which object it leads to, or what else it holds.
+/// Objects by number, and for each of its words: which object it references, or another value.
 type Graph = Vec<Vec<Result<usize, usize>>>;
 
 fn graphs() -> impl Strategy<Value = Graph> {
@@ -277,14 +277,14 @@ fn graphs() -> impl Strategy<Value = Graph> {
             1 => Just(Err(0)),
             1 => any::<usize>().prop_map(|word| Err(word | 1)),
         ];
-        // Some of them large ones.
+        // Some of them are large objects.
         let words = prop_oneof![9 => 0_usize..12, 1 => 1100_usize..1300];
         let object = words.prop_flat_map(move |count| proptest::collection::vec(word.clone(), count));
         proptest::collection::vec(object, objects)
     })
 }
 
-/// Builds the graph and returns the addresses, with a handle for the first object, by which the others are reached or not.
+/// Builds the graph and returns the addresses, with a handle for the first object; the others may be reachable from it or not.
 fn build(m: &Mutator, graph: &Graph) -> (Vec<usize>, Root<Words>) {
     let index: Gc<Words> = m.alloc_array(graph.len(), |_| GcCell::new(Tagged(0))).unwrap();
     for (place, words) in index.iter().zip(graph) {
@@ -306,7 +306,7 @@ fn build(m: &Mutator, graph: &Graph) -> (Vec<usize>, Root<Words>) {
     (addresses, m.root(first))
 }
 
-/// Steps from object 0 to each, in the plainest way.
+/// The number of steps from object 0 to each object, by a simple search.
 fn distances(graph: &Graph) -> Vec<Option<usize>> {
     let mut steps = vec![None; graph.len()];
     steps[0] = Some(1);
@@ -326,7 +326,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn fields_referrers_and_ways_are_those_of_the_graph_that_was_built(graph in graphs()) {
+    fn fields_referrers_and_paths_are_those_of_the_graph_that_was_built(graph in graphs()) {
         let world = world();
         let given = graph.clone();
         let (addresses, root) = built(&world, move |m| build(m, &given));
@@ -348,10 +348,10 @@ proptest! {
                 (0..graph.len()).filter(|holder| graph[*holder].contains(&Ok(number))).map(|holder| addresses[holder]).collect();
             expected.sort_unstable();
             prop_assert_eq!(found, expected);
-            let way = way_to(collector, addresses[number]);
-            prop_assert_eq!(way.len(), steps[number].unwrap_or(0));
+            let path = path_to(collector, addresses[number]);
+            prop_assert_eq!(path.len(), steps[number].unwrap_or(0));
             let mut holder = 0;
-            for (index, step) in way.iter().enumerate() {
+            for (index, step) in path.iter().enumerate() {
                 let kind = if index == 0 { StepKind::Handle } else { StepKind::Field };
                 prop_assert_eq!(step.kind, kind as u32);
                 if index > 0 {
@@ -367,7 +367,7 @@ proptest! {
 }
 
 #[test]
-fn a_census_counts_what_there_is() {
+fn a_census_counts_all_objects() {
     let world = world();
     built(&world, |m| {
         for _ in 0..100 {
@@ -392,73 +392,73 @@ fn record_of(collector: &Collector) -> &'static crate::ThreadStopInfo {
     records[0]
 }
 
-/// The kinds of the steps to an object.
-fn kinds(way: &[Step]) -> Vec<u32> {
-    way.iter().map(|step| step.kind).collect()
+/// The kinds of the steps of a path.
+fn kinds(path: &[Step]) -> Vec<u32> {
+    path.iter().map(|step| step.kind).collect()
 }
 
 #[test]
-fn a_way_begins_at_a_word_of_a_stack() {
+fn a_path_begins_at_a_word_of_a_stack() {
     let world = world();
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("holder") }.unwrap();
     let object = pair(&m, Some(pair(&m, None, None)), None);
     let (target, collector) = (object.head.get().unwrap().addr(), world.collector());
-    let way = m.blocking(|| way_to(collector, target));
-    assert_eq!((way[0].kind, way[0].tid), (StepKind::Stack as u32, m.tid().0));
-    assert_eq!(way.last().unwrap().object, target);
+    let path = m.blocking(|| path_to(collector, target));
+    assert_eq!((path[0].kind, path[0].tid), (StepKind::Stack as u32, m.tid().0));
+    assert_eq!(path.last().unwrap().object, target);
     crate::keep_alive(object);
 }
 
 #[test]
-fn a_way_begins_at_a_word_of_a_save_area() {
+fn a_path_begins_at_a_word_of_a_save_area() {
     let world = world();
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("holder") }.unwrap();
     let (collector, tid) = (world.collector(), m.tid().0);
-    let way = m.blocking(|| {
+    let path = m.blocking(|| {
         let (dead, _) = built(&world, |m| (pair(m, None, None).addr(), ()));
         let record = record_of(collector);
         let (area, _) = record.save_area();
         // SAFETY: the save area of a thread that is not being stopped.
         unsafe { area.cast::<usize>().add(1).write(dead + 3) };
         record.set_save_area_used(16);
-        // This stack knows the object too, but by way of its registers it is as near.
-        let way = way_to(collector, dead);
+        // This stack references the object too, but the path through the registers is as short.
+        let path = path_to(collector, dead);
         record.set_save_area_used(0);
-        (way, area as usize)
+        (path, area as usize)
     });
-    let (way, area) = way;
-    assert_eq!(way.len(), 1);
-    if way[0].kind == StepKind::Registers as u32 {
-        assert_eq!((way[0].tid, way[0].slot, way[0].offset), (tid, area + 8, 3));
+    let (path, area) = path;
+    assert_eq!(path.len(), 1);
+    if path[0].kind == StepKind::Registers as u32 {
+        assert_eq!((path[0].tid, path[0].slot, path[0].offset), (tid, area + 8, 3));
     } else {
-        assert_eq!(way[0].kind, StepKind::Stack as u32);
+        assert_eq!(path[0].kind, StepKind::Stack as u32);
     }
 }
 
 #[test]
-fn a_way_begins_in_a_registered_range() {
+fn a_path_begins_in_a_registered_range() {
     let world = world();
     let target = built(&world, |m| pair(m, None, None).addr());
     let words = [1, 2, target + 8, 4];
     // SAFETY: readable until the end of this function.
     let range = unsafe { world.register_range(words.as_ptr().cast(), 32) };
-    let way = way_to(world.collector(), target);
+    let path = path_to(world.collector(), target);
     let slot = std::ptr::from_ref(&words[2]) as usize;
     let value = target + 8;
-    assert_eq!(way, [Step { kind: StepKind::Range as u32, tid: 0, slot, value, object: target, offset: 8 }]);
+    assert_eq!(path, [Step { kind: StepKind::Range as u32, tid: 0, slot, value, object: target, offset: 8 }]);
     drop(range);
-    assert_eq!(way_to(world.collector(), target), []);
+    assert_eq!(path_to(world.collector(), target), []);
 }
 
 #[test]
-fn a_way_begins_at_the_finalizers_queue() {
+fn a_path_begins_at_the_finalizers_queue() {
     let world = world();
     let (_running, held) = (std::sync::Mutex::new(()), std::sync::Arc::new(std::sync::Barrier::new(2)));
     static DOORS: std::sync::Mutex<Vec<std::sync::Arc<std::sync::Barrier>>> = std::sync::Mutex::new(Vec::new());
     DOORS.lock().unwrap().push(std::sync::Arc::clone(&held));
-    // The first finalizer keeps the thread while the second object waits.
+    // The first finalizer blocks the thread while the second object waits.
     let waiting = built(&world, |m| {
         fn wait(m: &Mutator, _: Gc<Pair>) {
             let door = DOORS.lock().unwrap().pop();
@@ -476,26 +476,26 @@ fn a_way_begins_at_the_finalizers_queue() {
     });
     world.collect().unwrap();
     held.wait();
-    let way = way_to(world.collector(), waiting);
+    let path = path_to(world.collector(), waiting);
     held.wait();
-    assert_eq!(kinds(&way), [StepKind::Finalizer as u32]);
+    assert_eq!(kinds(&path), [StepKind::Finalizer as u32]);
 }
 
 /// `.stop.mid-alloc`
 #[test]
-fn a_way_begins_at_an_object_that_is_being_built() {
+fn a_path_begins_at_a_partially_initialised_object() {
     let world = world();
     let collector = world.collector();
     let target = built(&world, |m| !pair(m, None, None).addr());
     let seen = std::sync::Mutex::new(None);
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("builder") }.unwrap();
-    // SAFETY: room for a pair; the address is a live object's.
+    // SAFETY: room for a pair; the address belongs to a live object.
     let build = |place: *mut Pair| unsafe { place.cast::<[usize; 2]>().write([!target, 0]) };
     let meanwhile = || {
         let v = view(collector);
         let cell = half_built_cell(collector);
-        // The stack of this thread may keep the object, too: of all roots, those that are of this kind.
+        // This thread's stack may reference the object, too: only the roots of this kind are checked.
         let mut kept_by = Vec::new();
         let _ = search::for_each_root(&v, |root, object| {
             if object.payload() == !target && root.kind == StepKind::HalfBuilt {
@@ -503,10 +503,10 @@ fn a_way_begins_at_an_object_that_is_being_built() {
             }
             ControlFlow::<()>::Continue(())
         });
-        let begins = way_to(collector, !target)[0].kind;
+        let begins = path_to(collector, !target)[0].kind;
         *seen.lock().unwrap() = Some((cell, kept_by, begins, describe_in(&v, cell).1.flags));
     };
-    // SAFETY: the pair is written whole, and nothing is allocated meanwhile.
+    // SAFETY: the pair is written completely, and nothing is allocated meanwhile.
     unsafe { crate::testing::alloc_with_a_pause(&m, build, meanwhile) }.unwrap();
     let (cell, kept_by, begins, flags) = seen.into_inner().unwrap().expect("the pause");
     assert_eq!(kept_by, [(m.tid().0, cell + HEADER_BYTES, !target)], "its first word");
@@ -514,14 +514,14 @@ fn a_way_begins_at_an_object_that_is_being_built() {
     assert_eq!(flags & HALF_BUILT, HALF_BUILT);
 }
 
-/// The cell that the only thread is about to give out.
+/// The cell that the only thread will return next.
 fn half_built_cell(collector: &Collector) -> usize {
     // SAFETY: the calling thread's.
     let cache = unsafe { crate::collector::cache_of(record_of(collector)) }.expect("a thread that allocates");
     cache.half_built().next().expect("it allocates").0
 }
 
-/// As a debugger calls them: by the descriptor, with addresses.
+/// Called as a debugger does: through the descriptor, with addresses.
 #[test]
 fn a_debugger_gets_its_answers_through_the_descriptor() {
     let calls = &stopworld_debugger.calls;
@@ -540,7 +540,7 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     assert_eq!(call(calls.describe, head + 9, &raw mut facts as usize, 0), 1);
     assert_eq!((facts.base, facts.world, facts.fields), (head, published, 2));
     let mut fields = [FieldFacts::default(); 4];
-    assert_eq!(call(calls.fields, tail, fields.as_mut_ptr() as usize, 1), 2, "more than there is room for");
+    assert_eq!(call(calls.fields, tail, fields.as_mut_ptr() as usize, 1), 2, "more than the buffer holds");
     assert_eq!((fields[0].target, fields[1]), (head, FieldFacts::default()));
     let mut holders = [0; 4];
     assert_eq!(call(calls.referrers, head, holders.as_mut_ptr() as usize, 4), 1);
@@ -560,7 +560,7 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     assert_eq!(call(calls.describe, head, (&raw mut facts as usize) + 1, 0), refused(Refusal::NoBuffer));
     assert_eq!(call(calls.fields, head - 16, fields.as_mut_ptr() as usize, 4), refused(Refusal::NoObject));
     assert_eq!(call(calls.fields, head, 0, 4), refused(Refusal::NoBuffer));
-    assert_eq!(call(calls.fields, head, 0, 0), 2, "just to know how many");
+    assert_eq!(call(calls.fields, head, 0, 0), 2, "without a buffer, only the count");
     assert_eq!(call(calls.census, published + 8, rows.as_mut_ptr() as usize, 4), refused(Refusal::NoWorld));
     assert_eq!(call(calls.request_collection, published + 8, 0, 0), refused(Refusal::NoWorld));
     drop(root);
@@ -568,11 +568,11 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     assert_eq!(call(calls.describe, head, &raw mut facts as usize, 0), refused(Refusal::NoWorld));
 }
 
-/// All questions, while threads allocate and collect as fast as they can: each moment is one at which a debugger may have stopped them
-/// all. Nobody detaches meanwhile, as nobody does who stands. What is answered is out of date at once; that there is an
-/// answer, and that nobody is disturbed, is the claim.
+/// All queries while threads allocate and collect as fast as they can: a debugger may stop all threads at any of these moments. No thread
+/// detaches meanwhile, as no stopped thread does. A result is out of date at once; the test requires that there is a result, and that no
+/// thread is disturbed.
 #[test]
-fn questions_that_come_at_any_moment_are_answered() {
+fn queries_at_any_moment_return() {
     let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).build().unwrap();
     let done = std::sync::Arc::new(crate::sync::AtomicBool::new(false));
     let workers: Vec<_> = (0..2)
@@ -609,19 +609,19 @@ fn questions_that_come_at_any_moment_are_answered() {
             if objects % 50 == 0 {
                 referrers_in(&view, object, |_, _| {});
                 counting::take(&view, |_, _| {}).unwrap();
-                // Something may have changed between the search and the way back.
-                let _ = search::way_to(object, &view, |_, _| {});
+                // The heap may have changed between the search and the reconstruction of the path.
+                let _ = search::path_to(object, &view, |_, _| {});
             }
         }
     }
     done.store(true, Ordering::Relaxed);
     workers.into_iter().for_each(|worker| worker.join().unwrap());
-    assert!(objects > 100, "{objects} objects were met");
+    assert!(objects > 100, "{objects} objects were found");
     world.verify().unwrap();
 }
 
 #[test]
-fn a_collection_that_is_asked_for_comes_with_the_next_allocation() {
+fn a_requested_collection_happens_at_the_next_allocation() {
     let world = world();
     // SAFETY: no `Gc` is kept.
     let m = unsafe { world.attach("mutator") }.unwrap();
@@ -636,11 +636,11 @@ fn a_collection_that_is_asked_for_comes_with_the_next_allocation() {
     for _ in 0..10_000 {
         pair(&m, None, None);
     }
-    assert_eq!(world.totals().collections, 1, "once asked, once done");
+    assert_eq!(world.totals().collections, 1, "one request, one collection");
 }
 
 #[test]
-fn a_collection_that_is_asked_for_comes_by_the_finalizer_thread_where_nobody_allocates() {
+fn the_finalizer_thread_does_a_requested_collection_if_no_thread_allocates() {
     let world = world();
     built(&world, |m| {
         m.alloc(Leaf(String::from("it has a finalizer, so the thread runs"))).unwrap();
@@ -649,19 +649,19 @@ fn a_collection_that_is_asked_for_comes_by_the_finalizer_thread_where_nobody_all
     assert!(request_in(collector));
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while world.totals().collections == 0 {
-        assert!(std::time::Instant::now() < deadline, "nobody collected for 30 s");
+        assert!(std::time::Instant::now() < deadline, "no thread collected for 30 s");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 
-/// The second request comes when the first one's collection is over, and its thread has not come back to its loop yet.
+/// The second request arrives when the first one's collection is over, and its thread has not returned to its loop yet.
 #[test]
-fn a_collection_that_is_asked_for_during_another_comes_too() {
+fn a_collection_requested_during_another_happens_too() {
     let published = std::sync::Arc::new(AtomicUsize::new(0));
     let asked = std::sync::Arc::clone(&published);
     let again = move |report: &crate::CollectionReport| {
         if report.number == 1 {
-            // SAFETY: the world is there as long as it collects.
+            // SAFETY: the world exists as long as it collects.
             let woken = unsafe { request_collection(asked.load(Ordering::Relaxed), 0, 0, 0) };
             assert_eq!(woken, 1);
         }

@@ -1,11 +1,13 @@
-//! The mock's other contract: the collector stops the threads, the debugger answers for those that its user has frozen.
+//! The mock's assisted contract: the collector stops the threads, the debugger answers for those that its user has frozen.
 //!
-//! As a debugger outside of the process does it (`docs/debugger-contract.md`): it freezes and thaws single threads at any moment, also in the middle
-//! of a collection, and is asked. For a thread that it holds and that has not answered by itself it writes the registers into the record's save area, since
-//! a thread that is thawed in mid-collection takes its pending suspend signal, and the signal's frame lies where the other contract pushes them.
+//! It works as an external debugger does (`docs/debugger-contract.md`): it freezes and thaws single threads at any moment, also during a
+//! collection, and gets requests. For a thread that it holds and that has not acknowledged by itself, it writes the registers into the
+//! record's save area. They cannot be on the stack, where the full contract pushes them: a thread that is thawed during a collection takes
+//! its pending suspend signal, whose frame would overwrite them.
 //!
-//! The debugger's thread lock is not held during a collection. Who freezes a thread holds it until that thread stands, perhaps until the end of the collection
-//! in which it is parked; so the collector, which asks for answers, only tries to take it, and asks again.
+//! The debugger's thread lock is not held during a collection. A thread that freezes another one holds it until that thread is stopped,
+//! perhaps until the end of the collection in which it is parked. So the collector, which requests answers, only tries to take it, and
+//! repeats the request.
 
 use super::{ASSISTED, MockDebugger, MockEvent, Mode};
 use crate::debugger::protocol::{self, Member, Standing};
@@ -15,7 +17,7 @@ use crate::world::handshake::{Holder, Place};
 use crate::world::{SetupError, StopError, StopRequest, ThreadStopInfo, handler};
 
 impl MockDebugger {
-    /// A debugger that answers for whom it holds, and leaves the stopping to the collector's signals.
+    /// Creates a debugger that answers for the threads that it holds, and leaves stopping to the collector's signals.
     pub fn assisted() -> Result<std::sync::Arc<Self>, SetupError> {
         handler::install(handler::installed().unwrap_or(signals::DEFAULT))?;
         Self::by(super::DEFAULT_SIGNAL, Mode::Assisted)
@@ -28,9 +30,9 @@ impl MockDebugger {
         ask::wait(&asker, stop, epoch)
     }
 
-    /// Whether whom it has answered for is still frozen, or has parked by now.
+    /// Whether each thread that it has answered for is still frozen, or has parked by now.
     pub(super) fn holds_assisted(&self, stop: &StopRequest<'_>) -> bool {
-        // Nobody thaws between the two looks without the suspend signal pending for the thread.
+        // A thread that is thawed between the two checks has the suspend signal pending.
         stop.threads().all(|record| {
             let stands = || {
                 record.stop_state().has_answered()
@@ -46,13 +48,13 @@ impl MockDebugger {
         })
     }
 
-    /// Whether a user has frozen the thread. With the thread lock, or [`with`](Self::with) panics.
+    /// Whether a user has frozen the thread. Panics in [`with`](Self::with) without the thread lock.
     fn is_frozen(&self, record: &ThreadStopInfo) -> bool {
         self.find(record.tid()).is_some_and(|d| d.state.is_held_by(Holder::User) && d.state.place() == Place::Parked)
     }
 
-    /// Answers for every thread that is frozen and runs, as far as the collector is concerned. With the thread lock, or
-    /// [`with`](Self::with) panics.
+    /// Answers for every thread that is frozen and that the collector considers running. Panics in [`with`](Self::with) without the thread
+    /// lock.
     fn answer(&self, stop: &StopRequest<'_>) {
         for record in stop.threads() {
             let is_answered = member(record).standing(stop.epoch()) != Standing::No;
@@ -60,7 +62,7 @@ impl MockDebugger {
                 continue;
             }
             let Some(debuggee) = self.find(record.tid()) else { continue };
-            let stack_ptr = debuggee.tell_stack_ptr();
+            let stack_ptr = debuggee.write_stack_ptr();
             member(record).freeze(stop.epoch());
             self.with(|inner| inner.log.note(MockEvent::Answered { tid: record.tid(), stack_ptr }));
         }

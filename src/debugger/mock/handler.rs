@@ -1,11 +1,11 @@
-//! All code of the mock debugger that runs in its signal's handler, and what it looks at.
+//! All code of the mock debugger that runs in its signal handler, and the data that it uses.
 //!
-//! The same rules as in `world/handler.rs`: plain system calls, atomics of the thread's own [`Debuggee`], `memcpy`.
-//! What is different is the stack. This handler has SA_ONSTACK: on the alternate stack it leaves the thread's own stack as a
-//! debugger finds it, and writes the registers where the debugger would.
+//! The same rules apply as in `world/handler.rs`: plain system calls, atomics of the thread's own [`Debuggee`], `memcpy`. The difference is
+//! the stack. This handler has SA_ONSTACK: on the alternate stack it leaves the thread's own stack as a debugger finds it, and writes the
+//! registers where the debugger would.
 //!
-//! Debuggees live in memory that is never unmapped. One goes back to the free list only when its own thread gives it up;
-//! when somebody else does, the thread may still be on its way out of the handler, and the record is left to it.
+//! Debuggees are in memory that is never unmapped. A debuggee returns to the free list only when its own thread gives it up. When another
+//! thread removes it, its thread may still be leaving the handler, and the record is not reused.
 
 use crate::os::signals::{self, HandlerStack};
 use crate::os::thread::StackBounds;
@@ -17,7 +17,7 @@ use crate::world::handshake::{Handshake, Holder, Place, StopState};
 use crate::world::tid_table::TidTable;
 use crate::world::{SetupError, Slot, ThreadStopInfo};
 
-/// What the debugger knows of one thread.
+/// The debugger's state of one thread.
 #[repr(C, align(64))]
 pub(super) struct Debuggee {
     pub(super) state: StopState,
@@ -27,7 +27,7 @@ pub(super) struct Debuggee {
     pub(super) silent: AtomicU32,
     /// The lowest address of the live stack, pushed registers included.
     stack_ptr: AtomicUsize,
-    /// How much of the save area the registers took, if they are there.
+    /// How much of the save area the registers use, if they are there.
     saved: AtomicUsize,
     instruction: AtomicUsize,
     stack: AtomicUsize,
@@ -35,7 +35,7 @@ pub(super) struct Debuggee {
     in_record: AtomicU32,
 }
 
-/// Where the registers of a stopped thread go.
+/// Where the registers of a stopped thread are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
     /// Below the red zone, if there is room.
@@ -44,7 +44,7 @@ pub(super) enum Pushed {
     InRecord,
 }
 
-/// All debuggees of the process, of whichever mock debugger.
+/// All debuggees of all mock debuggers in the process.
 static DEBUGGEES: TidTable<Debuggee> = TidTable::new();
 
 static INSTALLED: AtomicI32 = AtomicI32::new(0);
@@ -58,8 +58,8 @@ pub(super) fn install(signal: i32) -> Result<(), SetupError> {
     let _held = FREE.lock().lock();
     match INSTALLED.load(Ordering::Relaxed) {
         0 => {
-            // SAFETY: `stand` calls only what a handler may call; the signal is one that programs may use, and becomes the mock's.
-            unsafe { signals::install(signal, stand, HandlerStack::Alternate) }?;
+            // SAFETY: `on_stop_signal` calls only async-signal-safe functions; the signal is one that programs may use, and becomes the mock's.
+            unsafe { signals::install(signal, on_stop_signal, HandlerStack::Alternate) }?;
             INSTALLED.store(signal, Ordering::Relaxed);
             Ok(())
         }
@@ -68,13 +68,13 @@ pub(super) fn install(signal: i32) -> Result<(), SetupError> {
     }
 }
 
-/// The mock's signal arrived.
-unsafe extern "C" fn stand(_: i32, _: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
+/// The handler of the mock's signal.
+unsafe extern "C" fn on_stop_signal(_: i32, _: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
     crate::os::preserving_errno(|| {
         if let Some(debuggee) = find(thread::gettid()) {
             // SAFETY: the kernel's own argument.
             let context = unsafe { signals::context(context) };
-            // SAFETY: set before the debuggee was filed; handshakes are never freed.
+            // SAFETY: set before the debuggee was entered in the table; handshakes are never freed.
             let handshake = unsafe { &*debuggee.handshake.load(Ordering::Relaxed) };
             let _ = debuggee.state.park_if_held(handshake, || debuggee.push_registers(context));
         }
@@ -83,11 +83,11 @@ unsafe extern "C" fn stand(_: i32, _: *mut signals::SigInfo, context: *mut std::
 
 /// The red zone of the System V ABI.
 const RED_ZONE: usize = 128;
-/// Bytes for the general registers: the kernel's 23, in a multiple of 64.
+/// Bytes for the general registers: the kernel's 23, rounded up to a multiple of 64.
 const GENERAL: usize = 192;
 
 impl Debuggee {
-    /// The thread's record, found as a debugger finds it: by the slot and the published offsets.
+    /// Returns the thread's record, found as a debugger finds it: by the slot and the published offsets.
     pub(super) fn info(&self) -> &'static ThreadStopInfo {
         // SAFETY: from a `Slot`, see `enlist`.
         unsafe { ThreadStopInfo::of_slot(self.slot.load(Ordering::Relaxed)) }
@@ -110,16 +110,16 @@ impl Debuggee {
         (self.instruction.load(Ordering::Relaxed), self.stack.load(Ordering::Relaxed))
     }
 
-    /// The debugger writes the slot of a thread that stands, also of one that was frozen long ago.
-    pub(super) fn tell_stack_ptr(&self) -> usize {
+    /// Writes the slot of a stopped thread, also of one that was frozen long ago, as the debugger does.
+    pub(super) fn write_stack_ptr(&self) -> usize {
         let stack_ptr = self.stack_ptr();
         self.info().set_save_area_used(self.saved.load(Ordering::Relaxed));
-        // SAFETY: the thread stands, and has pushed its registers at this address or into the save area.
+        // SAFETY: the thread is stopped, and has pushed its registers at this address or into the save area.
         unsafe { self.info().slot().store(stack_ptr) };
         stack_ptr
     }
 
-    /// Puts all registers where the collector will see them.
+    /// Writes all registers where the collector will scan them.
     fn push_registers(&self, context: &Context) {
         let here = 0u8;
         let frame = std::ptr::from_ref(&here) as usize;
@@ -131,7 +131,7 @@ impl Debuggee {
         self.saved.store(0, Ordering::Relaxed);
         let info = self.info();
         if on_alternate(sp) {
-            // Caught in a handler of its own, on the alternate stack: the collector has to know where that is.
+            // Stopped in a handler of its own, on the alternate stack: the collector must know the bounds of that stack.
             info.set_alternate(alternate);
         }
         let stack_ptr = if removed(Guard::StopRedZone) {
@@ -139,7 +139,7 @@ impl Debuggee {
         } else if removed(Guard::StopRegisters) {
             sp - RED_ZONE
         } else if self.in_record.load(Ordering::Relaxed) == 0 && (on_alternate(sp) || !on_alternate(frame)) {
-            // The kernel's frame lies below what it interrupted, on the same stack, and holds all registers.
+            // The kernel's frame is below the interrupted frame, on the same stack, and contains all registers.
             frame
         } else {
             let (extended, length) = context.extended_state();
@@ -152,7 +152,7 @@ impl Debuggee {
                 unsafe { write_registers(place as *mut u8, context, extended, length) };
                 place
             } else {
-                // No room, or a stack that we don't know (a coroutine's), or the other contract: into the record.
+                // No room, or an unknown stack (a coroutine's), or the assisted contract: into the record.
                 let (area, room) = info.save_area();
                 if size <= room {
                     // SAFETY: the area has room, and is this thread's own.
@@ -172,7 +172,7 @@ impl Debuggee {
 /// `place` has room for both.
 unsafe fn write_registers(place: *mut u8, context: &Context, extended: *const u8, length: usize) {
     let general = context.general();
-    // SAFETY: by the caller; 23 words fit into `GENERAL`; `extended` is the kernel's image of that length.
+    // SAFETY: by the caller's promise; 23 words fit into `GENERAL`; `extended` is the kernel's image of that length.
     unsafe {
         std::ptr::copy_nonoverlapping(general.as_ptr().cast::<u8>(), place, size_of_val(general).min(GENERAL));
         if length != 0 {
@@ -181,13 +181,13 @@ unsafe fn write_registers(place: *mut u8, context: &Context, extended: *const u8
     }
 }
 
-/// What the mock debuggers know of a thread.
+/// Returns the mock debuggers' state of a thread.
 pub(super) fn find(tid: Tid) -> Option<&'static Debuggee> {
     // SAFETY: null or a debuggee, which is never unmapped.
     unsafe { DEBUGGEES.find(tid).as_ref() }
 }
 
-/// Takes a thread on. `None` if there is no memory: then its slot stays empty and the stop says so.
+/// Adds a thread. `None` if there is no memory: then its slot stays empty and the stop reports that.
 pub(super) fn enlist(tid: Tid, slot: Slot, handshake: &'static Handshake, pushed: Pushed) -> Option<&'static Debuggee> {
     let debuggee = free_debuggee()?;
     debuggee.tid.store(tid.0, Ordering::Relaxed);
@@ -201,7 +201,7 @@ pub(super) fn enlist(tid: Tid, slot: Slot, handshake: &'static Handshake, pushed
     Some(debuggee)
 }
 
-/// Lets a thread go for good.
+/// Removes a thread for good.
 pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
     let tid = debuggee.tid();
     if std::ptr::eq(DEBUGGEES.find(tid), debuggee) {
@@ -215,7 +215,7 @@ pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
     }
 }
 
-/// The child of a fork: the surviving thread has another id, the lock's holder may not exist.
+/// Called in the child of a fork: the surviving thread has another id, and the lock's holder may not exist.
 pub(super) fn forked(before: Tid, now: Tid) {
     // SAFETY: the child's only thread calls this.
     unsafe { FREE.lock().reset_in_child() };
@@ -223,7 +223,7 @@ pub(super) fn forked(before: Tid, now: Tid) {
         DEBUGGEES.clear(before);
         debuggee.tid.store(now.0, Ordering::Relaxed);
         debuggee.state.survive_fork();
-        // Without memory for the table the thread can't be stopped by the mock, and the stop says so.
+        // Without memory for the table the mock cannot stop the thread, and the stop reports that.
         let _ = DEBUGGEES.set(now, std::ptr::from_ref(debuggee).cast_mut());
     }
 }

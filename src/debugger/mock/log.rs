@@ -1,22 +1,22 @@
-//! What the mock debugger did, in memory that is there before the first stop.
+//! The mock debugger's event log, in memory that is allocated before the first stop.
 
 use crate::os::Tid;
 
-/// One thing that the debugger did or was told.
+/// One thing that the debugger did or was notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MockEvent {
-    /// It came into force, and this many threads were announced.
+    /// It came into use, and this many threads were announced.
     Attached {
-        /// How many.
+        /// The number of threads.
         threads: u32,
     },
-    /// One of the threads that existed then.
+    /// A thread that existed then was announced.
     Announced {
         /// Its id.
         tid: Tid,
     },
-    /// A thread was born.
+    /// A thread was created.
     Created {
         /// Its id.
         tid: Tid,
@@ -26,46 +26,46 @@ pub enum MockEvent {
         /// Its id.
         tid: Tid,
     },
-    /// The collector asked for a stop.
+    /// The collector requested a stop.
     StopBegins {
         /// The world's number of the stop.
         epoch: u64,
     },
-    /// A thread stands, its registers are pushed, its slot is written.
+    /// A thread is stopped, its registers are pushed, its slot is written.
     Stopped {
         /// Its id.
         tid: Tid,
-        /// What was written.
+        /// The value written.
         stack_ptr: usize,
     },
-    /// A frozen thread was answered for: its registers are in its record, its slot is written.
+    /// The debugger answered for a frozen thread: its registers are in its record, its slot is written.
     Answered {
         /// Its id.
         tid: Tid,
-        /// What was written.
+        /// The value written.
         stack_ptr: usize,
     },
-    /// All threads stand.
+    /// All threads are stopped.
     WorldStopped {
         /// The world's number of the stop.
         epoch: u64,
     },
-    /// Some thread did not answer; all others were let go.
+    /// Some thread did not acknowledge; all others were resumed.
     StopFailed {
         /// The world's number of the stop.
         epoch: u64,
     },
-    /// A thread goes on after a collection.
+    /// A thread was resumed after a collection.
     LetGo {
         /// Its id.
         tid: Tid,
     },
-    /// A thread stays as the user left it after a collection.
+    /// A thread stays frozen by the user after a collection.
     StaysFrozen {
         /// Its id.
         tid: Tid,
     },
-    /// The world runs again.
+    /// The world was resumed.
     WorldStarted {
         /// The world's number of the stop.
         epoch: u64,
@@ -77,19 +77,19 @@ pub enum MockEvent {
         /// Where its live stack begins.
         stack_ptr: usize,
     },
-    /// A thread was let go by the user, or by the end of the debugger.
+    /// A thread was resumed by the user, or by the end of the debugger.
     Thawed {
         /// Its id.
         tid: Tid,
     },
-    /// It is out of force.
+    /// The debugger is no longer in use.
     Detached,
 }
 
-/// How many events are kept.
+/// The capacity of the log, in events.
 const ROOM: usize = 1 << 16;
 
-/// Events in their order. Never grows (`.stop.no-malloc`): when it is full it counts.
+/// Events in order. Never grows (`.stop.no-malloc`): further events are only counted.
 pub(super) struct Log {
     events: Vec<MockEvent>,
     missed: u64,

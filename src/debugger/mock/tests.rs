@@ -1,4 +1,4 @@
-//! The contract between a debugger and the collector, with the debugger inside the process.
+//! Tests of the contract between a debugger and the collector, with the debugger inside the process.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn attached(threads: &crate::world::registry::Threads) -> Arc<MockDebugger> {
 
 /// `.vtable.attach`, `.vtable.swap`
 #[rstest]
-fn a_debugger_that_attaches_hears_of_all_threads_and_stops_them(#[values(By::Signals, By::Safepoints)] by: By) {
+fn a_debugger_that_attaches_gets_all_threads_and_stops_them(#[values(By::Signals, By::Safepoints)] by: By) {
     let threads = threads(by);
     let workers: Vec<_> = (0..3).map(|i| Worker::new(&threads, &format!("w{i}"), spin)).collect();
     let mock = attached(&threads);
@@ -50,7 +50,7 @@ fn a_debugger_that_attaches_hears_of_all_threads_and_stops_them(#[values(By::Sig
     assert_eq!(log.last(), Some(&MockEvent::Detached));
 }
 
-/// `.stop.registers` under a debugger.
+/// `.stop.registers` with a debugger.
 #[test]
 fn a_word_that_only_a_register_or_the_red_zone_holds_is_scanned_under_the_debugger_too() {
     let threads = threads(By::Signals);
@@ -74,9 +74,9 @@ fn a_thread_frozen_by_the_user_is_scanned_and_stays_frozen_after_a_collection() 
     let at = mock.threads().iter().find(|thread| thread.tid == tid).unwrap().stack_ptr;
     for _ in 0..5 {
         let world = stop(&threads);
-        assert_eq!(frozen.info.stack_ptr(), at, "the frozen thread's slot was not written anew");
+        assert_eq!(frozen.info.stack_ptr(), at, "the frozen thread's slot was not written again");
         world.start();
-        assert!(frozen.stands(), "the collection has let the user's thread go");
+        assert!(frozen.stands(), "the collection resumed the thread that the user froze");
         assert!(free.runs());
     }
     assert!(mock.thaw(tid));
@@ -93,7 +93,7 @@ fn under_signals_a_thread_that_the_debugger_holds_is_named_and_the_next_stop_aft
     let threads = threads(By::Signals);
     let worker = Worker::new(&threads, "at the prompt", spin);
     let mock = MockDebugger::new().unwrap();
-    // Attached as a debugger is that does not take over stopping.
+    // Attached like a debugger that does not take over stopping.
     mock.add_all_threads(&[worker.info]);
     mock.freeze(worker.info.tid()).unwrap();
     let error = stop_within(&threads, 150).err().expect("the thread is frozen");
@@ -106,20 +106,20 @@ fn under_signals_a_thread_that_the_debugger_holds_is_named_and_the_next_stop_aft
 }
 
 #[test]
-fn a_debugger_that_detaches_lets_the_frozen_go() {
+fn a_debugger_that_detaches_resumes_frozen_threads() {
     let threads = threads(By::Signals);
     let worker = Worker::new(&threads, "frozen", spin);
     let mock = attached(&threads);
     mock.freeze(worker.info.tid()).unwrap();
     threads.set_vtable(vtable(By::Safepoints), budget(10_000)).unwrap();
     assert!(worker.runs());
-    assert!(mock.freeze(worker.info.tid()).is_err(), "it was told that the thread is gone");
+    assert!(mock.freeze(worker.info.tid()).is_err(), "the thread was announced as gone");
     stop(&threads).start();
 }
 
 /// `.vtable.created-under-lock`, `.vtable.exited-before-free`
 #[test]
-fn threads_that_come_and_go_under_the_debugger_are_stopped_while_they_live() {
+fn threads_that_attach_and_exit_under_the_debugger_are_stopped_while_they_exist() {
     let threads = threads(By::Signals);
     let mock = attached(&threads);
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -167,7 +167,7 @@ fn a_stop_waits_for_the_debuggers_thread_lock_and_names_its_holder() {
     stop(&threads).start();
 }
 
-/// An attached thread collects, its own registers are its own affair.
+/// The collecting thread is attached: the debugger leaves its registers to it.
 #[test]
 fn the_collecting_thread_is_not_stopped_by_the_debugger() {
     let threads = threads(By::Signals);
@@ -188,7 +188,7 @@ fn the_collecting_thread_is_not_stopped_by_the_debugger() {
     assert!(worker.runs());
 }
 
-/// `.stop.lost`: named also when the debugger itself can't stop it.
+/// `.stop.lost`: named even if the debugger itself cannot stop it.
 #[test]
 fn a_thread_that_masks_even_the_debuggers_signal_is_named() {
     let threads = threads(By::Signals);
@@ -197,7 +197,7 @@ fn a_thread_that_masks_even_the_debuggers_signal_is_named() {
         std::thread::sleep(Duration::from_millis(400));
     });
     let mock = attached(&threads);
-    // Between two naps it can be stopped.
+    // Between two sleeps it can be stopped.
     let error = (0..400)
         .find_map(|_| {
             std::thread::sleep(Duration::from_millis(5));
@@ -212,7 +212,7 @@ fn a_thread_that_masks_even_the_debuggers_signal_is_named() {
 
 /// `.stop.fork`
 #[test]
-fn the_child_of_a_fork_goes_on_under_the_debugger() {
+fn the_child_of_a_fork_still_has_the_debugger() {
     let threads = threads(By::Signals);
     let _mock = attached(&threads);
     let _worker = Worker::new(&threads, "stays in the parent", spin);
@@ -220,7 +220,7 @@ fn the_child_of_a_fork_goes_on_under_the_debugger() {
     // SAFETY: the child stops its world and leaves by _exit.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: a deadlock ends by SIGALRM.
+        // SAFETY: SIGALRM ends a deadlock.
         unsafe { libc::alarm(20) };
         let worker = Worker::new(&threads, "child's", spin);
         let stopped = info.with_own_stack(|own| {
@@ -229,7 +229,7 @@ fn the_child_of_a_fork_goes_on_under_the_debugger() {
             threads.stop(locks, Some(own), StopBy::InForce, budget).map(|world| world.live().len())
         });
         let code = if matches!(stopped, Ok(2)) && worker.runs() { 0 } else { 1 };
-        // SAFETY: leaves without the parent's destructors.
+        // SAFETY: exits without the parent's destructors.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
@@ -240,9 +240,9 @@ fn the_child_of_a_fork_goes_on_under_the_debugger() {
     stop(&threads).start();
 }
 
-/// `.vtable.nested`, `.vtable.exact-restore`: under the contract in which the collector signals the threads itself.
+/// `.vtable.nested`, `.vtable.exact-restore`: in the contract in which the collector signals the threads itself.
 #[rstest]
-fn a_debugger_that_assists_answers_for_whom_its_user_has_frozen(#[values(By::Signals, By::Safepoints)] by: By) {
+fn an_assisting_debugger_answers_for_threads_that_its_user_has_frozen(#[values(By::Signals, By::Safepoints)] by: By) {
     let threads = threads(by);
     let mock = MockDebugger::assisted().unwrap();
     threads.set_vtable(mock.clone(), budget(10_000)).unwrap();
@@ -256,18 +256,18 @@ fn a_debugger_that_assists_answers_for_whom_its_user_has_frozen(#[values(By::Sig
         assert!(workers.iter().all(|worker| worker.info.stack_ptr() != 0));
         assert!(world.is_still_held());
         world.start();
-        assert!(frozen.stands(), "the collection has let go whom the user froze");
+        assert!(frozen.stands(), "the collection resumed a thread that the user froze");
         assert!(others.iter().all(Worker::runs));
         assert!(mock.thaw(frozen.info.tid()));
         assert!(frozen.runs());
     }
     let answered = mock.log().0.iter().filter(|event| matches!(event, MockEvent::Answered { .. })).count();
-    assert!(answered > 0, "it was never asked in earnest");
+    assert!(answered > 0, "it never answered for a thread");
 }
 
-/// `.debug.counted-twice`: thawed in the middle of a collection, a thread meets its pending signal and parks.
+/// `.debug.counted-twice`: a thread that is thawed during a collection takes its pending signal and parks.
 #[test]
-fn a_thread_that_is_thawed_in_the_middle_of_a_collection_stands_until_its_end() {
+fn a_thread_that_is_thawed_in_the_middle_of_a_collection_is_stopped_until_its_end() {
     let threads = threads(By::Signals);
     let mock = MockDebugger::assisted().unwrap();
     threads.set_vtable(mock.clone(), budget(10_000)).unwrap();
