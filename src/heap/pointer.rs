@@ -1,9 +1,9 @@
-//! References that mutators hold: `Gc<T>`, fields that change, arrays, weak references.
+//! The references that programs use: `Gc<T>`, mutable fields, arrays, weak references.
 //!
-//! A [`Gc`] is one word, the address of an object's payload, and is `Copy`: nothing is counted, registered or barriered when it
-//! is copied. What makes that sound is the one promise of [`World::attach`](crate::World::attach): while the object is needed,
-//! some copy is in a place that the collector scans. `Gc` is neither `Send` nor `Sync`, so it can't leave its thread by a
-//! channel or a captured closure; a [`Root`](crate::Root) can.
+//! A [`Gc`] is one word, the address of an object's payload, and is `Copy`: copying it needs no count, no registration and no
+//! barrier. This is sound because of the safety requirement of [`World::attach`](crate::World::attach): while the object is
+//! needed, some copy is in a place that the collector scans. `Gc` is neither `Send` nor `Sync`, so it cannot leave its thread
+//! through a channel or a captured closure; a [`Root`](crate::Root) can.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,9 +16,31 @@ use std::mem::needs_drop;
 use super::trace::{Layout, Shape, Trace, TypeInfo, Word};
 use crate::sync::{AtomicUsize, Ordering};
 
-/// A reference to a collected object. One word, `Copy`, never null.
+/// A reference to a collected object. One word, `Copy`, never null; `Option<Gc<T>>` is one word too.
 ///
-/// Dereferencing is safe under the promise made at [`attach`](crate::World::attach).
+/// [`Mutator::alloc`](crate::Mutator::alloc) returns one. It keeps its object alive while a copy is on the stack of an attached
+/// thread, in its registers, or in a collected object. Copying and dereferencing cost nothing beyond the load. Dereferencing is
+/// safe because of the safety requirement of [`World::attach`](crate::World::attach). Objects never move.
+///
+/// ```
+/// use stopworld::{Gc, GcCell, World, traced};
+///
+/// traced! {
+///     struct Node { next: GcCell<Option<Gc<Node>>>, value: u64 }
+/// }
+///
+/// let world = World::builder().build()?;
+/// // SAFETY: this thread keeps every `Gc` in local variables and in collected objects.
+/// let mutator = unsafe { world.attach("main") }?;
+/// let last = mutator.alloc(Node { next: GcCell::new(None), value: 2 })?;
+/// let first = mutator.alloc(Node { next: GcCell::new(Some(last)), value: 1 })?;
+/// last.next.set(Some(first)); // a cycle, which a collection can free
+/// mutator.collect()?;
+/// let second = first.next.get().unwrap();
+/// assert_eq!(second.value, 2);
+/// assert_eq!(second.next.get(), Some(first)); // `==` compares identity
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Gc<T> {
     payload: NonNull<T>,
     _neither_send_nor_sync: PhantomData<*mut T>,
@@ -32,19 +54,19 @@ impl<T> Gc<T> {
         Self { payload, _neither_send_nor_sync: PhantomData }
     }
 
-    /// The address of the object.
+    /// Returns the address of the object. The number alone does not keep the object alive, unless it is in scanned memory.
     #[inline(always)]
     pub fn addr(self) -> usize {
         self.payload.as_ptr() as usize
     }
 
-    /// A pointer to the object. It keeps the object alive just as the `Gc` does.
+    /// Returns a pointer to the object. It keeps the object alive in the same places as the `Gc` does.
     #[inline(always)]
     pub fn as_ptr(self) -> *const T {
         self.payload.as_ptr()
     }
 
-    /// The `Gc` of an address that [`addr`](Self::addr) returned.
+    /// Makes a `Gc` from an address that [`addr`](Self::addr) returned.
     ///
     /// # Safety
     /// `addr` is the address of a live object of type `T`.
@@ -54,7 +76,7 @@ impl<T> Gc<T> {
         unsafe { Self::from_payload(NonNull::new_unchecked(addr as *mut T)) }
     }
 
-    /// The description of the object's type, from its header.
+    /// Returns the description of the object's type. Costs one load, of the object's header.
     pub fn type_info(self) -> &'static TypeInfo {
         // SAFETY: a live object's header is the address of a `TypeInfo`, which is never freed.
         unsafe { *self.payload.as_ptr().byte_sub(HEADER_BYTES).cast::<&'static TypeInfo>() }
@@ -77,13 +99,13 @@ impl<T> Deref for Gc<T> {
     fn deref(&self) -> &T {
         #[cfg(feature = "biography")]
         super::uses::note(self.addr());
-        // SAFETY: this `Gc` is in a place that the collector scans (the promise of `attach`), so the object is alive.
+        // SAFETY: this `Gc` is in a place that the collector scans (the requirement of `attach`), so the object is live.
         unsafe { self.payload.as_ref() }
     }
 }
 
 impl<T> PartialEq for Gc<T> {
-    /// Identity: whether both refer to the same object.
+    /// Compares identity: returns whether both refer to the same object.
     fn eq(&self, other: &Self) -> bool {
         self.payload == other.payload
     }
@@ -126,10 +148,10 @@ unsafe impl<T: Trace> Word for Option<Gc<T>> {
     }
 }
 
-/// A field of a collected object that can change: one atomic word.
+/// A mutable field of a collected object: one atomic word. It holds a `Gc`, an `Option<Gc>`, a number, or another [`Word`].
 ///
-/// A thread may be stopped anywhere, also between two instructions that write a field; one word is written completely or not at
-/// all. There is no write barrier: the collector always traces the whole heap.
+/// It is an atomic because a thread may be stopped at any instruction, and other threads may read the field: a word is written
+/// completely or not at all. There is no write barrier: the collector always traces the whole heap.
 #[repr(transparent)]
 pub struct GcCell<W: Word> {
     bits: AtomicUsize,
@@ -137,13 +159,13 @@ pub struct GcCell<W: Word> {
 }
 
 impl<W: Word> GcCell<W> {
-    /// A field with its first value.
+    /// Makes a field with its first value.
     #[inline(always)]
     pub fn new(value: W) -> Self {
         Self { bits: AtomicUsize::new(value.to_bits()), _holds: PhantomData }
     }
 
-    /// The field's value.
+    /// Returns the field's value. An acquire load.
     #[inline(always)]
     pub fn get(&self) -> W {
         // Acquire: pairs with the Release of `set` and `compare_exchange`: a thread that reads a reference written by another
@@ -153,7 +175,7 @@ impl<W: Word> GcCell<W> {
         unsafe { W::from_bits(bits) }
     }
 
-    /// Sets the field.
+    /// Sets the field. A release store.
     #[inline(always)]
     pub fn set(&self, value: W) {
         // Release: pairs with the Acquire of `get`.
@@ -169,10 +191,10 @@ impl<W: Word> GcCell<W> {
         unsafe { W::from_bits(bits) }
     }
 
-    /// Sets the field to `new` if it is still `current`.
+    /// Sets the field to `new` if its value is `current`, and returns the previous value.
     ///
     /// # Errors
-    /// The field's actual value.
+    /// The field's actual value, if that is not `current`; the field is unchanged.
     #[inline]
     pub fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
         // AcqRel and Acquire: as `replace` and `get`.
@@ -194,7 +216,8 @@ impl<W: Word + Default> Default for GcCell<W> {
     }
 }
 
-/// A collected array: a length and that many elements, behind a thin pointer.
+/// A collected array: its length, then the elements. [`Mutator::alloc_array`](crate::Mutator::alloc_array) makes one; it
+/// dereferences to a slice. `Gc<Array<T>>` is one word.
 #[repr(C)]
 pub struct Array<T> {
     length: usize,
@@ -221,9 +244,9 @@ impl<T: fmt::Debug> fmt::Debug for Array<T> {
     }
 }
 
-/// The collected object behind a [`Weak`] reference.
+/// The collected object that a [`Weak`] refers to.
 ///
-/// Two words: the target, and a link by which a marker chains the weak cells that it has found.
+/// Two words: the address of the target, and a link in which a marker chains the weak cells that it has found.
 #[repr(C)]
 pub struct WeakCell<T> {
     target: AtomicUsize,
@@ -231,8 +254,28 @@ pub struct WeakCell<T> {
     _refers: PhantomData<Gc<T>>,
 }
 
-/// A weak reference: a collected object of its own, which does not keep its target alive and is cleared in the
-/// collection that finds the target otherwise unreachable, before the target's finalizer runs.
+/// A weak reference: it does not keep its target alive. [`WeakCell::get`] returns the target, or `None` after a collection has
+/// found the target unreachable. The reference is cleared before the target's finalizer runs.
+///
+/// It is itself a collected object, made by [`Mutator::alloc_weak`](crate::Mutator::alloc_weak), and lives as long as it is
+/// referenced. Stacks are scanned conservatively, so a stale word can keep a target alive longer.
+///
+/// ```
+/// use stopworld::World;
+///
+/// let world = World::builder().build()?;
+/// // SAFETY: this thread keeps every `Gc` in local variables.
+/// let mutator = unsafe { world.attach("main") }?;
+/// let kept = mutator.alloc(1_u64)?;
+/// let to_kept = mutator.alloc_weak(kept)?;
+/// // SAFETY: as above. The target is only on the stack of this thread, which ends.
+/// let to_dead = unsafe { world.spawn("maker", |m| m.root(m.alloc_weak(m.alloc(2_u64).unwrap()).unwrap())) }?;
+/// let to_dead = to_dead.join().unwrap();
+/// world.collect()?;
+/// assert_eq!(to_kept.get(), Some(kept));
+/// assert_eq!(to_dead.get(&mutator).get(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub type Weak<T> = Gc<WeakCell<T>>;
 
 impl<T: Trace> WeakCell<T> {
@@ -240,23 +283,22 @@ impl<T: Trace> WeakCell<T> {
         Self { target: AtomicUsize::new(target.addr()), link: AtomicUsize::new(0), _refers: PhantomData }
     }
 
-    /// The target, if it is still alive. The returned `Gc` keeps it alive.
+    /// Returns the target, or `None` if it has been cleared. The returned `Gc` keeps the target alive.
     #[inline]
     pub fn get(&self) -> Option<Gc<T>> {
-        // Acquire: a target that another thread set up is seen as it was when its weak cell was made; pairs with the Release by
-        // which the weak cell itself was published. No collection can come unnoticed between this load and the use of its
-        // result: a thread stopped here has the address in a register.
+        // Acquire: pairs with the Release by which the weak cell itself was published. A target that another thread
+        // initialised is seen as it was when its weak cell was made. A collection between this load and the use of its
+        // result keeps the target alive: the stopped thread has the address in a register.
         let bits = self.target.load(Ordering::Acquire);
-        // SAFETY: not yet cleared, so the target is alive, and from here on the caller's stack keeps it so.
+        // SAFETY: not cleared, so the target is live, and from here on the caller's stack keeps it alive.
         unsafe { Option::<Gc<T>>::from_bits(bits) }
     }
 }
 
-/// Keeps `gc` alive up to this point of the program (`.root.derived`, `.final.early`).
+/// Keeps `gc` alive up to this point of the program (`.root.derived`, `.final.early`). Costs at most a move of one word.
 ///
-/// Optimised code may keep only a pointer derived from a `Gc`, or drop it after its last visible use, while
-/// something that the compiler can't see (a raw pointer, a finalizer's effect) still depends on the object
-/// (`.root.derived`, `.final.early`).
+/// Optimised code may keep only a pointer derived from a `Gc`, or drop the `Gc` after its last visible use, although
+/// something that the compiler cannot see (a raw pointer, the effect of a finalizer) still depends on the object.
 #[inline(always)]
 pub fn keep_alive<T>(gc: Gc<T>) {
     // The value must exist, in a register or in memory, when this point is reached.

@@ -1,4 +1,4 @@
-//! Why a world could not be built.
+//! [`BuildError`], the error of [`WorldBuilder::build`](super::WorldBuilder::build).
 
 use crate::events::ListenError;
 use crate::events::host::HostError;
@@ -7,68 +7,68 @@ use crate::profile::TickError;
 use crate::profile::census::ProfileError;
 use crate::world::SetupError;
 
-/// The smallest heap limit that a world chooses by itself.
+/// The smallest heap limit that a world chooses as its default.
 pub(super) const LEAST_HEAP_BYTES: usize = 16 << 20;
 
 /// Why a world could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The heap limit is too small.
+    /// The heap limit is below the minimum.
     #[error("a heap limit of {asked} bytes is too small: it must be at least {smallest} bytes (256 KiB)")]
     HeapLimit {
-        /// What was asked for.
+        /// The requested limit in bytes.
         asked: usize,
-        /// What is possible.
+        /// The smallest allowed limit in bytes.
         smallest: usize,
     },
-    /// The heap limit is beyond what this machine can address.
+    /// The heap limit is above the maximum.
     #[error("a heap limit of {asked} bytes is too large: it may be at most {largest} bytes (16 TiB)")]
     HeapLimitTooLarge {
-        /// What was asked for.
+        /// The requested limit in bytes.
         asked: usize,
-        /// What is possible.
+        /// The largest allowed limit in bytes.
         largest: usize,
     },
-    /// The system did not give the address space.
+    /// The system refused the address space.
     #[error("{}", NoRoom { asked, setting, limit, used })]
     AddressSpace {
-        /// Bytes that the world needs, tables included.
+        /// Bytes of address space that the world needs, tables included.
         asked: u64,
-        /// What makes it need them.
+        /// The setting that makes the world need this much.
         setting: LimitSetting,
-        /// How many the process may use (RLIMIT_AS), if that is limited.
+        /// Bytes of address space that the process may use (RLIMIT_AS); `None` if that is not limited.
         limit: Option<u64>,
-        /// How many it used already.
+        /// Bytes of address space that the process used already.
         used: u64,
     },
-    /// Not a number of markers.
+    /// The number of markers is not from 1 to 64.
     #[error("{0} markers are not possible: choose between 1 and 64")]
     Markers(usize),
-    /// Too many listeners.
+    /// A listener could not be added: too many are registered.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The way of stopping could not be set up.
+    /// The stopper could not be set up.
     #[error(transparent)]
     Stopper(#[from] SetupError),
-    /// Its events could not be recorded.
+    /// The recording of the world's events could not be started.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A host could not be served.
+    /// The host could not be served with events.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The heap can't be profiled as asked.
+    /// The heap profile could not be started.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// Its time could not be profiled.
+    /// The time profile could not be started.
     #[error(transparent)]
     Tick(#[from] TickError),
-    /// The system gave no memory or no thread.
+    /// The system refused memory or a thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// What makes a world need the address space that the system refused.
+/// The setting that makes a world need the address space that the system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitSetting {
@@ -76,7 +76,7 @@ pub enum LimitSetting {
     HeapLimit(usize),
     /// The mark stack limit that the program set, in bytes.
     MarkStackLimit(usize),
-    /// Nothing that the program set: not even a heap of this size, in bytes, fits.
+    /// No setting of the program: even the smallest default heap, of this size in bytes, does not fit.
     Least(usize),
 }
 
@@ -108,7 +108,7 @@ impl std::fmt::Display for NoRoom<'_> {
                     mib(*used)
                 )?;
                 match setting {
-                    // Half, as for a heap of which nothing is said, and a tenth of that for the tables.
+                    // Half of what is free, as for a default heap limit, less a tenth for the tables.
                     LimitSetting::HeapLimit(_) if free / 20 * 9 >= LEAST_HEAP_BYTES as u64 => write!(
                         f,
                         "lower the heap limit (WorldBuilder::heap_limit, --heap-limit) to about {} MiB, or raise the process's limit",

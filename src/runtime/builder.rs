@@ -1,4 +1,4 @@
-//! Describing a world before it exists.
+//! [`WorldBuilder`], the settings of a new world.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -26,38 +26,54 @@ use crate::world::registry::Threads;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SignalStopper};
 
-/// How a new world stops its threads. Can be changed later by [`World::set_thread_vtable`].
+/// How a new world stops its threads. [`World::set_thread_vtable`] can change this later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stopper {
-    /// By a signal to each thread, which stops it wherever it is.
+    /// Preemptively: a signal to each running thread, whose handler stops the thread at any instruction.
     #[default]
     Signals,
-    /// At safepoints, blocking regions and allocations that threads come to by themselves.
+    /// Cooperatively: a thread stops at its next [safepoint](crate::Mutator::safepoint) or slow allocation. In a
+    /// [blocking](crate::Mutator::blocking) region it counts as stopped.
     Safepoints,
 }
 
-/// The smallest heap that anything can be done with.
+/// The smallest heap limit that is accepted.
 const SMALLEST_LIMIT: usize = 16 * BLOCK_BYTES;
-/// The largest heap, well below the 128 TiB that a process can address.
+/// The largest heap limit that is accepted, well below the 128 TiB that a process can address.
 const LARGEST_LIMIT: usize = 16 << 40;
-/// The most markers.
+/// The largest number of markers that is accepted.
 const MOST_MARKERS: usize = 64;
-/// The most markers of a world that was not told how many.
+/// The largest default number of markers.
 const MOST_DEFAULT_MARKERS: usize = 4;
 
-/// What a heap may allocate between two collections, however little is alive: with what the one mutator of a small
-/// program adds, a third of a usual last-level cache.
+/// Bytes that may be allocated between two collections, however little is live. Together with what the single mutator of a
+/// small program adds, this is a third of a usual last-level cache.
 const FLOOR_BYTES: u64 = 4 << 20;
-/// As much again for each mutator.
+/// Bytes that each mutator adds to that.
 const FLOOR_BYTES_PER_MUTATOR: u64 = 5 << 20;
 
-/// How many threads of this process can run at once.
+/// Returns how many threads of this process can run at the same time.
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
 }
 
-/// Describes a world. Every setting has a default.
+/// The settings of a new world. [`World::builder`] returns one with the defaults, and [`build`](Self::build) makes the world.
+///
+/// ```
+/// use std::time::Duration;
+/// use stopworld::{Stopper, World};
+///
+/// let world = World::builder()
+///     .heap_limit(128 << 20)
+///     .stopper(Stopper::Safepoints)
+///     .stop_timeout(Duration::from_secs(2))
+///     .on_collection(|report| println!("{} bytes are live", report.live.total()))
+///     .on_failure(|error| eprintln!("no collection: {error}"))
+///     .build()?;
+/// assert_eq!(world.heap_limit(), 128 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct WorldBuilder {
     heap_limit: Option<usize>,
     pacing: Pacing,
@@ -75,7 +91,7 @@ pub struct WorldBuilder {
     profile: Option<HeapProfile>,
 }
 
-/// What is done with a world before its first event.
+/// A function that is called with the world before its first event.
 type Preparation = Box<dyn FnOnce(&World) -> Result<(), BuildError> + Send>;
 
 impl Default for WorldBuilder {
@@ -105,30 +121,34 @@ impl Default for WorldBuilder {
 }
 
 impl World {
-    /// Begins to describe a world.
+    /// Returns a builder with the default settings.
     pub fn builder() -> WorldBuilder {
         WorldBuilder::default()
     }
 }
 
 impl WorldBuilder {
-    /// The most memory that the heap takes, in bytes. Beyond it allocation is an error. By default
-    /// [half of the machine's memory](Self::default_heap_limit), or less if the process may not have that much address
-    /// space; [`World::heap_limit`] tells. The address space for the limit that is set here is reserved by
-    /// [`build`](Self::build), with a tenth more for tables.
+    /// Sets the largest size of the heap in bytes. An allocation that would exceed it fails with
+    /// [`OutOfMemory`](crate::OutOfMemory). From 256 KiB to 16 TiB; another value is an error of [`build`](Self::build).
+    ///
+    /// Default: [half of the machine's memory](Self::default_heap_limit), or less if the process's address space is limited;
+    /// [`World::heap_limit`] returns the result. [`build`](Self::build) reserves address space for the whole limit, and a tenth
+    /// more for tables. Memory is committed as the heap grows.
     #[must_use]
     pub fn heap_limit(mut self, bytes: usize) -> Self {
         self.heap_limit = Some(bytes);
         self
     }
 
-    /// The heap limit of a world that was not given one, unless the address space is limited: half of the machine's memory.
+    /// Returns the default heap limit in bytes: half of the machine's memory, at least 64 MiB. A world chooses less if the
+    /// process's address space is limited.
     pub fn default_heap_limit() -> usize {
         // Whole blocks, which is what a heap has.
         (memory::physical_memory() / 2).max(64 << 20) / BLOCK_BYTES * BLOCK_BYTES
     }
 
-    /// Bytes that may always be allocated between two collections; each mutator adds a quarter of it.
+    /// Sets the bytes that may be allocated between two collections however little is live. Each mutator adds a quarter of
+    /// `bytes`, up to the number of processors. Default: 4 MiB, and 5 MiB for each mutator.
     #[must_use]
     pub fn initial_heap(mut self, bytes: usize) -> Self {
         self.pacing.floor_bytes = bytes as u64;
@@ -136,92 +156,100 @@ impl WorldBuilder {
         self
     }
 
-    /// How many bytes may be allocated for each live byte before the next collection.
+    /// Sets how many bytes a large heap may allocate for each live byte before the next collection. Default: 0.25. Less than
+    /// 0.05 counts as 0.05. A higher rate means fewer collections and more memory. Small heaps may allocate more.
     #[must_use]
     pub fn growth(mut self, rate: f64) -> Self {
         self.pacing.growth = rate.max(0.05);
         self
     }
 
-    /// How many threads mark, the collecting one included. By default as many as the process may use processors, 4 at
-    /// most. The others are threads of the world's own, which sleep until a collection has enough for them to do.
+    /// Sets the number of threads that mark, the collecting thread included: 1 to 64; another value is an error of
+    /// [`build`](Self::build). Default: the number of processors that the process may use, at most 4. The other markers are
+    /// threads of the world, which sleep until a collection has enough work for them.
     #[must_use]
     pub fn markers(mut self, count: usize) -> Self {
         self.markers = count;
         self
     }
 
-    /// How threads are stopped. By default by signals.
+    /// Sets how threads are stopped. Default: [`Stopper::Signals`].
     #[must_use]
     pub fn stopper(mut self, stopper: Stopper) -> Self {
         self.stopper = stopper;
         self
     }
 
-    /// The signal that suspends threads, one for the whole process. By default SIGURG.
+    /// Sets the signal number that [`Stopper::Signals`] suspends threads with. Default: SIGURG. A process has one suspend signal:
+    /// a world with another one is an error of [`build`](Self::build).
     #[must_use]
     pub fn suspend_signal(mut self, signal: i32) -> Self {
         self.suspend_signal = signal;
         self
     }
 
-    /// How long a stop may take before it is given up with an error. By default 10 s.
+    /// Sets how long a stop may take. After that time it is abandoned with a [`StopError`](crate::StopError), and the world
+    /// continues to run. Default: 10 s.
     #[must_use]
     pub fn stop_timeout(mut self, timeout: Duration) -> Self {
         self.stop_timeout = timeout;
         self
     }
 
-    /// Whether freed cells are poisoned and the heap is verified after each collection.
+    /// Sets whether freed cells are poisoned and the whole heap is verified after each collection. Default: [`Paranoid::Off`].
     #[must_use]
     pub fn paranoid(mut self, paranoid: Paranoid) -> Self {
         self.paranoid = paranoid;
         self
     }
 
-    /// Begins to [tick](World::start_ticking) as soon as the world is there.
+    /// Starts a [time profile](World::start_ticking) as soon as the world is built. Default: none.
     #[must_use]
     pub fn time_profile(mut self, profile: TimeProfile) -> Self {
         self.time_profile = Some(profile);
         self
     }
 
-    /// Whether the world remembers of each object the [cost centre stack](crate::profile) that it was allocated under, as heap
-    /// profiles by cost centre or module want it. By default it does not.
+    /// Sets whether the world stores for each object the [cost centre stack](crate::profile) that it was allocated under. Heap
+    /// profiles by cost centre or by module need this. Default: [`Charging::Off`].
     #[must_use]
     pub fn charge_allocations(mut self, charging: Charging) -> Self {
         self.charging = charging;
         self
     }
 
-    /// The most memory that each marker's stack takes, in bytes. By default 1 GiB of address space, or less if that is
-    /// limited. A stack that is too small costs time, not correctness.
+    /// Sets the largest size of each marker's mark stack in bytes. Default: 1 GiB, or less if the process's address space is
+    /// limited. [`build`](Self::build) reserves this address space. With a stack that is too small marking is slower, but complete.
     #[must_use]
     pub fn mark_stack_limit(mut self, bytes: usize) -> Self {
         self.mark_stack_limit = Some(bytes);
         self
     }
 
-    /// Calls `listener` after each collection, when the world runs again, on the thread that collected.
+    /// Sets a function that is called with the report of each collection, after the world has restarted, on the thread that
+    /// collected. Default: none.
     #[must_use]
     pub fn on_collection(mut self, listener: impl Fn(&CollectionReport) + Send + Sync + 'static) -> Self {
         self.on_collection = Some(Box::new(listener));
         self
     }
 
-    /// Calls `listener` when a collection that was due could not happen, on the thread that tried; also when the
-    /// program did not ask for it: an allocation goes on without the collection as long as there is room. Also called
-    /// before a collection that was [discarded](CollectError::Discarded) is repeated, before a stop for a collection or a verification
-    /// is repeated because a debugger gave a [false answer](crate::StopError::FalseAnswer), and when the drop of the world's last
-    /// handle has waited 5 s in vain for a [finalizer](CollectError::NotClosed).
+    /// Sets a function that is called when a collection fails, on the thread that tried to collect. This includes collections
+    /// that an allocation caused: the allocation then proceeds without the collection as long as there is room. Default: none.
+    ///
+    /// It is also called
+    /// * before a [discarded](CollectError::Discarded) collection is repeated;
+    /// * before a stop for a collection or a verification is repeated, because a debugger gave a
+    ///   [false answer](crate::StopError::FalseAnswer);
+    /// * when the drop of the world's last handle has waited 5 s and the world is still [not closed](CollectError::NotClosed).
     #[must_use]
     pub fn on_failure(mut self, listener: impl Fn(&CollectError) + Send + Sync + 'static) -> Self {
         self.on_failure = Some(Box::new(listener));
         self
     }
 
-    /// Lets `sink` hear of what `selection` selects from the world's very first event on. Who listens later, by
-    /// [`Events::listen`](crate::events::Events::listen), has missed the world's creation.
+    /// Passes the events of `selection` to `sink`, from the world's first event on. A sink that is added later, with
+    /// [`Events::listen`](crate::events::Events::listen), misses the world's creation.
     #[must_use]
     pub fn listen(self, sink: Arc<dyn Sink>, selection: Selection) -> Self {
         self.before_first_event(move |world| {
@@ -230,9 +258,9 @@ impl WorldBuilder {
         })
     }
 
-    /// Calls `prepare` with the world before it fires its first event, and builds no world if that fails: the place from which
-    /// to record, to listen, or to [serve](crate::events::Events::serve) a host, for who does not want to miss the
-    /// world's creation. What was said first is called first.
+    /// Calls `prepare` with the world before it fires its first event. A consumer that needs the creation events starts here:
+    /// to record, to listen, or to [serve](crate::events::Events::serve) a host. An error of `prepare` makes
+    /// [`build`](Self::build) fail. Several functions are called in the order in which they were added.
     #[must_use]
     pub fn before_first_event(
         mut self,
@@ -242,17 +270,17 @@ impl WorldBuilder {
         self
     }
 
-    /// Takes censuses of the heap from the beginning on. See [`World::profile`].
+    /// Starts a heap profile as soon as the world is built. See [`World::profile`]. Default: none.
     #[must_use]
     pub fn profile(mut self, profile: HeapProfile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// Checks the settings without building a world, for a program that must not begin something else if they are impossible.
+    /// Checks the settings without building a world: for a program that must know them valid before it starts other work.
     ///
     /// # Errors
-    /// A setting is impossible; [`build`](Self::build) would return the same error.
+    /// A setting is out of range; [`build`](Self::build) would return the same error.
     pub fn check(&self) -> Result<(), BuildError> {
         match self.heap_limit {
             Some(asked) if asked < SMALLEST_LIMIT => {
@@ -270,10 +298,11 @@ impl WorldBuilder {
         Ok(())
     }
 
-    /// Builds the world.
+    /// Builds the world: reserves its address space, starts its markers, and fires its first events.
     ///
     /// # Errors
-    /// A setting is impossible, another world of this process uses another suspend signal, or the system refused.
+    /// A setting is out of range, another world of this process uses another suspend signal, a `prepare` function failed, or the
+    /// system refused address space, memory or a thread.
     pub fn build(self) -> Result<World, BuildError> {
         crate::sabotage::choose();
         self.check()?;

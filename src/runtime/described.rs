@@ -1,18 +1,18 @@
-//! Types that are known at run time only: those of a host in another language.
+//! Types that are known only at run time, such as those of a runtime for another language.
 //!
-//! Tracing is data here ([`TypeInfo`]), so a type need not be a Rust type. Whoever describes one says how large its
-//! objects are and which of their words may hold references; what lies in the other words is none of the collector's
-//! business. Objects come zeroed. There is no `Drop`.
+//! The collector traces objects by data ([`TypeInfo`]), so a type need not be a Rust type. A description gives the size of the
+//! objects and the words that may hold references; the collector ignores the other words. Objects are allocated zeroed. They
+//! have no `Drop`.
 //!
 //! ```
 //! use stopworld::{DescribedType, Layout, World};
 //!
-//! let pair = DescribedType::new("pair", 16, Layout::WORD)?;      // the first word refers, the second does not
+//! let pair = DescribedType::new("pair", 16, Layout::WORD)?;      // the first word is a reference, the second is not
 //! let world = World::builder().build()?;
 //! // SAFETY: this thread keeps every reference in local variables.
 //! let mutator = unsafe { world.attach("main") }?;
 //! let (one, other) = (mutator.alloc_described(pair)?, mutator.alloc_described(pair)?);
-//! // SAFETY: 16 bytes, of which the first word is a reference; nobody else knows the object yet.
+//! // SAFETY: the object has 16 bytes, and its first word is a reference; no other code has a reference to it yet.
 //! unsafe { one.as_ptr().cast::<usize>().cast_mut().write(other.addr()) };
 //! assert_eq!(one.type_info().name(), "pair");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -22,60 +22,61 @@ use super::{Mutator, OutOfMemory};
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Gc};
 use crate::heap::trace::{Layout, Shape, Trace, TypeInfo};
 
-/// An object whose type was described at run time. What it consists of is the describer's knowledge: it is read and written
-/// through [`Gc::as_ptr`].
+/// An object whose type was described at run time. Its contents are opaque here: the program reads and writes them through
+/// [`Gc::as_ptr`].
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Described(());
 
-// SAFETY: only `alloc_described…` makes such objects, and gives each its own description; this layout is never used.
+// SAFETY: only `alloc_described…` makes such objects, and gives each its real description; this layout is never used.
 unsafe impl Trace for Described {
     const NAME: &'static str = "Described";
     const LAYOUT: Layout = Layout::LEAF;
 }
 
-/// A type that was described at run time, and the type of arrays of it. Lives as long as the process.
+/// A type that was described at run time, and the type of arrays of it. A `Copy` handle; the description itself is never freed.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribedType {
     object: &'static TypeInfo,
     array: Option<&'static TypeInfo>,
 }
 
-/// Why a description makes no type.
+/// Why a description of a type is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescribeError {
-    /// Beyond the object's end.
-    #[error("word {word} of the type is said to hold a reference, and its objects have {words} whole words")]
+    /// A reference is described beyond the end of the object.
+    #[error("word {word} is described as a reference, but objects of the type have only {words} whole words")]
     ReferenceBeyondTheEnd {
-        /// The word's index.
+        /// The word's index, from 0.
         word: usize,
-        /// How many there are.
+        /// The number of whole words in an object.
         words: usize,
     },
-    /// Beyond what a description covers.
+    /// A reference is described beyond the words that a [`Layout`] covers.
     #[error(
-        "word {word} of the type is said to hold a reference: only the first {most} words of a type can; use an array"
+        "word {word} is described as a reference, but only the first {most} words of a type can hold references: use an array"
     )]
     ReferenceTooFar {
-        /// The word's index.
+        /// The word's index, from 0.
         word: usize,
-        /// How many words can.
+        /// The number of words that can hold references.
         most: usize,
     },
-    /// Larger than any heap.
+    /// The object's size, in bytes, is larger than any heap.
     #[error("objects of {0} bytes are larger than any heap")]
     TooLarge(usize),
 }
 
-/// No object is larger.
+/// The largest size of an object in bytes.
 const LARGEST: usize = isize::MAX as usize / 2;
 
 impl DescribedType {
-    /// Objects of so many bytes, whose references lie in these words.
+    /// Describes a type: `bytes` is the size of an object, and `references` has the words that may hold references. The name and
+    /// the description are never freed, so make each type once.
     ///
     /// # Errors
-    /// The description contradicts itself.
+    /// A reference lies beyond the end of the object, or the object is larger than any heap.
     pub fn new(name: &str, bytes: usize, references: Layout) -> Result<DescribedType, DescribeError> {
         if bytes > LARGEST {
             return Err(DescribeError::TooLarge(bytes));
@@ -85,7 +86,7 @@ impl DescribedType {
             return Err(DescribeError::ReferenceBeyondTheEnd { word, words });
         }
         let name: &'static str = Box::leak(Box::from(name));
-        // Objects live for ever as far as headers know, and so do types: the collector may look at a description at any time.
+        // Leaked: an object's header points to its description, and the collector may read it at any time.
         let make = |size, shape| &*Box::leak(Box::new(TypeInfo::of_described(name, size, 8, shape)));
         let object = make(bytes, Shape::of_layout(&references));
         let stride = u32::try_from(bytes).ok().filter(|_| bytes.is_multiple_of(8) || references.is_leaf());
@@ -96,10 +97,10 @@ impl DescribedType {
         Ok(DescribedType { object, array: stride.map(|stride| make(ARRAY_HEAD_BYTES, shape(stride))) })
     }
 
-    /// As words of bits, 64 of the object's words each, lowest bits first: what [`new`](Self::new) takes as a layout.
+    /// Makes a [`Layout`] from bitmaps: bit `b` of `references[i]` is set if word `64 * i + b` of the object may hold a reference.
     ///
     /// # Errors
-    /// A bit is set beyond the words that can hold references.
+    /// A bit is set beyond the [`Layout::WORDS`] words that can hold references.
     pub fn layout(references: &[u64]) -> Result<Layout, DescribeError> {
         let mut layout = Layout::LEAF;
         for (index, bits) in references.iter().enumerate() {
@@ -114,34 +115,34 @@ impl DescribedType {
         Ok(layout)
     }
 
-    /// The name it was given.
+    /// Returns the name given to [`new`](Self::new).
     pub fn name(&self) -> &'static str {
         self.object.name()
     }
 
-    /// How many bytes an object has.
+    /// Returns the size of an object in bytes.
     pub fn bytes(&self) -> usize {
         self.object.size()
     }
 }
 
-/// Memory of which nothing is known.
+/// The type of plain bytes without references.
 static BYTES: TypeInfo = TypeInfo::of_described("bytes", 0, 16, Shape::Leaf);
 
 impl Mutator {
-    /// An object of a described type, zeroed, aligned to 8.
+    /// Allocates an object of a described type, zeroed and aligned to 8 bytes.
     ///
     /// # Errors
-    /// The heap limit is reached and a collection made no room.
+    /// The heap limit is reached and collections did not free enough.
     pub fn alloc_described(&self, described: DescribedType) -> Result<Gc<Described>, OutOfMemory> {
         self.described(described.object.size(), described.object, 0)
     }
 
-    /// An array of so many elements of a described type, zeroed: a word that holds the length, then the elements.
+    /// Allocates an array of `length` elements of a described type, zeroed: one word with the length, then the elements.
     ///
     /// # Errors
-    /// As [`alloc_described`](Self::alloc_described); also if the array is larger than any heap, or if elements have references
-    /// and would not be aligned to 8.
+    /// As [`alloc_described`](Self::alloc_described). Also if the array is larger than any heap, or if the elements hold
+    /// references and their size is not a multiple of 8 bytes.
     pub fn alloc_described_array(&self, element: DescribedType, length: usize) -> Result<Gc<Described>, OutOfMemory> {
         let bytes = self.array_bytes(length, element.bytes())?;
         match element.array {
@@ -150,7 +151,7 @@ impl Mutator {
         }
     }
 
-    /// So many bytes without references, zeroed, aligned to 16.
+    /// Allocates `bytes` bytes that hold no references, zeroed and aligned to 16 bytes.
     ///
     /// # Errors
     /// As [`alloc_described`](Self::alloc_described).
@@ -162,7 +163,7 @@ impl Mutator {
         if bytes > LARGEST {
             return Err(self.out_of_memory(bytes));
         }
-        // The first word is written at once; a cell or a block has always one.
+        // `zeroed` writes the first word, so there must be one; every cell has room for it.
         let payload = self.zeroed(bytes.max(size_of::<usize>()), info.align(), info, first)?;
         // SAFETY: a fresh object of this description.
         Ok(unsafe { Gc::from_addr(payload as usize) })

@@ -1,10 +1,10 @@
 //! The thread on which finalizers run.
 //!
 //! It is a mutator named `finalizer`, started when the first finalizer is registered. It sleeps in a blocking
-//! region, so that a stop costs it nothing, and runs one finalizer after the other, each with its object on its own
-//! stack. A panic is caught; the next finalizer runs.
+//! region, so a stop does not wait for it. It runs one finalizer after the other, each with its object on its own
+//! stack. A panic is caught, and the next finalizer runs.
 //!
-//! Being there, it also collects when a debugger asks for that ([`Heap::request_collection`](crate::heap::Heap::request_collection)).
+//! It also collects when a debugger requests a collection ([`Heap::request_collection`](crate::heap::Heap::request_collection)).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::AttachError;
 
-/// What the thread runs: the `finalizer_thread` of every [`Inner`].
+/// The function that the thread runs: the `finalizer_thread` of every [`Inner`].
 pub(super) fn run(inner: Arc<Inner>, attached: SyncSender<Result<(), AttachError>>) {
     let of_world = Arc::clone(&inner);
     let _ended = EndOfThread(&of_world.collector.finalizers);
@@ -46,8 +46,8 @@ fn work(mutator: &Mutator) {
         let news = finalizers.news.load(Ordering::Acquire);
         let mut run = 0;
         if collector.heap.is_collection_requested() {
-            // A debugger's, which has nobody to tell of an error: the failure listener hears of it. A collection takes the
-            // request at its beginning; one that comes after that is another.
+            // A debugger's request. An error is reported only to the failure listener. A collection takes the request when it
+            // begins; a request that is made after that needs another collection.
             if mutator.collect().is_err() {
                 collector.heap.forget_request();
             }
@@ -70,21 +70,21 @@ fn work(mutator: &Mutator) {
     }
 }
 
-/// The frames in which this thread sleeps do not fill every word of theirs, and what the finalizers' frames left there,
-/// the last object's address among it, would keep that object alive until the next batch.
+/// Overwrites the stack below the present frame. The frames in which this thread sleeps leave some of their words unwritten.
+/// Words that finalizers left there, such as the last object's address, would keep that object alive until the next batch.
 #[inline(never)]
 fn wipe_stack() {
     const WORDS: usize = 512;
     std::hint::black_box(&mut [0_usize; WORDS]);
 }
 
-/// The address of an object's type.
+/// Returns the address of an object's type.
 fn header_of(object: usize) -> usize {
     // SAFETY: an entry of the queue is a live object, whose header lies before it.
     unsafe { *((object - HEADER_BYTES) as *const usize) }
 }
 
-/// Runs the next finalizer. False if there is none.
+/// Runs the next finalizer. Returns `false` if none is due.
 #[inline(never)]
 fn run_one(mutator: &Mutator) -> bool {
     let collector = mutator.world().collector();
@@ -98,10 +98,10 @@ fn run_one(mutator: &Mutator) -> bool {
         let kept = std::hint::black_box(object);
         collector.events.fire_finalize_object(object, info);
         match action {
-            // SAFETY: registered with the object's own type; nobody else can reach the object any more.
+            // SAFETY: registered with the object's own type; no other code can reach the object any more.
             Action::Drop(drop_in_place) => unsafe { drop_in_place(kept as *mut u8) },
-            // SAFETY: the trampoline was made for this function's and this object's type; the object is alive,
-            // because it was in the queue until now and is on this stack from now on.
+            // SAFETY: the trampoline was made for the types of this function and this object. The object is live:
+            // it was in the queue until now, and is on this stack from now on.
             Action::Call { trampoline, function } => unsafe {
                 trampoline(function, std::ptr::from_ref(mutator).cast(), kept);
             },
@@ -114,7 +114,7 @@ fn run_one(mutator: &Mutator) -> bool {
         if removed(Guard::FinalThread) {
             std::panic::resume_unwind(panic);
         }
-        // The panic hook has told the user already.
+        // The panic hook has printed the panic already.
         collector.finalizers.panicked.fetch_add(1, Ordering::Relaxed);
     }
     true

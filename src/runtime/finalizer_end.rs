@@ -1,25 +1,25 @@
-//! The end of the finalizer thread, for a close that waits for it.
+//! Waits for the end of the finalizer thread when a world closes.
 
 use crate::collector::finalize::Finalizers;
 use crate::os::clock::now_ns;
 use crate::os::{self, futex};
 use crate::sync::Ordering;
 
-/// Reports the thread's end to `wait_for_end` when it is dropped, also by a panic.
+/// Reports the thread's end to `wait_for_end` when dropped, also by a panic.
 pub(super) struct EndOfThread<'a>(pub(super) &'a Finalizers);
 
 impl Drop for EndOfThread<'_> {
     fn drop(&mut self) {
         let Finalizers { ended, thread, .. } = self.0;
         thread.store(0, Ordering::Relaxed);
-        // Release pairs with the Acquire in `wait_for_end`: all that the finalizers did is seen.
+        // Release pairs with the Acquire in `wait_for_end`, which then sees everything that the finalizers did.
         ended.store(1, Ordering::Release);
         futex::wake(ended, u32::MAX);
     }
 }
 
-/// Waits until the thread has ended, or until the time. True if it has; also on that thread itself, in a finalizer or in
-/// a drop: it can't wait for its own end, and works off its queue when it comes back.
+/// Waits until the thread has ended, or until `deadline`, and returns whether it has ended. Called on the finalizer thread
+/// itself, by a finalizer or a drop, it returns `true` at once: the thread runs the rest of its queue afterwards.
 pub(super) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
     if finalizers.thread.load(Ordering::Relaxed) == os::thread::gettid().0 as u32 {
         return true;

@@ -1,4 +1,4 @@
-//! References that live outside of what the collector scans by itself.
+//! Roots that the program registers: handles, ranges of memory, coroutine stacks.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,18 +13,37 @@ use crate::os::callback::refuse_inside;
 use crate::os::thread;
 use crate::sync::{Lock, LockGuard};
 
-/// Takes the lock of a table that a collection holds while it scans: whoever waits for it counts as blocking.
+/// Takes the lock of a table that a collection holds while it scans. A thread that waits for it counts as blocking.
 fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
-    // SAFETY: the calling thread's number; a child of a fork forgets its parent's.
+    // SAFETY: the calling thread's number; the child of a fork forgets the number of its parent.
     match unsafe { table.try_lock_as(thread::known_tid().0 as u32) } {
         Ok(guard) => guard,
         Err(_) => collector.threads.lock(table),
     }
 }
 
-/// A handle that keeps an object alive from anywhere: a struct on the malloc heap, another thread, a channel.
+/// A handle that keeps a collected object alive wherever the handle itself is stored: in a struct on the malloc heap, in another
+/// thread, in a channel. It is `Send` and `Sync`; [`Mutator::root`](crate::Mutator::root) makes one.
 ///
-/// It costs a slot in a table and a lock to make and to drop; inside a function a plain [`Gc`] is free.
+/// A `Root` takes one slot of a table. Making, cloning and dropping one takes a lock; [`get`](Self::get) does not. For a local
+/// variable use a plain [`Gc`], which costs nothing. A `Root` does not keep its [`World`] open.
+///
+/// ```
+/// use stopworld::World;
+///
+/// let world = World::builder().build()?;
+/// // SAFETY: this thread keeps every `Gc` in local variables.
+/// let mutator = unsafe { world.attach("main") }?;
+/// let root = mutator.root(mutator.alloc(7_u64)?);
+/// // SAFETY: as above. A `Gc` cannot move to another thread; a `Root` can.
+/// let reader = unsafe { world.spawn("reader", move |mutator| *root.get(mutator)) }?;
+/// mutator.collect()?;
+/// assert_eq!(reader.join().unwrap(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// Making and cloning panic when the table is full: 4,194,304 roots, or fewer if the process's address space is limited.
 pub struct Root<T: Trace> {
     pub(super) world: Arc<Inner>,
     pub(super) slot: usize,
@@ -35,7 +54,7 @@ impl<T: Trace> Root<T> {
     pub(crate) fn new(world: &World, gc: Gc<T>) -> Self {
         refuse_inside("Mutator::root");
         let collector = world.collector();
-        // Four million roots at once are a leak; say so where it happens.
+        // Four million roots at once are a leak: the panic shows where they are made.
         let slot = collector
             .roots
             .take(gc.addr(), || lock(collector, &collector.roots.lock))
@@ -75,18 +94,18 @@ impl<T: Trace> fmt::Debug for Root<T> {
 }
 
 impl World {
-    /// Registers ordinary memory as a root: every word of it is scanned conservatively, until the guard is dropped.
-    /// `None` if too many ranges are registered.
+    /// Registers a range of ordinary memory as a root. Each collection scans all aligned words of it conservatively, until the
+    /// guard is dropped. Returns `None` if 65,536 ranges are registered already.
     ///
     /// # Safety
-    /// The memory is readable until then, and words in it that are references are written as whole words.
+    /// The memory is readable until the guard is dropped, and references in it are written as whole words.
     #[must_use]
     pub unsafe fn register_range(&self, start: *const u8, bytes: usize) -> Option<RangeGuard> {
         RangeGuard::new(self, start as usize, bytes)
     }
 }
 
-/// Keeps a range of ordinary memory registered as a root.
+/// Keeps a range of ordinary memory registered as a root until dropped. See [`World::register_range`].
 #[derive(Debug)]
 pub struct RangeGuard {
     world: World,
@@ -110,7 +129,8 @@ impl Drop for RangeGuard {
     }
 }
 
-/// Keeps a coroutine's stack registered: it is scanned whole, or from the stack pointer of the thread that runs on it.
+/// Keeps a coroutine's stack registered as a root until dropped: each collection scans all of it. See
+/// [`Mutator::register_stack`](crate::Mutator::register_stack).
 #[derive(Debug)]
 pub struct StackGuard {
     world: World,

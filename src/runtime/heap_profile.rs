@@ -1,4 +1,4 @@
-//! The end of a heap profile, and the thread that takes its censuses in time.
+//! The end of a heap profile, and the thread that takes its periodic censuses.
 
 use std::sync::{Arc, Weak};
 
@@ -14,7 +14,7 @@ impl Inner {
         self.end_profile_of(None)
     }
 
-    /// Ends the profile that began with this change, if it still runs, or whichever runs.
+    /// Ends the profile that began with this change, if it is still running; with `None`, whichever profile is running.
     pub(super) fn end_profile_of(self: &Arc<Self>, change: Option<u32>) -> Result<Option<Finished>, ProfileError> {
         let Inner { collector, profiler, .. } = &**self;
         let lock = || {
@@ -30,7 +30,8 @@ impl Inner {
     }
 }
 
-/// Tells the program of a biography, which is known at its end. Without the observer's lock.
+/// Passes the censuses of a biography, which are known only at its end, to the program's listener. Called without the
+/// observer's lock.
 pub(super) fn tell((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
     if let Some(listener) = listener {
         finished.biography.iter().for_each(|census| listener(census));
@@ -38,22 +39,22 @@ pub(super) fn tell((finished, listener): (Finished, Option<CensusListener>)) -> 
     finished
 }
 
-/// A thread that brings a collection about whenever a census is due and nobody collects, for the profile that began with this change. It ends
-/// with that, although another may have begun by now.
+/// Starts a thread that collects whenever a census is due and no other thread has collected. It serves the profile that began
+/// with this change, and ends with it even if another profile has begun since.
 pub(super) fn keep_time(inner: &Arc<Inner>, change: u32) -> std::io::Result<()> {
     let profiler = Arc::clone(&inner.profiler);
     let inner: Weak<Inner> = Arc::downgrade(inner);
     let work = move || {
         while profiler.wait_until_due(change) {
             let Some(inner) = inner.upgrade() else { return };
-            // A failure is told to the world's own listener; the next beat tries again.
+            // A failure is reported to the world's failure listener. The next period tries again.
             if inner.collect_observed(Reason::Explicit, None).is_err() {
                 profiler.skip_a_beat();
             }
         }
     };
-    // It is no thread of the program's: its handlers do not run there. The new thread has this one's mask from its first instruction
-    // on.
+    // Signal handlers of the program do not run on this thread: it inherits the signal mask of this one, from its first
+    // instruction on.
     let _blocked = signals::block_all();
     spawn("stopworld-census", work).map(drop)
 }

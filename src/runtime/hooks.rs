@@ -1,4 +1,4 @@
-//! What a world does when a thread of it ends, and around a fork.
+//! The world's part when one of its threads ends, when a cost centre is defined, and around a fork.
 
 use super::inner::{Inner, ThreadNews};
 use crate::collector::Collector;
@@ -13,7 +13,7 @@ impl WorldHooks for Inner {
         self.ticker.leaves(record, &self.collector.events);
         {
             let allocation = record.lock(&threads.locks().allocation);
-            // SAFETY: the calling thread's record, and its world's lock.
+            // SAFETY: the calling thread's record, and the allocation lock of its world.
             unsafe { self.release_cache(&allocation, record) };
         }
         self.tell_of_thread(record, ThreadNews::Detached);
@@ -39,13 +39,13 @@ impl WorldHooks for Inner {
         self.collector.ranges.lock.acquire();
         self.collector.observing.lock.acquire();
         self.ticker.before_fork();
-        // Who is in the sweep gate is not waited for, it may be suspended: the child ends what it had begun.
+        // A thread in the sweep gate is not waited for: it may be suspended. The child ends the sweep that it had begun.
         self.collector.events.before_fork();
     }
 
     unsafe fn fork_parent(&self) {
         let Collector { events, finalizers, roots, ranges, observing, .. } = &self.collector;
-        // SAFETY: the end of `fork_prepare`, which took these without guards.
+        // SAFETY: `fork_prepare` took these locks without guards, on this thread.
         unsafe {
             events.after_fork_in_parent();
             self.ticker.after_fork_in_parent();
@@ -57,7 +57,7 @@ impl WorldHooks for Inner {
 
     unsafe fn fork_child(&self) {
         let Collector { events, finalizers, roots, ranges, observing, heap, markers, .. } = &self.collector;
-        // SAFETY: the end of `fork_prepare`, which took these locks without guards, on the only thread of the process.
+        // SAFETY: `fork_prepare` took these locks without guards; this is the only thread of the process.
         unsafe {
             events.after_fork_in_child();
             self.profiler.forget_in_child();

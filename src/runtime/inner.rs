@@ -1,6 +1,7 @@
-//! What all handles of a world share: the collector, the profilers, and the start of the finalizer thread.
+//! The state that all handles of a world share: the collector, the profilers, and the start of the finalizer thread.
 //!
-//! [`World`](super::World) is a handle to this; [`Mutator`](super::Mutator) and the service threads hold it too. It knows none of them.
+//! [`World`](super::World) is a handle to it; [`Mutator`](super::Mutator) and the service threads hold it too. This module
+//! depends on none of them.
 
 use std::io;
 use std::sync::Arc;
@@ -20,21 +21,21 @@ use crate::sync::{LockGuard, Ordering};
 use crate::world::AttachError;
 use crate::world::stop_info::ThreadStopInfo;
 
-/// What all handles of a world share.
+/// The state that all handles of a world share.
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
     pub(crate) profiler: Arc<Profiler>,
-    /// Its thread has it too.
+    /// Shared with the ticker's thread.
     pub(crate) ticker: Arc<Ticker>,
-    /// Runs on the finalizer thread: attaches it, reports how that went, and runs finalizers until the world closes. A field,
-    /// because the finalizer thread is a mutator, and what is here knows no mutators.
+    /// Runs on the finalizer thread: attaches it, reports the result, and runs finalizers until the world closes. A function
+    /// pointer, because the finalizer thread is a mutator, and this module must not depend on mutators.
     pub(super) finalizer_thread: FinalizerThread,
 }
 
-/// What the finalizer thread runs. Sends one result: `Ok` once the thread is attached.
+/// The function of the finalizer thread. Sends one result: `Ok` once the thread is attached.
 pub(super) type FinalizerThread = fn(Arc<Inner>, SyncSender<Result<(), AttachError>>);
 
-/// What there is to tell of a thread.
+/// A change of a thread that is reported as an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadNews {
     Attached,
@@ -42,7 +43,7 @@ pub(super) enum ThreadNews {
 }
 
 impl Inner {
-    /// The first events of a world: itself, its limit, its spaces, and what all of these are called.
+    /// Fires the first events of a world: the world, its limit, its spaces, and the names of all of these.
     pub(super) fn tell_of_creation(&self, limit_bytes: usize) {
         let Collector { events, heap, .. } = &self.collector;
         let world = std::ptr::from_ref(self) as usize;
@@ -64,11 +65,11 @@ impl Inner {
         events.fire_world_closed(std::ptr::from_ref(self) as usize, heap.blocks.base());
     }
 
-    /// A thread has joined, or is about to leave: its record and the label of its name.
+    /// Reports that a thread has attached, or is about to detach, with its record and the label of its name.
     pub(super) fn tell_of_thread(&self, record: &ThreadStopInfo, what: ThreadNews) {
         let events = &self.collector.events;
         let (tid, address) = (record.tid().0 as u32, std::ptr::from_ref(record) as usize);
-        // When nobody listens too: who comes later wants to know what the threads are called.
+        // Stored even without a consumer: one that starts later needs the names of the threads.
         let label = events.name(address, record.name().as_str());
         match what {
             ThreadNews::Attached => events.fire_thread_attached(tid, address, label),
@@ -80,21 +81,21 @@ impl Inner {
         self.collect_observed(reason, None)
     }
 
-    /// The same, with somebody who looks at what lives.
+    /// Collects, with an observer that sees the live objects.
     pub(crate) fn collect_observed(
         self: &Arc<Self>,
         reason: Reason,
         observer: Option<&dyn Observer>,
     ) -> Result<CollectionReport, CollectError> {
-        // Not attached perhaps, and it fires in the stopped world, where nothing may be allocated on first use
-        // (`.stop.no-malloc`): of a library that was loaded late, thread-local storage is.
+        // The calling thread may not be attached, and it fires events in the stopped world, where nothing may be allocated on
+        // first use (`.stop.no-malloc`). The thread-local storage of a library that was loaded late is allocated on first use.
         crate::events::record::ring::meet();
         let report = self
             .collector
             .threads
             .with_own_stack(|own| self.collector.collect(Collecting { observer, ..Collecting::now(own) }, reason))?;
         self.start_finalizers_if_due();
-        // Only who sets `unless_after` can be told that somebody else has collected.
+        // `None` would mean that another thread has collected, which is only possible with `unless_after`.
         report.ok_or(CollectError::Closed)
     }
 
@@ -102,7 +103,7 @@ impl Inner {
         let collector = &self.collector;
         let deadline = now_ns().saturating_add(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
         collector.threads.close();
-        // Both are told to end before one is waited for.
+        // Both threads are asked to end before either is waited for.
         collector.finalizers.closing.store(true, Ordering::Relaxed);
         collector.finalizers.announce();
         let has_ticked = self.ticker.stop(&collector.threads, Some(deadline));
@@ -120,12 +121,12 @@ impl Inner {
     /// Returns the blocks of a thread to the heap.
     ///
     /// # Safety
-    /// The thread is one of this world's, and is the calling one or does not exist any more. `allocation` is the guard of this
-    /// world's allocation lock.
+    /// The thread is one of this world's, and is the calling thread or does not exist any more. `allocation` is the guard of
+    /// this world's allocation lock.
     pub(super) unsafe fn release_cache(&self, allocation: &LockGuard<'_>, record: &ThreadStopInfo) {
         // SAFETY: under the allocation lock.
         if let Some(cache) = unsafe { cache_of(record) } {
-            // SAFETY: by the caller. Only a thread that is gone can be in the middle of a sweep.
+            // SAFETY: the caller's promise. Only a thread that does not exist any more can be in the middle of a sweep.
             unsafe { self.collector.heap.finish_sweep_of(allocation, cache) };
             self.collector.heap.release_cache(allocation, cache);
         }
@@ -134,8 +135,8 @@ impl Inner {
 }
 
 impl Inner {
-    /// Starts the finalizer thread unless it runs, and waits until it is attached, so that a later close finds it with the finalizers that
-    /// are due. Never called inside a stop.
+    /// Starts the finalizer thread unless it is running, and waits until it is attached, so that a later close finds it and the
+    /// finalizers that are due. Never called inside a stop.
     pub(super) fn start_finalizers(self: &Arc<Self>) -> io::Result<()> {
         let finalizers = &self.collector.finalizers;
         if finalizers.started.swap(true, Ordering::Relaxed) || finalizers.closing.load(Ordering::Relaxed) {
@@ -146,7 +147,7 @@ impl Inner {
         let inner = Arc::clone(self);
         let spawned = spawn("finalizer", move || (inner.finalizer_thread)(Arc::clone(&inner), attached));
         let outcome = spawned.and_then(|_| {
-            // The new thread may have to wait for a collection, which may have to stop this one.
+            // The new thread may have to wait for a collection, which may have to stop the calling thread.
             let attached = self.collector.threads.as_blocking(|| attachment.recv());
             attached.map_err(io::Error::other)?.map_err(io::Error::other)
         });
@@ -157,11 +158,12 @@ impl Inner {
         outcome
     }
 
-    /// After a collection: starts the thread if finalizers are due and it does not run, as in a forked child (`.fork.services`).
+    /// Called after a collection: starts the thread if finalizers are due and it is not running, as in a forked child
+    /// (`.fork.services`).
     pub(super) fn start_finalizers_if_due(self: &Arc<Self>) {
         let Collector { finalizers, threads, .. } = &self.collector;
         if !finalizers.started.load(Ordering::Relaxed) && finalizers.due(|| threads.lock(&finalizers.lock)) > 0 {
-            // Without a thread the finalizers wait for the next collection.
+            // If it cannot be started, the finalizers wait for the next collection.
             let _ = self.start_finalizers();
         }
     }

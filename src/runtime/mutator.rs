@@ -1,4 +1,4 @@
-//! A thread that allocates.
+//! [`Mutator`], a thread that allocates.
 
 use std::cell::Cell;
 use std::fmt;
@@ -29,43 +29,72 @@ use crate::sync::{Lock, LockGuard, Ordering};
 use crate::world::stop_info::ThreadStopInfo;
 use crate::world::{AttachError, ThreadName, Tid};
 
-/// An allocation tick is sampled each time this many bytes were handed to a thread, as .NET does.
+/// A thread fires an allocation tick each time it has been given this many bytes, as in .NET.
 const TICK_BYTES: usize = 100 << 10;
 
-/// What a refusal calls every function that allocates.
+/// The name of all allocating functions in the message of an abort (`refuse_inside`).
 const ALLOCATION: &str = "an allocation";
 
-/// How many types a thread remembers to have named.
+/// How many types a thread remembers as named in the trace.
 const TYPES_TOLD: usize = 16;
 
-/// The right to allocate in a [`World`], held by one thread. Detaches the thread when dropped.
+/// An attached thread's permission to allocate in a [`World`]. Dropping it detaches the thread.
+///
+/// [`World::attach`] and [`World::spawn`] make one. It is neither `Send` nor `Sync`: it stays on the thread that it belongs to. It
+/// contains a handle to its world, so the world stays open as long as it exists.
+///
+/// ```
+/// use stopworld::World;
+///
+/// let world = World::builder().build()?;
+/// // SAFETY: this thread keeps every `Gc` in local variables, and uses none in a blocking region.
+/// let mutator = unsafe { world.attach("main") }?;
+/// let squares = mutator.alloc_array(1000, |i| (i * i) as u64)?;
+/// // A collection by another thread does not wait for this system call.
+/// let status = mutator.blocking(|| std::fs::read_to_string("/proc/self/status"))?;
+/// for _ in status.lines() {
+///     mutator.safepoint(); // for `Stopper::Safepoints`
+/// }
+/// mutator.collect()?;
+/// assert_eq!(squares[12], 144);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Panics
+/// An allocation panics inside the thread's own [blocking](Self::blocking) region, if it needs more than the thread's current run
+/// of free cells.
 pub struct Mutator {
     record: &'static ThreadStopInfo,
-    /// On the malloc heap, because the collector knows its address; freed when the thread has detached.
+    /// Boxed, because the collector uses its address. Freed after the thread has detached.
     cache: Box<AllocationCache>,
     world: World,
     since_tick: Cell<usize>,
-    /// The record's use: a record that was given to another thread is not ours any more.
+    /// The serial of the record's use by this thread: another value means that the record now belongs to another thread.
     serial: u64,
-    /// Types whose names it has told, each in one place, and to whom: see [`Events::changes`].
+    /// Types that this thread has named in the trace, hashed by address, with the [`Events::changes`] of that time.
     told: [Cell<(usize, u32)>; TYPES_TOLD],
     _stays_on_its_thread: PhantomData<*mut ()>,
 }
 
 impl World {
-    /// Makes the calling thread a mutator of this world, until the returned guard is dropped.
+    /// Makes the calling thread a mutator of this world, until the returned [`Mutator`] is dropped.
+    ///
+    /// `name` appears in errors, reports and events; it is cut to 31 bytes. A thread can be attached to one world at a time.
+    /// Attaching waits for a running collection, and unblocks the suspend signal in this thread until it detaches.
     ///
     /// # Errors
-    /// The thread is attached already, the world is closed, or the system refused.
+    /// The thread is attached already, the world is closed, or the system refused memory or the bounds of the thread's stack.
     ///
     /// # Safety
-    /// While attached, the thread keeps every `Gc` of this world that it will use again only where the collector
-    /// looks: on its stack or in its registers, in other collected objects, in a [`Root`], or in a registered
-    /// range. Not in a `Box`, a `Vec`, a thread-local, or a future. The same holds for references into objects, which
-    /// are `Send` where a `Gc` is not (a scoped thread's closure lies in a `Box`), and for the finalizers that the thread
-    /// registers. In a [blocking](Mutator::blocking) region, and in code that the collector calls (an event
-    /// [sink](crate::events::Sink), a [thread vtable](ThreadVtable)), it uses neither a `Gc` nor the mutator, not even one that is a
-    /// thread-local. It uses no `Gc` after it detached, and gives none to another world.
+    /// While attached, the thread keeps every `Gc` of this world that it will use again where the collector looks: on its
+    /// stack or in its registers, in other collected objects, in a [`Root`], or in a registered range. Not only in a `Box`, a
+    /// `Vec`, a thread-local, or a future. The same holds for references into objects, which are `Send` although a `Gc` is not
+    /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
+    ///
+    /// In a [blocking](Mutator::blocking) region, and in code that the collector calls (an event [sink](crate::events::Sink), a
+    /// [thread vtable](crate::ThreadVtable)), the thread uses neither a `Gc` nor a mutator, even one in a thread-local.
+    ///
+    /// The thread uses no `Gc` after it has detached, and passes none to another world.
     pub unsafe fn attach(&self, name: &str) -> Result<Mutator, AttachError> {
         Mutator::attach(self.clone(), name)
     }
@@ -92,32 +121,35 @@ impl Mutator {
         })
     }
 
-    /// The world that this thread is attached to.
+    /// Returns the world that this thread is attached to.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// The name given at attach.
+    /// Returns the name given at attach, cut to 31 bytes.
     pub fn name(&self) -> ThreadName {
         self.record.name()
     }
 
-    /// The kernel's id of this thread.
+    /// Returns the kernel's id of this thread.
     pub fn tid(&self) -> Tid {
         self.record.tid()
     }
 
-    /// Moves a value into the heap.
+    /// Moves `value` into the collected heap and returns a reference to it.
+    ///
+    /// Usually bumps a cursor in the thread's own run of free cells. When the run is empty, it gets another one, which may sweep
+    /// a block or run a collection. If `T` has drop glue, it is registered to run as a finalizer.
     ///
     /// # Errors
-    /// The heap limit is reached and a collection made no room; the value is dropped.
+    /// The heap limit is reached and collections did not free enough; `value` is dropped.
     #[inline(always)]
     pub fn alloc<T: Trace>(&self, value: T) -> Result<Gc<T>, OutOfMemory> {
         self.alloc_in::<T, { Space::Small as u8 }>(value)
     }
 
-    /// Moves a value into the pinned space: a space of its own, reported as generation 4. (No object ever moves;
-    /// pinning says that the address is used outside.)
+    /// Moves `value` into the pinned space, a separate space that reports show as generation 4. It documents that the address is
+    /// used outside the heap. (Objects in the other spaces do not move either.)
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
@@ -173,10 +205,10 @@ impl Mutator {
         Ok(gc)
     }
 
-    /// Allocates an array of `length` elements, each made by `element` from its index. `element` may allocate.
+    /// Allocates an array of `length` elements. `element` returns each one from its index; it may allocate.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc); also if the array is larger than any heap.
+    /// As [`alloc`](Self::alloc); also if the array is larger than any heap can be.
     pub fn alloc_array<T: Trace>(
         &self,
         length: usize,
@@ -195,7 +227,7 @@ impl Mutator {
         Ok(unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) })
     }
 
-    /// The payload bytes of an array. An error that says how many they would be if no heap has room for them.
+    /// Returns the payload bytes of an array, or an error with that number if no heap can hold them.
     pub(super) fn array_bytes(&self, length: usize, element_bytes: usize) -> Result<usize, OutOfMemory> {
         // Both are below 2^64, so this does not overflow.
         let wanted = length as u128 * element_bytes as u128 + ARRAY_HEAD_BYTES as u128;
@@ -203,7 +235,7 @@ impl Mutator {
         if requested < isize::MAX as usize / 2 { Ok(requested) } else { Err(self.out_of_memory(requested)) }
     }
 
-    /// A weak reference to an object: a collected object of its own.
+    /// Allocates a [weak reference](Weak) to `target`. It is a separate collected object, two words long.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
@@ -211,11 +243,13 @@ impl Mutator {
         self.alloc(WeakCell::new(target))
     }
 
-    /// Registers a function to be called with the object, on the finalizer thread, after a collection found it
-    /// otherwise dead. It may resurrect the object; it is called once for each registration.
+    /// Registers `finalizer`, to be called with the object after a collection has found it otherwise unreachable. It runs on the
+    /// world's finalizer thread, once for each registration. It may resurrect the object, and may panic: the panic is counted in
+    /// [`Totals::finalizers_panicked`](crate::Totals::finalizers_panicked).
     ///
     /// # Errors
-    /// Too many finalizers are registered, or the finalizer thread could not be started.
+    /// Too many finalizers are registered (4,194,304, or fewer if the process's address space is limited), or the finalizer
+    /// thread could not be started.
     pub fn set_finalizer<T: Trace>(&self, gc: Gc<T>, finalizer: fn(&Mutator, Gc<T>)) -> Result<(), OutOfMemory> {
         /// # Safety
         /// `function` is a `fn(&Mutator, Gc<T>)`, `mutator` a `Mutator`, `payload` a live object of type `T`.
@@ -230,13 +264,16 @@ impl Mutator {
         self.register(Entry { object: gc.addr(), action })
     }
 
-    /// A handle that keeps the object alive from anywhere.
+    /// Returns a handle that keeps the object alive, and that can be stored anywhere. Takes a lock.
+    ///
+    /// # Panics
+    /// If the table of roots is full; see [`Root`].
     pub fn root<T: Trace>(&self, gc: Gc<T>) -> Root<T> {
         Root::new(&self.world, gc)
     }
 
-    /// Gives an object a name in the trace, if somebody listens to names: for the data structures of a program. An object
-    /// that dies leaves its name to whoever gets its address, until that gets one of its own.
+    /// Names an object in the trace, if a consumer has enabled names: for example a data structure of the program. The name
+    /// belongs to the address: after the object has been freed, it applies to the next object there, until that one is named.
     pub fn name_object<T: Trace>(&self, gc: Gc<T>, text: &str) {
         let events = &self.world.collector().events;
         if events.is_enabled(EventId::Labelled) {
@@ -244,50 +281,58 @@ impl Mutator {
         }
     }
 
-    /// The cost centre stack that this thread is in, whose top is the centre of the innermost
+    /// Returns the cost centre stack that this thread is in. Its top is the centre of the innermost
     /// [scope](crate::cost_centre).
     #[inline]
     pub fn cost_stack(&self) -> StackId {
         StackId::from_raw(self.record.cost_stack())
     }
 
-    /// Moves the thread to another cost centre stack, for an interpreter that enters and leaves cost centres otherwise than by
+    /// Moves the thread to another cost centre stack: for an interpreter that enters and leaves cost centres without
     /// [scopes](crate::cost_centre).
     #[inline]
     pub fn set_cost_stack(&self, stack: StackId) {
         profile::change(self.record, self.cost_stack(), stack);
     }
 
-    /// A place where the thread may be stopped cooperatively. One load when nobody wants that.
+    /// Stops here while the world is being stopped or this thread is suspended. Otherwise this costs one relaxed load.
+    ///
+    /// With [`Stopper::Safepoints`](crate::Stopper::Safepoints), call it in every loop that neither allocates nor blocks.
     #[inline(always)]
     pub fn safepoint(&self) {
         self.record.safepoint();
     }
 
-    /// Runs `region`, which touches no collected object, so that a stop need neither interrupt nor await this
-    /// thread: for system calls, locks, long computations. The types keep every `Gc` out.
+    /// Runs `region`, which must not touch collected objects, and returns its result. Meanwhile a stop neither interrupts this
+    /// thread nor waits for it: use it for system calls, locks and long computations. The `Send` bounds keep every `Gc` out.
+    ///
+    /// Entering and leaving cost one compare-exchange each. If the world is stopped when `region` ends, the thread waits until it
+    /// restarts. Regions may nest.
     ///
     /// # Cancellation
-    /// A thread that is cancelled (`pthread_cancel`, of the deferred type) or that calls `pthread_exit` in `region` leaves the
-    /// region and, when its `Mutator` is dropped by the unwinding, the world; with the world stopped it waits for the start. In Rust
-    /// the cancellation point must be declared `extern "C-unwind"`. What catches unwinding ends the process
-    /// when a thread is cancelled below it. The standard library does so at the bottom of every thread that it starts: threads of
-    /// [`World::spawn`] and of `std::thread`, and the finalizer thread, cannot be cancelled. Collections, attaching and
-    /// detaching are no cancellation points. Asynchronous cancellation is not supported: it may come in the middle of an allocation.
+    /// A thread may be cancelled in `region` (`pthread_cancel`, deferred) or call `pthread_exit` there. It then leaves the region
+    /// and, when unwinding drops its `Mutator`, detaches; if the world is stopped, it first waits for the restart. In Rust the
+    /// cancellation point must be declared `extern "C-unwind"`.
+    ///
+    /// Code that catches unwinding ends the process when a thread is cancelled inside it. The standard library catches unwinding
+    /// at the bottom of every thread that it starts, so threads of [`World::spawn`] and of `std::thread`, and the finalizer
+    /// thread, cannot be cancelled. Collecting, attaching and detaching contain no cancellation point. Asynchronous cancellation
+    /// is not supported: it may interrupt an allocation.
     #[inline]
     pub fn blocking<R: Send>(&self, region: impl FnOnce() -> R + Send) -> R {
         self.record.blocking(region)
     }
 
-    /// Collects now.
+    /// Runs a full collection on this thread and returns its report, as [`World::collect`] does.
     ///
     /// # Errors
-    /// The world could not be stopped; it runs on.
+    /// The world could not be stopped, or the paranoid mode found the heap damaged. The world continues to run.
     pub fn collect(&self) -> Result<CollectionReport, CollectError> {
         self.world.collect()
     }
 
-    /// Registers a stack that this or another thread switches to by itself (a coroutine's): all of it is scanned.
+    /// Registers the stack of a coroutine, to which this or another thread switches by itself. Each collection scans all of it,
+    /// until the guard is dropped. A thread that is stopped on an unregistered stack makes the stop fail.
     ///
     /// # Safety
     /// The memory from `low` to `high` is readable until the guard is dropped.
@@ -332,10 +377,10 @@ impl Mutator {
         }
     }
 
-    /// Takes a lock that a collector may hold while it waits for us to stop.
+    /// Takes a lock that a collecting thread may hold while it waits for this thread to stop.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
-        // Without a region if nobody has it.
-        // SAFETY: a mutator stays on the thread that its record is of, and a child of a fork renames the record.
+        // A free lock is taken without a blocking region.
+        // SAFETY: a mutator stays on the thread of its record, and the child of a fork updates the record's id.
         match unsafe { lock.try_lock_as(self.record.tid().0 as u32) } {
             Ok(guard) => guard,
             Err(_) => self.record.lock(lock),
@@ -346,7 +391,7 @@ impl Mutator {
         self.lock(&self.world.collector().threads.locks().allocation)
     }
 
-    /// A payload that is safe to trace before its elements are written.
+    /// Allocates a zeroed payload, which is safe to trace before its elements are written.
     pub(super) fn zeroed(
         &self,
         bytes: usize,
@@ -380,7 +425,7 @@ impl Mutator {
         }
     }
 
-    /// Makes the bin's run not empty, collecting if need be.
+    /// Gets a new run of free cells for the bin; collects if necessary.
     #[cold]
     #[inline(never)]
     fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
@@ -401,8 +446,8 @@ impl Mutator {
         Ok(())
     }
 
-    /// Tells of a new object, if somebody listens to each. Right behind the allocation: nothing of this thread's lies
-    /// between.
+    /// Fires the event of a new object, if per-object events are enabled. Called right after the allocation, with nothing of
+    /// this thread in between.
     #[inline(always)]
     fn tell_of(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
         if self.world.collector().events.is_enabled(EventId::ObjectAllocated) {
@@ -410,8 +455,8 @@ impl Mutator {
         }
     }
 
-    /// `.event.objects`. A collection between the allocation and here has found the object unheard of, and told of it. Between telling and
-    /// noting it there must be none: it would count the object among the living that nobody has heard of.
+    /// `.event.objects`. A collection between the allocation and this call has found the object unreported, and has reported it.
+    /// No collection may come between the event and `settle`: it would report the object a second time.
     #[cold]
     #[inline(never)]
     fn tell_of_cell(&self, bin: usize, payload: usize, cell_bytes: usize, info: &'static TypeInfo) {
@@ -427,7 +472,7 @@ impl Mutator {
         self.tell_of_type(info);
     }
 
-    /// Names a type, if somebody wants names and this thread has not told them of it lately.
+    /// Names a type in the trace, if names are enabled and this thread has not done it recently for the present consumers.
     fn tell_of_type(&self, info: &'static TypeInfo) {
         let events = &self.world.collector().events;
         if events.is_enabled(EventId::Labelled) {
@@ -450,7 +495,7 @@ impl Mutator {
         collector.events.fire_cache_refilled(self.cache.buffer(bin), cell_bytes, first, bytes);
     }
 
-    /// A large object with a zeroed payload.
+    /// Allocates a large object with a zeroed payload.
     #[cold]
     #[inline(never)]
     fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
@@ -460,12 +505,12 @@ impl Mutator {
             heap.allocate_large(&mutator.cache, bytes, info, || mutator.allocation_lock())
         })?;
         let events = &self.world.collector().events;
-        // It has been allocated, so it has a number of blocks.
+        // The allocation succeeded, so the size in blocks is known.
         let footprint = blocks_of(bytes).unwrap_or_default() * BLOCK_BYTES;
         let start = payload as usize - HEADER_BYTES - FIRST_CELL;
         events.fire_block_acquired(start, footprint, Space::Large as u32);
         self.record.undisturbed(|| {
-            // As for cells: a collection may have told of it.
+            // As for cells: a collection may have reported it.
             if let Some(object) = self.cache.take_large() {
                 events.fire_object_allocated(object, footprint);
             }
@@ -479,7 +524,7 @@ impl Mutator {
         Ok(payload)
     }
 
-    /// Tries until it succeeds, collecting in between; gives up when collections make no room.
+    /// Repeats `attempt` until it succeeds, with a collection in between. Gives up when collections free no room.
     fn until_collected<R>(
         &self,
         requested: usize,
@@ -489,10 +534,10 @@ impl Mutator {
         let mut for_room = 0;
         let emergency = Emergency { events: &collector.events, requested, on: Cell::new(false) };
         let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
-        // By way of a thread-local mutator. Here, not on the fast path: it is a mistake that shows soon.
+        // Possible with a mutator in a thread-local. Checked here, not on the fast path: a program with this error soon gets here.
         assert!(
             !self.record.is_blocking(),
-            "a thread allocates in its own blocking region, in which nobody stops it: allocate before or after"
+            "a thread allocates inside its own blocking region, where a stop does not wait for it: allocate before or after the region"
         );
         loop {
             self.record.safepoint();
@@ -509,8 +554,8 @@ impl Mutator {
             if need == Need::Room {
                 emergency.begin();
             }
-            // One collection may come too early for what this thread itself had just dropped; two do not, unless the
-            // room is taken by dead objects whose finalizers have not had the time to run.
+            // One collection may come too early for objects that this thread has just dropped. A second one frees them, unless
+            // the room is taken by dead objects whose finalizers have not run yet.
             if need == Need::Room && for_room == 2 {
                 if !give_finalizers_time(self, &mut finalizers_seen) {
                     return Err(self.out_of_memory(requested));
@@ -528,7 +573,7 @@ impl Mutator {
             });
             match collected {
                 Ok(_) => self.world.inner().start_finalizers_if_due(),
-                // The world could not be stopped. It runs on, and so do we, as long as there is room.
+                // The world could not be stopped. It continues, and so does this allocation, as long as there is room.
                 Err(_) if need == Need::Request => collector.heap.forget_request(),
                 Err(_) if need == Need::Budget => {
                     collector.heap.postpone_collection(&self.allocation_lock());
@@ -546,7 +591,8 @@ impl Mutator {
         OutOfMemory { requested, live, limit }
     }
 
-    /// A run of cells counts as allocated when the thread gets it; its first object, which is about to be made, speaks for it.
+    /// Fires the sampling events of a run of cells. A run counts as allocated when the thread gets it; the sample is its first
+    /// object, which is about to be made.
     fn tell_of_allocation(&self, bin: usize, info: &'static TypeInfo) {
         let ((_, bytes), cell_bytes) = (self.cache.run(bin), CELL_BYTES[bin % CLASSES]);
         let (next, of_type) = (self.cache.building(bin) + HEADER_BYTES, ptr::from_ref(info) as usize);
@@ -569,11 +615,11 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn register_drop<T: Trace>(&self, gc: Gc<T>) -> Result<(), OutOfMemory> {
-        // The caller has asked that `T` needs it.
+        // Always present: the caller has checked `needs_drop`.
         let Some(drop_in_place) = T::INFO.drop_in_place else { return Ok(()) };
         let registered = self.register(Entry { object: gc.addr(), action: Action::Drop(drop_in_place) });
         if registered.is_err() {
-            // SAFETY: nobody else has seen the object, and nobody will.
+            // SAFETY: no other code has a reference to the object or gets one.
             unsafe { gc.as_ptr().cast_mut().drop_in_place() };
         }
         registered
@@ -582,15 +628,15 @@ impl Mutator {
     fn register(&self, entry: Entry) -> Result<(), OutOfMemory> {
         refuse_inside("Mutator::set_finalizer");
         let finalizers = &self.world.collector().finalizers;
-        // The thread first: who is told of an error must not find the entry in the table all the same, which would run
-        // the drop of a value that its owner has dropped.
+        // The thread first: after an error the table must not contain the entry. Otherwise the value, which the caller then
+        // drops, would be dropped again.
         let registered =
             self.world.inner().start_finalizers().is_ok() && finalizers.register(entry, || self.lock(&finalizers.lock));
         if registered { Ok(()) } else { Err(self.out_of_memory(size_of::<Entry>())) }
     }
 }
 
-/// A thread's search for room: begins at most once, and is over when dropped.
+/// Reports that a thread searches for room at the heap limit: fires the first event at most once, and the second when dropped.
 struct Emergency<'a> {
     events: &'a Events,
     requested: usize,
@@ -616,7 +662,7 @@ impl Drop for Emergency<'_> {
 impl Drop for Mutator {
     fn drop(&mut self) {
         if self.record.serial() != self.serial || !ptr::eq(self.record.user().cast(), &*self.cache) {
-            // The thread's end came first, and detached it.
+            // The thread has exited before, and its exit has detached it.
             return;
         }
         refuse_inside("the drop of a Mutator");
@@ -641,21 +687,21 @@ impl fmt::Debug for Mutator {
 }
 
 impl<T: Trace> Root<T> {
-    /// The object.
+    /// Returns the object. Costs one load.
     ///
     /// # Panics
-    /// If the mutator belongs to another world.
+    /// If `mutator` belongs to another world than this root.
     #[inline]
     pub fn get(&self, mutator: &Mutator) -> Gc<T> {
         refuse_inside("Root::get");
-        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "a root of another world");
+        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "the root belongs to another world than the mutator");
         // SAFETY: the slot holds the address of a `T` that it keeps alive.
         unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
     }
 }
 
-/// Lets the finalizer thread work off its queue, for a while. True if it has got anything done since it had run
-/// `seen` finalizers, which is counted on: room may have come free.
+/// Waits for the finalizer thread to run the due finalizers, for at most `PATIENCE_NS`. Returns whether it has run any since it
+/// had run `seen` of them, and updates `seen`: the next collection may then free more.
 fn give_finalizers_time(mutator: &Mutator, seen: &mut u64) -> bool {
     let finalizers = &mutator.world().collector().finalizers;
     if finalizers.thread.load(Ordering::Relaxed) == mutator.tid().0 as u32 {
@@ -669,6 +715,6 @@ fn give_finalizers_time(mutator: &Mutator, seen: &mut u64) -> bool {
     std::mem::replace(seen, run) != run
 }
 
-/// How long an allocation that found no room waits for finalizers, and how often it looks.
+/// How long an allocation that found no room waits for finalizers, and how long it sleeps between two looks at their queue.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const POLL: Duration = Duration::from_micros(500);

@@ -2,19 +2,21 @@
 
 use std::fmt;
 
-/// There is no room for an object, and a collection did not make any.
+/// The error of an allocation: the heap has no room for the object, and a collection did not free enough.
+///
+/// Also returned when no more finalizers can be registered, with the size of an entry as the requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes that were asked for; [`OutOfMemory::BEYOND`] if the number does not fit into 64 bits.
+    /// Requested bytes; [`OutOfMemory::BEYOND`] if the number does not fit into 64 bits.
     pub requested: usize,
-    /// Bytes that were alive after the last collection.
+    /// Bytes of live objects after the last collection.
     pub live: u64,
     /// The heap limit in bytes.
     pub limit: u64,
 }
 
 impl OutOfMemory {
-    /// What [`requested`](Self::requested) is if the size does not fit into it.
+    /// The value of [`requested`](Self::requested) if the size does not fit into 64 bits.
     pub const BEYOND: usize = usize::MAX;
 }
 

@@ -1,4 +1,4 @@
-//! Censuses and heap profiles, as a program asks for them.
+//! The functions of [`World`] for censuses and heap profiles.
 
 use super::World;
 use super::heap_profile::{keep_time, tell};
@@ -9,8 +9,8 @@ use crate::profile::census::profiler::Finished;
 use crate::profile::census::{Census, CensusRequest, Every, HeapProfile, ProfileError};
 
 impl World {
-    /// Collects, and counts what lives. The bands and what did not pass the filters add up to the live bytes of the
-    /// collection, exactly.
+    /// Runs a collection and returns a census of the live objects. The sum of its bands and of the objects that the filters
+    /// excluded is exactly the collection's live bytes.
     ///
     /// ```
     /// use stopworld::World;
@@ -21,32 +21,33 @@ impl World {
     /// let mutator = unsafe { world.attach("main") }?;
     /// let array = mutator.alloc_array(100, |i| i as u64)?;
     /// let census = world.census(&CensusRequest::by(Breakdown::Type))?;
-    /// // The elements, how many they are, and the header.
+    /// // 100 elements, the length, and the object's header: 8 bytes each.
     /// assert_eq!(census.bytes_of("Array<u64>"), 816);
     /// # stopworld::keep_alive(array);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// What is asked for can't be told, there is no memory for it, or the world could not be stopped.
+    /// The request is impossible in this world, there is not enough memory for it, or the world could not be stopped.
     pub fn census(&self, request: &CensusRequest) -> Result<Census, ProfileError> {
         let observer = OnDemand::new(request, self.collector())?;
         self.inner().collect_observed(Reason::Explicit, Some(&observer))?;
-        // The collection was, and so was the look.
+        // Always present: the collection succeeded, and so the observer was called.
         observer.into_census().ok_or(ProfileError::NoProfile)
     }
 
-    /// Begins a heap profile, in place of the one that runs, which ends.
+    /// Starts a heap profile. A profile that is running ends first, as by [`end_profile`](Self::end_profile).
     ///
     /// # Errors
-    /// What is asked for can't be told, or there is no memory or no thread for it. No profile runs then.
+    /// The profile is impossible in this world, or there is not enough memory or no thread for it. No profile is running then.
+    /// Also an error of the end of the previous profile.
     pub fn profile(&self, profile: HeapProfile) -> Result<(), ProfileError> {
         self.end_profile()?;
         let inner = self.inner();
         let every = profile.every;
         let collector = &inner.collector;
         let observing = collector.threads.lock(&collector.observing.lock);
-        // Somebody may have been faster.
+        // Another thread may have started a profile in between.
         let others = inner.profiler.end(collector, &observing);
         let begun = inner.profiler.begin(profile, collector, &observing);
         drop(observing);
@@ -55,18 +56,18 @@ impl World {
         if let Every::Time(_) = every
             && let Err(error) = keep_time(inner, change)
         {
-            // Not one that has begun meanwhile.
+            // Only this profile, not one that has begun in between.
             inner.end_profile_of(Some(change))?;
             return Err(error.into());
         }
         Ok(())
     }
 
-    /// Takes a census of the profile that runs, in a collection for the purpose. Of a biography, whose censuses are known at the
-    /// end, it returns nothing.
+    /// Runs a collection in which the running profile takes a census, and returns the census. Returns `None` for a biography,
+    /// whose censuses are known only at its end.
     ///
     /// # Errors
-    /// No profile runs, it takes no more censuses, or the world could not be stopped.
+    /// No profile is running, it takes no more censuses, or the world could not be stopped.
     pub fn sample(&self) -> Result<Option<Census>, ProfileError> {
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.ask(&collector.threads.lock(&collector.observing.lock))?;
@@ -74,33 +75,36 @@ impl World {
         Ok(profiler.last(&collector.threads.lock(&collector.observing.lock)))
     }
 
-    /// Has the next collection take a census of the running profile, whatever the collection's reason.
+    /// Makes the running profile take a census in the next collection, whatever the reason of that collection.
     ///
     /// # Errors
-    /// No profile runs, or it takes no more censuses.
+    /// No profile is running, or it takes no more censuses.
     pub fn sample_next_collection(&self) -> Result<(), ProfileError> {
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.ask(&collector.threads.lock(&collector.observing.lock))
     }
 
-    /// The number of censuses that the running heap profile has taken. `None` if no profile runs.
+    /// Returns the number of censuses that the running heap profile has taken. `None` if no profile is running.
     pub fn censuses(&self) -> Option<u64> {
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.censuses(&collector.threads.lock(&collector.observing.lock))
     }
 
-    /// The heap profile that runs: for who comes late and wants to know what the censuses that it hears of count.
+    /// Returns the settings of the running heap profile: for a consumer that starts late, and must know what the censuses count.
+    /// `None` if no profile is running.
     pub fn heap_profile(&self) -> Option<HeapProfile> {
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.profile(&collector.threads.lock(&collector.observing.lock))
     }
 
-    /// Ends the heap profile. A biography sees one more collection, and what became of the objects is known then: its
-    /// censuses are told. Also done when the world closes. `None` if no profile runs.
+    /// Ends the running heap profile and returns its results. `None` if no profile is running. The close of a world also does this.
+    ///
+    /// A biography runs one last collection, after which the fate of its objects is known; its censuses are then passed to its
+    /// listener.
     ///
     /// # Errors
-    /// The world could not be stopped for that last collection; the biography has ended without it, and takes what lived in the
-    /// last collection for what it was then.
+    /// The world could not be stopped for that last collection. The biography has ended without it: objects that were live in the
+    /// previous collection count as they did then.
     pub fn end_profile(&self) -> Result<Option<Finished>, ProfileError> {
         self.inner().end_profile()
     }

@@ -1,8 +1,8 @@
 //! How much address space a world reserves.
 //!
-//! A world reserves everything at once: the heap at its limit, the tables beside it, a stack for each marker, the tables of
-//! handles and finalizers. Nothing of that costs memory before it is used, but all of it counts against a limit of the
-//! process's address space (RLIMIT_AS, `ulimit -v`). So what the program did not ask for is made to fit:
+//! A world reserves everything at once: the heap at its limit, its tables, a mark stack for each marker, the tables of
+//! handles and finalizers. A reservation costs no memory before it is used, but counts against a limit of the process's
+//! address space (RLIMIT_AS, `ulimit -v`). So the sizes that the program did not set are halved until they fit:
 //!
 //! ```text
 //!   halvings   heap (default)   mark stack   handles, finalizers
@@ -11,9 +11,9 @@
 //!       …      … 16 MiB         … 1 MiB      … 16 Ki each
 //! ```
 //!
-//! The first row that takes no more than half of what the limit leaves is tried, since threads, rings and traces need
-//! some as well; without a limit the first row. As often as the system refuses, the next row is. A heap limit or a mark
-//! stack limit that the program set stays what it is: if nothing fits beside it, that is an error which names it.
+//! The first attempt is the first row that takes at most half of the free address space, since threads, rings and traces
+//! also need some; without a limit it is the first row. Each time the system refuses, the next row is tried. A heap limit or
+//! mark stack limit that the program set is never reduced: if nothing fits next to it, the error names that setting.
 
 use std::io;
 
@@ -29,24 +29,24 @@ use crate::sync::SharedLock;
 
 use super::build_error::{BuildError, LEAST_HEAP_BYTES, LimitSetting};
 
-/// A mark stack of which the program said nothing.
+/// The default size of a mark stack.
 const MARK_STACK_BYTES: usize = 1 << 30;
 /// The smallest mark stack that is reserved if the program set none.
 const LEAST_MARK_STACK_BYTES: usize = 1 << 20;
-/// Handles, and registered finalizers, at most; and how many at least.
+/// The default and the smallest capacity of the tables of handles and of registered finalizers.
 const ENTRIES: usize = 1 << 22;
 const LEAST_ENTRIES: usize = 1 << 14;
-/// From this number of halvings on nothing gets smaller.
+/// The number of halvings after which no size gets smaller.
 const MOST_HALVINGS: u32 = 24;
 
-/// The address space that one entry takes in the table of handles, or in both queues of finalizers.
+/// Address space of one entry: a word in the table of handles, and one entry in each of the two queues of finalizers.
 const ENTRY_BYTES: u64 = 8 + 2 * 32;
-/// The words, heads and tails of a block, and what the free blocks' map needs.
+/// The words, heads and tails of a block, and its part of the map of free blocks.
 const BLOCK_TABLES_BYTES: u64 = 8 + 8 + 24 + 2;
-/// The word of a block's charge and those of its cells.
+/// The charge words of a block and of its cells.
 const CHARGES_BYTES: u64 = 4 + 4 * MARKS_PER_BLOCK as u64;
 
-/// What is to be reserved. `None`: the program said nothing.
+/// The requested sizes. `None`: the program did not set this one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) heap: Option<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Wanted {
     pub(super) charging: Charging,
 }
 
-/// What was.
+/// The result of a reservation.
 pub(super) struct Reserved {
     pub(super) heap: Heap,
     pub(super) markers: Markers,
@@ -66,7 +66,7 @@ pub(super) struct Reserved {
     pub(super) finalizers: Finalizers,
 }
 
-/// A row of the table.
+/// A row of the table in the module's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
     heap: usize,
@@ -75,7 +75,7 @@ struct Sizes {
 }
 
 impl Wanted {
-    /// Reserves what fits. `allocation` is the world's allocation lock.
+    /// Reserves the largest sizes that fit. `allocation` is the world's allocation lock.
     pub(super) fn reserve(&self, allocation: &SharedLock) -> Result<Reserved, BuildError> {
         let space = memory::address_space();
         let mut halvings = self.first_row(&space);
@@ -106,7 +106,7 @@ impl Wanted {
         }
     }
 
-    /// The address space that this takes.
+    /// Returns the bytes of address space that these sizes take.
     fn bytes(&self, sizes: Sizes) -> u64 {
         let charges = if self.charging == Charging::On { CHARGES_BYTES } else { 0 };
         let blocks = (sizes.heap / BLOCK_BYTES) as u64 + 1;
@@ -127,7 +127,7 @@ impl Wanted {
 
     fn refused(&self, sizes: Sizes, space: AddressSpace) -> BuildError {
         let asked = self.bytes(sizes);
-        // The mark stacks only if they alone are too much.
+        // Names the mark stacks only if they alone take most of it.
         let stacks = (sizes.mark_stack as u64).saturating_mul(self.markers as u64);
         let is_heap = self.heap.is_some() && (self.mark_stack.is_none() || stacks < asked / 2);
         let setting = match (is_heap, self.mark_stack) {
@@ -169,7 +169,7 @@ mod tests {
         let row = wanted.first_row(&space);
         let bytes = wanted.bytes(wanted.sizes(row));
         assert!(bytes <= space.free().unwrap() / 2, "{bytes}");
-        // Nor less than need be.
+        // And no smaller row than necessary.
         assert!(row == 0 || wanted.bytes(wanted.sizes(row - 1)) > space.free().unwrap() / 2);
     }
 
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(set.sizes(row).mark_stack, LEAST_MARK_STACK_BYTES);
     }
 
-    /// The sum is what is really mapped, up to alignment.
+    /// The computed sum is what is really mapped, up to alignment.
     #[rstest]
     fn the_sum_is_what_a_world_maps(#[values(Charging::Off, Charging::On)] charging: Charging) {
         let wanted = Wanted { charging, ..wanted(Some(256 << 20)) };
@@ -193,6 +193,6 @@ mod tests {
         drop(reserved);
         let sum = wanted.bytes(sizes);
         // Other tests map and unmap meanwhile, but not this much.
-        assert!(mapped.abs_diff(sum) < sum / 4, "{mapped} are mapped, {sum} are expected");
+        assert!(mapped.abs_diff(sum) < sum / 4, "{mapped} bytes are mapped, expected {sum}");
     }
 }

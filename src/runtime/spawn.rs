@@ -1,4 +1,4 @@
-//! Threads that are mutators from their first instruction to their last.
+//! [`World::spawn`]: threads that are mutators while they run.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::os::callback::refuse_inside;
 use crate::profile;
 use crate::world::registry::Threads;
 
-/// Why a thread could not be spawned.
+/// Why [`World::spawn`] failed: the system could not create the thread, or the thread could not be attached.
 #[derive(Debug, thiserror::Error)]
 #[error("the thread \"{name}\" could not be started: {error}")]
 pub struct SpawnError {
@@ -17,21 +17,22 @@ pub struct SpawnError {
 }
 
 impl World {
-    /// Starts a thread that is a mutator of this world while it runs `body`.
+    /// Starts a thread named `name` that is a mutator of this world while it runs `body`. Returns when the thread is attached.
     ///
-    /// It begins in the cost centre stack of the calling thread. What `body` captures and returns lies in ordinary memory and is not scanned; the types see to it that no
-    /// `Gc` is among it.
+    /// The thread starts in the cost centre stack of the calling thread. Values that `body` captures and returns are in ordinary
+    /// memory, which is not scanned; the `Send` bounds keep every `Gc` out. Pass a [`Root`](crate::Root) instead.
     ///
     /// # Errors
-    /// The system gave no thread, or it could not be attached.
+    /// The system could not create the thread, or the thread could not be attached.
     ///
     /// # In the child of a fork
-    /// It may hang there: std keeps a lock of its own while a thread of it begins or ends, and if another thread held that when the
-    /// process forked, the child can start no thread of std's any more. A thread of libc's (`pthread_create`) that
-    /// [`attach`](Self::attach)es always can be started; the collector's own are.
+    /// This function may hang in the child of a fork. The standard library holds a lock while one of its threads starts or ends.
+    /// If another thread held that lock when the process forked, the child cannot start a thread of the standard library. A
+    /// thread made with `pthread_create` that [`attach`](Self::attach)es can always be started; the collector's own threads are
+    /// made this way.
     ///
     /// # Safety
-    /// `body` keeps the promise of [`attach`](Self::attach).
+    /// `body` meets the safety requirements of [`attach`](Self::attach).
     pub unsafe fn spawn<R: Send + 'static>(
         &self,
         name: &str,
@@ -58,7 +59,7 @@ impl World {
             })
             .map_err(failed)?;
         let threads = Arc::clone(&self.collector().threads);
-        // The new thread may have to wait for a collection, which may have to stop us.
+        // The new thread may have to wait for a collection, which may have to stop the calling thread.
         match threads.as_blocking(|| attachment.recv()) {
             Ok(Ok(())) => Ok(JoinHandle { thread, threads }),
             Ok(Err(error)) => Err(failed(std::io::Error::other(error))),
@@ -67,20 +68,18 @@ impl World {
     }
 }
 
-/// A spawned mutator thread.
+/// The handle of a thread started by [`World::spawn`]. Dropping it lets the thread run on, detached from the handle.
 pub struct JoinHandle<R> {
     thread: std::thread::JoinHandle<Option<R>>,
     threads: Arc<Threads>,
 }
 
 impl<R> JoinHandle<R> {
-    /// Waits for the thread's end; a mutator counts as blocking meanwhile.
+    /// Waits until the thread has ended, and returns the result of its `body`. A caller that is a mutator counts as blocking
+    /// meanwhile, so collections do not wait for it.
     ///
     /// # Errors
-    /// What the thread panicked with.
-    ///
-    /// # Panics
-    /// Never: a thread that could not attach has no handle.
+    /// The payload of the thread's panic.
     pub fn join(self) -> std::thread::Result<R> {
         refuse_inside("JoinHandle::join");
         let Self { thread, threads } = self;
@@ -88,12 +87,12 @@ impl<R> JoinHandle<R> {
         Ok(result.expect("a thread that could not attach has no handle"))
     }
 
-    /// Whether the thread has ended.
+    /// Returns whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// The thread's handle.
+    /// Returns the standard library's handle of the thread.
     pub fn thread(&self) -> &std::thread::Thread {
         self.thread.thread()
     }

@@ -1,4 +1,4 @@
-//! The handle of a world.
+//! [`World`], the handle to a world.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::sync::Ordering;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{StopError, ThreadName, Tid};
 
-/// How long a world that is dropped waits for its finalizers.
+/// How long the drop of a world's last handle waits for finalizers.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Closes the world when the last handle that a program holds goes.
+/// Closes the world when the program drops its last handle.
 struct CloseOnDrop(Arc<Inner>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         refuse_inside("the last drop of a World");
         let _whole = NotCancelled::begin();
-        // A profile that can't be written in full is an error of `end_profile`; a drop has no result to return it in.
+        // An error of the profile's last census is lost here: a drop has no result. `end_profile` returns it.
         let _ = self.0.end_profile();
         if let Err(error) = self.0.close(CLOSE_WITHIN)
             && let Some(listener) = &self.0.collector.on_failure
@@ -38,48 +38,72 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// A heap, the threads that use it, and the way they are stopped. Cheap to clone; the last clone to go, mutators
-/// included, closes the world.
+/// A collected heap, the threads attached to it, and the mechanism that stops them. Several worlds can live in one process.
+///
+/// A `World` is a handle. Cloning it is cheap (two reference counts). [`Mutator`](crate::Mutator)s,
+/// [`RangeGuard`](crate::RangeGuard)s and [`StackGuard`](crate::StackGuard)s contain a handle too; [`Root`](crate::Root)s do not.
+/// The drop of the last handle closes the world as [`close`](Self::close) does, and waits at most 5 s for finalizers.
+///
+/// ```
+/// use stopworld::World;
+///
+/// let world = World::builder().heap_limit(64 << 20).build()?;
+/// // SAFETY: the closure keeps no `Gc` outside its local variables.
+/// let worker = unsafe {
+///     world.spawn("worker", |mutator| {
+///         let arrays = (0..1000).map(|_| mutator.alloc_array(100, |i| i as u64));
+///         arrays.filter(|array| array.as_ref().is_ok_and(|array| array[99] == 99)).count()
+///     })
+/// }?;
+/// let report = world.collect()?; // stops the worker, or finds that it has ended
+/// assert_eq!(worker.join().unwrap(), 1000);
+/// assert!(world.totals().collections >= report.number);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Aborts
+/// An event [sink](crate::events::Sink) or a [`ThreadVtable`](crate::ThreadVtable) must not call functions that use the heap or
+/// the thread list: such a call prints one line that names the function, and aborts the process.
 #[derive(Clone)]
 pub struct World {
     inner: Arc<Inner>,
-    /// The world's own service threads have none: they do not keep it open.
+    /// `None` for the world's own service threads: they do not keep the world open.
     handle: Option<Arc<CloseOnDrop>>,
 }
 
-/// What a world has done so far.
+/// Counters of a world, from [`World::totals`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Finished collections.
     pub collections: u32,
-    /// Bytes allocated so far. Exact for the calling thread and for threads that stand, are in a blocking region or have
-    /// detached; a thread that is allocating at this moment adds or lacks up to 16 KiB. As of the last collection if a
-    /// suspended thread holds the heap's lock.
+    /// Bytes allocated since the world was built. Exact for the calling thread and for threads that are stopped, in a blocking
+    /// region or detached. Each thread that is allocating at this moment adds an error of up to 16 KiB. If a thread holds the
+    /// heap's lock for more than 1 s (it may be suspended), this is the value at the last collection.
     pub allocated_bytes: u64,
-    /// Bytes that were alive after the last collection; 0 before the first.
+    /// Bytes of live objects after the last collection; 0 before the first.
     pub live_bytes: u64,
-    /// Bytes of memory that the heap holds.
+    /// Bytes of memory that the heap has committed.
     pub committed_bytes: u64,
-    /// Finalizers that are due and wait for their turn.
+    /// Finalizers that are due and have not run yet.
     pub finalizers_due: u64,
-    /// Finalizers that have run.
+    /// Finalizers that have run, including those that panicked.
     pub finalizers_run: u64,
     /// Finalizers that panicked.
     pub finalizers_panicked: u64,
 }
 
-/// One thread of a world, as it was when somebody asked.
+/// A snapshot of one attached thread, from [`World::threads`].
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadInfo {
-    /// The name given at attach.
+    /// The name given at attach, cut to 31 bytes.
     pub name: ThreadName,
-    /// The kernel's id.
+    /// The kernel's thread id.
     pub tid: Tid,
-    /// Whether it was in a blocking region.
+    /// Whether it was in a [blocking](crate::Mutator::blocking) region.
     pub blocking: bool,
-    /// Whether a user had suspended it.
+    /// Whether it was suspended by [`World::suspend`] or a debugger.
     pub suspended: bool,
-    /// The value of its `stack_ptr` slot: 0 unless a stop has written it.
+    /// The value of its `stack_ptr` slot, from the latest stop; 0 if no stop has written it.
     pub stack_ptr: usize,
 }
 
@@ -97,36 +121,39 @@ impl World {
         &self.inner.collector
     }
 
-    /// Collects now. From a mutator, its own stack is a root like the others'.
+    /// Runs a full collection on the calling thread and returns its report.
+    ///
+    /// Any thread may call this, attached or not. The stack of an attached caller is scanned like those of the other threads.
+    /// The pause grows with the amount of live data.
     ///
     /// # Errors
-    /// The world could not be stopped; it runs on.
+    /// The world could not be stopped, or the paranoid mode found the heap damaged. The world continues to run.
     pub fn collect(&self) -> Result<CollectionReport, CollectError> {
         self.inner.collect_as_anyone(Reason::Explicit)
     }
 
-    /// Makes [`Reason::Explicit`] the reason of the next collection that pacing causes. The readers of .NET heap dumps want the
-    /// dump of a collection that was requested; this gives them one with the program's own data, at no extra pause.
+    /// Makes [`Reason::Explicit`] the reason of the next collection that pacing causes. Readers of .NET heap dumps expect the
+    /// dump of a requested collection. This gives them one with the program's own data, without an extra pause.
     pub fn induce_next_collection(&self) {
         self.collector().heap.induce_next_collection();
     }
 
-    /// Stops the world and checks every invariant of the heap.
+    /// Stops the world, checks every invariant of the heap, and returns what was checked. Reads the whole heap; frees nothing.
     ///
     /// # Errors
-    /// The world could not be stopped, or the heap is damaged.
+    /// The world could not be stopped, or the heap is damaged. The world continues to run.
     pub fn verify(&self) -> Result<Verified, CollectError> {
         let collector = self.collector();
         collector.threads.with_own_stack(|own| collector.verify(Collecting::now(own)))
     }
 
-    /// The most memory that the heap takes, in bytes: what [`WorldBuilder::heap_limit`] set, in whole blocks, or what the world
-    /// chose.
+    /// Returns the heap limit in bytes: the value of [`WorldBuilder::heap_limit`](crate::WorldBuilder::heap_limit), rounded to
+    /// whole blocks, or the limit that the world chose.
     pub fn heap_limit(&self) -> u64 {
         self.collector().heap.limit_bytes()
     }
 
-    /// What the world has done so far.
+    /// Returns the world's counters. Waits at most 1 s for the heap's lock; see [`Totals::allocated_bytes`].
     pub fn totals(&self) -> Totals {
         refuse_inside("World::totals");
         let collector = self.collector();
@@ -141,13 +168,13 @@ impl World {
         }
     }
 
-    /// What the paranoid mode found wrong with the heap first, if it ever did: also in collections that nobody asked for,
-    /// whose result nobody saw.
+    /// Returns the first damage that the paranoid mode found in the heap, as text; `None` if it found none. This includes
+    /// collections caused by allocation, whose errors reach only the failure listener.
     pub fn damage(&self) -> Option<&str> {
         self.collector().damage.get().map(String::as_str)
     }
 
-    /// The world's threads at this moment.
+    /// Returns a snapshot of all attached threads. Takes the thread list lock, so it waits for a running collection.
     pub fn threads(&self) -> Vec<ThreadInfo> {
         refuse_inside("World::threads");
         self.collector().threads.with_live(|live| {
@@ -163,16 +190,16 @@ impl World {
         })
     }
 
-    /// Begins to profile the time: from now on each interval of it is a [`Tick`](crate::events::EventId::Tick) event, which says
-    /// where a thread was. The text of [`TickClock`](crate::profile::TickClock) and of its module says what counts.
+    /// Starts a time profile: from now on every interval of time fires a [`Tick`](crate::events::EventId::Tick) event, which names
+    /// the cost centre stack that a thread was in. [`TickClock`](crate::profile::TickClock) selects which time counts.
     ///
     /// # Errors
-    /// The world ticks already, or the system gave no thread.
+    /// A time profile is already running, or the system could not create its thread.
     pub fn start_ticking(&self, profile: TimeProfile) -> Result<(), TickError> {
         refuse_inside("World::start_ticking");
         let spawn = || {
             let (ticker, inner) = (Arc::clone(&self.inner.ticker), Arc::downgrade(&self.inner));
-            // The new thread has this one's mask from its first instruction on.
+            // The new thread inherits the signal mask of this one, from its first instruction on.
             let _blocked = signals::block_all();
             let thread = spawn("stopworld-ticks", move || {
                 ticker.run(|look| inner.upgrade().map(|inner| look(&inner.collector)).is_some());
@@ -182,38 +209,47 @@ impl World {
         self.inner.ticker.start(profile, self.collector(), spawn)
     }
 
-    /// Whether it matters now in which cost centre stack a thread is: allocations are charged, or the time is profiled. For
-    /// interpreters, which enter cost centres only then.
+    /// Returns whether cost centres are in use now: allocations are charged to them, or a time profile is running. An interpreter
+    /// can skip entering cost centres otherwise.
     pub fn is_profiled(&self) -> bool {
         self.collector().heap.charges().is_some() || self.inner.ticker.is_on()
     }
 
-    /// Ends the ticks, if there are any. Those that are due come before this returns.
+    /// Stops the time profile, if one is running. Ticks that are due are fired before this returns.
     pub fn stop_ticking(&self) {
         refuse_inside("World::stop_ticking");
         self.inner.ticker.stop(&self.collector().threads, None);
     }
 
-    /// Suspends one thread until [`resume`](Self::resume), across any number of collections.
+    /// Suspends one attached thread until [`resume`](Self::resume). Collections in between leave it suspended. Has no effect on a
+    /// thread that is suspended already.
+    ///
+    /// Waits until the thread has stopped, at most [`stop_timeout`](crate::WorldBuilder::stop_timeout). A thread in a blocking
+    /// region continues there, and stops when it leaves the region.
     ///
     /// # Errors
-    /// There is no such thread, or it did not answer.
+    /// `tid` is no thread of this world or is the calling thread, a lock of the world could not be taken in time, or the thread
+    /// did not stop in time. The thread then is not suspended.
     pub fn suspend(&self, tid: Tid) -> Result<(), StopError> {
         refuse_inside("World::suspend");
         self.collector().threads.suspend(tid, Budget::new(self.collector().stop_timeout))
     }
 
-    /// Lets a suspended thread go on. `false` if it was not suspended.
+    /// Resumes a suspended thread. Returns `false` if it was not suspended.
     pub fn resume(&self, tid: Tid) -> bool {
         refuse_inside("World::resume");
         self.collector().threads.resume(tid)
     }
 
-    /// Changes how the world is stopped, and returns the outgoing way. Waits for a collection that is under way: the
-    /// vtable that stopped is the one that starts.
+    /// Installs another thread vtable, which stops the world from now on, and returns the previous one. If `vtable` is installed
+    /// already, nothing changes and it is returned.
+    ///
+    /// Waits for a running collection, at most [`stop_timeout`](crate::WorldBuilder::stop_timeout): the vtable that stopped the
+    /// world also restarts it.
     ///
     /// # Errors
-    /// The world's locks were not to be had in time, or the present vtable is still in use; nothing has changed.
+    /// The world's locks could not be taken in time, the previous vtable was still in use, or `vtable` refuses this world. The
+    /// previous vtable then remains installed.
     pub fn set_thread_vtable(&self, vtable: Arc<dyn ThreadVtable>) -> Result<Arc<dyn ThreadVtable>, StopError> {
         refuse_inside("World::set_thread_vtable");
         let collector = self.collector();
@@ -223,41 +259,44 @@ impl World {
         Ok(outgoing)
     }
 
-    /// The world's events: who listens, and to what.
+    /// Returns the world's events, with which the program listens, records and fires events of its own.
     pub fn events(&self) -> &Events {
         &self.collector().events
     }
 
-    /// Gives a text a number, by which events can name it. Each call gives a new one.
+    /// Stores a text and returns its label, a number by which events refer to the text. Each call returns a new label. The text
+    /// is never freed.
     ///
     /// # Errors
-    /// The text is longer than 255 bytes or holds a 0, or the store of labels is full.
+    /// The text is longer than 255 bytes or contains a 0 byte, or the store of labels is full.
     pub fn telemetry_intern(&self, text: &str) -> Result<Label, LabelError> {
         self.events().telemetry_intern(text)
     }
 
-    /// Gives an address a name: an object, a data structure, whatever events may speak of.
+    /// Names an address in the trace: that of an object, of a data structure, or of anything else that events mention.
     ///
     /// # Errors
-    /// Nobody interned the label, the address is 0, or the store of labels is full.
+    /// The label was never interned, the address is 0, or the store of labels is full.
     pub fn telemetry_label(&self, address: usize, label: Label) -> Result<(), LabelError> {
         self.events().telemetry_label(address, label)
     }
 
-    /// Closes the world: its heap profile ends, no thread attaches any more, and the finalizers that are due run, for at most `within`. In a
-    /// finalizer this does not wait: the others run when it returns.
+    /// Closes the world: ends its heap profile, lets no further thread attach, and runs the finalizers that are due, for at most
+    /// `within`. Attached threads stay attached.
+    ///
+    /// Called in a finalizer, this does not wait: the other finalizers run after that finalizer has returned.
     ///
     /// # Errors
-    /// A finalizer, or who listens to the last ticks, did not come to an end in time.
+    /// A finalizer or a listener to the last ticks did not return in time.
     pub fn close(&self, within: Duration) -> Result<(), CloseError> {
         refuse_inside("World::close");
-        // What it can't tell for want of a last collection, its caller could have asked of `end_profile`.
+        // An error of the profile's last census is dropped. A caller that wants it calls `end_profile` before.
         let _ = self.inner.end_profile();
         self.inner.close(within)
     }
 }
 
-/// What events call a way of stopping.
+/// Returns the number by which events identify a vtable: 3 for one that is not built in.
 fn vtable_kind(name: &str) -> u32 {
     ["signals", "safepoints", "mock-debugger"].iter().position(|known| *known == name).map_or(3, |kind| kind as u32)
 }
