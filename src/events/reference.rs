@@ -1,41 +1,41 @@
-//! The table as people read it: a page for a terminal, a page in Markdown, one event by itself.
+//! The event table for people to read: a page for a terminal, a page in Markdown, and a page about one event.
 //!
-//! All three are made from [`DESCRIPTORS`], so they can't be wrong about it; `docs/events.md` is the second, and a test
-//! holds it equal to what comes out here.
+//! All three are generated from [`DESCRIPTORS`], so they always agree with it. `docs/events.md` is the Markdown page; a test
+//! checks that the file equals the generated page.
 
 use std::fmt::Write;
 
 use super::table::{DESCRIPTORS, Descriptor, EventId, GhcEvent, Group, MpsEvent, NetEvent};
 use stopworld_platform::suggest::nearest;
 
-/// The event of this name; letter case, `-` and `_` don't matter.
+/// Returns the event of this name. Letter case, `-` and `_` are ignored.
 ///
 /// # Errors
-/// There is none: then the nearest, if one is near.
+/// There is no such event. The error contains the most similar name, if there is one.
 pub fn find(name: &str) -> Result<EventId, Option<&'static str>> {
     let plain = |name: &str| name.replace(['-', '_'], "").to_ascii_lowercase();
     let found = DESCRIPTORS.iter().find(|descriptor| plain(descriptor.name) == plain(name));
     found.map(|descriptor| descriptor.id).ok_or_else(|| nearest(name, DESCRIPTORS.iter().map(|d| d.name)))
 }
 
-/// Every event in a line, by group: what it carries, and what it becomes.
+/// Returns the list of all events, by group, each with its fields and with its counterparts in other tools.
 pub fn text() -> String {
     let mut page = String::new();
     for group in Group::ALL {
         let _ = writeln!(page, "{group:?}: {}", about(group));
         for descriptor in of(group) {
             let becomes = becomes(descriptor).join("; ");
-            let becomes = if becomes.is_empty() { "for our own tools only" } else { &becomes };
+            let becomes = if becomes.is_empty() { "only for stopworld's own tools" } else { &becomes };
             let _ = writeln!(page, "  {:<20}{becomes}", descriptor.name);
             let _ = writeln!(page, "  {:<20}{}", "", signature(descriptor));
         }
         page.push('\n');
     }
-    page.push_str("`stopworld events NAME` tells what an event means and what its fields are.\n");
+    page.push_str("`stopworld events NAME` explains an event and its fields.\n");
     page
 }
 
-/// All that there is to say about one event.
+/// Returns the full description of one event.
 pub fn one(id: EventId) -> String {
     let descriptor = id.descriptor();
     let mut page = format!("{} (version {}, group {:?})\n\n", descriptor.name, descriptor.version, descriptor.group);
@@ -61,15 +61,17 @@ pub fn one(id: EventId) -> String {
     page
 }
 
-/// The page of the documentation.
+/// Returns the documentation page, `docs/events.md`.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Events\n\nMade from the table in `src/events/table.rs` by `stopworld events --markdown`. A test holds this page equal to it.\n\n\
-         A payload is serialized as its fields in order, little-endian, without padding; a field marked ² came with version 2.\n\
-         To stop a debugger where an event is told of, break at `stopworld_` and the name of its fire function.\n\
-         gdb, perf and bpftrace see an event marked ◉ at [its probe](probes.md).\n\n\
-         Records that found no room are nobody's event: they are counted, by ring and by consumer, and each consumer is told how many\n\
-         are missing where they are missing. An MPS stream tells it by `MessagesDropped` (25, Arena).\n",
+        "# Events\n\nGenerated from the table in `src/events/table/rows` by `stopworld events --markdown`. A test checks that this page is up to \
+         date.\n\n\
+         A payload is serialized as its fields in order, little-endian, without padding. A field marked ² was added in version 2.\n\
+         To stop in a debugger where an event is fired, set a breakpoint at `stopworld_` followed by the name of its fire function.\n\
+         gdb, perf and bpftrace can trace an event marked ◉ by [its probe](probes.md).\n\n\
+         A record that finds no room in a ring is dropped. Dropped records have no event of their own: they are counted, by ring and by\n\
+         consumer, and each consumer is notified of their number at the place where they are missing. An MPS stream reports them as\n\
+         `MessagesDropped` (25, Arena).\n",
     );
     for group in Group::ALL {
         let _ = writeln!(page, "\n## {group:?}\n\n{}\n", about(group));
@@ -96,12 +98,12 @@ fn of(group: Group) -> impl Iterator<Item = &'static Descriptor> {
 
 fn about(group: Group) -> &'static str {
     match group {
-        Group::World => "Worlds, threads, and the way they are stopped.",
-        Group::Collection => "The phases of a collection, in their order.",
+        Group::World => "Worlds, threads, and how they are stopped.",
+        Group::Collection => "The phases of a collection, in order.",
         Group::Memory => "The heap between collections: memory, large objects, handles, finalizers.",
         Group::Object => "One event per object or reference. Expect many.",
-        Group::Block => "One event per block, per root that was scanned, per refill of an allocation cache.",
-        Group::User => "Names: texts, and what they were given to.",
+        Group::Block => "One event per block, per scanned root, or per refill of an allocation cache.",
+        Group::User => "Names, messages and markers of the program.",
         Group::Profile => "Heap dumps, censuses and the profiler's ticks.",
     }
 }

@@ -1,38 +1,38 @@
 //! The one table of events.
 //!
-//! A collector that wants to be seen by five families of tools must say everything five times, and five lists of the
-//! same thing drift apart. So each event is declared once, in `table/rows`:
+//! A collector that supports five families of tools must report everything in five ways, and five separate lists of the
+//! same events would drift apart. So each event is declared once, in `table/rows`:
 //!
 //! ```text
-//! /// what happened, for people
+//! /// what happened, as text
 //! GcStart / fire_gc_start in Collection {
-//!     net [GCStart = 1 v 2 op 1: Default GC Informational]    what it becomes for .NET tools: name, id, version, opcode,
-//!                                                             and which provider, keyword and level select it
-//!     mps [TraceCreate = 0x44: Trace, …]                      what it becomes in an MPS stream: name, code, category
-//!     ghc [GC_START = 9]                                      what it becomes in a GHC eventlog: name, tag
-//!     usdt [gc_start]                                         the probe at which gdb, perf and bpftrace see it, if it has one
-//!     fields { number: u32 [Ordinal] "which collection, from 1", … }
+//!     net [GCStart = 1 v 2 op 1: Default GC Informational]    its counterpart for .NET tools: name, id, version, opcode,
+//!                                                             and the provider, keyword and level that select it
+//!     mps [TraceCreate = 0x44: Trace, …]                      its counterparts in an MPS stream: name, code, category
+//!     ghc [GC_START = 9]                                      its counterpart in a GHC eventlog: name, tag
+//!     usdt [gc_start]                                         its probe for gdb, perf and bpftrace, if it has one
+//!     fields { number: u32 [Ordinal] "collection number, from 1", … }
 //! }
 //! ```
 //!
-//! and everything else is derived from it: [`EventId`], the [`DESCRIPTORS`] that documentation and consumers walk, a
-//! payload struct per event in [`payload`], which serializes itself, a reader of such bytes per event in [`template`],
+//! Everything else is derived from it: [`EventId`], the [`DESCRIPTORS`] for documentation and consumers, a
+//! serializable payload struct per event in [`payload`], a reader of serialized payloads per event in [`template`],
 //! [`Event`] (any payload, for a `match`), `Events::fire_…` per event, and the reference page (`stopworld events`).
 //!
-//! **Payloads grow at the end.** A field that came later says so (`since 2`): a reader of an older payload asks for it and
-//! is told that it is not there, and an older reader of a newer payload never looks that far.
+//! **Payloads grow at the end.** A field that was added later is marked (`since 2`). A reader that requests it from an older payload
+//! gets an error, and an older reader of a newer payload ignores it.
 //!
-//! **An event tells the story of the collector, not a record of some format.** One phase may become several records in
-//! one format (a collection that starts is three MPS records) and none in another, so each of the three lists may be
-//! empty or long. The order of the records inside a file is the affair of that format's writer.
+//! **An event describes a step of the collector, not a record of some format.** One phase may become several records in
+//! one format (the start of a collection is three MPS records) and none in another, so each of the three lists may be
+//! empty or long. The writer of a format determines the order of the records in its file.
 //!
-//! In a record a payload is at most [`PAYLOAD_WORDS`] words, each field in a word of its own. Serialized it is compact: the
+//! In a record a payload is at most [`PAYLOAD_WORDS`] words, each field in a word of its own. A serialized payload is compact: the
 //! fields in order, little-endian, without padding.
 
 #[macro_use]
 mod rows;
 
-/// Gives the whole table to a macro, as `macro! { {rows} }`: the subjects' rows, in this order.
+/// Passes the whole table to a macro, as `macro! { {rows} }`: the rows of the subjects, in this order.
 macro_rules! for_each_event {
     ($macro:ident) => {
         world_rows! { collection_rows heap_rows program_rows profile_rows debugger_rows $macro {} }

@@ -1,9 +1,9 @@
-//! What the table says about each event: the types of its rows, and the rows as constants.
+//! The description of each event: the types of the table's rows, and the rows as constants.
 //!
-//! A row has four parts: what it becomes for each of three families of tools, and its payload. The payload is described
-//! so that it can be written and read without knowing the event: each field has a kind (how many bytes, at which
-//! offset), a unit (what the number means) and the version of the payload that brought it. A format that describes
-//! itself writes [`Descriptor::layout`] into its header, and a reader of a later day finds its fields by it.
+//! A row has four parts: the event's counterparts in each of three families of tools, and its payload. The description of the payload is
+//! sufficient to write and read it without knowing the event: each field has a kind (how many bytes, at which
+//! offset), a unit (what the number means) and the version of the payload that added it. A self-describing format
+//! writes [`Descriptor::layout`] into its header, so that later readers can find the fields.
 
 use super::id::{EventId, Group};
 use crate::events::vocabulary::{Category, Keywords, Level, Provider};
@@ -11,19 +11,19 @@ use crate::events::vocabulary::{Category, Keywords, Level, Provider};
 /// The most fields that an event may have. A record carries this many words, used or not.
 pub const PAYLOAD_WORDS: usize = 6;
 
-/// The most bytes that a serialized payload takes.
+/// The maximum size of a serialized payload, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = PAYLOAD_WORDS * size_of::<u64>();
 
 /// What a number in a payload means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
-    /// A running number, from 1.
+    /// A serial number, from 1.
     Ordinal,
-    /// How many.
+    /// A number of things.
     Count,
     /// A size in bytes.
     Bytes,
-    /// A stretch of time.
+    /// A duration.
     Nanoseconds,
     /// An address in this process.
     Address,
@@ -31,12 +31,12 @@ pub enum Unit {
     Thread,
     /// A text, by its [`Label`](crate::events::Label); 0 is none.
     Label,
-    /// One of an enumeration of the collector's: a reason or a kind.
+    /// A value of one of the collector's enumerations: a reason or a kind.
     Code,
 }
 
 impl Unit {
-    /// Its name, as the reference shows it.
+    /// Returns its name, as the reference shows it.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Ordinal => "ordinal",
@@ -63,7 +63,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// How many bytes it takes in a serialized payload.
+    /// Returns its size in a serialized payload.
     pub const fn bytes(self) -> usize {
         match self {
             FieldKind::U32 => size_of::<u32>(),
@@ -72,7 +72,7 @@ impl FieldKind {
         }
     }
 
-    /// Its name, as formats that describe themselves spell it.
+    /// Returns its name, as self-describing formats spell it.
     pub const fn name(self) -> &'static str {
         match self {
             FieldKind::U32 => "u32",
@@ -112,33 +112,33 @@ field_type!(u32 => U32, u64 => U64, usize => Word);
 pub struct Field {
     /// Its name in the payload struct.
     pub name: &'static str,
-    /// What it tells.
+    /// What it means, as a short text.
     pub doc: &'static str,
     /// How it is represented.
     pub kind: FieldKind,
     /// What its number means.
     pub unit: Unit,
-    /// The version of the payload that brought it. Later versions only add at the end.
+    /// The version of the payload that added it. Fields are only added at the end.
     pub since: u8,
 }
 
-/// A field and where it lies in a serialized payload.
+/// A field and its place in a serialized payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedField {
     /// The field.
     pub field: &'static Field,
-    /// Its first byte.
+    /// The offset of its first byte.
     pub offset: usize,
 }
 
-/// What an event becomes for tools that read .NET runtime events.
+/// An event's counterpart for tools that read .NET runtime events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetEvent {
     /// The manifest's name of the event.
     pub name: &'static str,
     /// The manifest's id.
     pub id: u16,
-    /// The version of the payload that we write.
+    /// The version of the payload that is written.
     pub version: u8,
     /// The manifest's opcode.
     pub opcode: u8,
@@ -150,7 +150,7 @@ pub struct NetEvent {
     pub level: Level,
 }
 
-/// What an event becomes in an MPS telemetry stream.
+/// An event's counterpart in an MPS telemetry stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MpsEvent {
     /// The MPS's name of the record.
@@ -161,7 +161,7 @@ pub struct MpsEvent {
     pub category: Category,
 }
 
-/// What an event becomes in a GHC eventlog.
+/// An event's counterpart in a GHC eventlog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GhcEvent {
     /// GHC's name of the record.
@@ -170,52 +170,53 @@ pub struct GhcEvent {
     pub tag: u16,
 }
 
-/// Everything the table says about one event.
+/// The table's entry for one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// The event.
     pub id: EventId,
     /// Its name, as in [`EventId`].
     pub name: &'static str,
-    /// What happened, for people. Lines as in the source, each with its leading space.
+    /// What happened, as text. The lines are those of the source, each with its leading space.
     pub doc: &'static str,
-    /// The name of its fire function, and, with `stopworld_` before it, of the symbol of the enabled half.
+    /// The name of its fire function. With the prefix `stopworld_` it is the symbol of the out-of-line function that runs when the event is
+    /// enabled.
     pub fire: &'static str,
     /// The group whose word holds its enabled bit.
     pub group: Group,
-    /// The version of the payload: fields come, and with each that comes it grows.
+    /// The version of the payload. It increases when fields are added.
     pub version: u8,
-    /// What it becomes for .NET tools.
+    /// Its counterparts for .NET tools.
     pub net: &'static [NetEvent],
-    /// What it becomes in an MPS stream.
+    /// Its counterparts in an MPS stream.
     pub mps: &'static [MpsEvent],
-    /// What it becomes in a GHC eventlog.
+    /// Its counterparts in a GHC eventlog.
     pub ghc: &'static [GhcEvent],
-    /// The probe of the provider `stopworld` at which gdb, perf and bpftrace see it.
+    /// Its probe of the provider `stopworld`, for gdb, perf and bpftrace.
     pub probe: Option<&'static str>,
     /// The payload, in order.
     pub fields: &'static [Field],
 }
 
 impl Descriptor {
-    /// What happened, as one line.
+    /// Returns the text of `doc` as one line.
     pub fn summary(&self) -> String {
         self.doc.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The fields, each with its offset in the serialized payload: what a format that describes itself writes down.
+    /// Returns the fields, each with its offset in the serialized payload. A self-describing format writes these into its header.
     pub fn layout(&self) -> impl ExactSizeIterator<Item = PlacedField> + use<> {
         let fields = self.fields;
         (0..fields.len()).map(|index| PlacedField { field: &fields[index], offset: offset_of(fields, index) })
     }
 
-    /// How many bytes a serialized payload of this version has.
+    /// Returns the size of a serialized payload of this version, in bytes.
     pub fn payload_bytes(&self, version: u8) -> usize {
         self.fields.iter().filter(|field| field.since <= version).map(|field| field.kind.bytes()).sum()
     }
 }
 
-/// Where the field of this index begins.
+/// Returns the offset of the field of this index.
 pub(super) const fn offset_of(fields: &[Field], index: usize) -> usize {
     let (mut offset, mut before) = (0, 0);
     while before < index {
@@ -225,7 +226,7 @@ pub(super) const fn offset_of(fields: &[Field], index: usize) -> usize {
     offset
 }
 
-/// The index of the field of this name, which is there.
+/// Returns the index of the field of this name, which must exist.
 pub(super) const fn index_of(fields: &[Field], name: &str) -> usize {
     let mut index = 0;
     while !same(fields[index].name, name) {
@@ -243,18 +244,18 @@ const fn same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// The version of a payload with these fields: that of its youngest. A payload without fields is of version 1 too.
+/// Returns the version of a payload with these fields: that of the latest field. A payload without fields has version 1 too.
 pub(super) const fn version_of(fields: &[Field]) -> u8 {
     let (mut version, mut index) = (1, 0);
     while index < fields.len() {
-        assert!(fields[index].since >= version, "a new field comes behind the old ones");
+        assert!(fields[index].since >= version, "a new field is listed after the older ones");
         version = fields[index].since;
         index += 1;
     }
     version
 }
 
-/// The version that a field came with: 1 if the row does not say.
+/// The version that added a field: 1 unless the row gives another.
 macro_rules! since {
     () => {
         1
@@ -264,7 +265,7 @@ macro_rules! since {
     };
 }
 
-/// What its probe is called, if an event has one.
+/// The name of an event's probe, if it has one.
 macro_rules! probe_name {
     ([]) => {
         None
@@ -326,13 +327,13 @@ macro_rules! descriptors {
 for_each_event!(descriptors);
 
 impl EventId {
-    /// What the table says about it.
+    /// Returns the event's entry in the table.
     pub fn descriptor(self) -> &'static Descriptor {
         &DESCRIPTORS[self as usize]
     }
 }
 
-/// Where each field of each event begins in its serialized payload.
+/// The offset of each field of each event in its serialized payload.
 static OFFSETS: [[u8; PAYLOAD_WORDS]; EventId::COUNT] = {
     let mut offsets = [[0; PAYLOAD_WORDS]; EventId::COUNT];
     let mut event = 0;
@@ -347,7 +348,7 @@ static OFFSETS: [[u8; PAYLOAD_WORDS]; EventId::COUNT] = {
     offsets
 };
 
-/// Where this field of this event begins. The index is that of a field.
+/// Returns the offset of a field in the event's serialized payload. `index` must be the index of a field.
 #[inline]
 pub(super) fn offset_in(id: EventId, index: usize) -> usize {
     usize::from(OFFSETS[id as usize][index])

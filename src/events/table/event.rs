@@ -1,4 +1,4 @@
-//! Any event with its payload.
+//! An event of any kind with its payload.
 
 use super::descriptor::{MAX_PAYLOAD_BYTES, PAYLOAD_WORDS};
 use super::id::EventId;
@@ -9,7 +9,7 @@ macro_rules! any_event {
         $(#[doc = $doc:literal])+
         $name:ident / $fire:ident in $group:ident $row:tt
     )+}) => {
-        /// Any event with its payload: what a consumer matches on.
+        /// An event of any kind with its payload, for a consumer to match on.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Event {$(
@@ -24,14 +24,15 @@ macro_rules! any_event {
                 }
             }
 
-            /// Which event it is.
+            /// Returns which event it is.
             pub fn id(&self) -> EventId {
                 match self {
                     $(Event::$name(_) => EventId::$name,)+
                 }
             }
 
-            /// Its payload in order, little-endian, without padding, at the beginning of `buffer`.
+            /// Writes the payload to the beginning of `buffer`, its fields in order, little-endian, without padding. Returns the bytes
+            /// written.
             pub fn serialize<'b>(&self, buffer: &'b mut [u8; MAX_PAYLOAD_BYTES]) -> &'b [u8] {
                 let length = match self {
                     $(Event::$name(payload) => {

@@ -1,30 +1,31 @@
-//! Which event: its number in the table, and the bit by which it is switched.
+//! Event ids: the number of an event in the table, and the bit that enables it.
 
-/// Events whose enabled bits share a word. The check of an event is one load of its group's word.
+/// A group of events whose enabled bits share a word. Checking whether an event is enabled is one load of its group's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Group {
-    /// Worlds, threads, and the way they are stopped.
+    /// Worlds, threads, and how they are stopped.
     World,
     /// The phases of a collection. Few per collection.
     Collection,
-    /// Segments, ticks, large objects, handles and finalizers: the heap between collections.
+    /// The heap between collections: segments, allocation ticks, large objects, handles and finalizers.
     Memory,
-    /// One event per object or reference. Kept apart, and without the system call that finds the firing thread's id.
+    /// One event per object or reference. A group of its own, because these events do without the system call that returns the firing
+    /// thread's id.
     Object,
-    /// One event per block, per root that was scanned, per refill of an allocation cache.
+    /// One event per block, per scanned root, or per refill of an allocation cache.
     Block,
-    /// Names: texts, and what they were given to.
+    /// Names, messages and markers of the program.
     User,
     /// Heap dumps, censuses and the profiler's ticks.
     Profile,
 }
 
-/// How many [`Group`]s there are.
+/// Number of [`Group`]s.
 pub const GROUPS: usize = 7;
 
 impl Group {
-    /// Every group, in the order of their words.
+    /// Every group, in the order of the words.
     pub const ALL: [Group; GROUPS] =
         [Group::World, Group::Collection, Group::Memory, Group::Object, Group::Block, Group::User, Group::Profile];
 }
@@ -34,7 +35,7 @@ macro_rules! event_ids {
         $(#[doc = $doc:literal])+
         $name:ident / $fire:ident in $group:ident $row:tt
     )+}) => {
-        /// Every event there is, in the order of the table.
+        /// Every event, in the order of the table.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum EventId {$(
@@ -52,25 +53,25 @@ macro_rules! event_ids {
 for_each_event!(event_ids);
 
 impl EventId {
-    /// How many events there are.
+    /// Number of events.
     pub const COUNT: usize = IDS.len();
 
-    /// Every event, in the order of the table.
+    /// Returns every event, in the order of the table.
     pub fn all() -> impl ExactSizeIterator<Item = EventId> {
         IDS.iter().copied()
     }
 
-    /// The event with this number, if there is one: the inverse of `id as usize`.
+    /// Returns the event with this number, if there is one: the inverse of `id as usize`.
     pub fn from_index(index: usize) -> Option<EventId> {
         IDS.get(index).copied()
     }
 
-    /// The group whose word holds its enabled bit.
+    /// Returns the group whose word holds the event's enabled bit.
     pub const fn group(self) -> Group {
         GROUP_OF[self as usize]
     }
 
-    /// Its bit in its group's word: the events of a group take the bits in the order of the table.
+    /// Returns the event's bit in its group's word. Bits are assigned in the order of the table.
     pub const fn mask(self) -> u32 {
         MASKS[self as usize]
     }
@@ -92,7 +93,7 @@ const MASKS: [u32; EventId::COUNT] = {
     while index < EventId::COUNT {
         let group = GROUP_OF[index] as usize;
         masks[index] = next[group];
-        // A group of more than 31 events does not compile: a new group is due.
+        // A group of more than 31 events does not compile. Add a group then.
         next[group] *= 2;
         index += 1;
     }

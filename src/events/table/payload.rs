@@ -1,4 +1,4 @@
-//! What each event carries: a plain struct of fixed size per event.
+//! The payloads of the events: a plain struct of fixed size per event.
 
 use super::descriptor::{FIELDS, FieldType, PAYLOAD_WORDS, offset_of};
 use super::id::EventId;
@@ -25,13 +25,13 @@ macro_rules! payloads {
         )*}
 
         impl $name {
-            /// How many bytes it takes when serialized.
+            /// Size of the serialized payload.
             pub const BYTES: usize = {
                 let fields = FIELDS[EventId::$name as usize];
                 offset_of(fields, fields.len())
             };
 
-            /// The fields in order, little-endian, without padding.
+            /// Returns the fields in order, little-endian, without padding.
             #[allow(unused_mut, unused_variables, unused_assignments, reason = "an event may have no fields")]
             pub fn serialize(&self) -> [u8; Self::BYTES] {
                 let mut bytes = [0; Self::BYTES];
@@ -44,11 +44,11 @@ macro_rules! payloads {
                 bytes
             }
 
-            /// The inverse of [`serialize`](Self::serialize), for a payload of `version`. Bytes behind its last field,
-            /// as a later version has them, are not looked at.
+            /// Reads a payload of `version`: the inverse of [`serialize`](Self::serialize). Bytes after the last field, which a later
+            /// version has, are ignored.
             ///
             /// # Errors
-            /// The version does not have all fields yet, or the bytes end too soon.
+            /// The version does not have all fields yet, or there are too few bytes.
             #[allow(unused_variables, reason = "an event may have no fields")]
             pub fn deserialize(bytes: &[u8], version: u8) -> Result<$name, FieldError> {
                 let template = template::$name::at(bytes, version);
@@ -59,7 +59,7 @@ macro_rules! payloads {
             #[allow(unused_mut, unused_variables, unused_assignments, reason = "an event may have no fields")]
             pub(super) fn from_words(words: &[u64; PAYLOAD_WORDS]) -> $name {
                 let mut next = words.iter();
-                // The default is never used: the table's events fit, as is checked below.
+                // The default is never used: no event has more fields than there are words, see the assertion below.
                 $(let $field = <$type as FieldType>::from_word(next.next().copied().unwrap_or_default());)*
                 $name { $($field),* }
             }

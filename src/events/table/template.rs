@@ -1,5 +1,5 @@
-//! Readers of serialized payloads: each field by its name, from its offset in the bytes. Nothing is copied; a field
-//! that the payload's version does not have, or that lies beyond the end of the bytes, is an error and not a number.
+//! Readers of serialized payloads, with a method for each field. Nothing is copied. Reading a field that the payload's version does not
+//! have, or that lies beyond the end of the bytes, is an error.
 
 use super::descriptor::{FIELDS, FieldType, index_of};
 use super::id::EventId;
@@ -21,7 +21,7 @@ macro_rules! templates {
         pub struct $name<'a>(View<'a>);
 
         impl<'a> $name<'a> {
-            /// Over the bytes of a payload of this version.
+            /// Creates a reader of the bytes of a payload of this version.
             #[inline]
             pub fn at(bytes: &'a [u8], version: u8) -> $name<'a> {
                 $name(View::at(EventId::$name, bytes, version))
@@ -39,7 +39,7 @@ macro_rules! templates {
                 }
             )*
 
-            /// The same without the names.
+            /// Returns the same payload as a [`View`], whose fields are read by index or name.
             pub fn view(&self) -> View<'a> {
                 self.0
             }

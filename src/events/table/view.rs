@@ -1,15 +1,14 @@
-//! Reading a serialized payload, field by field, where it lies.
+//! Reads a serialized payload in place, field by field.
 //!
-//! A trace holds millions of payloads, and whoever reads one wants two fields of it. So nothing is parsed: a
-//! [`View`] is the bytes, the event and the version, and a field is a load from a constant offset, after two
-//! questions. *Does this version have the field?* Payloads grow at the end, so an older one ends before it. *Do the
-//! bytes reach so far?* A header may lie: the reader of a well-known tool believes "version 2" of a payload of the
-//! length of version 1, and shows two petabytes of pinned objects.
+//! A trace holds millions of payloads, and a program that reads one typically needs two of its fields. So nothing is parsed: a
+//! [`View`] is the bytes, the event and the version, and a field is a load from a constant offset, after two checks. *Does this version
+//! have the field?* Payloads grow at the end, so an older one ends before it. *Are there enough bytes?* A header may be wrong: the
+//! reader of a well-known tool accepts "version 2" for a payload of the length of version 1, and shows two petabytes of pinned objects.
 
 use super::descriptor::{Descriptor, Field, offset_in};
 use super::id::EventId;
 
-/// Why a field of a payload can't be had.
+/// Why a field of a payload cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     /// The payload is older than the field.
@@ -19,12 +18,12 @@ pub enum FieldError {
         event: &'static str,
         /// The field's name.
         field: &'static str,
-        /// The version that brought it.
+        /// The version that added it.
         since: u8,
         /// The payload's version.
         version: u8,
     },
-    /// The payload is shorter than its version says.
+    /// The payload is shorter than its version requires.
     #[error("the payload of {event} ends after {have} bytes, and its field `{field}` lies in bytes {from} to {to}")]
     Short {
         /// The event's name.
@@ -33,9 +32,9 @@ pub enum FieldError {
         field: &'static str,
         /// Its first byte.
         from: usize,
-        /// The byte behind its last.
+        /// The byte after its last.
         to: usize,
-        /// How many bytes there are.
+        /// Number of bytes in the payload.
         have: usize,
     },
     /// The event has no such field in any version.
@@ -55,21 +54,21 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Over the bytes of a payload of this event and this version. They may be too few or too many.
+    /// Creates a view of the bytes of a payload of this event and this version. There may be too few or too many bytes.
     #[inline]
     pub fn at(id: EventId, bytes: &'a [u8], version: u8) -> View<'a> {
         View { id, version, bytes }
     }
 
-    /// What the table says about the event.
+    /// Returns the event's entry in the table.
     pub fn descriptor(&self) -> &'static Descriptor {
         self.id.descriptor()
     }
 
-    /// The field of this index, as a number.
+    /// Returns the field of this index, as a number.
     ///
     /// # Errors
-    /// There is none, the version does not have it, or the bytes end before it.
+    /// The event has no such field, the version does not have it, or the payload is too short.
     #[inline]
     pub fn field(&self, index: usize) -> Result<u64, FieldError> {
         let Descriptor { name: event, fields, .. } = *self.descriptor();
@@ -86,23 +85,23 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The field of this name, as a number.
+    /// Returns the field of this name, as a number.
     ///
     /// # Errors
-    /// As [`field`](Self::field).
+    /// Those of [`field`](Self::field).
     pub fn named(&self, name: &str) -> Result<u64, FieldError> {
         let fields = self.descriptor().fields;
         self.field(fields.iter().position(|field| field.name == name).unwrap_or(fields.len()))
     }
 
-    /// Every field that this version has, in order.
+    /// Returns every field that this version has, in order.
     pub fn fields(self) -> impl Iterator<Item = (&'static Field, Result<u64, FieldError>)> + 'a {
         let has = move |(_, field): &(usize, &'static Field)| field.since <= self.version;
         self.descriptor().fields.iter().enumerate().filter(has).map(move |(index, field)| (field, self.field(index)))
     }
 }
 
-/// The number in the bytes of a field, at most eight.
+/// Returns the number in the bytes of a field, at most eight.
 #[inline]
 fn word_from(bytes: &[u8]) -> u64 {
     let mut word = [0; size_of::<u64>()];

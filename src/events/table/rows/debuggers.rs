@@ -1,18 +1,18 @@
-//! A debugger outside of the process.
+//! A debugger in another process.
 
 macro_rules! debugger_rows {
     ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*
-        /// A debugger outside of the process is in control: it is asked and told of stops.
+        /// A debugger in another process took control: it receives requests and notifications about stops.
         DebuggerAttached / fire_debugger_attached in World {
             net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
             mps []
             ghc [LOG_MSG = 16]
             fields {
-                control: u64 [Code] "its control word: the mode in the lowest byte, a number of its own in the upper half",
+                control: u64 [Code] "its control word: the mode in the lowest byte, a number that identifies it in the upper half",
             }
         }
 
-        /// It is not in control any more.
+        /// The debugger is no longer in control.
         DebuggerDetached / fire_debugger_detached in World {
             net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
             mps []
@@ -22,14 +22,15 @@ macro_rules! debugger_rows {
             }
         }
 
-        /// It was in control and did not answer: it was killed, or has let go without a word. The world is stopped by its own stopper again.
+        /// The debugger in control did not acknowledge a request: it was killed, or it detached without notice. The world stops its own
+        /// threads again.
         DebuggerLost / fire_debugger_lost in World {
             net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
             mps []
             ghc [LOG_MSG = 16]
             fields {
                 control: u64 [Code] "its control word",
-                phase: u32 [Code] "where the collection was: 0 outside, 1 before the threads stood, then by phases to 13 after the restart",
+                phase: u32 [Code] "phase of the collection: 0 none, 1 before the threads were stopped, and so on to 13 after the restart",
             }
         }
     } } };

@@ -2,51 +2,51 @@
 
 macro_rules! heap_rows {
     ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*
-        /// The heap took memory from its reservation.
+        /// The heap committed memory in its reserved address range.
         SegmentCreated / fire_segment_created in Memory {
             net [GCCreateSegment = 5 v 1 op 134: Default GC Informational]
             mps [ArenaExtend = 0x0B: Arena, VMMap = 0x5B: Seg]
             ghc [BLOCKS_SIZE = 91]
             usdt [segment_created]
             fields {
-                addr: usize [Address] "where it begins",
+                addr: usize [Address] "its first byte",
                 bytes: usize [Bytes] "its size",
             }
         }
 
-        /// The heap gave memory back to the system. The addresses stay its own.
+        /// The heap returned memory to the system. Its addresses stay reserved.
         SegmentFreed / fire_segment_freed in Memory {
             net [GCFreeSegment = 6 v 1 op 135: Default GC Informational]
             mps [VMUnmap = 0x5C: Seg]
             ghc [MEM_RETURN = 90]
             usdt [segment_freed]
             fields {
-                addr: usize [Address] "where it began",
+                addr: usize [Address] "its first byte",
                 bytes: usize [Bytes] "its size",
             }
         }
 
-        /// A space took a block, or for a large object several side by side.
+        /// A heap space took a block, or several adjacent blocks for a large object.
         BlockAcquired / fire_block_acquired in Block {
             net []
             mps [ArenaAlloc = 0x06: Arena, SegAlloc = 0x38: Seg]
             ghc []
             fields {
-                addr: usize [Address] "where the block begins",
+                addr: usize [Address] "the start of the block",
                 bytes: usize [Bytes] "its size",
-                space: u32 [Code] "who took it: 0 small, 1 pinned, 2 large",
+                space: u32 [Code] "the space that took it: 0 small, 1 pinned, 2 large",
             }
         }
 
-        /// Nothing lives in a block, and any space may take it.
+        /// A block has no live objects, and any heap space may take it.
         BlockReleased / fire_block_released in Block {
             net []
             mps [ArenaFree = 0x0C: Arena, SegFree = 0x3A: Seg]
             ghc []
             fields {
-                addr: usize [Address] "where the block begins",
+                addr: usize [Address] "the start of the block",
                 bytes: usize [Bytes] "its size",
-                space: u32 [Code] "who had it: 0 small, 1 pinned, 2 large",
+                space: u32 [Code] "the space that had it: 0 small, 1 pinned, 2 large",
             }
         }
 
@@ -56,38 +56,38 @@ macro_rules! heap_rows {
             mps [BufferFill = 0x14: Seg]
             ghc []
             fields {
-                buffer_addr: usize [Address] "where the thread keeps its run of this size",
-                asked_bytes: usize [Bytes] "size of the cell that was asked for",
+                buffer_addr: usize [Address] "where the thread keeps its run of this cell size",
+                asked_bytes: usize [Bytes] "size of the requested cell",
                 addr: usize [Address] "the first cell of the run",
                 bytes: usize [Bytes] "size of the run",
             }
         }
 
-        /// There was no room for an object, and collections made none.
+        /// An allocation failed: there was no room, and collections did not make enough.
         AllocationFailed / fire_allocation_failed in Memory {
             net [GCDynamicEvent = 39 v 0 op 41: Default GC Informational]
             mps [ArenaAllocFail = 0x07: Arena, SegAllocFail = 0x39: Seg]
             ghc [LOG_MSG = 16]
             usdt [allocation_failed]
             fields {
-                bytes: usize [Bytes] "what was asked for",
-                live_bytes: usize [Bytes] "what was alive after the last collection",
+                bytes: usize [Bytes] "requested size",
+                live_bytes: usize [Bytes] "live after the last collection",
                 limit_bytes: usize [Bytes] "the heap limit",
             }
         }
 
-        /// A thread found no room below the heap limit and begins to collect for it, or is through with that.
+        /// A thread found no room below the heap limit and starts to collect to make room, or has finished this.
         EmergencySet / fire_emergency_set in Memory {
             net []
             mps [ArenaSetEmergency = 0x0F: Arena]
             ghc []
             fields {
-                emergency: u32 [Code] "1 it begins, 0 it is over",
-                bytes: usize [Bytes] "what the thread had asked for",
+                emergency: u32 [Code] "1 it starts, 0 it has finished",
+                bytes: usize [Bytes] "size that the thread requested",
             }
         }
 
-        /// So many bytes were allocated since the last tick: a sample of the allocation, by bytes.
+        /// A thread has allocated 100 KiB or more since its last tick: a sample of the allocations, by bytes.
         AllocationTick / fire_allocation_tick in Memory {
             net [
                 GCAllocationTick = 10 v 4 op 11: Default GC Verbose,
@@ -97,14 +97,14 @@ macro_rules! heap_rows {
             ghc []
             fields {
                 bytes: usize [Bytes] "allocated since the last tick of this thread",
-                object_addr: usize [Address] "the object that made the clock tick",
+                object_addr: usize [Address] "the object whose allocation fired the tick",
                 type_addr: usize [Address] "its type",
-                object_bytes: usize [Bytes] "what it takes of the heap" since 2,
-                space: u32 [Code] "where it lies: 0 small, 1 pinned, 2 large" since 2,
+                object_bytes: usize [Bytes] "its size in the heap" since 2,
+                space: u32 [Code] "its space: 0 small, 1 pinned, 2 large" since 2,
             }
         }
 
-        /// A thread got cells to allocate from, or a large object: the first object in them is a sample of what is allocated.
+        /// A thread got a run of cells, or a large object. The first object is a sample of the allocations.
         ObjectSampled / fire_object_sampled in Memory {
             net [GCSampledObjectAllocation = 20 v 0 op 24: Default GC_SAMPLED_HIGH Informational]
             mps []
@@ -112,8 +112,8 @@ macro_rules! heap_rows {
             fields {
                 addr: usize [Address] "the object",
                 type_addr: usize [Address] "its type",
-                objects: usize [Count] "objects that it stands for",
-                bytes: usize [Bytes] "bytes that it stands for",
+                objects: usize [Count] "objects that it represents",
+                bytes: usize [Bytes] "bytes that it represents",
             }
         }
 
@@ -124,20 +124,20 @@ macro_rules! heap_rows {
             ghc []
             fields {
                 addr: usize [Address] "the object",
-                bytes: usize [Bytes] "the size of its value",
+                bytes: usize [Bytes] "size of its value",
                 type_addr: usize [Address] "its type" since 2,
             }
         }
 
-        /// An object was allocated. One event per object: expect many. What is told as allocated and not as freed is, at the end
-        /// of a collection, what lives.
+        /// An object was allocated. One event per object: expect many. At the end of a collection, the live objects are those that were
+        /// reported as allocated and not as freed.
         ObjectAllocated / fire_object_allocated in Object {
             net []
             mps [PoolAlloc = 0x2A: Object]
             ghc []
             fields {
                 addr: usize [Address] "the object",
-                bytes: usize [Bytes] "what it takes of the heap: its cell, or its blocks",
+                bytes: usize [Bytes] "its size in the heap: that of its cell or blocks",
             }
         }
 
@@ -147,12 +147,12 @@ macro_rules! heap_rows {
             mps [PoolFree = 0x2C: Object]
             ghc []
             fields {
-                addr: usize [Address] "the object that was there",
-                bytes: usize [Bytes] "what it took of the heap: its cell, or its blocks",
+                addr: usize [Address] "the freed object",
+                bytes: usize [Bytes] "its size in the heap: that of its cell or blocks",
             }
         }
 
-        /// Finalizers are due, and the finalizer thread is told so.
+        /// Finalizers are due, and the finalizer thread is notified.
         FinalizersDue / fire_finalizers_due in Memory {
             net []
             mps [MessagesExist = 0x26: Arena]
@@ -162,7 +162,7 @@ macro_rules! heap_rows {
             }
         }
 
-        /// The finalizer thread starts on a batch.
+        /// The finalizer thread starts a batch.
         FinalizerBegin / fire_finalizer_begin in Memory {
             net [GCFinalizersBegin = 14 v 1 op 19: Default GC Informational]
             mps []
@@ -173,7 +173,7 @@ macro_rules! heap_rows {
             }
         }
 
-        /// The finalizer thread is through with a batch.
+        /// The finalizer thread has finished a batch.
         FinalizerEnd / fire_finalizer_end in Memory {
             net [GCFinalizersEnd = 13 v 1 op 15: Default GC Informational]
             mps []
@@ -195,7 +195,7 @@ macro_rules! heap_rows {
             }
         }
 
-        /// A root handle was made.
+        /// A root handle was created.
         RootCreated / fire_root_created in Memory {
             net [SetGCHandle = 30 v 0 op 33: Default GC_HANDLE Informational]
             mps []

@@ -1,7 +1,7 @@
 //! The rows of the table, by subject.
 //!
-//! Each subject is a macro: it appends its rows to those of the subjects before it, and passes all of them to the next macro. The last
-//! one gets the whole table: see `for_each_event!`.
+//! Each subject is a macro. It appends its rows to those of the subjects before it, and passes all of them to the next macro. The last
+//! macro gets the whole table: see `for_each_event!`.
 
 #[macro_use]
 mod worlds;

@@ -1,8 +1,8 @@
-//! What the program says by itself: names, messages and markers.
+//! What the program reports itself: names, messages and markers.
 
 macro_rules! program_rows {
     ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*
-        /// A text has got a number. The text itself is in the store of labels.
+        /// A text was given a number. The text itself is in the label store.
         Interned / fire_interned in User {
             net []
             mps [Intern = 0x21: User]
@@ -12,34 +12,34 @@ macro_rules! program_rows {
             }
         }
 
-        /// An address has got a name.
+        /// An address was given a name.
         Labelled / fire_labelled in User {
             net []
             mps [Label = 0x22: User, LabelPointer = 0x23: User]
             ghc []
             fields {
-                address: usize [Address] "what is named",
+                address: usize [Address] "the named address",
                 label: u64 [Label] "its name",
             }
         }
 
-        /// The program says something.
+        /// The program logged a message.
         UserMessage / fire_user_message in User {
             net []
             mps []
             ghc [USER_MSG = 19]
             fields {
-                text: u64 [Label] "what it says",
+                text: u64 [Label] "the message",
             }
         }
 
-        /// The program marks a moment, to be found again in a picture.
+        /// The program marked this moment, so that it can be found in a timeline.
         UserMarker / fire_user_marker in User {
             net []
             mps []
             ghc [USER_MARKER = 58]
             fields {
-                text: u64 [Label] "what it calls it",
+                text: u64 [Label] "the marker's name",
             }
         }
     } } };
