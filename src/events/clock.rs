@@ -1,10 +1,10 @@
 //! The clock of recorded events: ticks, and how they relate to time.
 //!
-//! A record must not cost a call of `clock_gettime`, so its time is what the processor's counter says, if that can be
-//! trusted; else CLOCK_MONOTONIC in nanoseconds. Which of the two is decided once per process. A [`Relation`] ties ticks to
-//! CLOCK_MONOTONIC: one pair of readings taken together, and the rate. The rate is measured once, when the clock is
-//! first asked for (some 1 ms), and never changes, so that a file can state it in its head; new pairs are read as
-//! often as a file wants them, for the small differences that the kernel's own adjustments make in an hour.
+//! A record must not cost a call of `clock_gettime`, so its time is the processor's time stamp counter, if that is
+//! reliable; otherwise CLOCK_MONOTONIC in nanoseconds. The choice is made once per process. A [`Relation`] ties ticks to
+//! CLOCK_MONOTONIC: a pair of readings taken together, and the rate. The rate is measured once, when the clock is
+//! first used (some 1 ms), and never changes, so that a file can contain it in its header. New pairs are read as
+//! often as a file needs them, because the kernel's own adjustments cause small differences within an hour.
 
 use std::sync::OnceLock;
 
@@ -20,19 +20,19 @@ pub enum ClockSource {
     Monotonic,
 }
 
-/// Ticks and nanoseconds at one moment, and how fast the ticks go.
+/// The ticks and the nanoseconds of one moment, and the rate of the ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relation {
     /// The ticks of the moment.
     pub ticks: u64,
-    /// CLOCK_MONOTONIC of the moment.
+    /// CLOCK_MONOTONIC at the moment, in nanoseconds.
     pub ns: u64,
-    /// Ticks in a second.
+    /// Ticks per second.
     pub hz: u64,
 }
 
 impl Relation {
-    /// The moment at which the clock read so many ticks, by CLOCK_MONOTONIC in nanoseconds.
+    /// Converts ticks to CLOCK_MONOTONIC, in nanoseconds.
     pub fn ns_of(&self, ticks: u64) -> u64 {
         let scale = |ticks: u64| (u128::from(ticks) * 1_000_000_000 / u128::from(self.hz)) as u64;
         if ticks >= self.ticks {
@@ -51,17 +51,17 @@ pub struct Clock {
 }
 
 static CLOCK: OnceLock<Clock> = OnceLock::new();
-/// What [`ticks`] reads: 0 the monotonic clock, 1 the counter. Set before anything is recorded.
+/// The source of [`ticks`]: 0 the monotonic clock, 1 the counter. Set before anything is recorded.
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
-/// The clock, for who records: one load, and the counter's instruction or a call. Only when [`Clock::of_process`] has been
-/// asked for. Not ordered with the instructions around it.
+/// Reads the clock for a record: one load, and the counter's instruction or a call. [`Clock::of_process`] must have been
+/// called before. The read is not ordered with the instructions around it.
 #[inline(always)]
 pub(super) fn ticks() -> u64 {
     if is_the_counter() { os::tsc::read() } else { slow_ticks() }
 }
 
-/// Whether [`ticks`] is the counter. Only when [`Clock::of_process`] has been asked for.
+/// Whether [`ticks`] reads the counter. [`Clock::of_process`] must have been called before.
 #[inline(always)]
 pub(super) fn is_the_counter() -> bool {
     COUNTER.load(Ordering::Relaxed) != 0
@@ -74,8 +74,8 @@ fn slow_ticks() -> u64 {
 }
 
 impl Clock {
-    /// The clock of this process. The first call takes some 1 ms, reads /sys, and allocates: not in the stopped world, nor
-    /// in a handler.
+    /// Returns the clock of this process. The first call takes some 1 ms, reads /sys, and allocates, so it must not be made in the
+    /// stopped world or in a signal handler.
     pub fn of_process() -> Clock {
         *CLOCK.get_or_init(|| {
             let clock = Clock::choose(os::tsc::is_a_clock());
@@ -92,23 +92,23 @@ impl Clock {
         }
     }
 
-    /// What counts.
+    /// Returns what counts the ticks.
     pub fn source(self) -> ClockSource {
         self.source
     }
 
-    /// Ticks in a second.
+    /// Returns the number of ticks per second.
     pub fn hz(self) -> u64 {
         self.hz
     }
 
-    /// From one reading to a later one, in nanoseconds.
+    /// Returns the time from one reading to a later one, in nanoseconds.
     pub fn span_ns(self, from: u64, until: u64) -> u64 {
         let since = Relation { ticks: from, ns: 0, hz: self.hz };
         since.ns_of(until.max(from))
     }
 
-    /// What it reads now.
+    /// Reads the clock, in ticks.
     pub fn now(self) -> u64 {
         match self.source {
             ClockSource::Tsc => os::tsc::read(),
@@ -116,7 +116,7 @@ impl Clock {
         }
     }
 
-    /// How its ticks relate to time, read now. Allocates nothing, waits for nobody.
+    /// Reads how the ticks relate to time now. Allocates nothing and never waits.
     pub fn relation(self) -> Relation {
         match self.source {
             ClockSource::Tsc => {
@@ -131,7 +131,7 @@ impl Clock {
     }
 }
 
-/// Both clocks at one moment: of so many tries the one that was interrupted least.
+/// Reads both clocks at one moment: makes `tries` attempts and returns the one that took the shortest time.
 fn pair(tries: u32) -> (u64, u64) {
     let tries = (0..tries).map(|_| {
         let before = os::tsc::read();
@@ -143,7 +143,7 @@ fn pair(tries: u32) -> (u64, u64) {
     (ticks, ns)
 }
 
-/// Ticks of the counter in a second, to one millionth: the best of many pairs is off by a nanosecond or so.
+/// Measures the counter's ticks per second, to one millionth: the best of many pairs is off by about a nanosecond.
 fn measure() -> u64 {
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     const TRIES: u32 = 32;
@@ -163,7 +163,7 @@ mod tests {
     #[rstest]
     #[case::counter(true)]
     #[case::monotonic(false)]
-    fn a_relation_tells_the_time_of_ticks_before_and_after_it(#[case] counter: bool) {
+    fn a_relation_converts_ticks_before_and_after_its_moment(#[case] counter: bool) {
         let clock = Clock::choose(counter);
         let early = clock.relation();
         std::thread::sleep(std::time::Duration::from_millis(20));
@@ -171,6 +171,6 @@ mod tests {
         for (relation, other) in [(early, late), (late, early)] {
             assert!(relation.ns_of(other.ticks).abs_diff(other.ns) < 500_000, "{relation:?} {other:?}");
         }
-        assert_eq!(Relation { ticks: 10, ns: 5, hz: 1 }.ns_of(3), 0, "before the beginning of time");
+        assert_eq!(Relation { ticks: 10, ns: 5, hz: 1 }.ns_of(3), 0, "a time before zero is zero");
     }
 }

@@ -1,8 +1,8 @@
-//! A listener's switches: each of the ways in which tools turn events on and off, as one call.
+//! A listener's switches: one call for each way in which tools turn events on and off.
 //!
-//! The tools speak three languages, and a [`Selection`] understands all of them. What is here makes one sentence of it
-//! one call: it takes the selection as it is, changes it, and puts it in force as a whole, with the exactness of
-//! [`Events::select`]. Two threads that flip different keywords of one listener at the same time lose nothing.
+//! The tools use three vocabularies, and a [`Selection`] supports all of them. Each call here takes the current
+//! selection, changes it, and puts it in force as a whole, with the exactness of
+//! [`Events::select`]. If two threads change different keywords of one listener at the same time, no change is lost.
 
 use super::gate::Settled;
 use super::listeners::{ListenError, ListenerId};
@@ -17,38 +17,38 @@ pub struct Control<'a> {
 }
 
 impl Events {
-    /// A listener's switches, one call for each way in which tools turn events on and off.
+    /// Returns a listener's switches, one call for each way in which tools turn events on and off.
     pub fn control(&self, listener: ListenerId) -> Control<'_> {
         Control { events: self, listener }
     }
 }
 
-/// Each takes effect before it returns, and says whether the fires that were under way are over.
+/// Each change is in force when the function returns. The result says whether the fires that were under way are over.
 ///
 /// # Errors
-/// In each case: the listener has ended.
+/// For every function: the listener has ended.
 impl Control<'_> {
-    /// Of this provider these keywords, and every level up to this one; `None` is no level at all.
+    /// Selects these keywords of the provider, and every level up to `up_to`; `None` selects no level.
     pub fn set(&self, provider: Provider, keywords: Keywords, up_to: Option<Level>) -> Result<Settled, ListenError> {
         self.events.change(self.listener, |wants| wants.set(provider, keywords, up_to))
     }
 
-    /// Adds keywords; levels stay.
+    /// Adds keywords; the levels are unchanged.
     pub fn enable_keyword(&self, provider: Provider, keywords: Keywords) -> Result<Settled, ListenError> {
         self.events.change(self.listener, |wants| wants.enable_keyword(provider, keywords))
     }
 
-    /// Takes keywords away; levels stay.
+    /// Removes keywords; the levels are unchanged.
     pub fn disable_keyword(&self, provider: Provider, keywords: Keywords) -> Result<Settled, ListenError> {
         self.events.change(self.listener, |wants| wants.disable_keyword(provider, keywords))
     }
 
-    /// Adds this one level; keywords and the other levels stay.
+    /// Adds this one level; the keywords and the other levels are unchanged.
     pub fn enable_level(&self, provider: Provider, level: Level) -> Result<Settled, ListenError> {
         self.events.change(self.listener, |wants| wants.enable_level(provider, level))
     }
 
-    /// Takes this one level away; keywords and the other levels stay.
+    /// Removes this one level; the keywords and the other levels are unchanged.
     pub fn disable_level(&self, provider: Provider, level: Level) -> Result<Settled, ListenError> {
         self.events.change(self.listener, |wants| wants.disable_level(provider, level))
     }
@@ -73,12 +73,12 @@ impl Control<'_> {
         self.events.change(self.listener, |wants| wants.set_event_level_state(provider, level, enabled))
     }
 
-    /// `telemetry_control(reset, flip)` of the MPS: takes `reset` out, then inverts `flip`. Returns the old filter.
+    /// `telemetry_control(reset, flip)` of the MPS: clears `reset`, then inverts `flip`. Returns the old filter.
     pub fn telemetry_control(&self, reset: Categories, flip: Categories) -> Result<Categories, ListenError> {
         self.filter(|filter| filter.control(reset, flip))
     }
 
-    /// The MPS filter.
+    /// Returns the MPS filter.
     pub fn telemetry_get(&self) -> Result<Categories, ListenError> {
         Ok(self.selection()?.categories)
     }
@@ -88,12 +88,12 @@ impl Control<'_> {
         self.filter(|filter| filter.telemetry_set(mask))
     }
 
-    /// Takes MPS categories out. Returns the old filter.
+    /// Removes MPS categories. Returns the old filter.
     pub fn telemetry_reset(&self, mask: Categories) -> Result<Categories, ListenError> {
         self.filter(|filter| filter.telemetry_reset(mask))
     }
 
-    /// What the listener wants.
+    /// Returns the listener's selection.
     pub fn selection(&self) -> Result<Selection, ListenError> {
         self.events.selection(self.listener)
     }

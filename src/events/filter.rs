@@ -1,28 +1,28 @@
-//! The value of `MPS_TELEMETRY_CONTROL`, as the MPS reads it, and what is wrong with it, which the MPS does not say.
+//! The value of `MPS_TELEMETRY_CONTROL`, as the MPS reads it, and its mistakes, which the MPS does not report.
 //!
-//! A value is first tried as a number, by the rules of `strtoul` with base 0: white space, a sign, then hexadecimal
-//! (`0x`), octal (`0`) or decimal digits as far as they go. If that gives anything but 0 it is the filter, and the rest is
-//! ignored: `6 Arena` is 6. Otherwise the value is words, separated by spaces, each the name of a category, spelled as the MPS
+//! A value is first read as a number, by the rules of `strtoul` with base 0: white space, a sign, then hexadecimal
+//! (`0x`), octal (`0`) or decimal digits up to the first other character. If the number is not 0, it is the filter, and the rest is
+//! ignored: `6 Arena` is 6. Otherwise the value consists of words, separated by spaces, each the name of a category, spelled as the MPS
 //! spells it, or `all`.
 //!
-//! Who writes `arena` or `Arena,Pool` gets an empty trace from the MPS and no word about it. Here the words that name
-//! nothing come back, each once, with the nearest name.
+//! With `arena` or `Arena,Pool` the MPS writes an empty trace without a message. [`Filter::parse`] returns the words that name no
+//! category, each once, with the most similar name.
 
 use super::state::{Categories, Category};
 use stopworld_platform::suggest::nearest;
 
-/// No more of a value is looked at.
+/// Only this many bytes of a value are read.
 pub const LONGEST_VALUE: usize = 255;
 
-/// The word that means every category, and every bit that may once be one.
+/// The word that means every category, and every bit that may become one later.
 const ALL: &str = "all";
 
-/// What a value says.
+/// The meaning of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The categories.
     pub categories: Categories,
-    /// The words that name nothing, in their order, each once.
+    /// The words that name no category, in their order, each once.
     pub unknown: Vec<UnknownWord>,
 }
 
@@ -49,7 +49,7 @@ impl Filter {
             return Filter { categories: Categories(number), unknown: Vec::new() };
         }
         let mut filter = Filter::default();
-        // A plain zero is a number too, and says what it means.
+        // A plain 0 is a valid number: it selects nothing, and there is no word to report.
         let words = if rest.is_empty() { "" } else { value };
         for word in words.split(' ').filter(|word| !word.is_empty()) {
             match meaning(word) {
@@ -75,8 +75,8 @@ fn meaning(word: &str) -> Option<Categories> {
     Category::ALL.iter().find(|category| category.name() == word).map(|category| Categories::of(&[*category]))
 }
 
-/// C's `strtoul(value, &rest, 0)`: the number, and what follows it. Without digits the number is 0 and all is left. A number
-/// too large for 64 bits is the largest, also when it is negative; any other negative one wraps.
+/// C's `strtoul(value, &rest, 0)`: returns the number, and what follows it. Without digits it returns 0 and the whole value. A number
+/// too large for 64 bits becomes the largest, also if it is negative; any other negative number wraps.
 fn strtoul(value: &str) -> (u64, &str) {
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r');
     let unsigned = value.trim_start_matches(is_space);
@@ -110,7 +110,8 @@ mod tests {
 
     use super::*;
 
-    /// Seen with the real MPS; where its two dialects differ, the newer for `all` and the older for letter case.
+    /// Observed with the real MPS. Its two dialects differ: the expected values are the newer one's for `all` and the older one's for
+    /// letter case.
     #[rstest]
     #[case("", 0)]
     #[case("0", 0)]
@@ -139,7 +140,7 @@ mod tests {
     #[case("\tPool", 0)]
     #[case("  User   Ref ", 0x50)]
     #[case("\t 12", 12)]
-    fn a_value_means_what_the_mps_takes_it_for(#[case] value: &str, #[case] filter: u64) {
+    fn a_value_is_read_as_the_mps_reads_it(#[case] value: &str, #[case] filter: u64) {
         assert_eq!(Filter::parse(value).categories, Categories(filter));
     }
 
@@ -156,7 +157,7 @@ mod tests {
     #[case("0x0", &[])]
     #[case("", &[])]
     #[case("6 Nonsense", &[])]
-    fn a_word_that_names_nothing_is_reported_once_with_the_nearest_name(
+    fn an_unknown_word_is_reported_once_with_the_nearest_name(
         #[case] value: &str,
         #[case] expected: &[(&str, Option<&str>)],
     ) {
@@ -179,7 +180,7 @@ mod tests {
         fn numbers_are_read_as_strtoul_reads_them(value in "[ \t]{0,2}[-+]?(0[xX]?)?[0-9a-fA-F]{0,22}[ gx]{0,3}") {
             let text = std::ffi::CString::new(value.clone()).unwrap();
             let mut end = std::ptr::null_mut();
-            // SAFETY: a string that ends with 0, and a place for its end.
+            // SAFETY: the string ends with 0, and `end` receives a pointer.
             let number = unsafe { libc::strtoul(text.as_ptr(), &mut end, 0) };
             // SAFETY: `end` points into the string.
             let used = unsafe { end.offset_from(text.as_ptr()) } as usize;

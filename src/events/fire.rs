@@ -1,13 +1,13 @@
 //! Firing: one function per event of the table.
 //!
 //! **What firing costs.** `fire_…` is inlined: one relaxed load of its group's word, one test of a constant bit, a
-//! predicted branch. The enabled half is out of line, cold, and has a name that a debugger can break at
-//! (`stopworld_fire_gc_start`); it is an `extern "C"` function, so a sink that panics aborts the process with a message
+//! predicted branch. The rest, for an enabled event, is an out-of-line, cold function with a symbol for breakpoints
+//! (`stopworld_fire_gc_start`). It is an `extern "C"` function, so a sink that panics aborts the process with a message
 //! and does not unwind through the stopped world.
 //!
-//! **What a probe costs.** The place at which gdb, perf and bpftrace look (`usdt`) is a nop in that cold half, where the
-//! fields are in registers anyway and of which there is one. The way there is open while somebody listens or somebody looks:
-//! the check takes both in one, the event's bit and the probe's semaphore. So an event with a probe costs two loads and an
+//! **What a probe costs.** The probe for gdb, perf and bpftrace (`usdt`) is a nop in that cold function, of which there is only one
+//! copy, and where the fields are in registers anyway. The function is called while there is a listener or a tracer:
+//! a single check combines the event's bit and the probe's semaphore. So an event with a probe costs two loads and an
 //! `or` more than one without, and no jump of its own (`.event.probes`).
 
 use super::listeners::now_ns;
@@ -17,7 +17,7 @@ use super::source::Events;
 use super::table::{EventId, FieldType, Group, PAYLOAD_WORDS};
 use crate::os;
 
-/// Whether somebody looks at the probe, if there is one: not 0 then.
+/// The number of tracers attached to the event's probe; 0 without a probe.
 macro_rules! probe_lookers {
     ([]) => {
         0
@@ -27,11 +27,11 @@ macro_rules! probe_lookers {
     };
 }
 
-/// The place of the probe, if there is one.
+/// The probe's nop and note, if the event has a probe.
 macro_rules! probe_site {
     ([] $($field:ident: $type:ident),*) => {};
     ([$probe:ident] $($field:ident: $type:ident),*) => {
-        // SAFETY: a plain name, and a semaphore of `probes`, which are all in their section.
+        // SAFETY: the name is an identifier, and the semaphores in `probes` are all in the required section.
         unsafe { os::probe::site!("stopworld", $probe, probes::$probe, $($field: $type),*) }
     };
 }
@@ -47,8 +47,8 @@ macro_rules! fire_functions {
             fields {$($field:ident: $type:ident [$unit:ident] $fdoc:literal $(since $since:literal)?),* $(,)?}
         }
     )+}) => {
-        /// Who looks at the probes.
-        #[allow(non_upper_case_globals, reason = "they are called as their probes")]
+        /// The semaphores of the probes: each counts the attached tracers.
+        #[allow(non_upper_case_globals, reason = "they are named after their probes")]
         mod probes {
             use crate::os::probe::Semaphore;
             $($(
@@ -57,12 +57,12 @@ macro_rules! fire_functions {
             )?)+
         }
 
-        /// One function per event of the table. Each costs a load, a test and a branch while nobody listens.
+        /// One function per event of the table. Each costs a load, a test and a branch while there is no listener.
         impl Events {$(
             $(#[doc = $doc])+
             #[inline(always)]
             pub fn $fire(&self $(, $field: $type)*) {
-                // SAFETY: the symbol is named after this crate and this event, and the table has each event once.
+                // SAFETY: the symbol consists of the names of this crate and this event, and each event is in the table once.
                 #[unsafe(export_name = concat!("stopworld_", stringify!($fire)))]
                 #[cold]
                 #[inline(never)]
@@ -84,7 +84,7 @@ macro_rules! fire_functions {
 for_each_event!(fire_functions);
 
 impl Events {
-    /// The enabled half of every fire function: records, and tells those who listen.
+    /// The common part of the fire functions for enabled events: records the event, and notifies the listeners.
     #[inline(always)]
     fn deliver<const N: usize>(&self, id: EventId, fields: impl Fn() -> [u64; N]) {
         if let Some(world) = self.recorded_world()
@@ -97,18 +97,17 @@ impl Events {
         }
     }
 
-    /// Makes the record and brings it to the listeners.
+    /// Makes the record and passes it to the listeners.
     #[inline(never)]
     fn tell(&self, id: EventId, fields: &[u64]) {
         let mut words = [0; PAYLOAD_WORDS];
         words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
-        // A system call, 50 ns and more: fair for what happens a few times per collection, not once per object.
+        // A system call of 50 ns and more: acceptable for an event that is fired a few times per collection, but not once per object.
         let tid = if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 };
         self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
     }
 
-    /// The time of the record of this event, in ticks of the recorder's clock, if the calling thread has recorded it just
-    /// now and nothing since.
+    /// Returns the time of this event's record, in ticks of the recorder's clock, if it is the calling thread's latest record.
     pub(crate) fn recorded_at(&self, id: EventId) -> Option<u64> {
         record::fire::time_of_last(self.recorded_world()?, id)
     }

@@ -1,48 +1,48 @@
-//! The gate in front of a listener: who may pass, who is inside, and when nobody is.
+//! The gate in front of a listener: which fires may enter, how many are inside, and when it is empty.
 //!
-//! A fire that found its event enabled comes here with its record. The gate decides for good whether this listener gets
-//! it, and counts those who are inside, so that a listener can be taken away under threads that fire all the time.
+//! A fire whose event is enabled comes here with its record. The gate makes the final decision whether this listener gets
+//! the record, and counts the fires inside, so that a listener can be removed while threads fire continuously.
 //!
 //! ```text
-//!   fire:    read the clock ── count in ── look at `wanted`, then at `since` ── record ── count out
-//!   select:  `since` = clock ── change `wanted` ── wait until nobody is inside, for a while
+//!   fire:    read the clock ── count in ── read `wanted`, then `since` ── record ── count out
+//!   select:  `since` = clock ── change `wanted` ── wait for a limited time until the gate is empty
 //! ```
 //!
-//! Both *count in, then look* and *change, then see who is inside* turn on one word, `inside`, by read-modify-writes,
-//! which come one after the other. If the count comes first, `settle` sees it and waits; if `settle` comes first, who
-//! counts after it has everything that was written before it, the change included, and looks in vain. So when
-//! `settle` has seen nobody, nobody is inside and nobody will be: the sink can be taken away.
+//! Both *count in, then read* and *change, then check whether a fire is inside* use read-modify-writes of one word, `inside`,
+//! and these have a total order. If the fire counts in first, `settle` sees it and waits. If `settle` is first, the fire that
+//! counts in after it sees everything that was written before it, including the change, and does not enter. So once
+//! `settle` has seen the gate empty, no fire is inside and none will be: the sink can be removed.
 //!
-//! **A record's time is a time at which it was wanted.** The clock is read first, so a fire that passes after the
-//! change carries a timestamp from before it: after `select` has returned, no record of an event that it disabled has
-//! a later timestamp, however long a thread may have been stopped between its clock and its record. And when the
-//! event has been wanted again meanwhile, the fire finds a `since` that is younger than its timestamp; it is
-//! [`Entry::Early`] then, reads the clock once more and comes again.
+//! **A record's time is a time at which its event was wanted.** The clock is read first, so a fire that enters although the selection
+//! has changed carries a timestamp from before the change: after `select` has returned, no record of an event that it disabled has
+//! a later timestamp, however long a thread may have been stopped between reading the clock and recording. If the
+//! event was selected again in the meantime, the fire finds that `since` is later than its timestamp. It is
+//! [`Entry::Early`] then, reads the clock again and retries.
 //!
-//! That is why waiting may be bounded. A thread can be frozen inside (by a collection, by a debugger at its prompt),
-//! and nobody waits for it: `settle` gives up after [`PATIENCE`] slices and says so.
+//! This is why the wait may be bounded. A thread can be suspended inside (by a collection, or by a debugger at its prompt),
+//! and no other thread waits for it indefinitely: `settle` gives up after [`PATIENCE`] slices and reports it.
 //!
-//! A fire takes no lock and waits for nobody, so it may interrupt another fire, or a `select`, on its own thread.
+//! A fire takes no lock and never waits, so it may interrupt another fire, or a `select`, on its own thread.
 //!
-//! This file is a protocol and knows no events: what is wanted is a few words of bits, and a fire asks for one bit.
+//! This file is a protocol and knows no events: the selection is a few words of bits, and a fire checks one bit.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, port};
 
-/// Somebody waits for the gate to be empty.
+/// A thread waits for the gate to be empty.
 const WAITED: u32 = 1 << 31;
 
-/// How often a slice of [`SLICE_NS`] is waited for those who are inside.
+/// How many slices of [`SLICE_NS`] `settle` waits for the fires inside.
 const PATIENCE: u32 = 5;
 const SLICE_NS: u64 = 1_000_000;
 
 /// Whether the fires that were under way when a selection changed are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// They are over: the sink has seen everything that it will see of what was disabled.
+    /// They are over: the sink will receive no more records of the disabled events.
     Quiet,
-    /// So many fires are under way: new ones of events that are still enabled, or threads that are stopped in the
-    /// middle of one. If those bring something more, it has a timestamp from before the change.
+    /// This many fires are under way: new ones of events that are still enabled, or of threads that are stopped in the
+    /// middle of one. If these still deliver a record of a disabled event, its timestamp is from before the change.
     Busy(u32),
 }
 
@@ -53,16 +53,16 @@ pub(super) struct Gate<const WORDS: usize> {
     wanted: [AtomicU32; WORDS],
     /// When `wanted` came into force.
     since: AtomicU64,
-    /// How many fires are inside, and [`WAITED`].
+    /// The number of fires inside, and [`WAITED`].
     inside: AtomicU32,
 }
 
-/// What a fire finds at the gate.
+/// The gate's decision about a fire.
 #[derive(Debug)]
 pub(super) enum Entry<'gate> {
     /// The listener does not want it.
     Refused,
-    /// The listener wants it, but did not yet when the clock was read. Read it again.
+    /// The listener wants it now, but did not when the clock was read. The caller must read the clock again.
     Early,
     /// The listener gets it.
     Inside(Pass<'gate>),
@@ -74,25 +74,24 @@ pub(super) struct Pass<'gate>(&'gate AtomicU32);
 
 impl<const WORDS: usize> Gate<WORDS> {
     const_new! {
-        /// A gate that has always let pass what `wanted` says.
+        /// A gate at which `wanted` has always been selected.
         pub(super) fn new(wanted: [AtomicU32; WORDS]) -> Self {
             Gate { wanted, since: AtomicU64::new(0), inside: AtomicU32::new(0) }
         }
     }
 
-    /// Lets pass whoever asks for a wanted bit of this word, and has read the clock, at `timestamp`, while it was
-    /// wanted.
+    /// Lets a fire enter if the bit of this word is wanted, and was wanted already when the fire read the clock, at `timestamp`.
     pub(super) fn enter(&self, word: usize, bit: u32, timestamp: u64) -> Entry<'_> {
         let wanted = &self.wanted[word];
-        // Most listeners do not want most events: those should cost no atomic read-modify-write.
+        // Most listeners do not want most events. These events should not cost an atomic read-modify-write.
         if wanted.load(Ordering::Relaxed) & bit == 0 {
             return Entry::Refused;
         }
-        // Acquire: pairs with the release of `settle`. If that was earlier, so was the change that it follows.
+        // Acquire: pairs with the release of `settle`. If that was earlier, the change before it is visible.
         self.inside.fetch_add(1, Ordering::Acquire);
         let pass = Pass(&self.inside);
         interrupt_point();
-        // Acquire: pairs with the release of `change`, so that `since` is of this selection or of a younger one.
+        // Acquire: pairs with the release of `change`, so that `since` belongs to this selection or to a later one.
         if wanted.load(Ordering::Acquire) & bit == 0 && !removed(Guard::EventGate) {
             return Entry::Refused;
         }
@@ -102,7 +101,7 @@ impl<const WORDS: usize> Gate<WORDS> {
         Entry::Inside(pass)
     }
 
-    /// From `now` on these are wanted. Whoever takes something away settles next.
+    /// From `now` on these are wanted. A caller that removes bits must call `settle` next.
     pub(super) fn change(&self, wanted: [u32; WORDS], now: u64) {
         self.since.store(now, Ordering::Relaxed);
         interrupt_point();
@@ -110,9 +109,9 @@ impl<const WORDS: usize> Gate<WORDS> {
         self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::Release));
     }
 
-    /// Waits, but not for ever, until those who were inside have left. One caller at a time.
+    /// Waits, for a limited time, until the fires inside have left. One caller at a time.
     ///
-    /// The gate need only be seen empty once: whoever comes after that comes after the change.
+    /// The gate need only be seen empty once: a fire that enters later sees the change.
     pub(super) fn settle(&self) -> Settled {
         let mut settled = None;
         for _ in 0..PATIENCE {
@@ -126,12 +125,12 @@ impl<const WORDS: usize> Gate<WORDS> {
             port::wait(&self.inside, seen, Some(SLICE_NS));
             interrupt_point();
         }
-        // Acquire: pairs with the release of each `Pass` that has left, whether it was seen to leave here or above.
+        // Acquire: pairs with the release of each dropped `Pass`, whether the gate was seen empty here or above.
         let inside = self.inside.fetch_and(!WAITED, Ordering::Acquire) & !WAITED;
         settled.unwrap_or(if inside == 0 { Settled::Quiet } else { Settled::Busy(inside) })
     }
 
-    /// In a forked child: those who were inside belong to the parent.
+    /// In a forked child: forgets the fires inside, which were the parent's.
     pub(super) fn forget_who_is_inside(&self) {
         self.inside.store(0, Ordering::Relaxed);
     }
@@ -139,7 +138,7 @@ impl<const WORDS: usize> Gate<WORDS> {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        // Release: what was done with the sink is done before `settle` sees the gate empty and takes the sink away.
+        // Release: every use of the sink is complete before `settle` sees the gate empty and the sink is removed.
         if self.0.fetch_sub(1, Ordering::Release) == WAITED | 1 {
             interrupt_point();
             port::wake(self.0, 1);

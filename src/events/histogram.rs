@@ -1,7 +1,7 @@
 //! Durations, counted in a fixed number of buckets.
 //!
 //! Sixteen buckets per power of two: a value is known to within 1/16 of itself, from a nanosecond to 18 minutes, in 592
-//! counters. Counting is one shift and one atomic addition; nothing is allocated. Least, greatest and sum are exact.
+//! counters. Counting is one shift and one atomic addition; nothing is allocated. Minimum, maximum and sum are exact.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ const FINE: u32 = 4;
 const LARGEST: u64 = (1 << 40) - 1;
 const BUCKETS: usize = bucket_of(LARGEST) + 1;
 
-/// The bucket of a value: below 16 each has its own; then each power of two is cut into 16.
+/// Returns the bucket of a value: each value below 16 has its own; above, each power of two is divided into 16.
 const fn bucket_of(value: u64) -> usize {
     let value = if value > LARGEST { LARGEST } else { value };
     if value < 1 << FINE {
@@ -21,7 +21,7 @@ const fn bucket_of(value: u64) -> usize {
     ((shift as usize) << FINE) + (value >> shift) as usize
 }
 
-/// The greatest value of a bucket.
+/// Returns the greatest value of a bucket.
 const fn top_of(bucket: usize) -> u64 {
     if bucket < 2 << FINE {
         return bucket as u64;
@@ -31,7 +31,7 @@ const fn top_of(bucket: usize) -> u64 {
     ((mantissa as u64 + 1) << shift) - 1
 }
 
-/// A histogram of nanoseconds that any number of threads may add to.
+/// A histogram of nanoseconds. Any number of threads may add values.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -40,25 +40,25 @@ pub struct Histogram {
     greatest: AtomicU64,
 }
 
-/// What a histogram knows, in numbers. All in nanoseconds but `count`; all 0 when nothing was counted.
+/// The summary of a histogram. All numbers except `count` are in nanoseconds; all are 0 when nothing was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// The least value, exactly.
+    /// The smallest value, exactly.
     pub min: u64,
     /// Half of the values are at most this, to within 1/16.
     pub median: u64,
     /// 99 % of the values are at most this, to within 1/16.
     pub p99: u64,
-    /// The greatest value, exactly.
+    /// The largest value, exactly.
     pub max: u64,
     /// The sum, exactly.
     pub total: u64,
 }
 
 impl Histogram {
-    /// An empty one.
+    /// Creates an empty histogram.
     pub const fn new() -> Histogram {
         Histogram {
             buckets: [const { AtomicU64::new(0) }; BUCKETS],
@@ -68,7 +68,7 @@ impl Histogram {
         }
     }
 
-    /// Counts a value. Allocates nothing, waits for nobody.
+    /// Counts a value. Allocates nothing and never waits.
     pub fn add(&self, nanoseconds: u64) {
         self.buckets[bucket_of(nanoseconds)].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Histogram {
         self.greatest.fetch_max(nanoseconds, Ordering::Relaxed);
     }
 
-    /// What was counted so far. Exact when nobody adds meanwhile.
+    /// Summarizes what was counted so far. Exact if no thread adds a value at the same time.
     pub fn summary(&self) -> Summary {
         let counts: [u64; BUCKETS] = std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
         let count: u64 = counts.iter().sum();
@@ -85,7 +85,7 @@ impl Histogram {
         }
         let min = self.least.load(Ordering::Relaxed);
         let max = self.greatest.load(Ordering::Relaxed);
-        // The smallest value such that so many per cent of all are at most it, as the bucket knows it.
+        // The smallest value such that `percent` per cent of all values are at most it, to the accuracy of its bucket.
         let percentile = |percent: u64| {
             let rank = (count * percent).div_ceil(100).max(1);
             let mut below = 0;
@@ -93,7 +93,7 @@ impl Histogram {
                 below += here;
                 below >= rank
             });
-            // With a value mid-way into `add`, `least` and `greatest` may lag behind the buckets: then in this order.
+            // While a thread is in `add`, `least` and `greatest` may be older than the buckets, so clamp in this order.
             bucket.map_or(max, top_of).min(max).max(min.min(max))
         };
         Summary {
@@ -132,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_all_zero() {
+    fn a_summary_of_no_values_is_all_zero() {
         assert_eq!(Histogram::new().summary(), Summary::default());
     }
 
     proptest! {
         #[test]
-        fn a_summary_is_what_sorting_tells_to_within_a_sixteenth(mut values in prop::collection::vec(0_u64..1 << 39, 1..300)) {
+        fn a_summary_agrees_with_sorting_to_within_a_sixteenth(mut values in prop::collection::vec(0_u64..1 << 39, 1..300)) {
             let histogram = Histogram::new();
             values.iter().for_each(|value| histogram.add(*value));
             values.sort_unstable();

@@ -1,9 +1,9 @@
-//! Names: texts that got a number, and addresses that got a text.
+//! Names: numbered texts, and the texts given to addresses.
 //!
-//! A trace speaks in addresses. A text is *interned* once and gets a serial number, its [`Label`]; an address is
-//! *labelled* with it. The events carry only the numbers; the text is here, where whoever writes a file reads it, also
-//! long after: a consumer that comes late, or switches the User category on late, writes what is in the store first,
-//! so that every label in its file resolves.
+//! A trace contains addresses. A text is *interned* once and gets a serial number, its [`Label`]; an address is
+//! *labelled* with it. The events carry only the numbers. The text stays in the store, from which the writer of a file reads it, even
+//! much later: a consumer that is added late, or that selects the User category late, first writes the content of the store,
+//! so that every label in its file can be resolved.
 //!
 //! ```text
 //!   index     | 1 | 2 | 3 | …                       where the text of this label begins; 0 until it is complete
@@ -11,77 +11,77 @@
 //!   texts     | length, bytes | length, bytes | …   each from a multiple of 8, never moved, never freed
 //! ```
 //!
-//! **No lock.** A thread may be stopped in the middle of interning, and the collector interns too. So everything is
-//! claimed by one compare-exchange, filled by its claimer alone, and published by one store; who is stopped in between
-//! leaves a hole that readers pass over. The memory is mapped on first use (two system calls, legal everywhere) and given to
-//! the kernel's mercy: a page costs nothing until it is touched.
+//! **No lock.** A thread may be stopped in the middle of interning, and the collector interns too. So every entry is
+//! claimed by one compare-exchange, filled only by the thread that claimed it, and published by one store. A thread that is stopped in
+//! between leaves a hole, which readers skip. The memory is mapped on first use (two system calls, legal everywhere); a page costs
+//! nothing until it is touched.
 //!
-//! **One store for the process**, whatever its worlds, so that a number means the same text in every file.
+//! **One store for the process**, for all worlds, so that a number means the same text in every file.
 
 use crate::sync::{AtomicU32, AtomicU64, Mapped, Ordering, UnsafeCell, Zeroed, zeroed};
 
 /// The longest text, in bytes.
 pub const MAX_LABEL_BYTES: usize = 255;
 
-/// The number of a text: from 1, one after the other.
+/// The number of a text. Texts are numbered from 1 in the order of interning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(u64);
 
 impl Label {
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The label of this number; whether there is a text of it, the store says. `None` for 0, which is nobody's.
+    /// Returns the label with this number. It need not have a text in the store. `None` for 0, which is never a label.
     pub const fn from_raw(number: u64) -> Option<Label> {
         if number == 0 { None } else { Some(Label(number)) }
     }
 }
 
-/// Why something can't be named.
+/// Why a text or an address cannot be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelError {
     /// The text is too long.
-    #[error("a label of {bytes} bytes is too long: it may have {MAX_LABEL_BYTES}")]
+    #[error("a label of {bytes} bytes is too long: at most {MAX_LABEL_BYTES} bytes are allowed")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
     },
-    /// The text holds a byte 0, at which every reader of it would stop.
-    #[error("a label may not hold the byte 0, and this one does at byte {at}")]
+    /// The text contains a byte 0, at which every reader would stop.
+    #[error("a label must not contain a byte 0; this one has one at byte {at}")]
     Nul {
-        /// Where.
+        /// The offset of that byte.
         at: usize,
     },
-    /// Nobody interned this.
+    /// No text was interned with this number.
     #[error("there is no label {0}: intern its text first")]
     Unknown(u64),
     /// Address 0.
-    #[error("address 0 can't be labelled: it is nobody's")]
+    #[error("address 0 cannot be labelled: nothing is there")]
     Nowhere,
     /// The store is full.
-    #[error("the store of labels is full: it holds {MOST_TEXTS} texts of {} MiB together, and {SLOTS} addresses", TEXT_BYTES >> 20)]
+    #[error("the label store is full: it has room for {MOST_TEXTS} texts of {} MiB in total, and {SLOTS} addresses", TEXT_BYTES >> 20)]
     Full,
-    /// The system gave no memory.
-    #[error("the system gave no memory for labels")]
+    /// The system refused memory.
+    #[error("the system refused memory for labels")]
     System,
 }
 
-/// Texts at most.
+/// The maximum number of texts.
 const MOST_TEXTS: usize = 1 << 20;
-/// Bytes of all texts, with their lengths and to multiples of [`UNIT`].
+/// Bytes of all texts together, each with its length and rounded up to a multiple of [`UNIT`].
 const TEXT_BYTES: usize = 32 << 20;
 /// Texts begin at multiples of this.
 const UNIT: usize = 8;
-/// Addresses at most, nearly.
+/// The maximum number of addresses, approximately.
 const SLOTS: usize = 1 << 20;
-/// How many slots an address may have to go from its own.
+/// How many slots are probed for an address.
 const PROBES: usize = 128;
 
 zeroed! {
-    /// An address and its label. Both 0 while free; the address first, then the label.
+    /// An address and its label. Both are 0 while the slot is free. The address is written first, then the label.
     struct Slot {
         address: AtomicU64,
         label: AtomicU64,
@@ -96,20 +96,20 @@ zeroed! {
     }
 }
 
-/// A piece of a text, with its length if it is the first. Written by who claimed it, before the index says that it is there.
+/// A part of a text; the first part begins with the length. The thread that claimed it writes it, before the index refers to it.
 #[repr(transparent)]
 struct Unit(UnsafeCell<[u8; UNIT]>);
 
 // SAFETY: one thread writes it, once, before others can find it.
 unsafe impl Sync for Unit {}
-// SAFETY: bytes.
+// SAFETY: all zero bytes are valid: it contains only bytes.
 unsafe impl Zeroed for Unit {}
 
 /// A store of labels. The process has one: [`Labels::of_the_process`].
 #[derive(Debug)]
 pub struct Labels {
     store: Mapped<Store>,
-    /// Texts claimed, in the upper half; units of text claimed, in the lower.
+    /// The number of claimed texts in the upper half, the number of claimed units in the lower half.
     claimed: AtomicU64,
 }
 
@@ -120,15 +120,15 @@ impl Labels {
         Labels { store: Mapped::new(), claimed: AtomicU64::new(0) }
     }
 
-    /// The store that all worlds use.
+    /// Returns the store that all worlds use.
     pub fn of_the_process() -> &'static Labels {
         &OF_THE_PROCESS
     }
 
-    /// Gives a text a number, a new one each time.
+    /// Gives a text a number. The number is new on each call.
     ///
     /// # Errors
-    /// The text is too long or holds a 0, or there is no room.
+    /// The text is too long or contains a byte 0, or the store is full.
     pub fn intern(&self, text: &str) -> Result<Label, LabelError> {
         if text.len() > MAX_LABEL_BYTES {
             return Err(LabelError::TooLong { bytes: text.len() });
@@ -139,7 +139,7 @@ impl Labels {
         let store = self.mapped()?;
         let (number, unit) = self.claim((1 + text.len()).div_ceil(UNIT))?;
         let place = store.text_at(unit);
-        // SAFETY: `claim` gave these bytes of the mapping to this call alone, a length and a text long.
+        // SAFETY: `claim` gave these bytes of the mapping to this call alone, enough for the length and the text.
         unsafe {
             place.write(text.len() as u8);
             std::ptr::copy_nonoverlapping(text.as_ptr(), place.add(1), text.len());
@@ -149,22 +149,22 @@ impl Labels {
         Ok(Label(number as u64 + 1))
     }
 
-    /// The text of a label. `None` if nobody interned it, or is about to.
+    /// Returns the text of a label. `None` if no text was interned with this number, or interning is not complete yet.
     pub fn text(&self, label: Label) -> Option<&str> {
         let store = self.store.get()?;
         let index = store.index.get(usize::try_from(label.0.checked_sub(1)?).ok()?)?;
         // Acquire: pairs with the Release in `intern`.
         let place = store.text_at(index.load(Ordering::Acquire).checked_sub(1)? as usize);
-        // SAFETY: `intern` wrote a length and as many bytes of a `str` here, once and for all.
+        // SAFETY: `intern` wrote a length and that many bytes of a `str` here, and they never change.
         unsafe {
             Some(std::str::from_utf8_unchecked(std::slice::from_raw_parts(place.add(1), usize::from(place.read()))))
         }
     }
 
-    /// Gives an address a label, in place of the one that it had.
+    /// Gives an address a label, which replaces its previous one.
     ///
     /// # Errors
-    /// The label or the address is nobody's, or there is no room.
+    /// The label has no text, the address is 0, or the store is full.
     pub fn bind(&self, address: usize, label: Label) -> Result<(), LabelError> {
         self.text(label).ok_or(LabelError::Unknown(label.0))?;
         let address = address as u64;
@@ -177,7 +177,7 @@ impl Labels {
                 Err(owner) => owner,
             };
             if owner == address {
-                // Release: pairs with the Acquire in `label_of` and `bindings`: the label's text is seen with it.
+                // Release: pairs with the Acquire in `label_of` and `bindings`: the label's text is visible too.
                 slot.label.store(label.0, Ordering::Release);
                 return Ok(());
             }
@@ -185,7 +185,7 @@ impl Labels {
         Err(LabelError::Full)
     }
 
-    /// The label of an address.
+    /// Returns the label of an address.
     pub fn label_of(&self, address: usize) -> Option<Label> {
         let store = self.store.get().filter(|_| address != 0)?;
         for slot in store.probe(address as u64) {
@@ -199,20 +199,20 @@ impl Labels {
         None
     }
 
-    /// The text of an address.
+    /// Returns the text of an address.
     pub fn text_of(&self, address: usize) -> Option<&str> {
         self.text(self.label_of(address)?)
     }
 
-    /// Everything in the store, for who comes late: all texts in the order of their numbers, then all addresses. What is
-    /// interned meanwhile may be among it or not, and comes as an event in any case.
+    /// Returns everything in the store, for a consumer that is added late: all texts in the order of their numbers, then all addresses.
+    /// Names that are added during the iteration may be included or not; each of them fires an event in any case.
     pub fn iter(&self) -> impl Iterator<Item = Named<'_>> {
         self.texts().map(|(label, text)| Named::Text { label, text }).chain(self.bindings())
     }
 
-    /// Every label with its text, in the order of the numbers.
+    /// Returns every label with its text, in the order of the numbers.
     pub fn texts(&self) -> impl Iterator<Item = (Label, &str)> {
-        // Acquire: pairs with the Release in `claim`; so that a mapping is seen, if there is anything to see.
+        // Acquire: pairs with the Release in `claim`, so that the mapping is visible if a text was claimed.
         let claimed = self.claimed.load(Ordering::Acquire) >> 32;
         (1..=claimed).map(Label).filter_map(|label| Some((label, self.text(label)?)))
     }
@@ -220,13 +220,13 @@ impl Labels {
     fn bindings(&self) -> impl Iterator<Item = Named<'_>> {
         let slots = self.store.get().map_or(&[] as &[Slot], |store| &store.bindings);
         slots.iter().filter_map(|slot| {
-            // Acquire: pairs with the Release in `bind`; the address was there before.
+            // Acquire: pairs with the Release in `bind`; the address was written before.
             let label = Label::from_raw(slot.label.load(Ordering::Acquire))?;
             Some(Named::Address { address: slot.address.load(Ordering::Relaxed) as usize, label })
         })
     }
 
-    /// Takes the next number and so many units of text.
+    /// Takes the next number and `units` units of text. Returns the number's index and the first unit.
     fn claim(&self, units: usize) -> Result<(usize, usize), LabelError> {
         let mut seen = self.claimed.load(Ordering::Relaxed);
         loop {
@@ -249,14 +249,14 @@ impl Labels {
 }
 
 impl Store {
-    /// Where a text is that begins with this unit, which is in bounds.
+    /// Returns the address of the text that begins with this unit, which must be in bounds.
     fn text_at(&self, unit: usize) -> *mut u8 {
         debug_assert!(unit < self.texts.len());
-        // Of all, and not of this one: the text goes on in the next.
+        // A pointer derived from the whole array, not from one unit: the text continues in the next units.
         self.texts.as_ptr().wrapping_add(unit).cast::<u8>().cast_mut()
     }
 
-    /// The slots in which an address may be, the best first.
+    /// Returns the slots in which an address may be, the preferred one first.
     fn probe(&self, address: u64) -> impl Iterator<Item = &Slot> {
         // Fibonacci hashing: addresses are multiples of 8 and close together.
         let first = ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize;
@@ -264,7 +264,7 @@ impl Store {
     }
 }
 
-/// Something in the store.
+/// An entry of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named<'a> {
     /// A label and its text.
@@ -278,7 +278,7 @@ pub enum Named<'a> {
     Address {
         /// The address.
         address: usize,
-        /// The label that it was given last.
+        /// Its latest label.
         label: Label,
     },
 }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_serial_from_one_and_the_same_text_gets_two() {
+    fn numbers_are_serial_from_one_and_a_repeated_text_gets_a_new_one() {
         let labels = store();
         assert_eq!(labels.texts().count(), 0);
         assert_eq!(labels.text(Label(1)), None);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_label_that_it_got_last() {
+    fn an_address_has_its_latest_label() {
         let labels = store();
         let [one, two] = ["one", "two"].map(|text| labels.intern(text).unwrap());
         assert_eq!(labels.label_of(0x1000), None);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_full_says_so_and_keeps_what_it_has() {
+    fn a_full_store_is_an_error_and_keeps_its_texts() {
         let labels = store();
         let text = "y".repeat(255);
         let fit = TEXT_BYTES / 256;

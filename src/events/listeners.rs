@@ -1,11 +1,11 @@
 //! The chain of listeners: several sinks at once, each with its own selection.
 //!
-//! A fixed number of places, so that a fire walks an array and not a list that somebody may be relinking. Changes are
-//! made under a lock, outside the stop; a fire only passes gates.
+//! There is a fixed number of places, so that a fire iterates over an array and not over a list that another thread may be changing.
+//! Changes are made under a lock, outside a stop; a fire only passes gates.
 //!
 //! ```text
-//!   free ──listen──► live ──unlisten──► free            nobody was inside: the sink is let go at once
-//!                                  └──► retired ──► free  a frozen thread is inside: the sink stays until it has left
+//!   free ──listen──► live ──unlisten──► free            no fire was inside: the sink is released at once
+//!                                  └──► retired ──► free  a suspended thread is inside: the sink stays until it has left
 //! ```
 
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use crate::os;
 use crate::os::callback::Callback;
 use crate::sync::{AtomicU32, Lock, LockGuard, UnsafeCell};
 
-/// How many listeners a world can have at once.
+/// The maximum number of listeners of a world at one time.
 pub const MAX_LISTENERS: usize = 8;
 
-/// A listener of a world's events, until it is told to stop listening.
+/// A listener of a world's events, until [`Events::unlisten`](super::Events::unlisten).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId {
     place: usize,
-    /// Distinguishes it from those that had the same place before.
+    /// Distinguishes it from earlier listeners in the same place.
     serial: u64,
 }
 
-/// Why somebody can't listen.
+/// Why a sink cannot listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
     /// All places are taken.
     #[error("a world has at most {MAX_LISTENERS} listeners: end one, or let one sink feed several consumers")]
     TooMany,
     /// The listener has ended already.
-    #[error("this listener has been ended: listen again")]
+    #[error("this listener has ended: call `listen` again")]
     Ended,
 }
 
-/// The clock, read before whatever the caller does next: the processor must not look at a listener's selection first.
+/// Reads the clock, before anything that the caller does next: the processor must not read a listener's selection first.
 #[inline]
 pub(super) fn now_ns() -> u64 {
     let now = os::clock::now_ns();
@@ -81,8 +81,8 @@ pub(super) struct Listeners {
     book: UnsafeCell<Book>,
 }
 
-// SAFETY: `book` is touched only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and
-// nobody is inside, and read only by those inside or under `lock`; `Sink` is Send and Sync.
+// SAFETY: `book` is accessed only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and
+// no fire is inside. It is read only by fires inside or under `lock`. `Sink` is Send and Sync.
 unsafe impl Sync for Listeners {}
 
 impl Listeners {
@@ -94,19 +94,19 @@ impl Listeners {
         }
     }
 
-    /// Gives the record to everyone who wants it. Takes no lock; callable anywhere.
+    /// Passes the record to every listener that wants it. Takes no lock; callable anywhere.
     pub(super) fn record(&self, mut record: Record) {
         let (word, bit) = (record.id.group() as usize, record.id.mask());
         'places: for place in &self.places {
             let _inside = loop {
                 match place.gate.enter(word, bit, record.timestamp) {
                     Entry::Inside(pass) => break pass,
-                    // Only as often as somebody changes the selection under us.
+                    // At most once for each concurrent change of the selection.
                     Entry::Early => record.timestamp = now_ns(),
                     Entry::Refused => continue 'places,
                 }
             };
-            // SAFETY: the gate let us in, so the sink was put there before, and it stays while we are inside.
+            // SAFETY: this fire is inside the gate, so the sink was stored before, and it stays while the fire is inside.
             if let Some(sink) = place.sink.with(|sink| unsafe { (*sink).as_deref() }) {
                 let _called_back = Callback::begin();
                 sink.record(&record);
@@ -114,15 +114,15 @@ impl Listeners {
         }
     }
 
-    /// The right to change who listens. Waits for whoever has it.
+    /// Returns the right to change the listeners. Waits while another thread has it.
     pub(super) fn change(&self) -> Change<'_> {
         let lock = self.lock.lock();
-        // SAFETY: we hold the lock as long as the `Change` lives, so nobody else has a reference to the book.
+        // SAFETY: the lock is held as long as the `Change` lives, so there is no other reference to the book.
         let book = self.book.with_mut(|book| unsafe { &mut *book });
         Change { places: &self.places, book, _lock: lock }
     }
 
-    /// Keeps everybody from changing who listens while the process forks.
+    /// Prevents changes of the listeners while the process forks.
     pub(super) fn before_fork(&self) {
         self.lock.acquire();
     }
@@ -136,8 +136,8 @@ impl Listeners {
         unsafe { self.lock.release() };
     }
 
-    /// Ends what `before_fork` began, in the child, whose only thread is this one: nobody is inside any gate, and a
-    /// sink that does not go on here gets nothing (`.fork.services`).
+    /// Ends what `before_fork` began, in the child, whose only thread is this one: no fire is inside any gate, and a
+    /// sink that is not to continue in the child receives nothing (`.fork.services`).
     ///
     /// # Safety
     /// This is the child of a fork before which its thread called [`before_fork`](Self::before_fork), and no other thread runs yet.
@@ -147,7 +147,7 @@ impl Listeners {
         let change = self.change();
         for (place, state) in self.places.iter().zip(&mut change.book.states) {
             place.gate.forget_who_is_inside();
-            // SAFETY: sinks come and go only under the lock, which we hold.
+            // SAFETY: sinks are added and removed only under the lock, which is held.
             let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
             let goes_on = sink.is_some_and(|sink| {
                 let _called_back = Callback::begin();
@@ -162,7 +162,7 @@ impl Listeners {
     }
 }
 
-/// The right to change who listens, until dropped.
+/// The right to change the listeners, until dropped.
 pub(super) struct Change<'a> {
     places: &'a [Place; MAX_LISTENERS],
     book: &'a mut Book,
@@ -170,7 +170,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// What all listeners together want.
+    /// Returns the union of what all listeners want.
     pub(super) fn union(&self) -> EventSet {
         self.book.states.iter().fold(EventSet::NONE, |union, state| match state {
             State::Live { selection, .. } => union | selection.selected(),
@@ -184,7 +184,7 @@ impl Change<'_> {
         let serial = self.book.next_serial;
         self.book.next_serial += 1;
         self.book.states[place] = State::Live { serial, selection };
-        // SAFETY: the place is free: its gate wants nothing and nobody is inside; and we hold the lock.
+        // SAFETY: the place is free: its gate wants nothing and no fire is inside. The lock is held.
         self.places[place].sink.with_mut(|free| unsafe { *free = Some(sink) });
         self.places[place].gate.change(selection.selected().words(), now_ns());
         Ok(ListenerId { place, serial })
@@ -203,20 +203,20 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Waits, but not for ever, for the fires that are under way.
+    /// Waits, for a limited time, for the fires that are under way.
     pub(super) fn settle(&mut self, listener: ListenerId) -> Settled {
         self.places[listener.place].gate.settle()
     }
 
-    /// Ends a listener. `release` lets its sink go.
+    /// Ends a listener. `reclaim` releases its sink later.
     pub(super) fn retire(&mut self, listener: ListenerId) -> Result<(), ListenError> {
         self.set_selection(listener, Selection::nothing())?;
         self.book.states[listener.place] = State::Retired;
         Ok(())
     }
 
-    /// Takes back the places of those who have ended and whose gate is quiet; returns their sinks, to be dropped when
-    /// the lock is released, since a sink's destructor is somebody else's code.
+    /// Frees the places of ended listeners whose gate is empty. Returns their sinks, which the caller must drop after releasing
+    /// the lock, because a sink's destructor is code of the program.
     pub(super) fn reclaim(&mut self) -> [Option<Arc<dyn Sink>>; MAX_LISTENERS] {
         std::array::from_fn(|place| {
             let State::Retired = self.book.states[place] else { return None };
@@ -225,8 +225,7 @@ impl Change<'_> {
                 return None;
             }
             self.book.states[place] = State::Free;
-            // SAFETY: the gate wants nothing and was seen empty after that, so nobody is inside or will be; we hold the
-            // lock.
+            // SAFETY: the gate wants nothing and was seen empty after that, so no fire is inside or will be. The lock is held.
             sink.with_mut(|sink| unsafe { (*sink).take() })
         })
     }
@@ -234,7 +233,7 @@ impl Change<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! Of the gate too: its own file is included under the model checker, where these could not run.
+    //! These include tests of the gate. The gate's own file is included in the models of the model checker, where these tests cannot run.
 
     use super::*;
 
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_passes() {
+    fn a_gate_admits_only_fires_of_wanted_events() {
         let gate = gate();
         assert!(!inside(gate.enter(0, A, 0)));
         gate.change([A, B], 0);
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fire_that_is_frozen_inside_is_not_waited_for() {
+    fn the_wait_for_a_suspended_fire_is_limited() {
         let gate = gate();
         gate.change([A, 0], 0);
         let frozen = gate.enter(0, A, 0);
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_settles_is_woken_by_the_last_one_out() {
+    fn the_last_fire_to_leave_wakes_the_thread_in_settle() {
         let gate = gate();
         gate.change([A | B, A | B], 0);
         std::thread::scope(|scope| {
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_starts_with_nobody_inside() {
+    fn a_forked_child_starts_with_empty_gates() {
         let gate = gate();
         gate.change([A, 0], 0);
         std::mem::forget(gate.enter(0, A, 0));

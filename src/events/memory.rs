@@ -1,19 +1,19 @@
-//! Events in memory: a ring that is there before the first event and never grows.
+//! Events in memory: a ring that is allocated before the first event and never grows.
 //!
-//! The ring is mapped when the sink is made. Firing threads put records in at the tail; readers take them out at the
-//! head, while events go on or afterwards. A ring that is full drops the new record and counts it, so that always
+//! The ring is mapped when the sink is created. Firing threads add records at the tail; readers take them out at the
+//! head, while events are fired or afterwards. A full ring drops the new record and counts it, so that always
 //!
 //! ```text
-//!   fired = taken out + still inside + dropped
+//!   fired = taken out + still in the ring + dropped
 //! ```
 //!
-//! **The turn of a cell.** Position `p` of the stream lives in cell `p mod capacity`, in lap `p div capacity`. A cell's
-//! `turn` says whose turn it is: `2·lap` the writer's of that lap, `2·lap + 1` the reader's. A fresh mapping is all
-//! zeroes, which is "the writer's, lap 0", so the pages need not be touched before they are used.
+//! **The turn of a cell.** Position `p` of the stream is in cell `p mod capacity`, in lap `p div capacity`. A cell's
+//! `turn` says which thread may use it: at `2·lap` the writer of that lap, at `2·lap + 1` the reader. A fresh mapping is all
+//! zeroes, which is "the writer's turn, lap 0", so the pages need not be touched before they are used.
 //!
-//! A writer claims a position by moving the tail, writes, and hands the cell to the reader. In between it can be
-//! stopped by a collection or interrupted by a handler that fires; nobody waits for it: other writers claim other
-//! cells, and a reader that comes to the unfinished cell says that there is nothing to read yet.
+//! A writer claims a position by moving the tail, writes, and passes the cell to the reader. In between it can be
+//! stopped by a collection or interrupted by a handler that fires. No thread waits for it: other writers claim other
+//! cells, and a reader that arrives at the unfinished cell returns that there is nothing to read yet.
 
 use std::io;
 use std::ptr::NonNull;
@@ -33,25 +33,25 @@ struct Cell {
 pub struct MemorySink {
     cells: NonNull<Cell>,
     capacity: u64,
-    /// Positions claimed by writers: how many records were ever stored.
+    /// Positions claimed by writers: the number of records that were ever stored.
     tail: AtomicU64,
-    /// Positions claimed by readers: how many were taken out.
+    /// Positions claimed by readers: the number of records that were taken out.
     head: AtomicU64,
     dropped: AtomicU64,
 }
 
-// SAFETY: the mapping belongs to the sink alone, and its cells are handed between threads by their `turn`.
+// SAFETY: the mapping belongs to the sink alone, and `turn` says which thread may access a cell.
 unsafe impl Send for MemorySink {}
-// SAFETY: as above; a cell's record is touched only by the one thread whose turn it is.
+// SAFETY: as above; only the one thread whose turn it is accesses a cell's record.
 unsafe impl Sync for MemorySink {}
 
 impl MemorySink {
-    /// A ring for at least so many records, 72 bytes each: rounded up to a power of two, at least two.
+    /// Creates a ring for at least `records` records, of 72 bytes each. The number is rounded up to a power of two, at least two.
     pub fn with_capacity(records: usize) -> io::Result<MemorySink> {
         let capacity = records.max(2).checked_next_power_of_two();
         let bytes = capacity.and_then(|records| records.checked_mul(size_of::<Cell>()));
         let (Some(capacity), Some(bytes)) = (capacity, bytes) else {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "an event ring larger than the address space"));
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the event ring is larger than the address space"));
         };
         let cells = NonNull::new(map_anonymous(bytes)?).ok_or(io::ErrorKind::AddrNotAvailable)?;
         Ok(MemorySink {
@@ -63,28 +63,28 @@ impl MemorySink {
         })
     }
 
-    /// How many records fit.
+    /// Returns the number of records that fit.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// How many records were stored so far, those included that have been taken out.
+    /// Returns the number of records stored so far, including those that have been taken out.
     pub fn stored(&self) -> u64 {
         self.tail.load(Ordering::Relaxed)
     }
 
-    /// How many records found the ring full and are lost.
+    /// Returns the number of records that found the ring full and are lost.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Takes the oldest record out, if it is there and finished. Several readers get different records.
+    /// Takes out the oldest record, if there is one and it is complete. Concurrent readers get different records.
     pub fn take(&self) -> Option<Record> {
         let mut position = self.head.load(Ordering::Relaxed);
         loop {
             let cell = self.cell(position);
             let full = self.turn_of_writer(position) + 1;
-            // Acquire: pairs with the writer's release of the cell, so that its record is whole.
+            // Acquire: pairs with the writer's release of the cell, so that its record is complete.
             let turn = cell.turn.load(Ordering::Acquire);
             if turn < full {
                 return None;
@@ -92,10 +92,10 @@ impl MemorySink {
             if turn == full {
                 match self.head.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => {
-                        // SAFETY: it is the reader's turn, and we are the reader who claimed this position; the writer
-                        // has initialised the record before it handed the cell over.
+                        // SAFETY: it is the reader's turn, and this reader has claimed the position; the writer
+                        // initialised the record before it passed the cell on.
                         let record = cell.record.with(|record| unsafe { (*record).assume_init_read() });
-                        // Release: pairs with the next lap's writer, who must not write before we have read.
+                        // Release: pairs with the acquire of the next lap's writer, which must not write before this read.
                         cell.turn.store(full + 1, Ordering::Release);
                         return Some(record);
                     }
@@ -107,7 +107,7 @@ impl MemorySink {
         }
     }
 
-    /// Takes out everything that is there, oldest first.
+    /// Takes out all records, oldest first.
     pub fn drain(&self) -> impl Iterator<Item = Record> {
         std::iter::from_fn(|| self.take())
     }
@@ -129,12 +129,12 @@ impl Sink for MemorySink {
         loop {
             let cell = self.cell(position);
             let empty = self.turn_of_writer(position);
-            // Acquire: pairs with the reader's release, so that we write after it has read.
+            // Acquire: pairs with the reader's release, so that this write comes after that read.
             let turn = cell.turn.load(Ordering::Acquire);
             if turn == empty {
                 match self.tail.compare_exchange_weak(position, position + 1, Ordering::Relaxed, Ordering::Relaxed) {
                     Ok(_) => {
-                        // SAFETY: it is the writer's turn, and we are the writer who claimed this position.
+                        // SAFETY: it is the writer's turn, and this writer has claimed the position.
                         cell.record.with_mut(|place| unsafe { (*place).write(*record) });
                         // Release: pairs with the acquire in `take`.
                         cell.turn.store(empty + 1, Ordering::Release);
@@ -154,7 +154,7 @@ impl Sink for MemorySink {
 
 impl Drop for MemorySink {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `with_capacity` made, of this size; nobody uses a sink that is dropped.
+        // SAFETY: `with_capacity` made the mapping, of this size; a sink that is dropped is not in use.
         unsafe { unmap(self.cells.as_ptr().cast(), self.capacity as usize * size_of::<Cell>()) };
     }
 }

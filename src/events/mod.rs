@@ -1,11 +1,11 @@
-//! What happened: events, who wants them, and where they go.
+//! Events: what the collector reports, how listeners select it, and where it goes.
 //!
-//! Everything that a world knows about itself leaves it as events. Each is declared once, in [`table`]; a world has one
-//! [`Events`], and the collector calls `events.fire_gc_start(number, reason)` and thinks no further.
+//! A world reports everything about itself as events. Each event is declared once, in [`table`]. A world has one
+//! [`Events`], and the collector only calls, for example, `events.fire_gc_start(number, reason)`.
 //!
 //! ```text
-//!  fire_gc_start(..)   inlined: one load, one test, a predicted branch        nobody listens: that was all
-//!      │ someone listens
+//!  fire_gc_start(..)   inlined: one load, one test, a predicted branch        without a listener, that is all
+//!      │ with a listener
 //!      ▼
 //!  stopworld_fire_gc_start   out of line, cold: clock, thread id, Record      one 64-byte value, on the stack
 //!      │
@@ -15,24 +15,23 @@
 //!   ⋮                  MemorySink: keeps records;  Statistics: keeps numbers;  Chain(a, b): both;  or your own Sink
 //! ```
 //!
-//! **Where firing is legal: everywhere.** In the stopped world, where malloc's lock may belong to a thread that stands
-//! still; in a signal handler, even one that interrupted a fire. So a fire allocates nothing, takes no lock, waits for
-//! nobody, and touches no thread-local storage (the first use of which may allocate). *Changing* who listens takes a
-//! lock and is for ordinary threads outside the stop.
+//! **Firing is legal everywhere**: in the stopped world, where a stopped thread may hold malloc's lock, and in a signal handler,
+//! even one that interrupted a fire. So a fire allocates nothing, takes no lock, never waits,
+//! and uses no thread-local storage (the first use of which may allocate). *Changing* the listeners takes a
+//! lock and is for ordinary threads outside a stop.
 //!
-//! **Switching is exact.** When [`Events::select`] has returned, no record of an event that it disabled carries a later
-//! timestamp; an event that was wanted all the while is never lost; and every decision was made from one bit, computed
-//! from the new selection or from the old one, never from a mixture. The `gate` module tells how, and why nobody has to
-//! wait for a thread that is frozen in the middle.
+//! **Switching is exact.** After [`Events::select`] has returned, no record of an event that it disabled carries a later
+//! timestamp. An event that was selected throughout is never lost. Every decision is based on one bit, computed
+//! from the new selection or from the old one, never from a mixture. The `gate` module explains how, and why no thread has to
+//! wait for one that is suspended in the middle of a fire.
 //!
-//! **The tools' own words.** A listener is switched in the language of its tools ([`Control`]: keywords and levels, the
-//! MPS filter; [`filter`] reads the latter from text). A record's payload becomes bytes and fields again by what the table
-//! derives ([`payload`], [`templates`]); what its addresses are called is in [`labels`]; and [`mod@reference`] is the table for
-//! people.
+//! **The vocabulary of the tools.** A listener is configured in the terms of its tools ([`Control`]: keywords and levels, or the
+//! MPS filter; [`filter`] reads that filter from text). The table defines how a record's payload is converted to bytes and back to
+//! fields ([`payload`], [`templates`]). The names of addresses are in [`labels`], and [`mod@reference`] prints the table for people.
 //!
-//! **What the off state costs.** With nobody listening a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
-//! jump not taken; the word is on a cache line that is written only when a selection changes. The phases of a collection,
-//! which are also probes for tracers, look at a second word before that jump.
+//! **What a disabled event costs.** Without a listener a fire is `mov eax, [events + k]; test eax, mask; jne`, with the
+//! jump not taken. The word is on a cache line that is written only when a selection changes. The phases of a collection,
+//! which are also probes for tracers, read a second word before that jump.
 
 #[macro_use]
 pub mod table;

@@ -1,4 +1,4 @@
-//! A world's events: who listens to them, and whether somebody records them.
+//! A world's events: their listeners, and whether they are recorded.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::state::{EnabledWords, EventSet, Selection};
 use super::table::EventId;
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
-/// A world's events: fired by the collector, heard by its listeners.
+/// A world's events: fired by the collector, received by its listeners and consumers.
 #[derive(Debug)]
 pub struct Events {
-    /// Whom a fire concerns: listeners or consumers. What the fire functions test.
+    /// The events that a listener or a consumer wants. The fire functions test these words.
     pub(super) enabled: EnabledWords,
-    /// Whether it concerns listeners.
+    /// The events that a listener wants.
     pub(super) heard: EnabledWords,
     /// What is recorded of this world; null if nothing ever was.
     recording: AtomicPtr<RecordedWorld>,
-    /// How often what somebody wants has changed.
+    /// How often the selection of a listener or a consumer has changed.
     changes: AtomicU32,
     pub(super) listeners: Listeners,
 }
 
 impl Events {
-    /// Nobody listens.
+    /// Creates events without a listener.
     pub const fn new() -> Events {
         Events {
             enabled: EnabledWords::new(),
@@ -36,14 +36,14 @@ impl Events {
         }
     }
 
-    /// Whether anybody listens to this event: one load. Ask before computing what only the event needs. Tracers that look at
-    /// its probe do not count: what an event with a probe carries is at hand.
+    /// Whether the event has a listener or a consumer: one load. Check this before computing data that only the event needs. A tracer at
+    /// the event's probe does not count: the fields of an event with a probe need no computation.
     #[inline(always)]
     pub fn is_enabled(&self, id: EventId) -> bool {
         self.enabled.word(id.group() as usize) & id.mask() != 0
     }
 
-    /// From now on, what `selection` selects goes to `sink` too.
+    /// Adds a listener: from now on, `sink` receives what `selection` selects.
     pub fn listen(&self, sink: Arc<dyn Sink>, selection: Selection) -> Result<ListenerId, ListenError> {
         let mut change = self.listeners.change();
         let gone = change.reclaim();
@@ -54,13 +54,13 @@ impl Events {
         listener
     }
 
-    /// Replaces what a listener wants, as one. Afterwards no record of an event that this disabled has a later
+    /// Replaces a listener's selection as a whole. After this has returned, no record of an event that it disabled has a later
     /// timestamp.
     pub fn select(&self, listener: ListenerId, selection: Selection) -> Result<Settled, ListenError> {
         self.change(listener, |old| *old = selection)
     }
 
-    /// Changes what a listener wants, from what it wants now, as one: as [`Events::select`]. `edit` runs under the lock
+    /// Changes a listener's current selection as a whole, like [`Events::select`]. `edit` runs under the lock
     /// that all changes take, so it must not change listeners itself.
     ///
     /// ```
@@ -80,12 +80,12 @@ impl Events {
         Ok(change.settle(listener))
     }
 
-    /// What a listener wants.
+    /// Returns a listener's selection.
     pub fn selection(&self, listener: ListenerId) -> Result<Selection, ListenError> {
         self.listeners.change().selection(listener).copied()
     }
 
-    /// Ends a listener. Its sink is let go as soon as no fire is inside it: at once, unless a thread is frozen there.
+    /// Ends a listener. Its sink is released when no fire is inside it: immediately, unless a thread is suspended there.
     pub fn unlisten(&self, listener: ListenerId) -> Result<Settled, ListenError> {
         let mut change = self.listeners.change();
         change.retire(listener)?;
@@ -97,7 +97,7 @@ impl Events {
         Ok(settled)
     }
 
-    /// Keeps everybody from changing who listens while the process forks. One of the two functions below ends it.
+    /// Prevents changes of the listeners while the process forks. One of the two functions below ends this.
     pub(crate) fn before_fork(&self) {
         self.listeners.before_fork();
     }
@@ -112,7 +112,7 @@ impl Events {
     }
 
     /// After the fork, in the child, where only the forking thread is left (`.fork.services`): forgets the fires of the
-    /// others, and silences every sink that does not want to go on here.
+    /// other threads, and silences every sink that is not to continue in the child.
     ///
     /// # Safety
     /// This thread has called [`before_fork`](Self::before_fork) before the fork, and is the only one of the process.
@@ -122,7 +122,8 @@ impl Events {
         self.enable(&change);
     }
 
-    /// A number that is another one when somebody wants something else. For who tells what does not change once: to each.
+    /// Returns a number that is different after each change of a selection. Lets a caller report constant facts once to every listener
+    /// and consumer: it reports them again when the number has changed.
     pub(crate) fn changes(&self) -> u32 {
         // Acquire: pairs with the release of `enable`.
         self.changes.load(Ordering::Acquire)
@@ -134,19 +135,19 @@ impl Events {
         unsafe { self.recording.load(Ordering::Acquire).as_ref() }
     }
 
-    /// From now on what this world fires is recorded as of `world`.
+    /// From now on the events of this world are recorded with the number of `world`.
     pub(super) fn set_recorded_world(&self, world: &'static RecordedWorld) {
         // Release: pairs with the acquire of `recorded_world`.
         self.recording.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
     }
 
-    /// Brings the words that the fire functions test up to date, after a change of either road.
+    /// Updates the words that the fire functions test, after a change of the listeners or of the recording.
     pub(super) fn enable(&self, listeners: &Change<'_>) {
         let heard = listeners.union();
         let recorded = self.recorded_world().map_or(EventSet::NONE, RecordedWorld::recorded);
         self.heard.store(heard);
         self.enabled.store(heard | recorded);
-        // Release: pairs with the acquire of `changes`: what is told after that is told to whom wants it since.
+        // Release: pairs with the acquire of `changes`: what is fired after that reaches the new selection.
         self.changes.fetch_add(1, Ordering::Release);
     }
 }
@@ -163,9 +164,9 @@ mod tests {
     use super::super::statistics::Statistics;
     use super::*;
 
-    /// `.fork.services`: without the fork itself, which a test process with threads had better not do.
+    /// `.fork.services`: without the fork itself, which is unsafe in a test process with threads.
     #[test]
-    fn in_a_forked_child_only_those_who_want_to_go_on_get_more_and_the_lock_is_free() {
+    fn in_a_forked_child_only_sinks_that_go_on_receive_events_and_the_lock_is_free() {
         let events = Events::new();
         let memory = Arc::new(MemorySink::with_capacity(8).unwrap());
         let statistics = Arc::new(Statistics::new());
@@ -175,17 +176,17 @@ mod tests {
 
         events.before_fork();
         events.fire_gc_end(2);
-        // SAFETY: no other thread knows these events.
+        // SAFETY: no other thread has access to these events.
         unsafe { events.after_fork_in_child() };
 
         assert_eq!(memory.stored(), 2, "firing does not wait for the lock");
         events.fire_gc_start(3, 0);
         events.fire_gc_end(3);
-        assert_eq!(memory.stored(), 2, "the parent's ring is the parent's");
+        assert_eq!(memory.stored(), 2, "the child does not write to the parent's ring");
         assert_eq!(statistics.count(EventId::GcEnd), 3);
         assert!(!events.is_enabled(EventId::GcStart));
         assert_eq!(events.selection(parents), Ok(Selection::nothing()));
-        assert_eq!(events.select(parents, Selection::everything()), Ok(Settled::Quiet), "who asks for more gets it");
+        assert_eq!(events.select(parents, Selection::everything()), Ok(Settled::Quiet), "it can be enabled again");
 
         events.before_fork();
         // SAFETY: as above.

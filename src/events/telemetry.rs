@@ -1,48 +1,48 @@
-//! What the program says by itself: names, messages and markers.
+//! What the program reports itself: names, messages and markers.
 
 use super::labels::{Label, LabelError, Labels};
 use super::source::Events;
 
 impl Events {
-    /// Gives a text a number, by which events can name it. Everywhere that firing is legal.
+    /// Gives a text a number, by which events can refer to it. Legal wherever firing is legal.
     ///
     /// # Errors
-    /// The text is too long or holds a 0, or the store is full.
+    /// The text is too long or contains a byte 0, or the store is full.
     pub fn telemetry_intern(&self, text: &str) -> Result<Label, LabelError> {
         let label = Labels::of_the_process().intern(text)?;
         self.fire_interned(label.get());
         Ok(label)
     }
 
-    /// Gives an address a name: an object, a thread's record, a data structure of the program's.
+    /// Gives an address a name: for example that of an object, of a thread's record, or of a data structure of the program.
     ///
     /// # Errors
-    /// Nobody interned the label, the address is 0, or the store is full.
+    /// The label was not interned, the address is 0, or the store is full.
     pub fn telemetry_label(&self, address: usize, label: Label) -> Result<(), LabelError> {
         Labels::of_the_process().bind(address, label)?;
         self.fire_labelled(address, label.get());
         Ok(())
     }
 
-    /// Leaves a message of the program's in the trace.
+    /// Writes a message of the program to the trace.
     ///
     /// # Errors
-    /// As of [`telemetry_intern`](Self::telemetry_intern).
+    /// Those of [`telemetry_intern`](Self::telemetry_intern).
     pub fn telemetry_message(&self, text: &str) -> Result<(), LabelError> {
         self.fire_user_message(self.telemetry_intern(text)?.get());
         Ok(())
     }
 
-    /// Marks this moment in the trace, to be found again in a picture of it.
+    /// Marks this moment in the trace, so that it can be found in a timeline.
     ///
     /// # Errors
-    /// As of [`telemetry_intern`](Self::telemetry_intern).
+    /// Those of [`telemetry_intern`](Self::telemetry_intern).
     pub fn telemetry_marker(&self, text: &str) -> Result<(), LabelError> {
         self.fire_user_marker(self.telemetry_intern(text)?.get());
         Ok(())
     }
 
-    /// Names an address, unless it has this name already. 0 if there is no room for names: then it has none.
+    /// Gives an address a name, unless it has this name already. Returns the label's number, or 0 if there is no room for names.
     pub(crate) fn name(&self, address: usize, text: &str) -> u64 {
         let labels = Labels::of_the_process();
         let label = match labels.label_of(address) {
