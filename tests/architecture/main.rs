@@ -1,8 +1,11 @@
-//! The structure that DESIGN.md draws: no file imports in a circle, no file is too long, and no crate depends on one below it.
+//! The structure that DESIGN.md draws: no file imports in a circle, no file is too long, and no crate depends on one below it. And the list
+//! of public items.
 //!
 //! Files that are too long are listed by name. A file that has been split must be taken off the list.
 
 mod imports;
+mod modules;
+mod public;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -142,14 +145,20 @@ fn package(folder: &Path) -> String {
     line.trim_end_matches('"').to_owned()
 }
 
-/// Writes a crate of these files, and returns its circles by file name.
-fn circles_of(files: &[(&str, &str)]) -> Vec<BTreeSet<String>> {
+/// Writes a crate of these files.
+fn planted(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (file, text) in files {
         let path = folder.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
+    folder
+}
+
+/// The circles of a crate of these files, by file name.
+fn circles_of(files: &[(&str, &str)]) -> Vec<BTreeSet<String>> {
+    let folder = planted(files);
     let relative = |file: &PathBuf| file.strip_prefix(folder.path()).unwrap().display().to_string();
     let imports = Imports::of_crate(&folder.path().join("lib.rs"));
     imports.circles().iter().map(|circle| circle.iter().map(relative).collect()).collect()
