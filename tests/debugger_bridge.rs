@@ -452,7 +452,7 @@ fn a_debugger_that_makes_false_claims_is_detected_and_the_heap_stays_intact(
     let failures = target.ask("failures");
     println!("{lie:?}: {failures}");
     assert!(expected.iter().any(|text| failures.contains(text)), "{failures}");
-    assert!(failures.contains("the debugger answered for thread \"") && failures.contains("(tid "), "{failures}");
+    assert!(failures.contains("the debugger reported thread \"") && failures.contains("(tid "), "{failures}");
     let told = target.ask("end");
     assert!(target.child.wait().unwrap().success(), "{told}");
     assert!(told.contains("DebuggerLost"), "{told}");

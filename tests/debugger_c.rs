@@ -184,7 +184,7 @@ impl Target {
         let mut complaints = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
         // No debugger here makes false claims, whenever it is killed (`.debug.lies`).
-        assert!(!complaints.contains("the debugger answered for"), "{complaints}");
+        assert!(!complaints.contains("the debugger reported thread"), "{complaints}");
         let status = self.child.wait().unwrap();
         let line = text.lines().find(|line| line.contains("collections "));
         let line = line.unwrap_or_else(|| panic!("the program ended by {status} without its line: {text}"));

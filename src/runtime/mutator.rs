@@ -694,7 +694,7 @@ impl<T: Trace> Root<T> {
     #[inline]
     pub fn get(&self, mutator: &Mutator) -> Gc<T> {
         refuse_inside("Root::get");
-        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "the root belongs to another world than the mutator");
+        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "the root belongs to another world");
         // SAFETY: the slot holds the address of a `T` that it keeps alive.
         unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
     }

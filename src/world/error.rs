@@ -1,7 +1,7 @@
-//! What can go wrong when the world is to be stopped, said so that a user knows what to do.
+//! The errors of a stop, worded so that a user knows what to do.
 //!
-//! A thread that does not answer is no reason to abort, and "timed out" is no explanation. Each error names the
-//! threads, what the kernel says about them, the likely reason, and the remedy; and each leaves the world running.
+//! A thread that does not stop is no reason to abort, and "timed out" is no explanation. Each error names the
+//! threads, what the kernel reports about them, the likely reason, and the remedy. Each error leaves the world running.
 //!
 //! Making an error reads /proc and allocates, so it happens after the world runs again (`.stop.no-malloc`).
 
@@ -16,50 +16,52 @@ use super::handler;
 use super::name::ThreadName;
 use super::stop_info::ThreadStopInfo;
 
-/// Why the world could not be stopped. The world runs on as before.
+/// Why the world could not be stopped. The world continues to run as before, and no memory was reclaimed.
+///
+/// The text of each error names the thread, the likely reason, and the remedy.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StopError {
-    /// Some threads did not answer in time.
+    /// Some threads did not stop in time.
     #[error("{} of {of} threads did not stop within {within:?} ({stopper}); the world runs on, no memory was reclaimed. {}{attempts}", threads.len(), Lines(threads))]
     Unanswered {
-        /// The vtable that tried.
+        /// The name of the vtable that tried to stop them.
         stopper: &'static str,
-        /// The configured time.
+        /// The configured time for a stop.
         within: Duration,
-        /// How many threads were to be stopped.
+        /// The number of threads that were to be stopped.
         of: usize,
-        /// Those that did not answer.
+        /// The threads that did not stop.
         threads: Vec<SilentThread>,
-        /// What was done to reach them.
+        /// The requests that were made to these threads.
         attempts: StopAttempts,
     },
-    /// A lock that the collection needs was held all the time.
+    /// Another thread held a lock that the collection needs, for the whole time.
     #[error("the {lock} lock could not be taken within {within:?}; the world runs on. Its holder: {holder}")]
     LockHeld {
-        /// Which lock.
+        /// The lock: `collection`, `allocation` or `thread list`.
         lock: &'static str,
-        /// How long it was waited for: three quarters of the configured time, the rest being for the stop itself.
+        /// How long the collecting thread waited: three quarters of the configured time. The rest is kept for the stop itself.
         within: Duration,
-        /// Who holds it.
+        /// The thread that holds the lock.
         holder: Box<SilentThread>,
     },
-    /// A thread was said to be stopped, but its slot is 0: nobody wrote where its stack begins.
+    /// The vtable returned from `stop_world`, but a thread's slot is 0: the vtable has not written the thread's stack pointer.
     #[error(
         "thread \"{name}\" (tid {tid}) has no stack pointer after stop_world of the vtable \"{stopper}\"; nothing was scanned, the world runs on. \
-         The vtable must write the lowest live stack address to every slot that it was told of"
+         The vtable must write the lowest live stack address to the slot of every thread of the request"
     )]
     NoStackPointer {
         /// The thread's name.
         name: ThreadName,
         /// Its id.
         tid: Tid,
-        /// The vtable in force.
+        /// The name of the installed vtable.
         stopper: &'static str,
     },
     /// A thread's stack pointer is in none of its stacks.
     #[error(
-        "thread \"{name}\" (tid {tid}) stands at {stack_ptr:#x}, outside its stack {stack:#x?}, its alternate signal stack and every registered stack \
+        "thread \"{name}\" (tid {tid}) has stack pointer {stack_ptr:#x}, outside its stack {stack:#x?}, its alternate signal stack and every registered stack \
          (stopped by \"{stopper}\"); nothing was scanned, the world runs on. If it runs on a coroutine's stack, register that stack (register_stack)"
     )]
     UnknownStack {
@@ -67,37 +69,37 @@ pub enum StopError {
         name: ThreadName,
         /// Its id.
         tid: Tid,
-        /// What the slot holds.
+        /// The value of the slot.
         stack_ptr: usize,
-        /// The thread's own stack.
+        /// The thread's own stack: its lowest address and its base.
         stack: (usize, usize),
-        /// The vtable in force.
+        /// The name of the installed vtable.
         stopper: &'static str,
     },
-    /// A debugger claims to hold a thread that it does not hold. The collection is repeated by the way of stopping that the world was
-    /// built with, so that only a failure listener meets this.
+    /// A debugger reported a thread as stopped that was not. The collection is repeated with the stopper that the world was built
+    /// with, so only a failure listener gets this error.
     #[error(
-        "{0}; it is not asked any more; nothing was scanned, the world runs on, and the collection is repeated by the world's own stopper"
+        "{0}; the debugger is no longer used; nothing was scanned, the world runs on, and the collection is repeated by the world's own stopper"
     )]
     FalseAnswer(FalseAnswer),
     /// A vtable could not stop the world for a reason of its own.
     #[error("the vtable \"{stopper}\" could not stop the world: {what}; the world runs on")]
     Vtable {
-        /// The vtable.
+        /// The vtable's name.
         stopper: &'static str,
-        /// What it said.
+        /// The vtable's own explanation.
         what: String,
     },
 }
 
-/// What a debugger said of a thread, and the kernel says otherwise (`.debug.lies`).
+/// A debugger's claim that it has stopped a thread, which the kernel contradicts (`.debug.lies`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FalseAnswer {
     /// The thread's name.
     pub name: ThreadName,
     /// Its id.
     pub tid: Tid,
-    /// What was found.
+    /// What is wrong with the claim.
     pub found: HoldFault,
 }
 
@@ -105,29 +107,27 @@ impl fmt::Display for FalseAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, tid, found } = self;
         let found = match found {
-            HoldFault::Running => "the thread is not stopped",
-            HoldFault::NotAtPark => "the thread is not at `park` with the frame that the debugger pushed",
-            HoldFault::BelowStackPointer => {
-                "the thread's stack reaches below the stack pointer that the debugger wrote"
-            }
-            HoldFault::LetGo => "the thread was resumed before the collection was over",
+            HoldFault::Running => "it is not stopped",
+            HoldFault::NotAtPark => "it is not at `park` with the frame that the debugger pushed",
+            HoldFault::BelowStackPointer => "its stack reaches below the stack pointer that the debugger wrote",
+            HoldFault::LetGo => "it was resumed before the collection had ended",
         };
-        write!(f, "the debugger answered for thread \"{name}\" (tid {tid}), but {found}")
+        write!(f, "the debugger reported thread \"{name}\" (tid {tid}) as stopped, but {found}")
     }
 }
 
-/// What is wrong with a thread that a debugger claims to hold.
+/// What is wrong with a thread that a debugger has reported as stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[repr(u32)]
 pub enum HoldFault {
-    /// No tracer has stopped it.
+    /// No tracer has stopped the thread.
     Running = 1,
-    /// It is not where it would park if the debugger died, although the debugger said so.
+    /// The thread is not in `park`, where it would stay stopped if the debugger died, although the debugger reported that.
     NotAtPark = 2,
-    /// Its stack pointer, as the kernel knows it, is below the one that the debugger wrote: a part of its stack would not be scanned.
+    /// The kernel's value of the stack pointer is below the one that the debugger wrote: a part of the stack would not be scanned.
     BelowStackPointer = 3,
-    /// It was stopped when the world stopped, and has run since.
+    /// The thread was stopped when the world stopped, and has run since.
     LetGo = 4,
 }
 
@@ -138,7 +138,7 @@ impl HoldFault {
 }
 
 impl StopError {
-    /// How many threads did not answer, as far as this is about threads that did not.
+    /// Returns the number of threads that this error is about; 0 if it is not about threads.
     pub(crate) fn unanswered(&self) -> u32 {
         match self {
             Self::Unanswered { threads, .. } => threads.len() as u32,
@@ -148,36 +148,37 @@ impl StopError {
     }
 }
 
-/// What a stop did to reach the threads that did not answer it. All zero if the stopper does not count.
+/// The requests that a failed stop made to the threads that did not stop. All zero if the stopper does not count them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopAttempts {
-    /// How many times each of them was asked, by the signal if the stopper has one.
+    /// How many times each of them was requested to stop, by the signal if the stopper has one.
     pub requests: u32,
-    /// What a debugger had to do with it, as far as the stopper knows of debuggers.
+    /// The part that a debugger had in the stop; `None` if the stopper does not use debuggers.
     pub debugger: Option<DebuggerPart>,
 }
 
-/// What a debugger had to do with a stop that failed.
+/// The part that a debugger had in a stop that failed. Useful to find out why a debugger and the collector disagreed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DebuggerPart {
-    /// The control word when the stop began; 0: no debugger was in control.
+    /// The control word when the stop began. 0: no debugger had control.
     pub control_at_first: u64,
-    /// The control word when the stop was given up.
+    /// The control word when the stop was abandoned.
     pub control_at_last: u64,
-    /// How many times the debugger was asked about threads that it holds.
+    /// How many requests to acknowledge its threads were made to the debugger.
     pub asked: u32,
-    /// How many of these it acknowledged.
+    /// How many of these requests the debugger acknowledged.
     pub acknowledged: u32,
-    /// The tracer of the collecting thread, 0 for none. A debugger cannot be asked by a thread that it does not trace.
+    /// The process id of the collecting thread's tracer; 0 for none. A thread that the debugger does not trace cannot make requests
+    /// to it.
     pub tracer: i32,
 }
 
 impl fmt::Display for StopAttempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.requests != 0 {
-            write!(f, ". Each was asked {} times", self.requests)?;
+            write!(f, ". Each was asked to stop {} times", self.requests)?;
         }
         let Some(part) = &self.debugger else { return Ok(()) };
         write!(f, "; control word {:#x} at first, {:#x} at last", part.control_at_first, part.control_at_last)?;
@@ -186,58 +187,58 @@ impl fmt::Display for StopAttempts {
     }
 }
 
-/// A thread that did not do what was asked, and why.
+/// A thread that did not stop, or that holds a needed lock, and the likely reason.
 #[derive(Clone, Debug)]
 pub struct SilentThread {
-    /// Its name, as given at attach; `None` for a thread that is attached to no world.
+    /// The name given at attach; `None` for a thread that is attached to no world.
     pub name: Option<ThreadName>,
-    /// Its id.
+    /// The kernel's thread id.
     pub tid: Tid,
-    /// What /proc says.
+    /// The thread's state as /proc shows it.
     pub description: ThreadDescription,
     /// The likely reason.
     pub reason: SilenceReason,
 }
 
-/// The likely reason why a thread did not answer.
+/// The likely reason why a thread did not stop. Its text includes the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SilenceReason {
     /// It masks the suspend signal (or is inside a handler that does).
     MasksSignal {
-        /// Which.
+        /// The signal's number.
         signal: i32,
     },
-    /// A debugger holds it.
+    /// A debugger has stopped it.
     HeldByDebugger {
-        /// The debugger's process.
+        /// The debugger's process id.
         tracer: i32,
     },
     /// Job control or SIGSTOP has stopped it.
     StoppedByJobControl,
-    /// It sleeps in the kernel where no signal reaches it: vfork, a slow disk.
+    /// It is in an uninterruptible sleep in the kernel: vfork, a slow disk.
     Uninterruptible,
-    /// A user has suspended it through stopworld.
+    /// It was suspended by [`World::suspend`](crate::World::suspend) or by a debugger through stopworld.
     SuspendedByUser,
-    /// Somebody has replaced the process's handler of the suspend signal.
+    /// Other code has replaced the process's handler of the suspend signal.
     HandlerReplaced {
-        /// Which.
+        /// The signal's number.
         signal: i32,
     },
-    /// It runs or sleeps outside a blocking region and has not come to a safepoint.
+    /// It runs or sleeps outside a blocking region and has not reached a safepoint.
     NoSafepoint,
-    /// It is the world's finalizer thread, in a finalizer that has not come to a safepoint.
+    /// It is the world's finalizer thread, in a finalizer that has not reached a safepoint.
     InFinalizer {
         /// The type of the object that is being finalized.
         type_name: &'static str,
-        /// For how long.
+        /// How long the finalizer has been running.
         running: Duration,
     },
-    /// It is collecting, and waits for another thread in turn: that collection's error says for which.
+    /// It is collecting, and waits itself for another thread, which the error of that collection names.
     IsCollecting,
-    /// The thread is gone.
+    /// The thread does not exist any more.
     Gone,
-    /// Nothing that we can see: overload, or a handler of its own that does not return.
+    /// No reason is visible: perhaps overload, or a signal handler of the program that does not return.
     Unknown,
 }
 
@@ -252,13 +253,13 @@ impl fmt::Display for SilenceReason {
                 )
             }
             Self::HeldByDebugger { tracer } => {
-                write!(f, "the debugger with pid {tracer} holds it: let the thread go on, or detach")
+                write!(f, "the debugger with pid {tracer} has stopped it: continue the thread, or detach")
             }
             Self::StoppedByJobControl => write!(f, "SIGSTOP has stopped it: send SIGCONT"),
             Self::Uninterruptible => {
                 write!(
                     f,
-                    "it sleeps where no signal reaches it (vfork, a slow disk): wait, or put the call into blocking(..)"
+                    "it is in an uninterruptible sleep (vfork, a slow disk): wait, or put the call into blocking(..)"
                 )
             }
             Self::SuspendedByUser => write!(f, "a user has suspended it: resume it"),
@@ -272,26 +273,26 @@ impl fmt::Display for SilenceReason {
             Self::NoSafepoint => {
                 write!(
                     f,
-                    "it has not come to a safepoint: call safepoint() in its loop and put system calls into blocking(..), or stop by signals"
+                    "it has not reached a safepoint: call safepoint() in its loop and put system calls into blocking(..), or stop by signals"
                 )
             }
             Self::InFinalizer { type_name, running } => {
                 write!(
                     f,
-                    "it has been running the finalizer of a \"{type_name}\" object for {running:.1?} without coming to a safepoint: have the finalizer return, call safepoint() in its loop and put what waits into blocking(..), or stop by signals"
+                    "it has been running the finalizer of a \"{type_name}\" object for {running:.1?} without reaching a safepoint: have the finalizer return, call safepoint() in its loop and put waiting calls into blocking(..), or stop by signals"
                 )
             }
             Self::IsCollecting => {
                 write!(
                     f,
-                    "it is collecting itself and can't stop some other thread, which its own error names: collect again"
+                    "it is collecting, and cannot stop another thread, which the error of that collection names: collect again"
                 )
             }
-            Self::Gone => write!(f, "the thread is gone"),
+            Self::Gone => write!(f, "the thread does not exist any more"),
             Self::Unknown => {
                 write!(
                     f,
-                    "it answers no signal: is the machine overloaded, or does the thread hang in a signal handler?"
+                    "it does not respond to the signal: the machine may be overloaded, or the thread may hang in a signal handler"
                 )
             }
         }
@@ -308,7 +309,7 @@ impl fmt::Display for SilentThread {
     }
 }
 
-/// Several threads, one after the other.
+/// Formats several threads, separated by semicolons; at most 8.
 struct Lines<'a>(&'a [SilentThread]);
 
 impl fmt::Display for Lines<'_> {
@@ -328,7 +329,7 @@ impl fmt::Display for Lines<'_> {
 }
 
 impl SilentThread {
-    /// Describes a thread that did not answer `signal` (0: it was asked without a signal). Reads /proc, allocates.
+    /// Describes a thread that did not respond to `signal` (0: it was requested without a signal). Reads /proc, allocates.
     pub(crate) fn describe(tid: Tid, name: Option<ThreadName>, signal: i32) -> Self {
         let description = proc_status::describe(tid);
         let reason = reason(&description, signal);
@@ -344,7 +345,7 @@ impl SilentThread {
     }
 }
 
-/// Reads the reason from what the kernel says. The order matters: a held thread also looks as if it ignored signals.
+/// Finds the reason in the thread's state in /proc. The order matters: a traced thread also looks as if it ignored signals.
 fn reason(d: &ThreadDescription, signal: i32) -> SilenceReason {
     match d.state_letter() {
         None | Some('Z' | 'X') => SilenceReason::Gone,
@@ -359,7 +360,7 @@ fn reason(d: &ThreadDescription, signal: i32) -> SilenceReason {
     }
 }
 
-/// Why a thread could not be attached.
+/// Why a thread could not be attached. See [`World::attach`](crate::World::attach).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -368,13 +369,13 @@ pub enum AttachError {
         "this thread is already attached to a world as \"{name}\": a thread belongs to at most one world at a time; detach first"
     )]
     AlreadyAttached {
-        /// Under which name.
+        /// The name under which it is attached.
         name: ThreadName,
     },
     /// The world has been closed.
     #[error("the world is closed: no thread can attach any more")]
     Closed,
-    /// The system would not tell the thread's stack, or give memory for its record.
+    /// The system refused memory for the thread's record, or the bounds of the thread's stack could not be found.
     #[error("the thread can't be attached: {0}")]
     System(#[from] std::io::Error),
 }
@@ -397,7 +398,7 @@ mod tests {
     #[case::masked(described("S (sleeping)", 0, URG), 23, SilenceReason::MasksSignal { signal: 23 })]
     #[case::safepoints(described("S (sleeping)", 0, URG), 0, SilenceReason::NoSafepoint)]
     #[case::gone(ThreadDescription::default(), 23, SilenceReason::Gone)]
-    fn the_kernel_knows_the_reason(
+    fn the_reason_is_found_in_proc(
         #[case] description: ThreadDescription,
         #[case] signal: i32,
         #[case] expected: SilenceReason,
@@ -426,7 +427,7 @@ mod tests {
         let parts =
             ["worker-7", "4711", "S (sleeping)", "TracerPid 0", "SigBlk 0000000000400000", "wchan", "unmask SIGURG"];
         let attempts =
-            ["asked 201 times", "control word 0x1200000002 at first, 0x0 at last", "0 of 3 requests to a debugger"];
+            ["to stop 201 times", "control word 0x1200000002 at first, 0x0 at last", "0 of 3 requests to a debugger"];
         for part in parts.into_iter().chain(attempts) {
             assert!(text.contains(part), "no {part:?} in: {text}");
         }

@@ -1,21 +1,21 @@
 //! Threads and how they stop.
 //!
-//! A collection needs every thread of its world to stand still, with all that the thread holds in registers
-//! somewhere in memory that can be scanned. How that comes about is a value that can be swapped while the program runs;
-//! what must hold afterwards is checked in one place, whoever did it.
+//! A collection needs every thread of its world to be stopped, with the contents of the thread's registers in memory that can
+//! be scanned. The mechanism that stops threads is a value, which can be swapped while the program runs. The result is checked
+//! in one place, whichever mechanism was used.
 //!
-//! | to know | read |
+//! | topic | file |
 //! |---|---|
-//! | what is recorded of a thread, and where a debugger finds it | [`stop_info`], [`published`] |
-//! | how threads attach and detach; how a world begins and ends; forks | [`registry`], [`lifecycle`], [`fork`] |
-//! | one stop, from its locks to its start | [`stop`] |
-//! | what a way of stopping promises | [`vtable`] |
-//! | the two built-in ways, and what they share | [`signals`], [`safepoints`], [`ask`] |
-//! | what runs in the signal handler | [`handler`] |
-//! | what a thread does about itself: safepoints, blocking regions | [`region`] |
-//! | which addresses a collection scans, and a debugger's question | [`stacks`], [`debugged_stacks`] |
-//! | the protocols, pure, as the model checker runs them | [`handshake`], [`locks`], [`latch`] |
-//! | what a user is told when it does not work | [`error`] |
+//! | the record of a thread, and how a debugger finds it | [`stop_info`], [`published`] |
+//! | attaching and detaching threads; the beginning and end of a world; forks | [`registry`], [`lifecycle`], [`fork`] |
+//! | one stop, from its locks to the restart | [`stop`] |
+//! | the contract of a stopping mechanism | [`vtable`] |
+//! | the two built-in mechanisms, and their common part | [`signals`], [`safepoints`], [`ask`] |
+//! | the code of the signal handler | [`handler`] |
+//! | the thread's own part: safepoints, blocking regions | [`region`] |
+//! | the addresses that a collection or a debugger's request scans | [`stacks`], [`debugged_stacks`] |
+//! | the pure protocols, which the model checker runs | [`handshake`], [`locks`], [`latch`] |
+//! | the errors | [`error`] |
 //!
 //! ```text
 //!            collector                                   threads

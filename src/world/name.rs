@@ -1,11 +1,11 @@
 //! Names of threads as plain data.
 //!
-//! A report of a collection names the slowest thread and is made while the world stands still, where nothing may be
+//! The report of a collection names the slowest thread. It is made in the stopped world, where nothing may be
 //! allocated (`.stop.no-malloc`). So a name is an array of bytes, copied at attach.
 
 use std::fmt;
 
-/// A thread's name, at most 31 bytes of UTF-8; a longer one is cut at a character.
+/// A thread's name: at most 31 bytes of UTF-8. `Copy`, and allocates nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct ThreadName {
@@ -14,10 +14,10 @@ pub struct ThreadName {
 }
 
 impl ThreadName {
-    /// No name.
+    /// The empty name.
     pub const EMPTY: Self = Self { length: 0, bytes: [0; 31] };
 
-    /// Copies a name.
+    /// Copies a name. A name longer than 31 bytes is cut at a character boundary.
     pub fn new(name: &str) -> Self {
         let mut length = name.len().min(31);
         while !name.is_char_boundary(length) {
@@ -45,10 +45,10 @@ impl ThreadName {
         Self { length, bytes }
     }
 
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
-        // Only `new` makes names with bytes, and it cuts at character boundaries; the fallback is for a debugger that
-        // wrote here.
+        // Only `new` makes names with bytes, and it cuts at character boundaries. The fallback is for a name that a debugger
+        // has overwritten.
         std::str::from_utf8(&self.bytes[..usize::from(self.length).min(31)]).unwrap_or("?")
     }
 }

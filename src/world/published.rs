@@ -1,8 +1,8 @@
-//! What a world shows to debuggers: itself in a list of worlds, and its threads in a list of records.
+//! The data that a world publishes to debuggers: itself in a list of worlds, and its threads in a list of records.
 //!
-//! A debugger reads both out of the memory of a process that it may have stopped at any instruction, so each list is
-//! right at every instant: an entry is complete before the one store that links it, and one store unlinks it. In this process
-//! only the functions walk them that a debugger calls (`debugger/inspect.rs`).
+//! A debugger reads both lists from the memory of a process that it may have stopped at any instruction. So each list is
+//! valid at every instant: an entry is complete before the single store that links it, and a single store unlinks it. In this
+//! process, only the functions that a debugger calls walk the lists (`debugger/inspect.rs`).
 //!
 //! ```text
 //!   Descriptor.worlds ─> PublishedWorld ─next─> PublishedWorld ─next─> 0
@@ -10,9 +10,9 @@
 //!                          └──> ThreadStopInfo ─next─> ThreadStopInfo ─next─> 0
 //! ```
 //!
-//! Who reads while the process runs may follow an entry that has just been unlinked. A record leads on to what was
-//! behind it at that time, and its memory stays a record (see `stop_info.rs`); a world's memory goes with the world, so that
-//! worlds are to be read while the process stands, or to be checked against the list afterwards.
+//! A debugger that reads while the process runs may follow an entry that has just been unlinked. A thread's record still links
+//! to its successor at that time, and its memory remains a record (see `stop_info.rs`). A world's memory is freed with the
+//! world: read worlds while the process is stopped, or check them against the list afterwards.
 
 use std::mem::size_of;
 
@@ -21,9 +21,10 @@ use crate::sync::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUs
 
 use super::stop_info::ThreadStopInfo;
 
-/// Where a collection is, as debuggers see it.
+/// The phase of a collection, as vtables and debuggers see it.
 ///
-/// The order of a collection is the order of the numbers; between collections a world is [`Running`](Self::Running).
+/// A collection passes through the phases in the order of their numbers. Between collections a world is
+/// [`Running`](Self::Running).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Phase {
@@ -31,34 +32,34 @@ pub enum Phase {
     Running = 0,
     /// All locks are taken, the threads are about to be stopped.
     SuspendBegin = 1,
-    /// Every thread stands.
+    /// Every thread is stopped.
     SuspendEnd = 2,
-    /// The collection proper begins.
+    /// The collection itself begins.
     GcStart = 3,
     /// Stacks, registers, ranges and handles are about to be scanned.
     RootsBegin = 4,
-    /// They are scanned.
+    /// The roots are scanned.
     RootsEnd = 5,
-    /// What they lead to is about to be marked.
+    /// The objects reachable from the roots are about to be marked.
     MarkBegin = 6,
-    /// It is marked. The last phase at which a collection may still be discarded.
+    /// All reachable objects are marked. This is the last phase in which a collection may be discarded.
     MarkEnd = 7,
-    /// Weak references are cleared, finalizers are queued.
+    /// Weak references to unreachable objects are cleared, and their finalizers are queued.
     WeakEnd = 8,
     /// The sweep is about to be set up.
     SweepBegin = 9,
-    /// It is set up; the sweeping itself is done later, by the mutators.
+    /// The sweep is set up. The mutators do the sweeping itself later.
     SweepEnd = 10,
-    /// The collection proper is over.
+    /// The collection itself has ended.
     GcEnd = 11,
-    /// The threads are about to be let go.
+    /// The threads are about to be resumed.
     RestartBegin = 12,
     /// The world runs again.
     RestartEnd = 13,
 }
 
 impl Phase {
-    /// All of them, in their order.
+    /// All phases, in their order.
     pub const ALL: [Self; 14] = [
         Self::Running,
         Self::SuspendBegin,
@@ -76,12 +77,12 @@ impl Phase {
         Self::RestartEnd,
     ];
 
-    /// The phase of that number, if there is one.
+    /// Returns the phase of this number; `None` if there is none.
     pub fn of(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// What debuggers call it: `mark-begin`.
+    /// Returns the phase's name in debuggers, for example `mark-begin`.
     pub fn name(self) -> &'static str {
         [
             "running",
@@ -102,7 +103,7 @@ impl Phase {
     }
 }
 
-/// The head of a list of worlds.
+/// The head of a linked list of worlds, which debuggers read.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct WorldList(AtomicPtr<PublishedWorld>);
@@ -114,7 +115,7 @@ static LINKING: Lock = Lock::new();
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl WorldList {
-    /// No worlds.
+    /// An empty list.
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
@@ -122,7 +123,7 @@ impl WorldList {
     fn link(&self, world: &PublishedWorld) {
         let _held = LINKING.lock();
         world.next.store(self.0.load(Ordering::Relaxed), Ordering::Relaxed);
-        // Release, in all stores of links: whoever reads the memory from outside sees what is linked complete.
+        // Release, in all stores of links: a reader outside the process then sees the linked entry complete.
         self.0.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
     }
 
@@ -134,7 +135,7 @@ impl WorldList {
             if entry.is_null() {
                 return;
             }
-            // SAFETY: linked under this lock, and unlinked before its memory goes (`withdraw`).
+            // SAFETY: linked under this lock, and unlinked before its memory is freed (`withdraw`).
             let found = unsafe { &*entry };
             if std::ptr::eq(found, world) {
                 link.store(found.next.load(Ordering::Relaxed), Ordering::Release);
@@ -144,12 +145,12 @@ impl WorldList {
         }
     }
 
-    /// The first world for which `is_wanted` says so, newest first. No lock: for a debugger's question (`debugger/inspect.rs`).
+    /// Returns the newest world for which `is_wanted` returns true. Takes no lock: for a debugger's request (`debugger/inspect.rs`).
     pub(crate) fn find(&self, mut is_wanted: impl FnMut(&PublishedWorld) -> bool) -> Option<&PublishedWorld> {
-        // Acquire, in all loads of links by who has no lock: pairs with the Release of whoever linked the entry.
+        // Acquire, in all loads of links without the lock: pairs with the Release of the store that linked the entry.
         let mut entry = self.0.load(Ordering::Acquire);
         for _ in 0..MOST_ENTRIES {
-            // SAFETY: linked as long as it exists; who asks sees to it that no world goes meanwhile.
+            // SAFETY: a world is linked only while it exists, and the caller ensures that no world is dropped meanwhile.
             let world = unsafe { entry.as_ref() }?;
             if is_wanted(world) {
                 return Some(world);
@@ -159,7 +160,7 @@ impl WorldList {
         None
     }
 
-    /// The worlds' numbers, newest first.
+    /// Returns the worlds' numbers, newest first.
     #[cfg(test)]
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let _held = LINKING.lock();
@@ -174,28 +175,28 @@ impl WorldList {
     }
 }
 
-/// In a fork's child: whoever held the lock does not exist here.
+/// The lock of the links, which a fork takes before it and resets in the child.
 pub(super) fn linking_lock() -> &'static Lock {
     &LINKING
 }
 
-/// What a walk without a lock goes over at most: a list that is being changed may lead back.
+/// The most entries that a walk without a lock visits: a list that is being changed may contain a cycle for a moment.
 const MOST_ENTRIES: usize = 1 << 20;
 
-/// Bytes of a stopper's name: one of length, then the name, cut.
+/// Bytes of a stopper's name: one byte of length, then up to 31 bytes of the name.
 const NAME_BYTES: usize = 32;
 
-/// What debuggers see of a world. See the module's text.
+/// The part of a world that debuggers read from the memory of the process. [`WORLD_OFFSETS`] has its layout.
 #[derive(Debug)]
 #[repr(C)]
 pub struct PublishedWorld {
     next: AtomicPtr<PublishedWorld>,
     number: u64,
     threads: AtomicPtr<ThreadStopInfo>,
-    /// 1: the vtable in force answers to debuggers.
+    /// 1: the installed vtable responds to debuggers.
     bridged: AtomicU32,
     phase: AtomicU32,
-    /// Who has stopped the world: its thread id; 0 if nobody has.
+    /// The id of the thread that has stopped the world; 0 while it is not stopped.
     collecting: AtomicI32,
     padding: u32,
     epoch: AtomicU64,
@@ -204,43 +205,43 @@ pub struct PublishedWorld {
     heap_high: AtomicUsize,
     collector: AtomicPtr<()>,
     stopper: [AtomicU8; NAME_BYTES],
-    /// The list that it is in; null if it is in none. Not published.
+    /// The list that contains this world; null if none does. Not published.
     list: AtomicPtr<WorldList>,
 }
 
-/// Where a debugger finds the fields of a world, in bytes from its start.
+/// The offsets of the fields of a [`PublishedWorld`], in bytes from its start, for debuggers. Fields are 64 bits wide unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct WorldOffsets {
-    /// Size of the structure.
+    /// Size of the structure in bytes.
     pub size: usize,
-    /// The next world, or 0.
+    /// Pointer to the next world, or 0.
     pub next: usize,
-    /// Its number in this process, 64 bits; never used twice.
+    /// The world's number in this process, 64 bits; never used twice.
     pub number: usize,
-    /// The first thread's record, or 0.
+    /// Pointer to the first thread's record, or 0.
     pub threads: usize,
-    /// 1: it is stopped by way of the bridge; 0: by the vtable whose name is in `stopper`. 32 bits.
+    /// 1: the world is stopped through the debugger bridge; 0: by the vtable whose name is in `stopper`. 32 bits.
     pub bridged: usize,
     /// The [`Phase`], 32 bits.
     pub phase: usize,
-    /// The thread that has stopped it, or 0. 32 bits.
+    /// The id of the thread that has stopped the world, or 0. 32 bits.
     pub collecting: usize,
-    /// Numbers its stops, 64 bits.
+    /// The number of the world's latest stop, 64 bits.
     pub epoch: usize,
-    /// Its finished collections, 64 bits.
+    /// The number of its finished collections, 64 bits.
     pub collections: usize,
-    /// The lowest address of its heap.
+    /// The lowest address of the world's heap.
     pub heap_low: usize,
-    /// One past the highest.
+    /// One past the highest address of the world's heap.
     pub heap_high: usize,
-    /// What the functions for inferior calls know it by.
+    /// Pointer that identifies the world to the functions for inferior calls.
     pub collector: usize,
-    /// One byte of length, then the name of the vtable in force.
+    /// The name of the installed vtable: one byte of length, then up to 31 bytes.
     pub stopper: usize,
 }
 
-/// The published offsets.
+/// The offsets of [`PublishedWorld`], as debuggers read them in a process's memory.
 pub const WORLD_OFFSETS: WorldOffsets = WorldOffsets {
     size: size_of::<PublishedWorld>(),
     next: memoffset::offset_of!(PublishedWorld, next),
@@ -277,22 +278,22 @@ impl PublishedWorld {
         }
     }
 
-    /// The world's number in this process.
+    /// Returns the world's number in this process; never used twice.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Where its collection is.
+    /// Returns the phase of the world's collection.
     pub fn phase(&self) -> Phase {
         Phase::of(self.phase.load(Ordering::Relaxed)).unwrap_or(Phase::Running)
     }
 
-    /// Numbers its stops.
+    /// Returns the number of the world's latest stop; 0 before the first.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// From now on the list leads to it. `collector` is not followed here.
+    /// Links the world into `list`. `collector` is only stored, not dereferenced, here.
     pub(crate) fn publish(&self, list: &'static WorldList, heap: (usize, usize), collector: *const ()) {
         self.heap_low.store(heap.0, Ordering::Relaxed);
         self.heap_high.store(heap.1, Ordering::Relaxed);
@@ -301,26 +302,26 @@ impl PublishedWorld {
         list.link(self);
     }
 
-    /// No list leads to it any more.
+    /// Unlinks the world from its list, if it is in one.
     pub(crate) fn withdraw(&self) {
         let list = self.list.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: null or what `publish` was given, which is 'static.
+        // SAFETY: null or the argument of `publish`, which is 'static.
         if let Some(list) = unsafe { list.as_ref() } {
             list.unlink(self);
         }
     }
 
-    /// What `publish` was given.
+    /// Returns the collector that was passed to `publish`.
     pub(crate) fn collector(&self) -> *const () {
         self.collector.load(Ordering::Relaxed)
     }
 
-    /// Whether the address lies in its heap, or just past the end.
+    /// Returns whether the address is in the world's heap, or just past its end.
     pub(crate) fn has_in_its_heap(&self, address: usize) -> bool {
         (self.heap_low.load(Ordering::Relaxed)..=self.heap_high.load(Ordering::Relaxed)).contains(&address)
     }
 
-    /// Calls `visit` with every thread's record as a debugger finds it. No lock.
+    /// Calls `visit` with every thread's record in the list that debuggers walk. Takes no lock.
     pub(crate) fn for_each_record(&self, mut visit: impl FnMut(&'static ThreadStopInfo)) {
         let mut entry = self.threads.load(Ordering::Acquire);
         for _ in 0..MOST_ENTRIES {
@@ -337,7 +338,7 @@ impl PublishedWorld {
         for (place, byte) in self.stopper[1..].iter().zip(name.bytes()) {
             place.store(byte, Ordering::Relaxed);
         }
-        // Release: a debugger, which reads it from outside, sees the name that has this length.
+        // Release: a debugger that reads the length from outside the process then sees the name of this length.
         self.stopper[0].store(length as u8, Ordering::Release);
         self.bridged.store(u32::from(bridged), Ordering::Relaxed);
     }
@@ -360,7 +361,7 @@ impl PublishedWorld {
         self.collections.store(count, Ordering::Relaxed);
     }
 
-    /// Puts a thread in front of the list that debuggers walk, under the thread list lock.
+    /// Adds a thread at the front of the list that debuggers walk. Under the thread list lock.
     pub(super) fn link_thread(&self, _list: &mut LockGuard<'_>, record: &'static ThreadStopInfo) {
         let place = std::ptr::from_ref(record).cast_mut();
         let first = self.threads.load(Ordering::Relaxed);
@@ -373,7 +374,7 @@ impl PublishedWorld {
         self.threads.store(place, Ordering::Release);
     }
 
-    /// Takes a thread out of that list. The record keeps its own link: a debugger that has just come to it goes on by it.
+    /// Removes a thread from that list. The record keeps its own link, so a debugger that has just reached it can continue.
     pub(super) fn unlink_thread(&self, _list: &mut LockGuard<'_>, record: &ThreadStopInfo) {
         let next = record.next.load(Ordering::Relaxed);
         let previous = record.previous.load(Ordering::Relaxed);
@@ -385,7 +386,7 @@ impl PublishedWorld {
         }
     }
 
-    /// The threads' ids as a debugger finds them, newest first, while none comes or goes.
+    /// Returns the threads' ids as a debugger finds them, newest first. No thread may attach or detach meanwhile.
     #[cfg(test)]
     pub(crate) fn thread_ids(&self) -> Vec<i32> {
         let mut ids = Vec::new();
@@ -404,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn worlds_come_and_go_in_any_order() {
+    fn worlds_are_linked_and_unlinked_in_any_order() {
         static LIST: WorldList = WorldList::new();
         let worlds: [PublishedWorld; 4] = std::array::from_fn(|_| PublishedWorld::new());
         let numbers = |which: &[usize]| which.iter().map(|i| worlds[*i].number()).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! The cooperative vtable: threads look by themselves.
+//! The cooperative vtable: threads poll.
 //!
-//! No signal, no interrupted system call, no handler. In return a thread must come to a safepoint (each allocation's slow path is one,
-//! `Mutator::safepoint` another) or be in a blocking region; one that computes for a second without either delays the
-//! stop by a second, and one that sleeps outside a blocking region makes it fail by name.
+//! There is no signal, no interrupted system call, and no handler. In return every thread must reach a safepoint (the slow path of
+//! an allocation is one, `Mutator::safepoint` another) or be in a blocking region. A thread that computes for a second without
+//! either delays the stop by a second. A thread that sleeps outside a blocking region makes the stop fail with its name.
 
 use super::ask::{self, Teller, Told};
 use super::error::StopError;
@@ -10,7 +10,11 @@ use super::stop_info::ThreadStopInfo;
 use super::vtable::{StopRequest, ThreadVtable};
 use crate::os::thread;
 
-/// Stops threads where they poll. See the module's text.
+/// The cooperative [`ThreadVtable`]: a thread stops at its next [safepoint](crate::Mutator::safepoint) or slow allocation.
+///
+/// It sends no signal, so it interrupts no system call. A thread in a [blocking](crate::Mutator::blocking) region counts as
+/// stopped. A thread that runs or sleeps elsewhere delays the stop until it reaches a safepoint, or makes it fail with a
+/// [`StopError`] that names the thread.
 #[derive(Debug, Default)]
 pub struct SafepointStopper;
 
@@ -30,8 +34,8 @@ impl Teller for SafepointStopper {
     }
 }
 
-// SAFETY: a thread stands when it has parked at a safepoint or is in a blocking region, after it has pushed its registers and
-// published; it goes on only when released.
+// SAFETY: a thread counts as stopped when it has parked at a safepoint or is in a blocking region, after it has pushed its
+// registers and published its stack pointer. It continues only when released.
 unsafe impl ThreadVtable for SafepointStopper {
     fn name(&self) -> &'static str {
         NAME

@@ -1,4 +1,4 @@
-//! The error of a stopper that cannot be set up.
+//! [`SetupError`], the error of setting up a stopper.
 
 use crate::os::signals;
 
@@ -6,20 +6,20 @@ use crate::os::signals;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// Another world of this process uses another signal.
+    /// Another world of this process uses another suspend signal. A process has one.
     #[error(
-        "another world of this process suspends its threads with {}, this one asks for {}: the suspend signal is one for the whole process", signals::name(*installed), signals::name(*asked)
+        "another world of this process suspends its threads with {}, this one requests {}: a process has only one suspend signal", signals::name(*installed), signals::name(*asked)
     )]
     OtherSignal {
-        /// The one in use.
+        /// The number of the signal in use.
         installed: i32,
-        /// The one asked for.
+        /// The number of the requested signal.
         asked: i32,
     },
-    /// Not a signal that can be used.
-    #[error("signal {0} can't suspend threads: choose one between 1 and 64 that can be caught and is neither a fault nor reserved by libc, such as {default} (SIGURG)", default = signals::DEFAULT)]
+    /// The signal with this number cannot suspend threads.
+    #[error("signal {0} cannot suspend threads: choose one between 1 and 64 that can be caught and is neither a fault nor reserved by libc, such as {default} (SIGURG)", default = signals::DEFAULT)]
     UnusableSignal(i32),
-    /// The system refused.
-    #[error("the stopper can't be set up: {0}")]
+    /// The system refused to install the handler.
+    #[error("the stopper cannot be set up: {0}")]
     System(#[from] std::io::Error),
 }

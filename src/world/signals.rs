@@ -1,11 +1,12 @@
-//! The default vtable: a signal to each thread that does not stand already.
+//! The default vtable: sends a signal to each thread that is not stopped already.
 //!
-//! As in Boehm's collector under Mono: each thread's handler stores its stack pointer in the thread's record, says that it is
-//! ready and waits on a semaphore of its own. Other than there, everything is stored before the acknowledgement, nobody acknowledges
-//! the restart, threads in blocking regions are not signalled at all, and a thread that can't answer is named instead of aborting.
+//! It works as Boehm's collector under Mono: each thread's handler stores its stack pointer in the thread's record, acknowledges,
+//! and waits on the thread's semaphore. There are four differences. Everything is stored before the acknowledgement; a restart is
+//! not acknowledged; threads in blocking regions are not signalled at all; and a thread that does not acknowledge is named in an
+//! error, where Boehm's collector aborts.
 //!
-//! A system call that the signal interrupts is restarted (SA_RESTART), but those that Linux never restarts (nanosleep, poll,
-//! epoll_wait, select …) return EINTR, as POSIX says (`.stop.eintr`). In a blocking region they are not interrupted.
+//! A system call that the signal interrupts is restarted (SA_RESTART). Those that Linux never restarts (nanosleep, poll,
+//! epoll_wait, select …) return EINTR, as POSIX specifies (`.stop.eintr`). In a blocking region they are not interrupted.
 
 use crate::os::Errno;
 
@@ -16,14 +17,22 @@ use super::setup_error::SetupError;
 use super::stop_info::ThreadStopInfo;
 use super::vtable::{StopRequest, ThreadVtable};
 
-/// Stops threads by a signal. See the module's text.
+/// The default [`ThreadVtable`]: stops each running thread with a signal, at any instruction.
+///
+/// The handler stores the thread's stack pointer in its [`ThreadStopInfo`], acknowledges, and waits until the restart. Threads in
+/// [blocking](crate::Mutator::blocking) regions are not signalled. The signal interrupts system calls: most are restarted, but
+/// nanosleep, poll, epoll_wait, select and others return EINTR.
 #[derive(Debug)]
 pub struct SignalStopper {
     signal: i32,
 }
 
 impl SignalStopper {
-    /// Installs the process-wide handler for `signal`, unless it is there already.
+    /// Installs the handler for the signal number `signal` in the process, unless it is installed already. The handler stays
+    /// installed when the stopper is dropped. It passes other uses of the signal on to the previous handler.
+    ///
+    /// # Errors
+    /// `signal` cannot suspend threads, the process already uses another suspend signal, or the system refused.
     pub fn new(signal: i32) -> Result<Self, SetupError> {
         handler::install(signal)?;
         Ok(Self { signal })
@@ -44,14 +53,14 @@ impl Teller for SignalStopper {
     fn tell(&self, thread: &ThreadStopInfo) -> Told {
         match handler::send(thread, self.signal) {
             Err(Errno::ESRCH) => Told::Gone,
-            // EAGAIN: the queue of real-time signals is full; told again later (`.stop.lost`).
+            // EAGAIN: the queue of real-time signals is full. The signal is sent again later (`.stop.lost`).
             _ => Told::Maybe,
         }
     }
 }
 
-// SAFETY: the handler acknowledges after it has published, and runs on only when released; `ask` returns Ok only when all
-// have acknowledged. Nothing there allocates before the threads are let go.
+// SAFETY: the handler acknowledges after it has published, and returns only when released. `ask` returns Ok only when all
+// have acknowledged. Nothing here allocates before the threads are released.
 unsafe impl ThreadVtable for SignalStopper {
     fn name(&self) -> &'static str {
         NAME

@@ -1,27 +1,27 @@
-//! What is known about one thread so that it can be stopped and scanned.
+//! The record of one thread, with everything that is needed to stop and scan it.
 //!
 //! Mono's collector had a `ThreadStopInfo` per thread with a field `stack_ptr`: the suspend handler stored its stack
-//! pointer there, and a debugger that had taken over stopping wrote the same field instead. It is the same here. Whoever
-//! stops a thread must leave in [`stack_ptr`](ThreadStopInfo::stack_ptr) the lowest address of the thread's live stack; the
-//! collector scans from there to the stack's base, and knows nothing about how the thread was stopped.
+//! pointer there, and a debugger that had taken over stopping wrote the same field instead. It is the same here. The vtable or
+//! debugger that stops a thread must store in [`stack_ptr`](ThreadStopInfo::stack_ptr) the lowest address of the thread's live
+//! stack. The collector scans from there to the stack's base, and does not know how the thread was stopped.
 //!
 //! # The layout
 //!
 //! `#[repr(C)]`, with the offsets that a debugger needs published in [`OFFSETS`]. The first cache line has everything
-//! that a stop touches for a thread that already stands (in a blocking region, parked): a stop over hundreds of them
-//! is a walk over as many adjacent lines, under 50 ns each.
+//! that a stop touches for a thread that is already stopped (in a blocking region, parked). A stop of hundreds of such threads
+//! walks over one adjacent line for each, under 50 ns per thread.
 //!
 //! ```text
 //!   line 0   stack_ptr | saved_sp | state, resume | tid, owed | stack_low | stack_high | save_area_used, gone
-//!   line 1   what the handler writes (stopped_at, alternate stack), the pulse: what a stop reads once all stand
+//!   line 1   stopped_at and alternate stack, written by the handler; the pulse. A stop reads these after all have stopped
 //!   line 2+  the owner, the name, the mutator's own word …
 //! ```
 //!
 //! # Type-stable memory
 //!
-//! Records live in mapped chunks of 64, which are never unmapped and only ever hold records: a debugger, or a late
-//! signal handler, that still has an address reads a record, perhaps another thread's, never something else. Chunks
-//! go from a closed world to the next one through a process-wide pool.
+//! Records are in mapped chunks of 64, which are never unmapped and only ever hold records. A debugger or a late
+//! signal handler that still has a record's address therefore reads a record, perhaps of another thread, never other data.
+//! A closed world returns its chunks to a pool of the process, from which the next world takes them.
 
 use std::io;
 use std::mem::size_of;
@@ -36,83 +36,91 @@ use crate::sync::{
 use super::handshake::{Holder, Place, StopState};
 use super::name::ThreadName;
 
-/// The record of one thread. See the module's text.
+/// The record of one attached thread, through which a [`ThreadVtable`](crate::ThreadVtable) or a debugger stops it.
+///
+/// The vtable or debugger that stops the thread stores the lowest address of the thread's live stack in the record's
+/// [slot](Self::slot). The collector scans from there to the base of the stack.
+///
+/// The memory of records is type-stable: it is never unmapped and only ever holds records, so every `&'static` reference stays
+/// readable. After the thread has detached, the record may belong to another thread; [`serial`](Self::serial) distinguishes the
+/// two. All methods are atomic loads and stores; none allocates or takes a lock. [`OFFSETS`] has the layout, for debuggers.
 #[repr(C, align(64))]
 pub struct ThreadStopInfo {
-    /// The lowest address of the live stack, written by whoever stops the thread; 0 while it is not stopped.
+    /// The lowest address of the live stack, written by the vtable or debugger that stops the thread; 0 while it is not stopped.
     pub(super) stack_ptr: AtomicUsize,
-    /// What the thread itself published when it last entered a blocking region or parked. The built-in stoppers copy
-    /// it to `stack_ptr`.
+    /// The stack pointer that the thread itself published when it last entered a blocking region or parked. The built-in stoppers
+    /// copy it to `stack_ptr`.
     pub(super) saved_sp: AtomicUsize,
     pub(super) state: StopState,
     pub(super) tid: AtomicI32,
-    /// 1: a suspend signal was sent that the handler has not seen yet.
+    /// 1: a suspend signal was sent, and the handler has not run for it yet.
     pub(super) owed: AtomicU32,
     pub(super) stack_low: AtomicUsize,
     pub(super) stack_high: AtomicUsize,
     /// How many bytes of the save area hold registers; 0 outside a stop.
     pub(super) save_area_used: AtomicU32,
-    /// 1: the kernel has no such thread any more; it ended without telling anybody.
+    /// 1: the thread does not exist any more; it ended without detaching.
     pub(super) gone: AtomicU32,
 
     // second line
     pub(super) stopped_at: AtomicU64,
     pub(super) alternate_low: AtomicUsize,
     pub(super) alternate_high: AtomicUsize,
-    /// Whether the thread still lives, also in a blocking region, where nobody signals it.
+    /// Shows whether the thread still exists, also in a blocking region, where it gets no signal.
     pub(super) pulse: Pulse,
 
     // third line
     pub(super) save_area: AtomicPtr<u8>,
     pub(super) save_area_size: AtomicUsize,
-    /// The [`Threads`](super::registry::Threads) of the world that the thread is attached to: one strong count, from attach to detach. Only
-    /// `registry.rs` follows it.
+    /// The [`Threads`](super::registry::Threads) of the world that the thread is attached to: one strong count, from attach to
+    /// detach. Only `registry.rs` dereferences it.
     pub(super) owner: AtomicPtr<()>,
-    /// The mutator's own structure.
+    /// The mutator's own structure, its allocation cache.
     user: AtomicPtr<()>,
     pub(super) flags: AtomicU32,
-    /// 1: did not answer the stop that was abandoned last.
+    /// 1: the thread did not acknowledge the stop that was abandoned last.
     pub(super) silent: AtomicU32,
-    /// Position in the list of living threads; guarded by the thread list lock.
+    /// Position in the list of attached threads; guarded by the thread list lock.
     pub(super) index: AtomicU32,
     name: [AtomicU64; 4],
-    /// Grows with each use of the record: two uses of one record are told apart by it.
+    /// Incremented with each use of the record: distinguishes two threads that had the same record.
     pub(super) serial: AtomicU64,
-    /// 1: the thread is in the middle of something short, at whose end it stops itself.
+    /// 1: the thread is in a short section in which the handler does not park it; it parks itself at the end of the section.
     pub(super) undisturbed: AtomicU32,
-    /// A debugger's answer: the epoch of the stop for which it holds the thread and has written its registers.
+    /// A debugger's acknowledgement: the epoch of the stop for which it holds the thread and has written its registers.
     pub(super) frozen: AtomicU64,
-    /// 1: the collector has taken that answer off its count.
+    /// 1: the collector has subtracted that acknowledgement from its count.
     pub(super) counted: AtomicU32,
     /// The list that debuggers walk (`published.rs`); changed under the thread list lock.
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
     /// The number of the cost centre stack that the thread is in.
     cost_stack: Present,
-    /// That which it was in before, if it has changed it since a time profile looked; else 0. Beside the other, so that the store costs
-    /// nothing.
+    /// The number of the previous one, if the thread has changed it since a time profile last looked; otherwise 0. Next to
+    /// `cost_stack`, in the same cache line, so the store is cheap.
     left_cost_stack: AtomicU32,
-    /// For a time profile: the thread has settled, since it detaches; the processor time at which the collection began
-    /// that it makes, 0 if it makes none; what collections have taken of it.
+    /// For a time profile: whether the thread has settled, because it detaches; the thread's processor time when its present
+    /// collection began, 0 if it is not collecting; the processor time that the thread's collections took.
     settled: AtomicBool,
     collects_since: AtomicU64,
     collected_ns: AtomicU64,
 }
 
-/// `flags`: the process's first thread, whose stack grows on demand.
+/// `flags`: the main thread of the process, whose stack grows on demand.
 pub(super) const MAIN_THREAD: u32 = 1;
 /// `flags`: attach unblocked the suspend signal; detach blocks it again.
 pub(super) const WAS_BLOCKED: u32 = 2;
 
-/// Where a debugger finds the fields of a [`ThreadStopInfo`], in bytes from its start.
+/// The offsets of the fields of a [`ThreadStopInfo`], in bytes from its start, for debuggers. Fields are 64 bits wide unless
+/// noted. See [`OFFSETS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct StopInfoOffsets {
-    /// Size of a record.
+    /// Size of a record in bytes.
     pub size: usize,
     /// `stack_ptr`: write the lowest address of the live stack here.
     pub stack_ptr: usize,
-    /// `saved_sp`: what the thread itself last published.
+    /// `saved_sp`: the stack pointer that the thread itself published last.
     pub saved_sp: usize,
     /// The state word of the handshake.
     pub state: usize,
@@ -120,25 +128,25 @@ pub struct StopInfoOffsets {
     pub tid: usize,
     /// Lowest usable address of the thread's stack.
     pub stack_low: usize,
-    /// The stack's base.
+    /// The base of the thread's stack: one past its highest address.
     pub stack_high: usize,
-    /// Pointer to the save area.
+    /// Pointer to the save area, where registers may be stored.
     pub save_area: usize,
-    /// Size of the save area.
+    /// Size of the save area in bytes.
     pub save_area_size: usize,
-    /// How many bytes of it hold registers, 32 bits: write this last.
+    /// The number of bytes of the save area that hold registers, 32 bits: write this last.
     pub save_area_used: usize,
-    /// One byte of length, then the name.
+    /// The name: one byte of length, then up to 31 bytes.
     pub name: usize,
-    /// A debugger that holds the thread writes the epoch of the stop here, after everything else. 64 bits.
+    /// A debugger that holds the thread acknowledges here: it writes the epoch of the stop, after everything else. 64 bits.
     pub frozen: usize,
     /// The next record of the world's threads, or 0.
     pub next: usize,
-    /// Grows with each use of the record, 64 bits: two threads that had the same record are told apart by it.
+    /// Incremented with each use of the record, 64 bits: distinguishes two threads that had the same record.
     pub serial: usize,
 }
 
-/// The published offsets.
+/// The offsets of [`ThreadStopInfo`], as debuggers read them in a process's memory.
 pub const OFFSETS: StopInfoOffsets = StopInfoOffsets {
     size: size_of::<ThreadStopInfo>(),
     stack_ptr: memoffset::offset_of!(ThreadStopInfo, stack_ptr),
@@ -156,47 +164,48 @@ pub const OFFSETS: StopInfoOffsets = StopInfoOffsets {
     serial: memoffset::offset_of!(ThreadStopInfo, serial),
 };
 
-// The claim of the module's text: what a stop touches for a standing thread is one line.
+// As the module's text states: what a stop touches for a stopped thread is one line.
 const _: () = assert!(memoffset::offset_of!(ThreadStopInfo, stopped_at) == 64);
 
 impl ThreadStopInfo {
-    /// The kernel's id of the thread.
+    /// Returns the kernel's id of the thread.
     pub fn tid(&self) -> Tid {
         Tid(self.tid.load(Ordering::Relaxed))
     }
 
-    /// The thread's name, as given at attach.
+    /// Returns the thread's name, as given at attach.
     pub fn name(&self) -> ThreadName {
         ThreadName::from_words(std::array::from_fn(|i| self.name[i].load(Ordering::Relaxed)))
     }
 
-    /// The lowest address of the live stack, while the thread is stopped; otherwise 0 or stale.
+    /// Returns the lowest address of the live stack while the thread is stopped; otherwise 0 or a stale value.
     #[inline]
     pub fn stack_ptr(&self) -> usize {
-        // Acquire: pairs with the Release of whoever stops the thread without the handshake (a debugger in this process).
+        // Acquire: pairs with the Release in `Slot::store`, for a thread that is stopped without the handshake, by a debugger in
+        // this process.
         self.stack_ptr.load(Ordering::Acquire)
     }
 
-    /// What the thread itself published last is where its live stack begins: for one that stands in a region, or parked.
+    /// Copies the stack pointer that the thread itself published last to `stack_ptr`: for a thread in a region, or parked.
     pub(crate) fn use_saved_sp(&self) {
         self.stack_ptr.store(self.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// The slot of this thread: its `stack_ptr`.
+    /// Returns the thread's slot, through which a vtable writes `stack_ptr`.
     pub fn slot(&'static self) -> Slot {
         Slot(self)
     }
 
-    /// The record whose `stack_ptr` lies at this address, found as a debugger outside of the process finds it.
+    /// Returns the record whose `stack_ptr` is at this address, which a debugger outside the process uses.
     ///
     /// # Safety
     /// `slot` is from [`Slot::as_ptr`].
     pub(crate) unsafe fn of_slot(slot: *mut usize) -> &'static Self {
-        // SAFETY: by the caller; records are never unmapped.
+        // SAFETY: the caller's promise; records are never unmapped.
         unsafe { &*slot.byte_sub(OFFSETS.stack_ptr).cast::<Self>() }
     }
 
-    /// The stack's lowest usable address and its base.
+    /// Returns the lowest usable address of the thread's stack, and its base (one past the highest).
     pub fn stack(&self) -> (usize, usize) {
         (self.stack_low.load(Ordering::Relaxed), self.stack_high.load(Ordering::Relaxed))
     }
@@ -219,19 +228,20 @@ impl ThreadStopInfo {
         self.alternate_high.store(bounds.high, Ordering::Relaxed);
     }
 
-    /// Where registers may be saved when the stack has no room: address and size.
+    /// Returns the save area, where registers may be stored if the stack has no room: its address, and its size in bytes.
     pub fn save_area(&self) -> (*mut u8, usize) {
         (self.save_area.load(Ordering::Relaxed), self.save_area_size.load(Ordering::Relaxed))
     }
 
-    /// Declares how many bytes of the save area hold registers of the stopped thread.
+    /// Sets the number of bytes of the save area that hold registers of the stopped thread, at most its size. The collector scans
+    /// them in this stop. Call this after the registers have been stored. Each stop begins with 0.
     pub fn set_save_area_used(&self, bytes: usize) {
         let bytes = bytes.min(self.save_area_size.load(Ordering::Relaxed));
         // Release: pairs with the Acquire in `saved_registers`: the registers are in place.
         self.save_area_used.store(bytes as u32, Ordering::Release);
     }
 
-    /// The part of the save area that holds registers.
+    /// Returns the part of the save area that holds registers: its lowest address and its end.
     pub(super) fn saved_registers(&self) -> Option<(usize, usize)> {
         // Acquire: pairs with the Release in `set_save_area_used`.
         let used = self.save_area_used.load(Ordering::Acquire) as usize;
@@ -244,59 +254,60 @@ impl ThreadStopInfo {
         &self.state
     }
 
-    /// Where a debugger that holds the thread answers for it.
+    /// The word with which a debugger that holds the thread acknowledges a stop.
     pub(crate) fn frozen_word(&self) -> &AtomicU64 {
         &self.frozen
     }
 
-    /// Where the collector notes that it has counted that.
+    /// The word in which the collector notes that it has counted that acknowledgement.
     pub(crate) fn counted_word(&self) -> &AtomicU32 {
         &self.counted
     }
 
-    /// Not 0 while the thread does something short that it ends before it parks.
+    /// Not 0 while the thread is in a short section that it finishes before it parks.
     pub(crate) fn undisturbed_word(&self) -> &AtomicU32 {
         &self.undisturbed
     }
 
-    /// When the thread stood, by CLOCK_MONOTONIC in nanoseconds; meaningful inside a stop. A time before the stop was asked for
-    /// means that it stood already.
+    /// Returns the time at which the thread stopped, by CLOCK_MONOTONIC in nanoseconds. Meaningful inside a stop: a time before
+    /// the stop began means that the thread was stopped already.
     pub fn stopped_at(&self) -> u64 {
         self.stopped_at.load(Ordering::Relaxed)
     }
 
-    /// Whether the thread is in a blocking region (a hint, unless it is stopped).
+    /// Returns whether the thread is in a blocking region. A hint, unless the thread is stopped.
     pub fn is_blocking(&self) -> bool {
         self.state.place() == Place::Blocking
     }
 
-    /// Whether a user (a debugger) holds the thread through the built-in suspension.
+    /// Returns whether the thread is suspended by [`World::suspend`](crate::World::suspend) or a debugger.
     pub fn is_suspended(&self) -> bool {
         self.state.is_held_by(Holder::User)
     }
 
-    /// Whether the kernel says that the thread ended without detaching. Its stack is not scanned.
+    /// Returns whether the thread was found to have ended without detaching. Its stack is not scanned.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the thread has ended without detaching, as far as one load can tell.
+    /// Returns whether the thread has ended without detaching, as far as one load of its pulse shows.
     #[inline]
     pub(super) fn has_died(&self) -> bool {
         self.pulse.has_stopped() && !removed(Guard::StopSilentDeath)
     }
 
-    /// A vtable found that the thread does not exist any more. Its record is buried after the stop.
+    /// For a vtable: notes that the thread does not exist any more. Its stack is not scanned, and its record is freed after the
+    /// stop.
     pub fn mark_gone(&self) {
         self.gone.store(1, Ordering::Relaxed);
     }
 
-    /// Two uses of one record have different serials.
+    /// Returns the serial of this use of the record: two threads that had the same record have different serials.
     pub fn serial(&self) -> u64 {
         self.serial.load(Ordering::Relaxed)
     }
 
-    /// The mutator's own structure: whatever [`set_user`](Self::set_user) stored.
+    /// Returns the mutator's own structure, as stored by [`set_user`](Self::set_user).
     #[inline]
     pub(crate) fn user(&self) -> *mut () {
         // Acquire: pairs with the Release in `set_user`.
@@ -314,59 +325,62 @@ impl ThreadStopInfo {
         self.cost_stack.get()
     }
 
-    /// Where that number stands.
+    /// The word that holds that number.
     pub(crate) fn cost_stack_word(&self) -> &Present {
         &self.cost_stack
     }
 
-    /// The thread goes from one cost centre stack to another. For the thread itself.
+    /// Moves the thread from one cost centre stack to another. Called by the thread itself.
     #[inline(always)]
     pub(crate) fn change_cost_stack(&self, before: u32, now: u32) {
         self.left_cost_stack.store(before, Ordering::Relaxed);
         self.cost_stack.set(now);
     }
 
-    /// The number of the stack that the thread was in before the present one; 0 if that was MAIN, or if it has not changed it since
-    /// somebody [forgot](Self::forget_left_cost_stack). What the number stands for only the thread itself is sure to find.
+    /// Returns the number of the cost centre stack that the thread was in before the present one. 0 if that was MAIN, or if the
+    /// thread has not changed it since [`forget_left_cost_stack`](Self::forget_left_cost_stack). Only the thread itself is sure to
+    /// find the stack of this number.
     pub(crate) fn left_cost_stack(&self) -> u32 {
         self.left_cost_stack.load(Ordering::Relaxed)
     }
 
-    /// From now on counts only what it leaves from now on. For anybody: if the thread leaves one at this moment, either is forgotten.
+    /// Forgets the previous cost centre stack. Any thread may call this: if the thread changes its stack at the same moment, the
+    /// new value may be forgotten too.
     pub(crate) fn forget_left_cost_stack(&self) {
         if self.left_cost_stack() != 0 {
             self.left_cost_stack.store(0, Ordering::Relaxed);
         }
     }
 
-    /// The thread settles with the time profile, since it detaches.
+    /// Notes that the thread has settled with the time profile, because it detaches.
     pub(crate) fn settle(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has.
+    /// Returns whether the thread has settled with the time profile.
     pub(crate) fn has_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
     }
 
-    /// The thread, whose processor time this is, begins to collect.
+    /// Notes that the thread begins to collect, at this value of its processor time.
     pub(crate) fn begins_to_collect(&self, cpu_ns: u64) {
         self.collects_since.store(cpu_ns.max(1), Ordering::Relaxed);
     }
 
-    /// It has done so.
+    /// Notes that the thread has finished collecting, at this value of its processor time.
     pub(crate) fn has_collected(&self, cpu_ns: u64) {
         let took = cpu_ns.saturating_sub(self.collects_since.load(Ordering::Relaxed));
         self.collects_since.store(0, Ordering::Relaxed);
         self.collected_ns.store(self.collected_ns.load(Ordering::Relaxed) + took, Ordering::Relaxed);
     }
 
-    /// Whether it is at it, as far as somebody wants to know.
+    /// Returns whether the thread is collecting, for a time profile.
     pub(crate) fn collects(&self) -> bool {
         self.collects_since.load(Ordering::Relaxed) != 0
     }
 
-    /// What collections have taken of the thread's processor time until it was `cpu_ns`: nearly, at the moment when one ends.
+    /// Returns the processor time that the thread's collections have taken, up to its processor time `cpu_ns`. Approximate while
+    /// a collection ends.
     pub(crate) fn collected_ns(&self, cpu_ns: u64) -> u64 {
         let since = match self.collects_since.load(Ordering::Relaxed) {
             0 => cpu_ns,
@@ -375,7 +389,7 @@ impl ThreadStopInfo {
         self.collected_ns.load(Ordering::Relaxed) + cpu_ns.saturating_sub(since)
     }
 
-    /// Makes a free record, which no list has, that of the calling thread.
+    /// Initialises a free record, which is in no list, for the calling thread.
     pub(super) fn prepare(&self, tid: Tid, name: ThreadName, stack: StackBounds, flags: u32) {
         self.stack_ptr.store(0, Ordering::Relaxed);
         self.saved_sp.store(0, Ordering::Relaxed);
@@ -414,10 +428,10 @@ impl std::fmt::Debug for ThreadStopInfo {
     }
 }
 
-/// The `stack_ptr` of a thread's record: the vtable or debugger that stops the thread stores the lowest address of its live stack there.
+/// The word of a thread's record in which the vtable or debugger that stops the thread stores the lowest address of its live stack.
 ///
-/// Only a record gives one out, and records are never unmapped, so a slot is always the address of a readable word, also when its
-/// thread has ended and the record is another thread's. None can be made of an address:
+/// Only [`ThreadStopInfo::slot`] makes one, and records are never unmapped. So a slot is always the address of a readable word,
+/// even after its thread has ended and the record belongs to another thread. A slot cannot be made from an address:
 ///
 /// ```compile_fail,E0308
 /// use stopworld::debugger::mock::MockDebugger;
@@ -430,20 +444,20 @@ impl std::fmt::Debug for ThreadStopInfo {
 pub struct Slot(&'static ThreadStopInfo);
 
 impl Slot {
-    /// The record that the slot belongs to.
+    /// Returns the record that the slot belongs to.
     pub fn record(self) -> &'static ThreadStopInfo {
         self.0
     }
 
-    /// The address of the word, as requests to a debugger outside of the process give it.
+    /// Returns the address of the word, as it is passed to a debugger outside the process.
     pub fn as_ptr(self) -> *mut usize {
         self.0.stack_ptr.as_ptr()
     }
 
-    /// Stores the lowest address of the live stack.
+    /// Stores the lowest address of the thread's live stack.
     ///
     /// # Safety
-    /// If a stop of the thread's world succeeds with this value, everything that the stopped thread needs lies between this
+    /// If a stop of the thread's world succeeds with this value, every reference that the stopped thread needs is between this
     /// address and the base of the stack that it points into, or in the record's save area.
     pub unsafe fn store(self, stack_ptr: usize) {
         // Release: pairs with the Acquire in `ThreadStopInfo::stack_ptr`.
@@ -462,24 +476,24 @@ impl Eq for Slot {}
 /// Records per chunk.
 const CHUNK: usize = 64;
 
-/// A piece of mapped memory with [`CHUNK`] records.
+/// Mapped memory with [`CHUNK`] records.
 pub(super) type Chunk = &'static [ThreadStopInfo];
 
-/// Chunks of closed worlds.
+/// The chunks of closed worlds.
 static POOL: Locked<Vec<Chunk>> = Locked::new(Vec::new());
 
-/// A chunk of free records. May allocate and map: never inside a stop.
+/// Returns a chunk of free records. May allocate and map memory, so it is never called inside a stop.
 pub(super) fn take_chunk() -> io::Result<Chunk> {
     let pooled = POOL.get_mut(&mut POOL.lock().lock()).pop();
     pooled.map_or_else(map_chunk, Ok)
 }
 
-/// Gives chunks back whose records are all free.
+/// Returns chunks, whose records are all free, to the pool.
 pub(super) fn give_chunks(chunks: Vec<Chunk>) {
     POOL.get_mut(&mut POOL.lock().lock()).extend(chunks);
 }
 
-/// In a fork's child: whoever held the pool's lock does not exist here.
+/// The pool's lock, which a fork takes before it and resets in the child.
 pub(super) fn pool_lock() -> &'static Lock {
     POOL.lock()
 }
@@ -493,7 +507,7 @@ fn map_chunk() -> io::Result<Chunk> {
     // fields are integers, pointers, or types that document it). Never unmapped, so 'static.
     let chunk = unsafe { std::slice::from_raw_parts(first, CHUNK) };
     for (i, record) in chunk.iter().enumerate() {
-        // SAFETY: inside the mapping, behind the records.
+        // SAFETY: inside the mapping, after the records.
         let area = unsafe { base.add(records + i * save_area_size) };
         record.save_area.store(area, Ordering::Relaxed);
         record.save_area_size.store(save_area_size, Ordering::Relaxed);
@@ -501,11 +515,12 @@ fn map_chunk() -> io::Result<Chunk> {
     Ok(chunk)
 }
 
-/// Room for all registers: the general ones and the largest extended state of this processor, in multiples of 64.
+/// Returns the bytes needed for all registers: the general ones and the largest extended state of this processor, rounded up to a
+/// multiple of 64.
 pub(crate) fn register_bytes() -> usize {
     const GENERAL: usize = 256;
     const FXSAVE: u32 = 512;
-    // Leaf 0xD, sub-leaf 0, ecx: bytes that XSAVE needs with everything the processor has switched on.
+    // Leaf 0xD, sub-leaf 0, ecx: bytes that XSAVE needs with all features of the processor enabled.
     let leaves = std::arch::x86_64::__cpuid(0).eax;
     let extended = if leaves >= 0xd { std::arch::x86_64::__cpuid_count(0xd, 0).ecx.max(FXSAVE) } else { FXSAVE };
     GENERAL + (extended as usize).next_multiple_of(64)

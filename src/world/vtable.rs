@@ -1,28 +1,10 @@
-//! How the world is stopped, as a value.
+//! The mechanism that stops the world, as a replaceable value.
 //!
 //! In 2006 Mono's collector got a table of functions, so that the debugger could stop the threads its own way: a thread
-//! that sits at a breakpoint can't run a signal handler, but its registers can be read and its stack pointer written into
+//! at a breakpoint cannot run a signal handler, but its registers can be read and its stack pointer written into
 //! the collector's record. Here the table is a trait, and can be swapped while the program runs.
 //!
-//! # What a vtable promises
-//!
-//! After [`stop_world`](ThreadVtable::stop_world) every thread of the request but the collecting one stands still, and its slot holds
-//! the lowest address of its live stack, registers included: all of them (vector registers too) must lie between that address and the
-//! base of the stack, or in the record's save area. [`start_world`](ThreadVtable::start_world) restores exactly the earlier state:
-//! who was stopped before by somebody else stays stopped (`.vtable.exact-restore`, `.vtable.nested`).
-//!
-//! # What the common wrapper promises in return
-//!
-//! * The slots are 0 when `stop_world` is called, and are checked after it: one that is still 0 or points to no stack
-//!   of its thread is an error, and `start_world` is called.
-//! * The vtable that stopped is the one that starts; a swap waits (`.vtable.swap`).
-//! * `thread_created` comes under the allocation lock, before the thread can allocate (`.vtable.created-under-lock`);
-//!   `thread_exited` before the record is freed, also for threads that a fork has left behind (`.vtable.exited-before-free`).
-//! * A vtable that goes out of force is notified that all threads are gone for it; then the one that comes into force is
-//!   notified of them, both before the swap returns (`.vtable.attach`). In this order, because the two may share what
-//!   they know of threads. To set the vtable that is in force already changes nothing, and notifies nothing.
-//! * One vtable may be in force in several worlds, unless it refuses ([`enter_world`](ThreadVtable::enter_world)). It
-//!   is asked to stop the threads of one of them at a time, or of several at once by different threads.
+//! [`ThreadVtable`] has the contract between a vtable and the collector.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -37,164 +19,228 @@ use super::inside;
 use super::published::{Phase, PublishedWorld};
 use super::stop_info::{Slot, ThreadStopInfo};
 
-/// A way to stop the world. See the module's text.
+/// A mechanism that stops and starts the threads of a world. [`World::set_thread_vtable`](crate::World::set_thread_vtable)
+/// installs one while the program runs.
+///
+/// [`SignalStopper`](crate::SignalStopper) and [`SafepointStopper`](crate::SafepointStopper) are built in. Another vtable can
+/// wrap one of them:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use stopworld::{SignalStopper, StopError, StopRequest, ThreadStopInfo, ThreadVtable, World};
+///
+/// struct Counting { inner: SignalStopper, stops: AtomicU32 }
+///
+/// // SAFETY: `inner` stops the threads. Counting neither allocates nor takes a lock.
+/// unsafe impl ThreadVtable for Counting {
+///     fn name(&self) -> &'static str { "counting" }
+///     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+///         self.stops.fetch_add(1, Ordering::Relaxed);
+///         self.inner.stop_world(stop)
+///     }
+///     fn start_world(&self, stop: &StopRequest<'_>) { self.inner.start_world(stop) }
+///     fn handshake_signal(&self) -> Option<i32> { self.inner.handshake_signal() }
+///     fn nudge(&self, thread: &ThreadStopInfo) { self.inner.nudge(thread) }
+/// }
+///
+/// const SIGURG: i32 = 23; // the default suspend signal
+/// let counting = Arc::new(Counting { inner: SignalStopper::new(SIGURG)?, stops: AtomicU32::new(0) });
+/// let world = World::builder().build()?;
+/// world.set_thread_vtable(counting.clone())?;
+/// world.collect()?;
+/// world.collect()?;
+/// assert_eq!(counting.stops.load(Ordering::Relaxed), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # What a vtable guarantees
+/// After [`stop_world`](Self::stop_world) has returned `Ok(())`, every thread of the request except the collecting one is
+/// stopped, and its slot holds the lowest address of its live stack. All its registers, vector registers too, are in memory
+/// between that address and the base of the stack, or in the record's save area.
+///
+/// [`start_world`](Self::start_world) restores exactly the earlier state: a thread that was already stopped for another reason
+/// stays stopped (`.vtable.exact-restore`, `.vtable.nested`).
+///
+/// # What the collector guarantees
+/// * The slots are 0 when `stop_world` is called, and are checked after it. If one is still 0 or points to no stack
+///   of its thread, `start_world` is called and the stop fails with an error.
+/// * The vtable that stopped the world is the one that starts it; a swap waits (`.vtable.swap`).
+/// * `thread_created` is called under the allocation lock, before the thread can allocate (`.vtable.created-under-lock`);
+///   `thread_exited` before the record is freed, also for threads that do not exist in a forked child
+///   (`.vtable.exited-before-free`).
+/// * In a swap, the outgoing vtable is first notified that all threads leave it; then the incoming one is notified of them,
+///   both before the swap returns (`.vtable.attach`). The order matters, because the two may share data about threads.
+///   Installing the vtable that is installed already changes nothing and notifies nothing.
+/// * One vtable may be installed in several worlds, unless it refuses ([`enter_world`](Self::enter_world)).
+///   Different threads may call it at the same time to stop different worlds.
 ///
 /// # Safety
-/// The collector reclaims memory on the strength of what `stop_world` says: after `Ok(())` no thread of the request
-/// runs until `start_world`, and each slot is right. Nothing that the compiler or the collector can check keeps a wrong
-/// implementation from that, so the trait is `unsafe`. Neither function may allocate from malloc, print, panic, or
-/// take a lock that a stopped thread may hold (`.stop.no-malloc`).
+/// The collector frees memory based on the result of `stop_world`: after `Ok(())` no thread of the request may run until
+/// `start_world`, and each slot must be right. Neither the compiler nor the collector can check this, so the trait is `unsafe`.
+/// Neither function may allocate from malloc, print, panic, or take a lock that a stopped thread may hold (`.stop.no-malloc`).
 ///
-/// Every function here is called under locks of the world, `stop_world`, `start_world`, `still_holds` and most calls of `phase` in a
-/// collection. None of them allocates in the collected heap, makes, reads or drops a [`Root`](crate::Root), attaches or detaches
-/// a thread, or asks the [`World`](crate::World) for anything: in a collection and in a swap of vtables such a call aborts
-/// the process with one line that names it (`.stop.no-mutator`); in the others it may wait for a lock that its own thread holds.
+/// All functions are called under locks of the world; `stop_world`, `start_world`, `still_holds` and most calls of `phase` are
+/// called inside a collection. No function may allocate in the collected heap, make, read or drop a [`Root`](crate::Root),
+/// attach or detach a thread, or call the [`World`](crate::World). In a collection and in a swap of vtables such a call prints
+/// one line that names the function, and aborts the process (`.stop.no-mutator`). In other calls it may deadlock on a lock that
+/// its own thread holds.
 pub unsafe trait ThreadVtable: Send + Sync {
-    /// What errors and reports call it.
+    /// Returns the vtable's name, for errors, reports and debuggers. Debuggers see at most 31 bytes.
     fn name(&self) -> &'static str;
 
-    /// Stops all threads of the request but the collecting one and fills their slots. An error means that every
-    /// thread that had been stopped has been let go.
+    /// Stops all threads of the request except the collecting one, and fills their slots.
+    ///
+    /// # Errors
+    /// The threads could not all be stopped. Before it returns an error, the vtable resumes every thread that it has stopped.
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError>;
 
-    /// Lets them go. Also called after a `stop_world` whose result did not pass the wrapper's checks.
+    /// Resumes the threads that `stop_world` has stopped. Also called if a slot was wrong after `stop_world` had returned `Ok`.
     fn start_world(&self, stop: &StopRequest<'_>);
 
-    /// The signal by which it tells threads that they are held, if it holds and releases them by the world's own handshake, as the
-    /// built-in stoppers do; 0 if threads look by themselves.
+    /// Returns how this vtable notifies threads, if it stops them with the world's own handshake as the built-in stoppers do:
+    /// `Some(signal)`, or `Some(0)` if threads poll. `None`: it stops threads another way.
     fn handshake_signal(&self) -> Option<i32> {
         None
     }
 
-    /// Whether debuggers outside of the process are asked and told of stops. Published.
+    /// Returns whether this vtable requests stops from debuggers outside the process, and notifies them. Debuggers can read this.
     fn answers_debuggers(&self) -> bool {
         false
     }
 
-    /// Whether this stop freezes every thread of the process but the collecting one, or may do so, the collector's own
-    /// markers included: then the collecting thread marks alone and waits for nobody.
+    /// Returns whether this stop may freeze every thread of the process except the collecting one, the collector's own markers
+    /// included. The collecting thread then marks alone and waits for no other thread.
     fn stops_whole_process(&self) -> bool {
         false
     }
 
-    /// Whether the stop still holds. Asked once, after marking and before anything is cleared or freed: if whoever
-    /// stopped the world has died meanwhile, the marks are discarded.
+    /// Returns whether the threads are still stopped. Called once, after marking and before anything is cleared or freed. If it
+    /// returns `false`, for example because a debugger has died, the collection is discarded.
     fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
         let _ = stop;
         true
     }
 
-    /// Why [`still_holds`](Self::still_holds) said no, if that was because a debugger's answer was found to be false.
+    /// Returns why [`still_holds`](Self::still_holds) returned `false`, if the reason is a debugger's false answer.
     fn false_answer(&self) -> Option<FalseAnswer> {
         None
     }
 
-    /// The vtable is to serve this world from now on. Called under the world's locks or before the world has threads. A
-    /// vtable that can serve only one world refuses the second one.
+    /// Called when the vtable is about to be installed in this world, under the world's locks or before the world has threads. A
+    /// vtable that can serve only one world refuses a second one.
     ///
     /// # Errors
-    /// Why it refuses, and what to do instead.
+    /// A text for the user: why the vtable refuses, and what to do instead.
     fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
         let _ = world;
         Ok(())
     }
 
-    /// The vtable does not serve this world any more: once for each [`enter_world`](Self::enter_world) that was granted.
+    /// Called when the vtable does not serve this world any more: once for each [`enter_world`](Self::enter_world) that
+    /// succeeded.
     fn leave_world(&self, world: &PublishedWorld) {
         let _ = world;
     }
 
-    /// A thread is about to become a mutator. Called on that thread, under the allocation lock.
+    /// Called when a thread is about to become a mutator: on that thread, under the allocation lock, before it can allocate.
     fn thread_created(&self, tid: Tid, slot: Slot) {
         let _ = (tid, slot);
     }
 
-    /// A thread is no mutator any more. Called on that thread or, if it ended without a word, on another.
+    /// Called when a thread stops being a mutator, before its record is freed: on that thread or, if it has ended without
+    /// detaching, on another one.
     fn thread_exited(&self, tid: Tid, slot: Slot) {
         let _ = (tid, slot);
     }
 
-    /// The vtable has come into force; these are the world's threads. Under the world's locks: none comes or goes, and no
-    /// stop begins, meanwhile.
+    /// Called when the vtable has been installed, with the world's threads. Under the world's locks: meanwhile no thread attaches
+    /// or detaches, and no stop begins. The default calls [`thread_created`](Self::thread_created) for each thread.
     fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         for thread in threads {
             self.thread_created(thread.tid(), thread.slot());
         }
     }
 
-    /// The vtable is out of force in the world of these threads. It must leave each of them as it would be without it, and
-    /// other worlds' threads alone.
+    /// Called when the vtable has been replaced in the world of these threads. It must restore each of them to the state that it
+    /// would have without the vtable, and must not touch threads of other worlds. The default calls
+    /// [`thread_exited`](Self::thread_exited) for each thread.
     fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         for thread in threads {
             self.thread_exited(thread.tid(), thread.slot());
         }
     }
 
-    /// Makes one thread look at its state soon, if this vtable has a way to; used to suspend single threads.
+    /// Makes one thread check soon whether it must stop, if this vtable can: with a signal, for example. Used by
+    /// [`World::suspend`](crate::World::suspend). The default does nothing.
     fn nudge(&self, thread: &ThreadStopInfo) {
         let _ = thread;
     }
 
-    /// A collection of the world has come to this phase. Called by the collecting thread, under the world's locks except at
+    /// Called when a collection of the world has reached a phase: by the collecting thread, under the world's locks except at
     /// [`Phase::RestartEnd`].
     fn phase(&self, world: &PublishedWorld, phase: Phase) {
         let _ = (world, phase);
     }
 
-    /// What there is to tell of debuggers outside of the process since this was asked last, one at a time.
+    /// Returns the next event about a debugger outside the process, or `None` if there is no further one.
     fn debugger_news(&self) -> Option<DebuggerNews> {
         None
     }
 
-    /// The process forks, and the vtable's own locks must come through. All of the world's locks are held.
+    /// Called at each step of a fork, with all of the world's locks held: the vtable takes its own locks before the fork and
+    /// releases them after it, in both processes.
     ///
     /// # Safety
-    /// The process forks, and is at this step; called once for each step by the collector, or by a vtable that lies over this one and
-    /// has been called so itself. (It takes and releases locks without a guard.)
+    /// The process is at this step of a fork. Only the collector calls this, once for each step, or a vtable that wraps this one
+    /// and is called in this way itself. (Implementations take and release locks without a guard.)
     unsafe fn fork(&self, step: ForkStep) {
         let _ = step;
     }
 }
 
-/// A debugger outside of the process came or went. `control` is the word by which it said that it is in control.
+/// An event about a debugger outside the process. `control` is the control word, which the debugger writes to take over the
+/// stopping of the process's worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebuggerNews {
-    /// A stop was begun under a word that was not there at the stop before.
+    /// A stop found a control word that was not there at the previous stop.
     Attached {
         /// The word.
         control: u64,
     },
-    /// The word is not there any more.
+    /// The control word has been removed.
     Detached {
         /// The word.
         control: u64,
     },
-    /// Nobody answered for the word; it has been taken away, and the world is stopped without a debugger again.
+    /// No debugger responded to requests under the control word. The collector has removed the word, and stops the world without a
+    /// debugger again.
     Lost {
         /// The word.
         control: u64,
-        /// Where the collection was when it was noticed.
+        /// The phase of the collection in which this was noticed.
         phase: Phase,
     },
 }
 
-/// A step of a fork.
+/// A step of a fork, for [`ThreadVtable::fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForkStep {
-    /// Before it: take the locks.
+    /// Before the fork: take the locks.
     Prepare,
-    /// After it, in the parent: let them go.
+    /// After the fork, in the parent: release the locks.
     Parent,
-    /// After it, in the child: make them free. The one thread has a new id; `thread_exited` follows for the others.
+    /// After the fork, in the child: reset the locks to free. The only thread has a new id; `thread_exited` follows for the others.
     Child {
-        /// Its id in the parent.
+        /// The thread's id in the parent.
         before: Tid,
-        /// Its id here.
+        /// The thread's id in the child.
         now: Tid,
     },
 }
 
-/// What `stop_world` and `start_world` are asked to do.
+/// One stop of one world: the argument of [`stop_world`](ThreadVtable::stop_world) and
+/// [`start_world`](ThreadVtable::start_world).
 pub struct StopRequest<'a> {
     pub(super) live: &'a [&'static ThreadStopInfo],
     pub(super) collecting: Option<&'static ThreadStopInfo>,
@@ -205,28 +251,28 @@ pub struct StopRequest<'a> {
 }
 
 impl StopRequest<'_> {
-    /// The threads to stop: all but the collecting one, and but those that the kernel knows no more.
+    /// Returns the threads to stop: all threads of the world, except the collecting one and those that do not exist any more.
     pub fn threads(&self) -> impl Iterator<Item = &'static ThreadStopInfo> + '_ {
         let skipped = self.collecting.map_or(std::ptr::null(), std::ptr::from_ref);
         self.live.iter().copied().filter(move |thread| !std::ptr::eq(*thread, skipped) && !thread.is_gone())
     }
 
-    /// Whether this thread is one of the world's and not the collecting one, in constant time: for a vtable that knows
-    /// threads of several worlds. Threads that are gone count, too: a vtable releases them as well.
+    /// Returns whether `thread` belongs to the world and is not the collecting one, in constant time: for a vtable that serves
+    /// several worlds. Also `true` for threads that do not exist any more: a vtable releases those too.
     pub fn concerns(&self, thread: &ThreadStopInfo) -> bool {
-        // The index of another world's thread may change meanwhile; then it leads to a different record, or to none.
+        // The index of another world's thread may change at this moment; it then selects a different record, or none.
         let listed = self.live.get(thread.index.load(Ordering::Relaxed) as usize);
         let is_collecting = self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, thread));
         listed.is_some_and(|listed| std::ptr::eq(*listed, thread)) && !is_collecting
     }
 
-    /// The thread that collects, if it is one of the world's, also when it does so from a blocking region. It is not to
-    /// be stopped, and its slot is filled.
+    /// Returns the collecting thread, if it is attached to the world; it may be in a blocking region. The vtable must not stop it.
+    /// Its slot is filled already.
     pub fn collecting(&self) -> Option<&'static ThreadStopInfo> {
         self.collecting
     }
 
-    /// What debuggers see of the world.
+    /// Returns the part of the world that debuggers can read.
     pub fn world(&self) -> &PublishedWorld {
         self.world
     }
@@ -235,18 +281,19 @@ impl StopRequest<'_> {
         self.handshake
     }
 
-    /// Numbers the stops of this world.
+    /// Returns the number of this stop: 1 for the first stop of the world, then one more for each.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The configured time for a stop.
+    /// Returns the configured time for a stop.
     pub fn within(&self) -> Duration {
         self.budget.get().total()
     }
 
-    /// Runs `wait` with the length of the next slice in nanoseconds and charges what it took, at most that length: time in
-    /// which the whole process stood still does not count (`.stop.jobcontrol`). `None` when the time is over.
+    /// Calls `wait` with the length of the next slice of waiting, in nanoseconds, at most `longest_ns`, and returns its result.
+    /// Returns `None` when the time for this stop is used up. The time that `wait` took is charged, but at most the slice's
+    /// length: time in which the whole process was stopped does not count (`.stop.jobcontrol`).
     pub fn wait_slice<R>(&self, longest_ns: u64, wait: impl FnOnce(u64) -> R) -> Option<R> {
         let mut budget = self.budget.get();
         let result = budget.slice(longest_ns, wait);
@@ -254,12 +301,13 @@ impl StopRequest<'_> {
         result
     }
 
-    /// How much of the time is spent.
+    /// Returns how much of the time for this stop is used up.
     pub fn spent(&self) -> Duration {
         self.budget.get().spent()
     }
 
-    /// The error for threads that did not answer. Reads /proc and allocates: only when every thread has been let go.
+    /// Makes the error for threads that did not stop; `signal` is the signal that was sent to them, or 0. Reads /proc and
+    /// allocates: call it only after every thread has been resumed.
     pub fn unanswered(&self, stopper: &'static str, signal: i32, silent: &[&'static ThreadStopInfo]) -> StopError {
         inside::leave();
         StopError::Unanswered {
