@@ -1,10 +1,10 @@
-//! Stopping by asking: what the signal stopper and the safepoint stopper have in common.
+//! Stopping by request: the common part of the signal stopper and the safepoint stopper.
 //!
-//! Each thread is held (one compare-exchange on its state word), told in the stopper's own way unless it stands already, and waited for.
-//! They differ only in how a thread is told: by a signal, or not at all, since it looks by itself.
+//! Each thread is held (one compare-exchange on its state word), notified in the stopper's own way unless it is stopped already,
+//! and waited for. The stoppers differ only in the notification: a signal, or none, because the thread polls.
 //!
-//! A stop that can't be completed takes every hold back (`.stop.lost`): who had parked is woken, who had not heard
-//! finds no hold when it does hear (`.stop.late`). Only then is the error made.
+//! A stop that cannot be completed removes every hold (`.stop.lost`). Threads that had parked are woken; a thread that had not
+//! been reached finds no hold when the notification arrives (`.stop.late`). Only then is the error made.
 
 use crate::os::thread;
 use crate::sabotage::{Guard, removed};
@@ -16,69 +16,70 @@ use super::inside;
 use super::stop_info::ThreadStopInfo;
 use super::vtable::StopRequest;
 
-/// What telling a thread came to.
+/// The result of notifying a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// It will hear, or may: ask again later.
+    /// The notification arrives, or may arrive: repeat it later.
     Maybe,
-    /// There is no such thread any more.
+    /// The thread does not exist any more.
     Gone,
 }
 
-/// A way of telling a thread that it is held.
+/// A way to notify a thread that it is held.
 pub(crate) trait Teller {
-    /// What errors call the stopper.
+    /// Returns the stopper's name in errors.
     fn name(&self) -> &'static str;
-    /// The signal, for the diagnosis; 0 for none.
+    /// Returns the signal, for the diagnosis; 0 for none.
     fn signal(&self) -> i32;
-    /// Tells the thread.
+    /// Notifies the thread.
     fn tell(&self, thread: &ThreadStopInfo) -> Told;
 
-    /// How long after the last telling a silent thread is told again, in nanoseconds.
+    /// Returns the nanoseconds after which a thread that has not acknowledged is notified again.
     fn asks_again_after_ns(&self) -> u64 {
         TELL_AGAIN_NS
     }
 
-    /// Whether waiting has become useless: the stop is given up as if its time were over.
+    /// Returns whether further waiting is useless: the stop is then abandoned as if its time were over.
     fn is_in_vain(&self) -> bool {
         false
     }
 
-    /// Whether all stand, when so many are outstanding by the count.
+    /// Returns whether all threads are stopped, given that `outstanding` acknowledgements are missing by the count.
     fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
         let _ = stop;
         outstanding == 0
     }
 
-    /// Whether the thread stands, or somebody who holds it has answered for it.
+    /// Returns whether the thread is stopped, or a debugger that holds it has acknowledged for it.
     fn stands(&self, thread: &ThreadStopInfo) -> bool {
         thread.state.has_answered()
     }
 
-    /// What a debugger had to do with a stop that has failed. Called when the world runs again: may allocate.
+    /// Returns the part that a debugger had in a failed stop. Called when the world runs again, so it may allocate.
     fn debuggers_part(&self) -> Option<DebuggerPart> {
         None
     }
 
-    /// Everybody has been told: if there is somebody who answers for others, he is asked. Says for how many more he has answered.
+    /// Called once all threads are notified. Requests a debugger, if there is one, to acknowledge for the threads that it holds;
+    /// returns how many it newly acknowledged.
     fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
         let _ = stop;
         0
     }
 }
 
-/// How long after the last telling a silent thread is told again.
+/// The default time after which a thread that has not acknowledged is notified again, in nanoseconds.
 pub(crate) const TELL_AGAIN_NS: u64 = 50_000_000;
-/// How long between two looks at threads that nobody counts any more.
+/// The interval between two checks of threads whose acknowledgements the count no longer covers.
 const GLANCE_NS: u64 = 200_000;
 
-/// Holds all threads of the request and waits until they stand.
+/// Holds all threads of the request and waits until they are stopped.
 pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError> {
     let epoch = hold(stop, |thread| teller.tell(thread));
     wait(teller, stop, epoch)
 }
 
-/// Holds all threads of the request; `tell` is called with each that runs.
+/// Holds all threads of the request; calls `tell` with each that is running.
 pub(crate) fn hold(stop: &StopRequest<'_>, tell: impl Fn(&ThreadStopInfo) -> Told) -> Epoch {
     let epoch = stop.handshake.begin(Holder::Collection, stop.live.len() as u32);
     let mut asked = 0;
@@ -94,12 +95,12 @@ pub(crate) fn hold(stop: &StopRequest<'_>, tell: impl Fn(&ThreadStopInfo) -> Tol
             }
         }
     }
-    // Also those that `begin` counted but the request does not have: the collecting thread and the gone ones.
+    // Also those that `begin` counted but the request excludes: the collecting thread, and threads that do not exist any more.
     stop.handshake.satisfied(Holder::Collection, epoch, satisfied + stop.live.len() as u32 - asked);
     epoch
 }
 
-/// Waits until all threads that are held since `epoch` stand.
+/// Waits until all threads that are held since `epoch` are stopped.
 pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
     let answered = teller.ask_for_answers(stop);
     stop.handshake.satisfied(Holder::Collection, epoch, answered);
@@ -109,14 +110,14 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
         let slice = || stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns));
         let outstanding = match if teller.is_in_vain() { None } else { slice() } {
             Some(outstanding) => outstanding,
-            // The last may have answered in the meantime: then this is no failure.
+            // The last thread may have acknowledged in the meantime: then this is no failure.
             None => break give_up(teller, stop, requests)?,
         };
         if teller.all_stand(stop, outstanding) {
             break;
         }
         if outstanding == 0 {
-            // Somebody answered for a thread that then answered itself: the count wakes nobody any more.
+            // A debugger acknowledged for a thread that then acknowledged itself: the count no longer wakes this thread.
             stop.wait_slice(GLANCE_NS, thread::sleep_ns);
         }
         if (stop.spent() - told_at).as_nanos() as u64 >= teller.asks_again_after_ns() {
@@ -126,10 +127,10 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
             stop.handshake.satisfied(Holder::Collection, epoch, answered);
         }
     }
-    // Wherever a thread stands, what it published last is in `saved_sp`; the slot is not to be believed: a handler that
-    // was slow to answer an abandoned stop may have stored an address there after it was zeroed, and the thread have gone
-    // on and entered a blocking region since (`.stop.late`). Acquire by `hold` and `wait_slice`: it is there. For one that has
-    // not answered itself, whoever did has written the slot.
+    // For a stopped thread, `saved_sp` is the stack pointer that it published last. The slot is not reliable: a slow handler
+    // of an abandoned stop may have stored an address there after it was zeroed, and the thread may have continued and
+    // entered a blocking region since (`.stop.late`). `hold` and `wait_slice` have acquired `saved_sp`. For a thread that has
+    // not acknowledged itself, the debugger that did has written the slot.
     for thread in stop.threads() {
         if thread.state.has_answered() {
             thread.use_saved_sp();
@@ -138,7 +139,7 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
     Ok(())
 }
 
-/// Tells all who have not answered once more; says how many turned out to be gone.
+/// Notifies all threads again that have not acknowledged; returns how many of them do not exist any more.
 pub(crate) fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
     let mut gone = 0;
     for thread in stop.threads() {
@@ -149,15 +150,15 @@ pub(crate) fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
     gone
 }
 
-/// The thread ended without a word: its record is buried after the stop. Says how many acknowledgements it still owed:
-/// none if it had answered, by entering a blocking region, before it ended in there.
+/// Notes that the thread ended without detaching: its record is freed after the stop. Returns how many acknowledgements it still
+/// owed: none if it had acknowledged, by entering a blocking region, before it ended there.
 fn mark_gone(thread: &ThreadStopInfo) -> u32 {
     thread.gone.store(1, Ordering::Relaxed);
     u32::from(thread.state.abandon(Holder::Collection) == Abandoned::Unanswered)
 }
 
-/// The time is over: takes the hold from those who have not answered, lets the others go, and says who was silent. If
-/// nobody was, all stand, and nothing is undone: no error is without a name.
+/// Called when the time is over: removes the hold from threads that have not acknowledged, releases the others, and returns an
+/// error that names the former. If there are none, all threads are stopped and the stop succeeds: every error names a thread.
 fn give_up(teller: &impl Teller, stop: &StopRequest<'_>, requests: u32) -> Result<(), StopError> {
     stop.handshake.close(Holder::Collection);
     let mut all_stand = true;
@@ -187,7 +188,7 @@ impl StopRequest<'_> {
     }
 }
 
-/// Lets all threads of the request go.
+/// Releases all threads of the request.
 pub(crate) fn start(stop: &StopRequest<'_>) {
     for thread in stop.threads() {
         thread.state.release(Holder::Collection);

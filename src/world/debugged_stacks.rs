@@ -1,4 +1,4 @@
-//! Which addresses a debugger's question looks at, in a collection or outside of one.
+//! The addresses that are scanned for a debugger's request, inside or outside a collection.
 
 use crate::sync::Ordering;
 
@@ -7,7 +7,7 @@ use super::registry::Threads;
 use super::stacks::{Location, locate, lowest, ranges};
 use super::stop_info::ThreadStopInfo;
 
-/// What a word was found in, when a debugger asks.
+/// Where a word was found, for a debugger's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FoundIn {
     /// A thread's stack.
@@ -18,9 +18,9 @@ pub(crate) enum FoundIn {
     RegisteredStack,
 }
 
-/// Calls `scan` with each range of a thread that stands, or that a debugger has stopped, in a collection or outside of one.
-/// What is looked at is what is known: where the thread itself says that it stands, from there; where it runs, from what
-/// the debugger wrote to its slot; and without either, all of its stack.
+/// Calls `scan` with each range of a thread that is stopped, or that a debugger has stopped, inside or outside a collection.
+/// The stack is scanned from the stack pointer that the thread itself has published; for a running thread, from the one that
+/// the debugger wrote to its slot; without either, all of it is scanned.
 ///
 /// # Safety
 /// As for [`Threads::registered_if_unchanging`].
@@ -51,7 +51,7 @@ pub(crate) unsafe fn for_a_debugger(
     });
 }
 
-/// Calls `scan` with each registered stack, as [`for_a_debugger`]; with none if they can't be read.
+/// Calls `scan` with each registered stack, as [`for_a_debugger`] does; with none if they cannot be read.
 ///
 /// # Safety
 /// As for [`Threads::registered_if_unchanging`].
@@ -62,7 +62,7 @@ pub(crate) unsafe fn registered_for_a_debugger(threads: &Threads, mut scan: impl
     }
 }
 
-/// Whether the registered stacks can be read: no thread was stopped in the middle of changing them.
+/// Returns whether the registered stacks can be read: no thread was stopped while it was changing them.
 ///
 /// # Safety
 /// As for [`Threads::registered_if_unchanging`].

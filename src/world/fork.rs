@@ -1,14 +1,14 @@
-//! Fork: the child has one thread and a list of many.
+//! Fork: the child has one thread, and a list of many.
 //!
-//! `fork` copies the memory and the calling thread. Whatever lock another thread held is held for ever in the child,
-//! and whatever thread the list names beside the caller does not exist. So before the fork the forking thread takes
-//! all locks of all worlds (which waits for a collection that is under way), and after it
+//! `fork` copies the memory and the calling thread. A lock that another thread held is held for ever in the child,
+//! and of the threads in the list only the caller exists there. So before the fork the forking thread takes
+//! all locks of all worlds (which waits for a running collection), and after it
 //!
-//! * the parent lets them go;
-//! * the child makes them free, gives its one thread its new id, and buries the others: the vtable hears that they exited,
-//!   the facade that what they had is nobody's (`.stop.fork`), and that its service threads are gone (`.fork.services`).
+//! * the parent releases them;
+//! * the child resets them to free, gives its only thread its new id, and removes the others. The vtable is notified that they
+//!   exited, and the facade that they and its service threads do not exist any more (`.stop.fork`, `.fork.services`).
 //!
-//! `vfork` and `posix_spawn` run no such functions and need none: their child only execs.
+//! `vfork` and `posix_spawn` do not run these functions and do not need them: their child only execs.
 //!
 //! ```text
 //!   prepare:  list of worlds → for each world: collection → allocation → thread list → for each world: vtable → hooks
@@ -34,36 +34,37 @@ static WORLDS: Locked<State> = Locked::new(State { worlds: Vec::new(), held: Vec
 
 struct State {
     worlds: Vec<Weak<Threads>>,
-    /// Kept alive from prepare to the end of the fork.
+    /// The worlds that are locked, kept alive from prepare to the end of the fork.
     held: Vec<HeldWorld>,
     forking: Tid,
 }
 
-/// A world all of whose locks are held. Those whom `prepare` has asked are those who are told of the end: a world that is
-/// being built gets its hooks at any moment, and one that goes loses them.
+/// A world all of whose locks are held, and the hooks that `prepare` called, which must also be called at the end: a world that
+/// is being built gets its hooks at any moment, and one that is being dropped loses them.
 struct HeldWorld {
     threads: Arc<Threads>,
     hooks: Option<Arc<dyn WorldHooks>>,
 }
 
-/// From now on forks take care of this world.
+/// Makes forks handle this world from now on.
 pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
-        // SAFETY: made to be called in these places of a fork, on any thread.
+        // SAFETY: these functions are made to be called at these steps of a fork, on any thread.
         unsafe { thread::at_fork(prepare, parent, child) }?;
         if REGISTERED.set(()).is_err() {
-            // Two first worlds at once: the functions run twice per fork, and the second time find nothing to do.
+            // Two first worlds were built at once: the functions run twice per fork, and the second run finds nothing to do.
         }
     }
-    // As blocking, here and below: the forking thread that has this lock may wait for a collection, which may have to stop us.
+    // As blocking, here and below: the forking thread that holds this lock may wait for a collection, which may have to stop this
+    // thread.
     WORLDS.get_mut(&mut threads.lock(WORLDS.lock())).worlds.push(Arc::downgrade(threads));
     Ok(())
 }
 
-/// The world goes.
+/// Removes a world that is being dropped.
 pub(super) fn dismiss(threads: &Threads) {
-    // A world whose last owner goes inside a fork's own functions: the list is ours already, and is cleaned later.
+    // If a world's last owner is dropped in a fork's own functions, this thread holds the list already, and it is cleaned later.
     if WORLDS.lock().is_mine() {
         return;
     }
@@ -71,7 +72,7 @@ pub(super) fn dismiss(threads: &Threads) {
     WORLDS.get_mut(&mut held).worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads));
 }
 
-/// Calls `visit` with what each world's facade wants to hear, outside of all locks. In a fork's own functions with none.
+/// Calls `visit` with the hooks of each world, outside all locks. Called in a fork's own functions, it visits none.
 pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
     if WORLDS.lock().is_mine() {
         return;
@@ -84,11 +85,11 @@ pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
         Some(info) => info.blocking(copy),
         None => copy(),
     };
-    // Their last owners, perhaps, when this ends.
+    // The end of this function may drop the last owners of these worlds.
     worlds.iter().filter_map(|threads| threads.hooks()).for_each(|hooks| visit(&*hooks));
 }
 
-/// Takes every lock.
+/// Before a fork: takes every lock.
 unsafe extern "C" fn prepare() {
     if removed(Guard::StopFork) || WORLDS.lock().is_mine() {
         return;
@@ -112,31 +113,33 @@ unsafe extern "C" fn prepare() {
         let hooks = threads.hooks();
         state.held.push(HeldWorld { threads, hooks });
     }
-    // Two worlds may share a vtable, and a thread that waits for its locks holds those of a world.
+    // After the locks of all worlds: two worlds may share a vtable, and a thread that waits for the vtable's locks holds those of
+    // a world.
     for HeldWorld { threads, hooks } in &state.held {
-        // SAFETY: this is the step.
+        // SAFETY: the process is at this step of a fork.
         threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Prepare) });
         if let Some(hooks) = hooks {
             hooks.fork_prepare();
         }
     }
-    // Last: threads take these with a world's locks in their hands (attach needs a record).
+    // Last: threads take these while they hold a world's locks (attach needs a record).
     wait(stop_info::pool_lock());
     wait(handler::lock());
     wait(published::linking_lock());
-    // Last of all: who waits for the recorder may hold any of the above, so who has the recorder waits for none of them.
+    // Last of all: a thread that waits for the recorder may hold any of the above, so a thread that holds the recorder must not
+    // wait for them.
     match me {
         Some(info) => info.blocking(record::before_fork),
         None => record::before_fork(),
     }
 }
 
-/// Lets every lock go.
+/// After a fork, in the parent: releases every lock.
 unsafe extern "C" fn parent() {
     if removed(Guard::StopFork) || !WORLDS.lock().is_mine() {
         return;
     }
-    // SAFETY: the end of what `prepare` has begun.
+    // SAFETY: ends what `prepare` has begun.
     unsafe { record::after_fork_in_parent() };
     // SAFETY: taken by this thread in `prepare`, and released below, when the guard is not used any more.
     let mut worlds = unsafe { WORLDS.lock().assume_held() };
@@ -146,7 +149,7 @@ unsafe extern "C" fn parent() {
             // SAFETY: as above.
             unsafe { hooks.fork_parent() };
         }
-        // SAFETY: this is the step.
+        // SAFETY: the process is at this step of a fork.
         threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Parent) });
         let locks = threads.locks();
         for lock in [&locks.list, &locks.allocation, &locks.collection] {
@@ -158,11 +161,11 @@ unsafe extern "C" fn parent() {
         // SAFETY: as above.
         unsafe { lock.release() };
     }
-    // Perhaps the last owners by now; they need the locks.
+    // These may be the last owners by now; their drop needs the locks.
     drop(held);
 }
 
-/// Makes a whole world of what is left.
+/// After a fork, in the child: resets the locks, and leaves each world with the surviving thread only.
 unsafe extern "C" fn child() {
     if removed(Guard::StopFork) {
         return;
@@ -176,8 +179,8 @@ unsafe extern "C" fn child() {
     if before == Tid(0) || before == now {
         return;
     }
-    // First: the worlds' own events ask it what is still recorded.
-    // SAFETY: the child's only thread, and the end of what `prepare` has begun.
+    // First: the worlds' own events read from the recorder what is still recorded.
+    // SAFETY: the child's only thread; ends what `prepare` has begun.
     unsafe { record::after_fork_in_child() };
     // SAFETY: null or a record, never unmapped.
     let survivor = unsafe { TABLE.find(before).as_ref() };
@@ -209,21 +212,21 @@ unsafe extern "C" fn child() {
     drop(held);
 }
 
-/// The surviving thread has a new id.
+/// Gives the record of the surviving thread its new id.
 fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
     survivor.state.survive_fork();
     // SAFETY: records are never unmapped; it was this thread's pulse in the parent.
     unsafe { survivor.pulse.begin() };
-    // Without the entry the child's thread could not be stopped by a signal; it fails only if 32 KiB can't be mapped.
+    // Without the entry a signal could not stop the child's thread. This fails only if 32 KiB cannot be mapped.
     TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
 }
 
 impl Threads {
-    /// Buries every thread but the survivor.
+    /// Removes every thread except the survivor.
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
-        // SAFETY: this is the step.
+        // SAFETY: the process is at this step of a fork.
         self.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Child { before, now }) });
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         // The locks are free: the child has no other thread.

@@ -1,7 +1,7 @@
-//! All code that runs in the suspend signal's handler.
+//! All code that runs in the handler of the suspend signal.
 //!
-//! The handler may have interrupted anything: malloc with its lock held, stdio, the dynamic linker, the collector's own
-//! allocator, a protocol step of the thread's own handshake. What it may call is this, and nothing else:
+//! The handler may have interrupted any code: malloc with its lock held, stdio, the dynamic linker, the collector's own
+//! allocator, a protocol step of the thread's own handshake. It may call only the following:
 //!
 //! | call | why it is safe |
 //! |---|---|
@@ -10,11 +10,12 @@
 //! | [`TidTable::find`] | two loads; no thread-local storage |
 //! | atomics of the thread's own record | type-stable memory |
 //! | [`StopState::park_if_held`](super::handshake::StopState::park_if_held) | model-checked with the handler run at each step of the interrupted protocol |
-//! | the previous handler of the signal | only when the signal was not ours alone |
+//! | the previous handler of the signal | only when the signal was not only the collector's |
 //!
-//! **The stack.** No SA_ONSTACK: Rust gives its threads an alternate stack, and on it the handler's address would say nothing about
-//! the thread's own stack (`.stop.altstack`). On the own stack the kernel skips the red zone, saves all registers above
-//! the handler's frame, and the address of a local is below them all: `[stack_ptr, base)` holds everything.
+//! **The stack.** SA_ONSTACK is not set. Rust gives its threads an alternate stack; an address in the handler's frame on it would
+//! have no relation to the thread's own stack (`.stop.altstack`). On the thread's own stack the kernel skips the red zone and saves
+//! all registers above the handler's frame. The address of a local variable is below them all, so `[stack_ptr, base)` holds
+//! everything.
 //!
 //! ```text
 //!   base of the stack   ┌──────────────────────────┐ high
@@ -29,13 +30,13 @@
 //!                       └──────────────────────────┘
 //! ```
 //!
-//! **The mask.** Everything but faults: a timer's handler that runs on top of a parked thread would be a mutator running
-//! inside the stop.
+//! **The mask.** The handler masks all signals except faults: a timer's handler on top of a parked thread would be a mutator
+//! that runs inside the stop.
 //!
-//! **Whose signal?** siginfo is a hint only: a signal sent while another is pending vanishes into it. So every delivery
-//! looks at the state word, parks if the thread is held (but for a thread that does so itself in a moment:
-//! [`undisturbed`](ThreadStopInfo::undisturbed)), and then asks whether a suspend signal was owed to this thread. If none was,
-//! or if siginfo says that somebody else sent what arrived, the previous handler is called too. A late signal of
+//! **Whose signal?** siginfo is only a hint: a signal that is sent while another one is pending is merged with it. So every
+//! delivery reads the state word, and parks the thread if it is held (unless the thread is about to do so itself:
+//! [`undisturbed`](ThreadStopInfo::undisturbed)). Then it checks whether the collector had sent this thread a suspend signal. If
+//! not, or if siginfo names a sender outside this process, the previous handler is called too. A late signal of
 //! a stop that is over finds no hold and does nothing (`.stop.late`).
 
 use crate::os::signals::{self, HandlerStack, Previous};
@@ -50,15 +51,15 @@ use super::tid_table::TidTable;
 /// The records of all attached threads of the process, of whichever world.
 pub(super) static TABLE: TidTable<ThreadStopInfo> = TidTable::new();
 
-/// The signal that the handler is installed for; 0 before the first world that stops by signals. Never goes back.
+/// The signal that the handler is installed for; 0 before the first world that stops by signals. Never reset.
 static INSTALLED: AtomicI32 = AtomicI32::new(0);
 static INSTALLING: Lock = Lock::new();
 static PREVIOUS: PreviousHandler = PreviousHandler(UnsafeCell::new(Previous::NONE));
 
 struct PreviousHandler(UnsafeCell<Previous>);
 
-// SAFETY: written once, under `INSTALLING`, with the signal blocked in no thread but before any thread is owed one;
-// a delivery that races with the installation reads either NONE or the complete value, see `install`.
+// SAFETY: written once, under `INSTALLING`. The signal is not blocked then, but the collector has not sent one to any thread yet.
+// A delivery that races with the installation reads either NONE or the complete value, see `install`.
 unsafe impl Sync for PreviousHandler {}
 
 /// Installs the handler for `signal`, once for the whole process. A second call for the same signal does nothing.
@@ -69,8 +70,8 @@ pub(crate) fn install(signal: i32) -> Result<(), SetupError> {
     install_holding(&INSTALLING.lock(), signal)
 }
 
-/// [`install`] for a stop that has begun: whoever holds the lock may stand, and is not waited for (`.stop.locks`). Says whether
-/// the process has this signal now.
+/// [`install`] for a stop that has begun: the thread that holds the lock may be stopped, so this does not wait for it
+/// (`.stop.locks`). Returns whether the process has this signal now.
 pub(crate) fn install_in_a_stop(signal: i32) -> bool {
     INSTALLING.try_lock().is_ok_and(|held| install_holding(&held, signal).is_ok())
 }
@@ -79,9 +80,10 @@ fn install_holding(_held: &LockGuard<'_>, signal: i32) -> Result<(), SetupError>
     match INSTALLED.load(Ordering::Relaxed) {
         0 => {
             let previous = signals::current(signal)?;
-            // SAFETY: under the lock, and `INSTALLED` is still 0, so no handler of ours reads it.
+            // SAFETY: under the lock, and `INSTALLED` is still 0, so `suspend` does not read it.
             PREVIOUS.0.with_mut(|slot| unsafe { *slot = previous });
-            // SAFETY: `suspend` calls only what a handler may call, and passes each signal that is not ours on to the handler that it replaces.
+            // SAFETY: `suspend` calls only what a handler may call, and passes each signal that is not the collector's to the
+            // handler that it replaces.
             unsafe { signals::install(signal, suspend, HandlerStack::Own) }?;
             // Release: pairs with the Acquire in `installed`.
             INSTALLED.store(signal, Ordering::Release);
@@ -92,7 +94,7 @@ fn install_holding(_held: &LockGuard<'_>, signal: i32) -> Result<(), SetupError>
     }
 }
 
-/// The suspend signal of the process, if one is installed.
+/// Returns the suspend signal of the process, if one is installed.
 pub(crate) fn installed() -> Option<i32> {
     // Acquire: pairs with the Release in `install_holding`.
     match INSTALLED.load(Ordering::Acquire) {
@@ -101,26 +103,26 @@ pub(crate) fn installed() -> Option<i32> {
     }
 }
 
-/// Whether the handler is still the one that the process has for its signal.
+/// Returns whether the process still has this handler for its suspend signal; `true` if none was installed.
 pub(crate) fn is_in_place() -> bool {
     installed().is_none_or(|signal| signals::is_installed(signal, suspend))
 }
 
-/// In a fork's child: whoever held the lock does not exist here.
+/// The lock of the installation, which a fork takes before it and resets in the child.
 pub(super) fn lock() -> &'static Lock {
     &INSTALLING
 }
 
-/// The record of the calling thread, if it is attached to some world. Async-signal-safe.
+/// Returns the record of the calling thread, if it is attached to a world. Async-signal-safe.
 pub(crate) fn current() -> Option<&'static ThreadStopInfo> {
     // SAFETY: null or a record, which is never unmapped.
     let filed = unsafe { TABLE.find(thread::gettid()).as_ref() };
-    // The kernel may have given us the id of one that ended without a word.
+    // The kernel may have given this thread the id of one that ended without detaching.
     filed.filter(|record| !record.has_died())
 }
 
-/// [`current`] without the system call, for what a program does a million times in a second. Not for handlers, and not inside a
-/// stop: see [`thread::known_tid`].
+/// [`current`] without the system call, for operations that a program makes a million times per second. Not for handlers, and not
+/// inside a stop: see [`thread::known_tid`].
 #[inline]
 pub(crate) fn known_current() -> Option<&'static ThreadStopInfo> {
     // SAFETY: as in `current`.
@@ -128,7 +130,7 @@ pub(crate) fn known_current() -> Option<&'static ThreadStopInfo> {
     filed.filter(|record| !record.has_died())
 }
 
-/// The handler.
+/// The handler of the suspend signal.
 unsafe extern "C" fn suspend(signal: i32, info: *mut signals::SigInfo, context: *mut std::ffi::c_void) {
     let body = || {
         let ours = current().is_some_and(|record| {
@@ -148,16 +150,16 @@ unsafe extern "C" fn suspend(signal: i32, info: *mut signals::SigInfo, context: 
             unsafe { previous.call(signal, info, context) };
         }
     };
-    // `.stop.errno`: what we interrupted may be between a system call and its look at errno.
+    // `.stop.errno`: the interrupted code may be between a system call and its read of errno.
     if removed(Guard::StopErrno) { body() } else { crate::os::preserving_errno(body) }
 }
 
-/// Stands still if the thread is held.
+/// Parks the thread if it is held.
 #[inline(never)]
 fn park(record: &ThreadStopInfo, context: &Context) {
     let here = 0u8;
     let frame = std::ptr::from_ref(&here) as usize;
-    // SAFETY: our own thread's record, found in the table: it is attached.
+    // SAFETY: the calling thread's record, found in the table: it is attached.
     let handshake = unsafe { &record.threads().handshake };
     let _ = record.state.park_if_held(handshake, || {
         let stack_ptr = if removed(Guard::StopRedZone) {
@@ -168,7 +170,7 @@ fn park(record: &ThreadStopInfo, context: &Context) {
             frame
         };
         if !record.stack_bounds().contains(frame) {
-            // Caught on the alternate stack, or on a coroutine's: `stacks.rs` finds out by these bounds.
+            // Stopped on the alternate stack, or on a coroutine's: `stacks.rs` finds out which, with these bounds.
             if let Some(alternate) = context.alternate_stack().filter(|bounds| bounds.contains(frame)) {
                 record.set_alternate(Some(alternate));
             }
@@ -180,13 +182,13 @@ fn park(record: &ThreadStopInfo, context: &Context) {
     });
 }
 
-/// Stands still if the thread is held: where a debugger, which is dead by now, has sent the thread instead of where it was. All of its
-/// registers are on its stack above this frame.
+/// Parks the thread if it is held. A debugger, which has died since, made the thread continue here instead of where it was
+/// stopped. All of its registers are on its stack above this frame.
 #[inline(never)]
 pub(crate) fn park_below(record: &ThreadStopInfo) {
     let here = 0u8;
     let frame = std::ptr::from_ref(&here) as usize;
-    // SAFETY: our own thread's record, found in the table: it is attached.
+    // SAFETY: the calling thread's record, found in the table: it is attached.
     let handshake = unsafe { &record.threads().handshake };
     let _ = record.state.park_if_held(handshake, || {
         if !record.stack_bounds().contains(frame) {
@@ -199,20 +201,20 @@ pub(crate) fn park_below(record: &ThreadStopInfo) {
     });
 }
 
-/// Sends the suspend signal to a thread. `Err(ESRCH)`: it is gone.
+/// Sends the suspend signal to a thread. `Err(ESRCH)`: the thread does not exist any more.
 pub(crate) fn send(record: &ThreadStopInfo, signal: i32) -> Result<(), crate::os::Errno> {
     record.owed.store(1, Ordering::Relaxed);
     // SAFETY: the suspend signal, whose handler is installed before anything is sent.
     unsafe { thread::tgkill(record.tid(), signal) }
 }
 
-/// Lets a test stand in for the handler that a program had before us.
+/// For tests: replaces the handler that the program had before `suspend` was installed, until the result is dropped.
 #[cfg(test)]
 pub(super) fn chain_to(handler: extern "C" fn(i32)) -> impl Drop {
     struct Restore(Previous);
     impl Drop for Restore {
         fn drop(&mut self) {
-            // SAFETY: tests only; a delivery at this very moment reads one value or the other.
+            // SAFETY: for tests only; a delivery at this moment reads one value or the other.
             PREVIOUS.0.with_mut(|slot| unsafe { *slot = self.0 });
         }
     }

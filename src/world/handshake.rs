@@ -1,15 +1,15 @@
-//! How a thread is held and how it says so: the stopping handshake.
+//! The stopping handshake: how a thread is requested to stop, and how it acknowledges.
 //!
 //! # The problem
 //!
-//! Somebody (a collection, a user at a debugger) wants a thread to stand still. The thread may be running anywhere,
-//! be in a blocking region, be parked for somebody else, be about to exit. The asker may give up. Signals arrive
-//! late, twice, or after the stop that sent them is over. And the two askers must not undo each other: a thread that
+//! A collection, or a user at a debugger, wants a thread to stop. The thread may be running anywhere, be in a blocking
+//! region, be parked for the other requester, or be about to exit. The requester may give up. Signals arrive
+//! late, twice, or after the stop that sent them is over. And the two requesters must not undo each other: a thread that
 //! the user froze stays frozen after a collection (`.vtable.nested`, `.vtable.exact-restore`).
 //!
 //! # The state
 //!
-//! One atomic word per thread holds *where it is* × *who holds it* × *the epoch of each hold*:
+//! One atomic word per thread has *the place of the thread* × *its holders* × *the epoch of each hold*:
 //!
 //! ```text
 //!   63                  34 33                   4   3   2   1  0
@@ -26,33 +26,33 @@
 //!                                  PARKED <-------------------------------+
 //! ```
 //!
-//! The one rule: **a thread runs past its protocol step only if nobody holds it**. Everything else follows.
+//! The one rule: **a thread runs past its protocol step only if it has no holder**. Everything else follows.
 //!
-//! * In DETACHED, BLOCKING and PARKED every hold is *satisfied*: the thread touches no collected memory and what it
-//!   published is in place. So a new hold on such a thread needs no acknowledgement ([`Held::Already`]), and costs
+//! * In DETACHED, BLOCKING and PARKED every hold is *satisfied*: the thread touches no collected memory, and the data that
+//!   it published is in place. So a new hold on such a thread needs no acknowledgement ([`Held::Already`]), and costs
 //!   one compare-exchange.
-//! * In RUNNING a hold is a request ([`Held::MustPark`]). Whoever leaves RUNNING finds the holds in the very word
+//! * In RUNNING a hold is a request ([`Held::MustPark`]). A thread that leaves RUNNING finds the holds in the same word
 //!   that its compare-exchange replaces, and acknowledges each of them, once.
-//! * Only the thread itself changes its place. A release clears the hold and posts the thread's semaphore; the thread
-//!   goes from PARKED to RUNNING by itself when it finds no holder left. Until it has done that it is still PARKED:
-//!   on a busy machine the next stop finds it satisfied although it never got the processor in between. It also
-//!   keeps a handler that interrupts the waiting thread from waiting on the same semaphore: it sees PARKED and leaves.
-//! * Epochs stay in the word after the release, so the word never comes back to an earlier value: a thread that
-//!   published, was interrupted, parked in its handler and continued, fails its compare-exchange and publishes anew
+//! * Only the thread itself changes its place. A release clears the hold and posts the thread's semaphore. The thread
+//!   changes from PARKED to RUNNING when it finds that it has no holder any more. Until then it is still PARKED:
+//!   on a busy machine the next stop finds it satisfied although it never got the processor in between. PARKED also
+//!   keeps a handler that interrupts the waiting thread from waiting on the same semaphore: the handler returns.
+//! * Epochs stay in the word after the release, so the word never returns to an earlier value. A thread that
+//!   published, was interrupted, parked in its handler and continued, fails its compare-exchange and publishes again
 //!   (`.stop.interrupted`).
 //!
 //! # Acknowledgement
 //!
 //! [`AckCounter`] counts in one word, epoch × outstanding, by compare-exchange that compares the epoch too. An
-//! acknowledgement of an abandoned stop finds another epoch and counts for nothing (`.stop.late`). The last one posts
-//! the semaphore of the asker. There is no acknowledgement of a restart: nobody waits for it.
+//! acknowledgement of an abandoned stop finds another epoch and is ignored (`.stop.late`). The last one posts
+//! the requester's semaphore. A restart is not acknowledged: no thread waits for it.
 //!
 //! # Limits
 //!
-//! Two holders, 30 bits of epoch each. `hold`, `release` and `abandon` of one holder are not called concurrently with
-//! each other (a collection holds the collection lock, a debugger its thread lock); those of different holders may
-//! be. An epoch that comes round after 2^30 stops while an acknowledgement of the first is still under way would be
-//! taken for the second's.
+//! There are two holders, with 30 bits of epoch each. `hold`, `release` and `abandon` of one holder are not called concurrently
+//! with each other (a collection holds the collection lock, a debugger its thread lock); those of different holders may
+//! be. Epochs wrap after 2^30 stops: an acknowledgement that is still in progress then would be counted for the new stop with
+//! the same epoch.
 //!
 //! Everything here may run in a signal handler that interrupts any step of the same protocol on the same thread; the
 //! model runs it there ([`interrupt_point`]).
@@ -60,13 +60,13 @@
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU64, Ordering, Semaphore, const_new, interrupt_point};
 
-/// Who can hold a thread.
+/// A requester that can hold a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Holder {
     /// A collection: from its stop to its start.
     Collection = 0,
-    /// A user at a debugger: a freeze of this thread, or the debugger's own stop.
+    /// A user at a debugger: a suspension of this thread, or the debugger's own stop.
     User = 1,
 }
 
@@ -80,7 +80,7 @@ pub(crate) enum Place {
     Running = 1,
     /// In a blocking region: touches no collected memory.
     Blocking = 2,
-    /// Waits for its holders to let it go.
+    /// Waits until its holders have released it.
     Parked = 3,
 }
 
@@ -101,9 +101,9 @@ impl Epoch {
 /// What [`StopState::hold`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// The thread stands already (blocking, parked or gone): nothing to send, nothing to wait for.
+    /// The thread is stopped already (blocking, parked or detached): nothing to send, nothing to wait for.
     Already,
-    /// The thread runs: it has to be told, and will acknowledge.
+    /// The thread runs: it must be notified, and will acknowledge.
     MustPark,
 }
 
@@ -111,18 +111,18 @@ pub(crate) enum Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a thread that parked has published its stack pointer, which is stale now"]
 pub(crate) enum Parked {
-    /// Nobody held the thread, or it stood already (a handler that interrupted the wait).
+    /// The thread was not held, or it was parked already (a handler that interrupted the wait).
     No,
-    /// It stood, and has been let go.
+    /// It parked, and has been released.
     Yes,
 }
 
 /// What [`StopState::take_back`] or [`StopState::abandon`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abandoned {
-    /// The thread had not answered; the hold is taken back before it saw it. A signal that arrives now does nothing.
+    /// The thread had not acknowledged; the hold was removed before the thread saw it. A signal that arrives now does nothing.
     Unanswered,
-    /// The thread stood. After `abandon` it has been let go.
+    /// The thread was stopped. After `abandon` it has been released.
     Answered,
 }
 
@@ -185,13 +185,13 @@ impl Word {
     }
 }
 
-/// What an acknowledgement left.
+/// The result of an acknowledgement.
 enum Outstanding {
     /// It was the last one.
     Last,
     /// Others are outstanding.
     More,
-    /// It was too late, and counted for nothing.
+    /// It was too late, and was ignored.
     NoneOfOurs,
 }
 
@@ -211,7 +211,7 @@ pub(crate) struct AckCounter {
 
 impl AckCounter {
     const_new! {
-        /// Waits for nobody.
+        /// A counter with nothing outstanding.
         pub(crate) fn new() -> Self {
             Self { word: AtomicU64::new(0), all_in: Semaphore::new() }
         }
@@ -226,8 +226,8 @@ impl AckCounter {
         epoch
     }
 
-    /// Takes `count` from what `epoch` waits for, and says whether that was the last of it. An acknowledgement of an
-    /// earlier epoch counts for nothing.
+    /// Subtracts `count` from the outstanding acknowledgements of `epoch`, and returns what is left. An acknowledgement of
+    /// an earlier epoch is ignored.
     fn acknowledge(&self, epoch: Epoch, count: u32) -> Outstanding {
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
@@ -236,8 +236,8 @@ impl AckCounter {
             if !counts || outstanding == 0 {
                 return Outstanding::NoneOfOurs;
             }
-            // Release: pairs with the Acquire of `outstanding`. What a thread did before it parked happens before
-            // what the asker does, for every thread: the later exchanges continue the release sequence of the earlier.
+            // Release: pairs with the Acquire of `outstanding`. What each thread did before it parked happens before
+            // what the requester does next: the later exchanges continue the release sequence of the earlier ones.
             let fewer = seen - u64::from(count.min(outstanding));
             match self.word.compare_exchange_weak(seen, fewer, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) if fewer as u32 == 0 => return Outstanding::Last,
@@ -253,7 +253,7 @@ impl AckCounter {
     }
 }
 
-/// The world's side of the handshake: one counter per holder. Threads acknowledge here, askers wait here.
+/// The world's side of the handshake: one counter per holder. Threads acknowledge here, and requesters wait here.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     counters: [AckCounter; 2],
@@ -261,38 +261,38 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     const_new! {
-        /// Nobody asks for anything.
+        /// A handshake without a stop in progress.
         pub(crate) fn new() -> Self {
             Self { counters: [AckCounter::new(), AckCounter::new()] }
         }
     }
 
     /// Begins a stop of at most `threads` threads: the number of [`StopState::hold`] calls that follow. The caller
-    /// then reports by [`satisfied`](Self::satisfied) how many of them came back with [`Held::Already`].
+    /// then reports with [`satisfied`](Self::satisfied) how many of them returned [`Held::Already`].
     pub(crate) fn begin(&self, holder: Holder, threads: u32) -> Epoch {
         self.counter(holder).begin(threads)
     }
 
-    /// `count` threads of this stop needed no acknowledgement.
+    /// Reports that `count` threads of this stop needed no acknowledgement.
     pub(crate) fn satisfied(&self, holder: Holder, epoch: Epoch, count: u32) {
         self.counter(holder).acknowledge(epoch, count);
     }
 
-    /// Sleeps until all have answered, at most `ns` and possibly shorter; returns how many have not. 0: all stand, and
-    /// what they did before is visible.
+    /// Sleeps until all threads have acknowledged, for at most `ns` nanoseconds and possibly less; returns how many have not.
+    /// 0: all are stopped, and what they did before is visible.
     pub(crate) fn wait_slice(&self, holder: Holder, ns: u64) -> u32 {
         let counter = self.counter(holder);
         match counter.outstanding() {
             0 => 0,
             _ => {
-                // A permit may be left over from an earlier stop: the count decides, not the permit.
+                // The semaphore may have a permit left from an earlier stop, so only the count decides.
                 counter.all_in.wait_slice(ns);
                 counter.outstanding()
             }
         }
     }
 
-    /// Closes the present epoch: nobody waits any more, later acknowledgements count for nothing. Comes before the
+    /// Closes the present epoch: nothing is outstanding any more, and later acknowledgements are ignored. Called before the
     /// [`StopState::take_back`] calls of a stop that ran out of time.
     pub(crate) fn close(&self, holder: Holder) {
         let counter = self.counter(holder);
@@ -304,7 +304,7 @@ impl Handshake {
         }
     }
 
-    /// In the child of a `fork`: nobody waits.
+    /// In the child of a `fork`: resets the counters, since no thread waits here.
     pub(crate) fn reset_in_child(&self) {
         for counter in &self.counters {
             counter.word.store(counter.word.load(Ordering::Relaxed) & !OUTSTANDING, Ordering::Relaxed);
@@ -341,16 +341,16 @@ pub(crate) struct StopState {
 
 impl StopState {
     const_new! {
-        /// No thread.
-        #[allow(dead_code, reason = "a world's records are born as zero bytes; tests and models make single ones")]
+        /// The state of a record without a thread.
+        #[allow(dead_code, reason = "a world's records are made as zero bytes; tests and models make single ones")]
         pub(crate) fn new() -> Self {
             Self { word: AtomicU64::new(0), resume: Semaphore::new() }
         }
     }
 
-    // ---- what the asker calls
+    // ---- for the requester
 
-    /// Asks the thread to stand, on behalf of `holder`. [`Held::Already`]: it stands, and what it published is
+    /// Requests the thread to stop, on behalf of `holder`. [`Held::Already`]: it is stopped, and what it published is
     /// visible. Each call counts as one of the threads of [`Handshake::begin`]. A detached record stays unheld.
     pub(crate) fn hold(&self, holder: Holder, epoch: Epoch) -> Held {
         let mut seen = self.load(Ordering::Relaxed);
@@ -369,14 +369,14 @@ impl StopState {
         }
     }
 
-    /// Lets the thread go, on behalf of `holder`. If nobody else holds it and it stands parked, it is woken.
+    /// Releases the thread, on behalf of `holder`. If it is parked and has no other holder, it is woken.
     pub(crate) fn release(&self, holder: Holder) {
         self.let_go(holder);
     }
 
-    /// Takes a hold back if it has not been answered: the asker ran out of time. One that was answered stays, and what
-    /// the thread published is visible: an asker all of whose threads stand after all has what it asked for, and one who
-    /// has to give up knows whom to name (`.stop.lost`).
+    /// Removes a hold that has not been acknowledged: the requester ran out of time. An acknowledged hold stays, and what
+    /// the thread published is visible. So a requester whose threads all have stopped after all succeeds, and one that
+    /// must give up knows which threads to name (`.stop.lost`).
     pub(crate) fn take_back(&self, holder: Holder) -> Abandoned {
         // Acquire: pairs with the Release by which the thread left RUNNING.
         let mut seen = self.load(Ordering::Acquire);
@@ -384,7 +384,7 @@ impl StopState {
             if seen.place() != Place::Running || !seen.is_held_by(holder) {
                 return Abandoned::Answered;
             }
-            // Relaxed: the thread has not stopped, and the holder has done nothing that it would have to see.
+            // Relaxed: the thread has not stopped, and the holder has done nothing that the thread must see.
             match self.exchange(seen, seen.released(holder), Ordering::Relaxed) {
                 Ok(()) => return Abandoned::Unanswered,
                 Err(now) => seen = now,
@@ -392,7 +392,7 @@ impl StopState {
         }
     }
 
-    /// Takes a hold back, answered or not: the thread is gone.
+    /// Removes a hold, acknowledged or not: the thread does not exist any more.
     pub(crate) fn abandon(&self, holder: Holder) -> Abandoned {
         match self.let_go(holder).place() {
             Place::Running => Abandoned::Unanswered,
@@ -400,24 +400,25 @@ impl StopState {
         }
     }
 
-    /// The hold is satisfied: the thread stands (or has gone). Used to find whom to signal again, and whom to name.
+    /// Returns whether the hold is satisfied: the thread is stopped or has detached. Used to find the threads to signal again, and
+    /// those to name.
     pub(crate) fn has_answered(&self) -> bool {
         // Acquire: pairs with the Release by which the thread left RUNNING.
         self.load(Ordering::Acquire).place() != Place::Running
     }
 
-    /// Where the thread is. A hint, unless the caller holds it.
+    /// Returns the place of the thread. A hint, unless the caller holds the thread.
     pub(crate) fn place(&self) -> Place {
         // Acquire: pairs with the Release by which the thread left RUNNING.
         self.load(Ordering::Acquire).place()
     }
 
-    /// Whether `holder` holds the thread. Says nothing of what the thread has published.
+    /// Returns whether `holder` holds the thread. Does not make visible what the thread has published.
     pub(crate) fn is_held_by(&self, holder: Holder) -> bool {
         self.load(Ordering::Relaxed).is_held_by(holder)
     }
 
-    /// Whether anybody holds the thread: the check of a safepoint, one relaxed load.
+    /// Returns whether the thread has a holder: the check of a safepoint, one relaxed load.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.load(Ordering::Relaxed).is_held()
@@ -429,7 +430,7 @@ impl StopState {
             if !seen.is_held_by(holder) {
                 return seen;
             }
-            // Release: pairs with the Acquire by which the thread returns to RUNNING; it sees what the holder did.
+            // Release: pairs with the Acquire by which the thread returns to RUNNING; it then sees what the holder did.
             match self.exchange(seen, seen.released(holder), Ordering::Release) {
                 Ok(()) => break,
                 Err(now) => seen = now,
@@ -448,20 +449,20 @@ impl StopState {
         self.resume.reset_in_child();
     }
 
-    // ---- what the thread itself calls
+    // ---- for the thread itself
 
-    /// The calling thread takes the record into use. [`WorldLocks::thread_created`](super::locks::WorldLocks::thread_created) sees to
-    /// it that a stop that has begun does not see the record come to life.
+    /// Puts the record into use, for the calling thread. [`WorldLocks::thread_created`](super::locks::WorldLocks::thread_created)
+    /// ensures that this does not happen during a stop.
     pub(crate) fn attach(&self) {
         let seen = self.load(Ordering::Relaxed);
         debug_assert!(seen.place() == Place::Detached && !seen.is_held());
-        // No other thread writes a detached word. Relaxed: a holder finds the record by the list, whose lock orders this.
+        // No other thread writes a detached word. Relaxed: a holder finds the record in the list, whose lock orders this.
         self.word.store(seen.at(Place::Running).0, Ordering::Relaxed);
     }
 
-    /// The calling thread gives the record up, from RUNNING or from within a blocking region. A hold that came while
-    /// it ran is answered: who waits for a thread that exits is told (`.stop.exit-race`). A user's freeze of it ends
-    /// with it.
+    /// Takes the record out of use, for the calling thread, from RUNNING or from within a blocking region. A hold that was
+    /// made while the thread ran is acknowledged, so a requester does not wait for a thread that has exited
+    /// (`.stop.exit-race`). A user's suspension of the thread ends with the record.
     pub(crate) fn detach(&self, handshake: &Handshake) {
         let mut seen = self.load(Ordering::Relaxed);
         let left = loop {
@@ -469,8 +470,8 @@ impl StopState {
             let gone = Word(seen.0 & !HOLDERS).at(Place::Detached);
             interrupt_point();
             // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement. Acquire:
-            // pairs with the Release of `hold`; without it we might see the counter as it was before the stop began,
-            // and take our acknowledgement for a late one.
+            // pairs with the Release of `hold`; without it this thread might see the counter as it was before the stop
+            // began, and take its acknowledgement for a late one.
             match self.exchange(seen, gone, Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
@@ -482,12 +483,12 @@ impl StopState {
         }
     }
 
-    /// Stands if somebody holds the thread: publishes (stack pointer and everything else that holders read),
-    /// acknowledges, waits until nobody holds it. Called by the signal handler and by the safepoint, at any moment;
-    /// does nothing unless the thread runs and is held. `publish` may be called several times.
+    /// Parks the thread if it is held: publishes (the stack pointer and everything else that holders read), acknowledges, and
+    /// waits until it has no holder. Called by the signal handler and by the safepoint, at any moment. Does nothing unless the
+    /// thread is RUNNING and held. `publish` may be called several times.
     pub(crate) fn park_if_held(&self, handshake: &Handshake, mut publish: impl FnMut()) -> Parked {
         // Acquire: pairs with the Release of `hold`, and with that of `let_go`: a thread that a debugger stopped at the entry, and
-        // which is not held any more when it gets here, runs on without an exchange.
+        // which is not held any more when it gets here, continues without an exchange.
         let mut seen = self.load(Ordering::Acquire);
         let parked = loop {
             if seen.place() != Place::Running || !seen.is_held() {
@@ -497,8 +498,8 @@ impl StopState {
                 publish();
             }
             interrupt_point();
-            // Release: pairs with the Acquire of `hold` (a second holder that finds us parked), and with those of a look at
-            // the word. The load, or the exchange that failed, has acquired what is exchanged here.
+            // Release: pairs with the Acquire of `hold` (a second holder that finds this thread parked), and with those of
+            // functions that only read the word. The load, or the exchange that failed, has acquired what is exchanged here.
             match self.exchange(seen, seen.at(Place::Parked), Ordering::Release) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
@@ -513,18 +514,18 @@ impl StopState {
         Parked::Yes
     }
 
-    /// Enters a blocking region: publishes, and from here on counts as standing. Holds that are there already are
-    /// acknowledged, so the thread need not park to go to sleep. `publish` may be called several times.
+    /// Enters a blocking region: publishes, and from here on counts as stopped. Existing holds are acknowledged, so the
+    /// thread need not park before it sleeps. `publish` may be called several times.
     pub(crate) fn enter_blocking(&self, handshake: &Handshake, mut publish: impl FnMut()) {
-        // Relaxed: what was seen counts only if the exchange finds it again, and that acquires.
+        // Relaxed: the value is used only if the exchange finds it again, and the exchange acquires.
         let mut seen = self.load(Ordering::Relaxed);
         let entered = loop {
             debug_assert!(seen.place() == Place::Running, "blocking regions do not nest here");
             publish();
             interrupt_point();
             // Release: pairs with the Acquire of `hold`. Acquire: pairs with its Release, so that the counter of its epoch is
-            // seen. A handler that parked in between changed the word (its epoch stays there), so what it published does not
-            // stand for us.
+            // seen. A handler that parked in between has changed the word (its epoch stays there), so the exchange fails and
+            // this thread publishes again.
             match self.exchange(seen, seen.at(Place::Blocking), Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
@@ -534,15 +535,15 @@ impl StopState {
         handshake.acknowledge(entered);
     }
 
-    /// Leaves a blocking region: waits until nobody holds the thread. What was published at the entry stays valid
-    /// until this returns. [`Parked::Yes`] if it had to wait.
+    /// Leaves a blocking region: waits until the thread has no holder. What was published at the entry stays valid
+    /// until this returns. Returns [`Parked::Yes`] if it had to wait.
     pub(crate) fn leave_blocking(&self) -> Parked {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
             debug_assert!(seen.place() == Place::Blocking);
             let held = seen.is_held() && !removed(Guard::StopBlocking);
             let next = seen.at(if held { Place::Parked } else { Place::Running });
-            // Acquire: pairs with the Release of `let_go`. What the thread published when it entered is still released, for
+            // Acquire: pairs with the Release of `let_go`. What the thread published when it entered is still released:
             // every change of the word since then was an exchange.
             match self.exchange(seen, next, Ordering::Acquire) {
                 Ok(()) if held => break,
@@ -556,8 +557,8 @@ impl StopState {
         Parked::Yes
     }
 
-    /// Leaves a blocking region unless somebody holds the thread; says whether it has left. Who has taken a lock in the region
-    /// gives it back before he stands (`.debug.frozen-waiter`).
+    /// Leaves a blocking region unless the thread is held, and returns whether it has left. A thread that has taken a lock in
+    /// the region releases it before it parks (`.debug.frozen-waiter`).
     pub(crate) fn try_leave_blocking(&self) -> bool {
         if removed(Guard::DebugFrozenWaiter) {
             let _ = self.leave_blocking();
@@ -578,8 +579,8 @@ impl StopState {
         }
     }
 
-    /// PARKED → RUNNING as soon as nobody holds the thread. A permit of the semaphore only says that it is worth to
-    /// look: it may be left over from a wait that ended without it, and a new hold may have come.
+    /// Changes from PARKED to RUNNING as soon as the thread has no holder. A permit of the semaphore only means that the word
+    /// may have changed: it may be left from a wait that ended without it, and there may be a new hold.
     fn wait_until_let_go(&self) {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
@@ -600,7 +601,7 @@ impl StopState {
         interrupt_point();
     }
 
-    /// In the child of a `fork`, for the thread that survives: those who held it are not here.
+    /// In the child of a `fork`, for the surviving thread: its holders do not exist here.
     pub(crate) fn survive_fork(&self) {
         self.word.store(self.load(Ordering::Relaxed).0 & !HOLDERS, Ordering::Relaxed);
     }
@@ -611,7 +612,8 @@ impl StopState {
         Word(self.word.load(order))
     }
 
-    /// Compare-exchange; a failure acquires, since the caller decides anew on what it saw: `take_back` may find an answer in it.
+    /// Compare-exchange. A failure acquires, because the caller decides again on the value found: `take_back` may find an
+    /// acknowledgement in it.
     fn exchange(&self, from: Word, to: Word, order: Ordering) -> Result<(), Word> {
         self.word.compare_exchange(from.0, to.0, order, Ordering::Acquire).map(drop).map_err(Word)
     }

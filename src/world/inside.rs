@@ -1,27 +1,27 @@
-//! Which threads are inside the stopped world right now.
+//! Tracks the threads that are inside the stopped world.
 //!
 //! From the first signal of a stop to the last release, the collecting thread and the markers that it waits for may
 //! not allocate from malloc, print, or take a lock of libc: a stopped thread may hold it (`.stop.no-malloc`,
-//! `.stop.locks`). The rule can't be seen in the types, so it is watched: a thread is noted here while it is inside,
-//! and the project's tests put an allocator and an interposed malloc under themselves which ask [`is_inside`] and
+//! `.stop.locks`). The types do not show this rule, so it is checked at run time: a thread is noted here while it is inside,
+//! and the project's tests install an allocator and interpose malloc; both call [`is_inside`] and
 //! abort (`tests/no_malloc.rs`).
 //!
-//! A few words per process, written twice per collection; mutators never come here. No thread-local storage: in a
-//! library that was loaded late its first use would allocate.
+//! This is a few words per process, written twice per collection; mutators do not use it. It is not thread-local storage, whose
+//! first use would allocate in a library that was loaded late.
 
 use crate::os::thread;
 use crate::sync::{AtomicI32, AtomicU32, Ordering};
 
-/// How many threads are watched at a time. Those beyond are not: this is a lens, not a guard.
+/// The number of threads that are tracked at a time. Further ones are not tracked: this is a check, not a guard.
 const WATCHED: usize = 64;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 static THREADS: [AtomicI32; WATCHED] = [const { AtomicI32::new(0) }; WATCHED];
 
-/// The calling thread is inside from now on.
+/// Notes that the calling thread is inside from now on.
 pub(crate) fn enter() {
     let me = thread::gettid().0;
-    // Relaxed here and below: a thread only ever looks for itself.
+    // Relaxed here and below: a thread only looks for itself.
     for slot in &THREADS {
         if slot.load(Ordering::Relaxed) == 0
             && slot.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -32,7 +32,7 @@ pub(crate) fn enter() {
     }
 }
 
-/// The calling thread is outside from now on. Does nothing if it was not inside.
+/// Notes that the calling thread is outside from now on. Does nothing if it was not inside.
 pub(crate) fn leave() {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
@@ -44,7 +44,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// Whether the calling thread is inside. Async-signal-safe, no allocation: for use inside malloc.
+/// Returns whether the calling thread is inside. Async-signal-safe, without allocation: for use inside malloc.
 pub fn is_inside() -> bool {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return false;
@@ -53,7 +53,7 @@ pub fn is_inside() -> bool {
     THREADS.iter().any(|slot| slot.load(Ordering::Relaxed) == me)
 }
 
-/// In a fork's child: nobody is stopping anything.
+/// In the child of a fork: no thread is inside.
 pub(crate) fn reset_in_child() {
     THREADS.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     COUNT.store(0, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Which vtable is in force.
+//! The vtable in force, and how it is swapped.
 //!
-//! The thread vtable can be swapped while the program runs, and a swap must never tear a stop from its start: the
-//! vtable that stopped the threads is the one that knows how to start them (`.vtable.swap`). And the outgoing one
-//! gets what it is owed: once a swap has returned it, nobody is inside it any more and nobody will call it again.
+//! The thread vtable can be swapped while the program runs, but never between a stop and its start: only the
+//! vtable that stopped the threads knows how to start them (`.vtable.swap`). And once a swap has returned the outgoing
+//! vtable, no thread is inside it any more and no thread calls it again.
 //!
 //! ```text
 //!   31                      2    1        0
@@ -11,18 +11,18 @@
 //!  +-------------------------+--------+-------+
 //! ```
 //!
-//! Two slots; the index says which one is in force. Whoever is going to call the vtable *latches* it: counts itself
-//! as a user, in the same compare-exchange that reads the index. A stop keeps its latch until its start is over, so
-//! both go to the same value. A swap writes the new value into the other slot, and turns the index in a
-//! compare-exchange that demands that there are no users; if there are, it sleeps until the last one has gone. A swap
-//! that runs out of patience has changed nothing.
+//! There are two slots; the index selects the one in force. A thread that is about to call the vtable *latches* it: it counts
+//! itself as a user, in the same compare-exchange that reads the index. A stop keeps its latch until its start is over, so
+//! both call the same value. A swap writes the new value into the other slot, and changes the index in a
+//! compare-exchange that succeeds only without users. If there are users, the swap sleeps until the last one has left. A swap
+//! that runs out of patience changes nothing.
 //!
-//! Latching never waits: the collecting thread may do it with all its locks held. Waiting is the swapper's part, and
-//! it ends when the present stops are over; new stops may begin before the swapper had its turn, which in the worst
-//! case makes it run out of patience.
+//! Latching never waits: the collecting thread may do it with all its locks held. Only the swap waits, and
+//! its wait ends when the present stops are over. New stops may begin before the swap gets its turn; in the worst
+//! case they make it run out of patience.
 //!
-//! Swaps are made one at a time (the world's allocation lock). If every stop is made under that lock too, a swap
-//! never finds a user; the latch does not rely on it, since a debugger's own stops do not take that lock.
+//! Swaps are made one at a time (under the world's allocation lock). If every stop is made under that lock too, a swap
+//! never finds a user. The latch does not rely on this, since a debugger's own stops do not take that lock.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::lock::Patience;
@@ -32,7 +32,7 @@ const INDEX: u32 = 1;
 const WAITED: u32 = 1 << 1;
 const USER: u32 = 1 << 2;
 
-/// A value that can be replaced when nobody uses it. See the module's text.
+/// A value that can be replaced while no thread uses it. See the module's text.
 #[derive(Debug)]
 pub(crate) struct Latch<T> {
     word: AtomicU32,
@@ -41,7 +41,7 @@ pub(crate) struct Latch<T> {
 }
 
 // SAFETY: the slots are the only part that is not Sync by itself. Users read the slot in force, which is written only
-// while it is not in force and has no users; `T: Sync` lets them share it, `T: Send` lets a swap take it away.
+// while it is not in force and has no users; `T: Sync` lets them share it, `T: Send` lets a swap move it out.
 unsafe impl<T: Send + Sync> Sync for Latch<T> {}
 
 /// The value in force when this was made, which stays in force until this is dropped.
@@ -52,7 +52,7 @@ pub(crate) struct Latched<'a, T> {
     index: u32,
 }
 
-/// A swap ran out of patience: the present value is still in use. Nothing has changed; here is the new value back.
+/// A swap ran out of patience: the present value is still in use. Nothing has changed; contains the new value.
 #[derive(Debug)]
 pub(crate) struct StillInUse<T>(pub(crate) T);
 
@@ -66,7 +66,7 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Takes hold of the value in force. Never waits.
+    /// Latches the value in force. Never waits.
     pub(crate) fn latch(&self) -> Latched<'_, T> {
         let mut seen = self.word.load(Ordering::Relaxed);
         while !removed(Guard::VtableSwap) {
@@ -88,7 +88,7 @@ impl<T> Latch<T> {
         let mut seen = self.word.load(Ordering::Relaxed);
         let next = (seen & INDEX) ^ 1;
         self.slots[next as usize].with_mut(|slot| {
-            // SAFETY: the slot is not in force, so nobody latches it, and its last user had gone before the swap that
+            // SAFETY: the slot is not in force, so no thread latches it, and its last user had left before the swap that
             // put it out of force. Swaps are made one at a time.
             unsafe { *slot = Some(incoming) };
         });
@@ -96,7 +96,7 @@ impl<T> Latch<T> {
         loop {
             if seen & !(INDEX | WAITED) == 0 {
                 // Release: pairs with the Acquire of `latch`. Acquire: pairs with the Release of `drop`, so that what
-                // the last user did with the outgoing value happens before we take it away.
+                // the last user did with the outgoing value happens before the swap takes it out.
                 match self.word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                     Ok(_) => break,
                     Err(now) => seen = now,
@@ -141,7 +141,7 @@ impl<T> Latched<'_, T> {
         let index =
             if removed(Guard::VtableSwap) { self.latch.word.load(Ordering::Relaxed) & INDEX } else { self.index };
         self.latch.slots[index as usize].with(|slot| {
-            // SAFETY: we count as a user of the slot in force, so no swap puts it out of force or writes it.
+            // SAFETY: this thread counts as a user of the slot in force, so no swap puts it out of force or writes it.
             let value = unsafe { (*slot).as_ref() };
             call(value.expect("the slot in force is filled"))
         })

@@ -1,4 +1,4 @@
-//! The beginning and the end of a world's threads: what is entered for forks and debuggers, and taken back.
+//! The beginning and the end of a world's threads: registration for forks and debuggers, and its removal.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,13 +14,13 @@ use super::registry::{Roster, SURROUNDINGS, Threads, Vtable, exit_key};
 use super::stop_info;
 
 impl Threads {
-    /// A world's threads, none yet, stopped by `vtable`.
+    /// Makes a world's empty set of threads, stopped by `vtable`.
     #[cfg(test)]
     pub(crate) fn new(vtable: Vtable) -> std::io::Result<Arc<Self>> {
         Self::with(Arc::clone(&vtable), vtable)
     }
 
-    /// A world's threads, none yet, stopped by `vtable`; and by `built_in` when a stop of that one was lost.
+    /// Makes a world's empty set of threads, stopped by `vtable`, and by `built_in` after a stop of that one has failed.
     pub(crate) fn with(vtable: Vtable, built_in: Vtable) -> std::io::Result<Arc<Self>> {
         exit_key()?;
         record::set_surroundings(&SURROUNDINGS);
@@ -38,7 +38,7 @@ impl Threads {
             next_stack: AtomicU64::new(1),
             published: PublishedWorld::new(),
         });
-        // `drop` leaves.
+        // `drop` calls `leave_world`.
         let enter = |vtable: &Vtable| vtable.enter_world(&threads.published).map_err(std::io::Error::other);
         enter(&threads.built_in)?;
         threads.vtable.latch().with(enter)?;
@@ -54,7 +54,7 @@ impl Drop for Threads {
         self.vtable.latch().with(|vtable| vtable.leave_world(&self.published));
         self.built_in.leave_world(&self.published);
         fork::dismiss(self);
-        // Every attached thread holds a strong count, so there is none and all records are free.
+        // Every attached thread holds a strong count, so no thread is attached and all records are free.
         let chunks = std::mem::take(&mut self.roster.own().chunks);
         stop_info::give_chunks(chunks);
     }

@@ -1,18 +1,18 @@
-//! The world's three locks, and the only order in which they are taken.
+//! The three locks of a world, and the only order in which they are taken.
 //!
 //! ```text
 //!   collection  →  allocation  →  thread list
 //! ```
 //!
 //! * **Collection**: one collection at a time (`.stop.two-collectors`).
-//! * **Allocation**: the heap's shared structures; and whoever tells the thread vtable about a thread, so that the
-//!   vtable hears of a thread before it can allocate, and never in the middle of a stop
+//! * **Allocation**: the heap's shared structures, and notifying the thread vtable of a thread. So the
+//!   vtable is notified of a thread before the thread can allocate, and never in the middle of a stop
 //!   (`.vtable.created-under-lock`).
-//! * **Thread list**: which records are threads. A thread comes to life and goes under it, so the set of threads
-//!   stands still from the first signal of a stop to the restart (`.stop.create-race`, `.stop.exit-race`).
+//! * **Thread list**: which records are threads. Threads attach and detach under it, so the set of threads
+//!   is constant from the first signal of a stop to the restart (`.stop.create-race`, `.stop.exit-race`).
 //!
-//! A stop takes all three before its first signal and keeps them until the threads are let go: then no stopped thread
-//! holds one, since to be stopped it must have been outside. A thread that *waits* for one of them is stopped where
+//! A stop takes all three before its first signal and keeps them until the threads are resumed. So no stopped thread
+//! holds one of them. A thread that *waits* for one of them is stopped where
 //! it waits: by a signal in its futex, or, under cooperative stopping, because it counts as blocking there.
 //!
 //! All zero bytes are three free locks.
@@ -32,12 +32,12 @@ pub(crate) enum Which {
     List,
 }
 
-/// A stop could not begin: a lock was not let go in time.
+/// A stop could not begin: a lock was not released in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Denied {
     /// Which lock.
     pub(crate) which: Which,
-    /// Who held it at the end of our patience: the kernel's thread number (`.debug.frozen-owner`).
+    /// The thread that held it when the time was over: the kernel's thread id (`.debug.frozen-owner`).
     pub(crate) holder: HeldBy,
 }
 
@@ -46,15 +46,15 @@ pub(crate) struct Denied {
 pub(crate) struct WorldLocks {
     /// One collection at a time.
     pub(crate) collection: Lock,
-    /// The heap's shared structures, and what the vtable is told.
+    /// The heap's shared structures, and the notifications of the vtable.
     pub(crate) allocation: Lock,
     /// Which records are threads.
     pub(crate) list: Lock,
 }
 
-/// What a stop holds. Let go in the reverse order.
+/// The three locks, held for a stop. Released in the reverse order.
 #[derive(Debug)]
-#[must_use = "the locks of a stop are let go when this is dropped"]
+#[must_use = "the locks of a stop are released when this is dropped"]
 pub(crate) struct StopLocks<'a> {
     // In the order in which they are dropped.
     pub(crate) list: LockGuard<'a>,
@@ -72,11 +72,10 @@ impl WorldLocks {
 
     /// Takes all three for a stop, or none.
     ///
-    /// `as_blocking` runs what it is given as a blocking region of the calling thread, if that is one of the threads
-    /// that stops hold: then whoever has the locks can stop the world without it (`.stop.two-collectors`). When the
-    /// thread has the locks, no collection holds anything, so that it comes back from the region at once. A user may have
-    /// suspended it meanwhile; then `as_blocking` drops the locks before the thread stands, and asks for them anew
-    /// (`.debug.frozen-waiter`).
+    /// `as_blocking` runs its argument as a blocking region of the calling thread, if the thread is attached. So the thread
+    /// that has the locks can stop the world without waiting for this one (`.stop.two-collectors`). Once this thread has the
+    /// locks, no collection holds it, and it leaves the region at once. If a user has suspended it meanwhile, `as_blocking`
+    /// drops the locks before the thread parks, and takes them again afterwards (`.debug.frozen-waiter`).
     pub(crate) fn for_stop<'a>(
         &'a self,
         as_blocking: impl FnOnce(&mut dyn FnMut() -> Result<StopLocks<'a>, Denied>) -> Result<StopLocks<'a>, Denied>,
@@ -96,14 +95,14 @@ impl WorldLocks {
         Ok(StopLocks { list, allocation, _collection: collection })
     }
 
-    /// Takes all three, however long that takes.
+    /// Takes all three, without a time limit.
     pub(crate) fn all(&self) -> StopLocks<'_> {
         let collection = self.collection.lock();
         let allocation = self.allocation.lock();
         StopLocks { list: self.list.lock(), allocation, _collection: collection }
     }
 
-    /// A thread comes to life: `enlist` makes its record visible to stops, under the list lock, whose guard it gets; `created` tells
+    /// Attaches a thread: `enlist` makes its record visible to stops, under the list lock, whose guard it gets; `created` notifies
     /// the vtable. When this returns the thread may allocate.
     pub(crate) fn thread_created<R>(
         &self,
@@ -123,12 +122,12 @@ impl WorldLocks {
         record
     }
 
-    /// A thread detaches: `exited` notifies the vtable while the record is still whole; then `delist`, which gets the guard of
-    /// the list lock, gives the record up.
+    /// Detaches a thread: `exited` notifies the vtable while the record still belongs to the thread; then `delist`, which gets
+    /// the guard of the list lock, frees the record.
     ///
-    /// Returns `None`, and has done nothing, if a user has suspended the thread while it waited for the locks: the thread must
-    /// then park without the locks and call again (`.debug.frozen-waiter`). Suspensions are made under the list lock; one that is
-    /// made after the check, when the vtable has been notified already, ends with the record.
+    /// Returns `None`, without having done anything, if a user has suspended the thread while it waited for the locks. The thread
+    /// must then park without the locks and call this again (`.debug.frozen-waiter`). Suspensions are made under the list lock;
+    /// one that is made after the check, when the vtable has been notified already, ends with the record.
     pub(crate) fn thread_exited<R>(
         &self,
         is_suspended: impl FnOnce() -> bool,
