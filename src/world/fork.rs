@@ -212,7 +212,7 @@ unsafe extern "C" fn child() {
     drop(held);
 }
 
-/// Gives the record of the surviving thread its new id.
+/// Stores the new id of the surviving thread in its record.
 fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);

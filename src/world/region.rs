@@ -1,11 +1,11 @@
-//! What a thread itself does about being stopped: safepoints, blocking regions, and showing its own stack.
+//! The thread's own part in being stopped: safepoints, blocking regions, and publishing its own stack.
 //!
-//! None of these is interrupted by a signal, so no signal frame holds the registers: each pushes the callee-saved ones
-//! and publishes the stack pointer below them (`.stop.registers`, `.stop.own-stack`).
+//! In none of these is the thread interrupted by a signal, so no signal frame holds its registers. Each pushes the callee-saved
+//! registers and publishes the stack pointer below them (`.stop.registers`, `.stop.own-stack`).
 //!
-//! A **blocking region** is the cheapest way to be stopped: the thread says beforehand that it touches no collected
-//! memory, by one compare-exchange, and a stop that comes meanwhile neither signals it nor waits for it. It only can't leave
-//! until the world runs again. In a **safepoint** a thread looks whether it is held: one relaxed load.
+//! A **blocking region** is the cheapest way to be stopped. The thread declares beforehand, with one compare-exchange, that it
+//! touches no collected memory. A stop in the meantime neither signals it nor waits for it; the thread only cannot leave the
+//! region until the world runs again. At a **safepoint** a thread checks whether it is held: one relaxed load.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -16,15 +16,14 @@ use crate::sync::{Lock, LockGuard, Ordering, compiler_fence};
 use super::handshake::Place;
 use super::stop_info::ThreadStopInfo;
 
-/// Runs `f` below the pushed callee-saved registers and tells it their lowest address.
+/// Pushes the callee-saved registers and calls `f`, deeper on the stack, with their lowest address.
 ///
 /// A panic of `f` passes through all frames here, and so does the unwinding of a thread that is cancelled
-/// (`pthread_cancel`, `pthread_exit`). Nothing catches: a forced unwinding that is caught ends the process.
+/// (`pthread_cancel`, `pthread_exit`). Nothing here catches it: catching a forced unwinding would end the process.
 pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     struct Call<F, R> {
-        // What `f` has captured stays here, above the address that it is told, also when it has been moved out to run:
-        // a reference into a collected object that a blocking region has borrowed is seen by the collector
-        // (`.root.derived`).
+        // The captures of `f` stay here, above the address that `f` gets, even after `f` has been moved out to run. So the
+        // collector finds a reference into a collected object that a blocking region has borrowed (`.root.derived`).
         f: ManuallyDrop<F>,
         result: Option<R>,
     }
@@ -32,15 +31,15 @@ pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     /// # Safety
     /// `call` is the address of a `Call<F, R>` that has not run, exclusively borrowed.
     unsafe extern "C-unwind" fn run<F: FnOnce(usize) -> R, R>(sp: *mut c_void, call: *mut c_void) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller's promise.
         let call = unsafe { &mut *call.cast::<Call<F, R>>() };
-        // SAFETY: called once, and nobody else runs or drops it: a bitwise copy moves out, the bits stay.
+        // SAFETY: called once, and no other code runs or drops it: a bitwise copy is moved out, and the bits stay here.
         let f = unsafe { std::ptr::read(&*call.f) };
         call.result = Some(f(sp as usize));
     }
 
     fn shim<F: FnOnce(usize) -> R, R>(call: &mut Call<F, R>) {
-        // SAFETY: a `Call` of these types, which is not touched otherwise meanwhile; the only call of `run` with it.
+        // SAFETY: a `Call` of these types, which is not accessed otherwise meanwhile; `run` is called with it only once.
         unsafe { registers::with_registers_pushed(run::<F, R>, std::ptr::from_mut(call).cast()) };
     }
 
@@ -48,7 +47,7 @@ pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     shim(&mut call);
     match call.result {
         Some(result) => result,
-        None => unreachable!("the shim calls what it is given"),
+        None => unreachable!("the shim calls its argument"),
     }
 }
 
@@ -68,9 +67,9 @@ impl OwnStack {
     }
 }
 
-/// All of these are for the record's own thread, while attached.
+/// These functions are for the record's own thread, while it is attached.
 impl ThreadStopInfo {
-    /// Parks here if somebody holds the thread.
+    /// Parks here if the thread is held.
     #[inline(always)]
     pub(crate) fn safepoint(&self) {
         if self.state.is_held() {
@@ -92,7 +91,7 @@ impl ThreadStopInfo {
         });
     }
 
-    /// Runs `f`, which touches no collected memory, as a blocking region. Regions may nest; the outermost counts.
+    /// Runs `f`, which touches no collected memory, as a blocking region. In a nested region this just calls `f`.
     pub(crate) fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         if self.state.place() == Place::Blocking {
             return f();
@@ -106,12 +105,11 @@ impl ThreadStopInfo {
         })
     }
 
-    /// Waits by `take` in a blocking region, and comes out of it with what that has got: a lock, usually. If somebody holds the
-    /// thread by then, it is dropped in the region, the thread stands without it, and takes it anew
-    /// (`.debug.frozen-waiter`).
+    /// Calls `take`, which waits, in a blocking region, and returns its result, usually a lock's guard. If the thread is held by
+    /// then, the result is dropped in the region, the thread parks without it, and calls `take` again (`.debug.frozen-waiter`).
     pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
         if self.state.place() == Place::Blocking {
-            // Nobody waits for a thread in its own region, and it does not leave that here.
+            // No stop waits for a thread in its own region, and the thread does not leave that region here.
             return take();
         }
         loop {
@@ -125,7 +123,7 @@ impl ThreadStopInfo {
                     std::mem::forget(leave);
                     return Some(taken);
                 }
-                // In this order: the thread stands when it leaves.
+                // In this order: the thread parks when it leaves.
                 drop(taken);
                 drop(leave);
                 None
@@ -136,13 +134,13 @@ impl ThreadStopInfo {
         }
     }
 
-    /// Takes a lock that whoever stops the world may hold.
+    /// Takes a lock that a thread may hold while it stops the world.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
         self.blocking_until(|| lock.lock())
     }
 
-    /// A blocking region in which the thread tries to give its record up. If it could not, for a user holds it, it stands and
-    /// tries again.
+    /// Calls `give_up`, in which the thread tries to free its record, in a blocking region that does not end if this succeeds. If it
+    /// returns `None`, because a user has suspended the thread, the thread parks and tries again.
     pub(super) fn blocking_to_the_end<R>(&self, mut give_up: impl FnMut() -> Option<R>) -> R {
         loop {
             let given_up = with_stack_shown(|sp| {
@@ -163,23 +161,23 @@ impl ThreadStopInfo {
         }
     }
 
-    /// Runs `f`, which is short, without being stopped in the middle by the built-in stoppers: the suspend signal's handler
-    /// goes away again, and who is held at the end parks there. A blocking region inside `f` can be stopped in, as ever;
-    /// and a debugger stops a thread wherever it is: who must know asks [`is_undisturbed`](Self::is_undisturbed).
+    /// Runs `f`, which is short, as a section in which the built-in stoppers do not stop the thread: the handler of the suspend
+    /// signal returns at once, and the thread parks at the end if it is held. In a blocking region inside `f` the thread can be
+    /// stopped as usual. A debugger stops a thread anywhere; code that must know checks [`is_undisturbed`](Self::is_undisturbed).
     pub(crate) fn undisturbed<R>(&self, f: impl FnOnce() -> R) -> R {
-        // Relaxed, here and in `End`: the handler runs on this very thread; `compiler_fence` keeps the order for it.
+        // Relaxed, here and in `End`: the handler runs on this same thread, and `compiler_fence` keeps the order for it.
         self.undisturbed.store(1, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let _end = End(self);
         f()
     }
 
-    /// Whether the thread, which stands, was stopped in the middle of what it wanted to do undisturbed.
+    /// Returns whether the thread, which is stopped, was stopped inside an [`undisturbed`](Self::undisturbed) section.
     pub(crate) fn is_undisturbed(&self) -> bool {
         self.undisturbed.load(Ordering::Relaxed) != 0
     }
 
-    /// Runs `f` with the thread's registers pushed: how the collecting thread shows its own roots (`.stop.own-stack`).
+    /// Runs `f` with the thread's registers pushed: this is how the collecting thread publishes its own roots (`.stop.own-stack`).
     pub(crate) fn with_own_stack<R>(&'static self, f: impl FnOnce(&OwnStack) -> R) -> R {
         with_stack_shown(|sp| {
             self.note_alternate(sp);
@@ -187,13 +185,14 @@ impl ThreadStopInfo {
         })
     }
 
-    /// Stores what a stop reads. Relaxed: the state word's exchange that follows is the Release.
+    /// Stores the values that a stop reads. Relaxed: the exchange of the state word that follows is the Release.
     fn publish(&self, sp: usize) {
         self.note_alternate(sp);
         self.saved_sp.store(sp, Ordering::Relaxed);
     }
 
-    /// A thread may block or collect on its alternate stack, in a handler of its own.
+    /// Notes the alternate signal stack if the thread is not on its own stack: it may block or collect in a handler of the
+    /// program, on the alternate stack.
     fn note_alternate(&self, sp: usize) {
         if !self.stack_bounds().contains(sp) {
             self.set_alternate(thread::sigaltstack_bounds());
@@ -201,7 +200,7 @@ impl ThreadStopInfo {
     }
 }
 
-/// Ends what was done undisturbed, also when it panics.
+/// Ends an undisturbed section, also on a panic.
 struct End<'a>(&'a ThreadStopInfo);
 
 impl Drop for End<'_> {
@@ -209,12 +208,13 @@ impl Drop for End<'_> {
         compiler_fence(Ordering::SeqCst);
         self.0.undisturbed.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        // A signal that came before this store went away, and whoever sent it holds us; one that comes after it stops us.
+        // The handler of a signal before this store has returned, and the sender holds this thread, so the safepoint parks it. A
+        // signal after the store stops it in the handler.
         self.0.safepoint();
     }
 }
 
-/// Leaves a blocking region, also when it panics.
+/// Leaves a blocking region, also on a panic.
 struct Leave<'a>(&'a ThreadStopInfo);
 
 impl Drop for Leave<'_> {
@@ -231,21 +231,21 @@ mod tests {
     use crate::os::memory::conservative_word;
 
     #[test]
-    fn a_panic_passes_through_and_leaves_everything_in_order() {
+    fn a_panic_passes_through_the_pushed_registers() {
         let caught = catch_unwind(|| with_stack_shown(|_| panic!("from below"))).unwrap_err();
         assert_eq!(caught.downcast_ref::<&str>(), Some(&"from below"));
     }
 
     #[test]
-    fn the_shown_address_is_below_the_callers_locals() {
+    fn the_published_address_is_below_the_callers_locals() {
         let local = 0u8;
         let address = std::ptr::from_ref(&local) as usize;
         assert!(with_stack_shown(|sp| sp) < address);
     }
 
-    /// `.root.derived`: a blocking region may have captured a reference into a collected object, and nothing else has it.
+    /// `.root.derived`: a blocking region may have captured the only reference into a collected object.
     #[test]
-    fn what_the_closure_has_captured_lies_above_the_shown_address() {
+    fn the_captures_of_the_closure_are_above_the_published_address() {
         #[inline(never)]
         fn is_seen(disguised: usize, high: usize) -> bool {
             // SAFETY: the leaked byte below.

@@ -1,23 +1,23 @@
-//! Which threads a world has: attach, detach, the list, and the ends that nobody announces.
+//! The threads of a world: attach, detach, the list, and threads that end without detaching.
 //!
 //! # The interface
 //!
-//! [`Threads`] is the part of a world that knows threads. The facade calls [`attach`](Threads::attach) and
-//! [`detach`](Threads::detach), which take the allocation and the thread list lock themselves and tell the vtable;
-//! the collector calls [`lock_for_stop`](Threads::lock_for_stop), then [`stop`](Threads::stop), which gives a
-//! [`StoppedWorld`](super::stop::StoppedWorld) with everything that may be asked inside the stop; starting is its end. What a thread does
-//! about itself (`safepoint`, `blocking`, `with_own_stack`) are methods of its record, in `region.rs`.
+//! [`Threads`] is the part of a world that manages threads. The facade calls [`attach`](Threads::attach) and
+//! [`detach`](Threads::detach), which take the allocation and the thread list lock themselves and notify the vtable.
+//! The collector calls [`lock_for_stop`](Threads::lock_for_stop), then [`stop`](Threads::stop), which returns a
+//! [`StoppedWorld`](super::stop::StoppedWorld) with all functions that may be called inside the stop; its end starts the world. The
+//! thread's own part (`safepoint`, `blocking`, `with_own_stack`) are methods of its record, in `region.rs`.
 //!
 //! # Three hazards
 //!
-//! * `.stop.create-race`: a thread becomes visible to stops and learns that it may run in one step under the list lock, which
+//! * `.stop.create-race`: a thread becomes visible to stops and gets permission to run in one step under the list lock, which
 //!   a stop holds from its first signal to its end. A thread that has been cloned and is not attached yet
 //!   holds no reference.
-//! * `.stop.exit-race`: the same in the other direction. A thread that ends without having detached is detached by a
-//!   destructor that libc runs on it; one that ends without even that (a raw `exit` system call) is found by ESRCH, or
-//!   by its pulse if it was in a blocking region, and buried after the stop (`.stop.silent-death`).
-//! * `.stop.two-collectors`: whoever waits for one of the world's locks counts as blocking meanwhile, so that it can be stopped
-//!   where it waits by the very collection that it waits for.
+//! * `.stop.exit-race`: the same for exits. A thread that ends without having detached is detached by a
+//!   destructor that libc runs on it. A thread that ends without even that (a raw `exit` system call) is found by ESRCH, or
+//!   by its pulse if it was in a blocking region, and its record is freed after the stop (`.stop.silent-death`).
+//! * `.stop.two-collectors`: a thread that waits for one of the world's locks counts as blocking meanwhile. So the collection that
+//!   it waits for can stop it where it waits.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -42,8 +42,8 @@ use super::stacks::RegisteredStack;
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::{DebuggerNews, ThreadVtable};
 
-/// How a thread waits for the event recorder: as a blocking region, if it is a mutator outside the stop; in the stopped
-/// world not at all (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
+/// How a thread waits for the event recorder: in a blocking region, if it is a mutator outside the stop. It does not wait in the
+/// stopped world (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
 /// (`.event.objects`).
 pub(super) static SURROUNDINGS: record::Surroundings = record::Surroundings {
     may_wait: || !inside::is_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
@@ -53,35 +53,36 @@ pub(super) static SURROUNDINGS: record::Surroundings = record::Surroundings {
     },
 };
 
-/// A vtable in force.
+/// A shared vtable.
 pub(crate) type Vtable = Arc<dyn ThreadVtable>;
 
-/// What the facade wants to hear of its threads.
+/// The callbacks with which the facade is notified of its threads and of forks.
 pub(crate) trait WorldHooks: Send + Sync {
-    /// A thread ends without having detached (called on it). Must end in [`Threads::detach`].
+    /// Called on a thread that ends without having detached. Must end with [`Threads::detach`].
     fn thread_exits(&self, threads: &Threads, info: &'static ThreadStopInfo);
 
-    /// The thread no longer exists: a fork left it behind, or it ended without detaching. No thread uses what
-    /// `info.user()` points to. Called outside the stop, with all three locks held; `allocation` is the guard of the allocation lock.
+    /// Called for a thread that no longer exists: it is not in the child of a fork, or it ended without detaching. No thread uses the
+    /// structure of `info.user()` any more. Called outside the stop, with all three locks held; `allocation` is the guard of the
+    /// allocation lock.
     fn thread_lost(&self, info: &'static ThreadStopInfo, allocation: &LockGuard<'_>) {
         let _ = (info, allocation);
     }
 
-    /// A cost centre of this number was defined, in the process and so in every world.
+    /// Called when a cost centre of this number was defined, in the process and so in every world.
     fn centre_defined(&self, number: u32) {
         let _ = number;
     }
 
-    /// This process is about to fork. All three locks are held.
+    /// Called before this process forks, with all three locks held.
     fn fork_prepare(&self) {}
 
-    /// The fork is done, or failed; this is the parent. The locks are let go after it.
+    /// Called in the parent after the fork, or after it failed, before the locks are released.
     ///
     /// # Safety
-    /// This thread has called [`fork_prepare`](Self::fork_prepare), and nothing of this since.
+    /// This thread has called [`fork_prepare`](Self::fork_prepare), and neither of the two other functions since.
     unsafe fn fork_parent(&self) {}
 
-    /// This is the child: one thread, free locks, no service threads (`.fork.services`).
+    /// Called in the child after the fork, which has one thread, free locks, and no service threads (`.fork.services`).
     ///
     /// # Safety
     /// This thread has called [`fork_prepare`](Self::fork_prepare) before the fork, and is the only one of the process.
@@ -93,20 +94,20 @@ pub(crate) struct Threads {
     pub(super) locks: WorldLocks,
     pub(super) handshake: Handshake,
     pub(super) vtable: Latch<Vtable>,
-    /// The vtable that needs nobody outside.
+    /// The vtable that the world was built with, which needs no debugger.
     pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
     /// Suspensions of single threads are made one at a time.
     pub(super) suspending: Lock,
     /// Guarded by the thread list lock.
     pub(super) roster: Guarded<Roster>,
-    /// Guarded by the thread list lock. Changed while no other of the world's locks is held; so that a debugger's question may read
-    /// them while a collecting thread has the list.
+    /// Guarded by the thread list lock. Changed only while none of the world's other locks is held, so that a debugger's request may
+    /// read them while a collecting thread holds the list lock.
     pub(super) stacks: Guarded<Vec<RegisteredStack>>,
     pub(super) hooks: OnceLock<Weak<dyn WorldHooks>>,
     pub(super) closed: AtomicBool,
     pub(super) next_stack: AtomicU64,
-    /// What debuggers see.
+    /// The part that debuggers read.
     pub(super) published: PublishedWorld,
 }
 
@@ -117,11 +118,11 @@ pub(super) struct Roster {
     pub(super) chunks: Vec<Chunk>,
 }
 
-// A panic leaves nothing half-done here: locks are guards, and a stop that unwinds starts the world.
+// A panic leaves nothing incomplete here: locks are guards, and a stop that unwinds starts the world.
 impl std::panic::RefUnwindSafe for Threads {}
 
 impl Threads {
-    /// Tells whom to call. Once, before the first attach.
+    /// Sets the facade's callbacks. Called once, before the first attach.
     pub(crate) fn set_hooks(&self, hooks: Weak<dyn WorldHooks>) {
         let _ = self.hooks.set(hooks);
     }
@@ -130,50 +131,51 @@ impl Threads {
         self.hooks.get().and_then(Weak::upgrade)
     }
 
-    /// The world's locks: collection → allocation → thread list.
+    /// Returns the world's locks: collection → allocation → thread list.
     pub(crate) fn locks(&self) -> &WorldLocks {
         &self.locks
     }
 
-    /// What debuggers see of the world.
+    /// Returns the part of the world that debuggers read.
     pub(crate) fn published(&self) -> &PublishedWorld {
         &self.published
     }
 
-    /// A collection has come to this phase: debuggers see it, and the vtable hears of it.
+    /// Publishes to debuggers that a collection has reached this phase, and notifies the vtable.
     pub(crate) fn enter_phase(&self, phase: Phase) {
         self.published.set_phase(phase);
         self.tell_phase(phase);
     }
 
-    /// The vtable hears that a collection has come to this phase. For the last one, when the world's phase is another's.
+    /// Notifies the vtable that a collection has reached this phase. For the last phase, when the published phase may already be that
+    /// of another collection.
     pub(crate) fn tell_phase(&self, phase: Phase) {
         let _called_back = Callback::begin();
         self.vtable.latch().with(|vtable| vtable.phase(&self.published, phase));
     }
 
-    /// What there is to tell of debuggers.
+    /// Returns the vtable's next event about a debugger.
     pub(crate) fn debugger_news(&self) -> Option<DebuggerNews> {
         self.vtable.latch().with(|vtable| vtable.debugger_news())
     }
 
-    /// Debuggers see by whom the world is stopped.
+    /// Publishes to debuggers which vtable stops the world.
     pub(super) fn publish_vtable(&self) {
         self.vtable.latch().with(|vtable| self.published.set_stopper(vtable.name(), vtable.answers_debuggers()));
     }
 
-    /// The suspend signal, for diagnoses; 0 if the process has none.
+    /// Returns the suspend signal, for diagnoses; 0 if the process has none.
     pub(super) fn signal(&self) -> i32 {
         handler::installed().unwrap_or(0)
     }
 
-    /// No thread can attach any more.
+    /// Makes further attaches fail.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the calling thread one of the world's. Takes the allocation and the list lock; the vtable hears of it before
-    /// this returns. The suspend signal is unblocked in this thread until it detaches.
+    /// Attaches the calling thread to the world. Takes the allocation and the list lock, and notifies the vtable before it
+    /// returns. The suspend signal is unblocked in this thread until it detaches.
     pub(crate) fn attach(self: &Arc<Self>, name: &str) -> Result<&'static ThreadStopInfo, AttachError> {
         if self.closed.load(Ordering::Relaxed) {
             return Err(AttachError::Closed);
@@ -184,7 +186,7 @@ impl Threads {
             if !key.get().is_null() {
                 return Err(AttachError::AlreadyAttached { name: info.name() });
             }
-            // Filed by a thread that ended without a word, whose id the kernel has used again for this one.
+            // The entry of a thread that ended without detaching, whose id the kernel has given to this thread.
             info.gone.store(1, Ordering::Relaxed);
         }
         let stack = thread::current_stack()?;
@@ -197,10 +199,10 @@ impl Threads {
             let info = self.roster_mut(list).free_record()?;
             info.prepare(tid, ThreadName::new(name), stack, flags);
             info.set_alternate(alternate);
-            // SAFETY: a record, which is never unmapped; `detach` takes it back.
+            // SAFETY: a record, which is never unmapped; `detach` clears the key.
             unsafe { key.set(std::ptr::from_ref(info).cast()) }?;
-            // Before the table has the record: from then on any suspend signal, even one that another process sends, makes the
-            // handler read `owner`.
+            // Before the record is in the table: after that, any suspend signal, even from another process, makes the handler
+            // read `owner`.
             info.owner.store(Arc::as_ptr(self).cast_mut().cast(), Ordering::Relaxed);
             if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
                 info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);
@@ -208,9 +210,9 @@ impl Threads {
                 let _ = unsafe { key.set(std::ptr::null()) };
                 return Err(error.into());
             }
-            // SAFETY: records are never unmapped; this one is free, so its last thread has ended its pulse or is gone.
+            // SAFETY: records are never unmapped; this one is free, so its last thread has ended its pulse or does not exist.
             unsafe { info.pulse.begin() };
-            // The count that `owner` stands for; `Roster::remove` gives it back.
+            // The strong count of `owner`; `Roster::remove` releases it.
             let _ = Arc::into_raw(Arc::clone(self));
             self.roster_mut(list).add(info);
             self.published.link_thread(list, info);
@@ -225,13 +227,13 @@ impl Threads {
         self.locks.thread_created(enlist, created)
     }
 
-    /// The calling thread, whose record this is, leaves the world. It may be stopped until the very end of this.
+    /// Detaches the calling thread, whose record this is. The thread may be stopped until the end of this function.
     pub(crate) fn detach(&self, info: &'static ThreadStopInfo) {
         let tid = info.tid();
         debug_assert_eq!(tid, thread::gettid(), "a thread detaches itself");
         let was_blocked = info.flags.load(Ordering::Relaxed) & WAS_BLOCKED != 0;
         let exited = || self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
-        // In the region to the end: no collection holds us then, it would hold the locks.
+        // In the region until it has detached: then no collection holds this thread, since a collection would hold the locks.
         let owner = info.blocking_to_the_end(|| {
             let delist = |list: &mut LockGuard<'_>| {
                 TABLE.clear(tid);
@@ -239,7 +241,7 @@ impl Threads {
                 // SAFETY: begun by `attach`, on this thread.
                 unsafe { info.pulse.end() };
                 if let Ok(key) = exit_key() {
-                    // Clearing can't fail: the slot exists.
+                    // Clearing cannot fail: the key's slot exists.
                     // SAFETY: null.
                     let _ = unsafe { key.set(std::ptr::null()) };
                 }
@@ -261,18 +263,18 @@ impl Threads {
         drop(owner);
     }
 
-    /// Whether the record is of a thread of this world.
+    /// Returns whether the record belongs to a thread of this world.
     fn owns(&self, info: &ThreadStopInfo) -> bool {
         std::ptr::eq(info.owner.load(Ordering::Relaxed).cast(), self)
     }
 
-    /// The calling thread's record in this world.
+    /// Returns the calling thread's record, if it is attached to this world.
     pub(crate) fn own_record(&self) -> Option<&'static ThreadStopInfo> {
         handler::current().filter(|info| self.owns(info))
     }
 
-    /// Runs `f` with the calling thread's stack shown, if it is one of this world's; a stranger has none to show, and
-    /// a thread of another world counts as blocking there.
+    /// Runs `f` with the calling thread's stack published, if it is attached to this world and not in a blocking region; otherwise
+    /// with `None`. A thread of another world counts as blocking there.
     pub(crate) fn with_own_stack<R>(&self, f: impl FnOnce(Option<&OwnStack>) -> R) -> R {
         match self.own_record() {
             Some(record) if record.state.place() == Place::Running => record.with_own_stack(|own| f(Some(own))),
@@ -281,7 +283,7 @@ impl Threads {
         }
     }
 
-    /// Runs `wait` as a blocking region if the calling thread is attached, to whichever world.
+    /// Runs `wait` as a blocking region if the calling thread is attached to any world.
     pub(crate) fn as_blocking<R>(&self, wait: impl FnOnce() -> R) -> R {
         match handler::current() {
             Some(info) if info.state.place() == Place::Running => info.blocking(wait),
@@ -289,8 +291,8 @@ impl Threads {
         }
     }
 
-    /// Runs `take`, which waits for a lock, as [`ThreadStopInfo::blocking_until`] if the calling thread is attached, to
-    /// whichever world.
+    /// Runs `take`, which waits for a lock, as [`ThreadStopInfo::blocking_until`] does if the calling thread is attached to any
+    /// world.
     pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
         match handler::current() {
             Some(info) if info.state.place() == Place::Running => info.blocking_until(take),
@@ -298,7 +300,7 @@ impl Threads {
         }
     }
 
-    /// Takes a lock that whoever stops the world may hold, or who suspends threads.
+    /// Takes a lock that a thread may hold while it stops the world or suspends a thread.
     pub(crate) fn lock<'a>(&self, lock: &'a Lock) -> LockGuard<'a> {
         self.blocking_until(|| lock.lock())
     }
@@ -309,7 +311,7 @@ impl Threads {
         look(self.live(&list))
     }
 
-    /// Calls `look` with all threads, unless the list is in use at this moment. Says whether it did. `look` is short.
+    /// Calls `look` with all threads, unless the list is in use at this moment. Returns whether it did. `look` must be short.
     pub(crate) fn look_now(&self, look: impl FnOnce(&[&'static ThreadStopInfo])) -> bool {
         let list = self.locks.list.try_lock();
         if let Ok(list) = &list {
@@ -318,13 +320,13 @@ impl Threads {
         list.is_ok()
     }
 
-    /// How many threads there are. `None` if the list is in use at this moment.
+    /// Returns the number of threads; `None` if the list is in use at this moment.
     pub(crate) fn count_now(&self) -> Option<usize> {
         let list = self.locks.list.try_lock().ok()?;
         Some(self.live(&list).len())
     }
 
-    /// A coroutine's stack, all of which is scanned in each collection until it is unregistered.
+    /// Registers a coroutine's stack and returns its id. Each collection scans all of it until it is unregistered.
     pub(crate) fn register_stack(&self, low: usize, high: usize) -> u64 {
         let id = self.next_stack.fetch_add(1, Ordering::Relaxed);
         let bounds = StackBounds { low: low.next_multiple_of(8), high: high & !7 };
@@ -332,14 +334,14 @@ impl Threads {
         id
     }
 
-    /// Forgets a registered stack.
+    /// Unregisters the stack of this id.
     pub(crate) fn unregister_stack(&self, id: u64) {
         self.stacks_mut(&mut self.lock(&self.locks.list)).retain(|stack| stack.id != id);
     }
 
-    /// Puts another vtable in force and returns the outgoing one, which nobody is inside of any more. Waits for the
-    /// present collection. The outgoing vtable is notified that all threads are gone for it, then the incoming one
-    /// is notified of them; no stop can begin in between. If `incoming` is in force already, nothing changes.
+    /// Installs another vtable and returns the outgoing one, which no thread is inside of any more. Waits for the
+    /// present collection. The outgoing vtable is notified that all threads leave it, then the incoming one
+    /// is notified of them; no stop can begin in between. If `incoming` is installed already, nothing changes and it is returned.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
         let _called_back = Callback::begin();
@@ -349,7 +351,7 @@ impl Threads {
             return Ok(incoming);
         }
         incoming.enter_world(&self.published).map_err(refused)?;
-        // SAFETY: the only place that swaps, under the world's locks.
+        // SAFETY: this is the only place that swaps, under the world's locks.
         let outgoing = match unsafe { self.vtable.swap(incoming, &mut budget) } {
             Ok(outgoing) => outgoing,
             Err(StillInUse(incoming)) => {
@@ -375,11 +377,11 @@ impl Threads {
             StopError::Unanswered { stopper, within, of: 1, threads, attempts }
         };
         if tid == thread::gettid() {
-            return Err(StopError::Vtable { stopper: "suspend", what: "a thread can't suspend itself".into() });
+            return Err(StopError::Vtable { stopper: "suspend", what: "a thread cannot suspend itself".into() });
         }
         let _suspending = self.lock(&self.suspending);
-        // The thread is frozen outside of collections, and never as the holder of the list: the record stays its own, and
-        // a collecting thread is not caught in the middle of the stopped world.
+        // Under the list lock, so outside of collections: the record remains that of the thread, and a collecting thread is not
+        // suspended in the middle of a stopped world.
         let list = self.blocking_until(|| self.locks.list.lock_within(&mut budget));
         let list = list.map_err(|holder| self.lock_denied("thread list", Tid(holder.0 as i32), within))?;
         let Some(info) = self.live(&list).iter().copied().find(|info| info.tid() == tid) else {
@@ -411,14 +413,14 @@ impl Threads {
         Err(unanswered(super::error::SilentThread::describe(tid, None, self.signal())))
     }
 
-    /// Lets a suspended thread go on. `false` if it was not suspended.
+    /// Resumes a suspended thread. Returns `false` if it was not suspended.
     ///
-    /// Takes none of the world's locks: the suspended thread may have been caught with one in its hands
-    /// (`.debug.frozen-owner`), and only this lets it go.
+    /// Takes none of the world's locks: the suspended thread may hold one of them (`.debug.frozen-owner`), and only this
+    /// function resumes it.
     pub(crate) fn resume(&self, tid: Tid) -> bool {
         let _suspending = self.lock(&self.suspending);
-        // SAFETY: null or a record, which is never unmapped. A suspended thread can't give its record up, and nobody
-        // else suspends or resumes meanwhile: if it is ours and held, it is the thread's.
+        // SAFETY: null or a record, which is never unmapped. A suspended thread cannot free its record, and no other thread
+        // suspends or resumes meanwhile: if the record is of this world and held, it belongs to the thread.
         let Some(info) = (unsafe { TABLE.find(tid).as_ref() }) else { return false };
         if !self.owns(info) || !info.state.is_held_by(Holder::User) {
             return false;
@@ -427,7 +429,7 @@ impl Threads {
         true
     }
 
-    /// In the child of a fork: who was suspending or resuming does not exist here.
+    /// In the child of a fork: resets the lock of suspensions, whose holder does not exist here.
     ///
     /// # Safety
     /// The caller is the only thread of the process, and neither suspends nor resumes.
@@ -443,7 +445,7 @@ impl Threads {
         unsafe { self.roster.get_mut(&self.locks.list, list) }
     }
 
-    /// The threads.
+    /// Returns the attached threads.
     pub(super) fn live<'a>(&'a self, list: &'a LockGuard<'_>) -> &'a [&'static ThreadStopInfo] {
         // SAFETY: always this lock.
         unsafe { &self.roster.get(&self.locks.list, list).live }
@@ -454,19 +456,19 @@ impl Threads {
         unsafe { self.stacks.get_mut(&self.locks.list, list) }
     }
 
-    /// The registered stacks.
+    /// Returns the registered stacks.
     pub(super) fn registered<'a>(&'a self, list: &'a LockGuard<'_>) -> &'a [RegisteredStack] {
         // SAFETY: always this lock.
         unsafe { self.stacks.get(&self.locks.list, list) }
     }
 
-    /// The registered stacks, whatever each thread was doing when it was stopped; `None` if one of them was caught with the list, and may
-    /// have been changing them.
+    /// Returns the registered stacks, whatever the threads were doing when they were stopped; `None` if a stopped thread holds the
+    /// list lock, and so may have been changing them.
     ///
     /// # Safety
-    /// Every thread of the process is stopped but the calling one, for as long as the result is used, and the calling one is not
-    /// in the middle of [`register_stack`](Self::register_stack) or [`unregister_stack`](Self::unregister_stack) further down its stack,
-    /// unless it holds the list there.
+    /// As long as the result is used, every thread of the process except the calling one is stopped. The calling thread is not in
+    /// the middle of [`register_stack`](Self::register_stack) or [`unregister_stack`](Self::unregister_stack) further up in its
+    /// call chain, unless it holds the list lock there.
     pub(super) unsafe fn registered_if_unchanging(&self) -> Option<&[RegisteredStack]> {
         // A thread that holds the collection lock too is collecting, swaps the vtable or forks: none of these changes the stacks.
         let list = self.locks.list.holder();
@@ -476,14 +478,14 @@ impl Threads {
         unchanging.then(|| unsafe { self.stacks.peek() }.as_slice())
     }
 
-    /// Buries threads that turned out not to exist any more. Called when no thread is stopped any more.
+    /// Removes threads that do not exist any more. Called when no thread is stopped any more.
     pub(super) fn bury_the_gone(&self, locks: &mut StopLocks<'_>) {
         while let Some(info) = self.live(&locks.list).iter().copied().find(|info| info.is_gone()) {
             self.bury(locks, info);
         }
     }
 
-    /// Takes a thread out that can't do it itself any more.
+    /// Removes a thread that does not exist any more, and so cannot detach itself.
     pub(super) fn bury(&self, locks: &mut StopLocks<'_>, info: &'static ThreadStopInfo) {
         let tid = info.tid();
         self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
@@ -497,33 +499,33 @@ impl Threads {
         info.gone.store(0, Ordering::Relaxed);
         self.published.unlink_thread(&mut locks.list, info);
         let owner = self.roster_mut(&mut locks.list).remove(info);
-        // The strong count of a thread that is gone. Never the last one: our caller works in this very world.
+        // The strong count of the removed thread. Never the last one: the caller works in this world.
         drop(owner);
     }
 }
 
 impl ThreadStopInfo {
-    /// What debuggers see of the world that the thread is attached to.
+    /// Returns the published part of the world that the thread is attached to.
     ///
     /// # Safety
     /// As long as the reference is used, that world's locks are held, or the thread is the calling one and attached.
     pub(crate) unsafe fn published_world<'a>(&self) -> Option<&'a PublishedWorld> {
-        // SAFETY: by the caller: the count that the record holds is not given back meanwhile.
+        // SAFETY: the caller's promise: the strong count that the record holds is not released meanwhile.
         unsafe { self.owner.load(Ordering::Relaxed).cast::<Threads>().as_ref() }.map(Threads::published)
     }
 
-    /// The world that the thread is attached to.
+    /// Returns the threads of the world that the thread is attached to.
     ///
     /// # Safety
     /// On the record's own thread, between attach and detach: the record holds a strong count then.
     pub(super) unsafe fn threads(&self) -> &Threads {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's promise.
         unsafe { &*self.owner.load(Ordering::Relaxed).cast() }
     }
 }
 
 impl Roster {
-    /// The next free record; it stays in the free list until the caller takes it.
+    /// Returns the next free record. It stays in the free list until [`add`](Self::add).
     fn free_record(&mut self) -> std::io::Result<&'static ThreadStopInfo> {
         if self.free.is_empty() {
             let chunk = stop_info::take_chunk()?;
@@ -531,18 +533,18 @@ impl Roster {
             // Reversed: records are used in the order of their addresses.
             self.free.extend(chunk.iter().rev());
         }
-        // Filled above if it was empty.
+        // Not empty: filled above.
         Ok(self.free[self.free.len() - 1])
     }
 
-    /// Puts the record into the list that [`free_record`](Self::free_record) has just returned.
+    /// Moves the record that [`free_record`](Self::free_record) has just returned into the list of attached threads.
     fn add(&mut self, info: &'static ThreadStopInfo) {
         self.free.pop();
         info.index.store(self.live.len() as u32, Ordering::Relaxed);
         self.live.push(info);
     }
 
-    /// Takes a record out of the list and gives back the strong count that it held.
+    /// Removes a record from the list and returns the strong count that it held.
     fn remove(&mut self, info: &'static ThreadStopInfo) -> Option<Arc<Threads>> {
         let index = info.index.load(Ordering::Relaxed) as usize;
         debug_assert!(std::ptr::eq(self.live[index], info));
@@ -552,30 +554,30 @@ impl Roster {
         }
         self.free.push(info);
         let owner = info.owner.swap(std::ptr::null_mut(), Ordering::Relaxed).cast::<Threads>();
-        // SAFETY: the count that `attach` made, given back once: the swap left null.
+        // SAFETY: the strong count that `attach` made, released once: the swap left null.
         (!owner.is_null()).then(|| unsafe { Arc::from_raw(owner) })
     }
 }
 
-/// Whether both are one object. Two handles of one type may have different tables of functions.
+/// Returns whether both are the same object. Compares addresses only: two handles of one type may have different function tables.
 fn is_same(one: &Vtable, other: &Vtable) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
-/// The key whose destructor detaches threads that end attached.
+/// Returns the thread-specific key whose destructor detaches threads that end while attached.
 pub(super) fn exit_key() -> std::io::Result<ExitKey> {
     static KEY: OnceLock<ExitKey> = OnceLock::new();
     match KEY.get() {
         Some(key) => Ok(*key),
         None => {
             let key = ExitKey::new(thread_exits)?;
-            // A second key of a lost race is never set, so it never does anything.
+            // If two threads race here, the second key is never set, so its destructor never runs.
             Ok(*KEY.get_or_init(|| key))
         }
     }
 }
 
-/// Runs on a thread that ends while attached (`.stop.exit-race`).
+/// The destructor: runs on a thread that ends while attached (`.stop.exit-race`).
 unsafe extern "C" fn thread_exits(info: *mut std::ffi::c_void) {
     // SAFETY: the value that `attach` set: a record, never unmapped; cleared by `detach`.
     let info = unsafe { &*info.cast::<ThreadStopInfo>() };

@@ -1,4 +1,4 @@
-//! Which addresses of a stopped thread are scanned.
+//! The addresses of a stopped thread that are scanned.
 //!
 //! ```text
 //!   stack_ptr lies …                        scanned
@@ -8,14 +8,14 @@
 //!   nowhere                                 nothing: an error
 //! ```
 //!
-//! plus the save area, as far as it holds registers. When a thread was caught on another stack, where it left its own
-//! one is not known (some frame there knows, but which?), so all of it is scanned: everything that is mapped. The main
+//! plus the part of the save area that holds registers. If a thread was stopped on another stack, the stack pointer with which
+//! it left its own stack is not known (it is in some frame there), so all of its own stack that is mapped is scanned. The main
 //! thread's stack grows as it is touched; the part below what is mapped was never written.
 //!
-//! A stack pointer outside every known range is an error and never a scan (`.stop.coroutine`): it would read another
-//! thread's memory, or nobody's, and miss what matters.
+//! A stack pointer outside every known range is an error, and is never used for a scan (`.stop.coroutine`): the scan would read
+//! another thread's memory, or unmapped memory, and miss the thread's references.
 //!
-//! Everything here runs inside the stop: no lock, no allocation; bounds were asked for at attach (`.stop.locks`).
+//! Everything here runs inside the stop: no lock, no allocation. The bounds of the stacks were found at attach (`.stop.locks`).
 
 use crate::os::memory;
 use crate::os::thread::{self, StackBounds};
@@ -31,7 +31,7 @@ pub(super) struct RegisteredStack {
     pub(super) bounds: StackBounds,
 }
 
-/// Where a stack pointer lies.
+/// The stack that contains a stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
     /// In the thread's own stack.
@@ -40,11 +40,11 @@ pub(super) enum Location {
     Alternate,
     /// In a registered stack.
     Registered,
-    /// In none.
+    /// In no known stack.
     Nowhere,
 }
 
-/// Finds out in which stack of the thread an address lies.
+/// Finds the stack of the thread that contains an address.
 pub(super) fn locate(info: &ThreadStopInfo, stack_ptr: usize, registered: &[RegisteredStack]) -> Location {
     let own = info.stack_bounds();
     if own.contains(stack_ptr) {
@@ -63,7 +63,7 @@ pub(super) fn locate(info: &ThreadStopInfo, stack_ptr: usize, registered: &[Regi
 /// Calls `scan` with each range of words that may hold references of the stopped thread.
 pub(super) fn ranges(info: &ThreadStopInfo, stack_ptr: usize, location: Location, mut scan: impl FnMut(usize, usize)) {
     if removed(Guard::StopLocks) {
-        // The known-bad variant: asks libc now, which takes its locks and allocates.
+        // The known-bad variant: calls libc here, which takes its locks and allocates.
         let _ = thread::current_stack();
     }
     let own = info.stack_bounds();
@@ -88,14 +88,15 @@ fn is_main(info: &ThreadStopInfo) -> bool {
     info.flags.load(Ordering::Relaxed) & MAIN_THREAD != 0
 }
 
-/// The main thread's limit may have been raised since attach, and its stack have grown past what was its lowest address then.
+/// Returns whether the main thread's stack has grown down to `stack_ptr`: its limit may have been raised since attach, and the stack
+/// may have grown below its lowest address of that time.
 fn has_grown_to(own: StackBounds, stack_ptr: usize) -> bool {
-    /// The largest stack we believe in.
+    /// The largest growth that is accepted.
     const FARTHEST: usize = 1 << 30;
     stack_ptr < own.low && own.low - stack_ptr < FARTHEST && memory::is_mapped(stack_ptr, own.high)
 }
 
-/// The lowest address of the thread's own stack that can be read.
+/// Returns the lowest address of the thread's own stack that can be read.
 pub(super) fn lowest(info: &ThreadStopInfo, own: StackBounds) -> usize {
     if is_main(info) { memory::lowest_mapped(own.low, own.high) } else { own.low }
 }
@@ -138,9 +139,9 @@ mod tests {
         give_chunks(vec![chunk]);
     }
 
-    /// A thread of a C program has no alternate signal stack: a slot that the stopper left empty does not lie in it.
+    /// A thread of a C program has no alternate signal stack. A slot that the stopper left at 0 must not count as inside it.
     #[test]
-    fn no_stack_pointer_lies_in_an_alternate_stack_that_there_is_not() {
+    fn no_stack_pointer_is_in_a_missing_alternate_stack() {
         let chunk = take_chunk().unwrap();
         let info = &chunk[0];
         info.prepare(Tid(1), ThreadName::EMPTY, OWN, 0);

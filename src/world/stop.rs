@@ -1,13 +1,13 @@
-//! Stopping and starting the world, whichever vtable does it.
+//! Stopping and starting the world, with any vtable.
 //!
 //! ```text
 //!   take the three locks ─> latch the vtable ─> zero the slots ─> stop_world ─> check every slot
 //!                                                                                   │
-//!   let the locks go <──── unlatch <──── start_world <──── the collection  <────────┘
+//!   release the locks <─── unlatch <──── start_world <──── the collection  <────────┘
 //! ```
 //!
-//! A vtable is believed in nothing that can be checked: a slot that it left at 0, or that points to no stack of its
-//! thread, is a typed error, never a scan, and the world goes on.
+//! Everything about a vtable that can be checked is checked: if a slot is still 0, or points to no stack of its
+//! thread, the stop fails with a typed error, nothing is scanned, and the world continues to run.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -30,17 +30,17 @@ use super::stop_info::ThreadStopInfo;
 use super::vtable::StopRequest;
 use crate::sabotage::{Guard, removed};
 
-/// By which vtable the world is to be stopped.
+/// The vtable to stop the world with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopBy {
-    /// The one in force.
+    /// The installed one.
     InForce,
-    /// The one that the world was built with, which needs nobody outside: the one in force has lost a stop
+    /// The one that the world was built with, which needs no debugger: a stop with the installed one has failed
     /// (`.debug.dies`).
     BuiltIn,
 }
 
-/// The vtable of a stop: it stopped, and it will start (`.vtable.swap`).
+/// The vtable of a stop, which will also start the world (`.vtable.swap`).
 enum Stopper<'a> {
     InForce(Latched<'a, Vtable>),
     BuiltIn(&'a Vtable),
@@ -55,11 +55,11 @@ impl Stopper<'_> {
     }
 }
 
-/// The world stands still while this exists. Dropping it starts the world, also when the collector panics.
+/// The stopped world: it is stopped while this exists. Dropping it starts the world, also when the collector panics.
 pub(crate) struct StoppedWorld<'a> {
     threads: &'a Threads,
     vtable: Option<Stopper<'a>>,
-    // Let go last: fields drop in their order, after `drop` has started the world.
+    // Released last: fields drop in their order, after `drop` has started the world.
     locks: StopLocks<'a>,
     collecting: Option<&'static ThreadStopInfo>,
     budget: Cell<Budget>,
@@ -67,33 +67,33 @@ pub(crate) struct StoppedWorld<'a> {
     asked_at: u64,
 }
 
-/// The thread that took the longest to stand.
+/// The thread that took the longest to stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slowest {
     pub(crate) name: ThreadName,
     pub(crate) ns: u64,
 }
 
-/// How the threads were when the world stood still.
+/// A summary of the threads at a stop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StopCensus {
     /// All threads of the world, the collecting one included.
     pub(crate) threads: u32,
-    /// Those that were in a blocking region.
+    /// The threads that were in a blocking region.
     pub(crate) blocking: u32,
-    /// The last to stand, if any had to be waited for.
+    /// The last thread to stop, if the stop had to wait for any.
     pub(crate) slowest: Option<Slowest>,
 }
 
-/// What errors call the collection lock.
+/// The name of the collection lock in errors.
 const COLLECTION: &str = "collection";
 
 impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
     /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        // Who waits for somebody that collects in vain must not begin with no time left: it would name whoever comes
-        // first, not who is in the way.
+        // A thread that waited for another thread's failed collection must keep some of its time. Otherwise its error would name
+        // the first thread that it meets, not the one that blocks it.
         let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(|take| self.blocking_until(take), budget));
         locks.map_err(|Denied { which, holder }| {
             let lock = match which {
@@ -108,7 +108,7 @@ impl Threads {
     /// The error that names the holder of a lock that a stop needs (`.debug.frozen-owner`). Allocates.
     pub(crate) fn lock_denied(&self, lock: &'static str, holder: Tid, within: Duration) -> StopError {
         let tid = if removed(Guard::DebugFrozenOwner) { Tid(0) } else { holder };
-        // SAFETY: null or a record, which is never unmapped; its name may be another's by now, it is for a text.
+        // SAFETY: null or a record, which is never unmapped. It may belong to another thread by now; this is only for a text.
         let record = unsafe { handler::TABLE.find(tid).as_ref() };
         let mut holder = match record {
             Some(record) => SilentThread::of(record, self.signal()),
@@ -120,7 +120,7 @@ impl Threads {
         StopError::LockHeld { lock, within, holder: Box::new(holder) }
     }
 
-    /// The error for a stop that some threads keep from beginning. Allocates: no thread is stopped yet.
+    /// The error for a stop that cannot begin because of some threads. Allocates: no thread is stopped yet.
     pub(crate) fn hindered_by(
         &self,
         locks: &StopLocks<'_>,
@@ -138,11 +138,11 @@ impl Threads {
         }
     }
 
-    /// Stops every thread of the world but the calling one.
+    /// Stops every thread of the world except the calling one.
     ///
-    /// A caller that is attached to this world shows its own stack by `own`, unless it is in a blocking region. Then what
-    /// it published at the entry is its stack pointer, and it is the collecting thread all the same: no vtable is asked
-    /// to stop the thread that calls it (`.stop.own-stack`).
+    /// A caller that is attached to this world passes its own stack in `own`, unless it is in a blocking region. Then its stack
+    /// pointer is the one that it published at the entry. It is the collecting thread in both cases: a vtable never has to stop
+    /// the thread that calls it (`.stop.own-stack`).
     pub(crate) fn stop<'a>(
         &'a self,
         locks: StopLocks<'a>,
@@ -187,12 +187,12 @@ impl Threads {
         let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
         if let Err(error) = stopped {
             inside::leave();
-            // The vtable has let everybody go: nothing to start.
+            // The vtable has resumed every thread: nothing to start.
             world.vtable = None;
             self.published().stop_is_over();
             return Err(error);
         }
-        // Who was in a blocking region was not signalled. If it has ended there, others may have unmapped its stack
+        // A thread in a blocking region was not signalled. If it has ended there, its stack may have been unmapped
         // (`.stop.silent-death`).
         for thread in world.live() {
             if thread.has_died() {
@@ -211,7 +211,7 @@ impl Threads {
     }
 }
 
-/// Made when the world runs again.
+/// Makes the error for a wrong slot, after the world runs again.
 fn bad_slot(info: &ThreadStopInfo, stack_ptr: usize, stopper: &'static str) -> StopError {
     let (name, tid) = (info.name(), info.tid());
     match stack_ptr {
@@ -226,8 +226,8 @@ impl StoppedWorld<'_> {
         self.threads.live(&self.locks.list)
     }
 
-    /// Calls `scan(low, high)` with each range of the thread's stack and registers. `Err` for a stack pointer that
-    /// lies nowhere; `stop` has checked that there is none.
+    /// Calls `scan(low, high)` with each range of the thread's stack and registers. `stop` has checked that the stack pointer is
+    /// in a known stack.
     pub(crate) fn scan_ranges(&self, info: &ThreadStopInfo, scan: impl FnMut(usize, usize)) {
         if info.is_gone() {
             return;
@@ -250,12 +250,12 @@ impl StoppedWorld<'_> {
         }
     }
 
-    /// The locks of the stop.
+    /// Returns the locks of the stop.
     pub(crate) fn locks(&self) -> &StopLocks<'_> {
         &self.locks
     }
 
-    /// How the threads stood.
+    /// Returns a summary of the threads at this stop.
     pub(crate) fn census(&self) -> StopCensus {
         let mut census = StopCensus::default();
         for thread in self.live() {
@@ -269,27 +269,27 @@ impl StoppedWorld<'_> {
         census
     }
 
-    /// The name of the vtable that stopped.
+    /// Returns the name of the vtable that stopped the world.
     pub(crate) fn stopper(&self) -> &'static str {
         self.vtable.as_ref().map_or("", |vtable| vtable.with(|vtable| vtable.name()))
     }
 
-    /// Whether threads of the process that belong to no world stand still too.
+    /// Returns whether threads of the process that belong to no world are stopped too.
     pub(crate) fn is_whole_process(&self) -> bool {
         self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.stops_whole_process()))
     }
 
-    /// Whether whoever stopped the world still holds it.
+    /// Returns whether the vtable that stopped the world still holds all its threads.
     pub(crate) fn is_still_held(&self) -> bool {
         self.vtable.is_some() && self.with_vtable(|vtable, request| vtable.still_holds(request))
     }
 
-    /// Why it is not, if a debugger's answer was false.
+    /// Returns why it does not, if the reason is a debugger's false answer.
     pub(crate) fn false_answer(&self) -> Option<FalseAnswer> {
         self.vtable.as_ref().and_then(|vtable| vtable.with(|vtable| vtable.false_answer()))
     }
 
-    /// Starts the world; says how long the call took.
+    /// Starts the world. Returns the nanoseconds that the call took.
     pub(crate) fn start(mut self) -> u64 {
         let began = clock::now_ns();
         self.let_go();
@@ -303,7 +303,7 @@ impl StoppedWorld<'_> {
             self.vtable = None;
             self.threads.published().stop_is_over();
         }
-        // Nobody is stopped any more: allocation is allowed again.
+        // No thread is stopped any more: allocation is allowed again.
         self.threads.bury_the_gone(&mut self.locks);
     }
 
@@ -316,7 +316,7 @@ impl StoppedWorld<'_> {
             world: self.threads.published(),
             budget: &self.budget,
         };
-        // The latch is there from the stop to the start; only `let_go` and a failed stop take it away.
+        // The latch exists from the stop to the start; only `let_go` and a failed stop remove it.
         self.vtable.as_ref().expect("latched").with(|vtable| call(vtable, &request))
     }
 

@@ -1,7 +1,7 @@
-//! From a thread id to a record, wait-free.
+//! A wait-free table from thread ids to records.
 //!
-//! The suspend handler must find the record of the thread it interrupted. Thread-local storage won't do: the first
-//! access from a dlopen'ed library allocates, and the handler may have interrupted malloc (`.stop.locks`). So: a
+//! The suspend handler must find the record of the thread that it interrupted. Thread-local storage cannot be used: the first
+//! access from a dlopen'ed library allocates, and the handler may have interrupted malloc (`.stop.locks`). So this is a
 //! table of two levels, indexed by tid. Linux thread ids are below 2²² (`PID_MAX_LIMIT`):
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!          level 1, in .bss      level 2, mapped by the first attach that needs it, never unmapped
 //! ```
 //!
-//! A thread only ever looks up itself from the handler, and only a thread itself (or the one that survives a fork, or the one
-//! that buries a dead thread) changes its slot; so a lookup never races with the end of what it finds.
+//! In the handler a thread looks up only itself. Only the thread itself changes its slot, or the thread that survives a fork, or
+//! the one that removes a thread that has ended. So a lookup never races with the removal of the entry that it finds.
 
 use std::io;
 
@@ -22,7 +22,7 @@ const LEVEL_2: usize = 4096;
 
 struct Page<T>([AtomicPtr<T>; LEVEL_2]);
 
-/// See the module's text.
+/// A table from thread ids to records. See the module's text.
 pub(crate) struct TidTable<T>([AtomicPtr<Page<T>>; LEVEL_1]);
 
 impl<T> TidTable<T> {
@@ -39,7 +39,7 @@ impl<T> TidTable<T> {
         unsafe { page.as_ref() }
     }
 
-    /// What is filed under `tid`, or null. Async-signal-safe.
+    /// Returns the record filed under `tid`, or null. Async-signal-safe.
     #[inline]
     pub(crate) fn find(&self, tid: Tid) -> *mut T {
         self.page(tid).map_or(std::ptr::null_mut(), |page| {
@@ -58,7 +58,7 @@ impl<T> TidTable<T> {
             let fresh = memory::map_anonymous(size)?.cast::<Page<T>>();
             // Release: pairs with the Acquire in `page`.
             if slot.compare_exchange(std::ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                // SAFETY: mapped just now, lost the race, nobody else has seen it.
+                // SAFETY: mapped just now; the race was lost, so no other thread has seen it.
                 unsafe { memory::unmap(fresh.cast(), size) };
             }
         }
@@ -69,7 +69,7 @@ impl<T> TidTable<T> {
         Ok(())
     }
 
-    /// Takes the entry out. Async-signal-safe.
+    /// Removes the entry of `tid`. Async-signal-safe.
     pub(crate) fn clear(&self, tid: Tid) {
         if let Some(page) = self.page(tid) {
             page.0[tid.0 as usize % LEVEL_2].store(std::ptr::null_mut(), Ordering::Release);
