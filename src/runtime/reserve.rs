@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_is_halved_and_what_the_program_set_never_is() {
+    fn without_a_limit_nothing_is_halved_and_sizes_that_the_program_set_never_are() {
         assert_eq!(wanted(None).first_row(&AddressSpace { limit: None, used: 0 }), 0);
         let set = wanted(Some(4 << 30));
         let row = set.first_row(&space(256));
@@ -184,7 +184,7 @@ mod tests {
 
     /// The computed sum is what is really mapped, up to alignment.
     #[rstest]
-    fn the_sum_is_what_a_world_maps(#[values(Charging::Off, Charging::On)] charging: Charging) {
+    fn the_sum_of_the_sizes_is_what_a_world_maps(#[values(Charging::Off, Charging::On)] charging: Charging) {
         let wanted = Wanted { charging, ..wanted(Some(256 << 20)) };
         let sizes = wanted.sizes(6);
         let before = memory::address_space().used;

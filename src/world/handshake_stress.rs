@@ -1,4 +1,4 @@
-//! Real threads through the handshake, the latch and the end of marking: more threads and more rounds than a model.
+//! Tests of the handshake, the latch and mark termination with real threads: more threads and more rounds than a model.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ struct World {
 #[derive(Default)]
 struct Thread {
     state: StopState,
-    /// Grows while the thread runs, and only then.
+    /// Incremented while the thread runs, and only then.
     steps: AtomicU64,
     published: AtomicUsize,
 }
@@ -70,7 +70,7 @@ impl World {
         self.ask(holder);
         let late = Instant::now() + Duration::from_secs(20);
         while self.handshake.wait_slice(holder, 10_000_000) != 0 {
-            assert!(Instant::now() < late, "a stop does not end");
+            assert!(Instant::now() < late, "a stop has not ended");
         }
     }
 
@@ -82,7 +82,7 @@ impl World {
         assert_eq!(before, after, "a thread ran in a stopped world");
         for (i, thread) in self.threads.iter().enumerate() {
             assert_ne!(thread.state.place(), Place::Running);
-            assert_eq!(thread.published.load(Ordering::Relaxed), i + 1, "a standing thread has published nothing");
+            assert_eq!(thread.published.load(Ordering::Relaxed), i + 1, "a stopped thread has published nothing");
         }
     }
 
@@ -103,7 +103,7 @@ impl World {
 }
 
 #[test]
-fn nobody_runs_in_a_stopped_world() {
+fn no_thread_runs_in_a_stopped_world() {
     let world = World::new();
     world.run(|| {
         for _ in 0..1_500 {
@@ -116,7 +116,7 @@ fn nobody_runs_in_a_stopped_world() {
 
 /// `.stop.late`
 #[test]
-fn abandoned_stops_disturb_no_later_one() {
+fn an_abandoned_stop_does_not_disturb_a_later_one() {
     let world = World::new();
     let mut unanswered = 0;
     world.run(|| {
@@ -133,12 +133,12 @@ fn abandoned_stops_disturb_no_later_one() {
             world.start(Holder::Collection);
         }
     });
-    assert!(unanswered > 0, "every stop was answered before it could be abandoned");
+    assert!(unanswered > 0, "every stop was acknowledged before it could be abandoned");
 }
 
 /// `.vtable.nested`, `.vtable.exact-restore`
 #[test]
-fn a_user_and_a_collection_hold_apart() {
+fn holds_of_a_user_and_of_a_collection_are_independent() {
     let world = World::new();
     world.run(|| {
         std::thread::scope(|scope| {
@@ -151,8 +151,8 @@ fn a_user_and_a_collection_hold_apart() {
                     while world.handshake.wait_slice(Holder::User, 10_000_000) != 0 {}
                     let before = frozen.steps.load(Ordering::Relaxed);
                     std::thread::yield_now();
-                    assert!(frozen.state.is_held_by(Holder::User), "a collection undid a freeze");
-                    assert_eq!(frozen.steps.load(Ordering::Relaxed), before, "a frozen thread ran");
+                    assert!(frozen.state.is_held_by(Holder::User), "a collection released a user's hold");
+                    assert_eq!(frozen.steps.load(Ordering::Relaxed), before, "a suspended thread ran");
                     frozen.state.release(Holder::User);
                 }
             });
@@ -167,7 +167,7 @@ fn a_user_and_a_collection_hold_apart() {
 
 /// `.vtable.swap`
 #[test]
-fn a_swap_returns_what_nobody_uses() {
+fn a_swap_returns_a_value_without_users() {
     let latch = Latch::new(Mutex::new(()));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn a_swap_returns_what_nobody_uses() {
                     let latched = latch.latch();
                     latched.with(|value| drop(value.try_lock()));
                     drop(latched);
-                    // Otherwise three users could keep it in use for ever: a swap waits for its turn.
+                    // Without this, three users could keep the value in use for ever: a swap waits until there is none.
                     std::thread::yield_now();
                 }
             });
@@ -198,7 +198,7 @@ fn a_swap_returns_what_nobody_uses() {
 
 /// `.mark.termination`
 #[test]
-fn marking_ends_when_all_is_marked() {
+fn marking_ends_when_everything_is_marked() {
     const MARKERS: u32 = 4;
     const ITEMS: u64 = 2_000;
     let termination = Termination::new();

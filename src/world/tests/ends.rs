@@ -1,4 +1,4 @@
-//! Threads that come and go, with a word or without, and forks.
+//! Threads that end, with and without detaching, and forks.
 
 use rstest::rstest;
 
@@ -13,14 +13,14 @@ fn a_thread_that_ends_without_detaching_is_detached() {
         let threads = threads.clone();
         std::thread::spawn(move || threads.attach("forgetful").map(|info| info.tid())).join().unwrap().unwrap();
     }
-    // join returns when the Rust part is over; libc's destructors have run by then, too.
+    // join returns after the thread's end; libc's destructors have run by then, too.
     assert_eq!(stop(&threads).live().len(), 0);
     assert_eq!(Arc::strong_count(&threads), 1);
 }
 
 /// `.stop.exit-race`
 #[test]
-fn a_thread_that_ends_without_a_word_is_buried() {
+fn a_thread_that_ends_by_a_raw_exit_is_removed() {
     let threads = threads(By::Signals);
     let (tell, told) = mpsc::channel();
     let inner = threads.clone();
@@ -28,7 +28,7 @@ fn a_thread_that_ends_without_a_word_is_buried() {
         let info = inner.attach("silent death").unwrap();
         tell.send(info.tid()).unwrap();
         drop((inner, tell));
-        // SAFETY: ends this thread alone, without any destructor: exactly what the test is about.
+        // SAFETY: ends only this thread, without running any destructor, as the test needs.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
     let tid = told.recv().unwrap();
@@ -40,7 +40,7 @@ fn a_thread_that_ends_without_a_word_is_buried() {
 
 /// `.stop.create-race`, `.stop.exit-race`
 #[rstest]
-fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(By::Signals, By::Safepoints)] by: By) {
+fn threads_attach_and_end_while_the_world_is_stopped_repeatedly(#[values(By::Signals, By::Safepoints)] by: By) {
     let threads = threads(by);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn threads_are_born_and_die_while_the_world_is_stopped_again_and_again(#[values(
             for info in world.live() {
                 assert_ne!(info.stack_ptr(), 0);
                 world.scan_ranges(info, |low, high| {
-                    // SAFETY: the claim: what is to be scanned can be read.
+                    // SAFETY: the test checks this: every range that is scanned can be read.
                     unsafe { conservative_word(low) };
                     assert!(low < high);
                 });
@@ -97,10 +97,10 @@ fn the_child_of_a_fork_has_one_thread_and_stops_its_world(
     for _ in 0..10 {
         let own = from_attached.then(|| threads.attach("forker").unwrap());
         assert_eq!(thread::known_tid(), thread::gettid());
-        // SAFETY: the child calls only what the test is about, then _exit.
+        // SAFETY: the child calls only the tested functions, then _exit.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: a deadlock ends by SIGALRM.
+            // SAFETY: SIGALRM ends a deadlock.
             unsafe { libc::alarm(20) };
             let code = std::panic::catch_unwind(|| child_of_fork(&threads, own)).unwrap_or(99);
             // SAFETY: leaves without running the parent's destructors.

@@ -1,8 +1,8 @@
-//! What a user meets: each stop that can't be completed says who, why and what to do, and the world runs on.
+//! The errors that a user gets: each failed stop names the threads, the reason and the remedy, and the world runs on.
 
 use super::*;
 
-/// The error of a stop that can't be completed, when it is such a one.
+/// Repeats a stop until it fails with an error for which `is_it` returns true, and returns that error.
 fn refused(threads: &Threads, ms: u64, is_it: impl Fn(&StopError) -> bool) -> StopError {
     let found = std::cell::RefCell::new(None);
     let is_found = || {
@@ -10,7 +10,7 @@ fn refused(threads: &Threads, ms: u64, is_it: impl Fn(&StopError) -> bool) -> St
         *found.borrow_mut() = error;
         found.borrow().is_some()
     };
-    assert!(within(LONG, is_found), "no such error");
+    assert!(within(LONG, is_found), "the stop did not fail with the expected error");
     found.into_inner().unwrap()
 }
 
@@ -31,7 +31,7 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
     });
     let other = Worker::new(&threads, "innocent", spin);
     assert!(within(LONG, || worker.count() > 2));
-    // On a machine that does other things the innocent one may not have stood in time either.
+    // On a busy machine the other thread may not have stopped in time either.
     let error =
         refused(&threads, 200, |error| matches!(error, StopError::Unanswered { threads, .. } if threads.len() == 1));
     let StopError::Unanswered { threads: silent, of, .. } = &error else { panic!("{error}") };
@@ -39,7 +39,7 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
     assert_eq!(silent[0].tid, worker.info.tid());
     assert_eq!(silent[0].reason, SilenceReason::MasksSignal { signal: signals::DEFAULT });
     assert!(error.to_string().contains("masked-one"), "{error}");
-    assert!(worker.runs() && other.runs(), "the world does not run on");
+    assert!(worker.runs() && other.runs(), "the world does not run after the error");
     masked.store(false, Ordering::Relaxed);
     assert!(worker.runs());
     let world = stop(&threads);
@@ -47,9 +47,9 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
     world.start();
 }
 
-/// `.stop.lost`: time that is over is no failure by itself; somebody must be in the way, and is named.
+/// `.stop.lost`: a stop does not fail only because its time is over. It fails if a thread has not stopped, and names it.
 #[rstest::rstest]
-fn a_stop_without_any_time_succeeds_if_all_stand_and_names_somebody_otherwise(
+fn a_stop_with_no_time_succeeds_if_all_threads_are_stopped_and_names_a_thread_otherwise(
     #[values(By::Signals, By::Safepoints)] by: By,
 ) {
     let threads = threads(by);
@@ -63,14 +63,14 @@ fn a_stop_without_any_time_succeeds_if_all_stand_and_names_somebody_otherwise(
         });
     });
     assert!(within(LONG, || asleep.info.is_blocking()));
-    // Another test may fork, for which all worlds' locks are taken.
+    // Another test may fork, which takes the locks of all worlds.
     let at_once = || loop {
         match stop_within(&threads, 0) {
             Err(StopError::LockHeld { .. }) => std::thread::yield_now(),
             outcome => break outcome,
         }
     };
-    at_once().expect("the only thread stands").start();
+    at_once().expect("the only thread is stopped").start();
     let spinning = Worker::new(&threads, "spinning", spin);
     for _ in 0..1000 {
         match at_once() {
@@ -85,7 +85,7 @@ fn a_stop_without_any_time_succeeds_if_all_stand_and_names_somebody_otherwise(
 
 /// `.stop.late`: the signal of the stop that was abandoned arrives when the thread unmasks it.
 #[test]
-fn a_late_signal_stops_nobody() {
+fn a_late_signal_stops_no_thread() {
     let threads = threads(By::Signals);
     let (masked, deaf) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
     let (wish, is_deaf) = (masked.clone(), deaf.clone());
@@ -110,14 +110,14 @@ fn a_late_signal_stops_nobody() {
 fn a_thread_without_safepoints_is_named_under_the_cooperative_stopper() {
     let threads = threads(By::Safepoints);
     let worker = Worker::new(&threads, "no-safepoint", |_| std::thread::yield_now());
-    let error = stop_within(&threads, 100).err().expect("nothing can stop it");
+    let error = stop_within(&threads, 100).err().expect("the thread polls nowhere");
     assert!(error.to_string().contains("no-safepoint") && error.to_string().contains("safepoint()"), "{error}");
     assert!(worker.runs());
 }
 
 /// `.debug.frozen-owner`
 #[test]
-fn the_holder_of_a_lock_that_is_not_let_go_is_named() {
+fn the_holder_of_a_lock_that_is_not_released_is_named() {
     let threads = threads(By::Signals);
     let hold = Arc::new(AtomicBool::new(true));
     let wish = hold.clone();
@@ -141,7 +141,7 @@ fn the_holder_of_a_lock_that_is_not_let_go_is_named() {
     stop(&threads).start();
 }
 
-/// `.stop.lost`: what a user meets when a debugger holds a thread.
+/// `.stop.lost`: the error when a debugger has stopped a thread.
 #[test]
 fn a_thread_held_by_a_debugger_is_named_with_the_debuggers_pid() {
     let threads = threads(By::Signals);
@@ -171,7 +171,7 @@ fn a_thread_held_by_a_debugger_is_named_with_the_debuggers_pid() {
     std::io::Write::write_all(&mut { go }, b"x").unwrap();
     // SAFETY: our own child.
     unsafe { libc::waitpid(tracer, &mut 0, 0) };
-    let Some(error) = outcome else { return eprintln!("ptrace is not allowed here: nothing tested") };
+    let Some(error) = outcome else { return eprintln!("skipped: ptrace is not allowed here") };
     let error = error.expect("the thread was held");
     let StopError::Unanswered { threads: silent, .. } = &error else { panic!("{error}") };
     assert_eq!(silent[0].reason, SilenceReason::HeldByDebugger { tracer });
@@ -179,12 +179,12 @@ fn a_thread_held_by_a_debugger_is_named_with_the_debuggers_pid() {
     stop(&threads).start();
 }
 
-/// `.stop.lost`: a thread inside vfork sleeps where no signal reaches it until its child execs or ends.
+/// `.stop.lost`: a thread inside vfork is in an uninterruptible sleep until its child execs or ends.
 #[test]
 fn a_thread_in_vfork_is_waited_for_or_named() {
     extern "C" fn child(_: *mut libc::c_void) -> i32 {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 400_000_000 };
-        // SAFETY: a plain system call, in a child that shares our memory and touches nothing of it.
+        // SAFETY: a plain system call, in a child that shares the memory and does not touch it.
         unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
         0
     }
@@ -192,7 +192,7 @@ fn a_thread_in_vfork_is_waited_for_or_named() {
     let worker = Worker::new(&threads, "vforker", |_| {
         const SIZE: usize = 64 << 10;
         let stack = crate::os::memory::map_anonymous(SIZE).unwrap();
-        // SAFETY: what vfork does: the child runs on a stack of its own, and we sleep until it ends.
+        // SAFETY: as vfork does: the child runs on its own stack, and this thread sleeps until it ends.
         unsafe {
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
             let pid = libc::clone(child, stack.add(SIZE).cast(), flags, std::ptr::null_mut());
@@ -208,7 +208,7 @@ fn a_thread_in_vfork_is_waited_for_or_named() {
     );
     let StopError::Unanswered { threads: silent, .. } = &error else { panic!("{error}") };
     assert_eq!(silent[0].reason, SilenceReason::Uninterruptible, "{error}");
-    // With time, it is waited for.
+    // With enough time, the stop waits for it.
     stop(&threads).start();
     assert!(worker.runs());
 }

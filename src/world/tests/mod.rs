@@ -1,4 +1,4 @@
-//! Stopping and starting real threads, without a heap: the rig. The claims are in the files below.
+//! Tests that stop and start real threads, without a heap. This file has the common part; the tests are in the other files.
 
 mod ends;
 mod errors;
@@ -46,7 +46,7 @@ pub(crate) fn budget(ms: u64) -> Budget {
     Budget::new(Duration::from_millis(ms))
 }
 
-/// One stop by a thread that is not attached.
+/// Stops the world once, by a thread that is not attached.
 pub(crate) fn stop_within(threads: &Threads, ms: u64) -> Result<StoppedWorld<'_>, StopError> {
     let mut budget = budget(ms);
     let locks = threads.lock_for_stop(&mut budget)?;
@@ -57,7 +57,7 @@ pub(crate) fn stop(threads: &Threads) -> StoppedWorld<'_> {
     stop_within(threads, 60_000).unwrap()
 }
 
-/// A thread that is attached and does `work` again and again until it is told to end.
+/// An attached thread that repeats `work` until it is requested to end.
 pub(crate) struct Worker {
     pub(crate) info: &'static ThreadStopInfo,
     pub(crate) count: Arc<AtomicU64>,
@@ -116,7 +116,7 @@ impl Drop for Worker {
     }
 }
 
-/// Far above what anything here takes, even on a machine that does other things.
+/// Far more time than anything here takes, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn within(time: Duration, holds: impl Fn() -> bool) -> bool {

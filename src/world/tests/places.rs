@@ -1,12 +1,12 @@
-//! `.stop.registers`: where a stopped thread may keep its only reference.
+//! `.stop.registers`: the places in which a stopped thread may keep its only reference.
 
 use rstest::rstest;
 
 use super::*;
 use crate::os::memory::conservative_word;
 
-/// Spins until it is told to end, with the word in one place only. The word is passed inverted, so that the caller's copies are
-/// not it.
+/// Spins until it is requested to end, with the word in one place only. The word is passed inverted, so that the caller's copies
+/// are not found instead.
 macro_rules! keeper {
     ($name:ident, [$($load:literal),*], [$($clear:literal),*]) => {
         #[unsafe(naked)]
@@ -47,17 +47,17 @@ keeper!(
 keeper!(red_zone_near, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
 keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
 
-/// End the loop; and: the word is in its place.
+/// Two flags: end the loop; and the word is in its place.
 pub(crate) type Flags = [AtomicBool; 2];
 
 pub(crate) type Keeper = extern "C" fn(u64, *const Flags);
 
-/// Runs a keeper on an attached thread, stops the world by what `threads` has in force, and looks for the word.
+/// Runs a keeper on an attached thread, stops the world with the vtable of `threads`, and returns whether the word was found.
 pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
     is_found_between(threads, keeper, |_| {}, |_| {})
 }
 
-/// The same, with something done to the keeper before the stop and after the start.
+/// As [`is_found`], with functions that act on the keeper before the stop and after the start.
 pub(crate) fn is_found_between(
     threads: &Arc<Threads>,
     keeper: Keeper,

@@ -1,4 +1,4 @@
-//! Which stack a thread was caught on.
+//! Threads that are stopped on another stack than their own.
 
 use super::*;
 
@@ -37,7 +37,7 @@ extern "C" fn linger(_: i32) {
 #[test]
 fn of_a_thread_on_its_alternate_stack_both_stacks_are_scanned() {
     let threads = threads(By::Signals);
-    // SAFETY: the test's own signal and handler.
+    // SAFETY: the signal and the handler are this test's own.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = linger as *const () as usize;
@@ -63,7 +63,7 @@ fn of_a_thread_on_its_alternate_stack_both_stacks_are_scanned() {
 
 /// `.stop.coroutine`
 #[test]
-fn a_stack_that_nobody_registered_is_an_error_until_it_is_registered() {
+fn an_unregistered_stack_is_an_error_until_it_is_registered() {
     let threads = threads(By::Signals);
     const SIZE: usize = 256 << 10;
     let stack = crate::os::memory::map_anonymous(SIZE).unwrap() as usize;
@@ -96,7 +96,7 @@ fn a_stack_that_nobody_registered_is_an_error_until_it_is_registered() {
         std::thread::sleep(Duration::from_millis(5));
         stop_within(&threads, 10_000).err()
     };
-    // It may still be on its way there.
+    // The thread may not have reached that stack yet.
     let error = (0..1000).find_map(|_| unknown()).expect("the stack is unknown");
     assert!(matches!(error, StopError::UnknownStack { .. }), "{error}");
     assert!(error.to_string().contains("register_stack"), "{error}");

@@ -1,4 +1,4 @@
-//! Stopped means stopped, and started as before.
+//! Stopped threads do not run, and are started in the state in which they were.
 
 use rstest::rstest;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::world::handler;
 
 #[rstest]
-fn stopped_threads_stand_still_and_go_on_after_the_start(
+fn stopped_threads_do_not_run_and_continue_after_the_start(
     #[values(By::Signals, By::Safepoints)] by: By,
     #[values(1, 4)] n: usize,
     #[values(spin as fn(&ThreadStopInfo), sleep_in_region)] work: fn(&ThreadStopInfo),
@@ -25,7 +25,7 @@ fn stopped_threads_stand_still_and_go_on_after_the_start(
         if round % 10 == 0 {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // A thread in a blocking region may go on in its region (it counts outside of it).
+        // A thread in a blocking region may continue in its region (it counts outside of it).
         if work as usize == spin as *const () as usize {
             assert_eq!(before, workers.iter().map(Worker::count).collect::<Vec<_>>());
         }
@@ -68,7 +68,7 @@ fn attached_threads_that_collect_at_once_take_turns(#[values(By::Signals, By::Sa
                         let world = threads.stop(locks, Some(own), StopBy::InForce, budget).unwrap();
                         assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
                         assert_ne!(info.stack_ptr(), 0);
-                        // Long enough for the others to come and wait.
+                        // Long enough for the other threads to begin to wait.
                         std::thread::sleep(Duration::from_millis(1));
                         inside.fetch_sub(1, Ordering::Relaxed);
                         world.start();
@@ -92,7 +92,7 @@ fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Si
         assert_ne!(frozen.info.stack_ptr(), 0);
         assert!(frozen.stands() && free.stands());
         world.start();
-        assert!(frozen.stands(), "the collection's start has let the user's thread go");
+        assert!(frozen.stands(), "the start after a collection resumed the thread that the user suspended");
         assert!(free.runs());
     }
     assert!(threads.resume(frozen.info.tid()));
@@ -106,7 +106,7 @@ fn a_thread_that_the_user_suspends_during_a_stop_stays_stopped() {
     let worker = Worker::new(&threads, "worker", spin);
     let world = stop(&threads);
     let tid = worker.info.tid();
-    // The lists are locked now: a user's suspension waits for the collection.
+    // The thread list is locked now: a user's suspension waits for the collection.
     let suspender = {
         let threads = threads.clone();
         std::thread::spawn(move || threads.suspend(tid, budget(60_000)))
@@ -120,7 +120,7 @@ fn a_thread_that_the_user_suspends_during_a_stop_stays_stopped() {
 
 /// `.stop.errno`
 #[test]
-fn errno_is_what_it_was_even_if_a_chained_handler_spoils_it() {
+fn errno_is_preserved_even_if_a_chained_handler_changes_it() {
     extern "C" fn spoil(_: i32) {
         CHAINED.fetch_add(1, Ordering::Relaxed);
         nix::errno::Errno::set_raw(libc::EOVERFLOW);
@@ -130,8 +130,8 @@ fn errno_is_what_it_was_even_if_a_chained_handler_spoils_it() {
     let _spoiler = crate::world::handler::chain_to(spoil);
     let info = threads.attach("errno").unwrap();
     nix::errno::Errno::set_raw(libc::E2BIG);
-    // Nobody owes us this signal: it is the program's own, and goes to the program's handler.
-    // SAFETY: a signal to ourselves, by the bare system call: our own wrapper would preserve errno, too.
+    // The collector did not send this signal: it is the program's own, and is passed to the program's handler.
+    // SAFETY: a signal to this thread. A raw system call, because the project's wrapper would preserve errno, too.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread::gettid().0, signals::DEFAULT) };
     let errno = nix::errno::Errno::last_raw();
     threads.detach(info);
@@ -141,7 +141,7 @@ fn errno_is_what_it_was_even_if_a_chained_handler_spoils_it() {
 
 /// `.stop.eintr`
 #[test]
-fn a_read_that_a_stop_interrupts_goes_on() {
+fn a_read_that_a_stop_interrupts_continues() {
     let threads = threads(By::Signals);
     let (mut reader, mut writer) = std::io::pipe().unwrap();
     let (tell, told) = mpsc::channel();
@@ -163,7 +163,7 @@ fn a_read_that_a_stop_interrupts_goes_on() {
     assert_eq!(handle.join().unwrap().unwrap(), (1, b'x'));
 }
 
-/// The others are in blocking regions: only one has to be waited for.
+/// The other threads are in blocking regions, so the stop waits for only one.
 #[test]
 fn the_slowest_thread_is_named() {
     let threads = threads(By::Safepoints);
@@ -173,18 +173,18 @@ fn the_slowest_thread_is_named() {
     let (tell, told) = mpsc::channel();
     let _slow = Worker::new(&threads, "slow", move |info| {
         info.safepoint();
-        // Nobody listens for long.
+        // The thread does not reach a safepoint for a long time.
         let _ = tell.send(());
         std::thread::sleep(Duration::from_secs(1));
     });
     told.recv().unwrap();
-    let slowest = stop(&threads).census().slowest.expect("somebody was waited for");
+    let slowest = stop(&threads).census().slowest.expect("the stop waited for a thread");
     assert_eq!(slowest.name.as_str(), "slow");
 }
 
-/// The claim that blocking regions are cheap, loosely (the bench measures it): far below a signal's microseconds.
+/// Blocking regions are cheap: far below the microseconds of a signal. A loose bound; the benchmark measures the cost.
 #[test]
-fn threads_in_blocking_regions_cost_next_to_nothing() {
+fn stopping_threads_in_blocking_regions_is_cheap() {
     let threads = threads(By::Signals);
     let end = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
     let (tell, told) = mpsc::channel();
@@ -222,9 +222,9 @@ fn threads_in_blocking_regions_cost_next_to_nothing() {
     assert!(best / 128 < 20_000, "{} ns per thread", best / 128);
 }
 
-/// `.stop.locks`: a thread that a debugger holds may be in the middle of installing.
+/// `.stop.locks`: a thread that a debugger has stopped may be in the middle of installing the handler.
 #[test]
-fn an_installation_in_a_stop_waits_for_nobody() {
+fn an_installation_in_a_stop_does_not_wait() {
     let held = handler::lock().lock();
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || tell.send(handler::install_in_a_stop(signals::DEFAULT)));

@@ -1,4 +1,4 @@
-//! What a vtable is told, and what it is not believed.
+//! The notifications of a vtable, and the checks of its results.
 
 use rstest::rstest;
 
@@ -26,17 +26,17 @@ fn the_vtable_can_be_swapped_while_collections_run() {
     assert!(workers.iter().all(Worker::runs));
 }
 
-/// A vtable that stops nobody and writes whatever it is told to.
+/// A vtable that stops no thread and writes a given value to every slot.
 struct Liar(usize);
 
-// SAFETY: it is not safe, that is the test: the wrapper must not believe it.
+// SAFETY: not safe on purpose: the collector must detect that the result is wrong.
 unsafe impl ThreadVtable for Liar {
     fn name(&self) -> &'static str {
         "liar"
     }
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         for thread in stop.threads() {
-            // SAFETY: the stop does not succeed with it.
+            // SAFETY: the stop does not succeed with this value.
             unsafe { thread.slot().store(self.0) };
         }
         Ok(())
@@ -47,7 +47,7 @@ unsafe impl ThreadVtable for Liar {
 #[rstest]
 #[case::empty(0)]
 #[case::elsewhere(0x1000)]
-fn a_slot_that_is_empty_or_points_nowhere_is_an_error_and_the_world_goes_on(#[case] slot: usize) {
+fn a_slot_that_is_zero_or_outside_every_stack_is_an_error_and_the_world_runs_on(#[case] slot: usize) {
     let threads = threads(By::Signals);
     let worker = Worker::new(&threads, "slotted", spin);
     let real = threads.set_vtable(Arc::new(Liar(slot)), budget(1000)).unwrap();
@@ -62,7 +62,7 @@ fn a_slot_that_is_empty_or_points_nowhere_is_an_error_and_the_world_goes_on(#[ca
     stop(&threads).start();
 }
 
-/// What a vtable is told.
+/// A vtable that records its notifications.
 #[derive(Default)]
 struct Listener {
     told: std::sync::Mutex<Vec<(&'static str, Tid, usize)>>,
@@ -81,7 +81,7 @@ unsafe impl ThreadVtable for Listener {
         self.told.lock().unwrap().push(("created", tid, slot.as_ptr() as usize));
     }
     fn thread_exited(&self, tid: Tid, slot: Slot) {
-        // Whether the record is still this thread's is the question.
+        // The record must still belong to this thread.
         let info = slot.record();
         let whole = info.tid() == tid;
         let owned = std::ptr::eq(crate::world::handler::TABLE.find(tid), info);
@@ -92,7 +92,7 @@ unsafe impl ThreadVtable for Listener {
 
 /// `.vtable.attach`, `.vtable.exited-before-free`
 #[test]
-fn a_vtable_hears_of_every_thread_when_it_comes_when_they_come_and_when_they_go() {
+fn a_vtable_is_notified_of_all_threads_at_a_swap_at_attach_and_at_detach() {
     let threads = threads(By::Signals);
     let early = Worker::new(&threads, "early", spin);
     let listener = Arc::new(Listener::default());
