@@ -175,7 +175,7 @@ mod tests {
     #[case(1, 2)]
     #[case(3, 4)]
     #[case(4096, 4096)]
-    fn records_come_out_in_order_and_the_rest_is_counted(#[case] asked: usize, #[case] capacity: usize) {
+    fn records_are_taken_out_in_order_and_dropped_ones_are_counted(#[case] asked: usize, #[case] capacity: usize) {
         let sink = MemorySink::with_capacity(asked).unwrap();
         assert_eq!(sink.capacity(), capacity);
         for lap in 0..3 {
@@ -188,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_cannot_be_had_is_an_error() {
+    fn a_ring_that_is_too_large_is_an_error() {
         assert!(MemorySink::with_capacity(usize::MAX).is_err());
         assert!(MemorySink::with_capacity(1 << 56).is_err());
     }
 
     #[test]
-    fn seen_and_dropped_are_what_was_fired_and_nothing_is_torn() {
+    fn every_fired_record_is_seen_whole_or_counted_as_dropped() {
         const WRITERS: u64 = 4;
         const EACH: u64 = 50_000;
         let sink = MemorySink::with_capacity(256).unwrap();

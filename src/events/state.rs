@@ -1,8 +1,8 @@
-//! What is enabled: how a consumer says what it wants, and the words that the fire functions test.
+//! What is enabled: how a listener selects events, and the words that the fire functions test.
 //!
-//! A consumer speaks the language of its tools. The .NET tools say *keywords × levels* per provider; the MPS tools say
-//! *categories*; our own say which events. A [`Selection`] holds all three, and an event is selected when any of them
-//! selects it; a consumer that speaks one language leaves the others empty.
+//! A listener uses the vocabulary of its tools. The .NET tools select *keywords × levels* per provider; the MPS tools select
+//! *categories*; stopworld's own tools select single events. A [`Selection`] holds all three, and an event is selected if any of them
+//! selects it. A listener that uses one of them leaves the others empty.
 //!
 //! ```text
 //!   Selection (per listener)                    EventSet (per listener)          EnabledWords (per world)
@@ -16,8 +16,8 @@
 //! in one word, so there is no moment at which one is new and the other old; and what the fire functions read is one
 //! bit that has been decided from both.
 //!
-//! **Nobody over-enables another.** Each listener has its own set; the union only decides whether the out-of-line half
-//! of a fire function runs, and there each listener is asked for its own bit.
+//! **Listeners do not enable each other's events.** Each listener has its own set. The union only decides whether the out-of-line part
+//! of a fire function runs, which then checks each listener's own bit.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -28,17 +28,17 @@ use crate::sync::{AtomicU32, Ordering};
 const KEYWORD_BITS: u64 = Keywords::ALL.0;
 const LEVELS_SHIFT: u32 = KEYWORD_BITS.count_ones();
 
-/// The bit of a level: the levels are above the keywords.
+/// Returns the bit of a level: the levels are above the keywords.
 const fn bit(level: Level) -> u64 {
     1 << (LEVELS_SHIFT + level as u32)
 }
 
-/// On or off: what a host says about a keyword or a level.
+/// On or off: how a host sets a keyword or a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// Events of it may come.
+    /// Enabled.
     On,
-    /// They don't.
+    /// Disabled.
     Off,
 }
 
@@ -56,38 +56,38 @@ impl ProviderState {
     /// Nothing is enabled.
     pub const OFF: ProviderState = ProviderState(0);
 
-    /// These keywords, and every level up to this one; `None` is no level at all.
+    /// Selects these keywords, and every level up to `up_to`; `None` selects no level.
     pub fn set(&mut self, keywords: Keywords, up_to: Option<Level>) {
         let levels = Level::ALL.iter().filter(|level| Some(**level) <= up_to).fold(0, |bits, level| bits | bit(*level));
         self.0 = levels | (keywords.0 & KEYWORD_BITS);
     }
 
-    /// Adds keywords; levels stay.
+    /// Adds keywords; the levels are unchanged.
     pub fn enable_keyword(&mut self, keywords: Keywords) {
         self.0 |= keywords.0 & KEYWORD_BITS;
     }
 
-    /// Takes keywords away; levels stay.
+    /// Removes keywords; the levels are unchanged.
     pub fn disable_keyword(&mut self, keywords: Keywords) {
         self.0 &= !(keywords.0 & KEYWORD_BITS);
     }
 
-    /// Adds this one level; keywords and the other levels stay.
+    /// Adds this one level; the keywords and the other levels are unchanged.
     pub fn enable_level(&mut self, level: Level) {
         self.0 |= bit(level);
     }
 
-    /// Takes this one level away; keywords and the other levels stay.
+    /// Removes this one level; the keywords and the other levels are unchanged.
     pub fn disable_level(&mut self, level: Level) {
         self.0 &= !bit(level);
     }
 
-    /// The enabled keywords.
+    /// Returns the enabled keywords.
     pub fn keywords(self) -> Keywords {
         Keywords(self.0 & KEYWORD_BITS)
     }
 
-    /// Turns keywords on or off, as a host tells a collector; levels stay.
+    /// Turns keywords on or off, as a host does; the levels are unchanged.
     pub fn set_event_keyword_state(&mut self, keywords: Keywords, enabled: impl Into<Switch>) {
         match enabled.into() {
             Switch::On => self.enable_keyword(keywords),
@@ -95,7 +95,7 @@ impl ProviderState {
         }
     }
 
-    /// Turns this one level on or off, as a host tells a collector; keywords and the other levels stay.
+    /// Turns this one level on or off, as a host does; the keywords and the other levels are unchanged.
     pub fn set_event_level_state(&mut self, level: Level, enabled: impl Into<Switch>) {
         match enabled.into() {
             Switch::On => self.enable_level(level),
@@ -114,29 +114,29 @@ impl ProviderState {
     }
 }
 
-/// A set of MPS categories: the whole 64-bit filter word, since tools read back what they wrote.
+/// A set of MPS categories: the whole 64-bit filter word, because tools read back what they wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Categories(pub u64);
 
 impl Categories {
     /// No category.
     pub const NONE: Categories = Categories(0);
-    /// Every bit, also those that mean nothing yet.
+    /// Every bit, including those without a meaning yet.
     pub const ALL: Categories = Categories(u64::MAX);
 
-    /// These categories.
+    /// Returns the set of these categories.
     pub fn of(categories: &[Category]) -> Categories {
         Categories(categories.iter().fold(0, |bits, category| bits | 1 << *category as u32))
     }
 
-    /// `telemetry_control(reset, flip)` of the MPS: takes `reset` out, then inverts `flip`, and returns the old filter.
+    /// `telemetry_control(reset, flip)` of the MPS: clears `reset`, then inverts `flip`. Returns the old filter.
     pub fn control(&mut self, reset: Categories, flip: Categories) -> Categories {
         let old = *self;
         self.0 = (self.0 & !reset.0) ^ flip.0;
         old
     }
 
-    /// The filter as it is: `telemetry_control(0, 0)`.
+    /// Returns the filter: `telemetry_control(0, 0)`.
     pub fn telemetry_get(&mut self) -> Categories {
         self.control(Categories::NONE, Categories::NONE)
     }
@@ -146,7 +146,7 @@ impl Categories {
         self.control(mask, mask)
     }
 
-    /// Takes categories out: `telemetry_control(mask, 0)`. Returns the old filter.
+    /// Removes categories: `telemetry_control(mask, 0)`. Returns the old filter.
     pub fn telemetry_reset(&mut self, mask: Categories) -> Categories {
         self.control(mask, Categories::NONE)
     }
@@ -165,17 +165,17 @@ impl EventSet {
     /// No event.
     pub const NONE: EventSet = EventSet([0; GROUPS]);
 
-    /// Every event there is.
+    /// Returns every event.
     pub fn all() -> EventSet {
         EventId::all().collect()
     }
 
-    /// Every event of a group.
+    /// Returns every event of a group.
     pub fn group(group: Group) -> EventSet {
         EventId::all().filter(|id| id.group() == group).collect()
     }
 
-    /// The set without these.
+    /// Returns the set without the events of `other`.
     pub fn without(self, other: EventSet) -> EventSet {
         EventSet(std::array::from_fn(|group| self.0[group] & !other.0[group]))
     }
@@ -222,7 +222,7 @@ impl BitOrAssign for EventSet {
     }
 }
 
-/// What one listener wants, in whichever language it speaks.
+/// What one listener or consumer wants, in the vocabularies of the tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Keywords × levels of the default provider.
@@ -231,79 +231,79 @@ pub struct Selection {
     pub private_provider: ProviderState,
     /// MPS categories.
     pub categories: Categories,
-    /// Events by themselves.
+    /// Single events.
     pub events: EventSet,
 }
 
 impl Selection {
-    /// Wants nothing.
+    /// Selects nothing.
     pub fn nothing() -> Selection {
         Selection::default()
     }
 
-    /// Wants every event, one per object included.
+    /// Selects every event, including those that are fired once per object.
     pub fn everything() -> Selection {
         Selection::of(EventSet::all())
     }
 
-    /// Wants these events.
+    /// Selects these events.
     pub fn of(events: EventSet) -> Selection {
         Selection { events, ..Selection::default() }
     }
 
-    /// Wants what this provider has under these keywords, up to this level.
+    /// Selects the provider's events with one of these keywords, up to this level.
     pub fn provider(provider: Provider, keywords: Keywords, up_to: Level) -> Selection {
         let mut selection = Selection::default();
         selection.provider_mut(provider).set(keywords, Some(up_to));
         selection
     }
 
-    /// Wants these MPS categories.
+    /// Selects these MPS categories.
     pub fn categories(categories: Categories) -> Selection {
         Selection { categories, ..Selection::default() }
     }
 
-    /// Of this provider these keywords, and every level up to this one; `None` is no level at all.
+    /// Selects these keywords of the provider, and every level up to `up_to`; `None` selects no level.
     pub fn set(&mut self, provider: Provider, keywords: Keywords, up_to: Option<Level>) {
         self.provider_mut(provider).set(keywords, up_to);
     }
 
-    /// Adds keywords of a provider; its levels stay.
+    /// Adds keywords of a provider; its levels are unchanged.
     pub fn enable_keyword(&mut self, provider: Provider, keywords: Keywords) {
         self.provider_mut(provider).enable_keyword(keywords);
     }
 
-    /// Takes keywords of a provider away; its levels stay.
+    /// Removes keywords of a provider; its levels are unchanged.
     pub fn disable_keyword(&mut self, provider: Provider, keywords: Keywords) {
         self.provider_mut(provider).disable_keyword(keywords);
     }
 
-    /// Adds this one level of a provider; its keywords and other levels stay.
+    /// Adds this one level of a provider; its keywords and other levels are unchanged.
     pub fn enable_level(&mut self, provider: Provider, level: Level) {
         self.provider_mut(provider).enable_level(level);
     }
 
-    /// Takes this one level of a provider away; its keywords and other levels stay.
+    /// Removes this one level of a provider; its keywords and other levels are unchanged.
     pub fn disable_level(&mut self, provider: Provider, level: Level) {
         self.provider_mut(provider).disable_level(level);
     }
 
-    /// Turns keywords of a provider on or off, as a host tells a collector.
+    /// Turns keywords of a provider on or off, as a host does; its levels are unchanged.
     pub fn set_event_keyword_state(&mut self, provider: Provider, keywords: Keywords, enabled: impl Into<Switch>) {
         self.provider_mut(provider).set_event_keyword_state(keywords, enabled);
     }
 
-    /// Turns this one level of a provider on or off, as a host tells a collector.
+    /// Turns this one level of a provider on or off, as a host does; its keywords and other levels are unchanged.
     pub fn set_event_level_state(&mut self, provider: Provider, level: Level, enabled: impl Into<Switch>) {
         self.provider_mut(provider).set_event_level_state(level, enabled);
     }
 
-    /// The MPS filter: takes `reset` out, then inverts `flip`. Returns the old filter.
+    /// Changes the MPS filter: clears `reset`, then inverts `flip`. Returns the old filter.
     pub fn telemetry_control(&mut self, reset: Categories, flip: Categories) -> Categories {
         self.categories.control(reset, flip)
     }
 
-    /// The state of one provider, to change.
+    /// Returns the state of one provider, for changes.
     pub fn provider_mut(&mut self, provider: Provider) -> &mut ProviderState {
         match provider {
             Provider::Default => &mut self.default_provider,
@@ -311,7 +311,7 @@ impl Selection {
         }
     }
 
-    /// Whether the event is selected by any of the three.
+    /// Whether the event is selected by a provider, by a category, or by itself.
     pub fn selects(&self, id: EventId) -> bool {
         let descriptor = id.descriptor();
         let by_provider = descriptor.net.iter().any(|net| match net.provider {
@@ -323,7 +323,7 @@ impl Selection {
             || self.events.contains(id)
     }
 
-    /// The events that are selected: what is precomputed when the selection changes.
+    /// Returns the selected events. This set is computed in advance when the selection changes.
     pub fn selected(&self) -> EventSet {
         EventId::all().filter(|id| self.selects(*id)).collect()
     }
@@ -339,7 +339,7 @@ impl EnabledWords {
         EnabledWords([const { AtomicU32::new(0) }; GROUPS])
     }
 
-    /// Relaxed: the load only guesses that someone may listen. What is recorded is decided at each listener's gate.
+    /// Relaxed: the result is a hint that there may be a listener. Each listener's gate decides what it receives.
     #[inline(always)]
     pub(super) fn word(&self, group: usize) -> u32 {
         self.0[group].load(Ordering::Relaxed)
@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_a_set_and_verbose_alone_does_not_bring_informational() {
+    fn levels_are_a_set_and_verbose_alone_does_not_enable_informational() {
         let mut state = ProviderState::OFF;
         state.enable_keyword(Keywords::GC);
         state.enable_level(Level::Verbose);
@@ -393,7 +393,7 @@ mod tests {
         assert!(state.selects(Keywords::GC, Level::Error), "disabling keywords left the levels alone");
     }
 
-    /// The transcript of the real MPS, from filter 0x7f.
+    /// A transcript of the real MPS, from filter 0x7f.
     #[test]
     fn telemetry_control_computes_as_the_mps_does() {
         let mut filter = Categories(0x7f);

@@ -1,8 +1,8 @@
-//! A listener that keeps no records, only numbers: how long each phase takes, and how much of what happened.
+//! A listener that keeps no records, only numbers: how long each phase takes, and how often each event happened.
 //!
-//! All its counters are there from the beginning and are only added to, so it can listen to a program that runs for a
-//! year. A phase is what lies between two events; since one world has one collection at a time, one remembered
-//! timestamp per phase is enough. (Listen with one `Statistics` per world.)
+//! All its counters exist from the beginning and are only added to, so it can listen to a program that runs for a
+//! year. A phase is the time between two events. Because a world has one collection at a time, one stored
+//! timestamp per phase is enough. (Use one `Statistics` per world.)
 
 use super::histogram::{Histogram, Summary};
 use super::sink::{AfterFork, Record, Sink};
@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 macro_rules! phases {
     ($($(#[doc = $doc:literal])+ $name:ident: $begin:ident => $end:ident;)+) => {
-        /// A stretch of time between two events.
+        /// The time between two events.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Phase {$(
@@ -24,7 +24,7 @@ macro_rules! phases {
             /// Every phase, in the order of a collection.
             pub const ALL: &[Phase] = &[$(Phase::$name),+];
 
-            /// The event that begins it and the event that ends it.
+            /// Returns the event that begins it and the event that ends it.
             pub const fn bounds(self) -> (EventId, EventId) {
                 match self {
                     $(Phase::$name => (EventId::$begin, EventId::$end),)+
@@ -35,21 +35,21 @@ macro_rules! phases {
 }
 
 phases! {
-    /// From asking the threads to stop to the last one's answer.
+    /// From the request to stop the threads until the last thread has stopped.
     Stop: SuspendBegin => SuspendEnd;
     /// Scanning registers, stacks, ranges and handles.
     Roots: RootsBegin => RootsEnd;
-    /// Marking what they reach.
+    /// Marking the objects reachable from the roots.
     Mark: MarkBegin => MarkEnd;
     /// Clearing weak references and queueing finalizers.
     Weak: MarkEnd => WeakEnd;
     /// Setting up the sweep.
     Sweep: SweepBegin => SweepEnd;
-    /// Letting the threads go.
+    /// Resuming the threads.
     Restart: RestartBegin => RestartEnd;
-    /// The whole pause, as a mutator may feel it.
+    /// The whole pause, as a mutator may experience it.
     Pause: SuspendBegin => RestartEnd;
-    /// A batch of finalizers, while the program runs on.
+    /// A batch of finalizers, while the program runs.
     Finalizers: FinalizerBegin => FinalizerEnd;
 }
 
@@ -58,20 +58,20 @@ const PHASES: usize = Phase::ALL.len();
 /// The phase has not begun.
 const NOT_BEGUN: u64 = 0;
 
-/// Sums over all collections so far, and the heap as the last one left it.
+/// Sums over all collections so far, and the heap after the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Collections that ended.
     pub collections: u64,
-    /// Stops that were given up.
+    /// Stops that were abandoned.
     pub abandoned: u64,
-    /// Bytes that died.
+    /// Bytes of the objects that died.
     pub freed_bytes: u64,
-    /// Bytes that lived after the last collection.
+    /// Live bytes after the last collection.
     pub live_bytes: u64,
-    /// Objects that lived after the last collection.
+    /// Live objects after the last collection.
     pub live_objects: u64,
-    /// Memory that the heap had from the system after the last collection.
+    /// Committed memory of the heap after the last collection.
     pub committed_bytes: u64,
     /// Weak references cleared.
     pub weak_cleared: u64,
@@ -102,7 +102,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// All zero.
+    /// Creates a listener whose numbers are all zero.
     pub fn new() -> Statistics {
         Statistics {
             counts: [const { AtomicU64::new(0) }; EventId::COUNT],
@@ -112,22 +112,22 @@ impl Statistics {
         }
     }
 
-    /// The events to select for it: all but those that come once per object.
+    /// Returns the events to select for it: all except those that are fired once per object.
     pub fn wants() -> EventSet {
         EventSet::all().without(EventSet::group(Group::Object))
     }
 
-    /// How often this event came.
+    /// Returns how often this event was received.
     pub fn count(&self, id: EventId) -> u64 {
         self.counts[id as usize].load(Ordering::Relaxed)
     }
 
-    /// How long the phase took, over all collections.
+    /// Returns a summary of the phase's durations, over all collections.
     pub fn phase(&self, phase: Phase) -> Summary {
         self.durations[phase as usize].summary()
     }
 
-    /// The sums.
+    /// Returns the sums.
     pub fn totals(&self) -> Totals {
         let read = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
         Totals {
@@ -143,13 +143,13 @@ impl Statistics {
         }
     }
 
-    /// Ends phases before it begins others, since one event may do both.
+    /// Measures the phases that the record begins or ends. An event may end one phase and begin another.
     fn time(&self, record: &Record) {
         for phase in Phase::ALL {
             let begun = &self.begun[*phase as usize];
             let (begin, end) = phase.bounds();
             if record.id == end {
-                // A phase whose beginning was not seen (selected too late, or given up) is not measured.
+                // A phase whose beginning was not seen (because it was selected too late, or was abandoned) is not measured.
                 let began = begun.swap(NOT_BEGUN, Ordering::Relaxed);
                 if began != NOT_BEGUN {
                     self.durations[*phase as usize].add(record.timestamp.saturating_sub(began));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_was_given_up_leaves_no_pause_behind() {
+    fn an_abandoned_stop_is_not_measured_as_a_pause() {
         let statistics = Statistics::new();
         statistics.record(&at(1_000, EventId::SuspendBegin, &[1, 0]));
         statistics.record(&at(2_000, EventId::StopAbandoned, &[1, 1]));

@@ -1,8 +1,8 @@
-//! The words of the tools, by which they select events: providers, levels and keywords for .NET, categories for the MPS.
+//! The vocabularies with which the tools select events: providers, levels and keywords for .NET, categories for the MPS.
 
 use std::ops::BitOr;
 
-/// Which of the two .NET providers an event belongs to.
+/// One of the two .NET providers of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Provider {
@@ -12,19 +12,19 @@ pub enum Provider {
     Private,
 }
 
-/// How much detail an event is: the .NET levels.
+/// A .NET level: the severity or detail of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Ends the process.
+    /// An error that ends the process.
     Fatal = 1,
     /// Something failed.
     Error = 2,
     /// Something may be wrong.
     Warning = 3,
-    /// The ordinary course of things.
+    /// Normal operation.
     Informational = 4,
-    /// Everything.
+    /// Full detail.
     Verbose = 5,
 }
 
@@ -50,9 +50,9 @@ impl Keywords {
     pub const TYPE: Keywords = Keywords(0x8_0000);
     /// Heap dumps.
     pub const GC_HEAP_DUMP: Keywords = Keywords(0x10_0000);
-    /// Samples of what is allocated, many.
+    /// Samples of allocations, at the high rate.
     pub const GC_SAMPLED_HIGH: Keywords = Keywords(0x20_0000);
-    /// Samples of what is allocated, few.
+    /// Samples of allocations, at the low rate.
     pub const GC_SAMPLED_LOW: Keywords = Keywords(0x200_0000);
     /// Every keyword.
     pub const ALL: Keywords = Keywords((1 << 56) - 1);
@@ -70,7 +70,7 @@ impl BitOr for Keywords {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Category {
-    /// Arenas: what is taken from the system.
+    /// Arenas: memory from the system.
     Arena = 0,
     /// Pools.
     Pool = 1,
@@ -82,7 +82,7 @@ pub enum Category {
     Ref = 4,
     /// Objects: one record per object.
     Object = 5,
-    /// Names and labels of the user's.
+    /// Names and labels of the program.
     User = 6,
 }
 
@@ -98,7 +98,7 @@ impl Category {
         Category::User,
     ];
 
-    /// Its name, as the MPS spells it.
+    /// Returns its name, as the MPS spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Category::Arena => "Arena",

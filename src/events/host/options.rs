@@ -1,13 +1,13 @@
-//! How a host is served, and what became of its events.
+//! The options of a host's connection, and the numbers of its events.
 
 use std::time::Duration;
 
-/// How a host is served.
+/// The options of a host's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
-    /// Memory of the queue, in bytes: 40 for an event with two fields. Rounded up to a power of two.
+    /// Memory of the queue, in bytes. An event with two fields takes 40 bytes. Rounded up to a power of two.
     pub queue_bytes: usize,
-    /// How long the drain waits for a host that takes nothing out of a full queue.
+    /// How long the drain waits for a host that takes nothing out of a full queue. Then events are dropped.
     pub patience: Duration,
 }
 
@@ -17,13 +17,13 @@ impl Default for HostOptions {
     }
 }
 
-/// What became of a host's events. `taken` = `delivered` + `lost` + what is still queued.
+/// The numbers of a host's events. `taken` = `delivered` + `lost` + what is still queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTotals {
-    /// Events that came for it.
+    /// Events that the drain passed to its queue.
     pub taken: u64,
-    /// Of these, what it was called for.
+    /// The number of these that were delivered to the host.
     pub delivered: u64,
-    /// Of these, what it has lost because it took nothing for too long, or panicked.
+    /// The number of these that were lost because the host took nothing for too long, or panicked.
     pub lost: u64,
 }

@@ -1,11 +1,11 @@
-//! The queue between the drain and the thread that calls a host: one fills it, one empties it.
+//! The queue between the drain and the thread that calls a host: a single-producer, single-consumer queue.
 //!
-//! A circle of words in mapped memory, as the flight recorder's, but whose oldest entries are not overwritten: who fills waits,
-//! for a while, or drops and counts. Filling allocates nothing and takes no lock.
+//! It is a ring of words in mapped memory, like the flight recorder, but its oldest entries are not overwritten: if it is full, the
+//! producer waits for a limited time, or drops the event and counts it. The producer allocates nothing and takes no lock.
 //!
 //! ```text
 //!   ticks │ tid, index │ length, world, event │ fields …        an event
-//!   ticks │ tid, index │ length, 0, LOST      │ count           so many are missing here
+//!   ticks │ tid, index │ length, 0, LOST      │ count           `count` events are missing here
 //! ```
 
 use std::cell::Cell;
@@ -27,45 +27,45 @@ const LOST: u64 = 0xff;
 
 const _: () = assert!(EventId::COUNT <= LOST as usize);
 
-/// The thread is woken at the latest when so many words are new.
+/// The thread is woken at the latest when this many words are new.
 const WAKE_WORDS: u64 = 8 << 10;
-/// And at the latest after this time.
+/// The thread wakes at the latest after this time.
 const SLEEP_NS: u64 = 100_000_000;
-/// How often who waits for room looks.
+/// The interval at which the producer checks for room while it waits.
 const LOOK_NS: u64 = 50_000;
 
-/// What is in the queue.
+/// An entry of the queue.
 pub(super) enum Entry {
     Event(Recorded),
     Lost(u64),
 }
 
-/// Where its life is.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum State {
-    /// Events may come.
+    /// Events may still be added.
     Open,
-    /// No more will come.
+    /// No more events will be added.
     Closed,
     /// The host panicked.
     Failed,
-    /// The thread has done what there was to do.
+    /// The thread has delivered everything.
     Over,
 }
 
-/// The filling end's own.
+/// What only the producer accesses.
 #[derive(Debug, Default)]
 struct Filling {
-    /// Up to where the thread has been woken for.
+    /// The end of the queue when the thread was last woken.
     woken: Cell<u64>,
-    /// Dropped since the host was told.
+    /// Events that were dropped and not yet reported to the host.
     untold: Cell<u64>,
-    /// Where the host stood when patience ended.
+    /// The read position at which the producer last ran out of patience.
     stuck_at: Cell<Option<u64>>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Queue {
     words: NonNull<u64>,
@@ -83,8 +83,8 @@ pub(super) struct Queue {
     filling: Filling,
 }
 
-// SAFETY: words below `written` belong to who takes, the others to who fills, of which there is one each (the contract of `put` and
-// `first`); `filling` belongs to who fills. All else is atomic.
+// SAFETY: words below `written` belong to the consumer, the others to the producer. There is one of each (the contract of `put` and
+// `first`). `filling` belongs to the producer. Everything else is atomic.
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
@@ -114,10 +114,10 @@ impl Queue {
         unsafe { self.words.as_ptr().add((position & (self.capacity - 1)) as usize) }
     }
 
-    /// Puts an entry, or drops and counts it.
+    /// Adds an entry, or drops and counts it.
     ///
     /// # Safety
-    /// No other thread fills at the same time.
+    /// No other thread is the producer at the same time.
     #[inline]
     pub(super) unsafe fn put(
         &self,
@@ -137,7 +137,7 @@ impl Queue {
         if self.filling.untold.get() > 0 || !self.has_room(HEAD_WORDS + fields.len()) {
             return match id {
                 Some(_) => self.drop_events(1, 1),
-                // They were lost before they came here, and are not among those taken.
+                // These were lost before they reached the queue, and are not counted as taken.
                 None => self.drop_events(0, fields[0]),
             };
         }
@@ -149,10 +149,10 @@ impl Queue {
         self.filling.untold.set(self.filling.untold.get() + untold);
     }
 
-    /// Tells the host of what was dropped, as soon as there is room.
+    /// Adds an entry with the number of dropped events, if there are any and there is room.
     ///
     /// # Safety
-    /// No other thread fills at the same time.
+    /// No other thread is the producer at the same time.
     pub(super) unsafe fn tell_of_loss(&self) {
         let count = self.filling.untold.get();
         if count > 0 && self.free() >= (HEAD_WORDS + 1) as u64 {
@@ -166,7 +166,7 @@ impl Queue {
         let position = self.written.load(Ordering::Relaxed);
         let head = [ticks, u64::from(thread.tid) << 32 | u64::from(thread.index), (fields.len() as u64) << 32 | what];
         for (offset, word) in (0..).zip(head.iter().chain(fields)) {
-            // SAFETY: there is room, so the place is ours.
+            // SAFETY: there is room, so the slot belongs to the producer.
             unsafe { self.slot(position + offset).write(*word) };
         }
         let end = position + (HEAD_WORDS + fields.len()) as u64;
@@ -178,7 +178,7 @@ impl Queue {
     }
 
     fn free(&self) -> u64 {
-        // Acquire: pairs with the release of `advance`: what was there has been read.
+        // Acquire: pairs with the release of `advance`: the free words have been read.
         self.capacity - (self.written.load(Ordering::Relaxed) - self.read.load(Ordering::Acquire))
     }
 
@@ -187,7 +187,7 @@ impl Queue {
         self.free() >= words as u64 || self.wait_for_room(words as u64)
     }
 
-    /// `.host.bounded`: as long as the host goes on, and then for the time of its patience.
+    /// Waits for room as long as the host takes entries, and then until the patience ends (`.host.bounded`).
     #[cold]
     #[inline(never)]
     fn wait_for_room(&self, words: u64) -> bool {
@@ -214,17 +214,17 @@ impl Queue {
         false
     }
 
-    /// The oldest entry, and what [`advance`](Self::advance) wants to hear when the host has been told of it.
+    /// Returns the oldest entry, and the position to pass to [`advance`](Self::advance) after the entry was delivered.
     ///
     /// # Safety
-    /// No other thread takes at the same time.
+    /// No other thread is the consumer at the same time.
     pub(super) unsafe fn first(&self) -> Option<(Entry, u64)> {
         let position = self.read.load(Ordering::Relaxed);
         // Acquire: pairs with the release of `write`.
         if position == self.written.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: written, and not to be written again before `read` has gone by.
+        // SAFETY: it is written, and is not overwritten before `read` is past it.
         let get = |offset: usize| unsafe { self.slot(position + offset as u64).read() };
         let (threads, what) = (get(1), get(2));
         let length = (what >> 32) as usize;
@@ -240,7 +240,8 @@ impl Queue {
         Some((entry, position + (HEAD_WORDS + length) as u64))
     }
 
-    /// The host has been told of what lies before this. So who waits for it to have read waits for its return.
+    /// Marks everything before this position as delivered. It is called after the host has returned, so a thread that waits for `read` also
+    /// waits for that return.
     pub(super) fn advance(&self, next: u64) {
         // Release: pairs with the acquire of `free`.
         self.read.store(next, Ordering::Release);
@@ -264,13 +265,13 @@ impl Queue {
         self.bell.ring();
     }
 
-    /// The thread sleeps until there may be something.
+    /// Puts the thread to sleep until there may be an entry.
     pub(super) fn sleep(&self) {
         self.bell.wait(Some(SLEEP_NS));
     }
 
     pub(super) fn state(&self) -> State {
-        // Acquire: pairs with the release of `enter`: what was put before the end is seen.
+        // Acquire: pairs with the release of `enter`: entries that were added before the end are visible.
         match self.state.load(Ordering::Acquire) {
             0 => State::Open,
             1 => State::Closed,
@@ -284,7 +285,7 @@ impl Queue {
         self.state.store(state as u32, Ordering::Release);
     }
 
-    /// No more will come.
+    /// Marks the end: no more events will be added.
     pub(super) fn close(&self) {
         let (open, closed) = (State::Open as u32, State::Closed as u32);
         // Release: pairs with the acquire of `state`.
@@ -293,12 +294,12 @@ impl Queue {
         }
     }
 
-    /// The host has panicked: what it has not got is lost.
+    /// Marks that the host has panicked: what was not delivered is lost.
     pub(super) fn fail(&self) {
         self.enter(State::Failed);
     }
 
-    /// The thread is about to end.
+    /// Marks that the thread is about to end.
     pub(super) fn over(&self) {
         if self.state() == State::Closed {
             self.enter(State::Over);
@@ -313,7 +314,7 @@ impl Queue {
     }
 }
 
-/// Adds to a number that one thread changes.
+/// Adds to a number that only one thread changes.
 fn add(number: &AtomicU64, count: u64) {
     number.store(number.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }
