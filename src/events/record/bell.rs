@@ -1,13 +1,14 @@
-//! How the writer is woken, and how those are who wait for room.
+//! The notifiers that wake the writer and the threads that wait for room.
 //!
-//! Both are asked for at full speed by threads that fire, so neither makes a system call unless somebody sleeps.
+//! Firing threads use both at full speed, so neither makes a system call unless a thread sleeps.
 //!
-//! A [`Bell`] has one sleeper. Its word says whether it has been rung, and whether the sleeper is asleep; who rings swaps
-//! *rung* in and sees in the same step whether there is somebody to wake.
+//! A [`Bell`] has one sleeper. Its word says whether it has been rung, and whether the sleeper is asleep. `ring` swaps
+//! *rung* in and sees in the same step whether the sleeper must be woken.
 //!
-//! At a [`Turnstile`] many wait for something that they look at themselves: take a ticket, look, wait with the ticket. Who
-//! has brought what they wait for changes the word and sees in the same step whether a ticket is out. A ticket taken
-//! before that no longer fits; one taken after it comes with what was brought.
+//! A [`Turnstile`] is an event count: many threads wait for a condition that each of them checks itself. A thread takes a ticket, checks
+//! the condition, and waits with the ticket. A thread that has made the condition true changes the word and sees in the same step whether
+//! there is a ticket. A ticket taken before the change no longer matches the word; a thread that takes its ticket after the change sees the
+//! condition.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
@@ -16,13 +17,13 @@ const QUIET: u32 = 0;
 const RUNG: u32 = 1;
 const ASLEEP: u32 = 2;
 
-/// Wakes one sleeper. See the module's text.
+/// Wakes one sleeper. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Bell(AtomicU32);
 
 impl Bell {
     const_new! {
-        /// Not rung.
+        /// Creates a bell that is not rung.
         pub(crate) fn new() -> Self {
             Bell(AtomicU32::new(QUIET))
         }
@@ -37,10 +38,11 @@ impl Bell {
         }
     }
 
-    /// Sleeps until it rings, or for so long, or for no reason at all. True if it has rung since the last time.
+    /// Sleeps until the bell is rung or `ns` nanoseconds have passed; spurious wakeups are possible. Returns whether it was rung since the
+    /// last call.
     pub(crate) fn wait(&self, ns: Option<u64>) -> bool {
         if removed(Guard::EventBell) {
-            // The known-bad variant: it may ring between the look and the sleep, and then never again.
+            // The known-bad variant: it may be rung between the check and the sleep, and then never again.
             if self.0.load(Ordering::Relaxed) != RUNG {
                 self.0.store(ASLEEP, Ordering::Relaxed);
                 port::wait(&self.0, ASLEEP, ns);
@@ -53,18 +55,18 @@ impl Bell {
         self.0.swap(QUIET, Ordering::Acquire) == RUNG
     }
 
-    /// In a forked child, where the sleeper does not exist.
+    /// Resets the bell in a forked child, where the sleeper does not exist.
     pub(super) fn forget(&self) {
         self.0.store(QUIET, Ordering::Relaxed);
     }
 }
 
-/// Somebody holds a ticket.
+/// Set while a thread holds a ticket.
 const AWAITED: u32 = 1;
-/// What a word is counted up by.
+/// The increment of the word for each turn.
 const TURN: u32 = 2;
 
-/// Wakes all who wait for something. See the module's text.
+/// Wakes all waiting threads. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Turnstile(AtomicU32);
 
@@ -74,25 +76,25 @@ pub(super) struct Ticket(u32);
 
 impl Turnstile {
     const_new! {
-        /// Nobody waits.
+        /// Creates a turnstile at which no thread waits.
         pub(super) fn new() -> Self {
             Turnstile(AtomicU32::new(0))
         }
     }
 
-    /// To be taken before the last look at what one waits for.
+    /// Takes a ticket. To be called before the last check of the condition.
     pub(super) fn ticket(&self) -> Ticket {
-        // Acquire: pairs with the release of `turn`. If that was earlier, what it brought is seen by the look.
+        // Acquire: pairs with the release of `turn`. If that was earlier, the check sees the condition.
         Ticket(self.0.fetch_or(AWAITED, Ordering::Acquire) | AWAITED)
     }
 
-    /// Sleeps until the next turn, or for so long, or for no reason at all.
+    /// Sleeps until the next turn or until `ns` nanoseconds have passed; spurious wakeups are possible.
     pub(super) fn wait(&self, ticket: Ticket, ns: Option<u64>) {
         interrupt_point();
         port::wait(&self.0, ticket.0, ns);
     }
 
-    /// Something has been brought: wakes all who wait.
+    /// Wakes all waiting threads. To be called after the condition was made true.
     pub(super) fn turn(&self) {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {

@@ -1,4 +1,4 @@
-//! Who takes records: what a consumer sees, and what it must keep.
+//! Consumers of records: what they receive, and the rules that they must follow.
 
 use std::fmt;
 use std::io;
@@ -9,45 +9,45 @@ use super::worlds::{MAX_CONSUMERS, MAX_WORLDS};
 use crate::events::clock::Relation;
 use crate::events::sink::AfterFork;
 
-/// What a thread does that finds its ring full.
+/// What a thread does when its ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// It waits until there is room, where it may; elsewhere the ring grows, and at its limit the record is dropped
+    /// Where it may wait, it waits until there is room. Elsewhere the ring grows, and at the limit the record is dropped
     /// and counted.
     Lossless,
-    /// It goes on; the record is dropped and counted.
+    /// It continues; the record is dropped and counted.
     Dropping,
 }
 
-/// Somebody who takes records from the rings, later than they happened: a file, a flight recorder, a host.
+/// A receiver of the records from the rings, some time after the events: a file, a flight recorder, a host.
 ///
-/// **Order.** Records come by time, of all threads together. One of a thread that was stopped in the middle of firing,
-/// and stayed so for longer than a drain waits, may come late: its `ticks` are then less than those of the record
-/// before it. Within a thread `ticks` never go backwards, except that a signal handler's records may come after the record
+/// **Order.** The records of all threads are delivered in order of time. A record of a thread that was stopped in the middle of firing,
+/// for longer than a drain waits, may be delivered late: its `ticks` are then less than those of the record
+/// before it. Within a thread `ticks` never decrease, except that a signal handler's records may be delivered after the record
 /// that it interrupted.
 ///
-/// **Where it runs.** On the writer thread; on whoever flushes or changes a selection; and, when a debugger calls
-/// `stopworld_telemetry_flush`, on any thread while all others stand still, whatever locks they hold. So
+/// **Where it runs.** On the writer thread; on a thread that flushes or changes a selection; and, when a debugger calls
+/// `stopworld_telemetry_flush`, on any thread while all others are stopped, whatever locks they hold. So
 /// [`record`](Consumer::record), [`records`](Consumer::records), [`lost`](Consumer::lost), [`drained`](Consumer::drained)
-/// and [`flush`](Consumer::flush) allocate nothing, take no lock that a thread of the program may hold, and do not fire;
-/// they write into memory that they have and make system calls. They may wait for the disk: a lossless
-/// consumer that is slow makes those wait that fire. Whoever must allocate, a host for example, puts what it gets into
-/// memory that it has and does the rest on a thread of its own, where the allocator may make it wait for a restart.
+/// and [`flush`](Consumer::flush) allocate nothing, take no lock that a thread of the program may hold, and do not fire.
+/// They write to memory that they already have and make system calls. They may wait for the disk: a slow lossless
+/// consumer makes firing threads wait. A consumer that must allocate, for example a host, copies what it receives to
+/// memory that it already has and does the rest on a thread of its own, where the allocator may make it wait for a restart.
 ///
-/// **Errors.** The first error ends it: it gets no more records, those that it would have got are counted as lost to it, and
+/// **Errors.** The first error ends the consumer: it receives no more records, those that it would have received are counted as lost, and
 /// [`end_recording`](crate::events::Events::end_recording) returns the error with the numbers.
 pub trait Consumer: fmt::Debug + Send {
-    /// Takes one record, of those that it selected.
+    /// Takes one of the records that it selected.
     fn record(&mut self, record: &Recorded) -> io::Result<()>;
 
-    /// Takes records that follow each other and that nobody else gets. There is no need to write it: what is here gives each to
-    /// [`record`](Consumer::record), and is part of the trait so that it is made anew for each consumer, with what that does inlined.
+    /// Takes a run of consecutive records that only this consumer receives. The default calls [`record`](Consumer::record) for each. It is
+    /// a trait method so that it is monomorphised, and `record` inlined, for each consumer.
     ///
-    /// Who writes it may return before the run is over, and is called again with the rest. Who takes none of it gets its first
-    /// record by `record`.
+    /// An implementation may return before the end of the run; it is called again with the rest. If it takes no record, the first one
+    /// is passed to `record`.
     ///
     /// # Errors
-    /// Those of `record`, at the record that was taken last: that one counts as lost, those before it as written.
+    /// Those of `record`, for the record that was taken last. That record counts as lost, those before it as written.
     fn records(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         while let Some(record) = run.next() {
             self.record(record)?;
@@ -55,75 +55,76 @@ pub trait Consumer: fmt::Debug + Send {
         Ok(())
     }
 
-    /// Records were lost before they got here. A format that can say so says it at this place.
+    /// Reports that records were lost before they were delivered. A format that can express losses writes one at this place.
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
         let _ = lost;
         Ok(())
     }
 
-    /// A drain is over: everything up to `now.ticks` has come. The place for a format's marks of time; no need to write.
+    /// Called after a drain: everything up to `now.ticks` has been delivered. A format may write its time marks here; it need not
+    /// write to the file yet.
     fn drained(&mut self, now: &Relation) -> io::Result<()> {
         let _ = now;
         Ok(())
     }
 
-    /// Brings everything that came so far to where it is safe from the death of this process. Called often enough that
-    /// a killed run leaves a readable file (`.event.crash`): some ten times a second, if anything came.
+    /// Writes everything received so far to a place where it survives the end of this process. Called often enough that
+    /// a killed run leaves a readable file (`.event.crash`): about ten times a second, if there were records.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The end: writes what the format wants at its end, and flushes. Nothing comes after it. May allocate.
+    /// Writes what the format requires at its end, and flushes. No call follows. May allocate.
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         let _ = now;
         self.flush()
     }
 
-    /// After an error: how many of the records that it took are lost with it, because they were still in its buffers.
+    /// After an error: returns how many of the records that it took are lost too, because they were still in its buffers.
     fn unwritten(&self) -> u64 {
         0
     }
 
-    /// Whether threads wait for it.
+    /// Returns whether threads wait for it.
     fn policy(&self) -> Policy {
         Policy::Lossless
     }
 
-    /// What becomes of it in the child of a fork (`.fork.services`). One that is silenced there is forgotten, neither
-    /// flushed nor closed nor dropped: its file belongs to the parent.
+    /// Returns what happens to it in the child of a fork (`.fork.services`). A consumer that is silenced there is forgotten: it is not
+    /// flushed, closed or dropped, because its file belongs to the parent.
     fn forked(&self) -> AfterFork {
         AfterFork::Silence
     }
 
-    /// Hands what it has kept to another consumer, oldest first; says how many records those were. For consumers that keep
-    /// records, as the flight recorder does. The same rules as for `record`.
+    /// Passes the records that it has kept to another consumer, oldest first, and returns their number. For consumers that keep
+    /// records, such as the flight recorder. The rules for `record` apply.
     ///
     /// # Errors
-    /// It keeps none, or `to` failed.
+    /// The consumer keeps no records, or `to` failed.
     fn replay(&self, to: &mut dyn Consumer) -> io::Result<u64> {
         let _ = to;
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// A consumer of records, until it is ended.
+/// The id of a consumer, until it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConsumerId {
     pub(super) place: usize,
-    /// Distinguishes it from those that had the same place before.
+    /// Distinguishes it from earlier consumers in the same place.
     pub(super) serial: u64,
 }
 
-/// A consumer's numbers. `fired` = `written` + `lost` + `dropped`, once it is ended or flushed.
+/// A consumer's numbers. `fired` = `written` + `lost` + `dropped`, after it was ended or flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerTotals {
     /// Records that it selected and that were fired.
     pub fired: u64,
-    /// Of these, what it has taken and not lost.
+    /// The number of these that it has taken and not lost.
     pub written: u64,
-    /// Of these, what is lost because of its error.
+    /// The number of these that are lost because of its error.
     pub lost: u64,
-    /// Of these, what no ring had room for.
+    /// The number of these that were dropped because a ring had no room.
     pub dropped: u64,
 }
 
@@ -141,22 +142,22 @@ pub struct Ended {
 /// The process's numbers: `fired` = `drained` + `dropped` + what is still in the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecorderTotals {
-    /// Records that were fired while somebody recorded them.
+    /// Records that were fired while a consumer recorded them.
     pub fired: u64,
-    /// Of these, what has left the rings.
+    /// The number of these that have left the rings.
     pub drained: u64,
-    /// Of these, what no ring had room for.
+    /// The number of these that were dropped because a ring had no room.
     pub dropped: u64,
-    /// Of those that have left the rings, what nobody wanted any more: they were fired by a thread that was frozen in the
-    /// middle, or for a consumer that has ended since.
+    /// The number of drained records that no consumer wanted any more: they were fired by a thread that was suspended in the
+    /// middle of the fire, or for a consumer that has ended since.
     pub unclaimed: u64,
-    /// Bytes of memory that the rings have now.
+    /// The current memory of the rings, in bytes.
     pub ring_bytes: u64,
     /// How often a thread had to wait for room.
     pub waits: u64,
 }
 
-/// Why nobody can record.
+/// Why recording failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -167,15 +168,15 @@ pub enum RecordError {
     #[error("at most {max} worlds can record at once: end the recording of one first", max = MAX_WORLDS)]
     TooManyWorlds,
     /// The consumer has ended already, or never recorded this world.
-    #[error("this consumer has been ended, or does not record this world: record to a new one")]
+    #[error("this consumer has ended, or does not record this world: record to a new consumer")]
     Ended,
-    /// No barrier.
+    /// The system call membarrier is not available.
     #[error(
         "recording needs the system call membarrier (Linux 4.14 or later, and a sandbox that allows it): {0}; listen \
-         to events instead, which needs nothing"
+         to events instead, which does not need it"
     )]
     Barrier(#[source] io::Error),
-    /// No thread, or no memory.
+    /// The system refused a thread or memory.
     #[error("the system refused memory or a thread for recording: {0}")]
     System(#[from] io::Error),
 }

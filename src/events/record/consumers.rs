@@ -1,4 +1,4 @@
-//! The consumers in their places: how they come and go, what they select, and their numbers.
+//! The consumers in their places: adding and ending them, their selections, and their numbers.
 
 use super::consumer::{Consumer, ConsumerId, ConsumerTotals, Ended, RecordError};
 use super::drain::{Drain, PATIENCE_NS, Place};
@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 
 impl Drain {
     pub(super) fn flush_everything(&mut self, patience: u64) {
-        // Nothing was ever recorded; there is no clock either.
+        // Nothing was ever recorded, so the clock may not exist either.
         if self.next_serial == 1 {
             return;
         }
@@ -23,12 +23,12 @@ impl Drain {
         self.count_lossless();
     }
 
-    /// After anything that may have changed it.
+    /// Updates [`LOSSLESS`], after a change that may affect it.
     pub(super) fn count_lossless(&mut self) {
         let consumers = self.routes.consumers.iter().flatten();
         let lossless = consumers.filter(|place| place.is_lossless() && !is_ending()).count();
         if LOSSLESS.swap(lossless as u32, Ordering::Relaxed) > lossless as u32 {
-            // Who waited for one that has failed waits for nobody now.
+            // Threads that waited for a consumer that has failed or ended need not wait any more.
             ROOM.turn();
         }
     }
@@ -59,7 +59,7 @@ impl Drain {
     /// Changes what a consumer selects of a world.
     pub(super) fn change(&mut self, world: &'static RecordedWorld, consumer: ConsumerId, selection: Option<Selection>) {
         let number = WorldNumber(world.number());
-        // What was fired must have gone by the history before that is forgotten.
+        // A part of the history may be forgotten only after all records from that time were drained.
         if !self.routes.books[usize::from(number.0)].has_room() {
             self.drain(PATIENCE_NS);
             let done_up_to = self.done_up_to;
@@ -83,7 +83,7 @@ impl Drain {
             }
         }
         self.settle(PATIENCE_NS);
-        // The place is another consumer's next, whose records are not those of this one's time.
+        // The place may be reused by another consumer, which must not receive records from this one's time.
         self.routes.books.iter_mut().for_each(worlds::Book::forget_the_past);
         self.tell_of_losses();
         let totals = self.totals_of(consumer)?;

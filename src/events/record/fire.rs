@@ -1,8 +1,8 @@
-//! The mutator's half: a fire puts its record into the thread's ring.
+//! The producer's part: a fire writes its record to the thread's ring.
 //!
-//! On the way that is taken a hundred million times there is no lock, no fence, no read-modify-write and no system call: the
-//! thread-local word, one plain store that says "in flight", the clock, a look at what is wanted, the record's own
-//! words, one plain store that publishes it, one that ends the flight. Everything else is in [`slowly`].
+//! The fast path has no lock, no fence, no read-modify-write and no system call. It consists of the
+//! thread-local word, one plain store that marks the fire as in flight, the clock, a check whether the event is wanted, the record's own
+//! words, one plain store that publishes it, and one that ends the flight. Everything else is in [`slowly`].
 
 use std::marker::PhantomData;
 
@@ -17,12 +17,12 @@ use crate::os::tsc;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Records that were fired and dropped where there was no ring to count them in.
+/// Records that were dropped because the thread had no ring. They are counted here.
 pub(super) static HOMELESS: AtomicU64 = AtomicU64::new(0);
 /// How often a thread waited for room.
 pub(super) static WAITS: AtomicU64 = AtomicU64::new(0);
 
-/// The writer is woken each time a thread has filled so many chunks.
+/// The writer is woken each time a thread has filled this many chunks.
 const BELL_CHUNKS: u64 = 4;
 
 /// How long a thread waits for room before it rings again.
@@ -30,8 +30,8 @@ const WAIT_NS: u64 = 20_000_000;
 
 /// Records an event of this world, if it is wanted.
 ///
-/// `payload` is a function because an array whose address somebody gets lies in memory on every way, and a pair of words that
-/// is stored as two and loaded as one costs more than all of the rest.
+/// `payload` is a function because an array whose address is passed on would be in memory on every path, and a pair of words that
+/// is stored separately and loaded as one costs more than everything else here.
 #[inline(always)]
 pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId, payload: impl Fn() -> [u64; N]) {
     let head = Head::new(id, N, world.number());
@@ -44,7 +44,7 @@ pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId
                 ring.flight.end();
                 return;
             };
-            // SAFETY: our own ring, and no other fire of ours is in flight in it.
+            // SAFETY: it is the thread's own ring, in which no other fire is in flight.
             if unsafe { ring.stream.write(head.0, ticks, &payload()) } {
                 Ring::count(&ring.fired);
                 ring.flight.end();
@@ -56,27 +56,27 @@ pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId
     slowly(world, id, head, &payload());
 }
 
-/// The time of the record that this thread made last, if it is this event's of this world: for who wants to say of what he has
-/// just fired what its record says.
+/// Returns the timestamp of this thread's latest record if it is of event `id` in `world`. Lets a caller report the same time as the
+/// record that it just fired.
 pub(in crate::events) fn time_of_last(world: &RecordedWorld, id: EventId) -> Option<u64> {
     let words = id.descriptor().fields.len();
     let rings = ring::own()?;
-    // SAFETY: our own ring.
+    // SAFETY: it is the thread's own ring.
     let last = unsafe { rings.main.stream.last_written(words) }?;
     (last.head == Head::new(id, words, world.number()).0).then_some(last.ticks)
 }
 
-/// What became of a fire in flight.
+/// The result of a fire in flight.
 enum Done {
     /// It is over: recorded, dropped and counted, or not wanted.
     Over,
-    /// It is over, and it is time that the writer came.
+    /// It is over, and the writer must be woken.
     Ring,
     /// There is no room, and the thread may wait for it.
     NoRoom,
 }
 
-/// Everything that is not the usual: the thread's first record, a full chunk, a full ring, a fire in a fire.
+/// The slow path: the thread's first record, a full chunk, a full ring, or a fire that interrupted a fire.
 #[cold]
 #[inline(never)]
 fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
@@ -91,7 +91,7 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
             (&rings.main, true)
         } else if removed(Guard::EventNested) {
             // Only while the chunk has room. Two fires that extend the stream at the same time would crash before the test sees a torn record.
-            // SAFETY: our own ring. That another fire is in flight in it is what this switch is for.
+            // SAFETY: it is the thread's own ring. Another fire is in flight in it, which is the fault that this guard detects.
             unsafe { rings.main.stream.write(head.0, clock::ticks(), payload) };
             return;
         } else if rings.nested.flight.begin() {
@@ -105,9 +105,10 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
         ring.flight.end();
         match done {
             Done::Over => return,
-            // Not in flight any more: the writer would come and find it so, while we are still in the kernel.
+            // The flight has ended before this call. Otherwise the writer might find the fire in flight while this thread is still in the
+            // kernel.
             Done::Ring => return BELL.ring(),
-            // Not in flight meanwhile: nobody is held up by who waits. Afterwards it is decided anew.
+            // Not in flight during the wait, so that it holds up no drain. Afterwards the fire decides again.
             Done::NoRoom => wait_for_room(ring),
         }
     }
@@ -122,7 +123,7 @@ fn in_flight(
     may_wait: impl FnOnce() -> bool,
 ) -> Done {
     let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), clock::ticks) else { return Done::Over };
-    // SAFETY: our own ring, and no other fire of ours is in flight in it. The same for all below.
+    // SAFETY: it is the thread's own ring, in which no other fire is in flight. This holds for everything below.
     if unsafe { ring.stream.write(head.0, ticks, payload) } {
         Ring::count(&ring.fired);
         return Done::Over;
@@ -143,12 +144,12 @@ fn in_flight(
     let Some(chunk) = chunk else {
         Ring::count(&ring.dropped);
         world.count_dropped(id);
-        // What is short and would still fit must not overtake the news of this loss.
+        // A shorter record, which would still fit, must not be written before the report of this loss.
         // SAFETY: as above.
         unsafe { ring.stream.close_chunk() };
         return Done::Ring;
     };
-    // SAFETY: as above; the chunk is ours to give.
+    // SAFETY: as above; the chunk belongs to this thread.
     unsafe { ring.stream.extend(chunk) };
     let dropped = ring.dropped.load(Ordering::Relaxed);
     if dropped != ring.announced.load(Ordering::Relaxed) {
@@ -162,8 +163,8 @@ fn in_flight(
     if is_full || is_time { Done::Ring } else { Done::Over }
 }
 
-/// `.event.no-block-in-handler`: only for a lossless consumer, not in the stopped world, not in a [`Hurry`] (`.event.hurry`), and not
-/// who drains itself: it would wait for its own end.
+/// Whether the calling thread may wait for room (`.event.no-block-in-handler`): only for a lossless consumer, not in the stopped world, not
+/// during a [`Hurry`] (`.event.hurry`), and not while it drains itself, because it would wait for itself.
 fn may_wait_for_room(rings: &ThreadRings) -> bool {
     if removed(Guard::EventNoBlock) {
         return true;
@@ -174,9 +175,9 @@ fn may_wait_for_room(rings: &ThreadRings) -> bool {
         && may_wait()
 }
 
-/// While it lives, its thread waits for no room: its ring grows, as in the stopped world. For who holds a lock that others want,
-/// and whom a trace that nobody reads must not keep from giving it back (`.event.hurry`). It catches up when it holds none, before
-/// the next time.
+/// A no-wait section: while this value exists, its thread does not wait for room, and its ring grows, as in the stopped world. For a thread
+/// that holds a lock that others need: a trace whose reader has stopped must not delay the release of that lock (`.event.hurry`). The
+/// thread calls [`catch_up`] when it holds no such lock, before the next section.
 #[derive(Debug)]
 pub(crate) struct Hurry(PhantomData<*const ()>);
 
@@ -193,7 +194,7 @@ impl Drop for Hurry {
     }
 }
 
-/// After a fire that must not wait where it is: waits until the thread's ring is no larger than its quota, if it may.
+/// To be called after fires that could not wait: waits until the thread's ring is within its quota, if the thread may wait.
 #[inline]
 pub(crate) fn catch_up() {
     if let Some(rings) = ring::own()
@@ -221,7 +222,7 @@ fn wait_for_the_quota(rings: &ThreadRings) {
     }
 }
 
-/// Waits until the drain has given a chunk back, for a while.
+/// Waits, for a limited time, until the drain has given back a chunk.
 #[cold]
 fn wait_for_room(ring: &Ring) {
     WAITS.fetch_add(1, Ordering::Relaxed);
@@ -231,8 +232,8 @@ fn wait_for_room(ring: &Ring) {
             BELL.ring();
             ROOM.wait(ticket, Some(WAIT_NS));
             if !ring.stream.has_spare() {
-                // The writer may be gone (a forked child has none), or stand still where this thread, in a handler, has
-                // interrupted what it waits for. Then we are the writer.
+                // There may be no writer (as in a forked child), or it may wait for something that this thread, now in a signal handler,
+                // holds. Then this thread drains.
                 drain_if_nobody_does();
             }
         }

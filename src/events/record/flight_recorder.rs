@@ -1,13 +1,13 @@
-//! The flight recorder: the last records, in memory, for when something has gone wrong.
+//! The flight recorder: keeps the last records in memory, for the analysis of a failure.
 //!
-//! A consumer that costs no disk. It keeps what the drains hand it in a circle of mapped memory, oldest out, and hands it
-//! to a file's consumer when somebody asks ([`Recorder::replay`](super::Recorder::replay)): on demand, on a signal, on a
-//! panic, on a stop that failed.
+//! It is a consumer that needs no disk. It keeps the records that it receives in a ring of mapped memory, overwrites the oldest, and passes
+//! them to a file's consumer on request ([`Recorder::replay`](super::Recorder::replay)): on demand, on a signal, on a
+//! panic, or on a failed stop.
 //!
-//! Each record takes as many words as it needs: time, thread and world, event, payload.
+//! Each record takes only the words that it needs: time, thread and world, event, payload.
 //!
-//! That a profile began, and what it is by, is said once, and may be long ago when somebody asks; without it, samples and ticks
-//! say nothing. So of what goes out, the beginnings of profiles that run are kept, and come first.
+//! The start and the key of a profile are reported only once, perhaps long before a replay; without them, samples and ticks
+//! have no meaning. So when such a record is overwritten, it is kept separately as long as its profile runs, and is replayed first.
 
 use std::fmt;
 use std::io;
@@ -19,10 +19,10 @@ use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 
 const HEAD_WORDS: usize = 3;
-/// Beginnings that are kept, at most: a heap profile with all of its filters, and ticks, of two worlds.
+/// The maximum number of profile starts that are kept: a heap profile with all of its filters, and ticks, of two worlds.
 const MOST_BEGINNINGS: usize = 18;
 
-/// What goes out and is kept: see the module's text.
+/// The overwritten records about the start of running profiles: see the module documentation.
 #[derive(Debug)]
 struct Beginnings {
     kept: [Recorded; MOST_BEGINNINGS],
@@ -34,7 +34,7 @@ impl Beginnings {
         &self.kept[..self.count]
     }
 
-    /// Leaves out those of a world.
+    /// Removes the records of these events of a world.
     fn remove(&mut self, world: WorldNumber, which: &[EventId]) {
         let mut kept = 0;
         for at in 0..self.count {
@@ -47,7 +47,7 @@ impl Beginnings {
         self.count = kept;
     }
 
-    /// A record goes out. A new profile is in place of the one before, and its filters come before it.
+    /// Takes an overwritten record, if it is about the start of a profile. A new profile replaces the previous one; its filters precede it.
     fn take(&mut self, record: &Recorded) {
         const CENSUS: [EventId; 2] = [EventId::CensusFilter, EventId::CensusProfileBegin];
         const TICKS: [EventId; 1] = [EventId::TickerBegin];
@@ -76,7 +76,7 @@ impl Beginnings {
 pub struct FlightRecorder {
     words: NonNull<u64>,
     capacity: usize,
-    /// Counted in words from the beginning; the place is the remainder by the capacity.
+    /// Positions, counted in words from the beginning. The index of a word is its position modulo the capacity.
     oldest: u64,
     newest: u64,
     records: u64,
@@ -84,14 +84,14 @@ pub struct FlightRecorder {
     beginnings: Beginnings,
 }
 
-// SAFETY: the memory belongs to it alone.
+// SAFETY: the memory belongs to the recorder alone.
 unsafe impl Send for FlightRecorder {}
 
 impl FlightRecorder {
-    /// One that keeps so many bytes of records, 40 of one with two fields.
+    /// Creates a flight recorder that keeps up to `bytes` bytes of records. A record with two fields takes 40 bytes.
     ///
     /// # Errors
-    /// The system has no such memory.
+    /// The system refuses the memory.
     pub fn with_capacity(bytes: usize) -> io::Result<FlightRecorder> {
         let capacity = (bytes / 8).max(HEAD_WORDS + PAYLOAD_WORDS);
         let words = NonNull::new(map_anonymous(capacity * 8)?).ok_or(io::ErrorKind::AddrNotAvailable)?.cast();
@@ -99,12 +99,12 @@ impl FlightRecorder {
         Ok(FlightRecorder { words, capacity, oldest: 0, newest: 0, records: 0, forgotten: 0, beginnings })
     }
 
-    /// How many records it has.
+    /// Returns the number of records that it has.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// How many it had and has no more, the beginnings of profiles among them.
+    /// Returns the number of overwritten records, including the starts of profiles.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -120,7 +120,7 @@ impl FlightRecorder {
         self.newest += 1;
     }
 
-    /// Reads the record at a position. The position of the next one; `None` in place of what is no event.
+    /// Reads the record at a position. Returns the position of the next one, and the event, or `None` if the number is not that of an event.
     fn read(&self, position: u64, record: &mut Recorded) -> (u64, Option<EventId>) {
         let (threads, what) = (self.get(position + 1), self.get(position + 2));
         record.ticks = self.get(position);
@@ -155,7 +155,7 @@ impl Consumer for FlightRecorder {
         Ok(())
     }
 
-    /// Nobody waits for it: it is never behind by itself.
+    /// Threads need not wait for it: it is never slow itself.
     fn policy(&self) -> Policy {
         Policy::Dropping
     }
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// The beginnings among what goes out, as they are to be kept.
+    /// The oracle: the starts of profiles among the overwritten records, as they are to be kept.
     #[derive(Default)]
     struct Kept(Vec<(u64, EventId, Vec<u64>)>);
 
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_has_the_last_records_that_fit_and_what_profiles_they_are_of(
+        fn it_keeps_the_last_records_that_fit_and_the_starts_of_their_profiles(
             capacity in 9_usize..200,
             events in prop::collection::vec((any::<u64>(), 0..EventId::COUNT, any::<[u64; PAYLOAD_WORDS]>()), 0..300),
         ) {

@@ -8,7 +8,7 @@ use crate::events::sink::AfterFork;
 use crate::os::barrier;
 use crate::sabotage::{Guard, removed};
 
-/// Before a fork, with the locks of all worlds held: nobody drains, nobody changes who records.
+/// Before a fork, with the locks of all worlds held: takes the recorder's lock, so that no thread drains or changes the consumers.
 pub(crate) fn before_fork() {
     DRAIN.lock().acquire();
 }
@@ -32,18 +32,18 @@ pub(crate) unsafe fn after_fork_in_child() {
     ring::after_fork_in_child();
     writer::forget();
     BELL.forget();
-    // It is inherited; where it is not, there is nobody yet whom it would order.
+    // The registration is inherited. If it is not, there is no other thread yet that a barrier would order.
     let _ = barrier::register();
     let mut held = Held::take();
     if removed(Guard::ForkServices) {
         return;
     }
-    // What is in the ring was fired by the parent, which has it too.
+    // The records in the ring were fired by the parent, which has them too.
     let mut silent = [false; MAX_CONSUMERS];
     for (place, silent) in held.routes.consumers.iter_mut().zip(&mut silent) {
         if place.as_ref().is_some_and(|place| place.consumer.forked() == AfterFork::Silence) {
             *silent = true;
-            // Neither flushed nor dropped: its file and its buffers' contents are the parent's.
+            // Neither flushed nor dropped: its file and the content of its buffers belong to the parent.
             std::mem::forget(place.take());
         }
     }

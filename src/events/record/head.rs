@@ -22,7 +22,7 @@ impl Head {
         Head(VALID | (world as u64) << 16 | (payload_words as u64) << 8 | id as u64)
     }
 
-    /// A record that tells how many were dropped in its ring so far.
+    /// Returns the head of a record that contains the number of records dropped in its ring so far.
     pub(super) const fn of_losses() -> Head {
         Head(VALID | LOSSES | 1 << 8)
     }

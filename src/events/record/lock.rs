@@ -1,4 +1,4 @@
-//! The recorder's lock, and the process's drain, which is reached only with it.
+//! The recorder's lock, and the process's drain, which is accessible only under it.
 
 use super::drain::{Drain, PATIENCE_NS};
 use super::waiting::is_ending;
@@ -7,18 +7,18 @@ use crate::os::signals::FailingWrites;
 use crate::sync::{LockGuard, Locked, fence_past_the_caches};
 
 /// The drain, and the recorder's lock.
-// SAFETY: the only drain of the rings that threads have.
+// SAFETY: there is no other drain of the threads' rings.
 pub(super) static DRAIN: Locked<Drain> = Locked::new(unsafe { Drain::new() });
 
-/// The recorder's lock, held. Meanwhile files that fail are told of by errors only (`.event.full-disk`): who drains may be any thread of
-/// the program.
+/// The recorder's lock, held. While it is held, a failing file is reported only by an error, not by a signal (`.event.full-disk`): the
+/// draining thread may be any thread of the program.
 pub(super) struct Held {
     _failing_writes: FailingWrites,
     lock: LockGuard<'static>,
 }
 
 impl Held {
-    /// Waits for it. Only in [`as_blocking`](super::waiting::as_blocking).
+    /// Waits for the lock. Only inside [`as_blocking`](super::waiting::as_blocking).
     pub(super) fn take() -> Held {
         Held::with(DRAIN.lock().lock())
     }
@@ -31,7 +31,7 @@ impl Held {
         Held { _failing_writes: FailingWrites::are_errors(), lock }
     }
 
-    /// Waits for it, but no longer than so many nanoseconds.
+    /// Waits for the lock for up to `ns` nanoseconds.
     pub(super) fn take_within(ns: u64) -> Option<Held> {
         let end = now_ns() + ns;
         loop {
@@ -44,7 +44,7 @@ impl Held {
     }
 }
 
-/// Consumers may have written past the caches, and go on from another thread.
+/// Consumers may have written past the caches, and may continue on another thread.
 impl Drop for Held {
     fn drop(&mut self) {
         fence_past_the_caches();
@@ -65,7 +65,7 @@ impl std::ops::DerefMut for Held {
     }
 }
 
-/// For a thread that waits for room and sees nobody make it.
+/// Drains if no other thread holds the lock. For a thread that has waited for room in vain.
 pub(super) fn drain_if_nobody_does() {
     if let Some(mut held) = Held::try_take().filter(|_| !is_ending()) {
         held.drain(PATIENCE_NS);

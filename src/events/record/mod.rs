@@ -1,8 +1,8 @@
-//! Recording: the road of events to those who need not see them at once.
+//! Recording: the path of events to consumers that need not see them immediately.
 //!
-//! A listener is called in the middle of what happens, so it can do next to nothing. A consumer that writes files, or keeps a
-//! hundred million records, gets them later, in order of time, on another thread; the thread that fires pays for
-//! reading a clock and storing a few words.
+//! A listener is called at the moment of the event, so it can do very little. A consumer that writes files, or keeps a
+//! hundred million records, receives them later, in order of time, on another thread. The thread that fires only
+//! reads a clock and stores a few words.
 //!
 //! ```text
 //!   thread                    thread                         handler that interrupted a fire
@@ -13,27 +13,27 @@
 //!   └──┬───┘                  └──┬───┘                       └───┬────┘
 //!      └──────────────┬──────────┴───────────────────────────────┘
 //!                     ▼
-//!          drain: merge by time                    under one lock; by the writer thread, or by who flushes     `drain`, `merge`
+//!          drain: merge by time                    under one lock; by the writer thread, or a flushing thread  `drain`, `merge`
 //!                     │
-//!         ┌───────────┼────────────┐               each consumer gets what it had selected then              `worlds`
+//!         ┌───────────┼────────────┐               each consumer gets what it had selected at that time      `worlds`
 //!         ▼           ▼            ▼
 //!       file    flight recorder   host             `Consumer`
 //! ```
 //!
-//! **One recorder per process**, since a thread has one ring whichever worlds it fires into, and since files want the events of
-//! all worlds in one order. Each world that records has a number and its own selections.
+//! **There is one recorder per process**, because a thread has one ring for all worlds that it fires into, and because files need the
+//! events of all worlds in one order. Each world that records has a number and its own selections.
 //!
-//! **Who waits.** By default nothing is lost: a thread whose ring is full waits for the drain, as a blocking region, so that a
-//! collection need not wait for it. Where waiting could be for ever (in the stopped world, in a handler that interrupted
-//! a fire, on the thread that drains) the ring grows instead, and at the limit of all rings together records are dropped
-//! and counted (`.event.no-block-in-handler`). What waits for the writer never holds what the writer needs: it allocates
-//! nothing and takes no lock but the recorder's; and if the writer does not come, who waits drains by itself.
+//! **Waiting.** By default nothing is lost: a thread whose ring is full waits for the drain, in a blocking region, so that a
+//! collection need not wait for it. Where a wait could be endless (in the stopped world, in a handler that interrupted
+//! a fire, on the thread that drains) the ring grows instead. At the limit of all rings together, records are dropped
+//! and counted (`.event.no-block-in-handler`). A thread that waits for the writer never holds what the writer needs: the writer allocates
+//! nothing and takes no lock except the recorder's. If the writer does not drain, the waiting thread drains itself.
 //!
-//! **Nothing is lost in the count.** A record that was fired is drained, or dropped and counted at its place in the stream and by
+//! **Every record is accounted for.** A record that was fired is drained, or dropped and counted at its place in the stream and by
 //! event, so that each consumer's numbers add up.
 //!
-//! **In the child of a fork** the rings of other threads, the writer, and the file consumers are gone (`.fork.services`); those that
-//! go on are drained by who finds its ring full, or flushes, until the next consumer starts a writer.
+//! **In the child of a fork** the rings of other threads, the writer, and the file consumers do not exist (`.fork.services`). The
+//! remaining consumers are served by any thread that finds its ring full or flushes, until the next consumer starts a writer.
 
 pub(crate) mod bell;
 mod consumer;

@@ -1,4 +1,4 @@
-//! The recorder of the process, and the flushes of everything: the program's, a debugger's, and the one at its end.
+//! The recorder of the process, and the flushes of everything: by the program, by a debugger, and at the end of the process.
 
 use std::io;
 
@@ -12,29 +12,29 @@ use crate::events::clock::Clock;
 use crate::os::exit::at_exit;
 use crate::sync::Ordering;
 
-/// What all worlds of the process share: the rings of all threads, the writer thread, and the consumers.
+/// The recording that all worlds of the process share: the rings of all threads, the writer thread, and the consumers.
 #[derive(Debug)]
 pub struct Recorder(());
 
 impl Recorder {
-    /// The recorder of this process.
+    /// Returns the recorder of this process.
     pub fn of_process() -> &'static Recorder {
         static RECORDER: Recorder = Recorder(());
         &RECORDER
     }
 
-    /// The clock of all records. The first call takes some 10 ms.
+    /// Returns the clock of all records. The first call takes some 10 ms.
     pub fn clock(&self) -> Clock {
         Clock::of_process()
     }
 
-    /// The MPS's `telemetry_flush`: when it returns, everything that was fired before is with its consumers, and they are
+    /// `telemetry_flush` of the MPS: when it returns, everything that was fired before has been delivered to the consumers, and they are
     /// flushed.
     ///
-    /// Waits for a drain that is under way, as a blocking region. Not in the stopped world.
+    /// Waits, in a blocking region, for a drain that is under way. Must not be called in the stopped world.
     ///
     /// # Errors
-    /// The first error of a consumer that has not been returned by this function before.
+    /// The first error of a consumer that this function has not returned before.
     pub fn flush(&self) -> io::Result<()> {
         as_blocking(|| {
             let mut held = Held::take();
@@ -49,7 +49,7 @@ impl Recorder {
         })
     }
 
-    /// The process's numbers so far. Exact when nobody fires meanwhile.
+    /// Returns the process's numbers so far. Exact if no thread fires at the same time.
     pub fn totals(&self) -> RecorderTotals {
         as_blocking(|| {
             let held = Held::take();
@@ -70,21 +70,21 @@ impl Recorder {
         })
     }
 
-    /// Bytes of memory that the rings have now. Waits for nobody.
+    /// Returns the current memory of the rings, in bytes. Never waits.
     pub fn ring_bytes(&self) -> u64 {
         ring::bytes() as u64
     }
 
-    /// The numbers of a consumer so far.
+    /// Returns the numbers of a consumer so far.
     ///
     /// # Errors
-    /// It has ended.
+    /// The consumer has ended.
     pub fn totals_of(&self, consumer: ConsumerId) -> Result<ConsumerTotals, RecordError> {
         as_blocking(|| Held::take().totals_of(consumer))
     }
 
-    /// Drains, and has a consumer that keeps records (a flight recorder) hand them to another one, which is then flushed.
-    /// Says how many records those were.
+    /// Drains, passes the records that a consumer keeps (a flight recorder) to another one, and flushes that.
+    /// Returns the number of records.
     ///
     /// # Errors
     /// The consumer has ended or keeps no records, or `to` failed.
@@ -102,28 +102,29 @@ impl Recorder {
     }
 }
 
-/// What a debugger calls while all other threads stand still, whatever they hold: everything that was fired goes to the files.
+/// Writes everything that was fired to the files. A debugger may call this while all other threads are stopped, whatever locks they hold.
 ///
-/// The caller drains by itself. 0 if all is well; 1 if a thread that stands still holds the recorder's lock: let the program run
-/// on for a moment, and call again; 2 if a consumer has failed, now or before.
+/// The calling thread drains itself. Returns 0 on success; 1 if a stopped thread holds the recorder's lock: resume the program
+/// for a moment, and call again; 2 if a consumer has failed, now or before.
 #[unsafe(no_mangle)]
 pub extern "C" fn stopworld_telemetry_flush() -> i32 {
     let Some(mut held) = Held::try_take() else { return 1 };
-    // Fires in flight are those of frozen threads: no patience.
+    // All fires in flight are those of stopped threads, so do not wait for them.
     held.flush_everything(0);
     if held.routes.consumers.iter().flatten().any(|place| place.error.is_some()) { 2 } else { 0 }
 }
 
-/// An error cannot be cloned; its meaning can.
+/// Returns an equivalent error, because `io::Error` cannot be cloned.
 fn same_error(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
-/// For how long the end of the process waits for a drain that is under way.
+/// How long the end of the process waits for a drain that is under way.
 const END_NS: u64 = 1_000_000_000;
 
-/// Has everything that was fired written to the files when the process exits, by returning from `main` or by `exit` on any thread.
-/// The files end there: a thread that fires later neither drains nor waits, and what its ring does not hold is dropped and counted.
+/// Registers a flush at the end of the process: everything that was fired is written to the files when `main` returns or any thread calls
+/// `exit`. The files end there. A thread that fires later neither drains nor waits, and records that do not fit in its ring are dropped and
+/// counted.
 ///
 /// # Errors
 /// The system has no memory for the registration.

@@ -1,21 +1,21 @@
-//! A consumer that worlds join one by one, and that outlives them: what a trace in a file and a client's session have in common.
+//! A consumer that worlds join one by one, and that outlives them: the common part of a trace in a file and a client's session.
 
 use std::sync::Mutex;
 
 use super::{Consumer, ConsumerId, ConsumerTotals, Ended, RecordError, Recorder, WorldNumber, locked};
 use crate::events::{Events, Selection};
 
-/// See the module's text. `T` is what the threads share that have it.
+/// See the module documentation. `T` is the data that the threads share.
 #[derive(Debug)]
 pub(crate) struct Recording<T> {
-    /// A source of no events: it keeps the consumer when the last world has gone.
+    /// Events that are never fired. They keep the consumer when the last world is destroyed.
     anchor: Events,
     consumer: ConsumerId,
     shared: Mutex<T>,
 }
 
 impl<T> Recording<T> {
-    /// Begins, with no world yet.
+    /// Starts recording, without a world.
     pub(crate) fn start(consumer: Box<dyn Consumer>, shared: T) -> Result<Recording<T>, RecordError> {
         let anchor = Events::new();
         let consumer = anchor.record_to(consumer, Selection::nothing())?;
@@ -26,13 +26,12 @@ impl<T> Recording<T> {
         self.consumer
     }
 
-    /// Runs `f` with what is shared, by one thread at a time: see [`locked`].
+    /// Runs `f` with the shared data, by one thread at a time: see [`locked`].
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         locked(&self.shared, f)
     }
 
-    /// A world, by its source of events, joins. It selects nothing before `meet`, which is to do so. One that has joined before stays as it
-    /// is.
+    /// Adds a world, given by its events. It selects nothing until `meet` does so. A world that was added before is unchanged.
     pub(crate) fn join(
         &self,
         events: &Events,
@@ -51,7 +50,7 @@ impl<T> Recording<T> {
         Recorder::of_process().totals_of(self.consumer)
     }
 
-    /// Ends it: everything that was fired before has come.
+    /// Ends the recording. Everything that was fired before has been delivered.
     pub(crate) fn end(&self) -> Result<Ended, RecordError> {
         self.anchor.end_recording(self.consumer)
     }

@@ -1,4 +1,4 @@
-//! What a world has recorded, and for whom.
+//! What a world records for each consumer.
 
 use super::consumer::{Consumer, ConsumerId, Ended, RecordError};
 use super::drain::{Drain, PATIENCE_NS};
@@ -15,14 +15,14 @@ use crate::os::barrier;
 
 /// Recording of one world's events.
 ///
-/// Functions that change who records wait for a drain that is under way, and for changes of other threads, as a blocking
-/// region. They are not for the stopped world, nor for handlers.
+/// Functions that change consumers or selections wait, in a blocking region, for a drain that is under way, and for changes by other
+/// threads. They must not be called in the stopped world or in signal handlers.
 impl Events {
-    /// From now on, what `selection` selects of this world's events is recorded for `consumer`. The first consumer of the
+    /// Adds a consumer: from now on, the events of this world that `selection` selects are recorded for it. The first consumer of the
     /// process starts the writer thread.
     ///
     /// # Errors
-    /// There are too many, or the system does not give what recording needs; the consumer is dropped.
+    /// There are too many consumers or worlds, or the system refuses a resource that recording needs; the consumer is dropped.
     pub fn record_to(&self, consumer: Box<dyn Consumer>, selection: Selection) -> Result<ConsumerId, RecordError> {
         crate::sabotage::choose();
         barrier::register().map_err(RecordError::Barrier)?;
@@ -36,7 +36,7 @@ impl Events {
         })
     }
 
-    /// A consumer of another world's events gets this world's, too.
+    /// Records this world's events for an existing consumer of another world's events, too.
     ///
     /// # Errors
     /// The consumer has ended, or too many worlds record.
@@ -49,8 +49,8 @@ impl Events {
         })
     }
 
-    /// Changes what a consumer records of this world, from what it records now, as one. When this returns, nothing that it
-    /// disabled is recorded with a later timestamp, and what was fired before is not lost. `edit` runs under the
+    /// Changes a consumer's current selection of this world as a whole. When this returns, no event that it
+    /// disabled is recorded with a later timestamp, and records that were fired before are not lost. `edit` runs under the
     /// recorder's lock: it must not call the recorder.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Events {
         })
     }
 
-    /// Replaces what a consumer records of this world: as [`change_recorded`](Events::change_recorded).
+    /// Replaces a consumer's selection of this world, like [`change_recorded`](Events::change_recorded).
     ///
     /// # Errors
     /// The consumer has ended, or does not record this world.
@@ -75,12 +75,12 @@ impl Events {
         self.change_recorded(consumer, |old| *old = selection)
     }
 
-    /// The number by which consumers know this world. `None` if nothing of it was ever recorded.
+    /// Returns the number that identifies this world in records. `None` if nothing of it was ever recorded.
     pub fn world_number(&self) -> Option<WorldNumber> {
         self.recorded_world().map(|world| WorldNumber(world.number()))
     }
 
-    /// What a consumer records of this world.
+    /// Returns a consumer's selection of this world.
     ///
     /// # Errors
     /// The consumer has ended, or does not record this world.
@@ -94,22 +94,23 @@ impl Events {
         })
     }
 
-    /// Ends a consumer, of whichever worlds: takes its selections away, drains, closes it, and returns it with its numbers.
-    /// (Other worlds that it recorded notice at their next change that a check may fail earlier.)
+    /// Ends a consumer, for all its worlds: removes its selections, drains, closes it, and returns it with its numbers.
+    /// (Its other worlds update the words that their fire functions test only at their next change. Until then a fire may call the
+    /// out-of-line function in vain.)
     ///
     /// # Errors
-    /// It has ended already.
+    /// The consumer has ended already.
     pub fn end_recording(&self, consumer: ConsumerId) -> Result<Ended, RecordError> {
         self.changing(|_, held| held.end(consumer))
     }
 
-    /// Runs a change under both locks, and brings the words that the fire functions test up to date.
+    /// Runs a change under both locks, and updates the words that the fire functions test.
     fn changing<R>(
         &self,
         change: impl FnOnce(&Events, &mut Drain) -> Result<R, RecordError>,
     ) -> Result<R, RecordError> {
         as_blocking(|| {
-            // In this order: a fork takes the listeners' lock of each world before the recorder's.
+            // The locks are taken in this order: a fork takes the listeners' lock of each world before the recorder's.
             let listeners = self.listeners.change();
             let mut held = Held::take();
             let result = change(self, &mut held);
@@ -119,12 +120,12 @@ impl Events {
         })
     }
 
-    /// The world's number, a new one if it has none.
+    /// Returns the recorded world, with a new number if it has none.
     fn enroll(&self, held: &mut Drain) -> Result<&'static RecordedWorld, RecordError> {
         if let Some(world) = self.recorded_world() {
             return Ok(world);
         }
-        // A linker that saw no use of it would leave it out, and a debugger would look in vain.
+        // Without a use, the linker would leave this function out, and a debugger would not find it.
         std::hint::black_box::<extern "C" fn() -> i32>(stopworld_telemetry_flush);
         let world = worlds::take(&mut held.routes.books).ok_or(RecordError::TooManyWorlds)?;
         self.set_recorded_world(world);
@@ -133,7 +134,7 @@ impl Events {
 }
 
 impl Drop for Events {
-    /// A world goes: what it fired reaches its consumers, and those of no other world are closed.
+    /// When a world is dropped, what it fired is delivered to its consumers, and those without another world are closed.
     fn drop(&mut self) {
         let Some(world) = self.recorded_world() else { return };
         let number = usize::from(world.number());
@@ -150,7 +151,7 @@ impl Drop for Events {
                 held.change(world, consumer, None);
                 let is_of_others = held.routes.books.iter().any(|book| book.selection(place).is_some());
                 if !is_of_others {
-                    // An error has nobody to go to here: who wants it ends the recording before.
+                    // An error cannot be returned here. A program that needs it ends the recording before.
                     drop(held.end(consumer));
                 }
             }

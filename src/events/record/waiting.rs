@@ -1,4 +1,4 @@
-//! Who waits for whom: the writer for work, threads that fire for room, and both so that a stop need not wait for them.
+//! Waiting: of the writer for work, and of firing threads for room. Threads wait in blocking regions, so that a stop need not wait for them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,31 +7,31 @@ use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// Wakes the writer.
 pub(super) static BELL: Bell = Bell::new();
-/// Wakes those who wait for room.
+/// Wakes the threads that wait for room.
 pub(super) static ROOM: Turnstile = Turnstile::new();
-/// How many consumers are lossless: if none is, nobody waits.
+/// The number of lossless consumers. If there is none, no thread waits.
 pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
 
-/// `exit` has been called.
+/// Whether `exit` has been called.
 pub(super) static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process is about to end: what is written now may be the last.
+/// Whether the process is about to end: what is written now may be the last output.
 pub(crate) fn is_ending() -> bool {
     ENDING.load(Ordering::Relaxed)
 }
 
-/// What the rooms above know about waiting: set by the first world.
+/// What the higher modules know about waiting. Set by the first world.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     /// Whether the calling thread may wait for another thread at all: it is not in the stopped world.
     pub(crate) may_wait: fn() -> bool,
-    /// Runs what waits so that a stop need not wait for it.
+    /// Runs a function that waits in such a way that a stop need not wait for it.
     pub(crate) as_blocking: fn(&mut dyn FnMut()),
 }
 
 static SURROUNDINGS: AtomicPtr<Surroundings> = AtomicPtr::new(std::ptr::null_mut());
 
-/// From now on waits are made as these say.
+/// From now on, waits use these functions.
 pub(crate) fn set_surroundings(surroundings: &'static Surroundings) {
     // Release: pairs with the acquire below.
     SURROUNDINGS.store(std::ptr::from_ref(surroundings).cast_mut(), Ordering::Release);
@@ -42,16 +42,16 @@ fn surroundings() -> Option<&'static Surroundings> {
     unsafe { SURROUNDINGS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Runs what waits for the recorder's lock, or holds it, as a blocking region: a stop must not freeze who drains.
+/// Runs a function that waits for the recorder's lock, or holds it, as a blocking region: a stop must not suspend a thread that drains.
 pub(crate) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
     let Some(surroundings) = surroundings() else { return wait() };
     let (mut wait, mut result) = (Some(wait), None);
     (surroundings.as_blocking)(&mut || result = wait.take().map(|wait| wait()));
-    result.expect("the surroundings call what they are given")
+    result.expect("`as_blocking` calls the function that it is given")
 }
 
-/// Runs `f` with what the lock guards, all of it as a blocking region: a stop need not wait for it, and who is suspended
-/// meanwhile stands when it is over, with no lock (`.debug.frozen-waiter`).
+/// Runs `f` with the data that the lock guards, in a blocking region: a stop need not wait for it, and a thread that a debugger
+/// suspends meanwhile parks at the end of the region, without the lock (`.debug.frozen-waiter`).
 pub(crate) fn locked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
     as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
 }

@@ -1,34 +1,34 @@
-//! What is recorded of a world, decided by who fires, without a lock and without a fence.
+//! Which events of a world are recorded. Each fire decides this without a lock and without a fence.
 //!
 //! ```text
-//!   fire:    say that a fire is in flight ── (light barrier) ── read the clock ── look at the words, then at `since`
-//!            ── write the record, publish it ── say that the fire is over
+//!   fire:    mark the fire as in flight ── (light barrier) ── read the clock ── read the words, then `since`
+//!            ── write the record, publish it ── mark the fire as over
 //!   set:     `since` = clock ── change the words ── (heavy barrier on all threads)
-//!   drain:   T = clock ── (heavy barrier on all threads) ── look whose fire is in flight
+//!   drain:   T = clock ── (heavy barrier on all threads) ── check which threads have a fire in flight
 //! ```
 //!
-//! **The look after the clock decides.** So a record's time is a time at which it was wanted (`.event.recheck`): not later
-//! than the change that took it away, because the clock was read first; not earlier than the change that brought
-//! it, because then `since` is younger than the clock and the clock is read again (`.event.exact`). The heavy barrier makes
-//! *first* and *then* mean on another processor what they mean here: when `set` returns, each thread is before its
-//! clock, and will see the new words, or past it, and its time is earlier. So nobody has to wait for a fire in flight,
-//! also not for that of a thread that is frozen for a minute.
+//! **The check after reading the clock decides.** So a record's time is a time at which its event was wanted (`.event.recheck`). It is not
+//! later than the change that disabled the event, because the clock was read first. It is not earlier than the change that enabled
+//! it, because then `since` is later than the time read, and the clock is read again (`.event.exact`). The heavy barrier makes
+//! this order valid on the other processors too: when `set` returns, each firing thread either has not read its
+//! clock yet, and will see the new words, or has read it, and its time is earlier. So no thread has to wait for a fire in flight,
+//! not even for that of a thread that is suspended for a minute.
 //!
-//! **What a drain may count on** (`.event.barrier`). Each fire is of one of two kinds when the drain's barrier is over: the drain
-//! sees that it is in flight; or it has not read its clock, which will say T or later. So if no fire is in flight, every
-//! record from before T is published, and the drain can hand on everything up to T in order of time.
+//! **The guarantee for a drain** (`.event.barrier`). After the drain's barrier, each fire is of one of two kinds: the drain
+//! sees that it is in flight, or it has not read its clock yet, and will read T or later. So if no fire is in flight, every
+//! record from before T is published, and the drain can deliver everything up to T in order of time.
 //!
-//! The light barrier costs no instruction: the two accesses around it stay in program order for the compiler, and the
-//! heavy one (membarrier) does the rest for both.
+//! The light barrier costs no instruction: it keeps the compiler from reordering the two accesses around it, and the
+//! heavy barrier (membarrier) does the rest for both.
 //!
-//! A signal handler that interrupts a fire finds it in flight, and records elsewhere.
+//! A signal handler that interrupts a fire sees that it is in flight, and records in another ring.
 //!
-//! This file is a protocol and knows no events: what is wanted is a few words of bits, and a fire asks for one bit.
+//! This file is a protocol and knows no events: the selection is a few words of bits, and a fire checks one bit.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, light_barrier};
 
-/// What is recorded of a world. On a cache line that is written only when that changes.
+/// Which events of a world are recorded. On a cache line that is written only when the selection changes.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Wanted<const WORDS: usize> {
@@ -39,19 +39,19 @@ pub(super) struct Wanted<const WORDS: usize> {
 
 impl<const WORDS: usize> Wanted<WORDS> {
     const_new! {
-        /// These have always been wanted.
+        /// Creates a selection in which these bits have always been wanted.
         pub(super) fn new(words: [AtomicU32; WORDS]) -> Self {
             Wanted { words, since: AtomicU64::new(0) }
         }
     }
 
-    /// What seems to be wanted of this word. A hint: [`decide`](Self::decide) decides.
+    /// Returns the bits of this word that seem to be wanted. A hint: [`decide`](Self::decide) decides.
     #[inline(always)]
     pub(super) fn guess(&self, word: usize) -> u32 {
         self.words[word].load(Ordering::Relaxed)
     }
 
-    /// Whether a bit is wanted, by a fire in flight: at what time, by this clock, if it is.
+    /// Decides for a fire in flight whether a bit is wanted. If so, returns the time of the record, by this clock.
     #[inline(always)]
     pub(super) fn decide(&self, word: usize, bit: u32, clock: impl Fn() -> u64) -> Option<u64> {
         if removed(Guard::EventRecheck) && self.guess(word) & bit != 0 {
@@ -60,18 +60,18 @@ impl<const WORDS: usize> Wanted<WORDS> {
         loop {
             let ticks = clock();
             interrupt_point();
-            // Acquire: pairs with the release of `change`, so that `since` is of these words or of younger ones.
+            // Acquire: pairs with the release of `change`, so that `since` belongs to these words or to later ones.
             if self.words[word].load(Ordering::Acquire) & bit == 0 {
                 return None;
             }
-            // The other case is that of a fire that is overtaken by a change, and comes round once.
+            // Otherwise a change overtook this fire, which retries once.
             if ticks >= self.since.load(Ordering::Relaxed) || removed(Guard::EventExact) {
                 return Some(ticks);
             }
         }
     }
 
-    /// From `now` on these are wanted. The caller orders its changes, and has a heavy barrier follow.
+    /// From `now` on these are wanted. The caller makes one change at a time, and must execute a heavy barrier afterwards.
     pub(super) fn change(&self, words: [u32; WORDS], now: u64) {
         self.since.store(now, Ordering::Relaxed);
         interrupt_point();
@@ -81,17 +81,17 @@ impl<const WORDS: usize> Wanted<WORDS> {
     }
 }
 
-/// Whether a thread's fire is in flight. Odd while one is; each fire has another number.
+/// Whether a thread's fire is in flight. Odd while one is; each fire has a different number.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Flight(AtomicU32);
 
-/// The number of a flight.
+/// The value of a [`Flight`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlightNumber(u32);
 
 impl FlightNumber {
-    /// Whether it was under way when it was looked at.
+    /// Whether a fire was in flight when the value was read.
     pub(super) fn is_under_way(self) -> bool {
         self.0 & 1 != 0
     }
@@ -99,13 +99,13 @@ impl FlightNumber {
 
 impl Flight {
     const_new! {
-        /// None is in flight.
+        /// Creates a flight word with no fire in flight.
         pub(super) fn new() -> Self {
             Flight(AtomicU32::new(0))
         }
     }
 
-    /// A fire of the calling thread begins; false if it has interrupted one. Only for the thread that owns it.
+    /// Marks the start of a fire of the calling thread. Returns false if it has interrupted another fire. Only for the thread that owns it.
     #[inline(always)]
     pub(super) fn begin(&self) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl Flight {
             return false;
         }
         self.0.store(seen.wrapping_add(1), Ordering::Relaxed);
-        // Pairs with the heavy barrier of a drain, or of a change.
+        // Pairs with the heavy barrier of a drain or of a change.
         if !removed(Guard::EventBarrier) {
             light_barrier();
         }
@@ -121,21 +121,21 @@ impl Flight {
         true
     }
 
-    /// The fire that began last is over.
+    /// Marks the end of the fire that began last.
     #[inline(always)]
     pub(super) fn end(&self) {
         let seen = self.0.load(Ordering::Relaxed);
-        // Release: pairs with the acquire of `look`. Who sees that it is over sees what it has published.
+        // Release: pairs with the acquire of `look`. A thread that sees that the fire is over sees what it has published.
         self.0.store(seen.wrapping_add(1), Ordering::Release);
     }
 
-    /// What is in flight, to be asked after a heavy barrier.
+    /// Returns the current value. To be called after a heavy barrier.
     pub(super) fn look(&self) -> FlightNumber {
         // Acquire: pairs with the release of `end`.
         FlightNumber(self.0.load(Ordering::Acquire))
     }
 
-    /// The calling thread is the only one there is: nothing of this one is in flight.
+    /// Resets the word when its thread does not exist any more: the calling thread is the only one of the process.
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -1,18 +1,18 @@
-//! Who records what of which world, at which time.
+//! The selections: which consumer records which events of which world, and at which time.
 //!
-//! A fire asks one bit of its world's [`Wanted`] words, the union of what all consumers want. Who gets the record is
-//! decided when it is drained, by what each consumer had selected *at the time that the record bears*. So a change
-//! need not drain first: each world keeps a short history of segments of time, with the consumers of each event in each.
+//! A fire checks one bit of its world's [`Wanted`] words, the union of what all consumers want. Which consumers receive the record is
+//! decided when it is drained, by what each consumer had selected *at the record's timestamp*. So a change
+//! need not drain first: each world keeps a short history of time segments, each with the consumers of each event.
 //!
 //! ```text
-//!                  change asked           change returned
+//!                  change begins          change returns
 //!     ─────────────────┼───────────────────────┼──────────────────────► time
 //!      before          │ before or after       │ after
 //! ```
 //!
-//! In the middle segment some threads have seen the change and others have not; a consumer gets what either says.
+//! In the middle segment some threads have seen the change and others have not; a consumer receives what either selection contains.
 //!
-//! Everything here but [`RecordedWorld`] belongs to who holds the recorder's lock.
+//! Everything here except [`RecordedWorld`] is protected by the recorder's lock.
 
 use super::recorded::WorldNumber;
 use super::wanted::Wanted;
@@ -21,13 +21,13 @@ use crate::events::state::{EventSet, Selection};
 use crate::events::table::{EventId, GROUPS};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, heavy_barrier};
 
-/// How many consumers can record at once.
+/// The maximum number of consumers at one time.
 pub const MAX_CONSUMERS: usize = 8;
 
-/// How many worlds of a process can record at once.
+/// The maximum number of worlds of a process that record at one time.
 pub const MAX_WORLDS: usize = 64;
 
-/// What fires see of a world that records.
+/// The part of a recorded world that fires access.
 #[derive(Debug)]
 pub(in crate::events) struct RecordedWorld {
     pub(super) wanted: Wanted<GROUPS>,
@@ -56,7 +56,7 @@ impl RecordedWorld {
         self.wanted.guess(id.group() as usize) & id.mask() != 0
     }
 
-    /// What is recorded, all consumers together.
+    /// Returns the events that are recorded, for all consumers together.
     pub(in crate::events) fn recorded(&self) -> EventSet {
         EventSet::from_words(std::array::from_fn(|group| self.wanted.guess(group)))
     }
@@ -81,7 +81,8 @@ pub(super) type Consumers = u8;
 
 const _: () = assert!(MAX_CONSUMERS <= Consumers::BITS as usize);
 
-/// Two for each change that is faster than the drain: a thread that the scheduler has set aside in a fire holds that up.
+/// The capacity of the history. Each change since the last complete drain takes two. A thread that is preempted in a fire holds up the
+/// drain.
 const SEGMENTS: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -95,17 +96,17 @@ struct Segment {
 struct Subscription {
     selection: Selection,
     wants: EventSet,
-    /// What was dropped of each event when it began to want it.
+    /// The number of dropped records of each event when the consumer made this selection.
     dropped_before: [u64; EventId::COUNT],
 }
 
-/// What is known of one world.
+/// The selections of one world, and their history.
 pub(super) struct Book {
     taken: bool,
     subscriptions: [Option<Subscription>; MAX_CONSUMERS],
     segments: [Segment; SEGMENTS],
     count: usize,
-    /// The segment that the last record fell in.
+    /// The segment of the last record.
     at: usize,
 }
 
@@ -120,7 +121,7 @@ impl Book {
         }
     }
 
-    /// Who gets a record of this event and this time.
+    /// Returns the consumers that receive a record of this event and this time.
     #[inline(always)]
     pub(super) fn takers(&mut self, id: usize, ticks: u64) -> Consumers {
         let current = &self.segments[self.at % SEGMENTS];
@@ -136,7 +137,7 @@ impl Book {
     #[inline(never)]
     fn find(&mut self, ticks: u64) {
         let segments = &self.segments[..self.count];
-        // From before all that is remembered: only of a thread that was frozen in a fire for long.
+        // A record from before the history uses its first segment. It can only come from a thread that was suspended in a fire for long.
         self.at = segments.partition_point(|segment| segment.from <= ticks).saturating_sub(1);
     }
 
@@ -145,16 +146,16 @@ impl Book {
         self.count + 2 <= SEGMENTS
     }
 
-    /// Forgets what is past: everything up to then has been drained.
+    /// Removes the segments that end before `ticks`: everything up to then has been drained.
     pub(super) fn forget_before(&mut self, ticks: u64) {
-        // The last segment that began by then is the first that is still asked for.
+        // The last segment that began by then is the first that is still needed.
         let first = self.segments[..self.count].partition_point(|segment| segment.from <= ticks).saturating_sub(1);
         self.segments.copy_within(first..self.count, 0);
         self.count -= first;
         self.at = 0;
     }
 
-    /// Forgets everything but the present.
+    /// Removes everything except the present segment.
     pub(super) fn forget_the_past(&mut self) {
         self.forget_before(u64::MAX);
     }
@@ -175,7 +176,7 @@ impl Book {
         Some(&self.subscriptions[place].as_ref()?.selection)
     }
 
-    /// What of a consumer's events of this world was dropped so far, since its last change.
+    /// Returns how many of a consumer's records of this world were dropped since its last change.
     pub(super) fn dropped(&self, number: WorldNumber, place: usize) -> u64 {
         let Some(subscription) = &self.subscriptions[place] else { return 0 };
         let counts = &WORLDS[usize::from(number.0)].dropped;
@@ -185,8 +186,8 @@ impl Book {
         wanted.map(since).sum()
     }
 
-    /// Changes what a consumer selects of this world, `None` for the end of it. When this returns, nothing that it
-    /// disabled is recorded with a later timestamp (`.event.exact`). Says what was dropped of the events that it selected before.
+    /// Changes a consumer's selection of this world; `None` ends it. When this returns, no event that it
+    /// disabled is recorded with a later timestamp (`.event.exact`). Returns how many records of the old selection were dropped.
     pub(super) fn change(&mut self, number: WorldNumber, place: usize, selection: Option<Selection>) -> u64 {
         let world = &WORLDS[usize::from(number.0)];
         let before = self.present();
@@ -216,24 +217,24 @@ impl Book {
     }
 }
 
-/// The world of this number.
+/// Returns the world with this number.
 pub(super) fn of(number: WorldNumber) -> &'static RecordedWorld {
     &WORLDS[usize::from(number.0)]
 }
 
-/// Takes a number for a world that begins to record.
+/// Takes a free number for a world that starts to record.
 pub(super) fn take(books: &mut [Book; MAX_WORLDS]) -> Option<&'static RecordedWorld> {
     let free = books.iter().position(|book| !book.taken)?;
     books[free].taken = true;
     Some(&WORLDS[free])
 }
 
-/// A world records no more, and everything that it recorded is drained.
+/// Frees the number of a world that has stopped recording, and whose records are all drained.
 pub(super) fn give_back(books: &mut [Book; MAX_WORLDS], world: &'static RecordedWorld) {
     books[usize::from(world.number)] = Book::new();
 }
 
-/// In the child of a fork: these consumers do not go on.
+/// In the child of a fork: ends these consumers' selections.
 pub(super) fn silence(books: &mut [Book; MAX_WORLDS], silent: impl Fn(usize) -> bool) {
     for (number, book) in books.iter_mut().enumerate().filter(|(_, book)| book.taken) {
         book.forget_the_past();
@@ -248,7 +249,7 @@ pub(super) fn silence(books: &mut [Book; MAX_WORLDS], silent: impl Fn(usize) -> 
     }
 }
 
-/// The numbers of the worlds that record.
+/// Returns the numbers of the worlds that record.
 pub(super) fn taken(books: &[Book; MAX_WORLDS]) -> impl Iterator<Item = WorldNumber> {
     books.iter().enumerate().filter(|(_, book)| book.taken).map(|(number, _)| WorldNumber(number as u16))
 }

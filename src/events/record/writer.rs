@@ -1,8 +1,8 @@
-//! The writer thread: drains when a ring fills, and now and then.
+//! The writer thread: drains when a ring fills, and periodically.
 //!
-//! It is no mutator, so no collection stops it; all signals are blocked on it, so no handler runs there. It sleeps until a
-//! thread rings (each few chunks), and a tenth of a second at most while somebody records, so that a run that is killed leaves a
-//! file that is complete up to then (`.event.crash`).
+//! It is not a mutator, so no collection stops it. All signals are blocked on it, so no handler runs there. It sleeps until a
+//! thread rings its bell (after every few chunks), but at most a tenth of a second, so that a run that is killed leaves a
+//! file that is complete up to that time (`.event.crash`).
 
 use std::io;
 use std::time::Duration;
@@ -16,27 +16,27 @@ use crate::os::signals;
 use crate::os::spawn::spawn;
 use crate::sync::{AtomicBool, Ordering};
 
-/// At least so often everything is flushed.
+/// The maximum time between two flushes of everything.
 const FLUSH_NS: u64 = 100_000_000;
 
-/// After a drain that was held up by a thread that the scheduler has set aside.
+/// The pause after a drain that was held up by a thread that the scheduler has preempted.
 const BREATHER: Duration = Duration::from_micros(50);
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Starts the thread unless it runs. The drain is borrowed so that two threads do not do so at once.
+/// Starts the thread unless it runs. The drain is borrowed so that two threads cannot start it at the same time.
 pub(super) fn ensure_started(_drain: &mut Drain) -> io::Result<()> {
     if RUNS.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // The new thread has this one's mask from its first instruction on.
+    // The new thread inherits this thread's signal mask.
     let _blocked = signals::block_all();
     spawn("stopworld-events", run)?;
     RUNS.store(true, Ordering::Relaxed);
     Ok(())
 }
 
-/// In the child of a fork it does not exist.
+/// In the child of a fork: the thread does not exist there.
 pub(super) fn forget() {
     RUNS.store(false, Ordering::Relaxed);
 }
@@ -58,7 +58,7 @@ fn run() {
     }
 }
 
-/// What the writer does each time.
+/// One round of the writer: drains, and flushes if requested.
 fn work(flush: bool) -> Outcome {
     let mut held = Held::take();
     if is_ending() {
