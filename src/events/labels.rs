@@ -125,7 +125,7 @@ impl Labels {
         &OF_THE_PROCESS
     }
 
-    /// Gives a text a number. The number is new on each call.
+    /// Interns a text: assigns it a number, a new one on each call.
     ///
     /// # Errors
     /// The text is too long or contains a byte 0, or the store is full.
@@ -161,7 +161,7 @@ impl Labels {
         }
     }
 
-    /// Gives an address a label, which replaces its previous one.
+    /// Labels an address. The label replaces the previous one.
     ///
     /// # Errors
     /// The label has no text, the address is 0, or the store is full.

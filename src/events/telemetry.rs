@@ -4,7 +4,7 @@ use super::labels::{Label, LabelError, Labels};
 use super::source::Events;
 
 impl Events {
-    /// Gives a text a number, by which events can refer to it. Legal wherever firing is legal.
+    /// Interns a text: assigns it a number, by which events can refer to it. Legal wherever firing is legal.
     ///
     /// # Errors
     /// The text is too long or contains a byte 0, or the store is full.
@@ -14,7 +14,7 @@ impl Events {
         Ok(label)
     }
 
-    /// Gives an address a name: for example that of an object, of a thread's record, or of a data structure of the program.
+    /// Names an address, for example that of an object, of a thread's record, or of a data structure of the program.
     ///
     /// # Errors
     /// The label was not interned, the address is 0, or the store is full.
@@ -42,7 +42,7 @@ impl Events {
         Ok(())
     }
 
-    /// Gives an address a name, unless it has this name already. Returns the label's number, or 0 if there is no room for names.
+    /// Names an address, unless it has this name already. Returns the label's number, or 0 if there is no room for names.
     pub(crate) fn name(&self, address: usize, text: &str) -> u64 {
         let labels = Labels::of_the_process();
         let label = match labels.label_of(address) {

@@ -1,18 +1,18 @@
-//! The drain: everything that is in the rings up to now, in order of time, to those who want it.
+//! The drain: delivers all records that are in the rings, in order of time, to the consumers that want them.
 //!
 //! ```text
 //!   T = now ── heavy barrier ── per ring: a fire in flight?  how far published? ── merge up to T
 //! ```
 //!
-//! After the barrier every record from before T is published, but for those of fires in flight (see `wanted`). A fire on a
-//! running processor is over in a moment, and the drain looks a few times. A thread that was set aside by the scheduler, or
-//! stopped, in the middle of a fire stays in flight: its record will have a time after its last one, and after the
-//! last drain that found it quiet. The merge goes no further than that, and the rest stays for the next drain; unless the
+//! After the barrier every record from before T is published, except those of fires in flight (see `wanted`). A fire on a
+//! running processor is over in a moment, and the drain checks several times. If a thread was preempted by the scheduler, or
+//! stopped, in the middle of a fire, the fire stays in flight: its record will have a time after the thread's last record, and after the
+//! last drain that found no fire in flight. The merge goes only up to that time, and the rest is left for the next drain, unless the
 //! fire has been in flight for longer than the drain's patience, as under a debugger or in a long pause. Then the
-//! others are not held up any more, and that one record comes late. (A thread that only waits for a processor is waited for
-//! much longer than one that sleeps: that one is stopped.)
+//! other threads' records are not held up any more, and that one record is delivered late. (The drain waits much longer for a runnable
+//! thread than for one that sleeps, because the latter is stopped.)
 //!
-//! A drain runs under the recorder's lock, allocates nothing, and waits for nobody but its consumers. It may run in
+//! A drain runs under the recorder's lock, allocates nothing, and waits only for its consumers. It may run in
 //! the stopped world, on any thread (`.event.no-block-in-handler`).
 
 use std::io;
@@ -29,14 +29,14 @@ use crate::os::clock::now_ns;
 use crate::os::{Tid, thread};
 use crate::sync::{Ordering, heavy_barrier};
 
-/// How often a drain looks at a fire in flight before it takes it for stuck. A fire takes 20 ns.
+/// How often a drain checks a fire in flight before it considers the fire stuck. A fire takes 20 ns.
 const GLANCES: usize = 100;
 
-/// For how long a stuck fire holds up the drain of what is later, in nanoseconds.
+/// How long a stuck fire holds up later records, in nanoseconds.
 pub(super) const PATIENCE_NS: u64 = 50_000_000;
 
-/// As many times longer does one whose thread would go on if it had a processor. (A fire in flight never sleeps; one that
-/// does is stopped.)
+/// The factor by which the patience is longer for a thread that is runnable and only waits for a processor. (A thread never sleeps in a
+/// fire; one that does is stopped.)
 const PATIENCE_WITH_THE_SCHEDULER: u64 = 60;
 
 /// A consumer in its place.
@@ -45,9 +45,9 @@ pub(super) struct Place {
     pub(super) serial: u64,
     pub(super) totals: ConsumerTotals,
     pub(super) error: Option<io::Error>,
-    /// A flush has returned the error.
+    /// Whether a flush has returned the error.
     pub(super) error_told: bool,
-    /// Something came since it was flushed.
+    /// Whether the consumer received something since it was flushed.
     unflushed: bool,
 }
 
@@ -57,21 +57,21 @@ impl Place {
         Place { consumer, serial, totals, error: None, error_told: false, unflushed: true }
     }
 
-    /// Does something with a consumer that has not failed, and keeps its first error (`.event.full-disk`).
+    /// Calls `what` for the consumer, unless it has failed, and keeps its first error (`.event.full-disk`).
     pub(super) fn attempt(&mut self, what: impl FnOnce(&mut dyn Consumer) -> io::Result<()>) {
         if self.error.is_some() {
             return;
         }
         if let Err(error) = what(&mut *self.consumer) {
             self.error = Some(error);
-            // It may have lost what it had taken and not written yet.
+            // It may have lost records that it had taken and not written yet.
             let unwritten = self.consumer.unwritten().min(self.totals.written);
             self.totals.written -= unwritten;
             self.totals.lost += unwritten;
         }
     }
 
-    /// Gives it the record at which the flow is, and those after it that are for it alone.
+    /// Passes it the record that the flow is at, and those after it that are for this consumer alone.
     fn records(&mut self, flow: &mut Flow<'_>, it: Consumers) {
         self.unflushed = true;
         let before = self.totals.written;
@@ -81,13 +81,13 @@ impl Place {
         let has_taken = self.totals.written > before;
         match result {
             Ok(()) if has_taken => {}
-            // It looked at none of them.
+            // It took no record.
             Ok(()) => {
                 self.record(flow.record());
                 flow.advance();
             }
             Err(error) => {
-                // The last one is what it failed at.
+                // It failed at the last record that it took.
                 self.totals.written -= u64::from(has_taken);
                 self.attempt(|_| Err(error));
                 self.totals.lost += u64::from(has_taken);
@@ -121,27 +121,27 @@ impl Place {
     }
 }
 
-/// Who gets what.
+/// The consumers and their selections.
 pub(super) struct Routes {
     pub(super) consumers: [Option<Place>; MAX_CONSUMERS],
     pub(super) books: [Book; MAX_WORLDS],
     pub(super) passed: Passed,
 }
 
-/// Who gets what, and what is on its way there. The process's own is reached only under the recorder's lock.
+/// The state of draining: the routes, and the merge. The process's drain is accessible only under the recorder's lock.
 pub(super) struct Drain {
     draining: Draining,
     pub(super) routes: Routes,
     merge: Merge,
     pub(super) next_serial: u64,
-    /// Up to when everything was handed on by the last drain.
+    /// The time up to which the last drain has delivered everything.
     pub(super) done_up_to: u64,
 }
 
-/// Whether a drain has seen everything.
+/// Whether a drain has delivered everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Everything that was fired before it.
+    /// It has delivered everything that was fired before it.
     All,
     /// A fire in flight held up the rest.
     HeldUp,
@@ -165,7 +165,7 @@ impl Drain {
         }
     }
 
-    /// Drains. A fire that has been in flight for `patience` nanoseconds is not waited for.
+    /// Drains. A fire that has been in flight for `patience` nanoseconds does not hold up other records.
     pub(super) fn drain(&mut self, patience: u64) -> Outcome {
         let t = clock::ticks();
         // Pairs with the light barrier of `Flight::begin` (`.event.barrier`).
@@ -180,7 +180,7 @@ impl Drain {
                     outcome = Outcome::HeldUp;
                 }
                 ring.drained(&mut self.draining).chunks = 0;
-                // After the look at its flight: a flight that is over has published.
+                // Read after the check for a fire in flight: a fire that is over has published.
                 let published = ring.stream.published();
                 match next_of(&mut self.draining, ring, published) {
                     Some((ticks, head)) => {
@@ -198,7 +198,7 @@ impl Drain {
         outcome
     }
 
-    /// Drains until everything that was fired before is out, but for fires in flight that have been so for too long.
+    /// Drains until everything that was fired before is delivered, except the records of fires that are in flight for too long.
     pub(super) fn settle(&mut self, patience: u64) {
         let begin = clock::ticks();
         while self.drain(patience) == Outcome::HeldUp && self.done_up_to < begin {
@@ -206,7 +206,7 @@ impl Drain {
         }
     }
 
-    /// After drains: marks of time, and no more.
+    /// After drains: notifies the consumers of the time reached.
     pub(super) fn tell_the_time(&mut self) {
         let now = self.reached();
         for place in self.routes.consumers.iter_mut().flatten() {
@@ -214,7 +214,7 @@ impl Drain {
         }
     }
 
-    /// The moment up to which the last drain came. What was fired since then, or was held up, is later.
+    /// Returns the moment that the last drain has reached. What was fired since then, or was held up, is later.
     pub(super) fn reached(&self) -> Relation {
         let now = Clock::of_process().relation();
         let ticks = self.done_up_to.min(now.ticks);
@@ -225,7 +225,7 @@ impl Drain {
         self.routes.consumers.iter_mut().flatten().for_each(Place::flush);
     }
 
-    /// Hands on everything up to the horizon, or to where a fire in flight holds it up: says how far it came.
+    /// Delivers everything up to the horizon, or up to where a fire in flight holds it up. Returns the time reached.
     fn merge_up_to(&mut self, horizon: u64) -> u64 {
         let Drain { draining, routes, merge, .. } = self;
         let Routes { consumers, books, passed } = routes;
@@ -242,7 +242,7 @@ impl Drain {
         }
     }
 
-    /// Rings whose thread has ended, and which are empty, are free for another thread.
+    /// Frees the empty rings of ended threads for other threads.
     fn free_what_was_left(&mut self, t: u64) {
         for rings in ring::all().filter(|rings| rings.are_left()) {
             let mut is_empty = |ring: &'static Ring| {
@@ -256,20 +256,20 @@ impl Drain {
         }
     }
 
-    /// Throws away what is in the rings.
+    /// Discards what is in the rings.
     pub(super) fn discard(&mut self) {
         for ring in ring::all().filter(|rings| rings.are_in_use()).flat_map(ThreadRings::both) {
             let published = ring.stream.published();
             while let Some((_, head)) = next_of(&mut self.draining, ring, published) {
                 let mut words = [0; PAYLOAD_WORDS];
-                // SAFETY: the drain to itself, by the proof; this record was just seen.
+                // SAFETY: no other drain, by the proof; this record was just seen.
                 unsafe { ring.stream.take(&mut words[..head.payload_words().min(PAYLOAD_WORDS)]) };
                 self.routes.passed.drained += u64::from(!head.tells_of_losses());
             }
         }
     }
 
-    /// Tells consumers of losses that no ring has had the room to tell of.
+    /// Reports to the consumers the losses that the rings had no room to report.
     pub(super) fn tell_of_losses(&mut self) {
         let t = clock::ticks();
         for rings in ring::all().filter(|rings| rings.are_in_use()) {
@@ -278,7 +278,7 @@ impl Drain {
     }
 }
 
-/// Whether a fire in flight holds up the drain that has read the clock at `t`, before its barrier.
+/// Whether a fire in flight holds up the drain, which has read the clock at `t`, before its barrier.
 fn is_held_up(draining: &mut Draining, ring: &Ring, tid: u32, t: u64, patience: u64) -> bool {
     let flight = ring.flight.look();
     let is_stuck = flight.is_under_way()
@@ -302,7 +302,7 @@ fn is_held_up(draining: &mut Draining, ring: &Ring, tid: u32, t: u64, patience: 
     stuck_for < patience || (stuck_for < patience * PATIENCE_WITH_THE_SCHEDULER && thread::is_runnable(Tid(tid as i32)))
 }
 
-/// Gives the record at which the flow is to those who want it; and if that is one, all that follow for him alone.
+/// Passes the record that the flow is at to its consumers. If there is only one, it also gets the following records that are for it alone.
 #[inline]
 fn hand_on(consumers: &mut [Option<Place>; MAX_CONSUMERS], flow: &mut Flow<'_>, mut takers: Consumers) {
     if takers.is_power_of_two()
@@ -321,7 +321,7 @@ fn hand_on(consumers: &mut [Option<Place>; MAX_CONSUMERS], flow: &mut Flow<'_>, 
     flow.advance();
 }
 
-/// A ring has lost so many in all.
+/// Reports the losses of a ring, which has lost `total` records since its creation.
 #[cold]
 fn tell_of_loss_total(
     draining: &mut Draining,
@@ -367,14 +367,14 @@ mod tests {
     use crate::os::barrier;
     use crate::sync::AtomicU64;
 
-    /// How a consumer takes what is for it alone.
+    /// How a consumer takes a run.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Manner {
-        /// As most do.
+        /// Takes all records, as most consumers do.
         All,
-        /// One, and returns.
+        /// Takes one record and returns.
         One,
-        /// None: it is given each.
+        /// Takes none, so each record is passed to `record`.
         None,
     }
 
@@ -383,7 +383,7 @@ mod tests {
         kept: Arc<Mutex<Vec<(u64, u64)>>>,
         losses: Arc<AtomicU64>,
         manner: Manner,
-        /// It fails at the next but so many.
+        /// The number of records that it takes before it fails.
         fails_after: usize,
     }
 
@@ -415,21 +415,21 @@ mod tests {
     struct Own(UnsafeCell<Drain>, Mutex<()>);
     // SAFETY: only used under the mutex.
     unsafe impl Sync for Own {}
-    /// Of the tests' own, too large for a stack. Its world is the last one.
+    /// A drain of the tests, too large for a stack. Its world is the last one.
     static OWN: Own = Own(
-        // SAFETY: the rings that it drains are the tests' own.
+        // SAFETY: it drains only rings of the tests.
         UnsafeCell::new(unsafe { Drain::new() }),
         Mutex::new(()),
     );
     const WORLD: u16 = MAX_WORLDS as u16 - 1;
 
-    /// What records are of: for the first consumer, for both, for the second, for nobody.
+    /// The events of the records: for the first consumer, for both, for the second, for none.
     const IDS: [EventId; 4] = [EventId::GcEnd, EventId::GcStart, EventId::MarkBegin, EventId::MarkEnd];
     const FOR: [[bool; 2]; 4] = [[true, false], [true, true], [false, true], [false, false]];
-    /// Or of so many as there are numbers that were lost.
+    /// Instead of an index of `IDS`: the record reports losses.
     const LOSSES: usize = IDS.len();
 
-    /// A ring with these records: their times, what they are of, and a number that tells them apart.
+    /// Creates a ring with these records: each has a time, a kind (an index of `IDS`, or `LOSSES`), and a unique number.
     fn ring_of(records: &[(u64, usize)], number: &mut u64) -> &'static Ring {
         let ring: &'static Ring = Box::leak(Box::new(Ring::new(u32::MAX)));
         for (ticks, kind) in records {
@@ -455,8 +455,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// The oracle: everything up to the horizon that a consumer wants, sorted; and of each that it wants is known what became
-        /// of it.
+        /// The oracle: all records up to the horizon that a consumer wants, sorted. Each of them must be counted as written or
+        /// lost.
         #[test]
         fn the_merge_is_the_sorted_whole(
             rings in prop::collection::vec(
@@ -503,14 +503,14 @@ mod tests {
                     drain.merge.push(Source { ticks, head, ring, thread, published, holds_up });
                 }
             }
-            // The selections are of now, and the times are from long ago: the last of the books is what counts.
+            // The selections are made now, but the times are from long ago, so only the latest segments must apply.
             drain.routes.books[usize::from(WORLD)].forget_the_past();
             let up_to = drain.merge_up_to(horizon);
             let totals: [_; 2] = std::array::from_fn(|index| drain.routes.consumers[index].take().unwrap().totals);
             drain.routes.books[usize::from(WORLD)] = Book::new();
             worlds::of(world).wanted.change([0; GROUPS], 0);
 
-            // A ring with a fire in flight that has nothing more holds up what is later than its last record.
+            // A ring with a fire in flight and no more records holds up what is later than its last record.
             held.sort_unstable();
             let horizon = held.into_iter().fold(horizon, |horizon, (last, quiet_at)| {
                 if last <= horizon { horizon.min(last.max(quiet_at)) } else { horizon }
@@ -527,14 +527,14 @@ mod tests {
                 let mut got = kept[index].lock().unwrap().clone();
                 let wanted = all.iter().filter(|(_, kind, _)| FOR[*kind][index]);
                 let mut expected: Vec<_> = wanted.map(|(ticks, _, number)| (*ticks, *number)).collect();
-                prop_assert!(got.is_sorted_by_key(|(ticks, _)| *ticks), "by time");
+                prop_assert!(got.is_sorted_by_key(|(ticks, _)| *ticks), "not in order of time");
                 prop_assert_eq!(totals[index].written, got.len() as u64);
                 prop_assert_eq!(totals[index].written + totals[index].lost, expected.len() as u64);
                 prop_assert_eq!(got.len(), expected.len().min(manners[index].1));
                 if totals[index].lost == 0 {
                     prop_assert_eq!(losses[index].load(Ordering::Relaxed), lost);
                 }
-                // Of those of one time, any order will do, but within a ring.
+                // Records of different rings with equal times may be in any order.
                 expected.sort_unstable();
                 let ends = expected.get(got.len()).map_or(u64::MAX, |(ticks, _)| *ticks);
                 got.sort_unstable();
@@ -551,13 +551,13 @@ mod tests {
 
     impl Consumer for Panics {
         fn record(&mut self, record: &Recorded) -> io::Result<()> {
-            assert_ne!(record.field::<0>(), 1, "as it was told to");
+            assert_ne!(record.field::<0>(), 1, "this consumer panics as intended");
             self.0.lock().unwrap().push(record.field::<0>());
             Ok(())
         }
     }
 
-    /// One record is lost with it, and the next drain goes on behind that.
+    /// One record is lost with it, and the next drain continues after that record.
     #[test]
     fn after_a_panic_of_a_consumer_no_record_comes_twice() {
         let _alone = OWN.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -594,9 +594,9 @@ mod tests {
         assert!(place.totals.written >= 5);
     }
 
-    /// Three megabytes, to a file that takes the first of them at its leisure.
+    /// A drain of three megabytes, to a slow file.
     #[test]
-    fn who_waits_for_room_hears_of_the_first_chunk_and_then_now_and_then() {
+    fn waiting_threads_are_woken_for_the_first_chunk_and_then_for_every_eighth() {
         let ring = Ring::new(u32::MAX);
         // SAFETY: no other drain has the ring.
         let mut draining = unsafe { Draining::assume() };
@@ -613,8 +613,8 @@ mod tests {
         assert!(!is_held_up(draining, ring, 0, 10, PATIENCE_NS));
         assert!(ring.flight.begin());
         assert!(is_held_up(draining, ring, 0, 20, PATIENCE_NS));
-        assert_eq!(limit_of(draining, ring), 10, "the fire began after the drain that found it quiet");
-        assert!(!is_held_up(draining, ring, 0, 30, 0), "patience is at its end");
+        assert_eq!(limit_of(draining, ring), 10, "the fire began after the drain that found none in flight");
+        assert!(!is_held_up(draining, ring, 0, 30, 0), "the patience is exceeded");
         ring.flight.end();
         assert!(!is_held_up(draining, ring, 0, 40, PATIENCE_NS));
         assert_eq!(limit_of(draining, ring), 40);

@@ -1,12 +1,12 @@
-//! The merge: what is in the rings, as one flow in the order of time.
+//! The merge: the records of all rings as one sequence in order of time.
 //!
-//! It is that of sorted runs: a heap of the rings by the time of their first record, and beside it the ring whose turn it is. That one's
-//! records are taken as long as none in the heap is earlier. One thread that fires alone is one run; two that fire at
-//! once change places at every other record, with one look at the heap's top.
+//! It is a merge of sorted runs: a heap of the rings by the time of their first record, and in addition the current ring. Records are
+//! taken from the current ring as long as no ring in the heap has an earlier one. One thread that fires alone is one run; two that fire at
+//! the same time alternate at about every other record, at the cost of one comparison with the top of the heap.
 //!
-//! The flow stands at a record, which has left its ring, until somebody advances it. Whose the record is, is known by then. So those
-//! that follow each other and are for one consumer alone, nearly all of them as a rule, can be his to take one by one, as a
-//! [`Run`]: a call through a table of functions for each costs more than the merge.
+//! The cursor ([`Flow`]) is at a record, which has left its ring, until it is advanced. Then the record's consumers are known. So
+//! consecutive records for the same single consumer, which are usually nearly all records, can be taken by that consumer one by one, as a
+//! [`Run`]. A virtual call for each record would cost more than the merge.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use super::worlds::{Book, Consumers, MAX_WORLDS};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 
-/// A ring that has something, in the merge.
+/// A ring with records, in the merge.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     /// The time of its first record.
@@ -28,7 +28,7 @@ pub(super) struct Source {
     pub(super) ring: &'static Ring,
     pub(super) thread: RecordingThread,
     pub(super) published: u64,
-    /// A fire in flight holds up what is later than its last record.
+    /// A fire is in flight in this ring, so records of other rings that are later than its last record must wait.
     pub(super) holds_up: bool,
 }
 
@@ -47,7 +47,7 @@ impl Merge {
         Merge { sources: std::ptr::null_mut(), capacity: 0, len: 0 }
     }
 
-    /// Room for so many sources. If there is none, the drain sees only some rings, and their records are late.
+    /// Makes room for `sources` sources. If there is no memory, the drain sees only some rings, and the records of the others are late.
     pub(super) fn make_room(&mut self, sources: usize) {
         if sources <= self.capacity {
             return;
@@ -55,7 +55,7 @@ impl Merge {
         let capacity = sources.next_power_of_two().max(64);
         let Ok(memory) = map_anonymous(capacity * size_of::<Source>()) else { return };
         if self.capacity > 0 {
-            // SAFETY: mapped here with this size; there are no sources in it between drains.
+            // SAFETY: it was mapped here with this size; between drains it contains no sources.
             unsafe { unmap(self.sources.cast(), self.capacity * size_of::<Source>()) };
         }
         (self.sources, self.capacity, self.len) = (memory.cast(), capacity, 0);
@@ -103,7 +103,7 @@ impl Merge {
         self.sources().first()
     }
 
-    /// There is one. Returns it.
+    /// Replaces the first source, which must exist, and returns it.
     #[inline(always)]
     fn replace_first(&mut self, source: Source) -> Source {
         let first = std::mem::replace(&mut self.sources_mut()[0], source);
@@ -136,53 +136,53 @@ impl Merge {
     }
 }
 
-/// The record at the head of a ring, by a clock that does not go backwards within it.
+/// Returns the time and the head of a ring's first record. Within a ring, the times never decrease.
 #[inline(always)]
 pub(super) fn next_of(draining: &mut Draining, ring: &'static Ring, published: u64) -> Option<(u64, Head)> {
     let drained = ring.drained(draining);
     let recycle = |chunk: NonNull<ring::Chunk>| {
-        // SAFETY: the drain to itself, by the proof; the chunk is this ring's.
+        // SAFETY: no other drain, by the proof; the chunk is from this ring.
         unsafe { ring.recycle(chunk) };
         if drained.gets_back_a_chunk() {
             ROOM.turn();
         }
     };
-    // SAFETY: the drain to itself, by the proof.
+    // SAFETY: no other drain, by the proof.
     let next = unsafe { ring.stream.next(published, recycle) }?;
     Some((next.ticks.max(drained.last), Head(next.head)))
 }
 
-/// Up to when a ring with a fire in flight holds up nobody.
+/// Returns the time up to which a ring with a fire in flight does not hold up the other rings.
 pub(super) fn limit_of(draining: &mut Draining, ring: &Ring) -> u64 {
     let drained = ring.drained(draining);
     drained.last.max(drained.quiet_at)
 }
 
-/// At what a flow stands.
+/// What a flow is at.
 #[derive(Clone, Copy)]
 pub(super) enum At {
-    /// A record, and who gets it: somebody.
+    /// A record, and its consumers, of which there is at least one.
     Record(Consumers),
-    /// A ring has lost so many in all.
+    /// A ring has lost `total` records since its creation.
     Losses { ring: &'static Ring, thread: RecordingThread, ticks: u64, total: u64 },
-    /// Nothing more up to the horizon.
+    /// The end: there are no more records up to the horizon.
     End,
 }
 
-/// How many records have gone through flows.
+/// The number of records that have passed through flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
     pub(super) drained: u64,
-    /// Of these, what nobody wanted any more.
+    /// The number of these that no consumer wanted any more.
     pub(super) unclaimed: u64,
 }
 
-/// The merge at work.
+/// The cursor of the merge.
 pub(super) struct Flow<'a> {
     draining: &'a mut Draining,
     merge: &'a mut Merge,
     books: &'a mut [Book; MAX_WORLDS],
-    /// Whose turn it is, if it is anybody's: not in the heap meanwhile, and not later than `until`.
+    /// The current ring, if there is one. It is not in the heap, and its first record is not later than `until`.
     turn: Option<Source>,
     until: u64,
     horizon: u64,
@@ -192,7 +192,7 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// Stands at the first record up to the horizon.
+    /// Creates a flow at the first record up to the horizon.
     pub(super) fn new(
         draining: &'a mut Draining,
         merge: &'a mut Merge,
@@ -212,25 +212,25 @@ impl<'a> Flow<'a> {
         self.at
     }
 
-    /// The proof that it drains by.
+    /// Returns the proof that there is no other drain.
     pub(super) fn draining(&mut self) -> &mut Draining {
         self.draining
     }
 
-    /// The record at which it stands.
+    /// Returns the record that the flow is at.
     #[inline(always)]
     pub(super) fn record(&self) -> &Recorded {
         &self.record
     }
 
-    /// Goes on to the next record that somebody gets.
+    /// Advances to the next record that has a consumer.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.at = loop {
             let Some(source) = &mut self.turn else { break At::End };
             let (ring, thread, head, ticks) = (source.ring, source.thread, source.head, source.ticks);
             let payload = &mut self.record.words[..head.payload_words().min(PAYLOAD_WORDS)];
-            // SAFETY: the drain to itself, by the proof; this record was seen at the head of the stream.
+            // SAFETY: no other drain, by the proof; this record was seen at the head of the stream.
             unsafe { ring.stream.take(payload) };
             ring.drained(self.draining).last = ticks;
             match next_of(self.draining, ring, source.published) {
@@ -261,7 +261,7 @@ impl<'a> Flow<'a> {
         };
     }
 
-    /// Another one is earlier than whose turn it was, or all are beyond the horizon.
+    /// Changes the current ring: another ring has an earlier record, or all records are beyond the horizon.
     #[inline(always)]
     fn give_way(&mut self) {
         let horizon = self.horizon;
@@ -274,7 +274,7 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// Whose turn it was has nothing more.
+    /// Changes the current ring because it has no more records.
     #[cold]
     fn run_dry(&mut self) {
         if let Some(source) = self.turn.take()
@@ -294,39 +294,40 @@ impl<'a> Flow<'a> {
         self.until = self.merge.first().map_or(horizon, |first| first.ticks.min(horizon));
     }
 
-    /// Up to when everything has gone through, once it stands at the end.
+    /// Returns the time up to which everything has passed, once the flow is at the end.
     pub(super) fn horizon(&self) -> u64 {
         self.horizon
     }
 }
 
-/// What is beyond the horizon stays in the rings; also if a consumer panics, whose record is lost then.
+/// Records beyond the horizon stay in the rings. This is so even if a consumer panics; the record that it was given is then lost.
 impl Drop for Flow<'_> {
     fn drop(&mut self) {
         self.merge.len = 0;
     }
 }
 
-/// Records that follow each other and are for one consumer alone, and which he takes one by one: what
-/// [`Consumer::records`](super::Consumer::records) gets.
+/// Consecutive records for a single consumer, which it takes one by one: the argument of
+/// [`Consumer::records`](super::Consumer::records).
 pub struct Run<'a, 'flow> {
     flow: &'a mut Flow<'flow>,
     whose: Consumers,
-    /// Counts what is taken.
+    /// Counts the records taken.
     taken: &'a mut u64,
-    /// The flow stands at what was taken last.
+    /// Whether the flow is at the record that was taken last.
     stands: bool,
 }
 
 impl<'a, 'flow> Run<'a, 'flow> {
-    /// Begins with the record at which the flow stands.
+    /// Creates a run that begins with the record that the flow is at.
     pub(super) fn new(flow: &'a mut Flow<'flow>, whose: Consumers, taken: &'a mut u64) -> Run<'a, 'flow> {
         Run { flow, whose, taken, stands: false }
     }
 
-    /// Takes the next record. `None` when somebody else gets the next one, or there is none now: then it stays so.
+    /// Takes the next record. `None` at the end of the run: the next record has another consumer, or there is none now. Further calls then
+    /// return `None` too.
     #[inline(always)]
-    #[allow(clippy::should_implement_trait, reason = "what it lends is overwritten by the next call")]
+    #[allow(clippy::should_implement_trait, reason = "the returned record is overwritten by the next call")]
     pub fn next(&mut self) -> Option<&Recorded> {
         if self.stands {
             self.flow.advance();
@@ -344,7 +345,7 @@ impl<'a, 'flow> Run<'a, 'flow> {
         }
     }
 
-    /// The flow then stands behind what was taken.
+    /// Ends the run. The flow is then at the record after the last one taken.
     pub(super) fn end(self) {
         if self.stands {
             self.flow.advance();

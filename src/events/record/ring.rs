@@ -1,15 +1,15 @@
-//! The rings of a thread: where its records wait for a drain, and how a thread finds its own.
+//! The rings of a thread, in which its records wait for a drain, and how a thread finds its own rings.
 //!
-//! A thread has two rings: one, and a smaller one for handlers that interrupt a fire into the first. They lie in mapped
-//! memory that is never unmapped, on a list that only grows; the rings of a thread that has ended are used again when they
+//! A thread has two rings: the main one, and a smaller one for handlers that interrupt a fire into the main one. They are in mapped
+//! memory that is never unmapped, on a list that only grows. The rings of a thread that has ended are reused after they
 //! are drained. The thread finds them by a thread-local word without a destructor: in an executable that is one load. In a library that
-//! was loaded late its first use may allocate, so a thread that attaches touches it then ([`meet`]).
+//! was loaded late its first use may allocate, so a thread touches it when it attaches ([`meet`]).
 //!
-//! Which memory a ring has:
+//! The memory of a ring:
 //!
-//! * up to its quota it maps chunks when it needs them and keeps them: they come back from the drain;
-//! * where a thread must not wait (in the stopped world, in a handler that interrupted a fire, while it drains itself) it maps
-//!   more, until all rings together have [`MOST_BYTES`]. What is beyond the quota is unmapped by the drain.
+//! * up to its quota, a ring maps chunks when it needs them and keeps them: the drain gives them back;
+//! * where its thread must not wait (in the stopped world, in a handler that interrupted a fire, while it drains itself) the ring maps
+//!   more, until all rings together have [`MOST_BYTES`]. The drain unmaps what is beyond the quota.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
@@ -23,56 +23,56 @@ use crate::os::thread;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// A chunk is one word for its successor, and the rest for records.
+/// A chunk has one word for its successor; the rest is for records.
 pub(super) const CHUNK_WORDS: usize = CHUNK_BYTES / 8 - 1;
 
 pub(super) type Chunk = stream::Chunk<CHUNK_WORDS>;
 
 const _: () = assert!(size_of::<Chunk>() == CHUNK_BYTES);
 
-/// How many chunks a ring may have: 1 MiB holds what a thread fires at full speed in half a millisecond.
+/// The quota of a ring, in chunks: 1 MiB holds what a thread fires at full speed in half a millisecond.
 pub(super) const QUOTA: u32 = 16;
 const NESTED_QUOTA: u32 = 2;
-/// What a ring gets in any case: two to write, two on their way back. More only while all rings together have less than
-/// this.
+/// The number of chunks that a ring gets in any case: two to write, two on their way back.
 const FEW: u32 = 4;
+/// A ring gets more than [`FEW`] chunks only while all rings together have less memory than this.
 const PLENTY_BYTES: usize = 96 << 20;
 
-/// The most memory that all rings have together when they grow beyond their quotas.
+/// The maximum memory of all rings together when they grow beyond their quotas.
 pub(super) const MOST_BYTES: usize = 192 << 20;
 
-/// The memory of all rings now.
+/// The current memory of all rings.
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 pub(super) fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// One of a thread's two rings: two cache lines that its thread writes, then two that the drain writes. A counter of one
-/// among the words of the other costs a fire ten nanoseconds.
+/// One of a thread's two rings: two cache lines that its thread writes, then two that the drain writes. A counter written by one side
+/// among the words of the other side would cost ten nanoseconds per fire.
 #[repr(C, align(128))]
 pub(super) struct Ring {
     pub(super) flight: Flight,
     quota: u32,
-    /// How many chunks it has mapped. The thread counts up, the drain down.
+    /// The number of chunks that it has mapped. The thread increments it, the drain decrements it.
     chunks: AtomicU32,
-    /// Written by the thread alone: records that were wanted, and those of them that were dropped.
+    /// The number of records that were wanted, and of those that were dropped. Written by the thread alone.
     pub(super) fired: AtomicU64,
     pub(super) dropped: AtomicU64,
-    /// How many dropped ones the stream tells of.
+    /// The number of dropped records that the stream reports.
     pub(super) announced: AtomicU64,
     pub(super) stream: stream::Stream<CHUNK_WORDS>,
     /// What the drain remembers: see [`drained`](Self::drained).
     drained: UnsafeCell<Drained>,
 }
 
-/// Proof of being the drain: that no other thread drains meanwhile. A [`Drain`](super::drain::Drain) has one, and the process's drain
-/// is reached only under the recorder's lock.
+/// Proof that no other thread drains at the same time. A [`Drain`](super::drain::Drain) has one, and the process's drain
+/// is accessible only under the recorder's lock.
 pub(super) struct Draining(());
 
 impl Draining {
     /// # Safety
-    /// No ring is met by two proofs at the same time.
+    /// No ring is used with two proofs at the same time.
     pub(super) const unsafe fn assume() -> Draining {
         Draining(())
     }
@@ -83,23 +83,23 @@ impl Draining {
 pub(super) struct Drained {
     /// The time of its last record.
     pub(super) last: u64,
-    /// Chunks that this drain is through with.
+    /// The number of chunks that the current drain has drained.
     pub(super) chunks: u32,
-    /// The dropped ones that consumers have been told of.
+    /// The number of dropped records that were reported to consumers.
     pub(super) lost_told: u64,
-    /// A fire that was in flight through a whole drain, and since when, by the monotonic clock.
+    /// A fire that was in flight during a whole drain, and the time since which it is, by the monotonic clock.
     pub(super) stuck: Option<(FlightNumber, u64)>,
-    /// When that fire had not begun.
+    /// A time at which that fire had not begun yet.
     pub(super) quiet_at: u64,
 }
 
-/// Those who wait for room are woken when a drain gives back a ring's first chunk, each time that it has given back so many
-/// more, and after it. Who is woken for each chunk fills it, and sleeps again; and who is woken only for the many sleeps as long as
-/// a slow file takes.
+/// Threads that wait for room are woken when a drain gives back a ring's first chunk, after each further `TURN_CHUNKS` chunks, and at the
+/// end of the drain. A thread that is woken for every chunk fills it and sleeps again at once. A thread that is woken only for many chunks
+/// sleeps as long as a slow file takes.
 const TURN_CHUNKS: u32 = QUOTA / 2;
 
 impl Drained {
-    /// Another chunk is through: whether it is time to wake those who wait for room.
+    /// Counts a drained chunk. Returns whether the threads that wait for room must be woken.
     pub(super) fn gets_back_a_chunk(&mut self) -> bool {
         self.chunks += 1;
         self.chunks % TURN_CHUNKS == 1
@@ -129,7 +129,7 @@ impl Ring {
         }
     }
 
-    /// What the drain remembers of this ring.
+    /// Returns what the drain remembers of this ring.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the proof is borrowed exclusively")]
     pub(super) fn drained<'a>(&'a self, _draining: &'a mut Draining) -> &'a mut Drained {
@@ -137,13 +137,13 @@ impl Ring {
         unsafe { &mut *self.drained.get() }
     }
 
-    /// One more, in a counter that only this thread writes.
+    /// Increments a counter that only this thread writes.
     #[inline(always)]
     pub(super) fn count(counter: &AtomicU64) {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A chunk to go on in: one that came back, or a new one.
+    /// Returns a chunk to continue in: one that was given back, or a new one.
     ///
     /// # Safety
     /// For the ring's own thread.
@@ -168,18 +168,18 @@ impl Ring {
         Some(chunk)
     }
 
-    /// Whether it has grown where its thread could not wait.
+    /// Whether it has grown beyond its quota, because its thread could not wait.
     pub(super) fn is_beyond_quota(&self) -> bool {
         self.chunks.load(Ordering::Relaxed) > self.quota
     }
 
-    /// Takes care of a chunk that is drained: back to the thread, or to the system if the ring has too many.
+    /// Returns a drained chunk to the thread, or to the system if the ring has too many.
     ///
     /// # Safety
-    /// The caller is the only one who drains, and the chunk came from this ring.
+    /// The caller is the only drain, and the chunk came from this ring.
     pub(super) unsafe fn recycle(&self, chunk: NonNull<Chunk>) {
         let chunks = self.chunks.load(Ordering::Relaxed);
-        // Rings of threads that have ended keep theirs: many of these must not leave the stopped world without room.
+        // The rings of ended threads keep their chunks. Many such rings must not leave the stopped world without room, hence the limits.
         if chunks <= FEW || (chunks <= self.quota && bytes() < PLENTY_BYTES) {
             // SAFETY: by the caller's promise.
             unsafe { self.stream.give_back(chunk) };
@@ -187,22 +187,22 @@ impl Ring {
         }
         self.chunks.fetch_sub(1, Ordering::Relaxed);
         BYTES.fetch_sub(CHUNK_BYTES, Ordering::Relaxed);
-        // SAFETY: mapped in `chunk`, and nobody has it any more: the drain is past it, the thread in a later one.
+        // SAFETY: it was mapped in `chunk`, and is not in use any more: the drain is past it, and the thread is in a later chunk.
         unsafe { unmap(chunk.as_ptr().cast(), CHUNK_BYTES) };
     }
 }
 
-/// Whose the rings are.
+/// The ownership of the rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum State {
-    /// Somebody makes them his, or, in the child of a fork, nobody's for ever.
+    /// A thread is claiming them; or, in the child of a fork, they are retired for ever.
     Between = 0,
-    /// A thread's.
+    /// They belong to a thread.
     Taken = 1,
-    /// Nobody's, but not drained yet.
+    /// Their thread has left them, and they are not drained yet.
     Left = 2,
-    /// Nobody's.
+    /// They are free for a thread to claim.
     Free = 3,
 }
 
@@ -215,14 +215,14 @@ const fn owner(tid: u32, state: State) -> u64 {
 pub(super) struct ThreadRings {
     pub(super) main: Ring,
     pub(super) nested: Ring,
-    /// The thread's id and the state, in one word: who finds a thread dead must not bury its successor.
+    /// The thread's id and the state, in one word: a drain that finds the thread dead must not take the rings from their next owner.
     owner: AtomicU64,
     index: AtomicU32,
-    /// The list; never changes once it is on it.
+    /// The next rings on the list. Never changes once these are on the list.
     next: AtomicPtr<ThreadRings>,
 }
 
-// SAFETY: the streams and `drained` say who touches what; everything else is atomic.
+// SAFETY: the contracts of the streams and of `drained` say which thread accesses what; everything else is atomic.
 unsafe impl Sync for ThreadRings {}
 
 static LIST: AtomicPtr<ThreadRings> = AtomicPtr::new(ptr::null_mut());
@@ -231,9 +231,9 @@ static NEXT_INDEX: AtomicU32 = AtomicU32::new(0);
 
 struct Here {
     rings: Cell<*const ThreadRings>,
-    /// The thread's index and one, 0 before it has one.
+    /// The thread's index plus one; 0 before it has one.
     number: Cell<u32>,
-    /// How often it has said that it must not wait now.
+    /// The nesting depth of no-wait sections: see [`hurry`].
     hurries: Cell<u32>,
 }
 
@@ -241,29 +241,29 @@ thread_local! {
     static HERE: Here = const { Here { rings: Cell::new(ptr::null()), number: Cell::new(0), hurries: Cell::new(0) } };
 }
 
-/// The calling thread's rings, if it has them.
+/// Returns the calling thread's rings, if it has them.
 #[inline(always)]
 pub(super) fn own() -> Option<&'static ThreadRings> {
     // SAFETY: null or rings of the list, never unmapped.
     HERE.with(|here| unsafe { here.rings.get().as_ref() })
 }
 
-/// The calling thread touches its thread-local word: what that may allocate is allocated now.
+/// Touches the calling thread's thread-local word, so that what this may allocate is allocated now.
 pub(crate) fn meet() {
     HERE.with(|here| std::hint::black_box(here.rings.get()));
 }
 
-/// Whether the calling thread must not wait now.
+/// Whether the calling thread is in a no-wait section.
 pub(super) fn is_in_a_hurry() -> bool {
     HERE.with(|here| here.hurries.get() > 0)
 }
 
-/// The calling thread begins or ends what it must not wait in.
+/// Begins (`by` is 1) or ends (-1) a no-wait section of the calling thread.
 pub(super) fn hurry(by: i32) {
     HERE.with(|here| here.hurries.set(here.hurries.get().saturating_add_signed(by)));
 }
 
-/// The calling thread may end now: what it fires after this goes to other rings.
+/// Releases the calling thread's rings, because the thread may end now. What it fires after this goes to other rings.
 pub(crate) fn leave() {
     let rings = HERE.with(|here| here.rings.replace(ptr::null()));
     // SAFETY: as in `own`.
@@ -273,7 +273,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// The calling thread's rings; new ones, if it has none. `None` if there is no memory. Legal everywhere.
+/// Returns the calling thread's rings, or new ones if it has none. `None` if there is no memory. Legal everywhere.
 pub(super) fn own_or_new() -> Option<&'static ThreadRings> {
     if let Some(rings) = own() {
         return Some(rings);
@@ -286,7 +286,7 @@ pub(super) fn own_or_new() -> Option<&'static ThreadRings> {
         here.number.get() - 1
     });
     let rings = take_free().or_else(map_new)?;
-    // Others of this id are those of a thread that has ended without a word, whose id the kernel has used again.
+    // Other rings with this id are those of a thread that has ended without releasing them, and whose id the kernel has reused.
     all().for_each(|others| others.abandon(tid));
     rings.index.store(index, Ordering::Relaxed);
     // Release: pairs with the acquire in `is`.
@@ -315,7 +315,7 @@ fn map_new() -> Option<&'static ThreadRings> {
             next: AtomicPtr::new(ptr::null_mut()),
         });
     }
-    // SAFETY: written above, never unmapped.
+    // SAFETY: they were written above and are never unmapped.
     let rings: &'static ThreadRings = unsafe { place.as_ref() };
     let mut first = LIST.load(Ordering::Relaxed);
     loop {
@@ -330,9 +330,9 @@ fn map_new() -> Option<&'static ThreadRings> {
     Some(rings)
 }
 
-/// All rings there are.
+/// Returns the rings of all threads.
 pub(super) fn all() -> impl Iterator<Item = &'static ThreadRings> {
-    // Acquire: pairs with the release of `map_new`. The list never loses one, so the rest follows.
+    // Acquire: pairs with the release of `map_new`. Nothing is ever removed from the list, so the later links are visible too.
     let mut next = LIST.load(Ordering::Acquire);
     std::iter::from_fn(move || {
         // SAFETY: null or rings of the list, never unmapped.
@@ -342,7 +342,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static ThreadRings> {
     })
 }
 
-/// How many rings there are at most, two for each thread.
+/// Returns the maximum number of rings: two for each entry of the list.
 pub(super) fn count() -> usize {
     2 * COUNT.load(Ordering::Relaxed) as usize
 }
@@ -357,7 +357,7 @@ impl ThreadRings {
     }
 
     fn is(&self, state: State) -> bool {
-        // Acquire: pairs with the release of `own_or_new`, and with that of `leave`, so that the drain that follows sees the
+        // Acquire: pairs with the release of `own_or_new`, and with that of `leave`, so that the next drain sees the
         // last record.
         self.owner.load(Ordering::Acquire) & 0xff == state as u64
     }
@@ -366,7 +366,7 @@ impl ThreadRings {
         [&self.main, &self.nested]
     }
 
-    /// Whether something may come from them.
+    /// Whether they may contain records.
     pub(super) fn are_in_use(&self) -> bool {
         self.is(State::Taken) || self.is(State::Left)
     }
@@ -376,13 +376,13 @@ impl ThreadRings {
         self.is(State::Left)
     }
 
-    /// They were left before a drain that took everything out: another thread may have them.
+    /// Frees the rings for another thread. Their thread left them before a drain that took out everything.
     pub(super) fn free(&self) {
         // Release: pairs with the acquire of `take_free`.
         self.owner.store(owner(0, State::Free), Ordering::Release);
     }
 
-    /// Finds out whether their thread still exists, if it did not say that it leaves.
+    /// Checks whether their thread still exists, if it has not released them; if not, marks them as left.
     pub(super) fn probe(&self) {
         let tid = self.tid();
         if self.is(State::Taken) && !thread::is_alive(Tid(tid as i32)) {
@@ -390,7 +390,7 @@ impl ThreadRings {
         }
     }
 
-    /// The thread of this id does not exist any more. Does nothing if they are not, or not any more, that thread's.
+    /// Marks the rings as left if they belong to the thread of this id, which does not exist any more.
     fn abandon(&self, tid: u32) {
         let (taken, left) = (owner(tid, State::Taken), owner(tid, State::Left));
         // Release: as in `leave`; a thread that is gone has published everything.
@@ -398,8 +398,8 @@ impl ThreadRings {
     }
 }
 
-/// In the child of a fork: the caller's rings are this thread's under its new id; the others' belong to threads that do
-/// not exist, perhaps in the middle of a change, and are never used again.
+/// In the child of a fork: the calling thread's rings get its new id. The other rings belong to threads that do
+/// not exist here; they may be in the middle of a change, and are never used again.
 pub(super) fn after_fork_in_child() {
     let own = own().map_or(ptr::null(), ptr::from_ref);
     for rings in all() {

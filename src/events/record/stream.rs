@@ -1,20 +1,21 @@
-//! A stream of records from one thread to whoever drains, through chunks of memory.
+//! A stream of records from one thread to the drain, through chunks of memory.
 //!
 //! ```text
 //!   head ─►┌ chunk ──────────────┐next  ┌ chunk ──────────────┐next  ┌ chunk ──────────────┐
 //!          │ drained │ published │ ───► │ published │ skipped │ ───► │ published │   free  │◄─ tail
 //!          └─────────────────────┘      └─────────────────────┘      └─────────────────────┘
-//!               spare ◄── chunks that are drained, on their way back to the thread
+//!               spare ◄── drained chunks, on their way back to the thread
 //! ```
 //!
-//! Positions count words from the beginning of the stream and never go back; every chunk has as many. The one word
-//! `published` is both the producer's cursor and its promise: what lies before it is written. The producer stores it with
-//! a release, without a read-modify-write, and is never waited for; the drain reads it once and then has all before it to itself.
+//! Positions count words from the beginning of the stream and never decrease; all chunks have the same number of words. The single word
+//! `published` is the producer's cursor and also its guarantee that everything before it is written. The producer stores it with
+//! a release, without a read-modify-write, and no thread waits for the producer. The drain reads `published` once, and everything before it
+//! then belongs to the drain.
 //!
-//! A record lies in one chunk: a head, which is never 0, the time, and the payload. What does not fit goes to the next
-//! chunk; the rest of the old one is skipped, which a head of 0 says (if there is a whole word for it).
+//! A record is in one chunk: a head, which is never 0, the time, and the payload. A record that does not fit goes to the next
+//! chunk. The rest of the old chunk is skipped; a head of 0 marks it (if there is a whole word left).
 //!
-//! Where chunks come from is the caller's affair: this file is a protocol and knows no memory.
+//! The caller allocates the chunks: this file is a protocol and does not depend on where memory comes from.
 
 use std::ptr::{self, NonNull};
 
@@ -24,20 +25,20 @@ use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell, const_new, interru
 /// Words before a record's payload.
 pub(super) const HEAD_WORDS: usize = 2;
 
-/// So far ahead of the cursor lines are asked for: some ten records.
+/// The distance from the cursor at which cache lines are prefetched: some ten records.
 const AHEAD_WORDS: usize = 48;
 
 /// A piece of a stream.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Chunk<const WORDS: usize> {
-    /// The chunk after it in the stream; or, when it is drained, the one that was drained before it.
+    /// The next chunk in the stream; or, if this chunk is drained, the one that was drained before it.
     next: AtomicPtr<Chunk<WORDS>>,
     words: [UnsafeCell<u64>; WORDS],
 }
 
 impl<const WORDS: usize> Chunk<WORDS> {
-    /// One that is not mapped memory.
+    /// Creates a chunk that is not in mapped memory.
     #[cfg(test)]
     #[allow(dead_code, reason = "for the models")]
     pub(super) fn boxed() -> NonNull<Self> {
@@ -46,20 +47,20 @@ impl<const WORDS: usize> Chunk<WORDS> {
     }
 }
 
-/// What only the producer touches.
+/// What only the producer accesses.
 #[derive(Debug)]
 struct Tail<const WORDS: usize> {
     chunk: *mut Chunk<WORDS>,
-    /// The position of the chunk's first word, and the one behind its last.
+    /// The position of the chunk's first word, and that after its last word.
     start: u64,
     end: u64,
-    /// Nothing is written from here on: the chunk's end, or less if the producer wants to be asked.
+    /// Nothing is written from here on: the chunk's end, or an earlier position after [`Stream::close_chunk`].
     limit: u64,
-    /// Drained chunks that have come back.
+    /// Drained chunks that have been taken back.
     kept: *mut Chunk<WORDS>,
 }
 
-/// What only the drain touches.
+/// What only the drain accesses.
 #[derive(Debug)]
 struct Head<const WORDS: usize> {
     chunk: *mut Chunk<WORDS>,
@@ -75,7 +76,7 @@ struct DrainSide<const WORDS: usize> {
     head: UnsafeCell<Head<WORDS>>,
 }
 
-/// See the module's text. All zero bytes are an empty stream.
+/// See the module documentation. All zero bytes are an empty stream.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Stream<const WORDS: usize> {
@@ -86,17 +87,17 @@ pub(super) struct Stream<const WORDS: usize> {
     drain: DrainSide<WORDS>,
 }
 
-/// What lies at the head of the stream.
+/// The record at the head of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Next {
-    /// Says how many words follow, to whom wrote it.
+    /// The head as the caller of [`Stream::write`] encoded it. The caller can decode the number of payload words.
     pub(super) head: u64,
     pub(super) ticks: u64,
 }
 
 impl<const WORDS: usize> Stream<WORDS> {
     const_new! {
-        /// Without a chunk: there is no room.
+        /// Creates a stream without a chunk, which has no room.
         pub(super) fn new() -> Self {
             Stream {
                 published: AtomicU64::new(0),
@@ -127,8 +128,8 @@ impl<const WORDS: usize> Stream<WORDS> {
         }
         let first = (position - start) as usize;
         let put = |at: usize, word: u64| {
-            // SAFETY: `after <= limit`, so the word lies in the chunk, which is ours until it is published and drained;
-            // nothing at or after `published` is read by the drain.
+            // SAFETY: `after <= limit`, so the word is in the chunk, which belongs to the producer until it is published and drained.
+            // The drain reads nothing at or after `published`.
             unsafe { (*chunk).words.get_unchecked(first + at).with_mut(|place| *place = word) };
         };
         put(0, head);
@@ -137,8 +138,8 @@ impl<const WORDS: usize> Stream<WORDS> {
         for (index, word) in payload.iter().enumerate() {
             put(HEAD_WORDS + index, *word);
         }
-        // The lines of a chunk that has come back were read last by the drain, on another processor. To wait for each when it
-        // is needed costs as much as all of the rest.
+        // The cache lines of a chunk that was given back were last read by the drain, on another processor. Waiting for each line when it
+        // is needed would cost as much as everything else.
         // SAFETY: only the chunk's address is used.
         prefetch_for_writing(unsafe { (&raw const (*chunk).words).cast::<u64>() }.wrapping_add(first + AHEAD_WORDS));
         interrupt_point();
@@ -148,21 +149,21 @@ impl<const WORDS: usize> Stream<WORDS> {
 
     #[inline(always)]
     fn publish(&self, position: u64) {
-        // Release: pairs with the acquire of `published`, so that the drain sees what lies before the position.
+        // Release: pairs with the acquire of `published`, so that the drain sees everything before the position.
         let order = if removed(Guard::EventPublish) { Ordering::Relaxed } else { Ordering::Release };
         self.published.store(position, order);
     }
 
-    /// Goes on in a fresh chunk.
+    /// Continues in a fresh chunk.
     ///
     /// # Safety
-    /// The caller is the producer, and gives the chunk away.
+    /// The caller is the producer, and passes the ownership of the chunk.
     pub(super) unsafe fn extend(&self, fresh: NonNull<Chunk<WORDS>>) {
         let position = self.published.load(Ordering::Relaxed);
         self.tail.with_mut(|tail| {
             // SAFETY: only the producer touches the tail.
             let tail = unsafe { &mut *tail };
-            // SAFETY: ours; nobody else has it.
+            // SAFETY: the chunk belongs to this call; no other thread has it.
             unsafe { fresh.as_ref() }.next.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: null, or the last chunk, which the drain does not give back before it has a next one.
             match unsafe { tail.chunk.as_ref() } {
@@ -182,8 +183,8 @@ impl<const WORDS: usize> Stream<WORDS> {
         });
     }
 
-    /// The head and the time of the record that was written last, if it has this many payload words. (If it has others, what
-    /// is returned is no record: the caller looks at the head.)
+    /// Returns the head and the time of the record that was written last, if it has this many payload words. (If it has a different number,
+    /// the result is not a record. The caller must check the head.)
     ///
     /// # Safety
     /// The caller is the producer.
@@ -192,12 +193,12 @@ impl<const WORDS: usize> Stream<WORDS> {
         // SAFETY: only the producer touches the tail.
         let (chunk, start) = self.tail.with(|tail| unsafe { ((*tail).chunk, (*tail).start) });
         let first = (position - start).checked_sub((HEAD_WORDS + payload_words) as u64)? as usize;
-        // SAFETY: the last chunk, which the drain does not give back before it has a next one, and words before the cursor.
+        // SAFETY: the last chunk, which the drain does not give back before it has a next one. The words are before the cursor.
         let word = |at: usize| unsafe { (*chunk).words.get_unchecked(first + at).with(|word| *word) };
         Some(Next { head: word(0), ticks: word(1) })
     }
 
-    /// From now on there is no room in this chunk, whatever fits: the producer wants to be asked.
+    /// From now on, there is no room in this chunk, even for a short record, so the next write fails.
     ///
     /// # Safety
     /// The caller is the producer.
@@ -207,7 +208,7 @@ impl<const WORDS: usize> Stream<WORDS> {
         self.tail.with_mut(|tail| unsafe { (*tail).limit = position });
     }
 
-    /// A chunk that the drain has given back.
+    /// Returns a chunk that the drain has given back.
     ///
     /// # Safety
     /// The caller is the producer.
@@ -216,39 +217,39 @@ impl<const WORDS: usize> Stream<WORDS> {
             // SAFETY: only the producer touches the tail.
             let tail = unsafe { &mut *tail };
             if tail.kept.is_null() {
-                // Acquire: pairs with the release of `give_back`. What is written to the chunk comes after it was read.
+                // Acquire: pairs with the release of `give_back`. The producer's writes to the chunk come after the drain's reads.
                 tail.kept = self.drain.spare.swap(ptr::null_mut(), Ordering::Acquire);
             }
             let chunk = NonNull::new(tail.kept)?;
-            // SAFETY: the chunks that have come back are ours.
+            // SAFETY: the chunks that were given back belong to the producer.
             tail.kept = unsafe { chunk.as_ref() }.next.load(Ordering::Relaxed);
             Some(chunk)
         })
     }
 
-    /// Whether [`take_back`](Self::take_back) would have something. A hint.
+    /// Whether [`take_back`](Self::take_back) would return a chunk. A hint.
     pub(super) fn has_spare(&self) -> bool {
-        // Relaxed: `take_back` acquires what it takes. A caller that waits has its ticket first, whose acquire makes every
-        // chunk visible that was given back before that turn.
+        // Relaxed: `take_back` acquires what it takes. A caller that waits takes its ticket first, and the acquire of the ticket makes
+        // every chunk visible that was given back before that turn.
         !self.drain.spare.load(Ordering::Relaxed).is_null()
     }
 
     // ---- The drain's side -------------------------------------------------------------------------------------------
 
-    /// Up to where everything is written.
+    /// Returns the position up to which everything is written.
     pub(super) fn published(&self) -> u64 {
         // Acquire: pairs with the release of `publish`.
         self.published.load(Ordering::Acquire)
     }
 
-    /// The record at the head of the stream, before `published`. `give` gets chunks that are through.
+    /// Returns the record at the head of the stream, if there is one before `published`. Drained chunks are passed to `give`.
     ///
     /// # Safety
-    /// The caller is the only one who drains; `published` came from [`published`](Self::published).
+    /// The caller is the only drain; `published` is a result of [`published`](Self::published).
     #[inline]
     pub(super) unsafe fn next(&self, published: u64, mut give: impl FnMut(NonNull<Chunk<WORDS>>)) -> Option<Next> {
         self.drain.head.with_mut(|head| {
-            // SAFETY: only the drain touches the head.
+            // SAFETY: only the drain accesses the head.
             let head = unsafe { &mut *head };
             loop {
                 if head.position >= published {
@@ -259,9 +260,9 @@ impl<const WORDS: usize> Stream<WORDS> {
                 }
                 let index = (head.position - head.start) as usize;
                 if index < WORDS {
-                    // SAFETY: a chunk of the stream, which is ours before `published`.
+                    // SAFETY: a chunk of the stream, which belongs to the drain up to `published`.
                     let chunk = unsafe { &*head.chunk };
-                    // SAFETY: published; nobody writes it before it is given back.
+                    // SAFETY: published; the producer does not write it before it is given back.
                     let word = chunk.words[index].with(|word| unsafe { *word });
                     if word != 0 {
                         // SAFETY: as above: the record is published as a whole.
@@ -271,7 +272,7 @@ impl<const WORDS: usize> Stream<WORDS> {
                     head.position = head.start + WORDS as u64;
                     continue;
                 }
-                // Something is published behind this chunk, so it has a next one.
+                // Something is published after this chunk, so it has a next one.
                 // SAFETY: as above.
                 let next = unsafe { &*head.chunk }.next.load(Ordering::Relaxed);
                 if let Some(old) = NonNull::new(std::mem::replace(&mut head.chunk, next)) {
@@ -282,10 +283,10 @@ impl<const WORDS: usize> Stream<WORDS> {
         })
     }
 
-    /// Takes the record that [`next`](Self::next) has shown, of this many payload words, out of the stream.
+    /// Takes out the record that [`next`](Self::next) has returned, and copies its payload.
     ///
     /// # Safety
-    /// As `next`, which has been called before; `payload` is as long as that record's.
+    /// As for `next`, which has been called before. `payload` is as long as that record's payload.
     #[inline(always)]
     pub(super) unsafe fn take(&self, payload: &mut [u64]) {
         self.drain.head.with_mut(|head| {
@@ -294,25 +295,25 @@ impl<const WORDS: usize> Stream<WORDS> {
             let first = (head.position - head.start) as usize + HEAD_WORDS;
             debug_assert!(first + payload.len() <= WORDS, "the records of a stream are torn, or out of order");
             for (index, word) in payload.iter_mut().enumerate() {
-                // Word by word: most records have two, and to call who copies memory takes longer than that.
-                // SAFETY: the record is published as a whole, and lies in this chunk.
+                // Word by word: most records have two words, for which a call of `memcpy` would take longer.
+                // SAFETY: the record is published as a whole, and is in this chunk.
                 *word = unsafe { (*head.chunk).words.get_unchecked(first + index).with(|word| word.read_volatile()) };
             }
             head.position += (HEAD_WORDS + payload.len()) as u64;
         });
     }
 
-    /// Gives a drained chunk back to the producer.
+    /// Returns a drained chunk to the producer.
     ///
     /// # Safety
-    /// The caller is the only one who drains, and `chunk` came from this stream.
+    /// The caller is the only drain, and `chunk` came from this stream.
     pub(super) unsafe fn give_back(&self, chunk: NonNull<Chunk<WORDS>>) {
         let mut seen = self.drain.spare.load(Ordering::Relaxed);
         loop {
-            // SAFETY: ours until it is given back.
+            // SAFETY: the chunk belongs to the drain until it is given back.
             unsafe { chunk.as_ref() }.next.store(seen, Ordering::Relaxed);
-            // Release: pairs with the acquire of `take_back`. The producer only takes everything at once, so that a chunk
-            // can't have come back behind our back.
+            // Release: pairs with the acquire of `take_back`. The producer always takes all chunks at once, so `seen` cannot have been taken
+            // and given back in the meantime (no ABA problem).
             match self.drain.spare.compare_exchange_weak(seen, chunk.as_ptr(), Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
