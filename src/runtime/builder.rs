@@ -143,7 +143,7 @@ impl WorldBuilder {
     /// Returns the default heap limit in bytes: half of the machine's memory, at least 64 MiB. A world chooses less if the
     /// process's address space is limited.
     pub fn default_heap_limit() -> usize {
-        // Whole blocks, which is what a heap has.
+        // Rounded down: a heap consists of whole blocks.
         (memory::physical_memory() / 2).max(64 << 20) / BLOCK_BYTES * BLOCK_BYTES
     }
 

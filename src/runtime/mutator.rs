@@ -219,8 +219,8 @@ impl Mutator {
         let payload = self.zeroed(bytes, align_of::<Array<T>>(), info, length)?;
         for index in 0..length {
             let value = element(index);
-            // SAFETY: within the array's payload. The array is on this stack, so it is alive, and it could be
-            // traced at every moment: its elements were zero words.
+            // SAFETY: within the array's payload. A reference to the array is on this stack, so it is live. It can be traced at
+            // any moment: elements that are not written yet are zero words.
             unsafe { payload.add(ARRAY_HEAD_BYTES).cast::<T>().add(index).write(value) };
         }
         // SAFETY: length and all elements are in place.
@@ -349,7 +349,7 @@ impl Mutator {
     /// See [`crate::testing::alloc_with_a_pause`].
     ///
     /// # Safety
-    /// As there.
+    /// As for that function.
     pub(crate) unsafe fn alloc_with_a_pause<T: Trace>(
         &self,
         build: impl Fn(*mut T),

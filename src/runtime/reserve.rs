@@ -192,7 +192,7 @@ mod tests {
         let mapped = memory::address_space().used.saturating_sub(before);
         drop(reserved);
         let sum = wanted.bytes(sizes);
-        // Other tests map and unmap meanwhile, but not this much.
+        // Tests that run at the same time map and unmap memory too, but less than this.
         assert!(mapped.abs_diff(sum) < sum / 4, "{mapped} bytes are mapped, expected {sum}");
     }
 }

@@ -48,7 +48,7 @@ use super::setup_error::SetupError;
 use super::stop_info::ThreadStopInfo;
 use super::tid_table::TidTable;
 
-/// The records of all attached threads of the process, of whichever world.
+/// The records of all attached threads of the process, in any world.
 pub(super) static TABLE: TidTable<ThreadStopInfo> = TidTable::new();
 
 /// The signal that the handler is installed for; 0 before the first world that stops by signals. Never reset.
@@ -135,7 +135,7 @@ unsafe extern "C" fn suspend(signal: i32, info: *mut signals::SigInfo, context: 
     let body = || {
         let ours = current().is_some_and(|record| {
             let owed = record.owed.swap(0, Ordering::Relaxed) != 0;
-            // `.event.objects`
+            // `.event.objects`: inside an undisturbed section the thread parks itself at the end.
             if record.undisturbed.load(Ordering::Relaxed) == 0 || removed(Guard::EventObjects) {
                 // SAFETY: the kernel's own argument.
                 park(record, unsafe { signals::context(context) });

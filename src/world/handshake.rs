@@ -70,7 +70,7 @@ pub(crate) enum Holder {
     User = 1,
 }
 
-/// Where a thread is, as far as stopping is concerned.
+/// The place of a thread, as far as it matters for stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Place {
@@ -84,13 +84,13 @@ pub(crate) enum Place {
     Parked = 3,
 }
 
-/// Numbers the stops of one holder. 30 bits, never 0.
+/// The number of a stop of one holder: 30 bits, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Epoch(u32);
 
 impl Epoch {
-    /// The widest epoch.
+    /// The largest epoch.
     pub(crate) const MAX: u32 = (1 << 30) - 1;
 
     fn after(number: u32) -> Self {
@@ -98,7 +98,7 @@ impl Epoch {
     }
 }
 
-/// What [`StopState::hold`] found.
+/// The result of [`StopState::hold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// The thread is stopped already (blocking, parked or detached): nothing to send, nothing to wait for.
@@ -107,7 +107,7 @@ pub(crate) enum Held {
     MustPark,
 }
 
-/// What [`StopState::park_if_held`] did.
+/// The result of [`StopState::park_if_held`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a thread that parked has published its stack pointer, which is stale now"]
 pub(crate) enum Parked {
@@ -117,7 +117,7 @@ pub(crate) enum Parked {
     Yes,
 }
 
-/// What [`StopState::take_back`] or [`StopState::abandon`] found.
+/// The result of [`StopState::take_back`] or [`StopState::abandon`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Abandoned {
     /// The thread had not acknowledged; the hold was removed before the thread saw it. A signal that arrives now does nothing.
@@ -442,7 +442,7 @@ impl StopState {
         seen
     }
 
-    /// In the child of a `fork`, for the record of a thread that does not exist there.
+    /// In the child of a `fork`: resets the record of a thread that does not exist there.
     pub(crate) fn reset_in_child(&self) {
         let seen = self.load(Ordering::Relaxed);
         self.word.store(Word(seen.0 & !HOLDERS).at(Place::Detached).0, Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub(crate) enum Which {
 /// A stop could not begin: a lock was not released in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Denied {
-    /// Which lock.
+    /// The lock that was not released.
     pub(crate) which: Which,
     /// The thread that held it when the time was over: the kernel's thread id (`.debug.frozen-owner`).
     pub(crate) holder: HeldBy,
@@ -145,7 +145,7 @@ impl WorldLocks {
         Some(delist(&mut self.list.lock()))
     }
 
-    /// In the child of a `fork`, whose only thread took them before the fork under its parent's number.
+    /// In the child of a `fork`: resets the locks to free. The child's only thread took them before the fork, under its id in the parent.
     ///
     /// # Safety
     /// The caller is the only thread of the process and has no guard of these locks.

@@ -248,7 +248,7 @@ mod tests {
     fn the_captures_of_the_closure_are_above_the_published_address() {
         #[inline(never)]
         fn is_seen(disguised: usize, high: usize) -> bool {
-            // SAFETY: the leaked byte below.
+            // SAFETY: the address of the leaked byte that is allocated below.
             let captured: &'static u8 = unsafe { &*((!disguised) as *const u8) };
             with_stack_shown(move |sp| {
                 // SAFETY: this thread's own stack, from a pushed register up to its base.

@@ -85,7 +85,7 @@ pub(crate) trait WorldHooks: Send + Sync {
     /// Called in the child after the fork, which has one thread, free locks, and no service threads (`.fork.services`).
     ///
     /// # Safety
-    /// This thread has called [`fork_prepare`](Self::fork_prepare) before the fork, and is the only one of the process.
+    /// This thread has called [`fork_prepare`](Self::fork_prepare) before the fork, and is the only thread of the process.
     unsafe fn fork_child(&self) {}
 }
 
@@ -305,7 +305,7 @@ impl Threads {
         self.blocking_until(|| lock.lock())
     }
 
-    /// Calls `look` with all threads, under the list lock. `look` may allocate; it must not attach or detach.
+    /// Calls `look` with all threads, under the list lock. `look` may allocate, but must not attach or detach threads.
     pub(crate) fn with_live<R>(&self, look: impl FnOnce(&[&'static ThreadStopInfo]) -> R) -> R {
         let list = self.lock(&self.locks.list);
         look(self.live(&list))
@@ -441,24 +441,24 @@ impl Threads {
     // ---- the roster; `list` is the guard of the thread list lock
 
     fn roster_mut<'a>(&'a self, list: &'a mut LockGuard<'_>) -> &'a mut Roster {
-        // SAFETY: always this lock.
+        // SAFETY: the roster is always accessed with this lock.
         unsafe { self.roster.get_mut(&self.locks.list, list) }
     }
 
     /// Returns the attached threads.
     pub(super) fn live<'a>(&'a self, list: &'a LockGuard<'_>) -> &'a [&'static ThreadStopInfo] {
-        // SAFETY: always this lock.
+        // SAFETY: the roster is always accessed with this lock.
         unsafe { &self.roster.get(&self.locks.list, list).live }
     }
 
     fn stacks_mut<'a>(&'a self, list: &'a mut LockGuard<'_>) -> &'a mut Vec<RegisteredStack> {
-        // SAFETY: always this lock.
+        // SAFETY: the stacks are always accessed with this lock.
         unsafe { self.stacks.get_mut(&self.locks.list, list) }
     }
 
     /// Returns the registered stacks.
     pub(super) fn registered<'a>(&'a self, list: &'a LockGuard<'_>) -> &'a [RegisteredStack] {
-        // SAFETY: always this lock.
+        // SAFETY: the stacks are always accessed with this lock.
         unsafe { self.stacks.get(&self.locks.list, list) }
     }
 

@@ -1,7 +1,7 @@
 //! The addresses of a stopped thread that are scanned.
 //!
 //! ```text
-//!   stack_ptr lies …                        scanned
+//!   stack_ptr is …                          scanned
 //!   in the thread's own stack               [stack_ptr, base)
 //!   in its alternate signal stack           [stack_ptr, top of it) and the own stack, all of it
 //!   in a registered (coroutine's) stack     the own stack, all of it; registered stacks are scanned whole anyway

@@ -221,7 +221,7 @@ fn bad_slot(info: &ThreadStopInfo, stack_ptr: usize, stopper: &'static str) -> S
 }
 
 impl StoppedWorld<'_> {
-    /// Every thread of the world, the collecting one included. No lock, no allocation.
+    /// Returns every thread of the world, the collecting one included. Takes no lock, allocates nothing.
     pub(crate) fn live(&self) -> &[&'static ThreadStopInfo] {
         self.threads.live(&self.locks.list)
     }

@@ -205,18 +205,18 @@ pub unsafe trait ThreadVtable: Send + Sync {
 pub enum DebuggerNews {
     /// A stop found a control word that was not there at the previous stop.
     Attached {
-        /// The word.
+        /// The control word.
         control: u64,
     },
     /// The control word has been removed.
     Detached {
-        /// The word.
+        /// The control word.
         control: u64,
     },
     /// No debugger responded to requests under the control word. The collector has removed the word, and stops the world without a
     /// debugger again.
     Lost {
-        /// The word.
+        /// The control word.
         control: u64,
         /// The phase of the collection in which this was noticed.
         phase: Phase,
