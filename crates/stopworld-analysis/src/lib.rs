@@ -3,7 +3,7 @@
 //! | module | part |
 //! |---|---|
 //! | [`gcstats`] | the collections of a .NET trace, as PerfView counts them |
-//! | [`profstats`] | heap and time profiles: `.hp` files, GHC eventlogs, .NET traces |
+//! | [`profstats`] | heap and time profiles: `.hp` files, GHC eventlogs |
 //! | [`report`] | tables and pages of both, and the summary of a run |
 //! | [`convert`] | a trace of one format as one of another, or as a timeline |
 
@@ -11,3 +11,8 @@ pub mod convert;
 pub mod gcstats;
 pub mod profstats;
 pub mod report;
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

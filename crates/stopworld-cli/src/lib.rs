@@ -145,3 +145,8 @@ fn catalogue() -> String {
     let lines = built_in.chain([(run::LISP, lisp::ABOUT)]).map(|(name, about)| format!("{name:<14}{about}\n"));
     lines.collect()
 }
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -14,3 +14,8 @@ pub mod os;
 pub mod sabotage;
 pub mod suggest;
 pub mod sync;
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

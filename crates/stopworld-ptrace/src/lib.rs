@@ -72,3 +72,8 @@ pub use signal_rules::{SignalRule, SignalRules};
 pub use target::{Library, Record, Standing, TargetError, WorldState};
 
 pub use stopworld::debugger::contract::Mode;
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

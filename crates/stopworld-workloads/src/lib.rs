@@ -59,3 +59,8 @@ pub fn run(m: &Mutator, workload: &Workload, shift: &Shift) -> Result<Outcome, W
         m.safepoint();
     }
 }
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

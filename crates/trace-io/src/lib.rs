@@ -25,3 +25,8 @@ pub fn and_more_places(damages: u64) -> String {
         _ => format!(" (and {} more places are damaged)", damages - 1),
     }
 }
+
+/// Runs the examples of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
