@@ -81,7 +81,7 @@ pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
 pub use runtime::{
     BuildError, CloseError, DescribeError, Described, DescribedType, JoinHandle, LimitSetting, Mutator, OutOfMemory,
-    RangeGuard, Root, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, World, WorldBuilder,
+    RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, World, WorldBuilder,
 };
 pub use world::{
     AttachError, DebuggerNews, DebuggerPart, FalseAnswer, ForkStep, HoldFault, OFFSETS, SafepointStopper, SetupError,

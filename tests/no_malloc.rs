@@ -235,7 +235,7 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     let options = Options::new(directory.path().join("t.nettrace")).container(container);
     let trace = options.providers(everything).start().unwrap();
     let log = eventlog::write::Options::new(directory.path().join("t.eventlog")).start().unwrap();
-    let world = build(builder().markers(2).recorded_in(&trace).logged_in(&log), by);
+    let world = build(builder().markers(2).record_to(&trace).record_to(&log), by);
     let allocator = spawn(&world, "allocator", move |m| {
         for _ in 0..20 {
             allocate(m, 3_000);

@@ -423,7 +423,7 @@ fn a_thread_suspended_while_it_waits_for_locks_does_not_prevent_collections(
     let waiter = spawn(&world, "waiter", move |m| {
         inner.wait_ready();
         match errand {
-            Errand::Trace => trace.record(m.world()).is_ok(),
+            Errand::Trace => m.world().record_to(&trace).is_ok(),
             Errand::Collect => m.collect().is_ok(),
             // Large objects are allocated directly under the allocation lock.
             Errand::Allocate => m.alloc_array(4000, |_| 0_u64).is_ok(),

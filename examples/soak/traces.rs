@@ -83,7 +83,7 @@ fn start_mps(path: &Path, world: &World, random: &mut Rng) -> Finish {
     // With objects and references a stream has gigabytes per second; usually the other categories suffice.
     let categories = if random.u8(0..8) == 0 { u64::MAX } else { random.u64(1..0b10_0000) };
     let trace = mps::Options::new(path, Categories(categories)).start().expect("a stream can be started");
-    trace.record(world).expect("a world can join a stream");
+    world.record_to(&trace).expect("a world can join a stream");
     Box::new(move || trace.finish())
 }
 
@@ -98,7 +98,7 @@ fn start_nettrace(path: &Path, world: &World, random: &mut Rng) -> Finish {
     let container = if random.bool() { Container::V4 } else { Container::V6 };
     let options = NettraceOptions::new(path).providers(providers).container(container);
     let trace = options.start().expect("a trace can be started");
-    trace.record(world).expect("a world can join a trace");
+    world.record_to(&trace).expect("a world can join a trace");
     Box::new(move || trace.finish())
 }
 
@@ -115,7 +115,7 @@ fn check_nettrace(path: &Path) {
 
 fn start_eventlog(path: &Path, world: &World, _: &mut Rng) -> Finish {
     let trace = eventlog::write::Options::new(path).start().expect("a log can be started");
-    trace.record(world).expect("a world can join a log");
+    world.record_to(&trace).expect("a world can join a log");
     Box::new(move || trace.finish())
 }
 
@@ -132,7 +132,7 @@ fn check_eventlog(path: &Path) {
 
 fn start_perfetto(path: &Path, world: &World, _: &mut Rng) -> Finish {
     let trace = perfetto::Options::new(path).start().expect("a timeline can be started");
-    trace.record(world).expect("a world can join a timeline");
+    world.record_to(&trace).expect("a world can join a timeline");
     Box::new(move || trace.finish())
 }
 
@@ -143,7 +143,7 @@ fn check_perfetto(path: &Path) {
 
 fn start_hp(path: &Path, world: &World, _: &mut Rng) -> Finish {
     let trace = profile_text::Options::new(path, profile_text::Kind::Heap).start().expect("a profile can be started");
-    trace.record(world).expect("a world can join a profile");
+    world.record_to(&trace).expect("a world can join a profile");
     Box::new(move || trace.finish())
 }
 

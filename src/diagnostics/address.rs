@@ -52,8 +52,8 @@ pub enum NoSocket {
     NotOurs(u32),
     /// The process has no socket.
     #[error(
-        "process {pid} has no diagnostics socket in {directory}: start it with `stopworld run --diagnostics`, or call \
-         `.diagnosed_by(..)` when it builds its worlds",
+        "process {pid} has no diagnostics socket in {directory}: start it with `stopworld run --diagnostics`, or open one in \
+         the program with `Diagnostics::open`",
         directory = .directory.display()
     )]
     None {

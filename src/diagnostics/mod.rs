@@ -7,8 +7,8 @@
 //!                                                                       └─────► session: a .nettrace stream
 //! ```
 //!
-//! The socket is opened only on request: a program calls `Diagnostics::open()` and builds its worlds
-//! [`diagnosed_by`](crate::WorldBuilder::diagnosed_by) the result; a user of the command passes `--diagnostics`. The
+//! The socket is opened only on request: a program calls `Diagnostics::open()` and
+//! [records its worlds](crate::WorldBuilder::record_to) to the result; a user of the command passes `--diagnostics`. The
 //! environment variables that turn off the .NET socket turn off this one, too. docs/diagnostics.md describes its use and the
 //! refused requests.
 //!
@@ -49,10 +49,10 @@ use std::time::Duration;
 pub use message::Refusal;
 
 use self::server::Server;
-use crate::events::record::locked;
+use crate::events::record::{RecordError, locked};
 use crate::os::exit::at_exit;
 use crate::os::socket::LONGEST_PATH;
-use crate::{World, WorldBuilder};
+use crate::{RecordWorld, Since, World};
 
 /// The time that clients have, when the process ends, to read the ends of their sessions.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -147,12 +147,6 @@ impl Diagnostics {
         &self.0.0.path
     }
 
-    /// Serves this world: clients receive its events and its counters. To serve a world from its first event on, use
-    /// [`WorldBuilder::diagnosed_by`].
-    pub fn watch(&self, world: &World) {
-        self.0.0.watch(world.inner());
-    }
-
     /// Ends all sessions cleanly and removes the file. Later connections fail.
     pub fn close(&self) {
         self.0.0.close(FAREWELL);
@@ -177,15 +171,11 @@ fn close_at_exit() -> io::Result<()> {
     Ok(())
 }
 
-impl WorldBuilder {
-    /// Serves the world to clients of the socket, from its first event on.
-    #[must_use]
-    pub fn diagnosed_by(self, diagnostics: &Diagnostics) -> Self {
-        let diagnostics = diagnostics.clone();
-        self.before_first_event(move |world| {
-            diagnostics.watch(world);
-            Ok(())
-        })
+/// Clients receive the events and the counters of the worlds that are recorded to the socket.
+impl RecordWorld for Diagnostics {
+    fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
+        self.0.0.watch(world.inner());
+        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ mod inner;
 mod mutator;
 mod out_of_memory;
 mod profiling;
+mod recording;
 mod reserve;
 mod spawn;
 mod world;
@@ -27,6 +28,7 @@ pub use described::{DescribeError, Described, DescribedType};
 pub use handles::{RangeGuard, Root, StackGuard};
 pub use mutator::Mutator;
 pub use out_of_memory::OutOfMemory;
+pub use recording::{RecordWorld, Since};
 pub use spawn::{JoinHandle, SpawnError};
 pub use world::{ThreadInfo, Totals, World};
 

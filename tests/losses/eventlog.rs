@@ -24,7 +24,7 @@ fn losses_are_reported_where_they_happened() {
     let both = std::fs::File::options().read(true).write(true).open(&path).unwrap();
     let mut reader = std::fs::File::open(&path).unwrap();
     let trace = Options::new(&path).policy(Policy::Dropping).start().unwrap();
-    let world = World::builder().logged_in(&trace).build().unwrap();
+    let world = World::builder().record_to(&trace).build().unwrap();
     let label = world.telemetry_intern("once more").unwrap().get();
     (0..FIRED).for_each(|_| world.events().fire_user_message(label));
     let reading = std::thread::spawn(move || {

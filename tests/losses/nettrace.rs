@@ -48,7 +48,7 @@ fn losses_are_gaps_of_the_same_size(
         .container(container)
         .start()
         .unwrap();
-    let world = World::builder().recorded_in(&trace).build().unwrap();
+    let world = World::builder().record_to(&trace).build().unwrap();
     let events = world.events();
     events.fire_object_freed(8, 8);
     // The writer writes this event within a tenth of a second, and then blocks.

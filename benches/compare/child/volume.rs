@@ -62,7 +62,7 @@ fn stream(file: &Path, millions: u64, until: Until) -> Result<f64, Failure> {
     let before_mb = peak_rss_mb();
     let cpu = cpu_s();
     let trace = Options::new(file, Categories::ALL).start()?;
-    let world = World::builder().traced_by(&trace).build()?;
+    let world = World::builder().record_to(&trace).build()?;
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {

@@ -281,7 +281,7 @@ fn build(
         builder = tracing.trace.of_world(builder);
     }
     if let Some(diagnostics) = diagnostics {
-        builder = builder.diagnosed_by(diagnostics);
+        builder = builder.record_to(diagnostics);
     }
     let world = builder.build()?;
     if settings.heap_limit.is_none() && world.heap_limit() < WorldBuilder::default_heap_limit() as u64 {

@@ -200,11 +200,11 @@ impl Trace {
     /// Registers the trace in the builder, so that it records all events of the world.
     pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
         match self {
-            Trace::Mps(trace) => builder.traced_by(trace),
-            Trace::Nettrace(trace) => builder.recorded_in(trace),
-            Trace::Timeline(trace) => builder.drawn_by(trace),
-            Trace::Eventlog(trace) => builder.logged_in(trace),
-            Trace::Profile(trace) => builder.profiled_in(trace),
+            Trace::Mps(trace) => builder.record_to(trace),
+            Trace::Nettrace(trace) => builder.record_to(trace),
+            Trace::Timeline(trace) => builder.record_to(trace),
+            Trace::Eventlog(trace) => builder.record_to(trace),
+            Trace::Profile(trace) => builder.record_to(trace),
         }
     }
 

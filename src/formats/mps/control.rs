@@ -83,7 +83,7 @@ impl WorldBuilder {
     /// The process cannot record events.
     pub fn trace_from_environment(self) -> Result<Self, TraceError> {
         Ok(match Trace::from_environment()? {
-            Some(trace) => self.traced_by(&trace),
+            Some(trace) => self.record_to(&trace),
             None => self,
         })
     }

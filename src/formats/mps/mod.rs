@@ -1,6 +1,6 @@
 //! MPS telemetry streams of this library's events. The crate `mps-telemetry` has the format itself.
 //!
-//! `mps::Options::new(path, categories).start()` starts a stream. Build worlds with `.traced_by(&trace)`, or let environment
+//! `mps::Options::new(path, categories).start()` starts a stream. Build worlds with `.record_to(&trace)`, or let environment
 //! variables decide with [`trace_from_environment`](crate::WorldBuilder::trace_from_environment).
 //!
 //! | file | part |

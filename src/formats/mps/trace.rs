@@ -25,7 +25,7 @@ use crate::formats::worlds::{Ends, Worlds};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
 use crate::runtime::Inner;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{World, WorldBuilder};
+use crate::{RecordWorld, Since, World};
 
 /// Options of a stream.
 #[derive(Clone, Debug)]
@@ -125,27 +125,13 @@ impl Trace {
         self.0.place.path()
     }
 
-    /// Adds the world's events to the stream from now on. The stream first reports the existing state of the world. To record all
-    /// of a world's events, build it with [`WorldBuilder::traced_by`].
-    ///
-    /// # Errors
-    /// The trace has ended, or too many worlds are recorded.
-    pub fn record(&self, world: &World) -> Result<(), RecordError> {
-        self.join(world, Moment::Late)
-    }
-
-    fn join(&self, world: &World, moment: Moment) -> Result<(), RecordError> {
-        let inner = world.inner();
-        self.0.ongoing.join(inner, |number| self.introduce(inner, number, moment, next_serial(), self.filter()))
-    }
-
     /// Publishes a world's facts to the writer and selects its events. No block is acquired or released meanwhile. Call it only in
     /// [`Ongoing::with`].
     fn introduce(
         &self,
         inner: &Arc<Inner>,
         number: WorldNumber,
-        moment: Moment,
+        since: Since,
         serial: u64,
         filter: Categories,
     ) -> Result<(), RecordError> {
@@ -164,7 +150,7 @@ impl Trace {
             block: BLOCK_BYTES as u64,
             limit: heap.limit_bytes(),
             pools: [Space::Small, Space::Pinned, Space::Large].map(|space| heap.pool(space) as u64),
-            late: u64::from(moment == Moment::Late),
+            late: u64::from(since == Since::Now),
             serial,
             ..Facts::default()
         };
@@ -215,7 +201,7 @@ impl Trace {
                 let events = &inner.collector.events;
                 let _ = match events.world_number() {
                     Some(number) if needs_blocks(filter) && !needs_blocks(old) => {
-                        self.introduce(inner, number, Moment::Late, 0, filter)
+                        self.introduce(inner, number, Since::Now, 0, filter)
                     }
                     _ => self.0.ongoing.select(inner, selection(filter)),
                 };
@@ -265,24 +251,16 @@ impl Trace {
     }
 }
 
-/// When a world joins a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
-    BeforeItsFirstEvent,
-    Late,
-}
-
 /// Returns a new serial number, which distinguishes worlds that had the same world number.
 fn next_serial() -> u64 {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     SERIAL.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-impl WorldBuilder {
-    /// Records all events of the world, from the first one, in this stream.
-    #[must_use]
-    pub fn traced_by(self, trace: &Trace) -> Self {
-        let trace = trace.clone();
-        self.before_first_event(move |world| Ok(trace.join(world, Moment::BeforeItsFirstEvent)?))
+impl RecordWorld for Trace {
+    /// Adds the world to the stream. If the world exists already, the stream first reports its present state.
+    fn record_world(&self, world: &World, since: Since) -> Result<(), RecordError> {
+        let inner = world.inner();
+        self.0.ongoing.join(inner, |number| self.introduce(inner, number, since, next_serial(), self.filter()))
     }
 }

@@ -25,7 +25,7 @@
 //! accept a file without it. Slices that are open when the trace is finished are ended there. If the process is killed they stay
 //! open, and readers show them as open.
 //!
-//! To write a timeline, call `perfetto::Options::new(path).start()` and build the worlds with `.drawn_by(&trace)`.
+//! To write a timeline, call `perfetto::Options::new(path).start()` and build the worlds with `.record_to(&trace)`.
 //!
 //! | file | part |
 //! |---|---|

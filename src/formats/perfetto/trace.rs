@@ -14,7 +14,7 @@ use crate::events::{EventId, EventSet, Group, Selection};
 use crate::formats::TraceError;
 use crate::formats::ongoing::{Manner, Ongoing, Place, Progress, methods_of_options, methods_of_trace};
 use crate::os::thread::getpid;
-use crate::{World, WorldBuilder};
+use crate::{RecordWorld, Since, World};
 
 /// Options of a timeline.
 #[derive(Clone, Debug)]
@@ -107,21 +107,6 @@ impl Trace {
         self.0.place.path()
     }
 
-    /// Adds the world's events to the timeline from now on. To record all of a world's events, build it with
-    /// [`WorldBuilder::drawn_by`]. Threads attached before this call have no name on the timeline.
-    ///
-    /// # Errors
-    /// The timeline has ended, or too many worlds are recorded.
-    pub fn record(&self, world: &World) -> Result<(), RecordError> {
-        let Parts { ongoing, plan, .. } = &*self.0;
-        // The events to draw, and two that the writer needs: the names of threads, and the ends of worlds.
-        let mut events = plan.asked;
-        events.insert(EventId::ThreadAttached);
-        events.insert(EventId::WorldClosed);
-        let inner = world.inner();
-        ongoing.join(inner, |_| ongoing.select(inner, Selection::of(events)))
-    }
-
     /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
     ///
     /// # Errors
@@ -132,11 +117,14 @@ impl Trace {
     }
 }
 
-impl WorldBuilder {
-    /// Draws all events of the world, from the first one, on this timeline.
-    #[must_use]
-    pub fn drawn_by(self, trace: &Trace) -> Self {
-        let trace = trace.clone();
-        self.before_first_event(move |world| Ok(trace.record(world)?))
+impl RecordWorld for Trace {
+    fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
+        let Parts { ongoing, plan, .. } = &*self.0;
+        // The events to draw, and two that the writer needs: the names of threads, and the ends of worlds.
+        let mut events = plan.asked;
+        events.insert(EventId::ThreadAttached);
+        events.insert(EventId::WorldClosed);
+        let inner = world.inner();
+        ongoing.join(inner, |_| ongoing.select(inner, Selection::of(events)))
     }
 }

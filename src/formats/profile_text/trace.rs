@@ -10,7 +10,7 @@ use crate::events::record::{Consumer, RecordError};
 use crate::formats::complaint::Complaint;
 use crate::formats::ongoing::{Ongoing, Place, Progress, methods_of_trace};
 use crate::os::clock::now_ns;
-use crate::{World, WorldBuilder};
+use crate::{RecordWorld, Since, World};
 
 /// The kind of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,12 +77,11 @@ impl Trace {
     pub fn path(&self) -> &Path {
         self.0.place.path()
     }
+}
 
-    /// Writes the world's profile to the file from now on, if the world is profiled.
-    ///
-    /// # Errors
-    /// The profile has ended, or too many worlds are recorded.
-    pub fn record(&self, world: &World) -> Result<(), RecordError> {
+impl RecordWorld for Trace {
+    /// Writes the world's profile to the file, if the world is profiled.
+    fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
         let Parts { ongoing, kind, .. } = &*self.0;
         let wanted = match kind {
             Kind::Heap => hp::events(),
@@ -90,14 +89,5 @@ impl Trace {
         };
         let inner = world.inner();
         ongoing.join(inner, |_| ongoing.select(inner, Selection::of(wanted)))
-    }
-}
-
-impl WorldBuilder {
-    /// Writes the world's profile to this file.
-    #[must_use]
-    pub fn profiled_in(self, trace: &Trace) -> Self {
-        let trace = trace.clone();
-        self.before_first_event(move |world| Ok(trace.record(world)?))
     }
 }

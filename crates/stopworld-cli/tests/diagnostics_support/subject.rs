@@ -134,7 +134,7 @@ pub fn live() {
     let build = |diagnostics: &Option<Diagnostics>| {
         let mut builder = World::builder().heap_limit(64 << 20);
         if let Some(diagnostics) = diagnostics {
-            builder = builder.diagnosed_by(diagnostics);
+            builder = builder.record_to(diagnostics);
         }
         builder.build().unwrap()
     };

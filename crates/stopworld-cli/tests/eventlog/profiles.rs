@@ -160,7 +160,7 @@ fn a_log_has_the_censuses_to_the_byte(
     let hp = profile_text::Options::new(files.path("t.hp"), profile_text::Kind::Heap).start().unwrap();
     let breakdown = Breakdown::from_option(by).unwrap();
     let (profile, censuses) = kept(HeapProfile::by(breakdown));
-    let builder = small().logged_in(&trace).profiled_in(&hp).charge_allocations(Charging::On);
+    let builder = small().record_to(&trace).record_to(&hp).charge_allocations(Charging::On);
     let world = builder.profile(profile).build().unwrap();
     run(&world, workload, 2);
     end(world);
@@ -210,7 +210,7 @@ fn centres_are_defined_in_the_order_of_ghc() {
         stopworld::profile::centre(label, "order", "here");
     }
     let trace = files.start();
-    let world = small().logged_in(&trace).charge_allocations(Charging::On).build().unwrap();
+    let world = small().record_to(&trace).charge_allocations(Charging::On).build().unwrap();
     world.profile(HeapProfile::by(Breakdown::CostCentre)).unwrap();
     end(world);
     trace.finish().unwrap();
@@ -228,7 +228,7 @@ fn centres_are_defined_in_the_order_of_ghc() {
 fn hs_speedscope_has_the_right_names_of_late_centres() {
     let files = Files::new();
     let trace = files.start();
-    let world = small().logged_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     // SAFETY: no reference is held.
     let m = unsafe { world.attach("main") }.unwrap();
     world.events().fire_ticker_begin(1_000_000);
@@ -268,7 +268,7 @@ fn hs_speedscope_has_the_right_names_of_late_centres() {
 fn samples_of_a_biography_have_their_own_times(#[values(Breakdown::Biography, Breakdown::Kind)] by: Breakdown) {
     let files = Files::new();
     let trace = files.start();
-    let world = small().logged_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     let events = world.events();
     let label = |text: &str| world.telemetry_intern(text).unwrap().get();
     let early = stopworld::events::clock::Clock::of_process().relation().ns - 10_000;
@@ -311,7 +311,7 @@ fn a_log_that_begins_late_names_the_profile_and_has_all_centres() {
         m.alloc_array::<u64>(5_000, |_| 0).unwrap()
     };
     let trace = files.start();
-    trace.record(&world).unwrap();
+    world.record_to(&trace).unwrap();
     world.sample().unwrap();
     stopworld::keep_alive(array);
     drop(m);
@@ -333,7 +333,7 @@ fn a_flight_recorder_describes_the_profiles_of_its_samples() {
     let path = files.path("t.eventlog");
     let trace = eventlog::write::Options::new(path).flight_recorder(16 << 10).start().unwrap();
     let time = TimeProfile { interval: Duration::from_micros(700), clock: TickClock::Wall };
-    let builder = small().logged_in(&trace).charge_allocations(Charging::On).time_profile(time);
+    let builder = small().record_to(&trace).charge_allocations(Charging::On).time_profile(time);
     let filters = Filters { types: vec!["Vertex".to_owned(), "Node".to_owned()], ..Filters::default() };
     let world = builder.profile(HeapProfile::by(Breakdown::CostCentre).filters(filters)).build().unwrap();
     run(&world, "graph", 2);
@@ -371,7 +371,7 @@ fn a_flight_recorder_describes_the_profiles_of_its_samples() {
 fn a_second_heap_that_is_profiled_is_reported_and_not_mixed_in() {
     let files = Files::new();
     let trace = files.start();
-    let worlds: Vec<World> = (0..2).map(|_| small().logged_in(&trace).build().unwrap()).collect();
+    let worlds: Vec<World> = (0..2).map(|_| small().record_to(&trace).build().unwrap()).collect();
     for world in &worlds {
         world.profile(HeapProfile::by(Breakdown::Type)).unwrap();
         world.collect().unwrap();
@@ -389,7 +389,7 @@ fn a_second_heap_that_is_profiled_is_reported_and_not_mixed_in() {
 fn a_log_has_ticks_of_one_length_and_says_which_are_left_out() {
     let files = Files::new();
     let trace = files.start();
-    let worlds: Vec<World> = (0..3).map(|_| small().logged_in(&trace).build().unwrap()).collect();
+    let worlds: Vec<World> = (0..3).map(|_| small().record_to(&trace).build().unwrap()).collect();
     for (world, interval) in worlds.iter().zip([1_000_000, 500_000, 1_000_000]) {
         world.events().fire_ticker_begin(interval);
         (1..=10).for_each(|tick| world.events().fire_tick(tick, 0, StackId::SYSTEM.get()));
@@ -412,7 +412,7 @@ fn ticks_are_in_the_log_and_in_the_text() {
     let trace = files.start();
     let prof = profile_text::Options::new(files.path("t.prof"), profile_text::Kind::Time).start().unwrap();
     let time = TimeProfile { interval: Duration::from_micros(200), clock: TickClock::Cpu };
-    let world = small().logged_in(&trace).profiled_in(&prof).time_profile(time).build().unwrap();
+    let world = small().record_to(&trace).record_to(&prof).time_profile(time).build().unwrap();
     run(&world, "gcbench", 2);
     end(world);
     let finished = [trace.finish().unwrap(), prof.finish().unwrap()];

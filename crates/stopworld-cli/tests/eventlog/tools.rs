@@ -159,7 +159,7 @@ fn the_library_of_ghc_reads_messages_and_markers() {
     let Some(reader) = reader(directory.path()) else { return };
     let file = directory.path().join("t.eventlog");
     let trace = eventlog::write::Options::new(&file).start().unwrap();
-    let world = World::builder().heap_limit(64 << 20).logged_in(&trace).build().unwrap();
+    let world = World::builder().heap_limit(64 << 20).record_to(&trace).build().unwrap();
     for text in ["begin", "größe → 3", "a \"quoted\" thing,\non two lines"] {
         world.events().telemetry_message(text).unwrap();
         world.collect().unwrap();

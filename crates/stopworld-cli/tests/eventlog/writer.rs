@@ -58,7 +58,7 @@ fn logs_of_all_workloads_obey_the_rules(
 ) {
     let file = File::new();
     let trace = start(&file, "a");
-    let (builder, reports) = reporting(small().logged_in(&trace));
+    let (builder, reports) = reporting(small().record_to(&trace));
     let builder = if stopper == "safepoints" { builder.stopper(Stopper::Safepoints) } else { builder };
     let world = builder.markers(2).build().unwrap();
     if stopper == "mock" {
@@ -87,7 +87,7 @@ fn there_are_as_many_capabilities_as_threads_at_a_time() {
     const THREADS: usize = 60;
     let file = File::new();
     let trace = start(&file, "a");
-    let world = small().logged_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     for number in 0..THREADS {
         // SAFETY: no references are kept.
         let two: Vec<_> = (0..2).map(|half| unsafe { world.spawn(&format!("t{number}-{half}"), |_| ()) }).collect();
@@ -118,7 +118,7 @@ fn a_log_has_the_requested_classes(
 ) {
     let file = File::new();
     let trace = start(&file, classes);
-    let world = small().logged_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     world.events().telemetry_message("before").unwrap();
     run(&world, "churn", 2);
     world.events().telemetry_marker("after").unwrap();
@@ -159,8 +159,8 @@ fn a_log_that_begins_late_knows_the_attached_threads() {
         .collect();
     gate.wait();
     let trace = start(&file, "a");
-    trace.record(&world).unwrap();
-    trace.record(&world).unwrap();
+    world.record_to(&trace).unwrap();
+    world.record_to(&trace).unwrap();
     world.collect().unwrap();
     gate.wait();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -182,7 +182,7 @@ fn a_log_that_begins_late_knows_the_attached_threads() {
 fn worlds_that_collect_at_the_same_time_do_not_confuse_threadscope() {
     let file = File::new();
     let trace = start(&file, "a");
-    let worlds: Vec<World> = (0..3).map(|_| small().logged_in(&trace).build().unwrap()).collect();
+    let worlds: Vec<World> = (0..3).map(|_| small().record_to(&trace).build().unwrap()).collect();
     std::thread::scope(|scope| {
         for world in &worlds {
             scope.spawn(|| run(world, "graph", 1));
@@ -206,7 +206,7 @@ fn a_world_that_follows_another_takes_its_place() {
     let file = File::new();
     let trace = start(&file, "a");
     for _ in 0..2 {
-        let world = small().logged_in(&trace).build().unwrap();
+        let world = small().record_to(&trace).build().unwrap();
         run(&world, "binary-trees", 1);
         end(world);
         trace.wait_for_worlds(Duration::from_secs(120));
@@ -222,7 +222,7 @@ fn a_world_that_follows_another_takes_its_place() {
 fn a_collecting_thread_without_a_mutator_has_a_capability_and_no_thread() {
     let file = File::new();
     let trace = start(&file, "a");
-    let world = small().logged_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     world.collect().unwrap();
     end(world);
     finish(&trace);
@@ -237,7 +237,7 @@ fn the_flight_recorder_knows_threads_whose_creation_it_has_overwritten() {
     let file = File::new();
     let options = Options::new(file.path()).flight_recorder(64 << 10);
     let trace = options.start().unwrap();
-    let world = small().logged_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     // SAFETY: references are local variables of the workload.
     let m = unsafe { world.attach("main") }.unwrap();
     for _ in 0..400 {

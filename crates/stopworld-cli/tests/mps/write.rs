@@ -92,7 +92,7 @@ fn streams_of_all_workloads_obey_the_rules(
     let world = builder
         .stopper(stopper)
         .listen(heard.clone(), Selection::categories(Categories(filter)))
-        .traced_by(&trace)
+        .record_to(&trace)
         .build()
         .unwrap();
     if by_debugger {
@@ -148,8 +148,8 @@ fn a_late_trace_begins_with_what_exists(#[values(0, 1, 2, 3, 4, 5, 6, 7)] catego
     world.telemetry_label(0x1234_5678, label).unwrap();
     work(&world, 10_000);
     let trace = start(&file, filter);
-    trace.record(&world).unwrap();
-    trace.record(&world).unwrap();
+    world.record_to(&trace).unwrap();
+    world.record_to(&trace).unwrap();
     work(&world, 50_000);
     drop(world);
     finish(&trace);
@@ -170,7 +170,7 @@ fn a_late_trace_begins_with_what_exists(#[values(0, 1, 2, 3, 4, 5, 6, 7)] catego
 fn nothing_is_written_and_no_file_made_while_the_filter_is_empty() {
     let file = File::new();
     let trace = start(&file, 0);
-    let world = small().traced_by(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     work(&world, 10_000);
     trace.flush().unwrap();
     assert!(!file.path().exists());
@@ -187,7 +187,7 @@ fn nothing_is_written_and_no_file_made_while_the_filter_is_empty() {
 fn categories_can_be_switched_at_any_time() {
     let file = File::new();
     let trace = start(&file, 0);
-    let world = small().traced_by(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     let clock = stopworld::events::record::Recorder::of_process().clock();
     let mut filters = vec![(clock.now(), 0)];
     let done = &AtomicBool::new(false);
@@ -247,7 +247,7 @@ fn categories_can_be_switched_at_any_time() {
 fn a_flight_recorder_has_the_latest_records_and_is_read_like_any_stream() {
     let file = File::new();
     let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(4 << 20).start().unwrap();
-    let world = small().traced_by(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     for _ in 0..2 {
         work(&world, 100_000);
         let events = trace.write_flight().unwrap();
@@ -272,7 +272,7 @@ fn a_flight_recorder_has_the_latest_records_and_is_read_like_any_stream() {
 fn what_a_flight_recorder_has_is_whole_when_nothing_was_dropped() {
     let file = File::new();
     let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(512 << 10).start().unwrap();
-    let world = small().traced_by(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     for round in 0..20 {
         work(&world, 1_000);
         let events = trace.write_flight().unwrap();
@@ -302,7 +302,7 @@ impl Sink for Held {
 fn a_flight_recorder_written_during_a_collection_closes_its_trace() {
     let file = File::new();
     let trace = Options::new(file.path(), Categories(ALL)).flight_recorder(512 << 10).start().unwrap();
-    let world = small().traced_by(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     let held = Arc::new(Held(Barrier::new(2), Barrier::new(2)));
     world.events().listen(held.clone(), Selection::of([EventId::MarkBegin].into_iter().collect())).unwrap();
     std::thread::scope(|scope| {
@@ -324,7 +324,7 @@ fn a_trace_whose_handle_is_dropped_is_written_to_its_end() {
     let file = File::new();
     let world = small().build().unwrap();
     work(&world, 20_000);
-    start(&file, ALL).record(&world).unwrap();
+    world.record_to(&start(&file, ALL)).unwrap();
     work(&world, 20_000);
     drop(world);
     let told = check(&file.bytes(), ALL);
@@ -338,7 +338,7 @@ fn worlds_share_a_stream() {
     let file = File::new();
     let trace = start(&file, ALL);
     for _ in 0..2 {
-        let worlds: Vec<World> = (0..3).map(|_| small().traced_by(&trace).build().unwrap()).collect();
+        let worlds: Vec<World> = (0..3).map(|_| small().record_to(&trace).build().unwrap()).collect();
         worlds.iter().for_each(|world| work(world, 10_000));
     }
     finish(&trace);
@@ -368,7 +368,7 @@ fn a_file_that_may_not_grow_is_an_error_to_the_flushing_thread() {
     for _ in 0..10 {
         let file = File::new();
         let trace = start(&file, ALL);
-        let world = World::builder().traced_by(&trace).build().unwrap();
+        let world = World::builder().record_to(&trace).build().unwrap();
         for number in 0..500 {
             world.telemetry_intern(&format!("a label of some length, the {number}th of those that have it")).unwrap();
         }

@@ -34,7 +34,7 @@ fn a_dump_is_what_lives(
     let directory = tempfile::tempdir().unwrap();
     let container = if stopper == "signals" { Container::V4 } else { Container::V6 };
     let trace = start(&directory, DUMP, container);
-    let mut builder = World::builder().heap_limit(64 << 20).initial_heap(4 << 20).recorded_in(&trace);
+    let mut builder = World::builder().heap_limit(64 << 20).initial_heap(4 << 20).record_to(&trace);
     if stopper == "safepoints" {
         builder = builder.stopper(Stopper::Safepoints);
     }
@@ -75,7 +75,7 @@ fn a_dump_is_made_for_the_session_that_requested_it() {
     {
         let directory = tempfile::tempdir().unwrap();
         let trace = start(&directory, &format!("Microsoft-Windows-DotNETRuntime:{keywords}"), Container::V4);
-        let world = World::builder().recorded_in(&trace).build().unwrap();
+        let world = World::builder().record_to(&trace).build().unwrap();
         {
             // SAFETY: the one reference is a local variable.
             let m = unsafe { world.attach("main") }.unwrap();
@@ -118,7 +118,7 @@ fn a_dump_takes_no_memory_for_its_objects() {
     m.collect().unwrap();
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");
-    trace.record(&world).unwrap();
+    world.record_to(&trace).unwrap();
     let report = m.collect().unwrap();
     trace.flush().unwrap();
     let added = status("VmHWM").saturating_sub(before);

@@ -116,7 +116,7 @@ fn traces_of_all_workloads_obey_the_rules(
     for (container, providers) in [(Container::V4, COLLECTIONS), (Container::V6, VERBOSE)] {
         let file = File::new();
         let trace = start(&file, providers, container);
-        let (builder, reports) = reporting(small().recorded_in(&trace));
+        let (builder, reports) = reporting(small().record_to(&trace));
         let builder = match stopper {
             "safepoints" => builder.stopper(Stopper::Safepoints),
             _ => builder,
@@ -164,7 +164,7 @@ fn work(world: &World, links: usize) {
 fn traced(providers: &str, container: Container) -> Parsed {
     let file = File::new();
     let trace = start(&file, providers, container);
-    let world = small().recorded_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     work(&world, 100_000);
     end(world);
     finish(&trace);
@@ -264,7 +264,7 @@ fn events_with_a_dotnet_counterpart_are_written_as_it() {
 fn each_flush_leaves_a_whole_file(#[values(Container::V4, Container::V6)] container: Container) {
     let file = File::new();
     let trace = start(&file, VERBOSE, container);
-    let world = small().recorded_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     let mut events = 0;
     for round in 0..6 {
         work(&world, 20_000 * (round % 2));
@@ -296,7 +296,7 @@ fn a_trace_without_a_world_is_a_trace() {
 fn worlds_share_a_trace_and_can_be_distinguished() {
     let file = File::new();
     let trace = start(&file, COLLECTIONS, Container::V4);
-    let worlds: Vec<_> = (0..3).map(|_| small().recorded_in(&trace).build().unwrap()).collect();
+    let worlds: Vec<_> = (0..3).map(|_| small().record_to(&trace).build().unwrap()).collect();
     std::thread::scope(|scope| worlds.iter().for_each(|world| drop(scope.spawn(|| work(world, 50_000)))));
     drop(worlds);
     finish(&trace);
@@ -318,7 +318,7 @@ fn a_trace_may_begin_in_the_middle() {
         for _ in 0..10 {
             let file = File::new();
             let trace = start(&file, COLLECTIONS, Container::V4);
-            trace.record(&world).unwrap();
+            world.record_to(&trace).unwrap();
             std::thread::sleep(Duration::from_millis(5));
             assert!(trace.finish().unwrap().is_complete());
             check(&parsed_in(&file));
@@ -333,7 +333,7 @@ fn sessions_are_not_mixed() {
     let (few, many) = (File::new(), File::new());
     let traces =
         [start(&few, "Microsoft-Windows-DotNETRuntime:2:4", Container::V6), start(&many, VERBOSE, Container::V4)];
-    let world = small().recorded_in(&traces[0]).recorded_in(&traces[1]).build().unwrap();
+    let world = small().record_to(&traces[0]).record_to(&traces[1]).build().unwrap();
     work(&world, 50_000);
     drop(world);
     traces.iter().for_each(|trace| drop(finish(trace)));
@@ -348,7 +348,7 @@ fn a_flight_recorder_is_written_as_a_whole_trace() {
     let file = File::new();
     let options = Options::new(file.path()).flight_recorder(8 << 20);
     let trace = options.providers(Providers::parse(VERBOSE).unwrap()).start().unwrap();
-    let world = small().recorded_in(&trace).build().unwrap();
+    let world = small().record_to(&trace).build().unwrap();
     work(&world, 50_000);
     for _ in 0..2 {
         assert!(trace.write_flight().unwrap() > 100);

@@ -18,7 +18,7 @@ use crate::formats::TraceError;
 use crate::formats::ongoing::{Manner, Ongoing, Place, methods_of_options, methods_of_trace};
 use crate::profile::census::{Every, HeapProfile};
 use crate::world::stop_info::ThreadStopInfo;
-use crate::{World, WorldBuilder};
+use crate::{RecordWorld, Since, World};
 
 /// Options of a log.
 #[derive(Debug)]
@@ -95,26 +95,6 @@ impl Trace {
         self.0.place.path()
     }
 
-    /// Adds the world's events to the log from now on. To record all of a world's events, build it with
-    /// [`WorldBuilder::logged_in`].
-    ///
-    /// # Errors
-    /// The log has ended, or too many worlds are recorded.
-    pub fn record(&self, world: &World) -> Result<(), RecordError> {
-        let inner = world.inner();
-        let Parts { ongoing, board, plan, .. } = &*self.0;
-        let collector = &inner.collector;
-        ongoing.join(inner, |number| {
-            let (limit, markers) = (collector.heap.limit_bytes(), collector.markers.count().into());
-            board.note_facts(usize::from(number.0), Facts { limit, markers });
-            ongoing.select(inner, Selection::of(plan.classes.events()))?;
-            let heap = world.heap_profile().map(|profile| begun(&profile));
-            let profiled = Profiled { heap, ticks_ns: inner.ticker.interval_ns(&collector.threads) };
-            collector.threads.with_live(|live| self.note(live, number, profiled));
-            Ok(())
-        })
-    }
-
     /// Publishes a note of the attached threads and running profiles, whose beginnings may not be recorded. The caller holds the lock
     /// of the thread list, so no thread in the note has detached.
     fn note(&self, live: &[&'static ThreadStopInfo], number: WorldNumber, profiled: Profiled) {
@@ -169,11 +149,19 @@ fn begun(profile: &HeapProfile) -> Begun {
     Begun { period_ns, breakdown: profile.breakdown as u32, filters }
 }
 
-impl WorldBuilder {
-    /// Records all events of the world, from the first one, in this log.
-    #[must_use]
-    pub fn logged_in(self, trace: &Trace) -> Self {
-        let trace = trace.clone();
-        self.before_first_event(move |world| Ok(trace.record(world)?))
+impl RecordWorld for Trace {
+    fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
+        let inner = world.inner();
+        let Parts { ongoing, board, plan, .. } = &*self.0;
+        let collector = &inner.collector;
+        ongoing.join(inner, |number| {
+            let (limit, markers) = (collector.heap.limit_bytes(), collector.markers.count().into());
+            board.note_facts(usize::from(number.0), Facts { limit, markers });
+            ongoing.select(inner, Selection::of(plan.classes.events()))?;
+            let heap = world.heap_profile().map(|profile| begun(&profile));
+            let profiled = Profiled { heap, ticks_ns: inner.ticker.interval_ns(&collector.threads) };
+            collector.threads.with_live(|live| self.note(live, number, profiled));
+            Ok(())
+        })
     }
 }

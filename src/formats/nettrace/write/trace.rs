@@ -17,7 +17,7 @@ use crate::events::Selection;
 use crate::events::record::{Policy, RecordError};
 use crate::formats::TraceError;
 use crate::formats::ongoing::{Manner, Ongoing, Place, methods_of_options, methods_of_trace};
-use crate::{World, WorldBuilder};
+use crate::{RecordWorld, Since, World};
 
 /// Options of a trace.
 #[derive(Debug)]
@@ -157,20 +157,6 @@ impl Trace {
         self.0.place.as_ref().map(Place::path)
     }
 
-    /// Adds the world's events to the trace from now on. To record all of a world's events, build it with
-    /// [`WorldBuilder::recorded_in`].
-    ///
-    /// # Errors
-    /// The trace has ended, or too many worlds are recorded.
-    pub fn record(&self, world: &World) -> Result<(), RecordError> {
-        let inner = world.inner();
-        let Parts { ongoing, template, .. } = &*self.0;
-        ongoing.join(inner, |number| {
-            template.board.note_limit(usize::from(number.0), inner.collector.heap.limit_bytes());
-            ongoing.select(inner, Selection::of(template.providers.selection()))
-        })
-    }
-
     /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
     ///
     /// # Errors
@@ -183,11 +169,13 @@ impl Trace {
     }
 }
 
-impl WorldBuilder {
-    /// Records all events of the world, from the first one, in this trace.
-    #[must_use]
-    pub fn recorded_in(self, trace: &Trace) -> Self {
-        let trace = trace.clone();
-        self.before_first_event(move |world| Ok(trace.record(world)?))
+impl RecordWorld for Trace {
+    fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
+        let inner = world.inner();
+        let Parts { ongoing, template, .. } = &*self.0;
+        ongoing.join(inner, |number| {
+            template.board.note_limit(usize::from(number.0), inner.collector.heap.limit_bytes());
+            ongoing.select(inner, Selection::of(template.providers.selection()))
+        })
     }
 }
