@@ -16,10 +16,9 @@
 
 use std::time::Duration;
 
-use crate::collector::Collector;
+use crate::WorldCounters;
 use crate::os::clock::process_cpu_ns;
 use crate::os::memory::resident_bytes;
-use crate::sync::Ordering;
 
 /// The name of the provider.
 pub(crate) const PROVIDER: &str = "System.Runtime";
@@ -75,15 +74,16 @@ pub(crate) struct Sampler {
     threads: usize,
 }
 
-/// A world, with a serial number that distinguishes it from earlier worlds.
-pub(crate) struct Source<'a> {
+/// The counters of a world.
+pub(crate) struct Source {
+    /// Distinguishes the world from earlier ones.
     pub(crate) serial: u64,
-    pub(crate) collector: &'a Collector,
+    pub(crate) counters: WorldCounters,
 }
 
 impl Sampler {
     /// Creates a sampler, which counts increases from the current totals.
-    pub(crate) fn new(worlds: &[Source<'_>]) -> Sampler {
+    pub(crate) fn new(worlds: &[Source]) -> Sampler {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         let mut sampler = Sampler { before: Vec::new(), cpu_ns: process_cpu_ns(), processors, fresh: 0, threads: 0 };
         sampler.sample(worlds, Duration::from_secs(1));
@@ -91,19 +91,18 @@ impl Sampler {
     }
 
     /// Samples the counters, `elapsed` after the last sample.
-    pub(crate) fn sample(&mut self, worlds: &[Source<'_>], elapsed: Duration) -> Vec<Counter> {
+    pub(crate) fn sample(&mut self, worlds: &[Source], elapsed: Duration) -> Vec<Counter> {
         let mut grown = Snapshot::default();
         let (mut live, mut committed, mut committed_then) = ([0u64; 3], 0, 0);
         let (mut pause, mut period) = (0.0, 0.0);
         let (mut fresh, mut threads) = (Some(0), Some(0));
         let before = std::mem::take(&mut self.before);
-        for Source { serial, collector } in worlds {
-            let seen = collector.figures.see();
-            let acquired = collector.acquired_bytes();
+        for Source { serial, counters: seen } in worlds {
+            let acquired = seen.acquired_bytes;
             let then = before.iter().find(|(one, _)| one == serial).map_or_else(Snapshot::default, |(_, then)| *then);
-            let total = collector.allocated_total.load(Ordering::Relaxed) + acquired.unwrap_or(0);
+            let total = seen.allocated_bytes + acquired.unwrap_or(0);
             let now = Snapshot {
-                collections: collector.collections.load(Ordering::Relaxed).into(),
+                collections: seen.collections.into(),
                 // A collection subtracts the cells that threads had acquired but not used, so the total may decrease: keep the maximum.
                 allocated: total.max(then.allocated),
                 pause_ns: seen.pause_total_ns,
@@ -115,14 +114,14 @@ impl Sampler {
             live[0] += seen.live.small;
             live[1] += seen.live.large;
             live[2] += seen.live.pinned;
-            committed += collector.heap.committed_bytes();
-            committed_then += seen.committed_bytes;
+            committed += seen.committed_bytes;
+            committed_then += seen.committed_after_collection;
             // If there are several worlds, use the one with the longest last pause.
             if seen.pause_ns as f64 > pause {
                 (pause, period) = (seen.pause_ns as f64, seen.period_ns as f64);
             }
             fresh = fresh.zip(acquired).map(|(sum, more)| sum + more);
-            threads = threads.zip(collector.threads.count_now()).map(|(sum, more)| sum + more);
+            threads = threads.zip(seen.threads).map(|(sum, more)| sum + more);
         }
         self.fresh = fresh.unwrap_or(self.fresh);
         self.threads = threads.unwrap_or(self.threads);

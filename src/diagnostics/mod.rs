@@ -174,7 +174,7 @@ fn close_at_exit() -> io::Result<()> {
 /// Clients receive the events and the counters of the worlds that are recorded to the socket.
 impl RecordWorld for Diagnostics {
     fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
-        self.0.0.watch(world.inner());
+        self.0.0.watch(world);
         Ok(())
     }
 }

@@ -24,11 +24,11 @@ use super::process;
 use super::request::Collect;
 use super::session::{Control, Session, collect_if_asked};
 use super::worlds::Worlds;
+use crate::World;
 use crate::events::record::{RecordError, as_blocking, locked};
 use crate::os::signals;
 use crate::os::socket::Socket;
 use crate::os::thread::getpid;
-use crate::runtime::Inner;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// The time limit for receiving a request.
@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// Serves this world, too: running sessions receive its events.
-    pub(super) fn watch(&self, world: &Arc<Inner>) {
+    pub(super) fn watch(&self, world: &World) {
         if !self.is_ours() || !self.worlds.add(world) {
             return;
         }

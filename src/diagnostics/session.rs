@@ -28,8 +28,7 @@ use super::queue::{Item, Losses, Queue, queue};
 use super::request::{Collect, argument};
 use super::stream::Stream;
 use super::worlds::Worlds;
-use crate::Reason;
-use crate::collector::Collecting;
+use crate::World;
 use crate::events::clock::{Clock, Relation};
 use crate::events::record::bell::Bell;
 use crate::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
@@ -38,7 +37,6 @@ use crate::formats::nettrace::write::live::Limits;
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::socket::Socket;
-use crate::runtime::Inner;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The longest delay of an event to a client that reads.
@@ -99,12 +97,12 @@ impl Control {
     }
 
     /// Records this world's events in the session from now on. Has no effect on a world that it already records.
-    pub(super) fn join(&self, world: &Inner) -> Result<(), RecordError> {
+    pub(super) fn join(&self, world: &World) -> Result<(), RecordError> {
         let Some(recording) = &self.recording else { return Ok(()) };
-        let collector = &world.collector;
-        recording.join(&collector.events, |Part { needs, limits }, number| {
-            limits.note(number, collector.heap.limit_bytes());
-            collector.events.select_recorded(recording.consumer(), Selection::of(*needs))
+        let events = world.events();
+        recording.join(events, |Part { needs, limits }, number| {
+            limits.note(number, world.heap_limit());
+            events.select_recorded(recording.consumer(), Selection::of(*needs))
         })
     }
 }
@@ -210,7 +208,7 @@ impl Session {
         let counting = interval(collect).map(|interval| {
             let schedule = Schedule::new(interval, now_ns());
             let series = schedule.series();
-            Counting { schedule, sampler: worlds.with_sources(Sampler::new), series }
+            Counting { schedule, sampler: Sampler::new(&worlds.sources()), series }
         });
         let to = ToClient { socket: Arc::clone(socket), control: Arc::clone(&control) };
         let stream = Stream::new(collect, limits, Box::new(to))?;
@@ -280,7 +278,7 @@ impl Session {
         // Events fired before now may still arrive. They must not be older than what is already written, so counters carry the time
         // up to which all events have been received.
         let ticks = if self.control.recording.is_some() { self.reached } else { Clock::of_process().now() };
-        for counter in self.worlds.with_sources(|sources| counting.sampler.sample(sources, elapsed)) {
+        for counter in counting.sampler.sample(&self.worlds.sources(), elapsed) {
             self.stream.counter(&counter, elapsed, &counting.series, ticks)?;
         }
         self.reached = self.reached.max(ticks);
@@ -325,9 +323,8 @@ pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
     let worlds = worlds.living();
     let induce = move || {
         for world in worlds {
-            let who = Collecting::now(None);
             // A failure is reported to the world's own listener; the protocol can't report it to the client.
-            let _ = world.collector.collect(who, Reason::Explicit);
+            let _ = world.collect();
         }
     };
     let _blocked = signals::block_all();

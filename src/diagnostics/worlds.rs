@@ -1,10 +1,10 @@
 //! The worlds that are served to clients.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Mutex;
 
 use super::counters::Source;
 use crate::events::record::locked;
-use crate::runtime::Inner;
+use crate::{WeakWorld, World};
 
 /// The worlds of the process that are served, each with a unique serial number.
 #[derive(Default)]
@@ -13,40 +13,38 @@ pub(super) struct Worlds(Mutex<List>);
 #[derive(Default)]
 struct List {
     met: u64,
-    worlds: Vec<(u64, Weak<Inner>)>,
+    worlds: Vec<(u64, WeakWorld)>,
 }
 
 impl Worlds {
     /// Adds a world. Returns `false` if the list already contains it.
-    pub(super) fn add(&self, world: &Arc<Inner>) -> bool {
+    pub(super) fn add(&self, world: &World) -> bool {
         locked(&self.0, |list| {
-            list.worlds.retain(|(_, world)| world.strong_count() > 0);
-            if list.worlds.iter().any(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(world))) {
+            list.worlds.retain(|(_, world)| world.is_alive());
+            if list.worlds.iter().any(|(_, known)| known.is(world)) {
                 return false;
             }
             list.met += 1;
-            list.worlds.push((list.met, Arc::downgrade(world)));
+            list.worlds.push((list.met, world.downgrade()));
             true
         })
     }
 
-    fn numbered(&self) -> Vec<(u64, Arc<Inner>)> {
+    fn numbered(&self) -> Vec<(u64, World)> {
         locked(&self.0, |list| {
             list.worlds.iter().filter_map(|(serial, world)| Some((*serial, world.upgrade()?))).collect()
         })
     }
 
     /// Returns the live worlds. If the last other owner drops a world meanwhile, the world ends when the result is dropped.
-    pub(super) fn living(&self) -> Vec<Arc<Inner>> {
+    pub(super) fn living(&self) -> Vec<World> {
         self.numbered().into_iter().map(|(_, world)| world).collect()
     }
 
-    /// Calls `look` with the live worlds, as sources of counters.
-    pub(super) fn with_sources<R>(&self, look: impl FnOnce(&[Source<'_>]) -> R) -> R {
+    /// Returns the counters of the live worlds.
+    pub(super) fn sources(&self) -> Vec<Source> {
         let worlds = self.numbered();
-        let sources: Vec<Source<'_>> =
-            worlds.iter().map(|(serial, world)| Source { serial: *serial, collector: &world.collector }).collect();
-        look(&sources)
+        worlds.iter().map(|(serial, world)| Source { serial: *serial, counters: world.counters() }).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 mod build_error;
 mod builder;
 mod described;
+mod facts;
 mod finalizer;
 mod finalizer_end;
 mod handles;
@@ -19,17 +20,20 @@ mod profiling;
 mod recording;
 mod reserve;
 mod spawn;
+mod weak;
 mod world;
 
 pub use crate::collector::CloseError;
 pub use build_error::{BuildError, LimitSetting};
 pub use builder::{Stopper, WorldBuilder};
 pub use described::{DescribeError, Described, DescribedType};
+pub use facts::{HeldBlock, WorldCounters, WorldFacts};
 pub use handles::{RangeGuard, Root, StackGuard};
 pub use mutator::Mutator;
 pub use out_of_memory::OutOfMemory;
 pub use recording::{RecordWorld, Since};
 pub use spawn::{JoinHandle, SpawnError};
+pub use weak::WeakWorld;
 pub use world::{ThreadInfo, Totals, World};
 
 pub(crate) use inner::Inner;

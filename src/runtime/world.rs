@@ -105,6 +105,8 @@ pub struct ThreadInfo {
     pub suspended: bool,
     /// The value of its `stack_ptr` slot, from the latest stop; 0 if no stop has written it.
     pub stack_ptr: usize,
+    /// The label of its name, if there was room for one: the name of the thread in events.
+    pub label: Option<Label>,
 }
 
 impl World {
@@ -177,17 +179,7 @@ impl World {
     /// Returns a snapshot of all attached threads. Takes the thread list lock, so it waits for a running collection.
     pub fn threads(&self) -> Vec<ThreadInfo> {
         refuse_inside("World::threads");
-        self.collector().threads.with_live(|live| {
-            live.iter()
-                .map(|record| ThreadInfo {
-                    name: record.name(),
-                    tid: record.tid(),
-                    blocking: record.is_blocking(),
-                    suspended: record.is_suspended(),
-                    stack_ptr: record.stack_ptr(),
-                })
-                .collect()
-        })
+        self.with_threads(<[ThreadInfo]>::to_vec)
     }
 
     /// Starts a time profile: from now on every interval of time fires a [`Tick`](crate::events::EventId::Tick) event, which names
