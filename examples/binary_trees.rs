@@ -11,6 +11,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use stopworld::formats::mps;
 use stopworld::{CollectionReport, Mutator, OutOfMemory, World};
 use stopworld_analysis::report::{Bytes, Ledger, Phase};
 use stopworld_workloads::binary_trees::{build, count, full};
@@ -22,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let noted = Arc::clone(&ledger);
     let note = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
-    let world = World::builder().trace_from_environment()?.on_collection(note).build()?;
+    let world = World::builder().record_to(&mps::Trace::from_environment()?).on_collection(note).build()?;
     // SAFETY: each tree is referenced from this thread's stack while it is in use.
     let m = unsafe { world.attach("main") }?;
 

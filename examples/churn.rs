@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use stopworld::formats::mps;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::Micros;
 use stopworld_workloads::{self as workloads, Plan, Shift, Until, churn};
@@ -34,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let entry = met.entry(report.threads_stopped).or_default();
         *entry = (entry.0 + 1, entry.1 + report.stop_ns);
     };
-    let world = World::builder().trace_from_environment()?.on_collection(listener).build()?;
+    let world = World::builder().record_to(&mps::Trace::from_environment()?).on_collection(listener).build()?;
     // SAFETY: this thread holds no `Gc` of its own; the workload fulfils the contract of `attach`.
     let m = unsafe { world.attach("main") }?;
     let outcome = workloads::run(&m, &churn::WORKLOAD, &shift)?;

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use stopworld::formats::mps;
 use stopworld::{CollectError, Gc, GcCell, JoinHandle, Leaf, Mutator, OutOfMemory, Paranoid, StopError, World, traced};
 
 traced! {
@@ -244,7 +245,8 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Er
     }
     let shared = Arc::new(Shared::default());
     let inner = Arc::clone(&shared);
-    let builder = World::builder().heap_limit(256 << 20).paranoid(Paranoid::On).trace_from_environment()?;
+    let builder =
+        World::builder().heap_limit(256 << 20).paranoid(Paranoid::On).record_to(&mps::Trace::from_environment()?);
     let world = builder
         .on_failure(move |error| {
             eprintln!("{error}");

@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use stopworld::formats::mps;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::{Bytes, Ledger, Micros, Run, table};
 use stopworld_workloads::{self as workloads, Plan, Shift, Until, gcbench};
@@ -31,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ledger.note(report);
         line(report);
     };
-    let world = World::builder().trace_from_environment()?.on_collection(listener).build()?;
+    let world = World::builder().record_to(&mps::Trace::from_environment()?).on_collection(listener).build()?;
     // SAFETY: this thread holds no `Gc` of its own; the workload fulfils the contract of `attach`.
     let m = unsafe { world.attach("main") }?;
 

@@ -12,6 +12,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use stopworld::formats::mps;
 use stopworld::{CollectionReport, JoinHandle, Mutator, World};
 use stopworld_analysis::report::{Ledger, Run, table};
 use stopworld_workloads::lisp::{LispError, run_file};
@@ -32,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let noted = Arc::clone(&ledger);
     let listener = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
     let world = World::builder()
-        .trace_from_environment()?
+        .record_to(&mps::Trace::from_environment()?)
         .heap_limit(asked.limit << 20)
         .initial_heap(4 << 20)
         .on_collection(listener)

@@ -17,6 +17,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
+use stopworld::formats::mps;
 use stopworld::{JoinHandle, OutOfMemory, Tid, World};
 use stopworld_workloads::binary_trees::{build, count, full};
 
@@ -31,7 +32,7 @@ struct Shared {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let world = World::builder().trace_from_environment()?.build()?;
+    let world = World::builder().record_to(&mps::Trace::from_environment()?).build()?;
     let shared = Arc::new(Shared::default());
     let workers = (0..WORKERS).map(|i| start(&world, i, &shared)).collect::<Result<Vec<_>, _>>()?;
 

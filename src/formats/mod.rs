@@ -8,17 +8,25 @@
 //! Constants, not numbers from the file, bound its memory. It returns everything readable before damage, and its message
 //! about the damage gives the byte offset.
 
-pub(crate) mod complaint;
 pub mod eventlog;
+mod failure;
 mod finished;
+mod format;
 pub mod mps;
 pub mod nettrace;
-mod ongoing;
+mod options;
 mod outlet;
 pub mod perfetto;
 pub mod profile_text;
+mod progress;
+mod target;
+mod trace;
 mod trace_error;
 mod worlds;
 
+pub use failure::{FailureReport, report_failure};
 pub use finished::Finished;
+pub use format::Format;
+pub use options::Options;
+pub use trace::Trace;
 pub use trace_error::TraceError;

@@ -10,7 +10,7 @@
 use std::ffi::CString;
 use std::{fmt, io};
 
-use super::complaint::Complaint;
+use super::failure::{FailureReport, report};
 use crate::os::file::Output;
 use trace_io::bytes::Bytes;
 
@@ -33,10 +33,10 @@ const SLACK_BYTES: usize = 128 << 10;
 
 /// The output buffer of a trace, and where it is written.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub struct Outlet {
     bytes: Bytes,
     to: To,
-    complaint: Complaint,
+    on_failure: Option<FailureReport>,
     /// Bytes written so far, without the end tag.
     pub(crate) written: u64,
     /// Records in the buffer.
@@ -53,17 +53,17 @@ enum To {
 }
 
 impl Outlet {
-    pub(crate) fn to_file(path: CString, complaint: Complaint) -> Outlet {
-        Outlet::new(To::File { path, open: None }, complaint)
+    pub(crate) fn to_file(path: CString, on_failure: Option<FailureReport>) -> Outlet {
+        Outlet::new(To::File { path, open: None }, on_failure)
     }
 
     pub(crate) fn to(destination: Box<dyn Destination>) -> Outlet {
-        Outlet::new(To::Other(destination), Complaint::Returned)
+        Outlet::new(To::Other(destination), None)
     }
 
-    fn new(to: To, complaint: Complaint) -> Outlet {
+    fn new(to: To, on_failure: Option<FailureReport>) -> Outlet {
         let bytes = Bytes::with_capacity(WRITE_BYTES + SLACK_BYTES);
-        Outlet { bytes, to, complaint, written: 0, records: 0, lost: 0, failed: false }
+        Outlet { bytes, to, on_failure, written: 0, records: 0, lost: 0, failed: false }
     }
 
     /// Returns the file offset of the next byte.
@@ -144,7 +144,7 @@ impl Outlet {
                             *open = Some((output, can_be_written_over));
                         }
                         Err(error) => {
-                            self.complaint.tell(path, &error);
+                            report(self.on_failure, path, &error);
                             return Err(error);
                         }
                     }
@@ -172,7 +172,7 @@ impl Outlet {
                             output.write_all_at(end, at)
                         });
                     }
-                    self.complaint.tell(path, &cut.error);
+                    report(self.on_failure, path, &cut.error);
                     cut.error
                 })
             }

@@ -35,5 +35,3 @@ pub use recording::{RecordWorld, Since};
 pub use spawn::{JoinHandle, SpawnError};
 pub use weak::WeakWorld;
 pub use world::{ThreadInfo, Totals, World};
-
-pub(crate) use inner::Inner;

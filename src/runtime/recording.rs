@@ -16,6 +16,13 @@ pub trait RecordWorld {
     fn record_world(&self, world: &World, since: Since) -> Result<(), RecordError>;
 }
 
+/// Records to the recording if there is one.
+impl<R: RecordWorld> RecordWorld for Option<R> {
+    fn record_world(&self, world: &World, since: Since) -> Result<(), RecordError> {
+        self.as_ref().map_or(Ok(()), |recording| recording.record_world(world, since))
+    }
+}
+
 /// The first event of a world that a recording gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {

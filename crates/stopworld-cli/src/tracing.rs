@@ -11,6 +11,7 @@
 //! With `--flight-recorder` the file is written on SIGUSR2, on a panic, and when the world could not be stopped. Each
 //! time the whole contents of the recorder replace the previous contents of the file.
 
+use std::ffi::CStr;
 use std::io;
 use std::panic;
 use std::path::Path;
@@ -28,7 +29,7 @@ use stopworld::formats::eventlog::write::Classes;
 use stopworld::formats::mps::control::{CONTROL_VARIABLE, Environment};
 use stopworld::formats::nettrace::write::{Container, Providers};
 use stopworld::formats::profile_text::Kind;
-use stopworld::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text};
+use stopworld::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text, report_failure};
 use stopworld_platform::os::remedy::remedy_of;
 
 /// The time limit for the end of the world, after which the trace is finished without it.
@@ -138,13 +139,18 @@ pub(super) enum Trace {
 /// The option that names another file, for error messages.
 const ANOTHER: &str = "--trace FILE";
 
+/// Reports a failure of the trace file at once. Called in a drain.
+fn report(file: &CStr, error: &io::Error) {
+    report_failure(file, error, ANOTHER);
+}
+
 /// Completes the options of any format: for a flight recorder, whose failures are reported when it is written; or for a file
 /// that is written continuously, whose failure is reported at once.
 macro_rules! in_manner {
     ($settings:expr, $options:expr) => {
         match $settings.flight_recorder {
             Some(size) => $options.flight_recorder(size.bytes()),
-            None => $options.tell_failures(ANOTHER),
+            None => $options.on_failure(report),
         }
     };
 }
@@ -193,7 +199,7 @@ impl Trace {
 
     fn start_profile(settings: &Settings, kind: Kind) -> anyhow::Result<Trace> {
         let file = settings.trace.clone().unwrap_or_default();
-        let options = profile_text::Options::new(file, kind).tell_failures(ANOTHER);
+        let options = profile_text::Options::new(file, kind).on_failure(report);
         Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
     }
 
@@ -209,14 +215,14 @@ impl Trace {
     }
 
     fn path(&self) -> &Path {
-        match self {
+        let path = match self {
             Trace::Mps(trace) => trace.path(),
-            // The trace was started with a path.
-            Trace::Nettrace(trace) => trace.path().unwrap_or(Path::new("")),
+            Trace::Nettrace(trace) => trace.path(),
             Trace::Timeline(trace) => trace.path(),
             Trace::Eventlog(trace) => trace.path(),
             Trace::Profile(trace) => trace.path(),
-        }
+        };
+        path.expect("the command starts traces with a path")
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -235,8 +241,7 @@ impl Trace {
             Trace::Nettrace(trace) => trace.write_flight(),
             Trace::Timeline(trace) => trace.write_flight(),
             Trace::Eventlog(trace) => trace.write_flight(),
-            // A profile has no flight recorder.
-            Trace::Profile(_) => Err(io::ErrorKind::Unsupported.into()),
+            Trace::Profile(trace) => trace.write_flight(),
         }
     }
 

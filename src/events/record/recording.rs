@@ -5,37 +5,54 @@ use std::sync::Mutex;
 use super::{Consumer, ConsumerId, ConsumerTotals, Ended, RecordError, Recorder, WorldNumber, locked};
 use crate::events::{Events, Selection};
 
-/// See the module documentation. `T` is the data that the threads share.
+/// A consumer that worlds join one by one, and that outlives them. `T` is the state that its owners share, under a lock.
+///
+/// The lock is held in a blocking region: a stop does not wait for it. So the functions that run under it are `Send`, which keeps
+/// every `Gc` out of them.
 #[derive(Debug)]
-pub(crate) struct Recording<T> {
-    /// Events that are never fired. They keep the consumer when the last world is destroyed.
+pub struct Recording<T> {
+    /// A source of no events. It keeps the consumer when the last world is gone.
     anchor: Events,
     consumer: ConsumerId,
     shared: Mutex<T>,
 }
 
-impl<T> Recording<T> {
-    /// Starts recording, without a world.
-    pub(crate) fn start(consumer: Box<dyn Consumer>, shared: T) -> Result<Recording<T>, RecordError> {
+impl<T: Send> Recording<T> {
+    /// Starts a recording with no world yet.
+    ///
+    /// # Errors
+    /// There are too many consumers, or the system refused memory or a thread.
+    pub fn start(consumer: Box<dyn Consumer>, shared: T) -> Result<Recording<T>, RecordError> {
         let anchor = Events::new();
         let consumer = anchor.record_to(consumer, Selection::nothing())?;
         Ok(Recording { anchor, consumer, shared: Mutex::new(shared) })
     }
 
-    pub(crate) fn consumer(&self) -> ConsumerId {
+    /// Returns the consumer's id, with which [`Events::select_recorded`] selects events of a world.
+    pub fn consumer(&self) -> ConsumerId {
         self.consumer
     }
 
-    /// Runs `f` with the shared data, by one thread at a time: see [`locked`].
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+    /// Runs `f` with the shared state, under its lock: see [`locked`].
+    ///
+    /// # Deadlock
+    /// `f` must not call this recording's `with` or `join`.
+    pub fn with<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
         locked(&self.shared, f)
     }
 
-    /// Adds a world, given by its events. It selects nothing until `meet` does so. A world that was added before is unchanged.
-    pub(crate) fn join(
+    /// Adds a world by its events. Nothing of it is selected until `meet` selects events; `meet` runs under the lock of the shared
+    /// state. Does nothing if the world has joined before.
+    ///
+    /// # Errors
+    /// The recording has ended, too many worlds are recorded, or `meet` failed.
+    ///
+    /// # Deadlock
+    /// `meet` must not call this recording's `with` or `join`.
+    pub fn join(
         &self,
         events: &Events,
-        meet: impl FnOnce(&mut T, WorldNumber) -> Result<(), RecordError>,
+        meet: impl FnOnce(&mut T, WorldNumber) -> Result<(), RecordError> + Send,
     ) -> Result<(), RecordError> {
         self.with(|shared| {
             if events.recorded_selection(self.consumer).is_ok() {
@@ -46,12 +63,19 @@ impl<T> Recording<T> {
         })
     }
 
-    pub(crate) fn totals(&self) -> Result<ConsumerTotals, RecordError> {
+    /// Returns the event counts so far.
+    ///
+    /// # Errors
+    /// The recording has ended.
+    pub fn totals(&self) -> Result<ConsumerTotals, RecordError> {
         Recorder::of_process().totals_of(self.consumer)
     }
 
-    /// Ends the recording. Everything that was fired before has been delivered.
-    pub(crate) fn end(&self) -> Result<Ended, RecordError> {
+    /// Ends the recording: the consumer gets everything that was fired before, and is closed.
+    ///
+    /// # Errors
+    /// The recording has ended already.
+    pub fn end(&self) -> Result<Ended, RecordError> {
         self.anchor.end_recording(self.consumer)
     }
 }

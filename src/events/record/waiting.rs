@@ -15,8 +15,8 @@ pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
 /// Whether `exit` has been called.
 pub(super) static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process is about to end: what is written now may be the last output.
-pub(crate) fn is_ending() -> bool {
+/// Returns whether the process is about to exit: what is written now may be the last.
+pub fn is_ending() -> bool {
     ENDING.load(Ordering::Relaxed)
 }
 
@@ -50,9 +50,13 @@ pub(crate) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
     result.expect("`as_blocking` calls the function that it is given")
 }
 
-/// Runs `f` with the data that the lock guards, in a blocking region: a stop need not wait for it, and a thread that a debugger
-/// suspends meanwhile parks at the end of the region, without the lock (`.debug.frozen-waiter`).
-pub(crate) fn locked<T, R>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
+/// Runs `f` with what the mutex guards, in a blocking region from before the wait for the lock until after its release. So a stop
+/// does not wait for this thread; and if the thread is suspended meanwhile, it parks at the end of the region, without the lock
+/// (`.debug.frozen-waiter`). `f` is `Send`, which keeps every `Gc` out of it. A poisoned mutex is locked all the same.
+///
+/// # Deadlock
+/// `f` must not lock the same mutex.
+pub fn locked<T: Send, R: Send>(mutex: &Mutex<T>, f: impl FnOnce(&mut T) -> R + Send) -> R {
     as_blocking(|| f(&mut mutex.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 

@@ -29,7 +29,8 @@ use std::io;
 use std::ptr::NonNull;
 
 use super::behind::{BLOCK_BYTES, Behind, By, PLACES, SLACK_BYTES};
-use crate::formats::complaint::Complaint;
+use crate::formats::failure::{FailureReport, report};
+use crate::formats::target::OutputFile;
 use crate::os::file::Cut;
 use crate::sync::{fence_past_the_caches, write_past_the_caches};
 
@@ -46,7 +47,7 @@ pub(super) struct Buffer {
     last: usize,
     path: CString,
     behind: Behind,
-    complaint: Complaint,
+    on_failure: Option<FailureReport>,
     /// Number of events lost after an error.
     lost: u64,
     /// Number of events taken.
@@ -91,18 +92,18 @@ struct Contents {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    pub(super) fn new(path: CString, complaint: Complaint, by: By) -> io::Result<Buffer> {
-        Ok(Buffer::over(Behind::new(by)?, path, complaint))
+    pub(super) fn new(file: OutputFile, by: By) -> io::Result<Buffer> {
+        Ok(Buffer::over(Behind::new(by)?, file))
     }
 
-    fn over(behind: Behind, path: CString, complaint: Complaint) -> Buffer {
+    fn over(behind: Behind, file: OutputFile) -> Buffer {
         Buffer {
             words: behind.place(0).cast(),
             len: 0,
             last: 0,
-            path,
+            path: file.c_path,
             behind,
-            complaint,
+            on_failure: file.on_failure,
             lost: 0,
             events: 0,
             records: 0,
@@ -295,7 +296,7 @@ impl Buffer {
         self.records = start.records + records;
         self.behind.cut(whole);
         (self.start.at, self.len, self.flushed) = (whole, 0, 0);
-        self.complaint.tell(&self.path, &cut.error);
+        report(self.on_failure, &self.path, &cut.error);
         Err(cut.error)
     }
 }

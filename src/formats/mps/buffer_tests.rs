@@ -17,8 +17,7 @@ const IN_A_BLOCK: u64 = (BLOCK_BYTES / SIZE) as u64;
 
 fn played(path: &Path) -> (Buffer, Carrier) {
     let (behind, carrier) = Behind::with_carrier_played();
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    (Buffer::over(behind, path, Complaint::Returned), carrier)
+    (Buffer::over(behind, OutputFile::new(path.to_owned(), None).unwrap()), carrier)
 }
 
 /// Writes records with these numbers.

@@ -1,17 +1,17 @@
 //! The environment variables: `MPS_TELEMETRY_CONTROL` selects what is written, `MPS_TELEMETRY_FILENAME` the file.
 //!
 //! The MPS obeys both in every program that links it. Here a program opts in: the `stopworld` command does, the examples do with
-//! [`WorldBuilder::trace_from_environment`], and any other program can.
+//! [`Trace::from_environment`], and any other program can.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
+use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::trace::{Options, Trace};
-use crate::WorldBuilder;
 use crate::events::Categories;
 use crate::events::filter::{Filter, UnknownWord};
-use crate::formats::TraceError;
+use crate::formats::{TraceError, report_failure};
 
 /// The variable that selects the categories: a number, or words. If it is not set, or 0, no stream is written.
 pub const CONTROL_VARIABLE: &str = "MPS_TELEMETRY_CONTROL";
@@ -54,8 +54,9 @@ impl Environment {
 }
 
 impl Trace {
-    /// Returns the trace requested by the environment variables, one for the whole process, or `None` if they request none. Unknown
-    /// words in the variable and a failure of the file are reported on standard error, for the user who set the variables.
+    /// Returns the trace requested by the environment variables, one for the whole process, or `None` if they request none. Worlds
+    /// are [recorded to](crate::WorldBuilder::record_to) the result, whether or not there is a trace. Unknown words in the variable and
+    /// a failure of the file are reported on standard error, for the user who set the variables.
     ///
     /// # Errors
     /// The process cannot record events.
@@ -68,7 +69,7 @@ impl Trace {
         environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
         let trace = match environment.categories {
             Some(categories) if categories != Categories::NONE => {
-                Some(Options::new(environment.file(), categories).tell_failures(FILE_VARIABLE).start()?)
+                Some(Options::new(environment.file(), categories).on_failure(report).start()?)
             }
             _ => None,
         };
@@ -76,17 +77,8 @@ impl Trace {
     }
 }
 
-impl WorldBuilder {
-    /// Records the world's events in the stream requested by the environment variables, if any: see [`Trace::from_environment`].
-    ///
-    /// # Errors
-    /// The process cannot record events.
-    pub fn trace_from_environment(self) -> Result<Self, TraceError> {
-        Ok(match Trace::from_environment()? {
-            Some(trace) => self.record_to(&trace),
-            None => self,
-        })
-    }
+fn report(file: &CStr, error: &io::Error) {
+    report_failure(file, error, FILE_VARIABLE);
 }
 
 #[cfg(test)]

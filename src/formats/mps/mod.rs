@@ -1,7 +1,7 @@
 //! MPS telemetry streams of this library's events. The crate `mps-telemetry` has the format itself.
 //!
 //! `mps::Options::new(path, categories).start()` starts a stream. Build worlds with `.record_to(&trace)`, or let environment
-//! variables decide with [`trace_from_environment`](crate::WorldBuilder::trace_from_environment).
+//! variables decide with [`Trace::from_environment`].
 //!
 //! | file | part |
 //! |---|---|
@@ -23,9 +23,4 @@ mod switchboard;
 mod trace;
 mod writer;
 
-pub use trace::CLOCK_TEXT;
-pub use trace::{Options, Trace};
-
-pub use crate::formats::TraceError;
-
-pub use super::Finished;
+pub use trace::{CLOCK_TEXT, Options, Telemetry, Trace};

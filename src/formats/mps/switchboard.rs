@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::blocks::Held;
 use crate::events::record::MAX_WORLDS;
-use crate::formats::ongoing::Progress;
+use crate::formats::progress::Progress;
 use crate::sync::{AtomicU64, Ordering};
 
 const SEGMENTS: u64 = 32;

@@ -1,78 +1,46 @@
-//! A stream that is being written: its options, its worlds, its filter, and its end.
+//! A telemetry stream: its filter, the worlds that it introduces, and the state that it shares with its writer.
 //!
 //! ```text
 //!   Trace ──── switchboard ────► Writer ──► file        written immediately
 //!     │                            ▲
 //!     └─ flight recorder ── dump ──┘                    or the last n bytes kept in memory, and written on request
 //! ```
-//!
-//! A process may write several streams at once, each with its own filter and file. A stream outlives its worlds: a world built later
-//! can join it. It ends when its owner calls [`Trace::finish`].
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::blocks::Held;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
 use crate::events::clock::Clock;
-use crate::events::record::{RecordError, Recorder, WorldNumber};
+use crate::events::record::{Consumer, Policy, RecordError, Recorder, Recording};
 use crate::events::{Categories, Category, EventId, EventSet, Labels, Selection};
-use crate::formats::TraceError;
-use crate::formats::ongoing::{Manner, Ongoing, Place, methods_of_options, methods_of_trace};
-use crate::formats::worlds::{Ends, Worlds};
-use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
-use crate::runtime::Inner;
+use crate::formats::format::{Format, Joining};
+use crate::formats::progress::Progress;
+use crate::formats::target::Target;
+use crate::formats::worlds::Worlds;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{RecordWorld, Since, World};
+use crate::{HeldBlock, Since};
+
+/// The telemetry format of the Memory Pool System.
+#[derive(Debug)]
+pub struct Telemetry {
+    board: Arc<Switchboard>,
+    policy: Policy,
+}
 
 /// Options of a stream.
-#[derive(Clone, Debug)]
-pub struct Options {
-    path: PathBuf,
-    categories: Categories,
-    manner: Manner,
-}
+pub type Options = crate::formats::Options<Telemetry>;
 
-methods_of_options!();
-
-/// A stream that is being written. Cheap to clone; clones share one stream.
-#[derive(Clone)]
-pub struct Trace(Arc<Parts>);
-
-struct Parts {
-    ongoing: Ongoing,
-    board: Arc<Switchboard>,
-    place: Place,
-}
-
-methods_of_trace!();
+/// A stream that is being written.
+pub type Trace = crate::formats::Trace<Telemetry>;
 
 impl Options {
-    /// A stream of these categories, written to this file. The file is created, or truncated, at the first write.
+    /// A stream of these categories, written to this file.
     pub fn new(path: impl Into<PathBuf>, categories: Categories) -> Options {
-        Options { path: path.into(), categories, manner: Manner::default() }
+        Options::with_file(path.into(), categories)
     }
-
-    /// Starts the stream, with no world yet.
-    ///
-    /// # Errors
-    /// The path is invalid, or the process cannot record events.
-    pub fn start(self) -> Result<Trace, TraceError> {
-        let Options { path, categories, manner } = self;
-        let place = Place::new(path, manner.complaint.clone())?;
-        name_ourselves();
-        let board = Arc::new(Switchboard::new(categories.0));
-        let ongoing = Ongoing::start(&manner, &board.progress, || writer(&board, &place, History::Followed))?;
-        let trace = Trace(Arc::new(Parts { ongoing, board, place }));
-        trace.0.ongoing.with(|worlds| trace.expect_ends(worlds, categories));
-        Ok(trace)
-    }
-}
-
-fn writer(board: &Arc<Switchboard>, place: &Place, history: History) -> io::Result<Writer> {
-    Writer::new(Arc::clone(board), place.c_path.clone(), place.complaint.clone(), history)
 }
 
 /// Returns the events that these categories are written from, and those that the writer needs to write them.
@@ -119,53 +87,93 @@ fn name_ourselves() {
     });
 }
 
+impl Format for Telemetry {
+    type Settings = Categories;
+
+    fn begin(categories: Categories, policy: Policy) -> Telemetry {
+        name_ourselves();
+        Telemetry { board: Arc::new(Switchboard::new(categories.0)), policy }
+    }
+
+    fn progress(&self) -> &Arc<Progress> {
+        &self.board.progress
+    }
+
+    fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
+        self.write_to(target, History::Followed)
+    }
+
+    fn replayer(&self, target: Target, _: &Recording<Worlds>) -> io::Result<Box<dyn Consumer>> {
+        self.write_to(target, History::Ignored)
+    }
+
+    fn selection(&self) -> Selection {
+        selection(self.filter())
+    }
+
+    /// A stream first reports the present state of a world that exists already.
+    fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
+        self.introduce(joining, next_serial(), self.filter())
+    }
+
+    /// A world with no selected events emits no end record.
+    fn has_ends(&self) -> bool {
+        self.filter() != Categories::NONE
+    }
+}
+
+impl Telemetry {
+    fn write_to(&self, target: Target, history: History) -> io::Result<Box<dyn Consumer>> {
+        match target {
+            Target::File(file) => Ok(Box::new(Writer::new(Arc::clone(&self.board), file, self.policy, history)?)),
+            // A stream is written block by block, at positions of a file.
+            Target::Destination(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Publishes a world's facts to the writer and selects its events. No block is acquired or released meanwhile. Call it only
+    /// under the lock of the trace's worlds.
+    fn introduce(&self, joining: &Joining<'_>, serial: u64, filter: Categories) -> Result<(), RecordError> {
+        let Joining { world, number, since, .. } = *joining;
+        let known = world.facts();
+        world.with_held_blocks(|blocks| {
+            let held = blocks.iter().map(|HeldBlock { address, bytes, space }| Held {
+                address: *address as u64,
+                bytes: *bytes as u64,
+                space: *space,
+                told: 0,
+            });
+            let facts = Facts {
+                world: known.address as u64,
+                heap: known.heap_base as u64,
+                reserved: known.reserved_bytes as u64,
+                chunk: known.chunk_bytes as u64,
+                block: known.block_bytes as u64,
+                limit: known.limit_bytes,
+                pools: known.pools.map(|pool| pool as u64),
+                late: u64::from(since == Since::Now),
+                serial,
+                ..Facts::default()
+            };
+            let replaced = self.board.introduce(usize::from(number.0), facts, held.collect());
+            let selected = joining.select(selection(filter));
+            // `select` took the recorder's lock, even if it failed: the writer does not read these blocks any more.
+            drop(replaced);
+            selected
+        })
+    }
+
+    /// Returns the current filter. A change is made under the lock of the trace's worlds.
+    fn filter(&self) -> Categories {
+        Categories(self.board.newest_filter())
+    }
+}
+
+/// The filter, as the programs of the Memory Pool System change it.
 impl Trace {
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        self.0.place.path()
-    }
-
-    /// Publishes a world's facts to the writer and selects its events. No block is acquired or released meanwhile. Call it only in
-    /// [`Ongoing::with`].
-    fn introduce(
-        &self,
-        inner: &Arc<Inner>,
-        number: WorldNumber,
-        since: Since,
-        serial: u64,
-        filter: Categories,
-    ) -> Result<(), RecordError> {
-        let collector = &inner.collector;
-        let (heap, threads) = (&collector.heap, &collector.threads);
-        let allocation = threads.lock(&threads.locks().allocation);
-        let mut held = Vec::new();
-        heap.for_each_held(&allocation, |address, bytes, space| {
-            held.push(Held { address: address as u64, bytes: bytes as u64, space, told: 0 });
-        });
-        let facts = Facts {
-            world: Arc::as_ptr(inner) as u64,
-            heap: heap.blocks.base() as u64,
-            reserved: heap.blocks.reserved_bytes() as u64,
-            chunk: CHUNK_BYTES as u64,
-            block: BLOCK_BYTES as u64,
-            limit: heap.limit_bytes(),
-            pools: [Space::Small, Space::Pinned, Space::Large].map(|space| heap.pool(space) as u64),
-            late: u64::from(since == Since::Now),
-            serial,
-            ..Facts::default()
-        };
-        let replaced = self.0.board.introduce(usize::from(number.0), facts, held.into());
-        let selected = self.0.ongoing.select(inner, selection(filter));
-        // `select` took the recorder's lock, even if it failed: the writer does not read these blocks any more.
-        drop(replaced);
-        selected
-    }
-
-    // ---- The filter ----------------------------------------------------------------------------------------------------
-
     /// Returns the filter.
     pub fn telemetry_get(&self) -> Categories {
-        self.0.ongoing.with(|_| self.filter())
+        self.recording().with(|_| self.format().filter())
     }
 
     /// Adds categories and returns the old filter. The state that readers need for them (the existing arenas, pools and segments,
@@ -184,26 +192,25 @@ impl Trace {
         self.change(|filter| filter.control(reset, flip))
     }
 
-    fn change(&self, edit: impl FnOnce(&mut Categories) -> Categories) -> Categories {
-        let (old, living) = self.0.ongoing.with(|worlds| {
-            let mut filter = self.filter();
+    fn change(&self, edit: impl FnOnce(&mut Categories) -> Categories + Send) -> Categories {
+        let (format, consumer) = (self.format(), self.recording().consumer());
+        let (old, living) = self.recording().with(|worlds| {
+            let mut filter = format.filter();
             let old = edit(&mut filter);
             if filter == old {
                 return (old, Vec::new());
             }
-            self.expect_ends(worlds, filter);
             let clock = Recorder::of_process().clock();
             // While only some threads have seen the change, the records of both filters are written.
             self.begin_segment(clock.now(), old.0 | filter.0);
             let living = worlds.living();
-            for inner in &living {
+            for world in &living {
+                let Some(number) = world.events().world_number() else { continue };
+                let joining = Joining { world, number, since: Since::Now, consumer };
                 // The result is ignored: if the trace has ended, its filter has no effect.
-                let events = &inner.collector.events;
-                let _ = match events.world_number() {
-                    Some(number) if needs_blocks(filter) && !needs_blocks(old) => {
-                        self.introduce(inner, number, Since::Now, 0, filter)
-                    }
-                    _ => self.0.ongoing.select(inner, selection(filter)),
+                let _ = match needs_blocks(filter) && !needs_blocks(old) {
+                    true => format.introduce(&joining, 0, filter),
+                    false => joining.select(selection(filter)),
                 };
             }
             self.begin_segment(clock.now() + 1, filter.0);
@@ -214,40 +221,17 @@ impl Trace {
         old
     }
 
-    /// Returns the current filter. Call it only in [`Ongoing::with`].
-    fn filter(&self) -> Categories {
-        Categories(self.0.board.newest_filter())
-    }
-
-    /// Sets whether to expect the ends of worlds: a world with no selected events emits no end record.
-    fn expect_ends(&self, worlds: &mut Worlds, filter: Categories) {
-        if !self.0.ongoing.keeps() {
-            worlds.set_ends(if filter == Categories::NONE { Ends::DoNotCome } else { Ends::Come });
-        }
-    }
-
     fn begin_segment(&self, from: u64, filter: u64) {
-        let board = &self.0.board;
+        let board = &self.format().board;
         if !board.has_room() {
             // `finish` reports an error.
             let _ = Recorder::of_process().flush();
         }
-        if !board.has_room() || self.0.ongoing.keeps() {
+        if !board.has_room() || self.keeps() {
             // No writer reads the segments.
             board.pass(board.newest());
         }
         board.begin(from, filter);
-    }
-
-    // ---- Flight recorder -----------------------------------------------------------------------------------------------
-
-    /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
-    ///
-    /// # Errors
-    /// There is no flight recorder, or the file failed.
-    pub fn write_flight(&self) -> io::Result<u64> {
-        let Parts { ongoing, board, place } = &*self.0;
-        ongoing.replay_to_end(writer(board, place, History::Ignored)?)
     }
 }
 
@@ -255,12 +239,4 @@ impl Trace {
 fn next_serial() -> u64 {
     static SERIAL: AtomicU64 = AtomicU64::new(0);
     SERIAL.fetch_add(1, Ordering::Relaxed) + 1
-}
-
-impl RecordWorld for Trace {
-    /// Adds the world to the stream. If the world exists already, the stream first reports its present state.
-    fn record_world(&self, world: &World, since: Since) -> Result<(), RecordError> {
-        let inner = world.inner();
-        self.0.ongoing.join(inner, |number| self.introduce(inner, number, since, next_serial(), self.filter()))
-    }
 }

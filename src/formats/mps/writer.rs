@@ -26,7 +26,6 @@
 //!
 //! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
-use std::ffi::CString;
 use std::io;
 use std::sync::Arc;
 
@@ -38,9 +37,9 @@ use super::switchboard::{Facts, Switchboard};
 use crate::Space;
 use crate::events::clock::{Clock, Relation};
 use crate::events::labels::Named;
-use crate::events::record::{Consumer, Lost, MAX_WORLDS, Recorded};
+use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
 use crate::events::{Category, EventId, Label, Labels};
-use crate::formats::complaint::Complaint;
+use crate::formats::target::OutputFile;
 use crate::os::clock::process_cpu_us;
 use mps_telemetry::format::{HEADER, Version};
 
@@ -130,6 +129,7 @@ impl World {
 pub(super) struct Writer {
     buffer: Buffer,
     board: Arc<Switchboard>,
+    policy: Policy,
     history: History,
     news: u64,
     filter: u64,
@@ -161,8 +161,8 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         board: Arc<Switchboard>,
-        path: CString,
-        complaint: Complaint,
+        file: OutputFile,
+        policy: Policy,
         history: History,
     ) -> io::Result<Writer> {
         let clock = Clock::of_process();
@@ -174,8 +174,9 @@ impl Writer {
         let by = if history == History::Followed { By::Carrier } else { By::Drain };
         let filter = board.segment(segment).map_or(0, |(_, filter)| filter);
         Ok(Writer {
-            buffer: Buffer::new(path, complaint, by)?,
+            buffer: Buffer::new(file, by)?,
             board,
+            policy,
             history,
             news: 0,
             filter,
@@ -831,6 +832,10 @@ impl Consumer for Writer {
     fn unwritten(&self) -> u64 {
         self.count();
         self.buffer.lost()
+    }
+
+    fn policy(&self) -> Policy {
+        self.policy
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the writer alone: the cost of a record, and the times of records.
 
+use std::path::Path;
+
 use super::*;
 use crate::events::record::{RecordingThread, WorldNumber};
 
@@ -9,9 +11,13 @@ fn recorded(id: EventId, ticks: u64, fields: &[u64]) -> Recorded {
     Recorded::new(id, ticks, RecordingThread { tid: 1, index: 0 }, WorldNumber(0), fields)
 }
 
-fn writer(path: CString, filter: u64) -> Writer {
+fn file(path: &Path) -> OutputFile {
+    OutputFile::new(path.to_owned(), None).unwrap()
+}
+
+fn writer(path: &Path, filter: u64) -> Writer {
     let board = Arc::new(Switchboard::new(filter));
-    Writer::new(board, path, Complaint::Returned, History::Followed).unwrap()
+    Writer::new(board, file(path), Policy::Lossless, History::Followed).unwrap()
 }
 
 /// `cargo test --release --lib mps::writer -- --ignored --nocapture`
@@ -19,7 +25,7 @@ fn writer(path: CString, filter: u64) -> Writer {
 #[ignore = "a measurement"]
 fn how_long_a_record_takes() {
     const EACH: u64 = 20_000_000;
-    let mut writer = writer(c"/dev/null".to_owned(), u64::MAX);
+    let mut writer = writer(Path::new("/dev/null"), u64::MAX);
     let start = Clock::of_process().now();
     writer.record(&recorded(EventId::WorldCreated, start, &[0x1000, HEAP, 1 << 30, 2 << 20, 16 << 10])).unwrap();
     for space in 0..3 {
@@ -50,7 +56,7 @@ fn how_long_a_record_takes() {
 fn a_late_record_keeps_its_time() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
-    let mut writer = writer(CString::new(path.to_str().unwrap()).unwrap(), 1 << Category::Ref as u32);
+    let mut writer = writer(&path, 1 << Category::Ref as u32);
     let start = Clock::of_process().now() + 1_000;
     let clocks = vec![start + 500, start + 100, start + 600, start + 600];
     for ticks in &clocks {
@@ -71,7 +77,7 @@ fn losses_are_written_where_they_happened() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let filter = 1 << Category::Ref as u32 | 1 << Category::Arena as u32;
-    let mut writer = writer(CString::new(path.to_str().unwrap()).unwrap(), filter);
+    let mut writer = writer(&path, filter);
     let start = Clock::of_process().now() + 1_000;
     let thread = RecordingThread { tid: 1, index: 0 };
     writer.record(&recorded(EventId::ReferenceFixed, start, &[1, 2, 0])).unwrap();
@@ -95,8 +101,7 @@ fn a_stream_from_a_flight_recorder_has_all_pools_and_the_end_of_each_trace() {
     let pools = [0x2000, 0x2008, 0x2010];
     let facts = Facts { world: 0x1000, heap: HEAP, reserved: 1 << 30, pools, serial: 1, ..Facts::default() };
     drop(board.introduce(0, Facts { chunk: 2 << 20, block: 16 << 10, ..facts }, Box::default()));
-    let name = CString::new(path.to_str().unwrap()).unwrap();
-    let mut writer = Writer::new(board, name, Complaint::Returned, History::Ignored).unwrap();
+    let mut writer = Writer::new(board, file(&path), Policy::Lossless, History::Ignored).unwrap();
     let start = Clock::of_process().now();
     writer.record(&recorded(EventId::SuspendBegin, start, &[1, 0])).unwrap();
     writer.record(&recorded(EventId::GcStart, start + 100, &[1, 0])).unwrap();

@@ -38,8 +38,4 @@ mod writer;
 
 #[cfg(feature = "fuzzing")]
 pub use trace::consumer;
-pub use trace::{Options, Trace};
-
-pub use crate::formats::TraceError;
-
-pub use super::Finished;
+pub use trace::{Options, Timeline, Trace};

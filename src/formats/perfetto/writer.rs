@@ -12,8 +12,8 @@ use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
 use crate::events::table::Unit;
 use crate::events::{EventId, EventSet, Group, Label, Labels};
 use crate::formats::nettrace::write::types::Names;
-use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
+use crate::formats::progress::Progress;
 use trace_event::{Args, Output};
 use trace_event::{END, Name, Timeline, Track};
 

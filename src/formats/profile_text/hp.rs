@@ -18,13 +18,12 @@
 
 use std::fmt::Write;
 use std::io;
-use std::sync::Arc;
 
 use super::date::Date;
+use super::plan::Plan;
 use crate::events::clock::Relation;
-use crate::events::record::{Consumer, MAX_WORLDS, Recorded};
+use crate::events::record::{Consumer, MAX_WORLDS, Policy, Recorded};
 use crate::events::{EventId, EventSet, Label, Labels};
-use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::StackId;
 use crate::profile::census::Breakdown;
@@ -47,9 +46,7 @@ pub(super) fn events() -> EventSet {
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Outlet,
-    progress: Arc<Progress>,
-    /// Start of the profile, in CLOCK_MONOTONIC nanoseconds.
-    began_ns: u64,
+    plan: Plan,
     /// The bands of the current sample.
     sample: Bytes,
     label: Bytes,
@@ -62,11 +59,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(job: &str, began_ns: u64, progress: Arc<Progress>, out: Outlet) -> Writer {
+    pub(super) fn new(plan: Plan, out: Outlet) -> Writer {
+        let job = plan.job.clone();
         let mut writer = Writer {
             out,
-            progress,
-            began_ns,
+            plan,
             sample: Bytes::with_capacity(SAMPLE_BYTES),
             label: Bytes::with_capacity(MOST_LABEL + 8),
             owner: None,
@@ -76,7 +73,7 @@ impl Writer {
         };
         let quoted = |text: &str| text.replace(['"', '\n', '\\'], "_");
         let date = Date::now().to_string();
-        let head = [("JOB", job), ("DATE", &date), ("SAMPLE_UNIT", "seconds"), ("VALUE_UNIT", "bytes")];
+        let head = [("JOB", &*job), ("DATE", &date), ("SAMPLE_UNIT", "seconds"), ("VALUE_UNIT", "bytes")];
         for (name, value) in head {
             // Writing to the buffer does not fail: it leaves out a piece that does not fit.
             let _ = writeln!(writer.out.bytes(), "{name} \"{}\"", quoted(value));
@@ -94,7 +91,7 @@ impl Writer {
 
     /// Sets the time of the sample. Times never go back.
     fn set_time(&mut self, ns: u64) {
-        self.time_us = self.time_us.max(ns.saturating_sub(self.began_ns) / 1_000);
+        self.time_us = self.time_us.max(ns.saturating_sub(self.plan.began_ns) / 1_000);
     }
 
     fn band(&mut self, label: u64, bytes: u64, stack: u32) {
@@ -131,7 +128,7 @@ impl Writer {
     }
 
     fn tell_the_owner(&self) {
-        self.progress.is(self.samples, self.out.written);
+        self.plan.progress.is(self.samples, self.out.written);
     }
 }
 
@@ -183,7 +180,7 @@ impl Consumer for Writer {
             EventId::CensusBand if is_ours => self.band(first, second, fourth as u32),
             EventId::CensusEnd if is_ours => self.end_sample()?,
             EventId::WorldClosed => {
-                self.progress.a_world_ended();
+                self.plan.progress.a_world_ended();
                 self.owner = self.owner.filter(|owner| *owner != world);
             }
             _ => {}
@@ -210,6 +207,10 @@ impl Consumer for Writer {
     fn unwritten(&self) -> u64 {
         self.tell_the_owner();
         self.out.lost()
+    }
+
+    fn policy(&self) -> Policy {
+        self.plan.policy
     }
 }
 

@@ -10,9 +10,8 @@
 
 mod date;
 mod hp;
+mod plan;
 mod prof;
 mod trace;
 
-pub use trace::{Kind, Options, Trace};
-
-pub use crate::formats::Finished;
+pub use trace::{Kind, Options, Profile, Trace};

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
-use std::sync::Arc;
 
 use super::date::Date;
+use super::plan::Plan;
 use crate::events::clock::Relation;
-use crate::events::record::{Consumer, Recorded};
+use crate::events::record::{Consumer, Policy, Recorded};
 use crate::events::{EventId, EventSet};
-use crate::formats::ongoing::Progress;
 use crate::formats::outlet::Outlet;
 use crate::profile::{CentreId, StackId};
 
@@ -30,18 +29,15 @@ pub(super) fn events() -> EventSet {
 #[derive(Debug)]
 pub(super) struct Writer {
     out: Outlet,
-    progress: Arc<Progress>,
-    job: String,
-    began_ns: u64,
+    plan: Plan,
     interval_ns: u64,
     ticks: Box<[u32]>,
     records: u64,
 }
 
 impl Writer {
-    pub(super) fn new(job: &str, began_ns: u64, progress: Arc<Progress>, out: Outlet) -> Writer {
-        let (job, ticks) = (job.to_owned(), vec![0; STACKS].into());
-        Writer { out, progress, job, began_ns, interval_ns: 0, ticks, records: 0 }
+    pub(super) fn new(plan: Plan, out: Outlet) -> Writer {
+        Writer { out, plan, interval_ns: 0, ticks: vec![0; STACKS].into(), records: 0 }
     }
 }
 
@@ -139,9 +135,9 @@ impl Writer {
     fn report(&self, now: &Relation) -> String {
         let sums = Sums::of(&self.ticks);
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let (date, job, interval_us) = (Date::now(), &self.job, self.interval_ns / 1_000);
+        let (date, job, interval_us) = (Date::now(), &self.plan.job, self.interval_ns / 1_000);
         let time = seconds(sums.total * self.interval_ns);
-        let lasted = seconds(now.ns.saturating_sub(self.began_ns));
+        let lasted = seconds(now.ns.saturating_sub(self.plan.began_ns));
         let Sums { total, idle, .. } = sums;
         format!(
             "\t{date} Time Profiling Report\n\n\t   {job}\n\n\ttotal time  = {time:11.2} secs   ({total} ticks @ \
@@ -161,7 +157,7 @@ impl Consumer for Writer {
                     *ticks = ticks.saturating_add(1);
                 }
             }
-            EventId::WorldClosed => self.progress.a_world_ended(),
+            EventId::WorldClosed => self.plan.progress.a_world_ended(),
             _ => {}
         }
         self.out.count_records(1);
@@ -177,11 +173,15 @@ impl Consumer for Writer {
             self.out.bytes().put(piece);
         }
         let closed = self.out.write_out(&[], true);
-        self.progress.is(self.records, self.out.written);
+        self.plan.progress.is(self.records, self.out.written);
         closed
     }
 
     fn unwritten(&self) -> u64 {
         self.out.lost()
+    }
+
+    fn policy(&self) -> Policy {
+        self.plan.policy
     }
 }

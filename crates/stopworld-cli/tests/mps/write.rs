@@ -12,7 +12,8 @@ use mps_telemetry::decode::{Form, decode};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{Categories, Category, EventId, Record, Selection, Sink, Statistics};
-use stopworld::formats::mps::{Finished, Options, Trace};
+use stopworld::formats::Finished;
+use stopworld::formats::mps::{Options, Trace};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
 use writer_support::{File, WORKLOADS, reporting, run, small};
 

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::events::record::MAX_WORLDS;
-use crate::formats::ongoing::Progress;
+use crate::formats::progress::Progress;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 /// A thread that attached before the log joined its world.

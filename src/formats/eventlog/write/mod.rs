@@ -24,6 +24,4 @@ mod writer;
 pub use classes::{Classes, UnknownClass};
 #[cfg(feature = "fuzzing")]
 pub use trace::consumer;
-pub use trace::{Options, Trace};
-
-pub use crate::formats::{Finished, TraceError};
+pub use trace::{Eventlog, Options, Trace};

@@ -1,135 +1,111 @@
-//! A log that is being written: its options, its worlds, and its end.
-//!
-//! A process may write several logs at once, each with its own classes. A log outlives its worlds: a world built later can join
-//! it. It ends when its owner calls [`Trace::finish`].
+//! An eventlog: its settings, and the state that it shares with its writer.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::board::{Begun, Board, Facts, Present, Profiled};
 use super::classes::Classes;
 use super::process::Head;
 use super::writer::{Plan, Writer};
+use crate::ThreadInfo;
 use crate::events::clock::Clock;
-use crate::events::record::{Policy, RecordError, WorldNumber};
+use crate::events::record::{Consumer, Policy, RecordError, Recording, WorldNumber};
 use crate::events::{Label, Labels, Selection};
-use crate::formats::TraceError;
-use crate::formats::ongoing::{Manner, Ongoing, Place, methods_of_options, methods_of_trace};
+use crate::formats::format::{Format, Joining};
+use crate::formats::progress::Progress;
+use crate::formats::target::Target;
+use crate::formats::worlds::Worlds;
 use crate::profile::census::{Every, HeapProfile};
-use crate::world::stop_info::ThreadStopInfo;
-use crate::{RecordWorld, Since, World};
 
-/// Options of a log.
+/// The GHC eventlog format.
 #[derive(Debug)]
-pub struct Options {
-    path: PathBuf,
-    classes: Classes,
-    policy: Policy,
-    manner: Manner,
+pub struct Eventlog {
+    plan: Plan,
+    board: Arc<Board>,
 }
 
-methods_of_options!();
+/// Options of an eventlog.
+pub type Options = crate::formats::Options<Eventlog>;
+
+/// An eventlog that is being written.
+pub type Trace = crate::formats::Trace<Eventlog>;
 
 impl Options {
     /// A log with all classes of events, written to this file.
     pub fn new(path: impl Into<PathBuf>) -> Options {
-        let (classes, manner) = (Classes::default(), Manner::default());
-        Options { path: path.into(), classes, policy: Policy::Lossless, manner }
+        Options::with_file(path.into(), Classes::default())
     }
 
     /// Selects the classes of events in the log.
     #[must_use]
     pub fn classes(self, classes: Classes) -> Options {
-        Options { classes, ..self }
-    }
-
-    /// Sets what happens when the writer is too slow: threads wait, or events are lost. The log shows where events were lost, and how
-    /// many.
-    #[must_use]
-    pub fn policy(self, policy: Policy) -> Options {
-        Options { policy, ..self }
-    }
-
-    /// Starts the log, with no world yet.
-    ///
-    /// # Errors
-    /// The path is invalid, or the process cannot record events.
-    pub fn start(self) -> Result<Trace, TraceError> {
-        let Options { path, classes, policy, manner } = self;
-        let place = Place::new(path, manner.complaint.clone())?;
-        let (plan, board) = (Plan { head: Head::now(), classes, policy }, Arc::new(Board::new()));
-        let writer = || Writer::new(plan, Arc::clone(&board), place.outlet());
-        let ongoing = Ongoing::start(&manner, &board.progress, writer)?;
-        Ok(Trace(Arc::new(Parts { ongoing, plan, board, place })))
+        self.set(|settings| *settings = classes)
     }
 }
 
-/// Returns a writer that writes a log of all classes to this destination, for `fuzz/`.
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub fn consumer(
-    to: Box<dyn crate::formats::outlet::Destination>,
-) -> io::Result<Box<dyn crate::events::record::Consumer>> {
-    use crate::formats::outlet::Outlet;
-    let plan = Plan { head: Head::now(), classes: Classes::default(), policy: Policy::Lossless };
-    Ok(Box::new(Writer::new(plan, Arc::new(Board::new()), Outlet::to(to))?))
-}
+impl Format for Eventlog {
+    type Settings = Classes;
 
-/// A log that is being written. Cheap to clone; clones share one log.
-#[derive(Clone)]
-pub struct Trace(Arc<Parts>);
-
-struct Parts {
-    ongoing: Ongoing,
-    plan: Plan,
-    board: Arc<Board>,
-    place: Place,
-}
-
-methods_of_trace!();
-
-impl Trace {
-    /// Returns the path of the file.
-    pub fn path(&self) -> &Path {
-        self.0.place.path()
+    fn begin(classes: Classes, policy: Policy) -> Eventlog {
+        Eventlog { plan: Plan { head: Head::now(), classes, policy }, board: Arc::new(Board::new()) }
     }
 
-    /// Publishes a note of the attached threads and running profiles, whose beginnings may not be recorded. The caller holds the lock
-    /// of the thread list, so no thread in the note has detached.
-    fn note(&self, live: &[&'static ThreadStopInfo], number: WorldNumber, profiled: Profiled) {
-        let present = live.iter().map(|record| {
-            let label = Labels::of_the_process().label_of(std::ptr::from_ref(*record) as usize);
-            Present { tid: record.tid().0 as u32, label: label.map_or(0, Label::get) }
-        });
-        let present: Box<[Present]> = present.collect();
-        if !present.is_empty() || profiled.is_some() {
-            self.0.board.note(usize::from(number.0), Clock::of_process().now(), present, profiled);
-        }
+    fn progress(&self) -> &Arc<Progress> {
+        &self.board.progress
     }
 
-    /// Writes the flight recorder's events to the file, replacing its contents. Returns the number of events.
-    ///
-    /// # Errors
-    /// There is no flight recorder, or the file failed.
-    pub fn write_flight(&self) -> io::Result<u64> {
-        let Parts { ongoing, plan, board, place } = &*self.0;
-        // Threads whose attach events are not in the recorder any more are noted now.
-        let living = ongoing.with(|worlds| worlds.living());
-        let writer = ongoing.with(|_| {
-            let before = board.last_note();
-            for inner in &living {
-                if let Some(number) = inner.collector.events.world_number() {
-                    let profiled = board.profiled(usize::from(number.0));
+    fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
+        Ok(Box::new(Writer::new(self.plan, Arc::clone(&self.board), target.outlet())?))
+    }
+
+    /// Notes the threads whose attach events may not be in the recorder any more.
+    fn replayer(&self, target: Target, recording: &Recording<Worlds>) -> io::Result<Box<dyn Consumer>> {
+        let living = recording.with(|worlds| worlds.living());
+        let writer = recording.with(|_| {
+            let before = self.board.last_note();
+            for world in &living {
+                if let Some(number) = world.events().world_number() {
+                    let profiled = self.board.profiled(usize::from(number.0));
                     // Do not wait for the lock: the thread that holds it may be the one that panics.
-                    inner.collector.threads.look_now(|live| self.note(live, number, profiled));
+                    world.try_with_threads(|threads| self.note(threads, number, profiled));
                 }
             }
-            Writer::after(before, *plan, Arc::clone(board), place.outlet())
+            Writer::after(before, self.plan, Arc::clone(&self.board), target.outlet())
         });
         // A world whose last other handle was dropped meanwhile is closed here.
         drop(living);
-        ongoing.replay_to_end(writer?)
+        Ok(Box::new(writer?))
+    }
+
+    fn selection(&self) -> Selection {
+        Selection::of(self.plan.classes.events())
+    }
+
+    fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
+        let Joining { world, number, .. } = *joining;
+        let facts = world.facts();
+        let (limit, markers) = (facts.limit_bytes, facts.markers.into());
+        self.board.note_facts(usize::from(number.0), Facts { limit, markers });
+        joining.select(self.selection())?;
+        let heap = world.heap_profile().map(|profile| begun(&profile));
+        let profiled = Profiled { heap, ticks_ns: world.tick_interval().map(|interval| interval.as_nanos() as u64) };
+        world.with_threads(|threads| self.note(threads, number, profiled));
+        Ok(())
+    }
+}
+
+impl Eventlog {
+    /// Publishes a note of the attached threads and running profiles, whose beginnings may not be recorded. No thread attaches or
+    /// detaches meanwhile, so no thread in the note has detached.
+    fn note(&self, threads: &[ThreadInfo], number: WorldNumber, profiled: Profiled) {
+        let present = threads
+            .iter()
+            .map(|thread| Present { tid: thread.tid.0 as u32, label: thread.label.map_or(0, Label::get) });
+        let present: Box<[Present]> = present.collect();
+        if !present.is_empty() || profiled.is_some() {
+            self.board.note(usize::from(number.0), Clock::of_process().now(), present, profiled);
+        }
     }
 }
 
@@ -149,19 +125,9 @@ fn begun(profile: &HeapProfile) -> Begun {
     Begun { period_ns, breakdown: profile.breakdown as u32, filters }
 }
 
-impl RecordWorld for Trace {
-    fn record_world(&self, world: &World, _since: Since) -> Result<(), RecordError> {
-        let inner = world.inner();
-        let Parts { ongoing, board, plan, .. } = &*self.0;
-        let collector = &inner.collector;
-        ongoing.join(inner, |number| {
-            let (limit, markers) = (collector.heap.limit_bytes(), collector.markers.count().into());
-            board.note_facts(usize::from(number.0), Facts { limit, markers });
-            ongoing.select(inner, Selection::of(plan.classes.events()))?;
-            let heap = world.heap_profile().map(|profile| begun(&profile));
-            let profiled = Profiled { heap, ticks_ns: inner.ticker.interval_ns(&collector.threads) };
-            collector.threads.with_live(|live| self.note(live, number, profiled));
-            Ok(())
-        })
-    }
+/// Returns a writer that writes a log of all classes to this destination, for `fuzz/`.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn consumer(to: Box<dyn crate::formats::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
+    Eventlog::begin(Classes::default(), Policy::Lossless).writer(Target::Destination(to))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::events::record::MAX_WORLDS;
-use crate::formats::ongoing::Progress;
+use crate::formats::progress::Progress;
 use crate::sync::{AtomicU64, Ordering};
 
 /// See the module documentation.

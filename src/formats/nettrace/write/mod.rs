@@ -30,9 +30,8 @@ mod writer;
 pub use providers::{ProviderRequest, Providers, ProvidersError};
 #[cfg(feature = "fuzzing")]
 pub use trace::consumer;
-pub use trace::{Options, Trace};
+pub use trace::{Nettrace, Options, Settings, Trace};
 
 use crate::formats::outlet as output;
 pub use crate::formats::outlet::Destination;
-pub use crate::formats::{Finished, TraceError};
 pub use nettrace::Container;

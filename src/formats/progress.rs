@@ -1,0 +1,36 @@
+//! What a writer has done, for the owner of its trace.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// See the module documentation. Each number is read and written independently.
+#[derive(Debug, Default)]
+pub struct Progress {
+    records: AtomicU64,
+    bytes: AtomicU64,
+    /// Worlds whose end the writer has received.
+    ended: AtomicU64,
+}
+
+impl Progress {
+    /// Publishes the number of records and bytes in the file.
+    pub(super) fn is(&self, records: u64, bytes: u64) {
+        self.records.store(records, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn a_world_ended(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Relaxed)
+    }
+}
