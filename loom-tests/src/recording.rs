@@ -1,9 +1,9 @@
-//! The shipped protocol files of `events/record/`, and their models (not in `models`, because the files are private to their
+//! The shipped protocol files of `events/record/`, with `sync/bell.rs`, and their models (not in `models`, because the files are private to their
 //! parent module).
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
-#[path = "../../src/events/record/bell.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/bell.rs"]
 mod bell;
 #[path = "../../src/events/record/stream.rs"]
 mod stream;

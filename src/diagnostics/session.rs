@@ -30,13 +30,13 @@ use super::stream::Stream;
 use super::worlds::Worlds;
 use crate::World;
 use crate::events::clock::{Clock, Relation};
-use crate::events::record::bell::Bell;
 use crate::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
 use crate::events::{EventSet, Selection};
 use crate::formats::nettrace::write::live::Limits;
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::socket::Socket;
+use crate::sync::bell::Bell;
 use crate::sync::{AtomicBool, Ordering};
 
 /// The longest delay of an event to a client that reads.

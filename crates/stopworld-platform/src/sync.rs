@@ -1,8 +1,8 @@
 //! The facade for all synchronisation.
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
-//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs`, `stream.rs` and
-//! `bell.rs` of `events/record/`, `diagnostics/ring.rs`, `formats/mps/relay.rs`, `profile/tree.rs`) use only what is exported here, so
+//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs` and
+//! `stream.rs` of `events/record/`, `diagnostics/ring.rs`, `formats/mps/relay.rs`, `profile/tree.rs`) use only what is exported here, so
 //! the member `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and
 //! whose futexes belong to the model checker.
 //!
@@ -19,6 +19,7 @@
 //! * [`interrupt_point`]: does nothing here; under the model checker a signal handler may run at that point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
+pub mod bell;
 pub mod cell;
 mod fresh;
 mod guarded;

@@ -13,12 +13,13 @@ use std::io;
 use std::ptr::NonNull;
 
 use super::options::{HostOptions, HostTotals};
-use crate::events::record::{Recorded, RecordingThread, WorldNumber, bell::Bell};
+use crate::events::record::{Recorded, RecordingThread, WorldNumber};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::clock::now_ns;
 use crate::os::memory::{map_anonymous, unmap};
 use crate::os::thread::sleep_ns;
 use crate::sabotage::{Guard, removed};
+use crate::sync::bell::Bell;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const HEAD_WORDS: usize = 3;

@@ -35,7 +35,6 @@
 //! **In the child of a fork** the rings of other threads, the writer, and the file consumers do not exist (`.fork.services`). The
 //! remaining consumers are served by any thread that finds its ring full or flushes, until the next consumer starts a writer.
 
-pub(crate) mod bell;
 mod consumer;
 mod consumers;
 mod drain;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::bell::{Bell, Turnstile};
+use crate::sync::bell::{Bell, Turnstile};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// Wakes the writer.

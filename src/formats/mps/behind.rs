@@ -35,7 +35,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::relay::{Fate, Filling, Relay};
-use crate::events::record::bell::Bell;
 use crate::events::record::is_ending;
 use crate::os::clock::now_ns;
 use crate::os::file::{Cut, Output};
@@ -43,6 +42,7 @@ use crate::os::memory::{HUGE_PAGE_BYTES, Reservation};
 use crate::os::signals;
 use crate::os::spawn::spawn;
 use crate::os::thread::getpid;
+use crate::sync::bell::Bell;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Semaphore, UnsafeCell};
 
 /// The unit of writes to the file. A device that is given one block after the other has 1.5 times the throughput with blocks of

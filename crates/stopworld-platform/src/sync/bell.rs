@@ -19,18 +19,18 @@ const ASLEEP: u32 = 2;
 
 /// Wakes one sleeper. See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Bell(AtomicU32);
+pub struct Bell(AtomicU32);
 
 impl Bell {
     const_new! {
-        /// Creates a bell that is not rung.
-        pub(crate) fn new() -> Self {
+        /// Not rung.
+        pub fn new() -> Self {
             Bell(AtomicU32::new(QUIET))
         }
     }
 
     /// Wakes the sleeper, or keeps it from falling asleep.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         // Release: pairs with the acquire of `wait`, so that the sleeper sees what it was woken for.
         if self.0.swap(RUNG, Ordering::Release) == ASLEEP {
             interrupt_point();
@@ -38,9 +38,8 @@ impl Bell {
         }
     }
 
-    /// Sleeps until the bell is rung or `ns` nanoseconds have passed; spurious wakeups are possible. Returns whether it was rung since the
-    /// last call.
-    pub(crate) fn wait(&self, ns: Option<u64>) -> bool {
+    /// Sleeps until it rings, or for so long, or for no reason at all. True if it has rung since the last time.
+    pub fn wait(&self, ns: Option<u64>) -> bool {
         if removed(Guard::EventBell) {
             // The known-bad variant: it may be rung between the check and the sleep, and then never again.
             if self.0.load(Ordering::Relaxed) != RUNG {
@@ -55,8 +54,8 @@ impl Bell {
         self.0.swap(QUIET, Ordering::Acquire) == RUNG
     }
 
-    /// Resets the bell in a forked child, where the sleeper does not exist.
-    pub(super) fn forget(&self) {
+    /// In a forked child, where the sleeper does not exist.
+    pub fn forget(&self) {
         self.0.store(QUIET, Ordering::Relaxed);
     }
 }
@@ -68,34 +67,34 @@ const TURN: u32 = 2;
 
 /// Wakes all waiting threads. See the module documentation.
 #[derive(Debug)]
-pub(super) struct Turnstile(AtomicU32);
+pub struct Turnstile(AtomicU32);
 
 /// The right to wait until the next turn.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket(u32);
+pub struct Ticket(u32);
 
 impl Turnstile {
     const_new! {
-        /// Creates a turnstile at which no thread waits.
-        pub(super) fn new() -> Self {
+        /// Nobody waits.
+        pub fn new() -> Self {
             Turnstile(AtomicU32::new(0))
         }
     }
 
-    /// Takes a ticket. To be called before the last check of the condition.
-    pub(super) fn ticket(&self) -> Ticket {
-        // Acquire: pairs with the release of `turn`. If that was earlier, the check sees the condition.
+    /// To be taken before the last look at what one waits for.
+    pub fn ticket(&self) -> Ticket {
+        // Acquire: pairs with the release of `turn`. If that was earlier, what it brought is seen by the look.
         Ticket(self.0.fetch_or(AWAITED, Ordering::Acquire) | AWAITED)
     }
 
-    /// Sleeps until the next turn or until `ns` nanoseconds have passed; spurious wakeups are possible.
-    pub(super) fn wait(&self, ticket: Ticket, ns: Option<u64>) {
+    /// Sleeps until the next turn, or for so long, or for no reason at all.
+    pub fn wait(&self, ticket: Ticket, ns: Option<u64>) {
         interrupt_point();
         port::wait(&self.0, ticket.0, ns);
     }
 
-    /// Wakes all waiting threads. To be called after the condition was made true.
-    pub(super) fn turn(&self) {
+    /// Something has been brought: wakes all who wait.
+    pub fn turn(&self) {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
             let next = (seen & !AWAITED).wrapping_add(TURN);
