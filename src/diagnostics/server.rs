@@ -25,7 +25,7 @@ use super::request::Collect;
 use super::session::{Control, Session, collect_if_asked};
 use super::worlds::Worlds;
 use crate::World;
-use crate::events::record::{RecordError, as_blocking, locked};
+use crate::events::record::{RecordError, in_blocking_region, locked};
 use crate::os::signals;
 use crate::os::socket::Socket;
 use crate::os::thread::getpid;
@@ -126,7 +126,7 @@ impl Server {
         locked(&self.sessions, |sessions| sessions.running.values().for_each(|control| control.stop()));
         let deadline = Instant::now() + within;
         // Acquire: pairs with the release of `Connection`'s drop; the effects of the connection are visible.
-        as_blocking(|| {
+        in_blocking_region(|| {
             while self.connections.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(1));
             }

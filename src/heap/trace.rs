@@ -15,6 +15,7 @@ use std::marker::PhantomData;
 use std::mem::{align_of, needs_drop, size_of};
 use std::ops::Deref;
 
+use crate::os::memory::read_carefully;
 use crate::sync;
 
 /// Words that one bitmap of a [`Layout`] covers.
@@ -269,6 +270,25 @@ impl TypeInfo {
     /// Alignment of a value in bytes.
     pub fn align(&self) -> usize {
         self.align
+    }
+
+    /// Returns the description at this address, as events carry it, or `None` if there is none. Costs a system call.
+    ///
+    /// # Safety
+    /// If the memory at `address` begins like a description of a type, it must be one: nothing may have forged it.
+    pub unsafe fn at(address: usize) -> Option<&'static TypeInfo> {
+        if address == 0 || !address.is_multiple_of(align_of::<TypeInfo>()) {
+            return None;
+        }
+        let mut magic = [0; 8];
+        // SAFETY: the bytes are only compared with the magic number.
+        let read = unsafe { read_carefully(address, &mut magic) };
+        if read != magic.len() || u64::from_ne_bytes(magic) != TYPE_INFO_MAGIC {
+            return None;
+        }
+        // SAFETY: the memory is readable and begins with the magic number, so by the caller's promise it is a description, and
+        // each description is a static.
+        Some(unsafe { &*(address as *const TypeInfo) })
     }
 
     /// Whether this really is the description of a type.

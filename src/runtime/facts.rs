@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::World;
 use super::world::ThreadInfo;
 use crate::events::Labels;
-use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
+use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, MAX_SMALL, Space};
 use crate::heap::sweep::SpaceBytes;
 use crate::os::callback::refuse_inside;
 use crate::sync::Ordering;
@@ -26,10 +26,6 @@ pub struct WorldFacts {
     pub heap_base: usize,
     /// The address space reserved for the heap, in bytes.
     pub reserved_bytes: usize,
-    /// The unit in which the heap commits memory, in bytes.
-    pub chunk_bytes: usize,
-    /// The size of a block, in bytes.
-    pub block_bytes: usize,
     /// The heap limit, in bytes.
     pub limit_bytes: u64,
     /// The addresses by which events name the spaces: small, pinned, large.
@@ -77,6 +73,13 @@ pub struct WorldCounters {
 }
 
 impl World {
+    /// The size of a block of the heap, in bytes.
+    pub const BLOCK_BYTES: usize = BLOCK_BYTES;
+    /// The unit in which a heap commits memory, in bytes.
+    pub const CHUNK_BYTES: usize = CHUNK_BYTES;
+    /// The size of the largest object that is not a large object, in bytes.
+    pub const MOST_SMALL_BYTES: usize = MAX_SMALL;
+
     /// Returns the properties of the world that never change. Costs a few loads.
     pub fn facts(&self) -> WorldFacts {
         let collector = self.collector();
@@ -85,8 +88,6 @@ impl World {
             address: std::ptr::from_ref(&**self.inner()) as usize,
             heap_base: heap.blocks.base(),
             reserved_bytes: heap.blocks.reserved_bytes(),
-            chunk_bytes: CHUNK_BYTES,
-            block_bytes: BLOCK_BYTES,
             limit_bytes: heap.limit_bytes(),
             pools: Space::ALL.map(|space| heap.pool(space)),
             markers: collector.markers.count(),

@@ -66,6 +66,6 @@ pub use recorded::{Lost, Recorded, RecordingThread, WorldNumber};
 pub use recorder::{Recorder, flush_at_exit, stopworld_telemetry_flush};
 pub use recording::Recording;
 pub(crate) use waiting::{Surroundings, as_blocking, set_surroundings};
-pub use waiting::{is_ending, locked};
+pub use waiting::{in_blocking_region, is_ending, locked};
 pub(super) use worlds::RecordedWorld;
 pub use worlds::{MAX_CONSUMERS, MAX_WORLDS};

@@ -50,6 +50,12 @@ pub(crate) fn as_blocking<R>(wait: impl FnOnce() -> R) -> R {
     result.expect("`as_blocking` calls the function that it is given")
 }
 
+/// Runs `wait` in a blocking region, so that a stop does not wait for this thread, if the thread is attached to a world. `wait` is
+/// `Send`, which keeps every `Gc` out of it.
+pub fn in_blocking_region<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
+    as_blocking(wait)
+}
+
 /// Runs `f` with what the mutex guards, in a blocking region from before the wait for the lock until after its release. So a stop
 /// does not wait for this thread; and if the thread is suspended meanwhile, it parks at the end of the region, without the lock
 /// (`.debug.frozen-waiter`). `f` is `Send`, which keeps every `Gc` out of it. A poisoned mutex is locked all the same.

@@ -21,7 +21,7 @@ use crate::formats::progress::Progress;
 use crate::formats::target::Target;
 use crate::formats::worlds::Worlds;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{HeldBlock, Since};
+use crate::{HeldBlock, Since, World};
 
 /// The telemetry format of the Memory Pool System.
 #[derive(Debug)]
@@ -147,8 +147,8 @@ impl Telemetry {
                 world: known.address as u64,
                 heap: known.heap_base as u64,
                 reserved: known.reserved_bytes as u64,
-                chunk: known.chunk_bytes as u64,
-                block: known.block_bytes as u64,
+                chunk: World::CHUNK_BYTES as u64,
+                block: World::BLOCK_BYTES as u64,
                 limit: known.limit_bytes,
                 pools: known.pools.map(|pool| pool as u64),
                 late: u64::from(since == Since::Now),

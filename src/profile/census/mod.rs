@@ -34,7 +34,7 @@ pub(crate) mod sieve;
 pub(crate) mod table;
 pub(crate) mod taker;
 
-pub use profiler::Finished;
+pub use profiler::{Finished, MOST_ORDERED_CENTRES};
 
 use std::fmt;
 use std::sync::Arc;

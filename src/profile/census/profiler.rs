@@ -10,7 +10,7 @@
 //!   biography  the same, for all censuses at the end, each with its own time
 //! ```
 //!
-//! Bands are emitted in the order of the census, largest first. Stacks of more than [`DEEPEST`] centres come last, next to those
+//! Bands are emitted in the order of the census, largest first. Stacks of more than [`MOST_ORDERED_CENTRES`] centres come last, next to those
 //! with the same innermost centres. So a writer of a format without room for more centres can merge the stacks that it cannot
 //! distinguish, and needs to remember only the last band.
 
@@ -76,8 +76,8 @@ enum Work {
     Biography(Box<Biography>),
 }
 
-/// Stacks with more centres come last: see the module documentation.
-pub(crate) const DEEPEST: usize = 255;
+/// The bands of a census are ordered by the names of stacks up to this many centres; stacks with more come last.
+pub const MOST_ORDERED_CENTRES: usize = 255;
 
 /// The message in the trace when no era is left.
 const NO_MORE_ERAS: &str = "the biography has taken its maximum number of censuses: no more are taken";
@@ -418,7 +418,7 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
 fn deep_ones_last(bands: &[Band]) -> impl Iterator<Item = &Band> {
     let centres = |band: &Band| StackId::from_raw(band.stack.unwrap_or(0)).centres();
     let (mut deep, others): (Vec<&Band>, Vec<&Band>) =
-        bands.iter().partition(|band| centres(band).nth(DEEPEST).is_some());
+        bands.iter().partition(|band| centres(band).nth(MOST_ORDERED_CENTRES).is_some());
     deep.sort_by(|one, other| centres(one).cmp(centres(other)));
     others.into_iter().chain(deep)
 }

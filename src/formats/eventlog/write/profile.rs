@@ -6,7 +6,7 @@
 //!
 //! A stack of cost centres is written as the numbers of its centres, innermost first, without MAIN, at which every stack begins. It
 //! holds at most 255 of them. A sample may have each stack only once, so bands whose stacks are equal in the first 255 centres are
-//! merged. Such bands [arrive](crate::profile::census::profiler) consecutively, so the last band is held back until another arrives.
+//! merged. Such bands [arrive](crate::profile::census::MOST_ORDERED_CENTRES) consecutively, so the last band is held back until another arrives.
 //!
 //! **Centres** are read from the process-wide store, so that a log that begins late has them all. Where the first profile begins, all
 //! known centres are defined in the order of GHC: first the seven that every program has, then the others in descending order, down
@@ -27,7 +27,7 @@ use super::process::Head;
 use crate::events::record::Recorded;
 use crate::events::{EventId, Label, Labels};
 use crate::profile::census::Breakdown;
-use crate::profile::census::profiler::DEEPEST;
+use crate::profile::census::MOST_ORDERED_CENTRES;
 use crate::profile::{self, CentreId, StackId};
 use ghc_eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
 use trace_io::bytes::Bytes;
@@ -39,7 +39,8 @@ const THE_PROFILE: u8 = 0;
 const FILTERS: usize = 7;
 const BY_BIOGRAPHY: usize = 6;
 
-const _: () = assert!(DEEPEST == MOST_CENTRES, "bands must be ordered by as many centres as are written here");
+const _: () =
+    assert!(MOST_ORDERED_CENTRES == MOST_CENTRES, "bands must be ordered by as many centres as are written here");
 
 /// More than the store of cost centres can hold.
 const CENTRES: u32 = 1 << 20;

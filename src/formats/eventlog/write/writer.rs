@@ -24,9 +24,10 @@ use crate::events::EventId;
 use crate::events::clock::Relation;
 use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 use crate::formats::outlet::Outlet;
-use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES};
 use ghc_eventlog::format::{NO_CAPABILITY, capset, id, stop};
 
+const BLOCK_BYTES: u64 = crate::World::BLOCK_BYTES as u64;
+const CHUNK_BYTES: u64 = crate::World::CHUNK_BYTES as u64;
 /// The reason of a stop: the pacing of the collector requested it.
 const BY_ALLOCATION: u64 = 0;
 /// The second field of `MarkerJoined`: a marker begins.
@@ -282,9 +283,7 @@ impl Writer {
             const GENERATIONS: u16 = 1;
             to.word32(set);
             to.word16(GENERATIONS);
-            [limit, BLOCK_BYTES as u64, CHUNK_BYTES as u64, BLOCK_BYTES as u64]
-                .into_iter()
-                .for_each(|bytes| to.word64(bytes));
+            [limit, BLOCK_BYTES, CHUNK_BYTES, BLOCK_BYTES].into_iter().for_each(|bytes| to.word64(bytes));
         })
     }
 
@@ -318,7 +317,7 @@ impl Writer {
         self.worlds[number].committed = Some(committed);
         let Some(seat) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
         if is_freed {
-            let chunks = |bytes: u64| (bytes / CHUNK_BYTES as u64) as u32;
+            let chunks = |bytes: u64| (bytes / CHUNK_BYTES) as u32;
             self.blocks.put(seat, id::MEM_RETURN, |to| {
                 [set, chunks(committed), chunks(committed), chunks(bytes)].into_iter().for_each(|word| to.word32(word));
             })?;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::heap::layout::MAX_SMALL;
+use crate::World;
 use trace_io::bytes::Bytes;
 
 /// A command line is cut to this many UTF-16 units.
@@ -56,7 +56,7 @@ impl About {
 pub(super) fn settings(to: &mut Bytes, limit: u64, world: u16) {
     const HAS_HARD_LIMIT: u32 = 8;
     to.u64(limit);
-    to.u64(MAX_SMALL as u64 + 1);
+    to.u64(World::MOST_SMALL_BYTES as u64 + 1);
     [0, 0, 0].into_iter().for_each(|word| to.u64(word));
     to.u32(0);
     to.u32(HAS_HARD_LIMIT);

@@ -1,24 +1,12 @@
 //! The names of types: converts the address in an event to the name in the type's description.
 
-use crate::heap::trace::{TYPE_INFO_MAGIC, TypeInfo};
-use crate::os::memory::read_carefully;
+use crate::TypeInfo;
 
 /// Returns the name of the type with its description at this address, or an empty string if there is no description.
-///
-/// Descriptions are statics, so a valid address stays valid. But a number in a record is not trusted to be one: the memory is
-/// checked for the magic number first.
 pub(crate) fn name_of(address: u64) -> &'static str {
-    if address == 0 || !address.is_multiple_of(align_of::<TypeInfo>() as u64) {
-        return "";
-    }
-    let mut magic = [0; 8];
-    // SAFETY: the bytes are only compared with the magic number.
-    let read = unsafe { read_carefully(address as usize, &mut magic) };
-    if read != magic.len() || u64::from_ne_bytes(magic) != TYPE_INFO_MAGIC {
-        return "";
-    }
-    // SAFETY: the memory is readable and begins with the magic number, as only descriptions do; each description is a static.
-    unsafe { &*(address as usize as *const TypeInfo) }.name()
+    // SAFETY: a record has the address of a description, which is a static, or a number that is not one; programs have no reason
+    // to forge descriptions.
+    unsafe { TypeInfo::at(address as usize) }.map_or("", TypeInfo::name)
 }
 
 /// A cache of recently used names.
