@@ -348,7 +348,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let file = directory.path().join("flight.mps");
             let mut again = Command::new(std::env::current_exe().unwrap());
-            again.args([&format!("cli::tracing::tests::{name}"), "--exact", "--nocapture"]).env(VARIABLE, &file);
+            again.args([&format!("tracing::tests::{name}"), "--exact", "--nocapture"]).env(VARIABLE, &file);
             let output = again.output().unwrap();
             let (mut lines, mut words) = (Vec::new(), Vec::new());
             let stream = std::fs::read(&file).unwrap_or_default();

@@ -351,7 +351,7 @@ fn a_backtrace_names_the_functions_of_the_program() {
     let tid = talk.thread("main");
     let trace = talk.ask(&format!("backtrace {tid}"));
     assert!(trace.starts_with("#0"), "{trace}");
-    assert!(trace.contains("stopworld::cli::execute at src/cli/mod.rs"), "{trace}");
+    assert!(trace.contains("stopworld_cli::execute at stopworld-cli/src/lib.rs"), "{trace}");
     assert!(!trace.contains("::h0"), "names are demangled: {trace}");
     assert_eq!(talk.end(), Some(0));
 }

@@ -485,7 +485,7 @@ fn an_output_without_room_leaves_the_old_file() {
     assert_eq!((ran.status.code(), said.lines().count()), (Some(1), 1), "{said}");
     assert!(
         said.contains(
-            "out.json: File too large (os error 27); the existing file is unchanged; make room, or name another file"
+            "out.json: File too large (os error 27); the existing file is unchanged; raise the limit of a file's size (ulimit -f), or name another file"
         ),
         "{said}"
     );
