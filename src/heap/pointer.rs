@@ -19,8 +19,9 @@ use crate::sync::{AtomicUsize, Ordering};
 /// A reference to a collected object. One word, `Copy`, never null; `Option<Gc<T>>` is one word too.
 ///
 /// [`Mutator::alloc`](crate::Mutator::alloc) returns one. It keeps its object alive while a copy is on the stack of an attached
-/// thread, in its registers, or in a collected object. Copying and dereferencing cost nothing beyond the load. Dereferencing is
-/// safe because of the safety requirement of [`World::attach`](crate::World::attach). Objects never move.
+/// thread, in its registers, in a live collected object, or in a registered range. Copying is a copy of one word, and
+/// dereferencing is a plain load: there is no count and no barrier. Dereferencing is safe because of the safety requirement of
+/// [`World::attach`](crate::World::attach). Objects never move.
 ///
 /// ```
 /// use stopworld::{Gc, GcCell, World, traced};
