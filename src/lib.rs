@@ -94,3 +94,26 @@ pub use world::{
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+
+/// Compiles the examples of the book as tests, and runs those that write no files into the working directory.
+#[cfg(doctest)]
+mod book {
+    macro_rules! pages {
+        ($($name:ident: $path:literal)*) => {
+            $(
+                #[doc = include_str!(concat!("../docs/", $path))]
+                mod $name {}
+            )*
+        };
+    }
+
+    pages! {
+        write: "tutorial/write.md"
+        watch: "tutorial/watch.md"
+        break_it: "tutorial/break.md"
+        leak: "tutorial/leak.md"
+        record: "how-to/record.md"
+        profile: "how-to/profile.md"
+        host: "how-to/host.md"
+    }
+}
