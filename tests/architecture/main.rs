@@ -1,9 +1,10 @@
-//! The structure that DESIGN.md draws: no file imports in a circle, no file is too long, and no crate depends on one below it. And the list
-//! of public items.
+//! The structure that DESIGN.md draws: no file imports in a circle, no file is too long, and no crate depends on one below it. The list of
+//! public items. And the documentation: every page is in the book, every link leads somewhere.
 //!
 //! Files that are too long are listed by name. A file that has been split must be taken off the list.
 
 mod imports;
+mod links;
 mod modules;
 mod public;
 
@@ -186,4 +187,37 @@ fn a_name_that_is_handed_on_is_looked_through() {
         ("a/two.rs", "use super::One; pub struct Two(One);"),
     ];
     assert_eq!(circles_of(&files), [], "two.rs uses one.rs, and mod.rs only hands it on");
+}
+
+/// The Markdown pages below this folder.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let found = entries.flat_map(|path| match path.is_dir() {
+        true => pages(&path),
+        false => Vec::from([path]),
+    });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+#[test]
+fn every_page_is_in_the_book() {
+    let docs = root().join("docs");
+    let summary = links::links(&fs::read_to_string(docs.join("SUMMARY.md")).unwrap());
+    let listed: BTreeSet<PathBuf> = summary.iter().map(|link| docs.join(&link.target)).collect();
+    let mut found: BTreeSet<PathBuf> = pages(&docs).into_iter().collect();
+    found.remove(&docs.join("SUMMARY.md"));
+    assert_eq!(found, listed, "the pages below docs/, and those that docs/SUMMARY.md lists");
+}
+
+#[test]
+fn every_relative_link_leads_to_a_file_and_a_heading() {
+    let folders = ["docs", "crates", "benches", "fuzz", "host", "examples", "loom-tests", "shuttle-tests"];
+    let in_root = fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
+    let in_root = in_root.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let all = in_root.chain(folders.iter().flat_map(|folder| pages(&root().join(folder))));
+    // Folders of build output have pages of other projects.
+    let all = all.filter(|page| !page.components().any(|part| part.as_os_str() == "target"));
+    let broken: Vec<String> =
+        all.flat_map(|page| links::broken(root(), page.strip_prefix(root()).unwrap())).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
