@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize
 use std::time::{Duration, Instant};
 
 use hazard::{
-    By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, wait_for, wait_for_child, world,
+    By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, vfork_until, wait_for, wait_for_child,
+    world,
 };
 use rstest::rstest;
 use stopworld::events::{EventId, Record, Selection, Sink};
@@ -284,35 +285,6 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
 #[ignore = "takes 30 s"]
 fn a_thread_that_a_debugger_holds_for_thirty_seconds_is_named() {
     a_debugger_holds_a_thread_for(Duration::from_secs(30));
-}
-
-/// vfork, with a child that uses none of the shared memory except the flag that ends it.
-fn vfork_until(end: &AtomicBool) -> i32 {
-    let pid: i64;
-    // SAFETY: the child has registers of its own and writes no memory, so sharing the stack does no harm; it ends by exit.
-    unsafe {
-        std::arch::asm!(
-            "mov eax, 58", // vfork
-            "syscall",
-            "test rax, rax",
-            "jnz 4f",
-            "2: cmp byte ptr [{end}], 0",
-            "jne 3f",
-            "mov eax, 24", // sched_yield
-            "syscall",
-            "jmp 2b",
-            "3: xor edi, edi",
-            "mov eax, 60", // exit
-            "syscall",
-            "4:",
-            end = in(reg) std::ptr::from_ref(end),
-            out("rax") pid,
-            out("rcx") _,
-            out("r11") _,
-            out("rdi") _,
-        );
-    }
-    pid as i32
 }
 
 /// `.stop.lost`: no signal reaches a thread whose vfork child has neither exited nor executed another program.
