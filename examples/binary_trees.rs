@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use stopworld::formats::mps;
 use stopworld::{CollectionReport, Mutator, OutOfMemory, World};
 use stopworld_analysis::report::{Bytes, Ledger, Phase};
+use stopworld_trace::mps;
 use stopworld_workloads::binary_trees::{build, count, full};
 
 const SHALLOWEST: u32 = 4;

@@ -13,9 +13,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use stopworld::formats::mps;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::Micros;
+use stopworld_trace::mps;
 use stopworld_workloads::{self as workloads, Plan, Shift, Until, churn};
 
 /// For each number of threads: the number of collections that stopped this number, and the total time to stop, in nanoseconds.

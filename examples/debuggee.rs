@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stopworld::formats::mps;
 use stopworld::{CollectError, Gc, GcCell, JoinHandle, Leaf, Mutator, OutOfMemory, Paranoid, StopError, World, traced};
+use stopworld_trace::mps;
 
 traced! {
     struct Bead { next: GcCell<Option<Gc<Bead>>>, number: u64 }

@@ -12,9 +12,9 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use stopworld::formats::mps;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::{Bytes, Ledger, Micros, Run, table};
+use stopworld_trace::mps;
 use stopworld_workloads::{self as workloads, Plan, Shift, Until, gcbench};
 
 fn main() -> Result<(), Box<dyn Error>> {

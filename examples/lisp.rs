@@ -12,9 +12,9 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use stopworld::formats::mps;
 use stopworld::{CollectionReport, JoinHandle, Mutator, World};
 use stopworld_analysis::report::{Ledger, Run, table};
+use stopworld_trace::mps;
 use stopworld_workloads::lisp::{LispError, run_file};
 
 const PROGRAMS: [&str; 8] =

@@ -17,8 +17,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
-use stopworld::formats::mps;
 use stopworld::{JoinHandle, OutOfMemory, Tid, World};
+use stopworld_trace::mps;
 use stopworld_workloads::binary_trees::{build, count, full};
 
 const WORKERS: usize = 3;

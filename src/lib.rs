@@ -54,12 +54,7 @@
 
 mod collector;
 pub mod debugger;
-pub mod diagnostics;
 pub mod events;
-pub mod formats;
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing;
 mod heap;
 pub mod profile;
 mod runtime;

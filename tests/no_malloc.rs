@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 use hazard::{By, Flags, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
-use stopworld::formats::eventlog;
-use stopworld::formats::nettrace::write::{Container, Options, Providers};
 use stopworld::profile::census::{Breakdown, CensusRequest, Every, Filters, HeapProfile};
 use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, cost_centre, testing, traced};
+use stopworld_trace::eventlog;
+use stopworld_trace::nettrace::{Container, Options, Providers};
 
 /// The number of calls of malloc.
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -234,7 +234,7 @@ fn a_heap_dump_and_the_writer_of_its_trace_call_no_malloc(
     let everything = Providers::parse("Microsoft-Windows-DotNETRuntime,stopworld:ff:5").unwrap();
     let options = Options::new(directory.path().join("t.nettrace")).container(container);
     let trace = options.providers(everything).start().unwrap();
-    let log = eventlog::write::Options::new(directory.path().join("t.eventlog")).start().unwrap();
+    let log = eventlog::Options::new(directory.path().join("t.eventlog")).start().unwrap();
     let world = build(builder().markers(2).record_to(&trace).record_to(&log), by);
     let allocator = spawn(&world, "allocator", move |m| {
         for _ in 0..20 {

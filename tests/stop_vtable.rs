@@ -12,11 +12,11 @@ use hazard::{By, Flags, builder, collect, fork, spawn, wait_for, world};
 use rstest::rstest;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::events::Categories;
-use stopworld::formats::mps::Options;
 use stopworld::{
     CollectError, ForkStep, JoinHandle, Leaf, Mutator, SafepointStopper, SignalStopper, SilenceReason, Slot, StopError,
     StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
 };
+use stopworld_trace::mps::Options;
 
 /// A thread that counts.
 struct Counting {

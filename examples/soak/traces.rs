@@ -13,8 +13,8 @@ use nettrace::{Container, NetEvent, Reader, Visitor};
 use stopworld::World;
 use stopworld::events::Categories;
 use stopworld::events::record::RecordError;
-use stopworld::formats::nettrace::write::{Options as NettraceOptions, Providers};
-use stopworld::formats::{Finished, eventlog, mps, perfetto, profile_text};
+use stopworld_trace::nettrace::{Options as NettraceOptions, Providers};
+use stopworld_trace::{Finished, eventlog, mps, perfetto, profile_text};
 
 use super::counts::{Counts, one};
 use super::round::Shared;
@@ -114,7 +114,7 @@ fn check_nettrace(path: &Path) {
 }
 
 fn start_eventlog(path: &Path, world: &World, _: &mut Rng) -> Finish {
-    let trace = eventlog::write::Options::new(path).start().expect("a log can be started");
+    let trace = eventlog::Options::new(path).start().expect("a log can be started");
     world.record_to(&trace).expect("a world can join a log");
     Box::new(move || trace.finish())
 }

@@ -9,7 +9,7 @@ use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
 use nettrace::Reader;
 use stopworld_analysis::convert::{ConvertError, Options, Target, convert};
-use stopworld::fuzzing;
+use stopworld_cli::fuzzing;
 use stopworld_analysis::gcstats::{Rules, analyse};
 use stopworld_analysis::profstats::{Profiles, folded, speedscope, text};
 use stopworld_analysis::report::{collections, heap_page, heapprof as heap_table, page, timeprof as time_table};

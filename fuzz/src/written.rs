@@ -10,8 +10,7 @@ use nettrace::{Container, NetEvent, Reader, Visitor};
 use stopworld::events::EventId;
 use stopworld::events::clock::Clock;
 use stopworld::events::record::{Consumer, Lost, Recorded, RecordingThread, WorldNumber};
-use stopworld::formats::nettrace::write::Destination;
-use stopworld::fuzzing;
+use stopworld_trace::nettrace::Destination;
 
 use crate::limited;
 
@@ -136,21 +135,21 @@ pub fn written(input: &[u8]) {
         let steps = steps(input, Clock::of_process().now());
         let is_lossless = !steps.iter().any(|step| matches!(step, Step::Lost(_)));
         for container in [Container::V4, Container::V6] {
-            let trace = file(&steps, |to| fuzzing::nettrace_writer(container, to));
+            let trace = file(&steps, |to| stopworld_trace::nettrace::consumer(container, to));
             let mut own = Own::default();
             let summary = Reader::new(&trace[..]).read(&mut own);
             assert_eq!((summary.damage, summary.ended_orderly, summary.late), (None, true, 0));
             assert!(summary.lost == 0 || !is_lossless, "{summary:?}");
             assert_eq!(own.0, expected(&steps));
         }
-        let log = file(&steps, fuzzing::eventlog_writer);
+        let log = file(&steps, stopworld_trace::eventlog::consumer);
         let mut show = Show::new(io::sink(), Form::Events);
         let summary = in_file_order(&log[..], &mut show);
         // Codes are arbitrary numbers here, so the text of an event may be unclear.
         let _ = show.finish().unwrap();
         // The only damage allowed is a missing end mark.
         assert!(summary.damage.is_none_or(|damage| damage.kind == DamageKind::NoEnd), "{:?}", summary.damage);
-        let timeline = file(&steps, fuzzing::timeline_writer);
+        let timeline = file(&steps, stopworld_trace::perfetto::consumer);
         let read: Result<serde_json::Value, _> = serde_json::from_slice(&timeline);
         assert!(read.is_ok(), "{read:?}: {}", String::from_utf8_lossy(&timeline));
     });

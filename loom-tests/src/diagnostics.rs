@@ -1,6 +1,6 @@
 //! The shipped ring buffer between the drain and a diagnostics session, and its model.
 
-#[path = "../../src/diagnostics/ring.rs"]
+#[path = "../../crates/stopworld-diagnostics/src/ring.rs"]
 mod ring;
 
 use std::mem::MaybeUninit;

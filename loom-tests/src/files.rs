@@ -1,6 +1,6 @@
 //! The shipped protocol by which the drain and the carrier (the I/O thread) share the blocks of a file, and its models.
 
-#[path = "../../src/formats/mps/relay.rs"]
+#[path = "../../crates/stopworld-trace/src/mps/relay.rs"]
 #[allow(dead_code, reason = "the models do not use everything that the library does")]
 mod relay;
 

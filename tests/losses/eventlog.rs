@@ -9,7 +9,7 @@ use eventlog_rules::{Log, check};
 use ghc_eventlog::format::id;
 use stopworld::World;
 use stopworld::events::record::Policy;
-use stopworld::formats::eventlog::write::Options;
+use stopworld_trace::eventlog::Options;
 
 const FIRED: u64 = 400_000;
 

@@ -10,7 +10,7 @@ use nettrace_rules::{OWN, Trace as Parsed};
 use rstest::rstest;
 use stopworld::World;
 use stopworld::events::record::Policy;
-use stopworld::formats::nettrace::write::{Container, Destination, Options, Providers};
+use stopworld_trace::nettrace::{Container, Destination, Options, Providers};
 
 /// An output that accepts nothing until its gate is opened.
 #[derive(Debug, Clone)]

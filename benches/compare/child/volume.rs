@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use stopworld::World;
 use stopworld::events::Categories;
-use stopworld::formats::mps::Options;
+use stopworld_trace::mps::Options;
 
 use super::{Failure, Rounds, cpu_s, number, peak_rss_mb};
 

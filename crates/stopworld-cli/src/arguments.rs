@@ -15,7 +15,7 @@ use super::format::{Format, Wanted};
 use super::profiling::Profiling;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
-use stopworld::formats::nettrace::write::Providers;
+use stopworld_trace::nettrace::Providers;
 
 /// The largest number of workload threads: well below the limit of a Linux machine, well above what is instructive.
 const MOST_THREADS: usize = 4096;

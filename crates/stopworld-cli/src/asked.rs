@@ -18,10 +18,10 @@ use super::exit::Failure;
 use super::format::Format;
 use super::profiling::Profiling;
 use stopworld::events::{Categories, EventId, EventSet};
-use stopworld::formats::eventlog::write::Classes;
-use stopworld::formats::mps::control::DEFAULT_FILE;
-use stopworld::formats::nettrace::write::{Container, Providers};
-use stopworld::formats::profile_text::Kind;
+use stopworld_trace::eventlog::Classes;
+use stopworld_trace::mps::control::DEFAULT_FILE;
+use stopworld_trace::nettrace::{Container, Providers};
+use stopworld_trace::profile_text::Kind;
 
 /// Returns the format given by `--format`, or else by the extension of the trace file. A file without an extension (a
 /// device, a pipe) is a telemetry stream, and so is the Memory Pool System's default file, `mpsio.log`.

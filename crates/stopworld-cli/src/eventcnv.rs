@@ -15,7 +15,7 @@ use super::arguments::{Eventcnv, MpsVersion};
 use super::exit::{FAILED, PIPE_CLOSED};
 use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
-use stopworld::formats::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
+use stopworld_trace::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
 
 /// The usage in one line, which is appended to errors about the arguments.
 pub(super) const USAGE: &str =

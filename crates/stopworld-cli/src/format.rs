@@ -7,9 +7,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use stopworld::events::filter::Filter;
 use stopworld::events::{Categories, EventId, EventSet, Group};
-use stopworld::formats::eventlog::write::Classes;
-use stopworld::formats::nettrace::write::Providers;
 use stopworld_platform::suggest;
+use stopworld_trace::eventlog::Classes;
+use stopworld_trace::nettrace::Providers;
 
 /// The values of `--format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -38,7 +38,8 @@ mod eventlog;
 mod exit;
 mod format;
 #[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gcstats;
 mod lisp;
 mod live;

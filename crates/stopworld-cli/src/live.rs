@@ -20,11 +20,11 @@ use signal_hook::iterator::Signals;
 use super::arguments::{LiveCounters, LiveTrace};
 use super::exit::{FAILED, Failure};
 use nettrace::Reader;
-use stopworld::diagnostics::client::{Client, Provider, Rundown, Session};
-use stopworld::diagnostics::watched::{Told, Watching};
-use stopworld::formats::nettrace::write::{Providers, ProvidersError};
 use stopworld_analysis::report::Bytes;
+use stopworld_diagnostics::client::{Client, Provider, Rundown, Session};
+use stopworld_diagnostics::watched::{Told, Watching};
 use stopworld_platform::os::remedy::remedy_of;
+use stopworld_trace::nettrace::{Providers, ProvidersError};
 
 /// The buffer size that is requested for a session, in megabytes: that of dotnet-trace.
 const MEGABYTES: u32 = 256;

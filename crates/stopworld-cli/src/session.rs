@@ -14,10 +14,10 @@ use super::asked::Asked;
 use super::profiling::Passed;
 use super::tracing::{self, End, Tracing};
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::diagnostics::Diagnostics;
-use stopworld::formats::Finished;
 use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
 use stopworld_analysis::report::{self, Ledger, flexowriter, json, table};
+use stopworld_diagnostics::Diagnostics;
+use stopworld_trace::Finished;
 use stopworld_workloads::{Plan, Shift};
 
 /// The time limit for the finalizers that are queued at the end.

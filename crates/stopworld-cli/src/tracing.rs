@@ -25,12 +25,12 @@ use super::asked::Asked;
 use stopworld::WorldBuilder;
 use stopworld::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
 use stopworld::events::{Categories, Category, EventSet};
-use stopworld::formats::eventlog::write::Classes;
-use stopworld::formats::mps::control::{CONTROL_VARIABLE, Environment};
-use stopworld::formats::nettrace::write::{Container, Providers};
-use stopworld::formats::profile_text::Kind;
-use stopworld::formats::{Finished, eventlog, mps, nettrace, perfetto, profile_text, report_failure};
 use stopworld_platform::os::remedy::remedy_of;
+use stopworld_trace::eventlog::Classes;
+use stopworld_trace::mps::control::{CONTROL_VARIABLE, Environment};
+use stopworld_trace::nettrace::{Container, Providers};
+use stopworld_trace::profile_text::Kind;
+use stopworld_trace::{Finished, eventlog, mps, nettrace, perfetto, profile_text, report_failure};
 
 /// The time limit for the end of the world, after which the trace is finished without it.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -130,9 +130,9 @@ impl Tracing {
 #[derive(Clone, Debug)]
 pub(super) enum Trace {
     Mps(mps::Trace),
-    Nettrace(nettrace::write::Trace),
+    Nettrace(nettrace::Trace),
     Timeline(perfetto::Trace),
-    Eventlog(eventlog::write::Trace),
+    Eventlog(eventlog::Trace),
     Profile(profile_text::Trace),
 }
 
@@ -177,7 +177,7 @@ impl Trace {
 
     fn start_nettrace(settings: &Settings, container: Container, providers: &Providers) -> anyhow::Result<Trace> {
         let file = settings.trace.clone().unwrap_or_default();
-        let options = nettrace::write::Options::new(file).container(container).providers(providers.clone());
+        let options = nettrace::Options::new(file).container(container).providers(providers.clone());
         let options = in_manner!(settings, options);
         Ok(Trace::Nettrace(options.start().context(NOT_STARTED)?))
     }
@@ -193,7 +193,7 @@ impl Trace {
 
     fn start_eventlog(settings: &Settings, classes: Classes) -> anyhow::Result<Trace> {
         let file = settings.trace.clone().unwrap_or_default();
-        let options = in_manner!(settings, eventlog::write::Options::new(file).classes(classes));
+        let options = in_manner!(settings, eventlog::Options::new(file).classes(classes));
         Ok(Trace::Eventlog(options.start().context(NOT_STARTED)?))
     }
 

@@ -16,9 +16,9 @@
 
 use std::time::Duration;
 
-use crate::WorldCounters;
 use crate::os::clock::process_cpu_ns;
 use crate::os::memory::resident_bytes;
+use stopworld::WorldCounters;
 
 /// The name of the provider.
 pub(crate) const PROVIDER: &str = "System.Runtime";

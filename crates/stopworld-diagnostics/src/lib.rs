@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The socket is opened only on request: a program calls `Diagnostics::open()` and
-//! [records its worlds](crate::WorldBuilder::record_to) to the result; a user of the command passes `--diagnostics`. The
+//! [records its worlds](stopworld::WorldBuilder::record_to) to the result; a user of the command passes `--diagnostics`. The
 //! environment variables that turn off the .NET socket turn off this one, too. docs/diagnostics.md describes its use and the
 //! refused requests.
 //!
@@ -28,7 +28,8 @@ pub mod address;
 pub mod client;
 mod counters;
 #[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod message;
 mod process;
 mod queue;
@@ -48,11 +49,13 @@ use std::time::Duration;
 
 pub use message::Refusal;
 
+use stopworld_platform::{os, sabotage, sync};
+
 use self::server::Server;
-use crate::events::record::{RecordError, locked};
 use crate::os::exit::at_exit;
 use crate::os::socket::LONGEST_PATH;
-use crate::{RecordWorld, Since, World};
+use stopworld::events::record::{RecordError, locked};
+use stopworld::{RecordWorld, Since, World};
 
 /// The time that clients have, when the process ends, to read the ends of their sessions.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -184,3 +187,7 @@ impl fmt::Debug for Diagnostics {
         f.debug_struct("Diagnostics").field("path", &self.path()).finish_non_exhaustive()
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -10,8 +10,8 @@
 //! entry of the table of threads. If there are more threads than entries, the last entry counts for all the others.
 
 use super::ring::{Ring, Slot};
-use crate::events::clock::Relation;
-use crate::events::record::{Lost, Recorded, RecordingThread};
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Lost, Recorded, RecordingThread};
 
 /// The number of threads whose losses are counted separately.
 const PLACES: usize = 64;
@@ -101,8 +101,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::events::EventId;
-    use crate::events::record::WorldNumber;
+    use stopworld::events::EventId;
+    use stopworld::events::record::WorldNumber;
 
     fn record(tid: u32, ticks: u64) -> Item {
         let thread = RecordingThread { tid, index: tid };

@@ -24,12 +24,12 @@ use super::process;
 use super::request::Collect;
 use super::session::{Control, Session, collect_if_asked};
 use super::worlds::Worlds;
-use crate::World;
-use crate::events::record::{RecordError, in_blocking_region, locked};
 use crate::os::signals;
 use crate::os::socket::Socket;
 use crate::os::thread::getpid;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
+use stopworld::World;
+use stopworld::events::record::{RecordError, in_blocking_region, locked};
 
 /// The time limit for receiving a request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);

@@ -28,16 +28,16 @@ use super::queue::{Item, Losses, Queue, queue};
 use super::request::{Collect, argument};
 use super::stream::Stream;
 use super::worlds::Worlds;
-use crate::World;
-use crate::events::clock::{Clock, Relation};
-use crate::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
-use crate::events::{EventSet, Selection};
-use crate::formats::nettrace::write::live::Limits;
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::socket::Socket;
 use crate::sync::bell::Bell;
 use crate::sync::{AtomicBool, Ordering};
+use stopworld::World;
+use stopworld::events::clock::{Clock, Relation};
+use stopworld::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
+use stopworld::events::{EventSet, Selection};
+use stopworld_trace::nettrace::live::Limits;
 
 /// The longest delay of an event to a client that reads.
 const FLUSH_NS: u64 = 100_000_000;
@@ -190,7 +190,7 @@ impl Session {
         let bytes = (collect.megabytes as usize).saturating_mul(1 << 20).min(MOST_WAITING);
         let needs = Stream::needs(collect);
         let queue = Arc::new(queue(if needs == EventSet::NONE { 0 } else { bytes }));
-        let (bell, limits) = (Arc::new(Bell::new()), Limits::new());
+        let (bell, limits) = (Arc::new(Bell::new()), Limits::default());
         let recording = if needs == EventSet::NONE {
             None
         } else {
@@ -339,7 +339,7 @@ struct ToClient {
     control: Arc<Control>,
 }
 
-impl crate::formats::nettrace::write::Destination for ToClient {
+impl stopworld_trace::nettrace::Destination for ToClient {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         let mut moved = Instant::now();

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::counters::{Counter, definitions};
 use super::request::Collect;
-use crate::events::record::{Lost, Recorded};
-use crate::events::{EventId, EventSet};
-use crate::formats::nettrace::write::live::{Limits, Live};
-use crate::formats::nettrace::write::{Destination, ProviderRequest, Providers};
+use stopworld::events::record::{Lost, Recorded};
+use stopworld::events::{EventId, EventSet};
+use stopworld_trace::nettrace::live::{Limits, Live};
+use stopworld_trace::nettrace::{Destination, ProviderRequest, Providers};
 
 /// The provider of the events about the process itself, and the provider of the rundown.
 const EVENT_PIPE: &str = "Microsoft-DotNETCore-EventPipe";

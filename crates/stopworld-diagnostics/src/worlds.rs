@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 
 use super::counters::Source;
-use crate::events::record::locked;
-use crate::{WeakWorld, World};
+use stopworld::events::record::locked;
+use stopworld::{WeakWorld, World};
 
 /// The worlds of the process that are served, each with a unique serial number.
 #[derive(Default)]

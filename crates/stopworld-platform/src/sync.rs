@@ -2,7 +2,7 @@
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
 //! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs` and
-//! `stream.rs` of `events/record/`, `diagnostics/ring.rs`, `formats/mps/relay.rs`, `profile/tree.rs`) use only what is exported here, so
+//! `stream.rs` of `events/record/`, `ring.rs` of `stopworld-diagnostics`, `mps/relay.rs` of `stopworld-trace`, `profile/tree.rs`) use only what is exported here, so
 //! the member `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and
 //! whose futexes belong to the model checker.
 //!

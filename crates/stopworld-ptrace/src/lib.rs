@@ -41,7 +41,8 @@ mod error;
 mod event;
 mod frame;
 #[cfg(feature = "fuzzing")]
-pub(crate) mod fuzzing;
+#[doc(hidden)]
+pub mod fuzzing;
 mod look;
 mod memory;
 mod modules;

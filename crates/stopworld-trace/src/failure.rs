@@ -10,7 +10,7 @@ use crate::os::remedy::remedy_of;
 
 /// A function that is called when the file of a trace fails, with the file and the error.
 ///
-/// It is called in a drain, so the rules of [`Consumer`](crate::events::record::Consumer) apply to it: it must not allocate, take
+/// It is called in a drain, so the rules of [`Consumer`](stopworld::events::record::Consumer) apply to it: it must not allocate, take
 /// a lock, or fire events. [`report_failure`] is one to call.
 pub type FailureReport = fn(&CStr, &io::Error);
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::events::record::ConsumerTotals;
+use stopworld::events::record::ConsumerTotals;
 
 /// The result of a finished trace.
 #[derive(Debug)]

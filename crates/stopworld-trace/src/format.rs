@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::progress::Progress;
 use super::target::Target;
 use super::worlds::Worlds;
-use crate::events::Selection;
-use crate::events::record::{Consumer, ConsumerId, Policy, RecordError, Recording, WorldNumber};
-use crate::{Since, World};
+use stopworld::events::Selection;
+use stopworld::events::record::{Consumer, ConsumerId, Policy, RecordError, Recording, WorldNumber};
+use stopworld::{Since, World};
 
 /// A format of traces: the state that a trace of this format shares with its writer.
 ///

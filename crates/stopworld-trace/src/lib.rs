@@ -1,12 +1,23 @@
-//! File formats of other projects' tools.
+//! Traces of stopworld worlds, in the formats of other projects' tools.
 //!
-//! Each format has a module with its writer, which turns the events of this library into records. The layouts of the
-//! records and the parsers are in a crate for each format. A mutator links only layouts and writers; the code
-//! that reads files afterwards requires the feature `readers`.
+//! ```text
+//!   perfetto::Options::new(path) ── start ──► Trace ◄── record_to ── WorldBuilder, World
+//!                                               │
+//!                                               └── finish ──► Finished: what the file contains, and what was lost
+//! ```
 //!
-//! A reader does not trust its input (`.format.hostile`). It compares a length with the bytes available before it uses it.
-//! Constants, not numbers from the file, bound its memory. It returns everything readable before damage, and its message
-//! about the damage gives the byte offset.
+//! Each format has a module with its writer, which turns the events of a world into records, and with the options that only this
+//! format has. [`Options`] and [`Trace`] have the rest. The layouts of the records, and the parsers, are in a crate for each format.
+//!
+//! A writer runs in the recorder's drain: it allocates nothing and takes no lock. What it must know of a world besides the events,
+//! it gets as values when the world joins ([`Format`]).
+//!
+//! | file | part |
+//! |---|---|
+//! | `options`, `trace`, `worlds` | a trace in any format: how it is started, its worlds, its end |
+//! | `format` | what distinguishes one format from another |
+//! | `target`, `outlet`, `failure` | the file or the caller's destination; its buffer; reports of its failure |
+//! | `progress`, `finished`, `trace_error` | the results |
 
 pub mod eventlog;
 mod failure;
@@ -24,9 +35,15 @@ mod trace;
 mod trace_error;
 mod worlds;
 
+use stopworld_platform::{os, sabotage, sync};
+
 pub use failure::{FailureReport, report_failure};
 pub use finished::Finished;
 pub use format::Format;
 pub use options::Options;
 pub use trace::Trace;
 pub use trace_error::TraceError;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -9,7 +9,7 @@ use super::outlet::Destination;
 use super::target::{OutputFile, Target};
 use super::trace::Trace;
 use super::trace_error::TraceError;
-use crate::events::record::{FlightRecorder, Policy};
+use stopworld::events::record::{FlightRecorder, Policy};
 
 /// Options of a trace. Each format has a constructor, and methods for its own settings.
 pub struct Options<F: Format> {

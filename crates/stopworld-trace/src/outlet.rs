@@ -16,7 +16,7 @@ use trace_io::bytes::Bytes;
 
 /// Receives the bytes of a trace that is not written to a file.
 ///
-/// It is called in a drain, so the rules of [`Consumer`](crate::events::record::Consumer) apply to it. A destination that blocks
+/// It is called in a drain, so the rules of [`Consumer`](stopworld::events::record::Consumer) apply to it. A destination that blocks
 /// the writer blocks every thread that fires events. To send a trace elsewhere, copy the bytes here and send them on another thread.
 pub trait Destination: fmt::Debug + Send {
     /// Takes all bytes, or fails permanently.

@@ -22,8 +22,8 @@ use super::format::{Format, Joining};
 use super::target::{OutputFile, Target};
 use super::trace_error::TraceError;
 use super::worlds::Worlds;
-use crate::events::record::{Consumer, ConsumerTotals, RecordError, Recorder, Recording};
-use crate::{RecordWorld, Since, World};
+use stopworld::events::record::{Consumer, ConsumerTotals, RecordError, Recorder, Recording};
+use stopworld::{RecordWorld, Since, World};
 
 /// Longest wait for worlds to end when the trace has failed: their ends are not written any more.
 const WHEN_FAILED: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::events::record::RecordError;
+use stopworld::events::record::RecordError;
 
 /// Why a trace could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The worlds recorded in a trace.
 
-use crate::{WeakWorld, World};
+use stopworld::{WeakWorld, World};
 
 /// The worlds that have joined a trace.
 #[derive(Debug)]

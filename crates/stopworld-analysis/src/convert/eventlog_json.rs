@@ -14,7 +14,7 @@ use super::pages::{self, Page};
 use super::{Conversion, ConvertError};
 use ghc_eventlog::read::record::Record;
 use ghc_eventlog::read::{Event, Visitor, by_time, show};
-use stopworld::formats::perfetto::phases::{CollectorTimeline, Slice};
+use stopworld_trace::perfetto::phases::{CollectorTimeline, Slice};
 use trace_event::{Name, Track};
 
 /// Placeholder for the process, which is unknown unless the log names it.

@@ -16,7 +16,7 @@ use mps_telemetry::Category;
 use mps_telemetry::labels::{Label, Labels, Namespace};
 use mps_telemetry::reader::Record;
 use mps_telemetry::{Layout, Param, Sort};
-use stopworld::formats::perfetto::phases::{self, CollectorTimeline, Slice};
+use stopworld_trace::perfetto::phases::{self, CollectorTimeline, Slice};
 use trace_event::Track;
 use trace_event::{Args, Output};
 

@@ -13,7 +13,7 @@ use super::{Conversion, ConvertError, LeftOut};
 use nettrace::shown::{self, Shown};
 use nettrace::{EventType, Interest, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 use stopworld::events::EventId;
-use stopworld::formats::perfetto::phases::{self, CollectorTimeline, Moment, Slice};
+use stopworld_trace::perfetto::phases::{self, CollectorTimeline, Moment, Slice};
 use trace_event::{Args, Output};
 use trace_event::{Name, Track};
 

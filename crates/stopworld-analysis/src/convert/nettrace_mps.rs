@@ -27,7 +27,7 @@ use mps_telemetry::encode::{Encoder, Value};
 use mps_telemetry::{Layout, Version};
 use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
 use stopworld::events::EventId;
-use stopworld::formats::mps::CLOCK_TEXT;
+use stopworld_trace::mps::CLOCK_TEXT;
 
 const NO_RECORD: &str = "the Memory Pool System has no record for it";
 const LESS: &str = "the record has no place for all fields of the event";

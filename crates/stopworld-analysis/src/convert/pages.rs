@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use stopworld::formats::perfetto::phases::CollectorTimeline;
+use stopworld_trace::perfetto::phases::CollectorTimeline;
 use trace_event::Output;
 use trace_event::{END, Timeline};
 

@@ -14,7 +14,7 @@ use super::{Conversion, ConvertError, Options};
 use mps_telemetry::reader::{End, Reader, Record};
 use mps_telemetry::sort::{Failed, Limits, Sorter};
 use mps_telemetry::{Layout, Version};
-use stopworld::formats::mps::CLOCK_TEXT;
+use stopworld_trace::mps::CLOCK_TEXT;
 
 /// The rate if nothing is known: a tick is a nanosecond.
 const BY_DEFAULT: u64 = 1_000_000_000;

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use stopworld::diagnostics::Diagnostics;
 use stopworld::{Leaf, World};
+use stopworld_diagnostics::Diagnostics;
 
 use super::client::{Client, PATIENCE};
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 use eventlog_rules::{Event, Log, check, check_beginning, ticks_by_number, ticks_by_order};
 use ghc_eventlog::format::id;
 use rstest::rstest;
-use stopworld::formats::{eventlog, profile_text};
 use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};
 use stopworld::{Charging, World, cost_centre};
+use stopworld_trace::{eventlog, profile_text};
 use writer_support::{end, run, small};
 
 /// The first number of the centres that every program has.
@@ -31,8 +31,8 @@ impl Files {
         self.0.path().join(name)
     }
 
-    fn start(&self) -> eventlog::write::Trace {
-        eventlog::write::Options::new(self.path("t.eventlog")).start().unwrap()
+    fn start(&self) -> eventlog::Trace {
+        eventlog::Options::new(self.path("t.eventlog")).start().unwrap()
     }
 
     fn log(&self) -> Log {
@@ -331,7 +331,7 @@ fn a_log_that_begins_late_names_the_profile_and_has_all_centres() {
 fn a_flight_recorder_describes_the_profiles_of_its_samples() {
     let files = Files::new();
     let path = files.path("t.eventlog");
-    let trace = eventlog::write::Options::new(path).flight_recorder(16 << 10).start().unwrap();
+    let trace = eventlog::Options::new(path).flight_recorder(16 << 10).start().unwrap();
     let time = TimeProfile { interval: Duration::from_micros(700), clock: TickClock::Wall };
     let builder = small().record_to(&trace).charge_allocations(Charging::On).time_profile(time);
     let filters = Filters { types: vec!["Vertex".to_owned(), "Node".to_owned()], ..Filters::default() };

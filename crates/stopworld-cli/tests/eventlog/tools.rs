@@ -16,7 +16,7 @@ use ghc_eventlog::format::id;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::World;
-use stopworld::formats::eventlog;
+use stopworld_trace::eventlog;
 
 /// The names that ghc-events gives to the events whose numbers are checked.
 const NAMES: [(&str, u16); 29] = [
@@ -158,7 +158,7 @@ fn the_library_of_ghc_reads_messages_and_markers() {
     let directory = directory();
     let Some(reader) = reader(directory.path()) else { return };
     let file = directory.path().join("t.eventlog");
-    let trace = eventlog::write::Options::new(&file).start().unwrap();
+    let trace = eventlog::Options::new(&file).start().unwrap();
     let world = World::builder().heap_limit(64 << 20).record_to(&trace).build().unwrap();
     for text in ["begin", "größe → 3", "a \"quoted\" thing,\non two lines"] {
         world.events().telemetry_message(text).unwrap();

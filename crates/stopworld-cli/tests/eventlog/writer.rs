@@ -10,9 +10,9 @@ use eventlog_rules::{Log, Seen, check};
 use ghc_eventlog::format::id;
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::formats::Finished;
-use stopworld::formats::eventlog::write::{Classes, Options, Trace};
 use stopworld::{Stopper, World};
+use stopworld_trace::Finished;
+use stopworld_trace::eventlog::{Classes, Options, Trace};
 use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};
 
 fn start(file: &File, classes: &str) -> Trace {

@@ -12,9 +12,9 @@ use mps_telemetry::decode::{Form, decode};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{Categories, Category, EventId, Record, Selection, Sink, Statistics};
-use stopworld::formats::Finished;
-use stopworld::formats::mps::{Options, Trace};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
+use stopworld_trace::Finished;
+use stopworld_trace::mps::{Options, Trace};
 use writer_support::{File, WORKLOADS, reporting, run, small};
 
 const ALL: u64 = 0x7f;

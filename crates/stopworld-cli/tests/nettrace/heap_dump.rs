@@ -8,8 +8,8 @@ use std::time::Duration;
 use nettrace_rules::{Trace as Parsed, check_collections, check_dump, check_payloads, dumps};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
+use stopworld_trace::nettrace::{Container, Options, Providers, Trace};
 use stopworld_workloads::{self as workloads, Plan, Shift, Until};
 
 const DUMP: &str = "Microsoft-Windows-DotNETRuntime:0x180001:4";

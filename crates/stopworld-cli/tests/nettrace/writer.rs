@@ -11,10 +11,10 @@ use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as 
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};
-use stopworld::formats::Finished;
-use stopworld::formats::nettrace::write::{Container, Options, Providers, Trace};
 use stopworld::{Gc, GcCell, Stopper, World, traced};
 use stopworld_analysis::gcstats::{Rules, analyse};
+use stopworld_trace::Finished;
+use stopworld_trace::nettrace::{Container, Options, Providers, Trace};
 use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};
 
 const COLLECTIONS: &str = "Microsoft-Windows-DotNETRuntime:0x1:4,Microsoft-Windows-DotNETRuntimePrivate:0x1:4";

@@ -8,7 +8,7 @@
 
 use std::io;
 
-use crate::formats::outlet::Outlet;
+use crate::outlet::Outlet;
 use ghc_eventlog::format::{
     BLOCK_HEAD, DATA_BEGIN, DATA_END, EventType, HEADER_BEGIN, HEADER_END, MOST_PAYLOAD, Size, TYPE_BEGIN, TYPE_END,
     TYPES_BEGIN, TYPES_END, VARIABLE, id,

@@ -8,9 +8,9 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::events::record::MAX_WORLDS;
-use crate::formats::progress::Progress;
+use crate::progress::Progress;
 use crate::sync::{AtomicPtr, AtomicU64, Ordering};
+use stopworld::events::record::MAX_WORLDS;
 
 /// A thread that attached before the log joined its world.
 #[derive(Clone, Copy, Debug)]

@@ -17,8 +17,8 @@ use std::io;
 use std::ops::{Index, IndexMut};
 use std::ptr::NonNull;
 
-use crate::events::record::RecordingThread;
 use crate::os::memory::{map_anonymous, unmap};
+use stopworld::events::record::RecordingThread;
 
 /// The kernel's thread ids are below this (`PID_MAX_LIMIT`).
 const IDS: usize = 1 << 22;

@@ -10,7 +10,7 @@
 //! A letter after `-` is removed, as in `-l-gu`. GHC's other letters (`p` `f` `n` `T`) select events that do not exist here: sparks,
 //! the concurrent collector, entry counters. A log contains the profiles that are taken, whatever the letters are.
 
-use crate::events::{EventId, EventSet};
+use stopworld::events::{EventId, EventSet};
 
 /// The selected classes of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::blocks::Blocks;
 use super::payload::Payload;
-use crate::events::clock::{Clock, Relation};
 use crate::os::thread::getpid;
 use ghc_eventlog::format::{NO_CAPABILITY, capset, id};
+use stopworld::events::clock::{Clock, Relation};
 
 /// The capability set of the process, with all capabilities.
 pub(super) const PROCESS: u32 = 0;

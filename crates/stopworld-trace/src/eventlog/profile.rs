@@ -6,7 +6,7 @@
 //!
 //! A stack of cost centres is written as the numbers of its centres, innermost first, without MAIN, at which every stack begins. It
 //! holds at most 255 of them. A sample may have each stack only once, so bands whose stacks are equal in the first 255 centres are
-//! merged. Such bands [arrive](crate::profile::census::MOST_ORDERED_CENTRES) consecutively, so the last band is held back until another arrives.
+//! merged. Such bands [arrive](stopworld::profile::census::MOST_ORDERED_CENTRES) consecutively, so the last band is held back until another arrives.
 //!
 //! **Centres** are read from the process-wide store, so that a log that begins late has them all. Where the first profile begins, all
 //! known centres are defined in the order of GHC: first the seven that every program has, then the others in descending order, down
@@ -24,12 +24,12 @@ use super::blocks::Blocks;
 use super::board::Begun;
 use super::payload::Payload;
 use super::process::Head;
-use crate::events::record::Recorded;
-use crate::events::{EventId, Label, Labels};
-use crate::profile::census::Breakdown;
-use crate::profile::census::MOST_ORDERED_CENTRES;
-use crate::profile::{self, CentreId, StackId};
 use ghc_eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
+use stopworld::events::record::Recorded;
+use stopworld::events::{EventId, Label, Labels};
+use stopworld::profile::census::Breakdown;
+use stopworld::profile::census::MOST_ORDERED_CENTRES;
+use stopworld::profile::{self, CentreId, StackId};
 use trace_io::bytes::Bytes;
 
 /// The profile id. GHC has a number for profiles, but only one profile.

@@ -8,15 +8,15 @@ use super::board::{Begun, Board, Facts, Present, Profiled};
 use super::classes::Classes;
 use super::process::Head;
 use super::writer::{Plan, Writer};
-use crate::ThreadInfo;
-use crate::events::clock::Clock;
-use crate::events::record::{Consumer, Policy, RecordError, Recording, WorldNumber};
-use crate::events::{Label, Labels, Selection};
-use crate::formats::format::{Format, Joining};
-use crate::formats::progress::Progress;
-use crate::formats::target::Target;
-use crate::formats::worlds::Worlds;
-use crate::profile::census::{Every, HeapProfile};
+use crate::format::{Format, Joining};
+use crate::progress::Progress;
+use crate::target::Target;
+use crate::worlds::Worlds;
+use stopworld::ThreadInfo;
+use stopworld::events::clock::Clock;
+use stopworld::events::record::{Consumer, Policy, RecordError, Recording, WorldNumber};
+use stopworld::events::{Label, Labels, Selection};
+use stopworld::profile::census::{Every, HeapProfile};
 
 /// The GHC eventlog format.
 #[derive(Debug)]
@@ -26,10 +26,10 @@ pub struct Eventlog {
 }
 
 /// Options of an eventlog.
-pub type Options = crate::formats::Options<Eventlog>;
+pub type Options = crate::Options<Eventlog>;
 
 /// An eventlog that is being written.
-pub type Trace = crate::formats::Trace<Eventlog>;
+pub type Trace = crate::Trace<Eventlog>;
 
 impl Options {
     /// A log with all classes of events, written to this file.
@@ -128,6 +128,6 @@ fn begun(profile: &HeapProfile) -> Begun {
 /// Returns a writer that writes a log of all classes to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn consumer(to: Box<dyn crate::formats::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
+pub fn consumer(to: Box<dyn crate::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
     Eventlog::begin(Classes::default(), Policy::Lossless).writer(Target::Destination(to))
 }

@@ -20,14 +20,14 @@ use super::collection::Collection;
 use super::payload::Payload;
 use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
 use super::profile::{Profile, text};
-use crate::events::EventId;
-use crate::events::clock::Relation;
-use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
-use crate::formats::outlet::Outlet;
+use crate::outlet::Outlet;
 use ghc_eventlog::format::{NO_CAPABILITY, capset, id, stop};
+use stopworld::events::EventId;
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 
-const BLOCK_BYTES: u64 = crate::World::BLOCK_BYTES as u64;
-const CHUNK_BYTES: u64 = crate::World::CHUNK_BYTES as u64;
+const BLOCK_BYTES: u64 = stopworld::World::BLOCK_BYTES as u64;
+const CHUNK_BYTES: u64 = stopworld::World::CHUNK_BYTES as u64;
 /// The reason of a stop: the pacing of the collector requested it.
 const BY_ALLOCATION: u64 = 0;
 /// The second field of `MarkerJoined`: a marker begins.

@@ -35,7 +35,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::relay::{Fate, Filling, Relay};
-use crate::events::record::is_ending;
 use crate::os::clock::now_ns;
 use crate::os::file::{Cut, Output};
 use crate::os::memory::{HUGE_PAGE_BYTES, Reservation};
@@ -44,6 +43,7 @@ use crate::os::spawn::spawn;
 use crate::os::thread::getpid;
 use crate::sync::bell::Bell;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Semaphore, UnsafeCell};
+use stopworld::events::record::is_ending;
 
 /// The unit of writes to the file. A device that is given one block after the other has 1.5 times the throughput with blocks of
 /// this size as with blocks of half the size; larger blocks gain little.

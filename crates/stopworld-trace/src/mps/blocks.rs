@@ -6,8 +6,8 @@
 use std::io;
 use std::ptr::NonNull;
 
-use crate::Space;
 use crate::os::memory::{map_anonymous, unmap};
+use stopworld::Space;
 
 const SPACE: u8 = 0b11;
 /// The stream has reported the block as memory of its arena.

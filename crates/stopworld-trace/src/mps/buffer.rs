@@ -29,10 +29,10 @@ use std::io;
 use std::ptr::NonNull;
 
 use super::behind::{BLOCK_BYTES, Behind, By, PLACES, SLACK_BYTES};
-use crate::formats::failure::{FailureReport, report};
-use crate::formats::target::OutputFile;
+use crate::failure::{FailureReport, report};
 use crate::os::file::Cut;
 use crate::sync::{fence_past_the_caches, write_past_the_caches};
+use crate::target::OutputFile;
 
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 /// Room after the block for the end of the longest record.

@@ -43,7 +43,7 @@ codes! {
 mod tests {
     use mps_telemetry::Version;
 
-    use crate::events::DESCRIPTORS;
+    use stopworld::events::DESCRIPTORS;
 
     #[test]
     fn the_mps_records_of_the_event_table_exist() {

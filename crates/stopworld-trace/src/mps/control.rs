@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::trace::{Options, Trace};
-use crate::events::Categories;
-use crate::events::filter::{Filter, UnknownWord};
-use crate::formats::{TraceError, report_failure};
+use crate::{TraceError, report_failure};
+use stopworld::events::Categories;
+use stopworld::events::filter::{Filter, UnknownWord};
 
 /// The variable that selects the categories: a number, or words. If it is not set, or 0, no stream is written.
 pub const CONTROL_VARIABLE: &str = "MPS_TELEMETRY_CONTROL";
@@ -55,7 +55,7 @@ impl Environment {
 
 impl Trace {
     /// Returns the trace requested by the environment variables, one for the whole process, or `None` if they request none. Worlds
-    /// are [recorded to](crate::WorldBuilder::record_to) the result, whether or not there is a trace. Unknown words in the variable and
+    /// are [recorded to](stopworld::WorldBuilder::record_to) the result, whether or not there is a trace. Unknown words in the variable and
     /// a failure of the file are reported on standard error, for the user who set the variables.
     ///
     /// # Errors

@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::blocks::Held;
-use crate::events::record::MAX_WORLDS;
-use crate::formats::progress::Progress;
+use crate::progress::Progress;
 use crate::sync::{AtomicU64, Ordering};
+use stopworld::events::record::MAX_WORLDS;
 
 const SEGMENTS: u64 = 32;
 

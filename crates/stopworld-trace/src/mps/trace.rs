@@ -13,15 +13,15 @@ use std::sync::{Arc, OnceLock};
 use super::blocks::Held;
 use super::switchboard::{Facts, Switchboard};
 use super::writer::{CLASSES, History, Writer};
-use crate::events::clock::Clock;
-use crate::events::record::{Consumer, Policy, RecordError, Recorder, Recording};
-use crate::events::{Categories, Category, EventId, EventSet, Labels, Selection};
-use crate::formats::format::{Format, Joining};
-use crate::formats::progress::Progress;
-use crate::formats::target::Target;
-use crate::formats::worlds::Worlds;
+use crate::format::{Format, Joining};
+use crate::progress::Progress;
 use crate::sync::{AtomicU64, Ordering};
-use crate::{HeldBlock, Since, World};
+use crate::target::Target;
+use crate::worlds::Worlds;
+use stopworld::events::clock::Clock;
+use stopworld::events::record::{Consumer, Policy, RecordError, Recorder, Recording};
+use stopworld::events::{Categories, Category, EventId, EventSet, Labels, Selection};
+use stopworld::{HeldBlock, Since, World};
 
 /// The telemetry format of the Memory Pool System.
 #[derive(Debug)]
@@ -31,10 +31,10 @@ pub struct Telemetry {
 }
 
 /// Options of a stream.
-pub type Options = crate::formats::Options<Telemetry>;
+pub type Options = crate::Options<Telemetry>;
 
 /// A stream that is being written.
-pub type Trace = crate::formats::Trace<Telemetry>;
+pub type Trace = crate::Trace<Telemetry>;
 
 impl Options {
     /// A stream of these categories, written to this file.

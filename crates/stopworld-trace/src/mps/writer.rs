@@ -34,14 +34,14 @@ use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::Buffer;
 use super::codes as event;
 use super::switchboard::{Facts, Switchboard};
-use crate::Space;
-use crate::events::clock::{Clock, Relation};
-use crate::events::labels::Named;
-use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
-use crate::events::{Category, EventId, Label, Labels};
-use crate::formats::target::OutputFile;
 use crate::os::clock::process_cpu_us;
+use crate::target::OutputFile;
 use mps_telemetry::format::{HEADER, Version};
+use stopworld::Space;
+use stopworld::events::clock::{Clock, Relation};
+use stopworld::events::labels::Named;
+use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
+use stopworld::events::{Category, EventId, Label, Labels};
 
 /// A field of `EventInit`: the frequency of the clock in `EventClockSync`.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;
@@ -529,7 +529,7 @@ impl Writer {
         // If the writer tracks the blocks, it has the exact number.
         let condemned = if world.held_bytes > 0 { world.held_bytes } else { world.committed };
         let mortality = world.mortality.to_bits();
-        let why = if reason == crate::Reason::Explicit as u64 { WHY_FULL } else { WHY_DYNAMIC };
+        let why = if reason == stopworld::Reason::Explicit as u64 { WHY_FULL } else { WHY_DYNAMIC };
         self.put(event::TraceCreate, [trace, arena, why])?;
         self.put(event::TraceCondemnAll, [arena, trace])?;
         // Everything is condemned, in all zones; the trace ends before any thread allocates again.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::events::record::{RecordingThread, WorldNumber};
+use stopworld::events::record::{RecordingThread, WorldNumber};
 
 const HEAP: u64 = 0x7f00_0000_0000;
 

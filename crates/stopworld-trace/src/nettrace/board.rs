@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::events::record::MAX_WORLDS;
-use crate::formats::progress::Progress;
+use crate::progress::Progress;
 use crate::sync::{AtomicU64, Ordering};
+use stopworld::events::record::MAX_WORLDS;
 
 /// See the module documentation.
 #[derive(Debug)]

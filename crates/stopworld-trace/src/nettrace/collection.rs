@@ -10,7 +10,7 @@
 //! to 4 have the live data. A survivor, old or new, is counted in the generation where it is afterwards: the collector does not
 //! track the ages of objects.
 
-use crate::events::clock::Relation;
+use stopworld::events::clock::Relation;
 use trace_io::bytes::Bytes;
 
 /// The .NET generations used here.

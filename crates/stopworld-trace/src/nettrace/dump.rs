@@ -15,7 +15,7 @@ use std::io;
 use super::pen::Pen;
 use super::schema::{Kind, Net};
 use super::types::name_of;
-use crate::events::record::{Recorded, RecordingThread};
+use stopworld::events::record::{Recorded, RecordingThread};
 use trace_io::bytes::Bytes;
 
 /// Maximum size of the rows of one event, in bytes.

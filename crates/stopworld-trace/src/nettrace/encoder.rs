@@ -26,10 +26,10 @@ use super::Container;
 use super::output::Outlet;
 use super::schema::{Definition, Kind, Type};
 use super::threads::{Meeting, Threads};
-use crate::events::clock::Clock;
-use crate::events::record::RecordingThread;
 use crate::os::thread::{getpid, gettid};
 use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
+use stopworld::events::clock::Clock;
+use stopworld::events::record::RecordingThread;
 use trace_io::bytes::Bytes;
 
 /// The maximum size of a block.

@@ -11,27 +11,32 @@ use super::encoder::{Head, opener};
 use super::output::Outlet;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination, Providers};
-use crate::events::EventSet;
-use crate::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
+use stopworld::events::EventSet;
+use stopworld::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
 
 /// The heap limits of the worlds of a trace, for its settings events.
 #[derive(Clone, Debug)]
-pub(crate) struct Limits(Arc<Board>);
+pub struct Limits(Arc<Board>);
 
-impl Limits {
-    pub(crate) fn new() -> Limits {
+impl Default for Limits {
+    fn default() -> Limits {
         Limits(Arc::new(Board::new()))
     }
+}
 
+impl Limits {
     /// Notes the heap limit of a world of the trace. Call it before the world's first record.
-    pub(crate) fn note(&self, world: WorldNumber, bytes: u64) {
+    ///
+    /// # Panics
+    /// There is no world of this number.
+    pub fn note(&self, world: WorldNumber, bytes: u64) {
         self.0.note_limit(usize::from(world.0), bytes);
     }
 }
 
 /// See the module documentation. Use it only on the thread that created it.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub struct Live {
     writer: Writer,
     /// The thread of the sender's own events.
     sender: RecordingThread,
@@ -39,13 +44,13 @@ pub(crate) struct Live {
 
 impl Live {
     /// Returns the events that must be recorded for a trace with these providers.
-    pub(crate) fn needs(providers: &Providers) -> EventSet {
+    pub fn needs(providers: &Providers) -> EventSet {
         providers.selection()
     }
 
     /// Starts a trace of those events of these providers for which `wants` returns true. The arguments of `wants` are an event's
     /// provider, number, keywords and level. The head of the trace is sent with the first flush.
-    pub(crate) fn new(
+    pub fn new(
         providers: &Providers,
         wants: impl Fn(&str, u32, u64, u8) -> bool,
         limits: Limits,
@@ -61,28 +66,28 @@ impl Live {
     }
 
     /// Writes a record.
-    pub(crate) fn record(&mut self, record: &Recorded) -> io::Result<()> {
+    pub fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.writer.record(record)
     }
 
     /// Accounts for lost records.
-    pub(crate) fn lost(&mut self, lost: &Lost) -> io::Result<()> {
+    pub fn lost(&mut self, lost: &Lost) -> io::Result<()> {
         self.writer.lost(lost)
     }
 
     /// Writes an event of the sender. `definition` is the part of a metadata blob of version 4 that follows the id. It must always be
     /// the same for the same `number`.
-    pub(crate) fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
+    pub fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
         self.writer.foreign(number, definition, ticks, self.sender, payload)
     }
 
     /// Sends everything. All records up to the time `ticks` must have been taken.
-    pub(crate) fn flush(&mut self, ticks: u64) -> io::Result<()> {
+    pub fn flush(&mut self, ticks: u64) -> io::Result<()> {
         self.writer.flush_up_to(ticks)
     }
 
     /// Sends everything and the end of the trace.
-    pub(crate) fn end(&mut self, ticks: u64) -> io::Result<()> {
+    pub fn end(&mut self, ticks: u64) -> io::Result<()> {
         self.writer.close_at(ticks)
     }
 }

@@ -17,7 +17,7 @@ mod board;
 mod collection;
 mod dump;
 mod encoder;
-pub(crate) mod live;
+pub mod live;
 mod pen;
 mod process;
 mod providers;
@@ -32,6 +32,6 @@ pub use providers::{ProviderRequest, Providers, ProvidersError};
 pub use trace::consumer;
 pub use trace::{Nettrace, Options, Settings, Trace};
 
-use crate::formats::outlet as output;
-pub use crate::formats::outlet::Destination;
+use crate::outlet as output;
+pub use crate::outlet::Destination;
 pub use nettrace::Container;

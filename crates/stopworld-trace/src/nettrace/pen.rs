@@ -6,7 +6,7 @@ use trace_io::bytes::Bytes;
 
 use super::encoder::Encoder;
 use super::schema::{Kind, Net};
-use crate::events::record::RecordingThread;
+use stopworld::events::record::RecordingThread;
 
 /// A serializer for single events: the encoder, the payload buffer, and the selection.
 #[derive(Debug)]

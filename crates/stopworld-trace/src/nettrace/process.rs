@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::World;
+use stopworld::World;
 use trace_io::bytes::Bytes;
 
 /// A command line is cut to this many UTF-16 units.

@@ -12,7 +12,7 @@
 use super::schema::{
     DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
 };
-use crate::events::{EventId, EventSet, Keywords};
+use stopworld::events::{EventId, EventSet, Keywords};
 use stopworld_platform::suggest;
 
 /// The highest level used here; the default if a request has no level.

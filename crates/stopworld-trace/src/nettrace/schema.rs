@@ -2,14 +2,14 @@
 //!
 //! There are two sorts. **.NET events** have the names, numbers and layouts that the .NET tools know. They are listed here, each once,
 //! with full names and fields, which the .NET runtime itself leaves out; so even a reader that does not know them can print them.
-//! **Own events**, those without a .NET counterpart, are the rows of the [event table](crate::events::table) under the provider
+//! **Own events**, those without a .NET counterpart, are the rows of the [event table](stopworld::events::table) under the provider
 //! `stopworld`. Their fields are those of the table, except that a label is written as its text.
 //!
 //! A field list is flat. If .NET has a counted array and the count is constant here, each element is a field (the generations of
 //! GCPerHeapHistory). If the count varies (the bulk events of a heap dump), the list ends before the array.
 
-use crate::events::table::{Field, FieldKind, Unit};
-use crate::events::{EventId, Group, Keywords, Level};
+use stopworld::events::table::{Field, FieldKind, Unit};
+use stopworld::events::{EventId, Group, Keywords, Level};
 
 /// The names of providers.
 pub(super) const DEFAULT: &str = "Microsoft-Windows-DotNETRuntime";
@@ -361,7 +361,7 @@ const PER_HEAP_HISTORY: &[(&str, Type)] = per_heap!(0, 1, 2, 3, 4);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::{DESCRIPTORS, Provider};
+    use stopworld::events::{DESCRIPTORS, Provider};
 
     /// Returns the provider of a .NET event, if it is one of those in the event table.
     fn provider_of(definition: &Definition) -> Option<Provider> {

@@ -9,11 +9,11 @@ use super::encoder::{Head, opener};
 use super::providers::Providers;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination};
-use crate::events::Selection;
-use crate::events::record::{Consumer, Policy, RecordError};
-use crate::formats::format::{Format, Joining};
-use crate::formats::progress::Progress;
-use crate::formats::target::Target;
+use crate::format::{Format, Joining};
+use crate::progress::Progress;
+use crate::target::Target;
+use stopworld::events::Selection;
+use stopworld::events::record::{Consumer, Policy, RecordError};
 
 /// The .NET format.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ pub struct Settings {
 }
 
 /// Options of a .NET trace.
-pub type Options = crate::formats::Options<Nettrace>;
+pub type Options = crate::Options<Nettrace>;
 
 /// A .NET trace that is being written.
-pub type Trace = crate::formats::Trace<Nettrace>;
+pub type Trace = crate::Trace<Nettrace>;
 
 impl Options {
     /// A trace written to this file. By default it has the collections, with the keyword GC at level Informational.

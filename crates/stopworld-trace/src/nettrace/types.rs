@@ -1,6 +1,6 @@
 //! The names of types: converts the address in an event to the name in the type's description.
 
-use crate::TypeInfo;
+use stopworld::TypeInfo;
 
 /// Returns the name of the type with its description at this address, or an empty string if there is no description.
 pub(crate) fn name_of(address: u64) -> &'static str {

@@ -26,10 +26,10 @@ use super::providers::Providers;
 use super::schema::{Kind, Net, Type, type_of};
 use super::types::Names;
 use super::{Container, process};
-use crate::events::clock::Relation;
-use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
-use crate::events::table::MAX_PAYLOAD_BYTES;
-use crate::events::{EventId, EventSet, Label, Labels};
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
+use stopworld::events::table::MAX_PAYLOAD_BYTES;
+use stopworld::events::{EventId, EventSet, Label, Labels};
 use trace_io::bytes::Bytes;
 
 /// Names and texts are cut to this many UTF-16 units.

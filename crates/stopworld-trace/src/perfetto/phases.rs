@@ -17,7 +17,7 @@
 
 use std::io;
 
-use crate::events::{EventId, Group};
+use stopworld::events::{EventId, Group};
 use trace_event::{Args, Output};
 use trace_event::{Name, Timeline, Track};
 

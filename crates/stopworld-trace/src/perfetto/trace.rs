@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::writer::{Plan, Writer};
-use crate::events::clock::Clock;
-use crate::events::record::{Consumer, Policy};
-use crate::events::{EventId, EventSet, Group, Selection};
-use crate::formats::format::Format;
-use crate::formats::progress::Progress;
-use crate::formats::target::Target;
+use crate::format::Format;
 use crate::os::thread::getpid;
+use crate::progress::Progress;
+use crate::target::Target;
+use stopworld::events::clock::Clock;
+use stopworld::events::record::{Consumer, Policy};
+use stopworld::events::{EventId, EventSet, Group, Selection};
 
 /// The Trace Event Format.
 #[derive(Debug)]
@@ -21,10 +21,10 @@ pub struct Timeline {
 }
 
 /// Options of a timeline.
-pub type Options = crate::formats::Options<Timeline>;
+pub type Options = crate::Options<Timeline>;
 
 /// A timeline that is being written.
-pub type Trace = crate::formats::Trace<Timeline>;
+pub type Trace = crate::Trace<Timeline>;
 
 impl Options {
     /// A timeline written to this file. The default selection has all events except those fired for each object, reference or
@@ -75,7 +75,7 @@ impl Format for Timeline {
 /// Returns a writer that draws a timeline of all events to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn consumer(to: Box<dyn crate::formats::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
+pub fn consumer(to: Box<dyn crate::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
     let mut timeline = Timeline::begin(EventSet::all(), Policy::Lossless);
     (timeline.plan.process, timeline.plan.name) = (1, "fuzz".into());
     timeline.writer(Target::Destination(to))

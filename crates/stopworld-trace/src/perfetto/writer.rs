@@ -7,13 +7,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::phases::{self, CollectorTimeline, Moment, category};
-use crate::events::clock::Relation;
-use crate::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
-use crate::events::table::Unit;
-use crate::events::{EventId, EventSet, Group, Label, Labels};
-use crate::formats::nettrace::write::types::Names;
-use crate::formats::outlet::Outlet;
-use crate::formats::progress::Progress;
+use crate::nettrace::types::Names;
+use crate::outlet::Outlet;
+use crate::progress::Progress;
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
+use stopworld::events::table::Unit;
+use stopworld::events::{EventId, EventSet, Group, Label, Labels};
 use trace_event::{Args, Output};
 use trace_event::{END, Name, Timeline, Track};
 

@@ -21,12 +21,12 @@ use std::io;
 
 use super::date::Date;
 use super::plan::Plan;
-use crate::events::clock::Relation;
-use crate::events::record::{Consumer, MAX_WORLDS, Policy, Recorded};
-use crate::events::{EventId, EventSet, Label, Labels};
-use crate::formats::outlet::Outlet;
-use crate::profile::StackId;
-use crate::profile::census::Breakdown;
+use crate::outlet::Outlet;
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Consumer, MAX_WORLDS, Policy, Recorded};
+use stopworld::events::{EventId, EventSet, Label, Labels};
+use stopworld::profile::StackId;
+use stopworld::profile::census::Breakdown;
 use trace_io::bytes::Bytes;
 
 /// Room for the bands of a sample.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::events::record::Policy;
-use crate::formats::progress::Progress;
+use crate::progress::Progress;
+use stopworld::events::record::Policy;
 
 /// The settings of a writer.
 #[derive(Clone, Debug)]

@@ -9,11 +9,11 @@ use std::io;
 
 use super::date::Date;
 use super::plan::Plan;
-use crate::events::clock::Relation;
-use crate::events::record::{Consumer, Policy, Recorded};
-use crate::events::{EventId, EventSet};
-use crate::formats::outlet::Outlet;
-use crate::profile::{CentreId, StackId};
+use crate::outlet::Outlet;
+use stopworld::events::clock::Relation;
+use stopworld::events::record::{Consumer, Policy, Recorded};
+use stopworld::events::{EventId, EventSet};
+use stopworld::profile::{CentreId, StackId};
 
 /// Number of stacks that can be distinguished: the capacity of the store of stacks.
 const STACKS: usize = 1 << 21;

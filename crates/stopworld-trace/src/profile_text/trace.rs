@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::plan::Plan;
 use super::{hp, prof};
-use crate::events::Selection;
-use crate::events::record::{Consumer, Policy};
-use crate::formats::format::Format;
-use crate::formats::progress::Progress;
-use crate::formats::target::Target;
+use crate::format::Format;
 use crate::os::clock::now_ns;
+use crate::progress::Progress;
+use crate::target::Target;
+use stopworld::events::Selection;
+use stopworld::events::record::{Consumer, Policy};
 
 /// The kind of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +30,10 @@ pub struct Profile {
 }
 
 /// Options of a text profile.
-pub type Options = crate::formats::Options<Profile>;
+pub type Options = crate::Options<Profile>;
 
 /// A text profile that is being written. It contains worlds that are profiled. A time profile is written only when it is finished.
-pub type Trace = crate::formats::Trace<Profile>;
+pub type Trace = crate::Trace<Profile>;
 
 impl Options {
     /// A profile of this kind, written to this file.
