@@ -1,5 +1,7 @@
 //! How a world's events get into a recording: one way for trace files, diagnostics sessions, and recordings of a program's own.
 
+use std::sync::Arc;
+
 use super::{World, WorldBuilder};
 use crate::events::record::RecordError;
 
@@ -14,6 +16,13 @@ pub trait RecordWorld {
     /// # Errors
     /// The recording has ended, or the recorder has no place for another world.
     fn record_world(&self, world: &World, since: Since) -> Result<(), RecordError>;
+}
+
+/// Records to the shared recording.
+impl<R: RecordWorld + ?Sized> RecordWorld for Arc<R> {
+    fn record_world(&self, world: &World, since: Since) -> Result<(), RecordError> {
+        (**self).record_world(world, since)
+    }
 }
 
 /// Records to the recording if there is one.

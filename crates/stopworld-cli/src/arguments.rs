@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use super::format::{Format, Wanted};
+use super::format::{self, Wanted};
 use super::profiling::Profiling;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
+use stopworld_trace::TraceFormat;
 use stopworld_trace::nettrace::Providers;
 
 /// The largest number of workload threads: well below the limit of a Linux machine, well above what is instructive.
@@ -359,8 +360,8 @@ pub(super) struct Convert {
     pub(super) output: PathBuf,
 
     /// The format to write [default: selected by the extension of OUT]
-    #[arg(long, value_name = "FORMAT", value_parser = Format::of_events())]
-    pub(super) format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = format::parser(format::can_convert_to))]
+    pub(super) format: Option<&'static TraceFormat>,
 
     /// The clock frequency of a telemetry stream [default: as the stream records it, else estimated from the processor time
     /// of its process]
@@ -535,23 +536,14 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) flexowriter: bool,
 
-    /// Write a trace. The extension selects the format: .nettrace (.NET), .eventlog (GHC), .json (a timeline for Perfetto and
-    /// Chrome), .mps or none (a Memory Pool System telemetry stream), .hp or .prof (only the profile, as text)
-    /// [default: no trace; if --events or MPS_TELEMETRY_CONTROL requests a stream, MPS_TELEMETRY_FILENAME or mpsio.log]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = format::trace_help())]
     pub(super) trace: Option<PathBuf>,
 
     /// The format of the trace [default: selected by the extension of --trace]
-    #[arg(long, value_name = "FORMAT")]
-    pub(super) format: Option<Format>,
+    #[arg(long, value_name = "FORMAT", value_parser = format::parser(|_| true))]
+    pub(super) format: Option<&'static TraceFormat>,
 
-    /// The events to record. For a telemetry stream: a number, or categories out of Arena Pool Trace Seg Ref Object User, or all
-    /// [default: MPS_TELEMETRY_CONTROL, else all but Ref and Object, which have a record for each reference and each object].
-    /// For a .nettrace: keywords and a level, such as GC+GCHandle@Verbose [default: GC@Informational].
-    /// For an .eventlog: the letters of GHC's -l: s threads, g collections, u messages, a all [default: a].
-    /// For a timeline: groups out of World Collection Memory Object Block User Profile, or all, which includes heap dumps
-    /// [default: events per collection or thread, not per object or block]
-    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse, allow_hyphen_values = true)]
+    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse, allow_hyphen_values = true, help = format::events_help())]
     pub(super) events: Option<Wanted>,
 
     /// The events to record in a .nettrace, in dotnet-trace's syntax: NAME[:KEYWORDS[:LEVEL]], separated by commas. The provider

@@ -15,10 +15,10 @@ use super::arguments::Convert;
 use super::beside::Output;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
-use super::format::Format;
-use nettrace::Container;
+use super::format::{can_convert_to, conversion_target, extensions};
 use stopworld_analysis::convert::{Conversion, ConvertError, Options, Target, convert};
 use stopworld_platform::os::remedy::remedy_of;
+use stopworld_trace::TraceFormat;
 
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
@@ -52,22 +52,18 @@ fn unwritable(error: &io::Error, path: &Path, replaces: bool) -> anyhow::Error {
 
 /// Returns the format to write: that of `--format`, or else of the output's extension.
 fn target(arguments: &Convert) -> Result<Target, Failure> {
-    let format = arguments.format.or_else(|| Format::by_name(&arguments.output));
-    match format {
-        Some(Format::Mps) => Ok(Target::Mps),
-        Some(Format::Nettrace) => Ok(Target::Nettrace(Container::V4)),
-        Some(Format::Nettrace6) => Ok(Target::Nettrace(Container::V6)),
-        Some(Format::Json) => Ok(Target::Json),
-        Some(Format::Eventlog | Format::Hp | Format::Prof) => Err(Failure::Usage(format!(
-            "{}: convert does not write eventlogs and GHC profiles, which `stopworld run` does: end the name in .mps, .nettrace or \
-             .json, or add --format",
-            arguments.output.display()
-        ))),
-        None => Err(Failure::Usage(format!(
-            "{}: its name does not select a format to write: end it in .mps, .nettrace or .json, or add --format",
-            arguments.output.display()
-        ))),
-    }
+    let (output, extensions) = (arguments.output.display(), extensions(can_convert_to));
+    let Some(format) = arguments.format.or_else(|| TraceFormat::by_extension(&arguments.output)) else {
+        return Err(Failure::Usage(format!(
+            "{output}: its name does not select a format to write: end it in {extensions}, or add --format"
+        )));
+    };
+    conversion_target(format).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{output}: convert does not write eventlogs and GHC profiles, which `stopworld run` does: end the name in {extensions}, \
+             or add --format"
+        ))
+    })
 }
 
 /// Reports the conversion on standard error. Returns the exit code.

@@ -1,105 +1,103 @@
-//! The values of `--format` and `--events`.
+//! The values of `--format` and `--events`, and their help, from the list of formats.
 
-use std::path::Path;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use nettrace::Container;
+use stopworld_analysis::convert::Target;
+use stopworld_trace::{FORMATS, Selected, TraceFormat};
 
-use clap::ValueEnum;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-
-use stopworld::events::filter::Filter;
-use stopworld::events::{Categories, EventId, EventSet, Group};
-use stopworld_platform::suggest;
-use stopworld_trace::eventlog::Classes;
-use stopworld_trace::nettrace::Providers;
-
-/// The values of `--format`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
-    /// A Memory Pool System telemetry stream
-    Mps,
-    /// A .NET trace, for PerfView and dotnet-trace
-    Nettrace,
-    /// A .NET trace in the newer container, version 6
-    Nettrace6,
-    /// A timeline for Perfetto and Chrome
-    Json,
-    /// A GHC eventlog, for ThreadScope, ghc-events and eventlog2html
-    Eventlog,
-    /// The heap profile as text, for hp2ps
-    Hp,
-    /// The time profile as text
-    Prof,
+/// Parses the name of a format out of those that `can_be` accepts.
+pub(super) fn parser(can_be: fn(&TraceFormat) -> bool) -> impl TypedValueParser<Value = &'static TraceFormat> {
+    let formats = FORMATS.iter().filter(move |format| can_be(format));
+    PossibleValuesParser::new(formats.map(|format| PossibleValue::new(format.name).help(format.about)))
+        .try_map(|name| TraceFormat::by_name(&name).ok_or("there is no such format"))
 }
 
-impl Format {
-    /// Parses the formats that `convert` writes. (Only a run writes eventlogs and profiles.)
-    pub(super) fn of_events() -> impl TypedValueParser<Value = Format> {
-        let formats = [Format::Mps, Format::Nettrace, Format::Nettrace6, Format::Json];
-        PossibleValuesParser::new(formats.iter().filter_map(ValueEnum::to_possible_value))
-            .try_map(|name| <Format as ValueEnum>::from_str(&name, false))
-    }
-
-    /// Returns the format that the extension of a file selects, if any.
-    pub(super) fn by_name(path: &Path) -> Option<Format> {
-        match path.extension()?.to_str()? {
-            "mps" => Some(Format::Mps),
-            "nettrace" => Some(Format::Nettrace),
-            "eventlog" => Some(Format::Eventlog),
-            "hp" => Some(Format::Hp),
-            "prof" => Some(Format::Prof),
-            "json" => Some(Format::Json),
-            _ => None,
-        }
-    }
+/// Returns the formats with a selection of events, one of those that have the same.
+fn with_events() -> impl Iterator<Item = (&'static TraceFormat, &'static str)> {
+    let with_events = FORMATS.iter().filter_map(|format| Some((format, format.events?)));
+    with_events
+        .scan(None, |last, (format, events)| {
+            let is_new = last.replace(events) != Some(events);
+            Some(is_new.then_some((format, events)))
+        })
+        .flatten()
 }
 
-/// The value of `--events`, parsed once for each format.
+/// Returns the help text of `--events`.
+pub(super) fn events_help() -> String {
+    with_events().fold("The events to record.".to_owned(), |help, (format, events)| {
+        format!("{help} For {}: {events}.", format.noun)
+    })
+}
+
+/// Returns the help text of `--trace`.
+pub(super) fn trace_help() -> String {
+    let named = FORMATS.iter().filter_map(|format| Some((format.extension?, format.about)));
+    let named: Vec<String> = named.map(|(extension, about)| format!(".{extension} ({about})")).collect();
+    format!(
+        "Write a trace. The extension selects the format: {}. A file without an extension is a telemetry stream [default: no trace; \
+         if --events or MPS_TELEMETRY_CONTROL requests a stream, MPS_TELEMETRY_FILENAME or mpsio.log]",
+        named.join(", ")
+    )
+}
+
+/// Returns the extensions that select a format: ".mps, .nettrace or .json".
+pub(super) fn extensions(can_be: fn(&TraceFormat) -> bool) -> String {
+    let formats = FORMATS.iter().filter(|format| can_be(format));
+    let mut extensions: Vec<String> = formats.filter_map(|format| Some(format!(".{}", format.extension?))).collect();
+    let last = extensions.pop().unwrap_or_default();
+    format!("{} or {last}", extensions.join(", "))
+}
+
+/// The formats that `convert` writes. (Only a run writes eventlogs and profiles.)
+const TARGETS: [(&str, Target); 4] = [
+    ("mps", Target::Mps),
+    ("nettrace", Target::Nettrace(Container::V4)),
+    ("nettrace6", Target::Nettrace(Container::V6)),
+    ("json", Target::Json),
+];
+
+/// Returns the target of a conversion to this format, if `convert` writes it.
+pub(super) fn conversion_target(format: &TraceFormat) -> Option<Target> {
+    TARGETS.iter().find(|(name, _)| *name == format.name).map(|(_, target)| *target)
+}
+
+/// Returns whether `convert` writes this format.
+pub(super) fn can_convert_to(format: &TraceFormat) -> bool {
+    conversion_target(format).is_some()
+}
+
+/// The value of `--events`: valid for at least one format.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) categories: Result<Categories, String>,
-    pub(super) keywords: Result<Providers, String>,
-    pub(super) groups: Result<EventSet, String>,
-    pub(super) classes: Result<Classes, String>,
-}
+pub(super) struct Wanted(String);
 
 impl Wanted {
     /// Parses a value that is valid for at least one format.
     pub(super) fn parse(text: &str) -> Result<Wanted, String> {
-        let filter = Filter::parse(text);
-        let categories = match filter.unknown.first() {
-            Some(word) => Err(word.to_string()),
-            None => Ok(filter.categories),
-        };
-        let keywords = Providers::parse_keywords(text).map_err(|error| error.to_string());
-        let classes = Classes::parse(text).map_err(|error| error.to_string());
-        let groups = groups(text);
-        match (&categories, &keywords, &classes, &groups) {
-            (Err(_), Err(error), Err(_), Err(_)) if text.contains('@') => Err(error.clone()),
-            (Err(of_mps), Err(of_net), Err(of_log), Err(of_groups)) => Err(format!(
-                "{of_mps}; for a .nettrace, {of_net}; for an .eventlog, {of_log}; for a timeline, {of_groups}"
-            )),
-            _ => Ok(Wanted { categories, keywords, classes, groups }),
-        }
-    }
-}
-
-/// Returns the events of these groups of the table. Heap dumps are included only with `all`, because requesting their
-/// events makes the collector dump the heap.
-fn groups(text: &str) -> Result<EventSet, String> {
-    let mut events = EventSet::NONE;
-    let dumps: EventSet =
-        [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd].into_iter().collect();
-    for word in text.split([' ', ',', '+']).filter(|word| !word.is_empty()) {
-        let named = |group: &&Group| format!("{group:?}").eq_ignore_ascii_case(word);
-        match Group::ALL.iter().find(named) {
-            Some(group) => events |= EventSet::group(*group).without(dumps),
-            None if word.eq_ignore_ascii_case("all") => return Ok(EventSet::all()),
-            None => {
-                let names = Group::ALL.map(|group| format!("{group:?}"));
-                let guess = suggest::nearest(word, names.iter().map(String::as_str));
-                let guess = guess.map_or(String::new(), |name| format!(": did you mean '{name}'?"));
-                return Err(format!("'{word}' is not one of the groups {}, or all{guess}", names.join(" ")));
+        let mut errors = Vec::new();
+        for (format, _) in with_events() {
+            match format.parse_events(text) {
+                Ok(_) => return Ok(Wanted(text.to_owned())),
+                Err(error) => errors.push((format, error)),
             }
         }
+        // Only the keywords of a .nettrace have a level.
+        if let Some((_, error)) = errors.iter().find(|(format, _)| text.contains('@') && format.name == "nettrace") {
+            return Err(error.clone());
+        }
+        let named = errors.iter().enumerate().map(|(index, (format, error))| match index {
+            0 => error.clone(),
+            _ => format!("for {}, {error}", format.noun),
+        });
+        Err(named.collect::<Vec<_>>().join("; "))
     }
-    Ok(events)
+
+    /// Returns what the value selects in this format.
+    pub(super) fn of(&self, format: &TraceFormat) -> Result<Selected, String> {
+        format.parse_events(&self.0).map_err(|error| {
+            let others = with_events().filter(|(other, _)| other.parse_events(&self.0).is_ok());
+            let others: Vec<&str> = others.map(|(other, _)| other.file).collect();
+            format!("{error}; the value is one for --trace {}", others.join(" or "))
+        })
+    }
 }

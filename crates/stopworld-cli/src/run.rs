@@ -29,7 +29,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
             workload.name
         )));
     }
-    let session = Session::begin(&run.settings, &Asked::by(&run.settings)?, plan)
+    let session = Session::begin(&run.settings, Asked::by(&run.settings)?, plan)
         .map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
     let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
         Chatter::Talks

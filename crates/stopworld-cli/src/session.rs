@@ -18,6 +18,7 @@ use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World
 use stopworld_analysis::report::{self, Ledger, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
 use stopworld_trace::Finished;
+use stopworld_trace::nettrace::Nettrace;
 use stopworld_workloads::{Plan, Shift};
 
 /// The time limit for the finalizers that are queued at the end.
@@ -47,13 +48,15 @@ pub(super) struct Session {
 
 impl Session {
     /// Builds the world that the settings describe.
-    pub(super) fn begin(settings: &Settings, asked: &Asked, plan: Plan) -> anyhow::Result<Arc<Session>> {
+    pub(super) fn begin(settings: &Settings, mut asked: Asked, plan: Plan) -> anyhow::Result<Arc<Session>> {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let passed = Arc::new(Passed::default());
         let builder = described(settings, &passed, listener(settings, shift.clone(), Arc::clone(&ledger)));
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
+        let nettrace = asked.selected.settings::<Nettrace>();
+        let has_heap_dump = nettrace.is_some_and(|nettrace| nettrace.providers.wants_heap_dump());
         let tracing = Tracing::start(settings, asked)?;
         let diagnostics = open(settings);
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
@@ -61,7 +64,6 @@ impl Session {
             // The run may end before the first interval does, so its first collection always takes a census.
             world.sample_next_collection().context("--profile")?;
         }
-        let has_heap_dump = matches!(asked, Asked::Nettrace(_, providers) if providers.wants_heap_dump());
         if has_heap_dump {
             world.induce_next_collection();
         }
@@ -278,7 +280,7 @@ fn build(
     diagnostics: Option<&Diagnostics>,
 ) -> anyhow::Result<World> {
     if let Some(tracing) = tracing {
-        builder = tracing.trace.of_world(builder);
+        builder = builder.record_to(&tracing.trace);
     }
     if let Some(diagnostics) = diagnostics {
         builder = builder.record_to(diagnostics);

@@ -15,22 +15,20 @@ use std::ffi::CStr;
 use std::io;
 use std::panic;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
 
 use super::arguments::Settings;
 use super::asked::Asked;
-use stopworld::WorldBuilder;
-use stopworld::events::record::{RecordError, flush_at_exit, stopworld_telemetry_flush};
-use stopworld::events::{Categories, Category, EventSet};
+use super::size::Size;
+use stopworld::events::Categories;
+use stopworld::events::record::{flush_at_exit, stopworld_telemetry_flush};
 use stopworld_platform::os::remedy::remedy_of;
-use stopworld_trace::eventlog::Classes;
 use stopworld_trace::mps::control::{CONTROL_VARIABLE, Environment};
-use stopworld_trace::nettrace::{Container, Providers};
-use stopworld_trace::profile_text::Kind;
-use stopworld_trace::{Finished, eventlog, mps, nettrace, perfetto, profile_text, report_failure};
+use stopworld_trace::mps::{self, Telemetry};
+use stopworld_trace::{Finished, Manner, RunningTrace, report_failure};
 
 /// The time limit for the end of the world, after which the trace is finished without it.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -43,7 +41,7 @@ static TRACING: OnceLock<Tracing> = OnceLock::new();
 /// The trace of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Tracing {
-    pub(super) trace: Trace,
+    pub(super) trace: Arc<dyn RunningTrace>,
     flight: Flight,
 }
 
@@ -55,27 +53,33 @@ enum Flight {
     AndAtTheEnd,
 }
 
-/// Returns the default categories: all except those with an event for each reference or object.
-fn by_default() -> Categories {
-    Categories::of(&[Category::Arena, Category::Pool, Category::Trace, Category::Seg, Category::User])
-}
-
 impl Tracing {
     /// Starts the requested trace, if any.
-    pub(super) fn start(settings: &Settings, asked: &Asked) -> anyhow::Result<Option<Tracing>> {
+    pub(super) fn start(settings: &Settings, asked: Asked) -> anyhow::Result<Option<Tracing>> {
         let flight = match (settings.flight_recorder, settings.flight_at_end) {
             (None, _) => Flight::No,
             (Some(_), false) => Flight::OnDemand,
             (Some(_), true) => Flight::AndAtTheEnd,
         };
-        let trace = match asked {
-            Asked::Mps(categories) => Trace::start_mps(settings, *categories, flight)?,
-            Asked::Nettrace(container, providers) => Some(Trace::start_nettrace(settings, *container, providers)?),
-            Asked::Json(events) => Some(Trace::start_timeline(settings, *events)?),
-            Asked::Eventlog(classes) => Some(Trace::start_eventlog(settings, *classes)?),
-            Asked::Profile(kind) => Some(Trace::start_profile(settings, *kind)?),
+        let Asked { mut selected, by_default } = asked;
+        let mut file = settings.trace.clone();
+        if let Some(categories) = selected.settings::<Telemetry>() {
+            let environment = Environment::read();
+            environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
+            if by_default {
+                *categories = categories_by_default(settings, flight, &environment);
+            }
+            if *categories == Categories::NONE {
+                return Ok(None);
+            }
+            file = Some(file.unwrap_or_else(|| environment.file()));
+        }
+        let manner = Manner {
+            flight_recorder: settings.flight_recorder.map(Size::bytes),
+            // The failure of a flight recorder is reported when it is written.
+            on_failure: (flight == Flight::No).then_some(report),
         };
-        let Some(trace) = trace else { return Ok(None) };
+        let trace = selected.start(file.unwrap_or_default(), manner).context("can't start the trace")?;
         let tracing = Tracing { trace, flight };
         let tracing = TRACING.get_or_init(|| tracing).clone();
         flush_on_panic();
@@ -95,7 +99,7 @@ impl Tracing {
 
     /// Writes the flight recorder to the file and reports the outcome. Returns whether it was written.
     fn write_flight(&self) -> bool {
-        let path = self.trace.path().display();
+        let path = path(&*self.trace).display();
         let written = self.trace.write_flight();
         match &written {
             Ok(events) => eprintln!("stopworld: wrote the last {events} events to {path}"),
@@ -118,7 +122,7 @@ impl Tracing {
     pub(super) fn finish(&self) -> End {
         let is_written = self.flight != Flight::AndAtTheEnd || self.write_flight();
         match (self.trace.finish(), self.flight) {
-            (Ok(finished), Flight::No) => End::Written(Ended { path: self.trace.path().to_owned(), finished }),
+            (Ok(finished), Flight::No) => End::Written(Ended { path: path(&*self.trace).to_owned(), finished }),
             _ if !is_written => End::NotWritten,
             // Or this is the second thread to finish the trace, which has nothing to add.
             _ => End::Kept,
@@ -126,14 +130,19 @@ impl Tracing {
     }
 }
 
-/// The trace itself, in one of the formats.
-#[derive(Clone, Debug)]
-pub(super) enum Trace {
-    Mps(mps::Trace),
-    Nettrace(nettrace::Trace),
-    Timeline(perfetto::Trace),
-    Eventlog(eventlog::Trace),
-    Profile(profile_text::Trace),
+/// Returns the categories of a stream for which the arguments select none: those of the environment, or else the usual ones, all for
+/// a flight recorder, or none if nothing requests a stream.
+fn categories_by_default(settings: &Settings, flight: Flight, environment: &Environment) -> Categories {
+    let from_environment = environment.categories.filter(|categories| *categories != Categories::NONE);
+    from_environment.unwrap_or(match flight {
+        Flight::No if settings.trace.is_none() => Categories::NONE,
+        Flight::No => mps::usual(),
+        Flight::OnDemand | Flight::AndAtTheEnd => Categories::ALL,
+    })
+}
+
+fn path(trace: &dyn RunningTrace) -> &Path {
+    trace.path().expect("the command starts traces with a path")
 }
 
 /// The option that names another file, for error messages.
@@ -143,130 +152,6 @@ const ANOTHER: &str = "--trace FILE";
 fn report(file: &CStr, error: &io::Error) {
     report_failure(file, error, ANOTHER);
 }
-
-/// Completes the options of any format: for a flight recorder, whose failures are reported when it is written; or for a file
-/// that is written continuously, whose failure is reported at once.
-macro_rules! in_manner {
-    ($settings:expr, $options:expr) => {
-        match $settings.flight_recorder {
-            Some(size) => $options.flight_recorder(size.bytes()),
-            None => $options.on_failure(report),
-        }
-    };
-}
-
-impl Trace {
-    fn start_mps(settings: &Settings, asked: Option<Categories>, flight: Flight) -> anyhow::Result<Option<Trace>> {
-        let environment = Environment::read();
-        environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
-        let from_environment = environment.categories.filter(|categories| *categories != Categories::NONE);
-        let is_asked = settings.trace.is_some() || asked.is_some() || flight != Flight::No;
-        let otherwise = match (is_asked, flight) {
-            (false, _) => Categories::NONE,
-            (true, Flight::No) => by_default(),
-            (true, _) => Categories::ALL,
-        };
-        let categories = asked.or(from_environment).unwrap_or(otherwise);
-        if categories == Categories::NONE {
-            return Ok(None);
-        }
-        let file = settings.trace.clone().unwrap_or_else(|| environment.file());
-        let options = in_manner!(settings, mps::Options::new(file, categories));
-        Ok(Some(Trace::Mps(options.start().context(NOT_STARTED)?)))
-    }
-
-    fn start_nettrace(settings: &Settings, container: Container, providers: &Providers) -> anyhow::Result<Trace> {
-        let file = settings.trace.clone().unwrap_or_default();
-        let options = nettrace::Options::new(file).container(container).providers(providers.clone());
-        let options = in_manner!(settings, options);
-        Ok(Trace::Nettrace(options.start().context(NOT_STARTED)?))
-    }
-
-    fn start_timeline(settings: &Settings, events: Option<EventSet>) -> anyhow::Result<Trace> {
-        let file = settings.trace.clone().unwrap_or_default();
-        let mut options = in_manner!(settings, perfetto::Options::new(file));
-        if let Some(events) = events {
-            options = options.events(events);
-        }
-        Ok(Trace::Timeline(options.start().context(NOT_STARTED)?))
-    }
-
-    fn start_eventlog(settings: &Settings, classes: Classes) -> anyhow::Result<Trace> {
-        let file = settings.trace.clone().unwrap_or_default();
-        let options = in_manner!(settings, eventlog::Options::new(file).classes(classes));
-        Ok(Trace::Eventlog(options.start().context(NOT_STARTED)?))
-    }
-
-    fn start_profile(settings: &Settings, kind: Kind) -> anyhow::Result<Trace> {
-        let file = settings.trace.clone().unwrap_or_default();
-        let options = profile_text::Options::new(file, kind).on_failure(report);
-        Ok(Trace::Profile(options.start().context(NOT_STARTED)?))
-    }
-
-    /// Registers the trace in the builder, so that it records all events of the world.
-    pub(super) fn of_world(&self, builder: WorldBuilder) -> WorldBuilder {
-        match self {
-            Trace::Mps(trace) => builder.record_to(trace),
-            Trace::Nettrace(trace) => builder.record_to(trace),
-            Trace::Timeline(trace) => builder.record_to(trace),
-            Trace::Eventlog(trace) => builder.record_to(trace),
-            Trace::Profile(trace) => builder.record_to(trace),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        let path = match self {
-            Trace::Mps(trace) => trace.path(),
-            Trace::Nettrace(trace) => trace.path(),
-            Trace::Timeline(trace) => trace.path(),
-            Trace::Eventlog(trace) => trace.path(),
-            Trace::Profile(trace) => trace.path(),
-        };
-        path.expect("the command starts traces with a path")
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        match self {
-            Trace::Mps(trace) => trace.flush(),
-            Trace::Nettrace(trace) => trace.flush(),
-            Trace::Timeline(trace) => trace.flush(),
-            Trace::Eventlog(trace) => trace.flush(),
-            Trace::Profile(trace) => trace.flush(),
-        }
-    }
-
-    fn write_flight(&self) -> io::Result<u64> {
-        match self {
-            Trace::Mps(trace) => trace.write_flight(),
-            Trace::Nettrace(trace) => trace.write_flight(),
-            Trace::Timeline(trace) => trace.write_flight(),
-            Trace::Eventlog(trace) => trace.write_flight(),
-            Trace::Profile(trace) => trace.write_flight(),
-        }
-    }
-
-    fn wait_for_worlds(&self, within: Duration) {
-        match self {
-            Trace::Mps(trace) => trace.wait_for_worlds(within),
-            Trace::Nettrace(trace) => trace.wait_for_worlds(within),
-            Trace::Timeline(trace) => trace.wait_for_worlds(within),
-            Trace::Eventlog(trace) => trace.wait_for_worlds(within),
-            Trace::Profile(trace) => trace.wait_for_worlds(within),
-        }
-    }
-
-    fn finish(&self) -> Result<Finished, RecordError> {
-        match self {
-            Trace::Mps(trace) => trace.finish(),
-            Trace::Nettrace(trace) => trace.finish(),
-            Trace::Timeline(trace) => trace.finish(),
-            Trace::Eventlog(trace) => trace.finish(),
-            Trace::Profile(trace) => trace.finish(),
-        }
-    }
-}
-
-const NOT_STARTED: &str = "can't start the trace";
 
 /// The state of a trace at the end of the run.
 pub(super) enum End {
@@ -320,7 +205,6 @@ fn flush_on_panic() {
 mod tests {
     use std::num::NonZeroUsize;
     use std::process::{Command, Output};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use clap::Parser;
@@ -364,8 +248,8 @@ mod tests {
         let line = ["stopworld", "--trace", &file];
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
-        let asked = Asked::by(&settings).unwrap_or(Asked::Mps(None));
-        Session::begin(&settings, &asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+        let asked = Asked::by(&settings).unwrap_or_else(|_| panic!("the arguments request a stream"));
+        Session::begin(&settings, asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
     /// `.event.crash`: holds whichever thread has the recorder's lock at the exit, and while other threads continue to fire

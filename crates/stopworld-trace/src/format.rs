@@ -17,7 +17,7 @@ use stopworld::{Since, World};
 /// implemented only here: its methods take types that are not public.
 pub trait Format: Send + Sync + Sized + 'static {
     /// What the user chooses for a trace of this format.
-    type Settings: fmt::Debug;
+    type Settings: fmt::Debug + Send + Sync + 'static;
 
     /// Makes the state of a new trace.
     fn begin(settings: Self::Settings, policy: Policy) -> Self;

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `options`, `trace`, `worlds` | a trace in any format: how it is started, its worlds, its end |
 //! | `format` | what distinguishes one format from another |
+//! | `list` | the formats by name, for programs whose users choose one |
 //! | `target`, `outlet`, `failure` | the file or the caller's destination; its buffer; reports of its failure |
 //! | `progress`, `finished`, `trace_error` | the results |
 
@@ -23,6 +24,7 @@ pub mod eventlog;
 mod failure;
 mod finished;
 mod format;
+mod list;
 pub mod mps;
 pub mod nettrace;
 mod options;
@@ -40,6 +42,7 @@ use stopworld_platform::{os, sabotage, sync};
 pub use failure::{FailureReport, report_failure};
 pub use finished::Finished;
 pub use format::Format;
+pub use list::{FORMATS, Manner, Profiles, RunningTrace, Selected, TraceFormat};
 pub use options::Options;
 pub use trace::Trace;
 pub use trace_error::TraceError;

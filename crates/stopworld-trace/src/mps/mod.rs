@@ -23,4 +23,4 @@ mod switchboard;
 mod trace;
 mod writer;
 
-pub use trace::{CLOCK_TEXT, Options, Telemetry, Trace};
+pub use trace::{CLOCK_TEXT, Options, Telemetry, Trace, usual};

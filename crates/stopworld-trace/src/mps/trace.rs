@@ -43,6 +43,11 @@ impl Options {
     }
 }
 
+/// Returns the default categories: all except those with an event for each reference or object.
+pub fn usual() -> Categories {
+    Categories::of(&[Category::Arena, Category::Pool, Category::Trace, Category::Seg, Category::User])
+}
+
 /// Returns the events that these categories are written from, and those that the writer needs to write them.
 fn selection(filter: Categories) -> Selection {
     let is_on = |event: EventId| event.descriptor().mps.iter().any(|record| filter.contains(record.category));

@@ -27,8 +27,10 @@ pub struct Nettrace {
 /// What the user chooses for a .NET trace.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    providers: Providers,
-    container: Container,
+    /// The requested events.
+    pub providers: Providers,
+    /// The container.
+    pub container: Container,
 }
 
 /// Options of a .NET trace.

@@ -33,9 +33,11 @@
 //! | `writer`, `trace` | a timeline that is written while a world runs: the records' consumer, and its owner |
 
 pub mod phases;
+mod selection;
 mod trace;
 mod writer;
 
+pub use selection::{groups, usual};
 #[cfg(feature = "fuzzing")]
 pub use trace::consumer;
 pub use trace::{Options, Timeline, Trace};

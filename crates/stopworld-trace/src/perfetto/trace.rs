@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::selection::usual;
 use super::writer::{Plan, Writer};
 use crate::format::Format;
 use crate::os::thread::getpid;
@@ -11,7 +12,7 @@ use crate::progress::Progress;
 use crate::target::Target;
 use stopworld::events::clock::Clock;
 use stopworld::events::record::{Consumer, Policy};
-use stopworld::events::{EventId, EventSet, Group, Selection};
+use stopworld::events::{EventId, EventSet, Selection};
 
 /// The Trace Event Format.
 #[derive(Debug)]
@@ -27,14 +28,9 @@ pub type Options = crate::Options<Timeline>;
 pub type Trace = crate::Trace<Timeline>;
 
 impl Options {
-    /// A timeline written to this file. The default selection has all events except those fired for each object, reference or
-    /// block, those that only name addresses, and heap dumps, which would be made only for this trace.
+    /// A timeline of the [usual] events, written to this file.
     pub fn new(path: impl Into<PathBuf>) -> Options {
-        let many = EventSet::group(Group::Object) | EventSet::group(Group::Block);
-        let names = [EventId::Interned, EventId::Labelled];
-        let dumps = [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd, EventId::ObjectSampled];
-        let others: EventSet = names.into_iter().chain(dumps).collect();
-        Options::with_file(path.into(), EventSet::all().without(many | others))
+        Options::with_file(path.into(), usual())
     }
 
     /// Selects the events on the timeline.
