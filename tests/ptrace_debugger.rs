@@ -590,7 +590,7 @@ fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
     // Each collection of its life, including the first.
     assert!(debugger.statistics().stops >= 100, "{:?}", debugger.statistics().stops);
     let missing = Debugger::launch("/no/such/program".as_ref(), &[], options(Mode::Full));
-    assert!(missing.err().unwrap().to_string().contains("/no/such/program can't be run"));
+    assert!(missing.err().unwrap().to_string().contains("/no/such/program cannot be run"));
 }
 
 #[test]

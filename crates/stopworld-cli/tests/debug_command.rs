@@ -455,9 +455,9 @@ fn foreign_program() -> tempfile::TempPath {
 #[rstest]
 #[case::no_process("attach 999999999", 1, "there is no process 999999999")]
 #[case::no_number("attach init", 2, "'init'")]
-#[case::no_such_program("debug -- /no/such/program", 1, "/no/such/program can't be run")]
+#[case::no_such_program("debug -- /no/such/program", 1, "/no/such/program cannot be run")]
 #[case::no_program("debug --", 2, "usage: stopworld debug")]
-#[case::not_executable("debug -- /etc/passwd", 1, "/etc/passwd can't be run")]
+#[case::not_executable("debug -- /etc/passwd", 1, "/etc/passwd cannot be run")]
 #[case::wrong_option("debug --mode half -- true", 2, "'half'")]
 fn what_cannot_be_debugged_is_one_line(#[case] arguments: &str, #[case] code: i32, #[case] told: &str) {
     let output = scripted("cont\n", arguments);
@@ -484,7 +484,7 @@ fn a_process_without_a_collector_is_not_attached_to() {
     sleeper.wait().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr.contains("has no collector of this project's"), "{stderr}");
+    assert!(stderr.contains("contains no stopworld collector"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 

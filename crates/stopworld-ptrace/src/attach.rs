@@ -1,27 +1,27 @@
-//! The beginning and the end of a debugger's time with a process.
+//! Attaching to a process, launching one, and detaching from it.
 //!
 //! # Attaching
 //!
-//! Threads are seized one by one, and are born meanwhile; from the first one on they are born seized, so the list is read until a
-//! pass finds nobody new. Then all are stopped once, so that the descriptor, the control word and the lists are read and written in a
-//! process that stands, and run on.
+//! Threads are seized one by one, while new ones are created. Threads created by a seized thread are seized too. So the list of threads is
+//! read until a pass finds no new thread. Then all are stopped once, so that the descriptor, the control word and the lists are read and
+//! written in a stopped process, and all are resumed.
 //!
 //! # Launching
 //!
-//! The child is forked by us and waits on a pipe; it is seized there, so neither PTRACE_TRACEME nor a stop signal is needed, and it
-//! reports its exec. At that moment the program is mapped and nothing of it has run. Its descriptor is where it will be, and the control
-//! word in it is no pointer that the dynamic linker would overwrite: so it is written then, and the very first stop of the very first world
-//! comes to us. What is not relocated yet is read when the first notification comes.
+//! The child is forked by the debugger and waits on a pipe. It is seized there, so neither PTRACE_TRACEME nor a stop signal is needed, and
+//! it reports its exec. At that moment the program is mapped and none of it has run. Its descriptor is at its final address, and the
+//! control word in it is not a pointer that the dynamic linker would overwrite. So the control word is written then, and the debugger
+//! serves even the first stop of the first world. Data that is not relocated yet is read when the first notification arrives.
 //!
 //! # Detaching
 //!
-//! At any moment. A stop of the world that is under way is let come to its end; if it does not in time, the threads are left as a dead
-//! debugger would leave them, but in order: in `park`, where they wait for the end of the collection, each seizure ended by a request
-//! and no signal sent. A notification that nobody has served is not acknowledged, and the collector goes on by itself.
+//! Possible at any moment. A stop of the world in progress is completed first. If it does not end in time, the threads are left as a dead
+//! debugger would leave them, but in an orderly way: in `park`, where they wait for the end of the collection, each detached by a request,
+//! and without a signal. A notification that was not served is not acknowledged, and the collector continues by itself.
 //!
-//! The kernel lets a thread go by request only where it stands. One that does not stand (it is about to end, is in uninterruptible
-//! sleep, or was born in the last moment) is waited for, let go as soon as it does, and named if that takes too long: then it is still ours,
-//! and is let go by another try.
+//! The kernel detaches a thread by request only while it is stopped. A thread that is not stopped (it is about to end, is in
+//! uninterruptible sleep, or was created at the last moment) is waited for and detached as soon as it stops. If that takes too long, the
+//! error names it: then it is still traced, and a later attempt can detach it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::{CString, OsStr, OsString};
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::batch::Batch;
-use super::core::{Crowd, Debugger, new_number};
+use super::core::{Children, Debugger, new_number};
 use super::death::{Death, Step};
 use super::error::{DebuggerError, system};
 use super::event::{PhaseSet, Statistics};
@@ -42,23 +42,23 @@ use super::tracee::{Stop, Tracee};
 use super::{Options, Silence, TargetState, proc};
 use stopworld_platform::os::Tid;
 
-/// A list of threads that changes more often than this is not attached to.
+/// The maximum number of passes over the list of threads; attaching fails if the list changes more often.
 const MOST_PASSES: usize = 1000;
 
-/// How long an end in order may take.
+/// The time limit for completing a stop, and for detaching.
 const END_WITHIN: Duration = Duration::from_secs(2);
-/// How long a killed process may take to end.
+/// The time limit for the end of a killed process.
 const KILL_WITHIN: Duration = Duration::from_secs(10);
 
 impl Debugger {
-    /// Begins to debug a process that runs. Its threads run on.
+    /// Attaches to a running process. Its threads continue to run.
     ///
     /// # Errors
-    /// There is no such process, or it may not be traced.
+    /// If there is no such process, or it may not be traced.
     pub fn attach(pid: i32, options: Options) -> Result<Self, DebuggerError> {
         let alarm = Alarm::new().map_err(system("setting a timer"))?;
         let leader = proc::threads(pid).map_err(|_| DebuggerError::NoProcess(pid))?;
-        // Before anything is seized: with the first thread that lives.
+        // Before anything is seized: by the first thread that is alive.
         let live = leader.iter().copied().find(|tid| !proc::is_zombie(pid, *tid));
         let live = live.ok_or(DebuggerError::NoProcess(pid))?;
         let refused = |_: io::Error| DebuggerError::NotAllowed { pid, tracer: proc::tracer(pid, live) };
@@ -69,7 +69,7 @@ impl Debugger {
         let mut debugger = Self::new(pid, options, memory, alarm);
         debugger.is_others_child = proc::parent(pid) == std::process::id() as i32;
         if let Err(error) = debugger.seize_all() {
-            // Who can't be let go now, is when the debugger is dropped, or with our end.
+            // Threads that cannot be detached now are detached when the debugger is dropped or exits.
             let _ = debugger.leave();
             return Err(error);
         }
@@ -79,16 +79,16 @@ impl Debugger {
         debugger.search();
         debugger.enroll();
         debugger.resume_unheld();
-        // Whoever is here now is not news.
+        // Threads that exist at attach are not reported as created.
         debugger.events.retain(|event| !matches!(event, super::Event::ThreadCreated { .. }));
         debugger.statistics.created = 0;
         Ok(debugger)
     }
 
-    /// Runs a program under the debugger. It stands before its first instruction, held by the user.
+    /// Runs a program under the debugger. It is stopped before its first instruction, held by the user.
     ///
     /// # Errors
-    /// The program can't be run, or may not be traced.
+    /// If the program cannot be run, or may not be traced.
     pub fn launch(program: &OsStr, arguments: &[OsString], options: Options) -> Result<Self, DebuggerError> {
         let shown = program.to_string_lossy().into_owned();
         let refused = |error: io::Error| DebuggerError::Launch { program: shown.clone(), error };
@@ -111,12 +111,14 @@ impl Debugger {
                 Waited::Reported(_, Report::Exec) => break,
                 Waited::Reported(_, report) if report.is_end() => {
                     debugger.state = TargetState::Exited(127);
-                    let error = child.error().unwrap_or_else(|| io::Error::other("it ended before it began"));
+                    let error = child
+                        .error()
+                        .unwrap_or_else(|| io::Error::other("the process ended before it executed the program"));
                     return Err(DebuggerError::Launch { program: shown, error });
                 }
                 Waited::Reported(tid, report) => debugger.handle(tid, report)?,
                 Waited::Nothing => {}
-                Waited::Nobody => return Err(DebuggerError::NoProcess(pid)),
+                Waited::NoThread => return Err(DebuggerError::NoProcess(pid)),
             }
         }
         debugger.death.reached(Step::Attached);
@@ -158,11 +160,11 @@ impl Debugger {
             complaints: HashSet::new(),
             stop_is_due: false,
             interrupted: Arc::default(),
-            crowd: Crowd::OursOnly,
+            children: Children::OursOnly,
         }
     }
 
-    /// Seizes every thread, until a pass over the list finds nobody new.
+    /// Seizes every thread, until a pass over the list finds no new one.
     fn seize_all(&mut self) -> Result<(), DebuggerError> {
         for _ in 0..MOST_PASSES {
             let threads = proc::threads(self.pid).map_err(|_| DebuggerError::NoProcess(self.pid))?;
@@ -176,7 +178,7 @@ impl Debugger {
                         self.tracees.insert(tid, Tracee::new(Stop::Running));
                         new = true;
                     }
-                    // It was born seized, and will report it; or it has ended, or is about to.
+                    // It was seized at its creation, and will report that; or it has ended, or is about to.
                     Err(_) if proc::tracer(self.pid, tid) == self.tracer => {
                         self.tracees.insert(tid, Tracee::new(Stop::Running));
                         new = true;
@@ -192,38 +194,38 @@ impl Debugger {
                 break;
             }
         }
-        // A leader that has ended is not among them: its end comes with the last thread's.
+        // A leader that has ended is not among the tracees: its end is reported with the last thread's.
         if self.tracees.is_empty() { Err(DebuggerError::NoProcess(self.pid)) } else { Ok(()) }
     }
 
-    /// Lets all go that nobody holds.
+    /// Resumes all threads that are not held.
     pub(super) fn resume_unheld(&mut self) {
         let standing: Vec<i32> = self.tracees.keys().copied().collect();
         for tid in standing {
             let Some(tracee) = self.tracees.get(&tid) else { continue };
             if !tracee.is_held() && !matches!(tracee.stop, Stop::Notification(_)) {
-                self.let_go(tid);
+                self.resume(tid);
             }
         }
     }
 
-    /// Lets the process go its own way, at any moment. Nobody is left stopped; what the user held runs.
+    /// Detaches from the process, at any moment. No thread stays stopped; threads that the user held are resumed.
     ///
     /// # Errors
-    /// There is nothing to let go. A thread does not stand in time, and so can't be let go: it is debugged on, and can be let go later.
-    /// What else the kernel refuses on the way is not an error: it refuses to let go what is gone.
+    /// If the process has ended or is detached; or if a thread does not stop in time, and so cannot be detached: then it is still debugged,
+    /// and can be detached later. Other refusals of the kernel are not errors: they concern threads that are gone.
     pub fn detach(&mut self) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         self.death.reached(Step::Detaching);
         self.hold_at = PhaseSet::NONE;
         self.release_user_holds();
-        // What can't be served is not acknowledged: the collector does without us, as it does in any case from now on.
-        let _ = self.let_stops_end();
+        // A request that cannot be served is not acknowledged: the collector continues without a debugger, as it does from now on anyway.
+        let _ = self.finish_stops();
         self.must_be_alive()?;
         self.leave()
     }
 
-    fn let_stops_end(&mut self) -> Result<(), DebuggerError> {
+    fn finish_stops(&mut self) -> Result<(), DebuggerError> {
         let until = Instant::now() + END_WITHIN;
         let is_busy = |d: &Self| d.stop.is_some() || !d.answered.is_empty();
         while is_busy(self) && self.state == TargetState::Alive && Instant::now() < until {
@@ -241,17 +243,17 @@ impl Debugger {
             tracee.by_user = false;
             tracee.at_phase = false;
         }
-        // Who waits for nothing but us goes on; notifications are served as if there were no end.
+        // Threads that only the user held are resumed; notifications are served as usual.
         let waiting: Vec<i32> = self.tracees.keys().copied().collect();
         for tid in waiting {
-            // What can't be served is not acknowledged, and that is all.
+            // A request that cannot be served is not acknowledged; nothing else is needed.
             let _ = self.attend(tid);
         }
     }
 
-    /// Stops all, takes back what was written, and lets all go for good. The error names one that is still ours.
+    /// Stops all threads, undoes what was written, and detaches all. The error names one that is still traced.
     fn leave(&mut self) -> Result<(), DebuggerError> {
-        // Who does not stand is waited for once more, when the others are gone; nothing of ours is in its way.
+        // A thread that did not stop is waited for again when the others are detached; nothing was changed in it.
         let _ = self.halt(|_, _| true);
         for library in &self.libraries {
             if self.in_control.contains(&library.descriptor)
@@ -263,17 +265,17 @@ impl Debugger {
         for (at, byte) in std::mem::take(&mut self.breakpoints) {
             let _ = self.memory.write(super::Address(at), &[byte]);
         }
-        // Nobody is waited for to take control again.
+        // Control is not to be taken again when these threads report.
         self.silent.clear();
-        self.let_all_go_for_good()
+        self.detach_all()
     }
 
-    fn let_all_go_for_good(&mut self) -> Result<(), DebuggerError> {
+    fn detach_all(&mut self) -> Result<(), DebuggerError> {
         let collecting = self.stop.take().map(|stop| stop.collecting);
         self.answered.clear();
         self.originals.clear();
         let mut tracees = std::mem::take(&mut self.tracees);
-        // The collecting thread looks whether it is still traced: it goes last.
+        // The collecting thread checks whether it is still traced: it is detached last.
         let last = collecting.and_then(|tid| Some((tid, tracees.remove(&tid)?)));
         let mut left = Vec::new();
         for (tid, tracee) in tracees.into_iter().chain(last) {
@@ -281,12 +283,12 @@ impl Debugger {
                 Stop::Signal(signal) => signal,
                 _ => 0,
             };
-            // Who does not stand can't be let go by request.
+            // Only a stopped thread can be detached by request.
             if sys::detach(tid, signal).is_err() {
                 left.push(tid);
             }
         }
-        let left = self.see_off(left);
+        let left = self.detach_remaining(left);
         if self.state != TargetState::Alive {
             return Ok(());
         }
@@ -298,10 +300,10 @@ impl Debugger {
         Ok(())
     }
 
-    /// A thread that is about to end, or was born in the last moment, is still ours: if we did not take note of its end, then the
-    /// process's own end would wait for that as long as we live. And one that runs would stand some day, for nobody. The result are those
-    /// whom neither has happened to in time.
-    fn see_off(&mut self, mut left: Vec<i32>) -> Vec<i32> {
+    /// Waits for threads that could not be detached. A thread that is about to end, or was created at the last moment, is still traced: if
+    /// its end were not taken note of, the process's own end would wait for that as long as the debugger lives. And one that runs would
+    /// stop some day with no tracer to resume it. Returns the threads that neither ended nor were detached in time.
+    fn detach_remaining(&mut self, mut left: Vec<i32>) -> Vec<i32> {
         let born = proc::threads(self.pid).unwrap_or_default();
         left.extend(born.into_iter().filter(|tid| proc::tracer(self.pid, *tid) == self.tracer));
         left.sort_unstable();
@@ -323,10 +325,10 @@ impl Debugger {
                     if report == Report::Clone {
                         born.extend(sys::event_message(tid));
                     }
-                    sys::detach(tid, self.belongs_to_it(tid, report)).is_err()
+                    sys::detach(tid, self.signal_at_detach(tid, report)).is_err()
                 }
                 Waited::Nothing => true,
-                Waited::Nobody => false,
+                Waited::NoThread => false,
             });
             left.append(&mut born);
             std::thread::sleep(Duration::from_micros(200));
@@ -334,9 +336,9 @@ impl Debugger {
         left
     }
 
-    /// The signal to deliver when a thread that has reported this is detached: the reported one, if it is the program's and its
+    /// Returns the signal to deliver when a thread that has reported this is detached: the reported one, if it is the program's and its
     /// rule passes it. 0 for anything else, such as notifications and our breakpoints.
-    fn belongs_to_it(&self, tid: i32, report: Report) -> i32 {
+    fn signal_at_detach(&self, tid: i32, report: Report) -> i32 {
         match report {
             Report::Signal(libc::SIGTRAP) if self.at_breakpoint(tid).is_some() => 0,
             Report::Signal(signal) if self.libraries.iter().any(|known| known.notify_signal == signal) => 0,
@@ -348,7 +350,7 @@ impl Debugger {
     /// Kills the process and waits for its end.
     ///
     /// # Errors
-    /// There is none, or it does not end.
+    /// If the process has ended or is detached, or does not end when killed.
     pub fn kill(&mut self) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         sys::kill(self.pid).map_err(system("killing the process"))?;
@@ -376,7 +378,7 @@ impl Debugger {
 impl Drop for Debugger {
     fn drop(&mut self) {
         if self.state == TargetState::Alive {
-            // Who can't be let go, is with our end.
+            // Threads that cannot be detached now are detached when the debugger exits.
             let _ = self.detach();
         }
     }

@@ -1,4 +1,4 @@
-//! Gathers writes to the target's memory, so that few system calls do them all.
+//! Collects writes to the target's memory, so that few system calls do them all.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use super::memory::{Address, Memory};
 use super::sys::{self, Piece};
 use super::target::{SaveArea, TargetError};
 
-/// What was gathered for one batch of writes.
+/// A batch of writes.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) bytes: Vec<u8>,
-    /// Where each piece goes, and which of the bytes it is.
+    /// The target address of each piece, and its range of `bytes`.
     pub(super) pieces: Vec<(u64, Range<usize>)>,
 }
 
@@ -22,7 +22,7 @@ impl Batch {
         self.pieces.push((at.0, start..self.bytes.len()));
     }
 
-    /// The registers into the save area of a record.
+    /// Adds a thread's registers, for the save area of its record.
     pub(super) fn add_to_save_area(
         &mut self,
         area: SaveArea,

@@ -1,18 +1,19 @@
 //! Calling a function of the target in one of its threads.
 //!
-//! The collector knows its heap better than any debugger, and has functions to ask it: who holds this address, who leads
-//! to it. They are called in a thread that stands, as debuggers call functions of their programs: the registers are put aside, the
-//! stack pointer is set below everything that is in use, the function's address into rip, its arguments into registers, and as its return
-//! address a breakpoint instruction. The thread alone goes on; at the breakpoint it stands again and gets everything back.
+//! The collector knows its heap better than any debugger, and provides functions for queries: which object contains this address, which
+//! objects reference it. They are called in a stopped thread, as debuggers call functions of their programs: the registers are saved, the
+//! stack pointer is set below everything in use, rip to the function's address, the arguments into registers, and the return address to a
+//! breakpoint instruction. Only this thread is resumed. At the breakpoint it stops again, and its saved state is restored.
 //!
-//! What a careless debugger breaks, and how it is avoided:
+//! Problems that a debugger must avoid, and how:
 //!
-//! * A thread in a system call that the kernel would restart: `orig_rax` = −1 says that it is in none, or the kernel would set the instruction
-//!   pointer back by two. It comes back with the other registers, and the call is restarted in the end.
-//! * Vector registers: the extended state is put aside too.
-//! * A signal that the thread stands before: it is put aside with all that belongs to it, and given back at the breakpoint, which is a place before
-//!   a signal as well. Others are blocked for the time of the call, but for those that the function itself would raise.
-//! * A function that does not come back: after a time the thread is stopped and sent to the breakpoint.
+//! * A thread in a system call that the kernel would restart: `orig_rax` = −1 marks it as being in no system call; otherwise the kernel
+//!   would move the instruction pointer back by two. `orig_rax` is restored with the other registers, and the system call is restarted in
+//!   the end.
+//! * Vector registers: the extended state is saved too.
+//! * A thread that is in a signal-delivery stop: the signal is saved with its siginfo, and restored at the breakpoint, which is a
+//!   signal-delivery stop as well. Other signals are blocked during the call, except those that the function itself could raise.
+//! * A function that does not return: after a time limit the thread is stopped and sent to the breakpoint.
 
 use std::time::{Duration, Instant};
 
@@ -24,32 +25,32 @@ use super::sys::{self, General, Report, SignalInfo, Ticking, Waited};
 use super::tracee::Stop;
 use stopworld_platform::os::Tid;
 
-/// What can be asked of the collector, in the order of the contract.
+/// The queries to the collector, in the order of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Inspect {
-    /// The object that holds an address.
+    /// The object that contains an address.
     Describe = 0,
-    /// What its fields lead to.
+    /// The objects that its fields reference.
     Fields = 1,
-    /// Who leads to it.
+    /// The objects that reference it.
     Referrers = 2,
-    /// A way from a root.
+    /// A path from a root.
     Path = 3,
-    /// Asks for a collection.
+    /// Requests a collection.
     RequestCollection = 4,
-    /// Types, counts and bytes.
+    /// The types in the heap, with counts and bytes.
     Census = 5,
 }
 
-/// Signals that a function may raise itself, and that must not be blocked: the kernel would take away their handlers.
+/// Signals that a function may raise itself. They must not be blocked: the kernel would reset their handlers.
 const OWN_FAULTS: [i32; 6] = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGSYS];
 
-/// How often a wait for a function looks whether the user still wants its answer.
+/// How often a wait for a function checks for an interruption by the user.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Everything of a thread that a call changes.
-struct Aside {
+/// The state of a thread that a call changes.
+struct SavedState {
     general: General,
     extended: Vec<u8>,
     blocked: u64,
@@ -66,11 +67,11 @@ enum Ended {
 }
 
 impl Debugger {
-    /// Calls a function in a thread that stands, with up to six arguments, and gives back what it returned in rax. The thread is afterwards as
-    /// it was, to the last bit.
+    /// Calls a function in a stopped thread, with up to six arguments, and returns the value of rax. Afterwards the thread's state is
+    /// exactly as before.
     ///
     /// # Errors
-    /// The thread runs or can't do it, the function faulted, or did not come back in time.
+    /// If the thread runs or cannot execute the function, the function faulted, or it did not return in time.
     pub fn call(&mut self, tid: Tid, function: Address, arguments: &[u64]) -> Result<i64, CallError> {
         self.must_be_alive()?;
         if arguments.len() > 6 {
@@ -78,10 +79,10 @@ impl Debugger {
         }
         let return_to = self.libraries.iter().map(|known| known.call_return).find(|at| !at.is_null());
         let return_to = return_to.ok_or(CallError::NoFunction)?;
-        let aside = self.put_aside(tid)?;
+        let state = self.save_state(tid)?;
         let lowest = self.tracees.get(&tid.0).and_then(|t| t.saved.as_ref()).map_or(u64::MAX, |saved| saved.lowest);
-        let called = self.run_call(tid.0, &aside, lowest, function, arguments, return_to);
-        let restored = self.put_back(tid.0, aside);
+        let called = self.run_call(tid.0, &state, lowest, function, arguments, return_to);
+        let restored = self.restore_state(tid.0, state);
         match called? {
             Ended::Returned(value) => restored.map(|()| value).map_err(CallError::from),
             Ended::Faulted(signal, at) => Err(CallError::Faulted { signal, at }),
@@ -90,18 +91,18 @@ impl Debugger {
         }
     }
 
-    /// Asks the collector something, in a thread that stands or, if none is given, in any that can: one that is frozen, or one that is
-    /// stopped for the time of the call.
+    /// Sends a query to the collector, in the given stopped thread. Without one, in any suitable thread: a frozen one, or one that is
+    /// stopped for the duration of the call.
     ///
     /// # Errors
-    /// As [`call`](Self::call); or this target has no such function.
+    /// As for [`call`](Self::call); or if this target has no such function.
     pub fn library_call(&mut self, tid: Option<Tid>, which: Inspect, arguments: &[u64]) -> Result<i64, CallError> {
         let function = self.libraries.iter().find_map(|known| known.calls.get(which as usize).copied());
         let function = function.filter(|at| !at.is_null()).ok_or(CallError::NoFunction)?;
         if let Some(tid) = tid {
             return self.call(tid, function, arguments);
         }
-        let can = |t: &super::tracee::Tracee| t.stands() && !t.exiting && matches!(t.stop, Stop::Plain);
+        let can = |t: &super::tracee::Tracee| t.is_stopped() && !t.exiting && matches!(t.stop, Stop::Plain);
         if let Some((&tid, _)) = self.tracees.iter().find(|(_, t)| can(t)) {
             return self.call(Tid(tid), function, arguments);
         }
@@ -120,9 +121,9 @@ impl Debugger {
         Err(CallError::NoThread)
     }
 
-    fn put_aside(&self, tid: Tid) -> Result<Aside, CallError> {
+    fn save_state(&self, tid: Tid) -> Result<SavedState, CallError> {
         let tracee = self.tracees.get(&tid.0).ok_or(DebuggerError::NoThread(tid))?;
-        if !tracee.stands() || tracee.exiting {
+        if !tracee.is_stopped() || tracee.exiting {
             return Err(DebuggerError::NotStanding(tid).into());
         }
         let stop = tracee.stop;
@@ -137,7 +138,7 @@ impl Debugger {
         };
         let mut extended = Vec::new();
         sys::extended(tid.0, self.extended_room, &mut extended).map_err(system("reading the extended state"))?;
-        Ok(Aside {
+        Ok(SavedState {
             general: sys::general(tid.0).map_err(system("reading registers"))?,
             extended,
             blocked: sys::blocked(tid.0).map_err(system("reading a signal mask"))?,
@@ -149,13 +150,13 @@ impl Debugger {
     fn run_call(
         &mut self,
         tid: i32,
-        aside: &Aside,
+        state: &SavedState,
         lowest: u64,
         function: Address,
         arguments: &[u64],
         return_to: Address,
     ) -> Result<Ended, CallError> {
-        let mut registers = aside.general;
+        let mut registers = state.general;
         let mut argument = arguments.iter().copied();
         for register in [
             &mut registers.rdi,
@@ -167,8 +168,8 @@ impl Debugger {
         ] {
             *register = argument.next().unwrap_or(0);
         }
-        // Below the red zone, and below what was pushed there for a collection; at a function's entry 8 above a multiple of 16.
-        let top = aside.general.rsp.wrapping_sub(RED_ZONE).min(lowest);
+        // Below the red zone, and below what was pushed there for a collection. At a function's entry rsp is 8 above a multiple of 16.
+        let top = state.general.rsp.wrapping_sub(RED_ZONE).min(lowest);
         registers.rsp = (top & !15).wrapping_sub(8);
         registers.rip = function.0;
         registers.rax = 0;
@@ -178,7 +179,7 @@ impl Debugger {
         let blocked = OWN_FAULTS.iter().fold(u64::MAX, |mask, signal| mask & !(1 << (signal - 1)));
         sys::set_blocked(tid, blocked).map_err(system("writing a signal mask"))?;
         sys::set_general(tid, &registers).map_err(system("writing registers"))?;
-        sys::go_on(tid, 0).map_err(system("letting a thread go on"))?;
+        sys::resume(tid, 0).map_err(system("resuming a thread"))?;
         let alarm = std::rc::Rc::clone(&self.alarm);
         let ticking = alarm.ticking();
         let until = Instant::now() + self.options.call_within;
@@ -189,7 +190,7 @@ impl Debugger {
         Ok(ended)
     }
 
-    /// Waits until the thread stands at the breakpoint or at a fault. Stops of other kinds are late ones: it goes on.
+    /// Waits until the thread stops at the breakpoint or at a fault. Stops of other kinds were requested earlier: the thread is resumed.
     fn wait_for_return(
         &mut self,
         tid: i32,
@@ -212,17 +213,17 @@ impl Debugger {
                 }
                 Waited::Reported(tid, report) => {
                     self.settle(tid, report);
-                    sys::go_on(tid, 0).map_err(system("letting a thread go on"))?;
+                    sys::resume(tid, 0).map_err(system("resuming a thread"))?;
                 }
                 Waited::Nothing if Instant::now() >= until => return Ok(Ended::TooLong),
                 Waited::Nothing if self.is_interrupted() => return Ok(Ended::Interrupted),
                 Waited::Nothing => {}
-                Waited::Nobody => return Err(DebuggerError::NoThread(Tid(tid))),
+                Waited::NoThread => return Err(DebuggerError::NoThread(Tid(tid))),
             }
         }
     }
 
-    /// Stops a thread whose function does not come back, and has it run into the breakpoint.
+    /// Stops a thread whose function does not return, and sends it to the breakpoint.
     fn force_to_return(&mut self, tid: i32, return_to: Address, ticking: &Ticking<'_>) -> Result<(), DebuggerError> {
         sys::interrupt(tid).map_err(system("interrupting a thread"))?;
         let until = Instant::now() + self.options.stop_within;
@@ -233,15 +234,15 @@ impl Debugger {
                     registers.rip = return_to.0;
                     registers.orig_rax = u64::MAX;
                     sys::set_general(tid, &registers).map_err(system("writing registers"))?;
-                    sys::go_on(tid, 0).map_err(system("letting a thread go on"))?;
-                    // No thread is left between here and there, whatever the user wants.
+                    sys::resume(tid, 0).map_err(system("resuming a thread"))?;
+                    // The thread must reach the breakpoint, even if the user interrupts.
                     while let Ended::Interrupted = self.wait_for_return(tid, return_to, ticking, until)? {}
                     return Ok(());
                 }
-                // It came back, or faulted, in the last moment.
+                // It returned, or faulted, at the last moment.
                 Waited::Reported(_, Report::Signal(_)) => {
                     if let Some(tracee) = self.tracees.get_mut(&tid) {
-                        tracee.asked = true;
+                        tracee.interrupt_pending = true;
                     }
                     return Ok(());
                 }
@@ -249,8 +250,8 @@ impl Debugger {
                     self.settle(tid, report);
                     return Err(DebuggerError::NoThread(Tid(tid)));
                 }
-                Waited::Reported(tid, _) => sys::go_on(tid, 0).map_err(system("letting a thread go on"))?,
-                Waited::Nothing | Waited::Nobody => {
+                Waited::Reported(tid, _) => sys::resume(tid, 0).map_err(system("resuming a thread"))?,
+                Waited::Nothing | Waited::NoThread => {
                     let (why, within) = (super::Silence::of(self.pid, tid), self.options.stop_within);
                     return Err(DebuggerError::Silent { tid: Tid(tid), within, why });
                 }
@@ -258,15 +259,15 @@ impl Debugger {
         }
     }
 
-    fn put_back(&mut self, tid: i32, aside: Aside) -> Result<(), DebuggerError> {
-        sys::set_extended(tid, &aside.extended).map_err(system("writing the extended state"))?;
-        sys::set_general(tid, &aside.general).map_err(system("writing registers"))?;
-        sys::set_blocked(tid, aside.blocked).map_err(system("writing a signal mask"))?;
-        if let Some(signal) = &aside.signal {
+    fn restore_state(&mut self, tid: i32, state: SavedState) -> Result<(), DebuggerError> {
+        sys::set_extended(tid, &state.extended).map_err(system("writing the extended state"))?;
+        sys::set_general(tid, &state.general).map_err(system("writing registers"))?;
+        sys::set_blocked(tid, state.blocked).map_err(system("writing a signal mask"))?;
+        if let Some(signal) = &state.signal {
             sys::set_signal_info(tid, signal).map_err(system("writing a signal's information"))?;
         }
         if let Some(tracee) = self.tracees.get_mut(&tid) {
-            tracee.stop = aside.stop;
+            tracee.stop = state.stop;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
-//! The event loop: who reports what, and what becomes of it.
+//! The event loop: takes the threads' reports and handles them.
 //!
-//! A report is first *settled*: it becomes a state of its thread ([`Stop`]), and news of births and ends. Then a thread that nobody holds
-//! goes on, or, before a notification, is served. During the stop of a world reports are only settled; what they ask for is done
-//! when the world runs again.
+//! A report is first *settled*: it becomes a state of its thread ([`Stop`]), and events about created and ended threads. Then a thread that
+//! is not held is resumed, or served if it is stopped for a notification. During a stop of the world reports are only settled; they are
+//! handled when the world runs again.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -23,102 +23,102 @@ use super::{Mode, modules, proc};
 use stopworld_platform::os::Tid;
 use stopworld_platform::sync::{AtomicBool, AtomicU32, Ordering};
 
-/// A debugger with its one process. See the [module's text](super).
+/// A debugger and its one process. See the [module documentation](super).
 pub struct Debugger {
     pub(super) pid: i32,
     pub(super) options: Options,
     pub(super) state: TargetState,
     pub(super) memory: Memory,
     pub(super) alarm: Rc<Alarm>,
-    /// Bytes of a thread's extended state: at first the room that is enough for it.
+    /// Size in bytes of a thread's extended state; at first an upper bound.
     pub(super) extended_room: usize,
-    /// What is written in one go; the memory is kept from stop to stop.
+    /// The writes of the present stop; the memory is kept from stop to stop.
     pub(super) batch: Batch,
     pub(super) tracees: BTreeMap<i32, Tracee>,
     pub(super) libraries: Vec<Library>,
-    /// The number in our control words. No two attachments have the same, nor two times in control of one of them, or a collection that the
-    /// first has begun might be taken for one that the second holds.
+    /// The attach id in our control words. It is different for each attachment and each time in control. Otherwise a collection that began
+    /// under the first could be mistaken for one that the second holds.
     pub(super) who: u32,
-    /// The thread that is the tracer.
+    /// The id of the thread that is the tracer.
     pub(super) tracer: i32,
-    /// Worlds under assisted stops, with the threads that were answered for: those stay until the start.
+    /// Threads that were answered for in assisted stops, with their worlds: they stay stopped until the start.
     pub(super) answered: Vec<(Address, i32)>,
     /// Libraries whose control word is ours, by the address of the descriptor.
     pub(super) in_control: HashSet<Address>,
-    /// The text under each breakpoint of ours.
+    /// The original byte at each of our breakpoints.
     pub(super) breakpoints: BTreeMap<u64, u8>,
     pub(super) stop: Option<FullStop>,
-    /// The threads as they were when the world stood, to be compared with what they are when it goes on.
+    /// The threads' state when the world had stopped, to be compared with their state when it is started.
     pub(super) originals: Vec<(i32, ThreadRegisters)>,
     pub(super) hold_at: PhaseSet,
     pub(super) held: Option<super::event::HeldPhase>,
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
     pub(super) death: Death,
-    /// Threads that did not stand in time: control is taken again when they have.
+    /// Threads that did not stop in time: control is taken again when all of them have reported.
     pub(super) silent: HashSet<i32>,
-    /// The process is a child of ours that somebody else will wait for.
+    /// Whether the process is a child of this process for which other code waits.
     pub(super) is_others_child: bool,
-    /// Whether the job is stopped, as its threads have told.
+    /// Whether the job is stopped, according to its threads' reports.
     pub(super) job_stopped: bool,
-    /// When modules were looked through last.
+    /// When the modules were last searched.
     pub(super) searched: Instant,
-    /// What was said of the target already: once is enough.
+    /// Errors in the target's data that were reported: each is reported once.
     pub(super) complaints: HashSet<String>,
-    /// The rule of a signal that has come wants every thread stopped.
+    /// Whether the rule of a received signal requires every thread to be stopped.
     pub(super) stop_is_due: bool,
-    /// The user wants what takes long to end: see [`Debugger::interrupt_flag`].
+    /// Set by the user to end operations that take long: see [`Debugger::interrupt_flag`].
     pub(super) interrupted: Arc<AtomicBool>,
-    /// A child of this thread that has nothing to do with us has ended: the kernel names it again and again.
-    pub(super) crowd: Crowd,
+    /// Whether an unrelated child of this thread has ended: the kernel reports it again and again.
+    pub(super) children: Children,
 }
 
-/// What has become of the process.
+/// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// It lives, and we debug it.
+    /// It is alive, and debugged.
     Alive,
-    /// It has ended with this code.
+    /// It exited with this code.
     Exited(i32),
-    /// This signal has killed it.
+    /// It was killed by this signal.
     Killed(i32),
-    /// It goes its own way.
+    /// It is no longer debugged.
     Detached,
 }
 
-/// The world that stands because we have stopped it.
+/// A world that this debugger has stopped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullStop {
     pub(super) world: Address,
     pub(super) collecting: i32,
 }
 
-/// Whether others have children on this thread.
+/// Whether this thread has unrelated children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Crowd {
+pub(super) enum Children {
     OursOnly,
-    Strangers,
+    Others,
 }
 
-/// A number that no time in control has had, of this process or of another one that lives.
+/// Returns an attach id that was not used before, neither by this process nor by another living one.
 pub(super) fn new_number() -> u32 {
     static TIMES: AtomicU32 = AtomicU32::new(1);
     // Process ids have 22 bits.
     std::process::id() & 0x3f_ffff | TIMES.fetch_add(1, Ordering::Relaxed) << 22
 }
 
-/// How long a poll whose time is over goes on to take reports that follow one another without a gap.
+/// How long a poll continues past its timeout while reports follow one another without a gap.
 const FLOODED: Duration = Duration::from_millis(100);
 
-/// How often modules are looked through while no library is known.
+/// How often the modules are searched while no library is known.
 const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
-/// Ends the wait of a debugger, from any thread.
+/// Ends a debugger's wait, from any thread.
 #[derive(Clone)]
 pub struct Waker(pub(super) Arc<Nudge>);
 
 impl Waker {
-    /// Makes the present or the next [`Debugger::poll`] come back soon.
+    /// Makes the present or the next [`Debugger::poll`] return soon.
     pub fn wake(&self) {
         self.0.nudge();
     }
@@ -129,10 +129,10 @@ impl Debugger {
     /// the [interrupt flag](Self::interrupt_flag) ends the wait, or if the target has ended or is detached.
     ///
     /// # Errors
-    /// The kernel refused something; the target's own faults are events.
+    /// If the kernel refused a request. Errors in the target's data are events.
     pub fn poll(&mut self, timeout: Duration) -> Result<Option<Event>, DebuggerError> {
         let until = Instant::now() + timeout;
-        // From the first sleep on: the world's stops that come after it are served without setting the timer again.
+        // Kept from the first sleep on: later stops of the world are served without setting the timer again.
         let alarm = Rc::clone(&self.alarm);
         let mut ticking = None;
         loop {
@@ -149,7 +149,7 @@ impl Debugger {
             if self.stop_is_due || !self.events.is_empty() {
                 continue;
             }
-            // Reports that make no event may follow one another without a gap.
+            // Reports that cause no event may follow one another without a gap.
             let late = if taken { FLOODED } else { Duration::ZERO };
             if self.alarm.was_nudged() || self.is_interrupted() || Instant::now() >= until + late {
                 return Ok(None);
@@ -162,10 +162,10 @@ impl Debugger {
         }
     }
 
-    /// Sleeps until somebody may have something to report, and not for long. What it is is taken afterwards.
+    /// Sleeps until a thread may have something to report, for a limited time. The caller takes the report.
     pub(super) fn rest(&mut self) {
-        if self.crowd == Crowd::Strangers {
-            // The kernel would show the stranger at once.
+        if self.children == Children::Others {
+            // The kernel would return the unrelated child at once.
             std::thread::sleep(Duration::from_micros(500));
             return;
         }
@@ -173,50 +173,51 @@ impl Debugger {
         let peeked = sys::peek(Patience::Sleep);
         drop(ticking);
         if peeked.is_err() {
-            self.nobody_left();
+            self.no_tracees_left();
         }
     }
 
-    /// A flag that ends waits: while it is set, [`poll`](Self::poll) returns within milliseconds, and a call of a function of the target
-    /// is broken off. The code that sets it, for example a handler of SIGINT, clears it too.
+    /// Returns a flag that ends waits: while it is set, [`poll`](Self::poll) returns within milliseconds, and a call of a function of the
+    /// target is aborted. The code that sets it, for example a handler of SIGINT, clears it too.
     pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.interrupted)
     }
 
-    /// Whether the flag is set. Relaxed: it is a wish, and nothing is read on the strength of it.
+    /// Whether the flag is set. Relaxed: it is only a request, and no other data depends on it.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// What wakes it.
+    /// Returns a handle that ends this debugger's waits.
     pub fn waker(&self) -> Waker {
         Waker(self.alarm.nudge())
     }
 
-    /// Takes one report and does what it asks for. Says whether there was one.
+    /// Takes one report and handles it. Returns whether there was one.
     pub(super) fn take(&mut self) -> Result<bool, DebuggerError> {
-        let reporter = match self.crowd {
-            Crowd::OursOnly => match sys::peek(Patience::Look) {
+        let reporter = match self.children {
+            Children::OursOnly => match sys::peek(Patience::Look) {
                 Ok(Some((reporter, end))) => self.is_ours(reporter, end).then_some(reporter),
                 Ok(None) => return Ok(false),
                 Err(_) => {
-                    self.nobody_left();
+                    self.no_tracees_left();
                     return Ok(false);
                 }
             },
-            Crowd::Strangers => None,
+            Children::Others => None,
         };
         let Some(reporter) = reporter else {
-            return self.take_of_known();
+            return self.take_from_known();
         };
         match sys::wait(reporter, Patience::Look, self.ends_of(reporter)) {
             Waited::Reported(tid, report) => self.handle(tid, report).map(|()| true),
-            Waited::Nothing | Waited::Nobody => Ok(false),
+            Waited::Nothing | Waited::NoThread => Ok(false),
         }
     }
 
-    /// Looks at each known thread in turn, because the kernel shows us a stranger first. Who stands may have been killed.
-    fn take_of_known(&mut self) -> Result<bool, DebuggerError> {
+    /// Polls each known thread in turn, because the kernel returns an unrelated child first. Stopped threads too: they may have been
+    /// killed.
+    fn take_from_known(&mut self) -> Result<bool, DebuggerError> {
         if self.is_others_child
             && let Some(end) = sys::end_of(self.pid)
         {
@@ -234,12 +235,12 @@ impl Debugger {
         Ok(taken)
     }
 
-    /// Whether the thread's end is for us to hear of: that of a process which is somebody else's child is not.
+    /// Whether to consume the thread's end. The end of a process that is another's child is left to that parent's wait.
     pub(super) fn ends_of(&self, tid: i32) -> Ends {
         if tid == self.pid && self.is_others_child { Ends::Left } else { Ends::Taken }
     }
 
-    /// Whether a report is for us. The end of a process that is somebody else's child is noted and left to him.
+    /// Whether a report is for us. The end of a process that is another's child is noted and left for the code that waits for it.
     fn is_ours(&mut self, reporter: i32, end: Option<Report>) -> bool {
         if let (Some(end), true) = (end, reporter == self.pid && self.is_others_child) {
             self.ended(end);
@@ -248,19 +249,19 @@ impl Debugger {
         if self.tracees.contains_key(&reporter) || proc::has_thread(self.pid, reporter) {
             return true;
         }
-        self.crowd = Crowd::Strangers;
+        self.children = Children::Others;
         false
     }
 
-    /// The kernel knows of no tracee of ours.
-    fn nobody_left(&mut self) {
+    /// Called when the kernel reports that this thread has no tracees.
+    fn no_tracees_left(&mut self) {
         if self.state == TargetState::Alive {
-            // The leader's end would have been reported to us, unless it is somebody else's to hear of.
+            // The leader's end would have been reported to us, unless other code waits for it.
             self.ended(Report::Killed(libc::SIGKILL));
         }
     }
 
-    /// The process has ended.
+    /// Records the end of the process.
     pub(super) fn ended(&mut self, end: Report) {
         if self.state != TargetState::Alive {
             return;
@@ -277,7 +278,7 @@ impl Debugger {
         self.events.push_back(event);
     }
 
-    /// Settles a report, then lets the thread go on or serves it, as far as nobody holds it.
+    /// Settles a report, then resumes the thread or serves it, unless it is held.
     pub(super) fn handle(&mut self, tid: i32, report: Report) -> Result<(), DebuggerError> {
         self.settle(tid, report);
         self.attend(tid)
@@ -292,7 +293,7 @@ impl Debugger {
             if !proc::has_thread(self.pid, tid) {
                 return drop(sys::detach(tid, 0));
             }
-            self.born(tid);
+            self.add_thread(tid);
         }
         let stop = match report {
             Report::Signal(signal) => self.signal(tid, signal),
@@ -305,7 +306,7 @@ impl Debugger {
                 if let Ok(child) = sys::event_message(tid)
                     && !self.tracees.contains_key(&child)
                 {
-                    if proc::has_thread(self.pid, child) { self.born(child) } else { Self::decline(child) }
+                    if proc::has_thread(self.pid, child) { self.add_thread(child) } else { Self::decline(child) }
                 }
                 Stop::Plain
             }
@@ -321,41 +322,41 @@ impl Debugger {
             }
             Report::Other | Report::Exited(_) | Report::Killed(_) => Stop::Plain,
         };
-        self.is_silent_no_more(tid);
+        self.no_longer_silent(tid);
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         tracee.stop = stop;
         if matches!(report, Report::Interrupted | Report::Group(_)) {
-            if tracee.asked && !tracee.is_held() {
+            if tracee.interrupt_pending && !tracee.is_held() {
                 self.statistics.late_events += 1;
             }
-            tracee.asked = false;
+            tracee.interrupt_pending = false;
             if let Some(noted) = tracee.noted.take() {
                 tracee.stop = Stop::Notification(noted);
             }
         }
-        // Any stop clears an interruption that was asked for before it: one that must not be lost is asked for again, while the thread
-        // stands, and then comes for certain.
-        let asked = std::mem::take(&mut tracee.asked);
-        if let (Stop::Notification(notification), true) = (stop, asked) {
-            // It was asked to stand, too, and does so before its next instruction. There it stands before no signal, which a
+        // Any stop cancels an interruption that was requested before it. One that must not be lost is requested again while the thread is
+        // stopped, and then it is certain.
+        let was_interrupted = std::mem::take(&mut tracee.interrupt_pending);
+        if let (Stop::Notification(notification), true) = (stop, was_interrupted) {
+            // It was also interrupted, and stops before its next instruction. There it is not in a signal-delivery stop, whose signal a
             // call could lose, or our death deliver.
             tracee.noted = Some(notification);
-            self.interrupt_and_let_go(tid);
+            self.interrupt_and_resume(tid);
             return;
         }
-        if matches!(report, Report::Clone | Report::Other) && asked {
-            // In the middle of a system call, whose result is not in rax yet: a frame pushed here would return without it, should we die. It
-            // stands at the end of the call.
-            self.interrupt_and_let_go(tid);
+        if matches!(report, Report::Clone | Report::Other) && was_interrupted {
+            // It is in the middle of a system call, whose result is not in rax yet: a frame pushed here would return without it if we died.
+            // It stops at the end of the call.
+            self.interrupt_and_resume(tid);
         }
         if report == Report::Exit {
-            self.let_go(tid);
+            self.resume(tid);
         }
     }
 
-    /// A thread has told something. When the last of those has for whose sake control was given up, it is taken again, and between two stops
-    /// under a new number: the collector may still be about to take the old one away.
-    fn is_silent_no_more(&mut self, tid: i32) {
+    /// Called when a thread has reported. When the last of the threads because of which control was given up has reported, control is taken
+    /// again; between two stops under a new attach id, since the collector may still be about to clear the old word.
+    fn no_longer_silent(&mut self, tid: i32) {
         if self.silent.remove(&tid) && self.silent.is_empty() {
             if self.stop.is_none() && self.answered.is_empty() {
                 self.who = new_number();
@@ -364,29 +365,29 @@ impl Debugger {
         }
     }
 
-    /// Lets a thread go on that stands, but not to its next instruction.
-    fn interrupt_and_let_go(&mut self, tid: i32) {
+    /// Resumes a stopped thread, which stops again before its next instruction.
+    fn interrupt_and_resume(&mut self, tid: i32) {
         let _ = sys::interrupt(tid);
         if let Some(tracee) = self.tracees.get_mut(&tid) {
-            tracee.asked = true;
+            tracee.interrupt_pending = true;
         }
-        self.let_go(tid);
+        self.resume(tid);
     }
 
-    /// Lets a task go that shares memory with the process, and is traced for that, but is a process of its own: as soon as it stands.
+    /// Detaches from a task that shares memory with the process, and is traced for that, but is a process of its own: as soon as it stops.
     fn decline(tid: i32) {
         loop {
             match sys::wait(tid, Patience::Sleep, Ends::Taken) {
-                // A tick came between.
+                // A tick interrupted the wait.
                 Waited::Nothing => {}
                 Waited::Reported(..) => return drop(sys::detach(tid, 0)),
-                Waited::Nobody => return,
+                Waited::NoThread => return,
             }
         }
     }
 
-    /// A thread that we have not known.
-    fn born(&mut self, tid: i32) {
+    /// Adds a new thread.
+    fn add_thread(&mut self, tid: i32) {
         let mut tracee = Tracee::new(Stop::Running);
         if self.stop.is_some() {
             tracee.by_world = true;
@@ -401,7 +402,7 @@ impl Debugger {
         if tid == self.pid {
             return self.ended(end);
         }
-        self.is_silent_no_more(tid);
+        self.no_longer_silent(tid);
         if self.tracees.remove(&tid).is_some() {
             self.statistics.exited += 1;
             self.events.push_back(Event::ThreadExited { tid: Tid(tid) });
@@ -410,19 +411,19 @@ impl Debugger {
             self.name_by_another();
         }
         if self.stop.as_ref().is_some_and(|stop| stop.collecting == tid) {
-            // Whoever collected is no more, and will not start the world.
+            // The collecting thread has ended, and will not start the world.
             self.end_full_stop();
         }
     }
 
-    /// The process is named by some thread that lives.
+    /// Chooses another living thread by which the process is named.
     fn name_by_another(&mut self) {
         if let Some((&tid, _)) = self.tracees.iter().find(|(_, tracee)| !tracee.exiting) {
             self.memory.set_live(tid);
         }
     }
 
-    /// What a thread is that stands before a signal.
+    /// Returns the state of a thread that is in a signal-delivery stop.
     fn signal(&mut self, tid: i32, signal: i32) -> Stop {
         if signal == libc::SIGTRAP
             && let Some(notification) = self.at_breakpoint(tid)
@@ -446,7 +447,7 @@ impl Debugger {
         self.own_signal(tid, signal, info.as_ref())
     }
 
-    /// The notification, if the thread stands behind a breakpoint of ours.
+    /// Returns the notification, if the thread is stopped just past one of our breakpoints.
     pub(super) fn at_breakpoint(&self, tid: i32) -> Option<Notification> {
         if self.options.channel != Channel::Breakpoint {
             return None;
@@ -472,7 +473,7 @@ impl Debugger {
         }
     }
 
-    /// The thread has become another program, and the process's only one.
+    /// Handles an exec: the process has one thread, which runs another program.
     fn executed(&mut self, tid: i32) {
         self.tracees.retain(|other, _| *other == tid);
         self.stop = None;
@@ -495,24 +496,24 @@ impl Debugger {
         self.search();
     }
 
-    /// Does for a thread that stands what it stands for, if nobody holds it.
+    /// Handles a stopped thread according to the reason of its stop, unless it is held.
     pub(super) fn attend(&mut self, tid: i32) -> Result<(), DebuggerError> {
         let Some(tracee) = self.tracees.get(&tid) else { return Ok(()) };
         if tracee.is_held() || tracee.stop == Stop::Running {
             return Ok(());
         }
         match tracee.stop {
-            // While the world of another stands, this one waits for its turn.
+            // During another world's stop, this notification has to wait.
             Stop::Notification(_) if self.stop.as_ref().is_some_and(|stop| stop.collecting != tid) => Ok(()),
             Stop::Notification(notification) => self.serve(tid, notification),
             _ => {
-                self.let_go(tid);
+                self.resume(tid);
                 Ok(())
             }
         }
     }
 
-    /// Serves who had to wait for his turn.
+    /// Serves the threads whose notifications had to wait.
     pub(super) fn serve_waiting(&mut self) -> Result<(), DebuggerError> {
         if self.stop.is_some() {
             return Ok(());
@@ -526,8 +527,8 @@ impl Debugger {
         Ok(())
     }
 
-    /// Lets a thread go on, in the way of how it stands. That it is gone already is told by its end.
-    pub(super) fn let_go(&mut self, tid: i32) {
+    /// Resumes a thread, in the way that its stop requires. If it is gone already, its end will be reported.
+    pub(super) fn resume(&mut self, tid: i32) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         let signal = match tracee.stop {
             Stop::Running | Stop::Listening(_) => return,
@@ -540,10 +541,10 @@ impl Debugger {
             Stop::Plain | Stop::Notification(_) => 0,
         };
         tracee.stop = Stop::Running;
-        let _ = sys::go_on(tid, signal);
+        let _ = sys::resume(tid, signal);
     }
 
-    /// Says once what is wrong with the target.
+    /// Reports an error in the target's data, once.
     pub(super) fn refuse(&mut self, error: TargetError) {
         self.statistics.refused += 1;
         if self.complaints.len() < 1000 && self.complaints.insert(error.to_string()) {
@@ -551,7 +552,7 @@ impl Debugger {
         }
     }
 
-    /// Looks for libraries, now and then, while none is known.
+    /// Searches for libraries, at intervals, while none is known.
     fn search_again(&mut self) {
         if self.libraries.is_empty() && self.searched.elapsed() >= SEARCH_EVERY {
             self.search();
@@ -561,7 +562,7 @@ impl Debugger {
         }
     }
 
-    /// Looks for libraries now, and takes control of those that are new. Says how many are.
+    /// Searches for libraries now, and takes control of new ones. Returns the number of new ones.
     pub(super) fn search(&mut self) -> usize {
         self.searched = Instant::now();
         let Ok(text) = modules::read_maps(self.pid, self.memory.live()) else { return 0 };
@@ -585,7 +586,7 @@ impl Debugger {
         new
     }
 
-    /// Reads the descriptors again that were not complete yet.
+    /// Reads the descriptors that were not complete yet again.
     fn complete_libraries(&mut self) {
         if self.libraries.iter().all(|known| known.notify_signal != 0) {
             return;
@@ -606,7 +607,7 @@ impl Debugger {
         self.take_control();
     }
 
-    /// The word that is written into each descriptor.
+    /// Returns the word that is written into each descriptor.
     pub(super) fn control_word(&self) -> u64 {
         use stopworld::debugger::contract::Control;
         let mut word = match self.options.mode {
@@ -622,7 +623,7 @@ impl Debugger {
         word | u64::from(self.who) << 32
     }
 
-    /// Says to each library that we are in control, unless it can't tell us anything yet.
+    /// Writes the control word of each library, unless the library cannot notify yet.
     pub(super) fn take_control(&mut self) {
         let word = self.control_word();
         for i in 0..self.libraries.len() {
@@ -640,7 +641,7 @@ impl Debugger {
         self.death.reached(Step::ControlWritten);
     }
 
-    /// Puts the breakpoint into the notification function. Says whether it is there.
+    /// Writes the breakpoint into the notification function. Returns whether it is there.
     fn plant(&mut self, library: usize) -> bool {
         const BREAKPOINT: u8 = 0xcc;
         let library = &self.libraries[library];
@@ -651,7 +652,7 @@ impl Debugger {
         if self.breakpoints.contains_key(&at.0) {
             return true;
         }
-        // Also over the one that a debugger left which has died: below it was this very byte.
+        // Also over one that a dead debugger left: the original byte is the same.
         const NOP: u8 = 0x90;
         let planted = self.memory.write(at, &[BREAKPOINT]).is_ok();
         if planted {

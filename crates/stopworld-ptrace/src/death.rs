@@ -1,8 +1,7 @@
-//! A debugger that dies where a test wants it to.
+//! Makes the debugger kill itself at a given step, for tests.
 //!
-//! The protocol must survive the debugger's death at each of its steps (`.debug.dies`). Which steps there are is part of the contract's
-//! document; `STOPWORLD_DEBUGGER_DIES_AT=STEP[:N]` in the debugger's environment makes it kill itself when it reaches the step for the
-//! Nth time.
+//! The protocol must survive the debugger's death at each of its steps (`.debug.dies`). The steps are listed in the contract's document.
+//! With `STOPWORLD_DEBUGGER_DIES_AT=STEP[:N]` in its environment the debugger kills itself when it reaches the step for the Nth time.
 
 use std::env;
 
@@ -46,15 +45,15 @@ const NAMES: [(Step, &str); 15] = [
     (Step::Detaching, "detaching"),
 ];
 
-/// Where to die.
+/// The step at which to die, and how many times it must still be reached.
 #[derive(Debug, Default)]
 pub(super) struct Death {
     at: Option<Step>,
-    in_so_many: u64,
+    remaining: u64,
 }
 
 impl Death {
-    /// From the environment. A step that does not exist is never reached.
+    /// Reads it from the environment. An unknown step is never reached.
     pub(super) fn from_environment() -> Self {
         env::var("STOPWORLD_DEBUGGER_DIES_AT").map(|wish| Self::parse(&wish)).unwrap_or_default()
     }
@@ -62,16 +61,16 @@ impl Death {
     fn parse(wish: &str) -> Self {
         let (name, count) = wish.split_once(':').unwrap_or((wish, "1"));
         let at = NAMES.iter().find(|(_, n)| *n == name).map(|(step, _)| *step);
-        Self { at, in_so_many: count.parse().unwrap_or(1) }
+        Self { at, remaining: count.parse().unwrap_or(1) }
     }
 
-    /// The debugger has come to this step.
+    /// Called when the debugger reaches this step.
     pub(super) fn reached(&mut self, step: Step) {
         if self.at != Some(step) {
             return;
         }
-        self.in_so_many = self.in_so_many.saturating_sub(1);
-        if self.in_so_many == 0 {
+        self.remaining = self.remaining.saturating_sub(1);
+        if self.remaining == 0 {
             sys::die();
         }
     }
@@ -84,9 +83,9 @@ mod tests {
     #[test]
     fn a_wish_is_a_step_and_a_count() {
         let death = Death::parse("registers-written:7");
-        assert_eq!((death.at, death.in_so_many), (Some(Step::RegistersWritten), 7));
+        assert_eq!((death.at, death.remaining), (Some(Step::RegistersWritten), 7));
         let death = Death::parse("phase");
-        assert_eq!((death.at, death.in_so_many), (Some(Step::Phase), 1));
+        assert_eq!((death.at, death.remaining), (Some(Step::Phase), 1));
         assert_eq!(Death::parse("no such step:3").at, None);
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, each with what to do.
+//! The errors of the debugger; each message says what to do if something can be done.
 
 use std::io;
 use std::time::Duration;
@@ -8,63 +8,63 @@ use super::proc::Silence;
 use super::target::TargetError;
 use stopworld_platform::os::{Tid, signals};
 
-/// Why the debugger could not do something.
+/// An error of the debugger.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DebuggerError {
-    /// No such process.
+    /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(i32),
-    /// The kernel does not allow it.
-    #[error("process {pid} can't be traced: {}", why_not(*.pid, *.tracer))]
+    /// The kernel does not allow tracing the process.
+    #[error("process {pid} cannot be traced: {}", why_not(*.pid, *.tracer))]
     NotAllowed {
         /// The process.
         pid: i32,
-        /// Who traces it already; 0: nobody.
+        /// The process that traces it already; 0: none.
         tracer: i32,
     },
     /// The program could not be run.
-    #[error("{program} can't be run: {error}")]
+    #[error("{program} cannot be run: {error}")]
     Launch {
-        /// Which.
+        /// The program.
         program: String,
-        /// What the kernel said, which is part of the message.
+        /// The kernel's error, which is part of the message.
         error: io::Error,
     },
-    /// No such thread.
+    /// The process has no such thread.
     #[error("the process has no thread {0}")]
     NoThread(Tid),
-    /// It needs a thread that stands.
-    #[error("thread {0} runs: stop it first")]
+    /// The operation needs a stopped thread.
+    #[error("thread {0} is running: stop it first")]
     NotStanding(Tid),
-    /// A thread does not stand.
-    #[error("thread {tid} does not stand after {within:?}: it {why}")]
+    /// A thread did not stop in time.
+    #[error("thread {tid} did not stop within {within:?}: it {why}")]
     Silent {
-        /// Which.
+        /// The thread.
         tid: Tid,
-        /// How long it was waited for.
+        /// How long the debugger waited.
         within: Duration,
-        /// Why.
+        /// The reason.
         why: Silence,
     },
-    /// The process has ended, or is not debugged any more.
-    #[error("there is no process to debug any more")]
+    /// The process has ended, or is no longer debugged.
+    #[error("the process has ended or is detached")]
     Ended,
-    /// It did not end, though killed.
-    #[error("process {0} has not ended, though it was killed: a thread of it sleeps uninterruptibly")]
+    /// The process was killed, but has not ended.
+    #[error("process {0} was killed but has not ended: one of its threads is in uninterruptible sleep")]
     NotKilled(i32),
-    /// Something is wrong with what the target says about itself.
+    /// The target's published data is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Memory could not be read or written.
+    /// The target's memory could not be read or written.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The kernel refused something.
+    /// The kernel refused a request.
     #[error("{doing} failed: {error}")]
     System {
-        /// What.
+        /// The operation.
         doing: &'static str,
-        /// What the kernel said, which is part of the message.
+        /// The kernel's error, which is part of the message.
         error: io::Error,
     },
 }
@@ -73,48 +73,49 @@ fn why_not(pid: i32, tracer: i32) -> String {
     if tracer != 0 {
         format!("process {tracer} traces it already")
     } else if pid == std::process::id() as i32 {
-        "no process can trace itself".to_owned()
+        "a process cannot trace itself".to_owned()
     } else {
-        "the kernel does not allow it (another user's, or see /proc/sys/kernel/yama/ptrace_scope)".to_owned()
+        "the kernel does not allow it (it belongs to another user, or see /proc/sys/kernel/yama/ptrace_scope)"
+            .to_owned()
     }
 }
 
-/// Why a function of the target could not be called, or did not come back.
+/// Why a function of the target could not be called, or did not return.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// More arguments than there are registers for them.
-    #[error("{0} arguments are too many: six go in registers, and no others")]
+    /// More arguments than are passed in registers.
+    #[error("{0} arguments are too many: a call takes at most 6")]
     Arguments(usize),
-    /// The target has no such function.
-    #[error("the target's collector has no function for that")]
+    /// The target's collector has no such function.
+    #[error("the target's collector does not provide this function")]
     NoFunction,
-    /// No thread can do it.
+    /// No thread can execute the function.
     #[error("no thread of the process can be stopped to call a function")]
     NoThread,
     /// The thread belongs to a stopped job.
     #[error("thread {0} belongs to a stopped job: continue the job first")]
     GroupStopped(Tid),
-    /// It raised a signal.
-    #[error("the function raised {} at {at}; the thread is as it was", signals::name(*signal))]
+    /// The function raised a signal.
+    #[error("the function raised {} at {at}; the thread was restored", signals::name(*signal))]
     Faulted {
-        /// Which.
+        /// The signal.
         signal: i32,
-        /// Where.
+        /// The instruction pointer.
         at: Address,
     },
-    /// The user wanted no answer any more.
-    #[error("the function was interrupted; the thread is as it was")]
+    /// The user interrupted the call.
+    #[error("the function was interrupted; the thread was restored")]
     Interrupted,
-    /// It did not come back in time.
-    #[error("the function has not returned within {0:?}; the thread is as it was")]
+    /// The function did not return in time.
+    #[error("the function did not return within {0:?}; the thread was restored")]
     TooLong(Duration),
-    /// The debugger could not do its part.
+    /// The debugger failed.
     #[error(transparent)]
     Debugger(#[from] DebuggerError),
 }
 
-/// A system call that failed.
+/// Wraps the error of a failed system call.
 pub(super) fn system(doing: &'static str) -> impl FnOnce(io::Error) -> DebuggerError {
     move |error| DebuggerError::System { doing, error }
 }

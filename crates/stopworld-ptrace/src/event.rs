@@ -1,4 +1,4 @@
-//! What the debugger tells its user.
+//! The events that the debugger reports to its user, and its statistics.
 
 use super::memory::Address;
 use super::proc::Silence;
@@ -7,48 +7,48 @@ use super::target::TargetError;
 use stopworld::debugger::Phase;
 use stopworld_platform::os::Tid;
 
-/// Something that has happened in the target.
+/// An event in the target.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A copy of the collector was found; its stops are ours from now on.
+    /// A copy of the collector was found; the debugger serves its stops from now on.
     LibraryFound {
-        /// Where its descriptor is.
+        /// The address of its descriptor.
         descriptor: Address,
         /// The version of its contract.
         version: u32,
     },
-    /// A world stands.
+    /// A world has stopped.
     WorldStopped {
         /// Its number.
         world: u64,
-        /// Numbers its stops.
+        /// The number of the stop.
         epoch: u64,
-        /// Who collects.
+        /// The collecting thread.
         by: Tid,
-        /// How many threads of the process the debugger has stopped; 0 in assisted mode.
+        /// The number of threads of the process that the debugger has stopped; 0 in assisted mode.
         stopped: usize,
-        /// How many managed threads stand because the user wants it; their registers were written.
+        /// The number of managed threads that the user holds; their registers were written.
         frozen: usize,
     },
     /// A world runs again.
     WorldStarted {
         /// Its number.
         world: u64,
-        /// Numbers its stops.
+        /// The number of the stop.
         epoch: u64,
-        /// Who has collected.
+        /// The collecting thread.
         by: Tid,
     },
-    /// A collection has come to a phase.
+    /// A collection has entered a phase.
     Phase {
         /// The world's number.
         world: u64,
-        /// Which; `Err` has a number that is no phase.
+        /// The phase; `Err` has an unknown number.
         phase: Result<Phase, u32>,
-        /// Who collects.
+        /// The collecting thread.
         by: Tid,
-        /// Whether it was held there.
+        /// Whether the collection is held there.
         held: Held,
     },
     /// The process has a new thread.
@@ -61,7 +61,7 @@ pub enum Event {
         /// Its id.
         tid: Tid,
     },
-    /// A thread is a mutator now.
+    /// A thread has become a mutator.
     MutatorCreated {
         /// Its id.
         tid: Tid,
@@ -70,46 +70,47 @@ pub enum Event {
         /// The name given at attach.
         name: String,
     },
-    /// A thread is no mutator any more.
+    /// A thread is no longer a mutator.
     MutatorExited {
         /// Its id.
         tid: Tid,
         /// The world's number.
         world: u64,
     },
-    /// A signal has come for the program, and its [rule](super::SignalRule) wants it reported.
+    /// A signal for the program has arrived, and its [rule](super::SignalRule) requires a report.
     Signal {
-        /// For whom.
+        /// The thread that receives it.
         tid: Tid,
-        /// Which.
+        /// The signal.
         signal: i32,
-        /// Whether the thread has it already.
+        /// Whether the thread has received it already.
         passed: Passed,
         /// Whether it has stopped the program.
         stopped: Stopped,
     },
     /// The job is stopped.
     GroupStopped {
-        /// By which signal.
+        /// The signal that stopped it.
         signal: i32,
     },
-    /// The job goes on.
+    /// The job is continued.
     Continued,
-    /// The program was replaced by another.
+    /// The process has executed another program.
     Executed,
     /// A stop was left to the collector's own signals, because these threads could not be stopped.
     Silent {
-        /// Which, and why.
+        /// The threads, and the reasons.
         threads: Vec<(Tid, Silence)>,
     },
-    /// A thread that a full stop has held is not as it was, only seen with [`Restored::Compared`](super::Restored). It goes on like that.
+    /// The state of a thread that a full stop has held has changed; only reported with [`Restored::Compared`](super::Restored). The thread
+    /// is resumed as it is.
     Changed {
-        /// Which.
+        /// The thread.
         tid: Tid,
-        /// In what.
+        /// The difference.
         difference: Difference,
     },
-    /// Something that the target says was not believed.
+    /// Invalid data of the target was rejected.
     Refused(TargetError),
     /// The process has ended.
     Exited(i32),
@@ -120,18 +121,18 @@ pub enum Event {
 /// Whether the collecting thread waits for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It does.
+    /// It waits.
     Yes,
-    /// It goes on.
+    /// It continues.
     No,
 }
 
-/// What became of a signal.
+/// What happened to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// The thread has it.
+    /// It was passed on to the thread.
     On,
-    /// The thread is stopped, and gets it when it goes on.
+    /// The thread is stopped, and receives it when it is resumed.
     Later,
     /// The program does not receive it.
     Withheld,
@@ -151,23 +152,23 @@ pub enum Stopped {
 pub struct PhaseSet(u32);
 
 impl PhaseSet {
-    /// Every phase that is told.
+    /// Every phase.
     pub const ALL: Self = Self(u32::MAX);
     /// No phase.
     pub const NONE: Self = Self(0);
 
-    /// This set and one more.
+    /// Returns this set with one more phase.
     #[must_use]
     pub const fn with(self, phase: Phase) -> Self {
         Self(self.0 | 1 << phase as u32)
     }
 
-    /// Whether it is in the set.
+    /// Whether the phase is in the set.
     pub const fn has(self, phase: Phase) -> bool {
         self.0 >> phase as u32 & 1 == 1
     }
 
-    /// Whether none is.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -179,41 +180,41 @@ impl FromIterator<Phase> for PhaseSet {
     }
 }
 
-/// A collection that waits for the user.
+/// A collection that is held for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldPhase {
     /// The world's number.
     pub world: u64,
-    /// Where it was held.
+    /// The phase at which it is held.
     pub phase: Phase,
-    /// Who collects.
+    /// The collecting thread.
     pub tid: Tid,
 }
 
-/// How many times of each kind are kept.
+/// The number of durations of each kind that are kept.
 const SAMPLES: usize = 1 << 16;
 
-/// What the debugger has done so far.
+/// Counts and durations of what the debugger has done so far.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Stops of worlds that were answered, in either mode.
+    /// Stops of worlds that were served, in either mode.
     pub stops: u64,
     /// Starts of worlds.
     pub starts: u64,
-    /// Nanoseconds from a stop's notification to its acknowledgement, of the first 65,536.
+    /// Nanoseconds from a stop's notification to its acknowledgement, for the first 65,536.
     pub stop_ns: Vec<u64>,
-    /// Of these, until every thread stood.
+    /// The part of these until every thread had stopped.
     pub standing_ns: Vec<u64>,
-    /// Nanoseconds from a start's notification until every thread had been let go, of the first 65,536.
+    /// Nanoseconds from a start's notification until every thread had been resumed, for the first 65,536.
     pub start_ns: Vec<u64>,
-    /// Threads of the process that came.
+    /// Threads of the process that were created.
     pub created: u64,
-    /// Threads of the process that went.
+    /// Threads of the process that ended.
     pub exited: u64,
-    /// Mutators that came.
+    /// Mutators that were created.
     pub mutators_created: u64,
-    /// Mutators that went.
+    /// Mutators that ended.
     pub mutators_exited: u64,
     /// `stack_ptr`s written.
     pub slots_written: u64,
@@ -223,29 +224,29 @@ pub struct Statistics {
     pub kept_frozen: u64,
     /// Repeated requests of assisted stops.
     pub again: u64,
-    /// Stops that came after their thread had been let go for another reason.
+    /// Stops that were reported after their thread had been resumed for another reason.
     pub late_events: u64,
     /// Signals for the program that were passed on at once.
     pub passed_signals: u64,
-    /// Signals for the program that waited until their thread went on.
+    /// Signals for the program that were delayed until their thread was resumed.
     pub held_signals: u64,
     /// Signals for the program that it does not receive.
     pub withheld_signals: u64,
     /// Signals of the collector that were passed on.
     pub suspend_signals: u64,
-    /// Threads that were born while a world stood.
+    /// Threads that were created during a stop of a world.
     pub newcomers_in_stop: u64,
     /// Group stops that threads reported.
     pub group_stops: u64,
-    /// Stops in which each thread had a frame to wait with, should the debugger die.
+    /// Stops in which each thread had a frame to park with if the debugger died.
     pub parked_stops: u64,
-    /// Threads that were compared, at starts, with what they were at the stop.
+    /// Threads whose state at a start was compared with that at the stop.
     pub compared: u64,
-    /// Of these, those that were not the same.
+    /// Those of them whose state had changed.
     pub changed: u64,
     /// Stops that were left to the collector's signals.
     pub given_up: u64,
-    /// Things in the target that were not believed.
+    /// Invalid data of the target that was rejected.
     pub refused: u64,
 }
 

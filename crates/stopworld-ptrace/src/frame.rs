@@ -1,10 +1,9 @@
 //! All registers of a stopped thread, as a signal frame on its stack.
 //!
-//! The registers must lie where the collector scans: between `stack_ptr` and the base of the thread's stack. They might lie there in any
-//! form; the form here is the one that the kernel gives them when it delivers a signal, byte for byte, because then they are of
-//! use to the thread, too: should the debugger die in mid-collection, the kernel lets the thread go, and it goes on at the `park`
-//! stub, waits there for the end of the collection as if it were in the suspend handler, and `rt_sigreturn` takes it back to where
-//! it was.
+//! The registers must be where the collector scans: between `stack_ptr` and the base of the thread's stack. Any format would do for the
+//! collector. This one is the format in which the kernel stores them when it delivers a signal, byte for byte, because then the thread can
+//! use them, too. If the debugger dies during the collection, the kernel resumes the thread. It continues at the `park` function, waits
+//! there for the end of the collection as if it were in the suspend handler, and `rt_sigreturn` returns it to where it was.
 //!
 //! ```text
 //!   rsp ──> ┌────────────────────────────────┐
@@ -21,48 +20,49 @@
 //!
 //! # A thread in a system call
 //!
-//! An interrupted call that the kernel would restart has one of four results in rax which no program ever sees, and `orig_rax` ≥ 0 tells
-//! the kernel so. The frame holds what a program would see: three of them restart by going back to the instruction; the
-//! fourth needs the kernel's own memory of the call, which a way out over `rt_sigreturn` loses, so it ends with EINTR, as sleeping calls
-//! do when a signal handler interrupts them. This is for the dead debugger only. A start in order restores the registers themselves, `orig_rax`
-//! included, and the kernel restarts the call as if nothing had been.
+//! An interrupted system call that the kernel would restart has one of four results in rax that a program never sees, and `orig_rax` ≥ 0
+//! marks such a call. The frame contains what a program would see. Three of the results restart by returning to the instruction. The fourth
+//! needs the kernel's own record of the call, which a return through `rt_sigreturn` loses, so the call ends with EINTR, as sleeping calls
+//! do when a signal handler interrupts them. This matters only if the debugger dies. A normal start restores the registers themselves,
+//! `orig_rax` included, and the kernel restarts the call as if it had not been interrupted.
 //!
 //! # Limits
 //!
-//! The signals that a thread blocks are neither read nor changed, since each costs a request: `park` does it. So a handler of the program's whose
-//! signal is pending when we die may run before the thread parks, as handlers may in blocking regions.
+//! The signals that a thread blocks are neither read nor changed here, since each costs a request: `park` does it. So if a signal with a
+//! handler of the program is pending when the debugger dies, the handler may run before the thread parks, as handlers may in blocking
+//! regions.
 //!
-//! `uc_stack` is not known to a tracer: its flags are a value that the kernel refuses, so that the thread's alternate stack stays what it is.
-//! A restartable sequence (rseq) that was interrupted is not aborted on the way over `park`.
+//! A tracer does not know `uc_stack`: its flags are a value that the kernel refuses, so that the thread keeps its alternate stack. A
+//! restartable sequence (rseq) that was interrupted is not aborted on the way through `park`.
 
 use std::ops::Range;
 
 use super::sys::{self, General};
 
-/// The interrupted function's own: 128 bytes below its stack pointer.
+/// The 128 bytes below the stack pointer, which belong to the interrupted function.
 pub(super) const RED_ZONE: u64 = 128;
-/// Flags that a function must not be entered with: stepping, and going downwards.
+/// Flags that must be clear at a function's entry: single-stepping, and the direction flag.
 pub(super) const TRAP_AND_DIRECTION: u64 = 0x100 | 0x400;
-/// A frame without the extended state.
+/// Size in bytes of a frame without the extended state.
 const FRAME: u64 = 440;
-/// What `park` and the functions that it calls may need below the frame.
+/// The number of bytes below the frame that `park` and the functions that it calls may need.
 pub(super) const PARKING_ROOM: u64 = 16 << 10;
 
 /// `uc_flags`: an XSAVE image, a valid ss, to be restored strictly.
 const UC_FLAGS: u64 = 1 | 2 | 4;
-/// No mode of an alternate stack.
+/// An invalid mode of an alternate stack.
 const NO_STACK_MODE: u32 = 4;
 
 const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
-/// In the image: the kernel's words about it. In an image read by ptrace, the first of them is XCR0.
+/// In the image: the kernel's description of it. In an image read by ptrace, its first word is XCR0.
 const SOFTWARE: usize = 464;
-/// In the image: which components are not in their initial state.
+/// In the image: the components that are not in their initial state.
 const IN_USE: usize = 512;
-/// The legacy part and the header.
+/// The size in bytes of the legacy part and the header.
 const SMALLEST_IMAGE: usize = 576;
-/// The tile registers: a thread that has not asked for them has no room for them in its kernel state, and the kernel refuses frames with more
-/// than that room.
+/// The tile registers. A thread that has not requested them has no room for them in its kernel state, and the kernel rejects frames that
+/// are larger than that room.
 const TILE_DATA: u32 = 18;
 
 // The results by which the kernel restarts calls.
@@ -80,10 +80,10 @@ const REGISTERS: usize = 48;
 const SELECTORS: usize = 192;
 const IMAGE_POINTER: usize = 232;
 
-/// The first word: the tracer has not read the mask, which costs a request for each thread, nor changed it, which costs another.
+/// The value of the first word: the tracer has neither read the mask nor changed it; each would cost a request per thread.
 const COMPLETE_THE_MASK: u64 = 1;
 
-/// Where in memory the parts are for this stack pointer: the frame, and the image above it.
+/// The addresses of the parts for a given stack pointer: the frame, and the image above it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) frame: u64,
@@ -100,7 +100,7 @@ impl Places {
         Some(Self { frame, image })
     }
 
-    /// From the frame's first byte to the end of the second magic.
+    /// Returns the number of bytes from the start of the frame to the end of the second magic.
     pub(super) fn len(self, image: usize) -> usize {
         (self.image - self.frame) as usize + image + 4
     }
@@ -131,7 +131,7 @@ pub(super) fn build(registers: &General, places: Places, image: usize, into: &mu
     at..at + image
 }
 
-/// Writes the kernel's words into an image in its frame, and behind it, by which the kernel recognises it.
+/// Writes the kernel's description into an image in its frame, and the second magic after the image, by which the kernel recognises it.
 pub(super) fn sign(frame: &mut [u8], image: Range<usize>) {
     if image.len() < SMALLEST_IMAGE {
         return;
@@ -153,7 +153,7 @@ pub(super) fn sign(frame: &mut [u8], image: Range<usize>) {
     put(size, &MAGIC2.to_le_bytes());
 }
 
-/// The registers as they are when the interrupted system call, if there is one, is over for the program or about to begin anew.
+/// The registers as after the interrupted system call, if there is one: either it has ended for the program, or it is about to restart.
 fn after_the_call(registers: &General) -> General {
     let mut r = *registers;
     if (r.orig_rax as i64) < 0 {
@@ -170,7 +170,7 @@ fn after_the_call(registers: &General) -> General {
     r
 }
 
-/// The registers of a thread that goes on at `park` with this frame.
+/// The registers of a thread that continues at `park` with this frame.
 pub(super) fn at_park(registers: &General, park: u64, frame: u64) -> General {
     let mut r = *registers;
     r.rip = park;
@@ -179,7 +179,7 @@ pub(super) fn at_park(registers: &General, park: u64, frame: u64) -> General {
     r.rsi = frame.wrapping_add(SIGINFO as u64);
     r.rdx = frame.wrapping_add(UCONTEXT as u64);
     r.eflags &= !TRAP_AND_DIRECTION;
-    // In no system call: nothing is restarted in the wrong place.
+    // Not in a system call: nothing is restarted at the wrong address.
     r.orig_rax = u64::MAX;
     r
 }
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(u64::from(number(IMAGE_POINTER)), places.image);
     }
 
-    /// A stack pointer is whatever the target has put into the register.
+    /// A stack pointer is any value that the target has put into the register.
     #[rstest]
     fn a_stack_pointer_near_zero_has_no_room_for_a_frame(#[values(0, 512, 832, 2440)] image: usize) {
         for sp in 0..8192 {

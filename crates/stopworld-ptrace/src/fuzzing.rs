@@ -1,4 +1,4 @@
-//! What the debugger reads of a hostile target, for `fuzz/`: the target is this process, and its memory is a page that the input is copied to.
+//! Parsing of a hostile target's data, for `fuzz/`: the target is this process, and its memory is a page into which the input is copied.
 
 use std::mem::{offset_of, size_of};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -14,12 +14,12 @@ use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
 use stopworld::debugger::notify::{REQUEST_MAGIC, REQUEST_OFFSETS};
 use stopworld_platform::os::Tid;
 
-/// Where the image lies: an input refers to itself by addresses from here on.
+/// The address of the image: an input refers to itself by addresses from here on.
 const IMAGE: usize = 0x2000_0000;
-/// Its size.
+/// Its size in bytes.
 const IMAGE_BYTES: usize = 16 << 10;
 
-// Places in the image of [`hostile_seed`].
+// Offsets in the image of [`hostile_seed`].
 const HEADERS: usize = 64;
 const NOTE: usize = 0x100;
 const DESCRIPTOR: usize = 0x200;
@@ -28,30 +28,30 @@ const WORLD: usize = 0xa00;
 const RECORDS: usize = 0x1000;
 const RECORD_STEP: usize = 0x400;
 const REQUEST: usize = 0x3000;
-/// At the end of the image: the number of the request's place, a stack pointer, a thread's number.
+/// At the end of the image: the address of the request, a stack pointer, a thread id.
 const REGISTERS: usize = IMAGE_BYTES - 24;
 
-/// The address of the page, which the first call maps. The thread that holds the lock has the page to itself.
+/// The address of the page, which the first call maps. The thread that holds the lock has exclusive use of the page.
 fn page() -> &'static Mutex<usize> {
     static PAGE: OnceLock<Mutex<usize>> = OnceLock::new();
     PAGE.get_or_init(|| {
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping, which replaces nothing that is there.
+        // SAFETY: a new mapping, which replaces no existing one.
         let at = unsafe {
             libc::mmap(IMAGE as *mut libc::c_void, IMAGE_BYTES, access, flags | libc::MAP_FIXED_NOREPLACE, -1, 0)
         };
-        assert_eq!(at as usize, IMAGE, "something lies at the image's address");
+        assert_eq!(at as usize, IMAGE, "the image's address is already mapped");
         Mutex::new(IMAGE)
     })
 }
 
-/// Looks at an image as a debugger looks at its target: modules, notes, descriptor, worlds, records, requests, frames.
+/// Parses an image as a debugger parses its target's data: modules, notes, descriptor, worlds, records, requests, frames.
 pub fn hostile_target(input: &[u8]) {
     let page = page().lock().unwrap_or_else(PoisonError::into_inner);
     let mut image = vec![0; IMAGE_BYTES];
     let length = input.len().min(IMAGE_BYTES);
     image[..length].copy_from_slice(&input[..length]);
-    // SAFETY: the page has `IMAGE_BYTES` bytes, and the lock's holder is the only one who writes there.
+    // SAFETY: the page has `IMAGE_BYTES` bytes, and only the lock's holder writes there.
     unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), *page as *mut u8, IMAGE_BYTES) };
     let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| image[at + i]));
     let (request, stack_pointer, tid) = (number(REGISTERS), number(REGISTERS + 8), number(REGISTERS + 16));
@@ -102,7 +102,7 @@ fn look_at(library: &Library, memory: &Memory, request: u64, tid: u64) {
     let _ = library.request(memory, Tid(tid as i32), Address(request));
 }
 
-/// An image in which everything is as it should be, for a corpus to begin with.
+/// Returns a valid image, as a first input for a corpus.
 pub fn hostile_seed() -> Vec<u8> {
     let mut image = vec![0; IMAGE_BYTES];
     let address = |at: usize| (IMAGE + at) as u64;
@@ -159,7 +159,7 @@ pub fn hostile_seed() -> Vec<u8> {
     image
 }
 
-/// Reads the text of /proc/PID/maps.
+/// Parses the text of /proc/PID/maps.
 pub fn mappings(text: &str) {
     for mapping in modules::parse_maps(text) {
         assert!(text.contains(&mapping.path));

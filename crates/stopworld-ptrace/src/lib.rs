@@ -1,36 +1,36 @@
-//! A debugger by ptrace: another process that takes the stopping of the world into its hands.
+//! A debugger by ptrace: another process that takes over stopping the world.
 //!
-//! In 2003 Mono's debugger stopped the threads of a managed program when its collector wanted the world: a thread at a breakpoint can't run
-//! a signal handler, but its registers can be read, and its stack pointer can be written into the collector's record. This is
-//! that debugger, for the [contract](stopworld::debugger::contract) of today: no signal is sent to the program, no thread sees an interrupted
-//! system call (but for the few that even a tracer can't hide, see below), and what the user stopped stays stopped.
+//! In 2003 Mono's debugger stopped the threads of a managed program for its collector: a thread at a breakpoint cannot run
+//! a signal handler, but its registers can be read, and its stack pointer can be written into the collector's record. This crate is
+//! that debugger, for today's [contract](stopworld::debugger::contract): no signal is sent to the program, no thread sees an interrupted
+//! system call (except for the few that even a tracer cannot hide, see below), and what the user stopped stays stopped.
 //!
 //! ```text
-//!   core     the event loop: what each thread reports, and what becomes of it
-//!   stop     serving the collector: stop, start, births, ends, phases, in both modes
+//!   core     the event loop: handles what each thread reports
+//!   stop     serving the collector: stop, start, creation and exit of mutators, phases, in both modes
 //!   frame    a thread's registers as a signal frame on its stack
 //!   attach   seizing, launching, detaching, killing
-//!   signals  what becomes of the program's own signals
+//!   signals  handling of the program's own signals
 //!   user     freezing and thawing threads, holding collections at phases
-//!   look     what the user sees: threads, worlds, registers, memory, snapshots
+//!   look     what the user can inspect: threads, worlds, registers, memory, snapshots
 //!   call     calling a function of the target in one of its threads
-//!   target   what the target says about itself, checked
-//!   modules  where in the target the collector is
-//!   options, signal_rules      how to debug
+//!   target   the target's published data, checked
+//!   modules  finding the collector in the target
+//!   options, signal_rules      settings
 //!   memory, batch, proc, sys   the target's memory, batches of writes to it, /proc, the system calls
 //!   tracee, registers, event, error, death
 //! ```
 //!
 //! # One thread
 //!
-//! For the kernel the tracer is a thread, not a process: a [`Debugger`] stays on the thread that made it, and the target's collections are
-//! served while that thread is in [`Debugger::poll`] or in another of its functions that wait. A prompt belongs on another thread and
-//! [wakes](Waker) this one.
+//! For the kernel the tracer is a thread, not a process: a [`Debugger`] stays on the thread that created it, and the target's collections are
+//! served while that thread is in [`Debugger::poll`] or in another of its functions that wait. Run a prompt on another thread and
+//! [wake](Waker) this one from there.
 //!
-//! # What can't be hidden
+//! # What cannot be hidden
 //!
-//! `epoll_wait`, `sigtimedwait` and `recv` with a time limit return EINTR after any stop of a tracer's, as the kernel has it. A thread
-//! in uninterruptible sleep does not stop; see `stop.rs` for what happens then.
+//! `epoll_wait`, `sigtimedwait` and `recv` with a time limit return EINTR after any stop by a tracer, as Linux defines it. A thread
+//! in uninterruptible sleep does not stop; `stop.rs` describes what happens then.
 
 mod attach;
 mod batch;

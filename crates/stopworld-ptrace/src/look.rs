@@ -1,4 +1,4 @@
-//! What the user sees of the target.
+//! What the user can inspect of the target.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -16,25 +16,25 @@ use super::tracee::{Stop, Tracee};
 use super::{modules, proc};
 use stopworld_platform::os::Tid;
 
-/// A thread as it was when somebody looked.
+/// The state of a thread at the time of the query.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ThreadState {
     /// Its id.
     pub tid: Tid,
-    /// Its name as the kernel knows it.
+    /// Its name in the kernel.
     pub comm: String,
     /// What it does.
     pub run: RunState,
-    /// Whether the user holds it; it may stand for other reasons, too.
+    /// Whether the user holds it; it may be stopped for other reasons, too.
     pub frozen: bool,
-    /// Its place in the collector's lists, if it is a mutator.
+    /// Its entry in the collector's lists, if it is a mutator.
     pub managed: Option<Enrolment>,
-    /// A signal for the program that it gets when it goes on.
+    /// A signal for the program that it receives when it is resumed.
     pub pending: Option<i32>,
 }
 
-/// A mutator's place in the collector's lists.
+/// A mutator's entry in the collector's lists.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Enrolment {
@@ -49,15 +49,15 @@ pub struct Enrolment {
 pub enum RunState {
     /// It runs, or sleeps in a system call.
     Running,
-    /// It stands because the user wants it.
+    /// It is stopped by the user.
     Frozen,
-    /// It stands for a collection.
+    /// It is stopped for a collection.
     StoppedForCollection,
     /// It collects, and is held at a phase.
     HeldAtPhase,
-    /// Its job is stopped.
+    /// It belongs to a stopped job.
     GroupStopped,
-    /// It has something to tell that is not served yet.
+    /// It is stopped for a notification that is not served yet.
     Notifying,
     /// It is about to end.
     Exiting,
@@ -79,7 +79,7 @@ impl RunState {
     }
 }
 
-/// Whether each thread runs, and all registers of those that stand: two of them that are equal are the same state.
+/// Whether each thread runs, and all registers of stopped threads. Two equal snapshots are the same state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// By thread.
@@ -93,22 +93,22 @@ pub struct ThreadSnapshot {
     pub frozen: bool,
     /// What it does.
     pub run: RunState,
-    /// Everything of it that a stop must not change, if it stands.
+    /// The state that a stop must not change, if the thread is stopped.
     pub registers: Option<ThreadRegisters>,
 }
 
 impl Debugger {
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// What has become of it.
+    /// The state of the process.
     pub fn state(&self) -> TargetState {
         self.state
     }
 
-    /// How it is debugged.
+    /// The options of this debugger.
     pub fn options(&self) -> Options {
         self.options
     }
@@ -118,15 +118,15 @@ impl Debugger {
         &self.libraries
     }
 
-    /// What was done so far.
+    /// Counts and durations of what was done so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Looks for copies of the collector now, also if there is one already. Says how many are new.
+    /// Searches for copies of the collector now, even if one is known already. Returns the number of new ones.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended or is detached.
     pub fn rescan(&mut self) -> Result<usize, DebuggerError> {
         self.must_be_alive()?;
         Ok(self.search())
@@ -135,7 +135,7 @@ impl Debugger {
     /// The worlds of all copies, newest first.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// If a list is damaged.
     pub fn worlds(&mut self) -> Result<Vec<WorldState>, DebuggerError> {
         self.must_be_alive()?;
         let mut worlds = Vec::new();
@@ -148,7 +148,7 @@ impl Debugger {
     /// All threads of the process.
     ///
     /// # Errors
-    /// A list is damaged.
+    /// If a list is damaged.
     pub fn threads(&mut self) -> Result<Vec<ThreadState>, DebuggerError> {
         self.must_be_alive()?;
         let mut managed = self.managed()?;
@@ -169,16 +169,16 @@ impl Debugger {
         Ok(threads.collect())
     }
 
-    /// The threads that the user holds. Needs none of the target's lists.
+    /// Returns the threads that the user holds. Reads none of the target's lists.
     pub fn frozen(&self) -> Vec<Tid> {
         let frozen = self.tracees.iter().filter(|(_, tracee)| tracee.by_user);
         frozen.map(|(tid, _)| Tid(*tid)).collect()
     }
 
-    /// One thread of the process.
+    /// Returns one thread of the process.
     ///
     /// # Errors
-    /// There is no such thread, or a list is damaged.
+    /// If there is no such thread, or a list is damaged.
     pub fn thread(&mut self, tid: Tid) -> Result<ThreadState, DebuggerError> {
         let found = self.threads()?.into_iter().find(|thread| thread.tid == tid);
         found.ok_or(DebuggerError::NoThread(tid))
@@ -199,12 +199,12 @@ impl Debugger {
     /// Reads memory. The process may run.
     ///
     /// # Errors
-    /// There is none.
+    /// If the memory cannot be read.
     pub fn read(&self, at: Address, into: &mut [u8]) -> Result<(), MemoryError> {
         self.memory.read(at, into)
     }
 
-    /// Reads as much memory as there is at an address, at most the buffer's length. Says how much.
+    /// Reads the available memory at an address, at most the buffer's length. Returns the number of bytes.
     pub fn read_some(&self, at: Address, into: &mut [u8]) -> usize {
         self.memory.read_some(at, into)
     }
@@ -212,7 +212,7 @@ impl Debugger {
     /// Reads a word.
     ///
     /// # Errors
-    /// There is none.
+    /// If the memory cannot be read.
     pub fn read_word(&self, at: Address) -> Result<u64, MemoryError> {
         self.memory.word(at)
     }
@@ -220,46 +220,46 @@ impl Debugger {
     /// Writes memory, read-only text too. The process may run.
     ///
     /// # Errors
-    /// There is none.
+    /// If the memory cannot be written.
     pub fn write(&self, at: Address, bytes: &[u8]) -> Result<(), MemoryError> {
         self.memory.write(at, bytes)
     }
 
-    /// The mappings, as /proc/PID/maps has them.
+    /// Returns the mappings, as text of /proc/PID/maps.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended.
     pub fn maps(&self) -> Result<String, DebuggerError> {
         modules::read_maps(self.pid, self.memory.live()).map_err(system("reading the mappings"))
     }
 
-    /// The mappings, in the order of their addresses; those that make no sense are left out.
+    /// Returns the mappings, in the order of their addresses; lines that cannot be parsed are left out.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended.
     pub fn mappings(&self) -> Result<Vec<Mapping>, DebuggerError> {
         Ok(modules::parse_maps(&self.maps()?))
     }
 
-    /// Where the file of a mapping can be opened by us.
+    /// Returns a path by which this process can open the file of a mapping.
     pub fn module_path(&self, mapped: &str) -> PathBuf {
         modules::file_of(self.pid, self.memory.live(), mapped)
     }
 
-    /// The room for results of functions that are called: where, and how much.
+    /// Returns the address and size of the memory for results of called functions.
     pub fn scratch(&self) -> Option<(Address, usize)> {
         self.libraries.first().map(|library| (library.scratch, library.scratch_size))
     }
 
     fn standing(&self, tid: Tid) -> Result<&Tracee, DebuggerError> {
         let tracee = self.tracees.get(&tid.0).ok_or(DebuggerError::NoThread(tid))?;
-        if tracee.stands() { Ok(tracee) } else { Err(DebuggerError::NotStanding(tid)) }
+        if tracee.is_stopped() { Ok(tracee) } else { Err(DebuggerError::NotStanding(tid)) }
     }
 
-    /// The registers of a thread that stands, as the program has them, also while it is set aside for a collection.
+    /// Returns the registers of a stopped thread, as the program has them, even while it is sent to `park` for a collection.
     ///
     /// # Errors
-    /// It runs, or does not exist.
+    /// If the thread runs, or does not exist.
     pub fn registers(&self, tid: Tid) -> Result<Registers, DebuggerError> {
         match &self.standing(tid)?.saved {
             Some(saved) => Ok(Registers(saved.general)),
@@ -267,10 +267,10 @@ impl Debugger {
         }
     }
 
-    /// The extended state of a thread that stands: an XSAVE image in the standard format.
+    /// Returns the extended state of a stopped thread: an XSAVE image in the standard format.
     ///
     /// # Errors
-    /// It runs, or does not exist.
+    /// If the thread runs, or does not exist.
     pub fn extended_state(&self, tid: Tid) -> Result<Vec<u8>, DebuggerError> {
         self.standing(tid)?;
         let mut image = Vec::new();
@@ -278,15 +278,15 @@ impl Debugger {
         Ok(image)
     }
 
-    /// The state of each thread, to be compared with a later one.
+    /// Returns the state of each thread, for a comparison with a later one.
     ///
     /// # Errors
-    /// The kernel refused something.
+    /// If the kernel refused a request.
     pub fn snapshot(&mut self) -> Result<Snapshot, DebuggerError> {
         self.must_be_alive()?;
         let mut threads = BTreeMap::new();
         for (&tid, tracee) in &self.tracees {
-            let registers = if tracee.stands() && !tracee.exiting { Some(self.all_of(Tid(tid))?) } else { None };
+            let registers = if tracee.is_stopped() && !tracee.exiting { Some(self.all_of(Tid(tid))?) } else { None };
             let one = ThreadSnapshot { frozen: tracee.by_user, run: RunState::of(tracee), registers };
             threads.insert(Tid(tid), one);
         }
@@ -298,13 +298,13 @@ impl Debugger {
         let blocked = sys::blocked(tid.0).map_err(system("reading a signal mask"))?;
         let mut red_zone = vec![0; super::frame::RED_ZONE as usize];
         let zone = general.0.rsp.wrapping_sub(super::frame::RED_ZONE);
-        // A thread whose stack pointer leads nowhere has no red zone.
+        // A thread with an invalid stack pointer has no red zone.
         let known = self.memory.read_some(Address(zone), &mut red_zone);
         red_zone.truncate(known);
         Ok(ThreadRegisters { general, extended: self.extended_state(tid)?, blocked, red_zone })
     }
 
-    /// All that stand but the collecting thread, as they are: for the comparison.
+    /// Stores the state of all stopped threads except the collecting one, for the comparison.
     pub(super) fn note_originals(&mut self, collecting: i32) {
         self.originals.clear();
         if self.options.restored == Restored::Trusted {
@@ -312,7 +312,7 @@ impl Debugger {
         }
         for (&tid, tracee) in &self.tracees {
             if tid != collecting
-                && tracee.stands()
+                && tracee.is_stopped()
                 && !tracee.exiting
                 && let Ok(all) = self.all_of(Tid(tid))
             {
@@ -321,11 +321,11 @@ impl Debugger {
         }
     }
 
-    /// Compares those that are still there with what they were, and tells of each that is not the same.
+    /// Compares the state of threads that still exist with the stored one, and reports each that differs.
     pub(super) fn compare_with_originals(&mut self) {
         for (tid, original) in std::mem::take(&mut self.originals) {
-            let is_there = self.tracees.get(&tid).is_some_and(|t| t.stands() && !t.exiting);
-            // One that has been killed can't be read.
+            let is_there = self.tracees.get(&tid).is_some_and(|t| t.is_stopped() && !t.exiting);
+            // The registers of a killed thread cannot be read.
             let Some(now) = is_there.then(|| self.all_of(Tid(tid)).ok()).flatten() else { continue };
             self.statistics.compared += 1;
             if let Some(difference) = original.difference(&now) {

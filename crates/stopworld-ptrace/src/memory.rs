@@ -1,9 +1,9 @@
 //! The memory of the target.
 //!
-//! Two ways lead there. `process_vm_readv` and `writev` take many pieces in one call and are what a stop of hundreds of threads
-//! uses. `/proc/PID/mem` writes into read-only text and lets a stack grow, which the first way refuses with EFAULT;
-//! and it goes on working when the process's first thread has ended and the process can't be named by it any more,
-//! because it was opened early. So: the first way, and the second where the first stops short.
+//! There are two ways to access it. `process_vm_readv` and `writev` take many pieces in one call; a stop of hundreds of threads uses them.
+//! `/proc/PID/mem` writes into read-only text and lets a stack grow, which the first way refuses with EFAULT. It also continues to work
+//! when the process's first thread has ended and the process cannot be named by it any more, because it was opened early. So the first way
+//! is tried first, and the second where the first transfers less.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::sys::{self, PIECES, Piece};
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address so many bytes further on; it wraps, as addresses in a hostile target may.
+    /// The address `bytes` further on; it wraps, as addresses in a hostile target may.
     #[must_use]
     pub fn offset(self, bytes: usize) -> Self {
         Self(self.0.wrapping_add(bytes as u64))
@@ -44,19 +44,19 @@ impl fmt::LowerHex for Address {
 
 /// Memory of the target that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("{bytes} bytes at {at} of the target can't be {done}: {error}")]
+#[error("{bytes} bytes at {at} of the target cannot be {done}: {error}")]
 pub struct MemoryError {
-    /// Where.
+    /// The first address.
     pub at: Address,
-    /// How many.
+    /// The number of bytes.
     pub bytes: usize,
     done: &'static str,
-    /// What the kernel said.
+    /// The kernel's error.
     #[source]
     pub error: io::Error,
 }
 
-/// The memory of one process, or of what it became by exec.
+/// The memory of one process, or of the program that it executed.
 #[derive(Debug)]
 pub(super) struct Memory {
     file: File,
@@ -65,14 +65,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Opened by a thread that lives.
+    /// Opens the memory by a living thread.
     pub(super) fn open(pid: i32, live: i32) -> io::Result<Self> {
         let open = |path: String| OpenOptions::new().read(true).write(true).open(path);
         let file = open(format!("/proc/{pid}/task/{live}/mem"))?;
         Ok(Self { file, live: Cell::new(live) })
     }
 
-    /// Names the process by another thread.
+    /// Sets the thread by which the process is named.
     pub(super) fn set_live(&self, tid: i32) {
         self.live.set(tid);
     }
@@ -90,7 +90,7 @@ impl Memory {
         self.file.read_exact_at(into, at.0).map_err(|error| MemoryError { at, bytes, done: "read", error })
     }
 
-    /// As much as there is, at most the buffer's length.
+    /// Reads what is available, at most the buffer's length. Returns the number of bytes.
     pub(super) fn read_some(&self, at: Address, into: &mut [u8]) -> usize {
         self.file.read_at(into, at.0).unwrap_or(0)
     }
@@ -110,7 +110,7 @@ impl Memory {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Reads many pieces. Says which could not be read; their buffers are left as they were, or half filled.
+    /// Reads many pieces. Returns the indices of those that could not be read; their buffers are unchanged, or partially filled.
     pub(super) fn read_all(&self, pieces: &mut [Piece<&mut [u8]>]) -> Vec<usize> {
         let mut failed = Vec::new();
         for (chunk, pieces) in pieces.chunks_mut(PIECES).enumerate() {
@@ -130,7 +130,7 @@ impl Memory {
         failed
     }
 
-    /// Writes many pieces in their order. Stops at the first that can't be written.
+    /// Writes many pieces in order. Stops at the first that cannot be written.
     pub(super) fn write_all(&self, pieces: &[Piece<&[u8]>]) -> Result<(), MemoryError> {
         for pieces in pieces.chunks(PIECES) {
             let wanted: usize = pieces.iter().map(|p| p.bytes.len()).sum();
@@ -152,7 +152,7 @@ impl Memory {
     }
 }
 
-/// Numbers out of bytes that were read. The bounds are the caller's; offsets that were not checked are a mistake of ours.
+/// Reads a number from bytes. The caller checks the bounds: an unchecked offset is a bug of this crate.
 pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[offset + i]))
 }

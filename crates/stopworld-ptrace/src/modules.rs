@@ -1,12 +1,11 @@
-//! Where in the target the collector is.
+//! Finds the collector in the target.
 //!
-//! A process has any number of ELF modules: the program, its libraries, what it loaded later. Each copy of the collector is in
-//! one of them and says where its descriptor is, by an allocated note that no tool strips. Notes are found by the
-//! program headers, which lie in the first page of each module's mapping: so the target's memory alone is read, and it does not
-//! matter whether the file was deleted, replaced, or is in another mount namespace. Only if no module has the note are the
-//! files' symbol tables read.
+//! A process has any number of ELF modules: the program, its libraries, and modules loaded later. Each copy of the collector is in one of
+//! them, and its descriptor is located by an allocated note that no tool strips. Notes are found by the program headers, which are in the
+//! first page of each module's mapping. So only the target's memory is read, and it does not matter whether the file was deleted, replaced,
+//! or is in another mount namespace. Only if no module has the note, the files' symbol tables are read.
 //!
-//! Everything read here is the target's word. Headers are bounded, tables are cut, and whatever makes no sense is no module.
+//! The target controls everything that is read here. The number of headers is bounded, tables are truncated, and invalid data is no module.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -19,17 +18,17 @@ use super::memory::{Address, Memory, u16_at, u32_at, u64_at};
 
 /// The symbol of the descriptor.
 const SYMBOL: &str = "stopworld_debugger";
-/// The note's name, with its zero, and its type.
+/// The note's name, with its terminating zero, and its type.
 const NOTE_NAME: &[u8] = b"stopworld\0";
 const NOTE_TYPE: u32 = 1;
 
-/// The longest list of mappings that is looked at.
+/// The maximum number of bytes of the list of mappings that is read.
 const LARGEST_MAPS: u64 = 64 << 20;
-/// The largest section of notes.
+/// The maximum size in bytes of a segment of notes that is read.
 const LARGEST_NOTES: usize = 64 << 10;
-/// The largest file whose symbols are looked through.
+/// The maximum size in bytes of a file whose symbols are searched.
 const LARGEST_FILE: u64 = 1 << 30;
-/// The most program headers of a module.
+/// The maximum number of program headers of a module.
 const MOST_HEADERS: usize = 256;
 
 /// One mapping of the target.
@@ -37,35 +36,35 @@ const MOST_HEADERS: usize = 256;
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// The address behind its last byte.
+    /// The address past its last byte.
     pub end: u64,
-    /// The target can read it.
+    /// Whether the target can read it.
     pub readable: bool,
-    /// The target can run what is in it.
+    /// Whether the target can execute its contents.
     pub executable: bool,
-    /// Where in the file it begins, in bytes.
+    /// The offset in the file at which it begins, in bytes.
     pub offset: u64,
-    /// The file's number, by which it is told from another that has its path later; 0 if there is no file.
+    /// The file's inode number, which distinguishes it from a later file with the same path; 0 if there is no file.
     pub inode: u64,
-    /// The file, as the target calls it, or a name in brackets, or nothing.
+    /// The file's path in the target, or a name in brackets, or empty.
     pub path: String,
 }
 
-/// A place where a descriptor is said to be.
+/// A possible address of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) descriptor: Address,
     pub(super) module: String,
 }
 
-/// The target's /proc/PID/maps, read by a thread that lives.
+/// Reads the target's /proc/PID/maps by a living thread.
 pub(super) fn read_maps(pid: i32, live: i32) -> std::io::Result<String> {
     let mut text = String::new();
     File::open(format!("/proc/{pid}/task/{live}/maps"))?.take(LARGEST_MAPS).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// The mappings; lines that make no sense are left out.
+/// Parses the mappings; lines that cannot be parsed are left out.
 pub(super) fn parse_maps(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(parse_mapping).collect()
 }
@@ -88,12 +87,12 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The file of a mapping, as this process can open it: through the target's own root.
+/// Returns a path by which this process can open the file of a mapping: through the target's own root.
 pub(super) fn file_of(pid: i32, live: i32, mapped: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/task/{live}/root{mapped}"))
 }
 
-/// Every place where a module of the target says that a descriptor is.
+/// Returns every address at which a module of the target places a descriptor.
 pub(super) fn find(pid: i32, memory: &Memory, maps: &[Mapping]) -> Vec<Candidate> {
     let modules: Vec<_> = maps
         .iter()
@@ -122,7 +121,7 @@ pub(super) fn find(pid: i32, memory: &Memory, maps: &[Mapping]) -> Vec<Candidate
     found
 }
 
-/// The symbol's address in the file, before loading.
+/// Returns the symbol's address in the file, before loading.
 fn symbol(path: &Path) -> Option<u64> {
     if fs::metadata(path).ok()?.len() > LARGEST_FILE {
         return None;
@@ -134,11 +133,11 @@ fn symbol(path: &Path) -> Option<u64> {
     symbol.map(|symbol| symbol.address())
 }
 
-/// An ELF module as it lies in memory.
+/// An ELF module in memory.
 struct Image {
-    /// What loading added to each address.
+    /// The difference between addresses in memory and in the file.
     bias: u64,
-    /// The segments of notes: address and size.
+    /// The segments of notes: address and size in bytes.
     notes: Vec<(u64, usize)>,
 }
 
@@ -159,7 +158,7 @@ impl Image {
         let mut table = vec![0; count * PROGRAM_HEADER];
         memory.read(Address(start.wrapping_add(u64_at(&header, 32))), &mut table).ok()?;
         let headers = || table.chunks_exact(PROGRAM_HEADER);
-        // The segment that has the ELF header in it tells where the module would lie without a bias.
+        // The segment that contains the ELF header has the address of the module without a bias.
         let first = headers().find(|h| u32_at(h, 0) == PT_LOAD && u64_at(h, 8) == 0)?;
         let bias = start.wrapping_sub(u64_at(first, 16));
         let notes = headers().filter(|h| u32_at(h, 0) == PT_NOTE);
@@ -167,7 +166,7 @@ impl Image {
         Some(Self { bias, notes })
     }
 
-    /// The descriptors that the module's notes lead to.
+    /// Returns the descriptors that the module's notes refer to.
     fn notes(&self, memory: &Memory) -> Vec<Address> {
         let mut found = Vec::new();
         for &(at, size) in &self.notes {
@@ -180,8 +179,8 @@ impl Image {
     }
 }
 
-/// The addresses that our notes among these lead to. Notes are padded to 4 bytes, those in a segment of alignment 8 to 8; an own one
-/// is found with either, because the search goes on at the next multiple of 4 after whatever is not ours.
+/// Returns the addresses that our notes among these refer to. Notes are padded to 4 bytes, those in a segment of alignment 8 to 8. Our note
+/// is found with either, because the search continues at each multiple of 4.
 fn descriptors(at: u64, bytes: &[u8]) -> Vec<Address> {
     let mut found = Vec::new();
     let mut offset = 0;
@@ -237,12 +236,12 @@ mod tests {
     #[case::other_type(note(NOTE_NAME, 2, &[1; 8]))]
     #[case::other_name(note(b"stopwarld\0", NOTE_TYPE, &[1; 8]))]
     #[case::short_value(note(NOTE_NAME, NOTE_TYPE, &[1; 4]))]
-    fn notes_that_are_none_lead_nowhere(#[case] bytes: Vec<u8>) {
+    fn invalid_notes_yield_no_descriptor(#[case] bytes: Vec<u8>) {
         assert_eq!(descriptors(0x1000, &bytes), []);
     }
 
     #[test]
-    fn mappings_are_read_and_nonsense_is_left_out() {
+    fn mappings_are_parsed_and_invalid_lines_are_left_out() {
         let text = "00400000-0040b000 r-xp 00000000 08:01 131 /bin/a b (deleted)\nnonsense\n\
                     7ffc0000-7ffd0000 rw-p 00000000 00:00 0     [stack]\n1000-2000 ---p 00001000 00:00 0\n";
         let maps = parse_maps(text);

@@ -1,14 +1,14 @@
-//! How a target is debugged: what its user chooses before it begins.
+//! The options of a debugger, chosen before it attaches.
 
 use std::time::Duration;
 
 use super::Mode;
 use super::signal_rules::SignalRules;
 
-/// Whether the collector tells each of its phases.
+/// Whether the collector notifies of its phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phases {
-    /// It does, and each costs a stop of the collecting thread.
+    /// It does. Each notification costs a stop of the collecting thread.
     Told,
     /// It does not.
     #[default]
@@ -21,49 +21,49 @@ pub enum Channel {
     /// By a signal to itself whose handler in the program does nothing. Nothing in the program is changed.
     #[default]
     Signal,
-    /// By a function at which there is a breakpoint. Of a debugger that dies it stays, and the program heals it.
+    /// By a function at which there is a breakpoint. If the debugger dies the breakpoint stays, and the program makes it harmless.
     Breakpoint,
 }
 
-/// What becomes of the threads that a full stop holds, should the debugger die.
+/// What happens to the threads that a full stop holds if the debugger dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeath {
-    /// They wait for the end of the collection in a stub of the collector's.
+    /// They wait for the end of the collection in the collector's `park` function.
     #[default]
     Park,
-    /// They run on, and the collection is worth nothing.
+    /// They run on, and the collection is discarded.
     RunOn,
 }
 
-/// Whether the debugger looks after itself.
+/// Whether the debugger verifies that it restores threads exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Restored {
-    /// Before a full stop's threads go on, each is compared with what it was when the world stood: all registers, the extended ones too,
-    /// which signals it blocks, and its red zone. It makes stops several times as long.
+    /// Before a full stop's threads are resumed, the state of each is compared with its state when the world had stopped: all registers,
+    /// including the extended ones, the blocked signals, and its red zone. This makes stops several times as long.
     Compared,
     /// They are not compared.
     #[default]
     Trusted,
 }
 
-/// How to debug.
+/// The options of a debugger.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Who stops the world.
+    /// Whether the debugger or the collector stops the world.
     pub mode: Mode,
-    /// Whether phases are told.
+    /// Whether the collector notifies of phases.
     pub phases: Phases,
     /// How the collector notifies.
     pub channel: Channel,
-    /// For the case that the debugger dies.
+    /// What happens to stopped threads if the debugger dies.
     pub on_death: OnDeath,
-    /// Whether threads are compared with what they were.
+    /// Whether the state of threads is compared after a stop.
     pub restored: Restored,
-    /// What is done with the program's own signals.
+    /// How the program's own signals are handled.
     pub signals: SignalRules,
-    /// How long it may take until a thread stands.
+    /// The time limit for stopping a thread.
     pub stop_within: Duration,
-    /// How long a function of the target that is called may take.
+    /// The time limit for a called function of the target.
     pub call_within: Duration,
 }
 

@@ -1,39 +1,39 @@
-//! What /proc says about the target.
+//! Information about the target in /proc.
 
 use std::fmt;
 use std::fs;
 use std::io;
 
-/// The process's threads at the moment, by its leader's id.
+/// Returns the process's present threads, by the process id.
 pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Whether the thread is one of the process's.
+/// Whether the thread belongs to the process.
 pub(super) fn has_thread(pid: i32, tid: i32) -> bool {
     fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok()
 }
 
-/// The thread's name as the kernel knows it.
+/// Returns the thread's name in the kernel.
 pub(super) fn comm(pid: i32, tid: i32) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
     text.trim_end().to_owned()
 }
 
-/// One line of the thread's status.
+/// Returns one field of the thread's status.
 fn status(pid: i32, tid: i32, field: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     Some(value.trim().to_owned())
 }
 
-/// Who traces the thread; 0: nobody.
+/// Returns the thread's tracer; 0: none.
 pub(super) fn tracer(pid: i32, tid: i32) -> i32 {
     status(pid, tid, "TracerPid").and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-/// The process's parent.
+/// Returns the parent process's id.
 pub(super) fn parent(pid: i32) -> i32 {
     status(pid, pid, "PPid").and_then(|value| value.parse().ok()).unwrap_or(0)
 }
@@ -43,17 +43,17 @@ pub(super) fn is_zombie(pid: i32, tid: i32) -> bool {
     status(pid, tid, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-/// Why a thread does not stand although it was asked to.
+/// Why a thread has not stopped on request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Silence {
-    /// It has made a process by vfork and sleeps until that has ended or become another program.
+    /// It has created a process by vfork and sleeps until that has ended or executed another program.
     Vfork,
-    /// It sleeps in the kernel where nothing wakes it; in this function, if the kernel tells.
+    /// It is in uninterruptible sleep in the kernel; in this function, if the kernel reports it.
     Uninterruptible(String),
     /// It has ended, and is still listed.
     Zombie,
-    /// It would answer, but has not yet.
+    /// It can stop, but has not done so yet.
     Slow(String),
 }
 
@@ -63,7 +63,7 @@ impl Silence {
         let place = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
         match state.as_bytes().first() {
             Some(b'Z' | b'X') => Self::Zombie,
-            // Some kernels tell the function only of other users' threads; the children are there in any case.
+            // Some kernels report the function only for other users' threads; the system call is reported in any case.
             Some(b'D') if place.contains("vfork") || has_vfork_child(pid, tid) => Self::Vfork,
             Some(b'D') => Self::Uninterruptible(place),
             _ => Self::Slow(state),
@@ -81,10 +81,12 @@ impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Vfork => write!(f, "waits for the child of its vfork to end or to run another program"),
-            Self::Uninterruptible(place) if place.is_empty() || place == "0" => write!(f, "sleeps uninterruptibly"),
-            Self::Uninterruptible(place) => write!(f, "sleeps uninterruptibly in {place}"),
+            Self::Uninterruptible(place) if place.is_empty() || place == "0" => {
+                write!(f, "is in uninterruptible sleep")
+            }
+            Self::Uninterruptible(place) => write!(f, "is in uninterruptible sleep in {place}"),
             Self::Zombie => write!(f, "has ended"),
-            Self::Slow(state) => write!(f, "has not answered yet, state {state}"),
+            Self::Slow(state) => write!(f, "has not stopped yet, state {state}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a thread has in its registers, and what else of it a stop must not change.
+//! A thread's registers, and the other state that a stop must not change.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::sys::{self, General};
 #[derive(Clone, Copy, Debug)]
 pub struct Registers(pub(super) General);
 
-/// Their names, in the kernel's order.
+/// The names of the registers, in the kernel's order.
 const NAMES: [&str; 27] = [
     "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
     "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
@@ -31,12 +31,12 @@ impl Registers {
         Address(self.0.rbp)
     }
 
-    /// By name.
+    /// Returns a register by name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.iter().find(|(n, _)| *n == name).map(|(_, value)| value)
     }
 
-    /// All, in the kernel's order.
+    /// Returns all registers, in the kernel's order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         NAMES.into_iter().zip(sys::general_words(&self.0).iter().copied())
     }
@@ -50,25 +50,25 @@ impl PartialEq for Registers {
 
 impl Eq for Registers {}
 
-/// Everything of a thread that a stop must not change.
+/// The state of a thread that a stop must not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRegisters {
     /// The general registers.
     pub general: Registers,
     /// The extended state: an XSAVE image.
     pub extended: Vec<u8>,
-    /// Which signals it blocks.
+    /// The mask of blocked signals.
     pub blocked: u64,
-    /// The 128 bytes below its stack pointer; fewer, if there is no memory.
+    /// The 128 bytes below its stack pointer; fewer if the memory cannot be read.
     pub red_zone: Vec<u8>,
 }
 
-/// In what a thread is not as it was.
+/// The first difference between two states of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// This general register.
     Register(&'static str),
-    /// The extended state, first at this byte.
+    /// The extended state; the offset of the first byte that differs.
     Extended(usize),
     /// The blocked signals.
     Blocked,
@@ -88,7 +88,7 @@ impl fmt::Display for Difference {
 }
 
 impl ThreadRegisters {
-    /// The first difference.
+    /// Returns the first difference.
     pub fn difference(&self, other: &Self) -> Option<Difference> {
         let mut registers = self.general.iter().zip(other.general.iter());
         if let Some(((name, _), _)) = registers.find(|(one, another)| one != another) {

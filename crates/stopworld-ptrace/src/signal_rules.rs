@@ -15,7 +15,7 @@ pub struct SignalRule {
 }
 
 impl SignalRule {
-    /// Passed on without a word.
+    /// Passed on without a report.
     pub const SILENT: Self = Self { stop: false, print: false, pass: true };
     /// Passed on and reported.
     pub const REPORTED: Self = Self { stop: false, print: true, pass: true };
@@ -52,7 +52,7 @@ impl SignalRules {
         rule.copied().unwrap_or(SignalRule::REPORTED)
     }
 
-    /// Changes the rule for a signal. A number that is no signal's is ignored.
+    /// Changes the rule for a signal. An invalid number is ignored.
     pub fn set(&mut self, signal: i32, rule: SignalRule) {
         if let Some(place) = usize::try_from(signal).ok().and_then(|signal| self.0.get_mut(signal)) {
             *place = rule;

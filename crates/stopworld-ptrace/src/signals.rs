@@ -24,12 +24,12 @@ impl Debugger {
         self.options.signals.of(signal)
     }
 
-    /// Changes what is done with a signal of the program, from the next one on.
+    /// Changes the rule for a signal of the program, from the next one on.
     pub fn set_signal_rule(&mut self, signal: i32, rule: SignalRule) {
         self.options.signals.set(signal, rule);
     }
 
-    /// A thread stands before a signal of the program: applies the rule. The result is how the thread stands.
+    /// Applies the rule to a thread that is in a signal-delivery stop for a signal of the program. Returns the thread's state.
     pub(super) fn own_signal(&mut self, tid: i32, signal: i32, info: Option<&SignalInfo>) -> Stop {
         let rule = self.signal_rule(signal);
         let is_our_key = info.is_some_and(SignalInfo::is_from_the_kernel) && sys::is_of_our_group(self.pid);
@@ -50,7 +50,7 @@ impl Debugger {
         }
         let mut stopped = Stopped::No;
         if rule.stop {
-            // This thread at once; the others as soon as this report has been dealt with.
+            // This thread at once; the others as soon as this report has been handled.
             tracee.by_user = true;
             self.stop_is_due = true;
             stopped = Stopped::All;
@@ -61,7 +61,7 @@ impl Debugger {
         if rule.pass { Stop::Signal(signal) } else { Stop::Plain }
     }
 
-    /// Stops every thread for the user if a signal's rule wants it.
+    /// Stops every thread for the user if a signal's rule requires it.
     pub(super) fn stop_if_due(&mut self) {
         if !std::mem::take(&mut self.stop_is_due) {
             return;

@@ -1,34 +1,34 @@
-//! Serving notifications: the stop and the start of a world in both modes, births and ends of mutators, phases.
+//! Serving notifications: the stop and the start of a world in both modes, creation and exit of mutators, phases.
 //!
 //! # Full
 //!
 //! ```text
-//!   interrupt all that run ─> walk the world's list ─> wait for each, by its id, and read its registers
-//!     ─> again, until nobody runs (threads are born meanwhile)
+//!   interrupt all running threads ─> read the world's list ─> wait for each, by its id, and read its registers
+//!     ─> again, until none runs (threads may be created meanwhile)
 //!     ─> a frame with its registers below each one's red zone, `stack_ptr` to the frame, all that in one batch of writes
-//!     ─> [send each to `park`, for the case that we die]
+//!     ─> [send each to `park`, in case the debugger dies]
 //!     ─> acknowledge
 //! ```
 //!
-//! At the start every register of each thread that was sent anywhere is written back, `orig_rax` included, so that the kernel
-//! restarts an interrupted call as if the thread had never stood elsewhere (`.vtable.exact-restore`). Who was stopped by the
-//! user before stays stopped.
+//! At the start every register of each thread that was sent to `park` is written back, `orig_rax` included, so that the kernel
+//! restarts an interrupted call as if the thread had never been elsewhere (`.vtable.exact-restore`). A thread that the user had
+//! stopped before stays stopped.
 //!
-//! The list of mutators is the collector's own, read while the collecting thread holds its lock; what the notifications of births and ends said is only used to
-//! read the records in one go. So nobody is missed who came into the list before we were in control.
+//! The list of mutators is the collector's own, read while the collecting thread holds its lock. The notifications of created and exited mutators
+//! are only used to read the records in one call. So mutators that were created before the debugger took control are not missed.
 //!
-//! Each thread is waited for by its id: to wait for any of hundreds, the kernel walks all of them each time.
+//! Each thread is waited for by its id: to wait for any of hundreds, the kernel visits all of them each time.
 //!
 //! # Assisted
 //!
-//! The collector stops its threads itself. Only for those that the user holds the registers are written, into the record's save area and not on the
-//! stack: the thread may be let go in mid-collection, and then the kernel puts the suspend signal's frame where they would lie.
+//! The collector stops its threads itself. The debugger writes registers only for threads that the user holds, into the record's save area and not
+//! on the stack: the thread may be resumed during the collection, and then the kernel's frame of the suspend signal would overwrite them.
 //!
-//! # When a thread does not stand
+//! # When a thread does not stop
 //!
-//! A thread in uninterruptible sleep (the parent of a vfork, a hung file system) can't be stopped by anybody. Then all others are
-//! let go, the request stays unacknowledged, and the collector goes on by its own signals, whose error names the thread; control is
-//! taken again when the thread has come back.
+//! A thread in uninterruptible sleep (the parent of a vfork, a hung file system) cannot be stopped. Then all others are
+//! resumed, the request is not acknowledged, and the collector continues by its own signals, whose error names the thread. Control is
+//! taken again when the thread has reported.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -45,28 +45,28 @@ use super::options::{Channel, OnDeath};
 use super::proc::Silence;
 use super::sys::{self, Ticking, Waited};
 use super::target::{Record, Request, Stack, Standing, TargetError, WorldState};
-use super::tracee::{Enrolled, Notification, Place, Saved, Stop};
+use super::tracee::{Enrolled, Location, Notification, Saved, Stop};
 use stopworld::debugger::Phase;
 use stopworld::debugger::notify::Notice;
 use stopworld_platform::os::Tid;
 
-/// The answer of a full stop: each thread waits in `park` if we die.
+/// The answer to a full stop: each thread waits in `park` if the debugger dies.
 const PARKED_ON_DEATH: u64 = 1;
 
-/// What a full stop writes, gathered while its threads come to stand: who stands is read while the others are still on their way.
+/// The data that a full stop writes, collected while its threads stop: stopped threads are read while the others have not stopped yet.
 ///
-/// The list of mutators is read as soon as all have been asked: from the notification to that of the start the collecting thread holds the
-/// lock of the list.
+/// The list of mutators is read as soon as all threads have been interrupted: from the stop's notification to the start's the collecting
+/// thread holds the list's lock.
 struct Gathering {
     library: usize,
     world: Address,
     collecting: i32,
-    /// The world's number, when the list has been read.
+    /// The world's number, once the list has been read.
     begun: Option<Result<u64, TargetError>>,
-    /// Who is still to be gathered, by thread id.
+    /// The stacks of the world's mutators, by thread id.
     stacks: Vec<Stack>,
     parking: Vec<Parking>,
-    /// Whether each of them has room to wait in `park`.
+    /// Whether each of them has room to park.
     all_park: bool,
     failed: Option<DebuggerError>,
 }
@@ -92,13 +92,13 @@ impl Gathering {
         }));
     }
 
-    /// Reads the registers of a thread that stands, if it is a mutator that has not been read yet.
+    /// Reads the registers of a stopped thread, if it is a mutator that has not been read yet.
     fn add(&mut self, debugger: &mut Debugger, tid: i32) {
-        let stands = debugger.tracees.get(&tid).is_some_and(|t| t.stands() && tid != self.collecting);
-        if !stands || self.failed.is_some() {
+        let is_stopped = debugger.tracees.get(&tid).is_some_and(|t| t.is_stopped() && tid != self.collecting);
+        if !is_stopped || self.failed.is_some() {
             return;
         }
-        // Two with one id are the target's mistake: one of them counts.
+        // Two records with one thread id are an error of the target: only one is used.
         let Ok(index) = self.stacks.binary_search_by_key(&tid, |stack| stack.tid) else { return };
         if std::mem::replace(&mut self.stacks[index].is_done, true) {
             return;
@@ -114,15 +114,16 @@ impl Gathering {
         let Some(tracee) = debugger.tracees.get_mut(&tid) else { return Ok(()) };
         tracee.enrolled = Some(Enrolled { library: self.library, world: self.world, record: stack.record });
         let stop = tracee.stop;
-        self.all_park &= pushed.parks == Parks::Yes && debugger.dies_quietly(stop);
+        self.all_park &= pushed.parks == Parks::Yes && debugger.runs_no_code_before_park(stop);
         debugger.batch.add(stack.slot, &pushed.lowest.to_le_bytes());
         debugger.statistics.slots_written += 1;
         let Pushed { general, lowest, .. } = pushed;
-        self.parking.push(Parking { tid, saved: Saved { general, lowest, place: Place::Park } });
+        self.parking.push(Parking { tid, saved: Saved { general, lowest, location: Location::Park } });
         Ok(())
     }
 
-    /// Those that stood already, and what has come of it: the world's number, who is to be sent to `park`, and whether all can be.
+    /// Adds the threads that were stopped already. Returns the world's number, the threads to send to `park`, and whether all of them can
+    /// park.
     fn finish(mut self, debugger: &mut Debugger) -> Result<(u64, Vec<Parking>, bool), DebuggerError> {
         self.begin(debugger);
         for index in 0..self.stacks.len() {
@@ -137,10 +138,10 @@ impl Gathering {
     }
 }
 
-/// A thread whose registers were gathered.
+/// A thread whose registers were added to the batch.
 struct Pushed {
     general: sys::General,
-    /// The lowest address of what is written for it, or of its own.
+    /// The lowest address that is written for it, or of its own stack.
     lowest: u64,
     parks: Parks,
 }
@@ -152,15 +153,15 @@ enum Parks {
     No,
 }
 
-/// A thread that is to be sent to `park`.
+/// A thread to send to `park`.
 struct Parking {
     tid: i32,
     saved: Saved,
 }
 
 impl Debugger {
-    /// Serves the notification before which a thread stands, and lets it go on. If the thread is killed meanwhile, with the process or by
-    /// another program in it, then nobody waits for an answer, and what could not be done for it is no error.
+    /// Serves the notification for which a thread is stopped, and resumes the thread. If it is killed meanwhile, with the process or by an
+    /// exec, then nothing waits for an answer, and a failure is not an error.
     pub(super) fn serve(&mut self, tid: i32, notification: Notification) -> Result<(), DebuggerError> {
         let served = self.try_to_serve(tid, notification);
         let was_killed = served.is_err() && sys::unless_killed(sys::blocked(tid)).is_ok_and(|mask| mask.is_none());
@@ -185,7 +186,7 @@ impl Debugger {
             event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request)?,
             event if event == Notice::Phase as u32 => self.phase(tid, library, &request)?,
             event if event == Notice::Again as u32 => self.again(library, &request)?,
-            // One that later versions know: acknowledged, and otherwise left alone.
+            // An event of a later version: acknowledged, and otherwise ignored.
             _ => Served::Acknowledge,
         };
         if let Served::Acknowledge = served {
@@ -200,12 +201,12 @@ impl Debugger {
         Ok(Some(step))
     }
 
-    /// There is nothing more to do for the thread's notification. It goes on, unless it is held.
+    /// Called when a thread's notification has been served: resumes the thread, unless it is held.
     fn done(&mut self, tid: i32) {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
             tracee.stop = Stop::Plain;
             if !tracee.is_held() {
-                self.let_go(tid);
+                self.resume(tid);
             }
         }
     }
@@ -217,7 +218,7 @@ impl Debugger {
         batch.write(&self.memory)
     }
 
-    /// The mode of this very stop: the collector has latched it, and the control word may have been changed since.
+    /// Returns the mode of this stop: the collector has latched it, and the control word may have changed since.
     fn mode_of(&self, request: &Request) -> Mode {
         match request.detail {
             1 => Mode::Full,
@@ -234,7 +235,7 @@ impl Debugger {
         arrived: Instant,
     ) -> Result<Served, DebuggerError> {
         self.death.reached(Step::StopNotified);
-        // What is left of an earlier stop whose start was not told. Nobody else's: others wait for their turn.
+        // Left over from an earlier stop whose start was not notified. It cannot be another world's: those wait for their turn.
         if self.stop.is_some() {
             self.end_full_stop();
         }
@@ -265,8 +266,8 @@ impl Debugger {
         Ok(Served::Acknowledged)
     }
 
-    /// Stops everybody else and writes what the collector scans. Says the world's number, and how many are stopped. `None`: somebody does not
-    /// stand, and nobody is stopped.
+    /// Stops all other threads and writes the data that the collector scans. Returns the world's number, and the number of stopped threads.
+    /// `None` if a thread did not stop; then none is stopped.
     fn stop_all_others(
         &mut self,
         collecting: i32,
@@ -279,7 +280,7 @@ impl Debugger {
         let silent = self.halt_and(|tid, _| tid != collecting, Some(&mut gathering));
         if !silent.is_empty() {
             self.end_full_stop();
-            // Who stands already was not noted as one of the stop's yet.
+            // Threads that have stopped are not marked as held by this stop yet.
             self.resume_unheld();
             self.give_up(silent);
             return Ok(None);
@@ -304,45 +305,45 @@ impl Debugger {
         Ok(Some((number, stopped)))
     }
 
-    /// Makes all threads stand that are wanted, and waits until they do. Who does not in time is the result.
+    /// Stops all wanted threads, and waits until they have stopped. Returns those that did not stop in time.
     pub(super) fn halt(&mut self, wanted: impl Fn(i32, &super::tracee::Tracee) -> bool) -> Vec<(Tid, Silence)> {
         self.halt_and(wanted, None)
     }
 
-    /// As [`halt`](Self::halt), and gathers what is to be known while the threads come to stand.
+    /// As [`halt`](Self::halt), and collects the stop's data while the threads stop.
     fn halt_and(
         &mut self,
         wanted: impl Fn(i32, &super::tracee::Tracee) -> bool,
         mut gathering: Option<&mut Gathering>,
     ) -> Vec<(Tid, Silence)> {
-        // A second owner of the alarm, so that `self` can be changed while it ticks.
+        // A second owner of the alarm, so that `self` can be modified while it ticks.
         let alarm = std::rc::Rc::clone(&self.alarm);
         let ticking = alarm.ticking();
         let until = Instant::now() + self.options.stop_within;
         loop {
-            // Threads may be born while we stop the others: again, until a pass finds nobody running.
-            let is_running = |tid: i32, t: &super::tracee::Tracee| !t.stands() && !t.exiting && wanted(tid, t);
+            // Threads may be created while the others are stopped: repeat until a pass finds no running thread.
+            let is_running = |tid: i32, t: &super::tracee::Tracee| !t.is_stopped() && !t.exiting && wanted(tid, t);
             let running: Vec<i32> =
                 self.tracees.iter().filter(|(tid, t)| is_running(**tid, t)).map(|(tid, _)| *tid).collect();
             if running.is_empty() {
                 return Vec::new();
             }
             for tid in &running {
-                self.ask(*tid);
+                self.request_interrupt(*tid);
             }
             if let Some(gathering) = &mut gathering {
                 gathering.begin(self);
             }
             let mut silent = Vec::new();
             for tid in running {
-                if self.wait_until_it_stands(tid, &ticking, until) == Answered::No {
+                if self.wait_until_stopped(tid, &ticking, until) == Answered::No {
                     silent.push((Tid(tid), Silence::of(self.pid, tid)));
                 } else if let Some(gathering) = &mut gathering {
                     gathering.add(self, tid);
                 }
                 self.death.reached(Step::SomeStopped);
             }
-            // One that has ended, and is still listed, will never answer.
+            // A thread that has ended, and is still listed, will never report.
             for (tid, _) in silent.extract_if(.., |(_, why)| *why == Silence::Zombie) {
                 if let Some(tracee) = self.tracees.get_mut(&tid.0) {
                     tracee.exiting = true;
@@ -354,39 +355,39 @@ impl Debugger {
         }
     }
 
-    fn ask(&mut self, tid: i32) {
+    fn request_interrupt(&mut self, tid: i32) {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
-            // Also one that was asked already: to be asked twice is to be asked once, and a stop that it has reported since may have
-            // cleared the first time. A thread that can't be asked has ended, which the wait will tell.
+            // Also if it was interrupted already: two interruptions count as one, and a stop that it has reported since may have cancelled
+            // the first. A thread that cannot be interrupted has ended, which the wait will report.
             let _ = sys::interrupt(tid);
-            tracee.asked = true;
+            tracee.interrupt_pending = true;
         }
     }
 
-    fn wait_until_it_stands(&mut self, tid: i32, ticking: &Ticking<'_>, until: Instant) -> Answered {
+    fn wait_until_stopped(&mut self, tid: i32, ticking: &Ticking<'_>, until: Instant) -> Answered {
         loop {
             match ticking.wait(tid, self.ends_of(tid), until) {
                 Waited::Reported(tid, report) => self.settle(tid, report),
                 Waited::Nothing => return Answered::No,
-                Waited::Nobody => {
+                Waited::NoThread => {
                     self.tracees.remove(&tid);
                 }
             }
             match self.tracees.get(&tid) {
-                Some(tracee) if !tracee.stands() && !tracee.exiting => {}
+                Some(tracee) if !tracee.is_stopped() && !tracee.exiting => {}
                 _ => return Answered::Yes,
             }
         }
     }
 
-    /// The stop is the collector's own affair now.
+    /// Leaves the stop to the collector's own signals.
     fn give_up(&mut self, silent: Vec<(Tid, Silence)>) {
         self.statistics.given_up += 1;
         self.silent.extend(silent.iter().map(|(tid, _)| tid.0));
         self.events.push_back(Event::Silent { threads: silent });
     }
 
-    /// The records of the world's threads.
+    /// Returns the records of the world's threads.
     pub(super) fn records_of(&self, library: usize, world: &WorldState) -> Result<Vec<Record>, TargetError> {
         let guesses = self.guesses(library, world);
         self.libraries[library].records(&self.memory, world.threads, &guesses, self.tracees.len())
@@ -397,14 +398,15 @@ impl Debugger {
         self.libraries[library].stacks(&self.memory, world.threads, &guesses, self.tracees.len())
     }
 
-    /// Where the world's records probably are.
+    /// Returns the probable addresses of the world's records.
     fn guesses(&self, library: usize, world: &WorldState) -> Vec<Address> {
         let is_in = |e: &&Enrolled| e.library == library && e.world == world.address;
         let enrolled = self.tracees.values().filter_map(|t| t.enrolled.as_ref());
         enrolled.filter(is_in).map(|e| e.record).collect()
     }
 
-    /// Gathers the registers of one mutator, in a frame on its stack if there is room, else in its save area. `None`: it has been killed.
+    /// Adds the registers of one mutator to the batch, in a frame on its stack if there is room, else in its save area. `None` if it was
+    /// killed.
     fn push(&mut self, stack: &Stack) -> Result<Option<Pushed>, DebuggerError> {
         let tid = stack.tid;
         let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
@@ -415,7 +417,7 @@ impl Debugger {
             let Some(places) = places.filter(|places| stack.low <= places.frame && general.rsp <= stack.high) else {
                 break;
             };
-            // The kernel writes the image to where it belongs in the frame.
+            // The kernel writes the image directly to its address in the frame.
             let start = self.batch.bytes.len();
             let image = frame::build(&general, places, size, &mut self.batch.bytes);
             let read = sys::unless_killed(sys::extended_into(tid, &mut self.batch.bytes[image.clone()]));
@@ -429,7 +431,7 @@ impl Debugger {
             }
             self.batch.bytes.truncate(start);
             match read {
-                // The first one tells how large it is, which is the same for all.
+                // The first read gives the image's size, which is the same for all threads.
                 Some(read) => self.extended_room = read,
                 None => return Ok(None),
             }
@@ -443,9 +445,9 @@ impl Debugger {
         Ok(Some(Pushed { general, lowest: general.rsp.wrapping_sub(frame::RED_ZONE), parks: Parks::No }))
     }
 
-    /// Whether a thread that stands so does nothing of the program's when we die, before it comes to `park`. A signal that is half
-    /// delivered is delivered then, and its handler would run in mid-scan; unless that does nothing, or is the collector's.
-    fn dies_quietly(&self, stop: Stop) -> bool {
+    /// Whether a thread in this stop executes no code of the program between the debugger's death and `park`. A signal whose delivery is
+    /// pending would be delivered then, and its handler would run during the scan; unless the handler does nothing, or is the collector's.
+    fn runs_no_code_before_park(&self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(signal) => self.libraries.iter().any(|known| known.suspend_signal == signal),
             Stop::Notification(_) => self.options.channel == Channel::Signal,
@@ -453,17 +455,17 @@ impl Debugger {
         }
     }
 
-    /// Sends the threads to `park`, where they stay while they stand, and which they only see if we die.
+    /// Sends the threads to `park`. They stay stopped there, and execute it only if the debugger dies.
     fn park(&mut self, library: usize, parking: Vec<Parking>, answer: u64) -> Result<(), DebuggerError> {
         let park = self.libraries[library].park;
         for Parking { tid, mut saved } in parking {
             let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
             if answer & PARKED_ON_DEATH == 0 {
-                saved.place = Place::Its;
+                saved.location = Location::Original;
                 tracee.saved = Some(Box::new(saved));
                 continue;
             }
-            // Kept first: whatever fails below, these are the registers to go back to.
+            // Stored first: if a later step fails, these are the registers to restore.
             tracee.saved = Some(Box::new(saved));
             let parked = frame::at_park(&saved.general, park.0, saved.lowest);
             sys::unless_killed(sys::redirect(tid, &parked)).map_err(system("writing registers"))?;
@@ -491,13 +493,13 @@ impl Debugger {
         Ok(Served::Acknowledge)
     }
 
-    /// Restores every register, then lets those go on that nobody else holds.
+    /// Restores every register, then resumes the threads that are not held otherwise.
     pub(super) fn end_full_stop(&mut self) {
         self.stop = None;
         let mut going = Vec::with_capacity(self.tracees.len());
         for (&tid, tracee) in &mut self.tracees {
             if let Some(saved) = tracee.saved.take()
-                && saved.place == Place::Park
+                && saved.location == Location::Park
             {
                 // A thread that has been killed meanwhile has no registers any more, and needs none.
                 let _ = sys::redirect(tid, &saved.general);
@@ -513,17 +515,17 @@ impl Debugger {
         }
         self.compare_with_originals();
         for tid in going {
-            // A notification waits: it is served by the loop, one after the other.
+            // A thread with a notification waits: the event loop serves one after the other.
             let waits = self.tracees.get(&tid).is_some_and(|t| matches!(t.stop, Stop::Notification(_)) || t.is_held());
             if !waits {
-                self.let_go(tid);
+                self.resume(tid);
             }
         }
     }
 
-    /// Writes the registers of those whom the user holds. Says how many they are.
+    /// Writes the registers of the mutators that the user holds. Returns their number.
     fn serve_frozen(&mut self, library: usize, world: &WorldState, epoch: u64) -> Result<usize, DebuggerError> {
-        if !self.tracees.values().any(|t| t.by_user && t.stands()) {
+        if !self.tracees.values().any(|t| t.by_user && t.is_stopped()) {
             self.death.reached(Step::FrozenServed);
             return Ok(0);
         }
@@ -534,7 +536,7 @@ impl Debugger {
         let unanswered = |record: &&Record| record.standing() == Standing::Running && record.frozen != epoch;
         for record in records.iter().filter(unanswered) {
             let tid = record.tid.0;
-            if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.stands()) {
+            if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.is_stopped()) {
                 continue;
             }
             if !self.add_frozen(record, &mut batch)? {
@@ -555,8 +557,8 @@ impl Debugger {
         Ok(served)
     }
 
-    /// Gathers what the collector needs of a thread that the user holds: its registers in its save area, and its `stack_ptr`. `false`: it has
-    /// been killed.
+    /// Adds the data of a thread that the user holds: its registers for its save area, and its `stack_ptr`. Returns `false` if it was
+    /// killed.
     fn add_frozen(&self, record: &Record, batch: &mut Batch) -> Result<bool, DebuggerError> {
         let mut image = Vec::new();
         let Some(general) = self.all_registers(record.tid.0, &mut image)? else { return Ok(false) };
@@ -565,8 +567,8 @@ impl Debugger {
         Ok(true)
     }
 
-    /// The general registers of a thread that stands, and into `image` the extended ones. `None`: it has been killed, and needs nothing
-    /// any more.
+    /// Returns the general registers of a stopped thread, and writes the extended ones into `image`. `None` if it was killed: then its
+    /// registers are not needed any more.
     fn all_registers(&self, tid: i32, image: &mut Vec<u8>) -> Result<Option<sys::General>, DebuggerError> {
         image.clear();
         let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
@@ -575,14 +577,14 @@ impl Debugger {
         Ok(general.filter(|_| extended.is_some()))
     }
 
-    /// The world runs: who was answered for goes on if the user has let it go meanwhile.
+    /// Called when the world runs again: resumes threads that were answered for, if the user does not hold them any more.
     fn release_answered(&mut self, world: Address) {
         let mut going = Vec::new();
         let all = std::mem::take(&mut self.answered);
         let (answered, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| *of == world);
         self.answered = others;
         for (_, tid) in answered {
-            // A thread is a mutator of one world, but the record that said so may have been damaged.
+            // A thread is a mutator of one world only, but the record may have been damaged.
             let elsewhere = self.answered.iter().any(|(_, other)| *other == tid);
             if let Some(tracee) = self.tracees.get_mut(&tid).filter(|_| !elsewhere)
                 && std::mem::take(&mut tracee.by_world)
@@ -594,17 +596,17 @@ impl Debugger {
         for tid in going {
             let goes = self.tracees.get(&tid).is_some_and(|t| !t.is_held() && !matches!(t.stop, Stop::Notification(_)));
             if goes {
-                self.let_go(tid);
+                self.resume(tid);
             }
         }
     }
 
-    /// Shows the collector the stacks and registers of the mutators that the user holds in their own code, as for a stop, so that it can look
-    /// at them when it is asked for a way from a root. Worlds that stand need nothing. The next stop of a world begins by forgetting it.
-    /// Says for how many.
+    /// Publishes the stacks and registers of the mutators that the user holds in their own code, as for a stop, so that the collector can
+    /// scan them when a path from a root is requested. Worlds that are stopped need nothing. The next stop of a world discards the data.
+    /// Returns the number of these mutators.
     ///
     /// # Errors
-    /// A list is damaged, or the kernel refused something.
+    /// If a list is damaged, or the kernel refused a request.
     pub fn show_stacks(&mut self) -> Result<usize, DebuggerError> {
         self.must_be_alive()?;
         let mut batch = Batch::default();
@@ -612,7 +614,7 @@ impl Debugger {
         for library in 0..self.libraries.len() {
             for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
                 for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
-                    if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.stands()) {
+                    if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.is_stopped()) {
                         shown += usize::from(self.add_frozen(record, &mut batch)?);
                     }
                 }
@@ -670,7 +672,7 @@ impl Debugger {
         Ok(Served::Acknowledge)
     }
 
-    /// What is known of who is a mutator, from the lists themselves. All should stand.
+    /// Finds out from the lists which threads are mutators. All threads should be stopped.
     pub(super) fn enroll(&mut self) {
         let mut found = HashMap::new();
         for library in 0..self.libraries.len() {
@@ -696,17 +698,17 @@ impl Debugger {
     }
 }
 
-/// What has become of a request.
+/// How a request was handled.
 enum Served {
-    /// It is to be acknowledged.
+    /// It still has to be acknowledged.
     Acknowledge,
-    /// It is.
+    /// It was acknowledged.
     Acknowledged,
-    /// It must not be: the collector is to go on without us.
+    /// It must not be acknowledged: the collector is to continue without the debugger.
     LeftAlone,
 }
 
-/// Whether a thread has.
+/// Whether a thread has stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answered {
     Yes,

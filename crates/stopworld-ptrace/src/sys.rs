@@ -1,7 +1,7 @@
-//! The system calls of a tracer, and nothing else: the one file of the debugger with `unsafe` in it.
+//! The system calls of a tracer, and nothing else: the only file of the debugger with `unsafe` code.
 //!
-//! By libc, not by nix: a stop by a real-time signal is a status like any other here, while nix's `waitpid` has no value for it
-//! and loses the status. Each function is one system call (waiting aside) and says in its result what the kernel said.
+//! Uses libc, not nix: here a stop by a real-time signal is a status like any other, while nix's `waitpid` has no value for it and loses
+//! the status. Each function except those that wait is one system call and returns its result.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -14,41 +14,41 @@ use std::time::{Duration, Instant};
 
 use stopworld_platform::sync::{AtomicBool, AtomicI32, Ordering};
 
-// What libc does not name, from <linux/ptrace.h> and <linux/elf.h>.
+// Constants from <linux/ptrace.h> and <linux/elf.h> that libc does not define.
 const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
 const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
 const NT_PRSTATUS: usize = 1;
 const NT_X86_XSTATE: usize = 0x202;
 
-/// Options of each tracee: births, ends and execs are reported, by a status of their own.
+/// Options of each tracee: creation of threads, exits and execs are reported, by a status of their own.
 const OPTIONS: i32 = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACEEXEC;
 
-/// No machine has a larger extended state: with AMX it is 11 KiB.
+/// An upper bound for the size in bytes of the extended state: with AMX it is 11 KiB.
 const LARGEST_XSTATE: usize = 64 << 10;
 
-/// The general registers, as the kernel shows them.
+/// The general registers, in the kernel's layout.
 pub(super) type General = libc::user_regs_struct;
 
-/// What a thread that is being waited for has reported.
+/// What a thread reports to a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// It has ended; for the leader, the process has.
+    /// It has exited; for the leader, the process has.
     Exited(i32),
-    /// A signal has killed it; for the leader, the process.
+    /// It was killed by a signal; for the leader, the process was.
     Killed(i32),
-    /// A signal is about to be delivered.
+    /// A signal-delivery stop.
     Signal(i32),
-    /// The job is stopped by this signal.
+    /// A group stop by this signal.
     Group(i32),
-    /// It stands because it was asked to, because it was just born, or because its group stop has ended.
+    /// It has stopped because of an interruption, because it was just created, or because its group stop has ended.
     Interrupted,
-    /// It has made a thread.
+    /// It has created a thread.
     Clone,
-    /// It has become another program.
+    /// It has executed another program.
     Exec,
     /// It is about to end.
     Exit,
-    /// Something else that needs nothing but to go on.
+    /// Another stop, after which it only has to be resumed.
     Other,
 }
 
@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// Whether the thread exists no more.
+    /// Whether the thread no longer exists.
     pub(super) fn is_end(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Killed(_))
     }
@@ -82,7 +82,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What a request about a thread that stands has got. `None`: it does not stand any more, because it has been killed.
+/// The result of a request about a stopped thread; `None` if the thread is not stopped any more because it was killed.
 pub(super) fn unless_killed<T>(got: io::Result<T>) -> io::Result<Option<T>> {
     match got {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -92,61 +92,61 @@ pub(super) fn unless_killed<T>(got: io::Result<T>) -> io::Result<Option<T>> {
 
 /// A request whose data is a number.
 fn plain(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests that come here makes the kernel write to this process.
+    // SAFETY: none of the requests passed here makes the kernel write to this process.
     check(unsafe { libc::ptrace(request, tid, std::ptr::null_mut::<u8>(), data) })
 }
 
-/// Begins to trace a thread, which runs on.
+/// Starts to trace a thread, which continues to run.
 pub(super) fn seize(tid: i32) -> io::Result<()> {
     plain(libc::PTRACE_SEIZE, tid, OPTIONS as usize)
 }
 
-/// Asks a thread to stand. It reports that later.
+/// Interrupts a thread. It reports its stop later.
 pub(super) fn interrupt(tid: i32) -> io::Result<()> {
     plain(libc::PTRACE_INTERRUPT, tid, 0)
 }
 
-/// Leaves a thread in its group stop, from which SIGCONT wakes it.
+/// Leaves a thread in its group stop, which SIGCONT ends.
 pub(super) fn listen(tid: i32) -> io::Result<()> {
     plain(libc::PTRACE_LISTEN, tid, 0)
 }
 
-/// Lets a standing thread go on, with a signal or with none (0).
-pub(super) fn go_on(tid: i32, signal: i32) -> io::Result<()> {
+/// Resumes a stopped thread, with a signal or without one (0).
+pub(super) fn resume(tid: i32, signal: i32) -> io::Result<()> {
     plain(libc::PTRACE_CONT, tid, signal as usize)
 }
 
-/// Lets a standing thread go for good.
+/// Detaches from a stopped thread, which resumes.
 pub(super) fn detach(tid: i32, signal: i32) -> io::Result<()> {
     plain(libc::PTRACE_DETACH, tid, signal as usize)
 }
 
 fn regset(request: libc::c_uint, tid: i32, which: usize, at: *mut libc::c_void, len: usize) -> io::Result<usize> {
     let mut piece = libc::iovec { iov_base: at, iov_len: len };
-    // SAFETY: the callers pass a buffer of theirs and its length; the kernel stays within it and stores how much it used.
+    // SAFETY: the callers pass their own buffer and its length; the kernel stays within it and stores the number of bytes used.
     check(unsafe { libc::ptrace(request, tid, which, &raw mut piece) })?;
     Ok(piece.iov_len)
 }
 
-/// The general registers of a standing thread.
+/// Reads the general registers of a stopped thread.
 pub(super) fn general(tid: i32) -> io::Result<General> {
-    // SAFETY: numbers; all zeroes is a value.
+    // SAFETY: integers; all zeroes is a valid value.
     let mut registers: General = unsafe { std::mem::zeroed() };
     let len = size_of::<General>();
     regset(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw mut registers).cast(), len)?;
     Ok(registers)
 }
 
-/// Writes the general registers of a standing thread.
+/// Writes the general registers of a stopped thread.
 pub(super) fn set_general(tid: i32, registers: &General) -> io::Result<()> {
     let at = std::ptr::from_ref(registers).cast_mut().cast();
     regset(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, at, size_of::<General>()).map(drop)
 }
 
-/// Bytes of the general registers up to rsp: all but the segments behind it, each of which the kernel checks.
+/// Size in bytes of the general registers up to rsp: all except the segment registers after it, each of which the kernel checks.
 const UP_TO_RSP: usize = 20 * size_of::<u64>();
 
-/// Lets a standing thread go on elsewhere, or where it was: as [`set_general`], for one whose segments are what they were.
+/// As [`set_general`], for a thread whose segment registers are unchanged.
 pub(super) fn redirect(tid: i32, registers: &General) -> io::Result<()> {
     let at = std::ptr::from_ref(registers).cast_mut().cast();
     regset(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, at, UP_TO_RSP).map(drop)
@@ -158,18 +158,18 @@ pub(super) fn general_bytes(registers: &General) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(registers).cast(), size_of::<General>()) }
 }
 
-/// The general registers as words, in the kernel's order.
+/// Returns the general registers as words, in the kernel's order.
 pub(super) fn general_words(registers: &General) -> &[u64] {
     // SAFETY: 27 words without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(registers).cast(), size_of::<General>() / 8) }
 }
 
-/// Reads the whole extended state (x87, xmm, ymm, zmm …) of a standing thread: an XSAVE image in the standard format. Says how much it is.
+/// Reads the whole extended state (x87, xmm, ymm, zmm …) of a stopped thread: an XSAVE image in the standard format. Returns its size.
 pub(super) fn extended_into(tid: i32, room: &mut [u8]) -> io::Result<usize> {
     regset(libc::PTRACE_GETREGSET, tid, NT_X86_XSTATE, room.as_mut_ptr().cast(), room.len())
 }
 
-/// As [`extended_into`], and appends it.
+/// As [`extended_into`], appending to `into`.
 pub(super) fn extended(tid: i32, room: usize, into: &mut Vec<u8>) -> io::Result<usize> {
     let start = into.len();
     into.resize(start + room.clamp(512, LARGEST_XSTATE), 0);
@@ -178,28 +178,28 @@ pub(super) fn extended(tid: i32, room: usize, into: &mut Vec<u8>) -> io::Result<
     len
 }
 
-/// Writes the extended state of a standing thread.
+/// Writes the extended state of a stopped thread.
 pub(super) fn set_extended(tid: i32, image: &[u8]) -> io::Result<()> {
     regset(libc::PTRACE_SETREGSET, tid, NT_X86_XSTATE, image.as_ptr().cast_mut().cast(), image.len()).map(drop)
 }
 
-/// Room for the extended state of any thread of this machine.
+/// Returns an upper bound for the size in bytes of the extended state of any thread of this machine.
 pub(super) fn extended_room() -> usize {
-    // The kernel's own size can't be asked for before there is a tracee; sub-leaf 0 of leaf 13 gives, in ecx, what all that
-    // the processor supports would take.
+    // The kernel's own size cannot be queried before there is a tracee. Sub-leaf 0 of leaf 13 returns, in ecx, the size of all components
+    // that the processor supports.
     match std::arch::x86_64::__cpuid(0).eax {
         0..13 => 512,
         _ => (std::arch::x86_64::__cpuid_count(13, 0).ecx as usize).clamp(512, LARGEST_XSTATE),
     }
 }
 
-/// Where a component of the extended state ends in the standard format.
+/// Returns the offset at which a component of the extended state ends in the standard format.
 pub(super) fn component_end(component: u32) -> usize {
     let leaf = std::arch::x86_64::__cpuid_count(13, component);
     leaf.ebx as usize + leaf.eax as usize
 }
 
-/// Which signals a standing thread blocks.
+/// Returns the mask of signals that a stopped thread blocks.
 pub(super) fn blocked(tid: i32) -> io::Result<u64> {
     let mut mask = 0u64;
     // SAFETY: the address is the size of a mask, the data a mask of that size.
@@ -207,53 +207,53 @@ pub(super) fn blocked(tid: i32) -> io::Result<u64> {
     Ok(mask)
 }
 
-/// Sets which signals a standing thread blocks.
+/// Sets the mask of signals that a stopped thread blocks.
 pub(super) fn set_blocked(tid: i32, mut mask: u64) -> io::Result<()> {
     // SAFETY: as above; the kernel only reads.
     check(unsafe { libc::ptrace(PTRACE_SETSIGMASK, tid, size_of::<u64>(), &raw mut mask) })
 }
 
-/// The whole information of a signal, to be given back as it was.
+/// The complete siginfo of a signal, which can be restored unchanged.
 pub(super) struct SignalInfo(libc::siginfo_t);
 
 impl SignalInfo {
-    /// The value of a signal that was queued.
+    /// Returns the value of a queued signal.
     pub(super) fn queued_value(&self) -> Option<u64> {
-        // SAFETY: all bytes of it are initialised, and the code says that this part of it is a value.
+        // SAFETY: all bytes of it are initialised, and the code shows that this part of it is a value.
         (self.0.si_code == libc::SI_QUEUE).then(|| unsafe { self.0.si_value() }.sival_ptr as u64)
     }
 }
 
 impl SignalInfo {
-    /// Whether no process has sent it: a fault, or a key of the terminal.
+    /// Whether the kernel sent it, not a process: a fault, or a key of the terminal.
     pub(super) fn is_from_the_kernel(&self) -> bool {
         self.0.si_code == libc::SI_KERNEL
     }
 }
 
-/// Whether a process is in the group of this one, to which the terminal sends the signals of its keys.
+/// Whether a process is in the process group of this one, to which the terminal sends the signals of its keys.
 pub(super) fn is_of_our_group(pid: i32) -> bool {
-    // SAFETY: numbers only.
+    // SAFETY: integers only.
     unsafe { libc::getpgid(pid) == libc::getpgrp() }
 }
 
-/// What is known of the signal that a thread stands before.
+/// Returns the siginfo of a thread in a signal-delivery stop.
 pub(super) fn signal_info(tid: i32) -> io::Result<SignalInfo> {
-    // SAFETY: numbers; all zeroes is a value.
+    // SAFETY: integers; all zeroes is a valid value.
     let mut info = SignalInfo(unsafe { std::mem::zeroed() });
     // SAFETY: the kernel fills one siginfo_t.
     check(unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, tid, std::ptr::null_mut::<u8>(), &raw mut info.0) })?;
     Ok(info)
 }
 
-/// Makes the signal that a thread stands before another one.
+/// Replaces the signal of a thread in a signal-delivery stop.
 pub(super) fn set_signal_info(tid: i32, info: &SignalInfo) -> io::Result<()> {
     let at = (&raw const info.0).cast_mut();
     // SAFETY: the kernel reads one siginfo_t.
     check(unsafe { libc::ptrace(libc::PTRACE_SETSIGINFO, tid, std::ptr::null_mut::<u8>(), at) })
 }
 
-/// The message of an event: the new thread, the former id.
+/// Returns the message of an event: the new thread, or the former id.
 pub(super) fn event_message(tid: i32) -> io::Result<i32> {
     let mut message: libc::c_ulong = 0;
     // SAFETY: the kernel stores one long.
@@ -261,14 +261,14 @@ pub(super) fn event_message(tid: i32) -> io::Result<i32> {
     Ok(message as i32)
 }
 
-/// How one wait ended.
+/// The result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     Reported(i32, Report),
-    /// Nothing yet, or a signal for this process came between.
+    /// Nothing yet, or a signal for this process interrupted the wait.
     Nothing,
-    /// There is nobody to wait for.
-    Nobody,
+    /// There is no such thread to wait for.
+    NoThread,
 }
 
 /// Whether a wait may sleep.
@@ -278,12 +278,12 @@ pub(super) enum Patience {
     Look,
 }
 
-/// What a wait does with the end of its thread.
+/// How a wait handles the end of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     /// It is a report like any other.
     Taken,
-    /// It is left for somebody else to hear of; for us there is nobody.
+    /// It is left for the code that waits for the process; for the debugger there is no thread any more.
     Left,
 }
 
@@ -297,7 +297,7 @@ pub(super) fn wait(tid: i32, patience: Patience, ends: Ends) -> Waited {
             let reporter = unsafe { libc::waitpid(tid, &mut status, flags) };
             if reporter == -1 { Err(io::Error::last_os_error()) } else { Ok((reporter, status)) }
         }
-        // As the other call has it: the signal behind the mark of a stop.
+        // In the format of the other call: the signal, then the mark of a stop.
         Ends::Left => {
             look_at(libc::P_PID, tid, libc::WSTOPPED | flags).map(|info| (info.reporter, info.status << 8 | 0x7f))
         }
@@ -306,20 +306,20 @@ pub(super) fn wait(tid: i32, patience: Patience, ends: Ends) -> Waited {
         Ok((0, _)) => Waited::Nothing,
         Ok((reporter, status)) => Waited::Reported(reporter, Report::of(status)),
         Err(error) if error.raw_os_error() == Some(libc::EINTR) => Waited::Nothing,
-        Err(_) => Waited::Nobody,
+        Err(_) => Waited::NoThread,
     }
 }
 
-/// What `waitid` says.
+/// The result of `waitid`.
 struct Looked {
-    /// 0: there is nothing.
+    /// 0: there was no report.
     reporter: i32,
     status: i32,
     code: i32,
 }
 
 impl Looked {
-    /// How it has ended, if it has.
+    /// Returns how it has ended, if it has.
     fn end(&self) -> Option<Report> {
         match self.code {
             libc::CLD_EXITED => Some(Report::Exited(self.status)),
@@ -330,7 +330,7 @@ impl Looked {
 }
 
 fn look_at(which: libc::idtype_t, id: i32, flags: i32) -> io::Result<Looked> {
-    // SAFETY: numbers; all zeroes is a value.
+    // SAFETY: integers; all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
     check(unsafe { libc::waitid(which, id as libc::id_t, &raw mut info, flags) }.into())?;
@@ -339,16 +339,16 @@ fn look_at(which: libc::idtype_t, id: i32, flags: i32) -> io::Result<Looked> {
     Ok(Looked { reporter, status, code: info.si_code })
 }
 
-/// How a process has ended, if it has. That stays to be heard by others.
+/// Returns how a process has ended, if it has. The report is left for other waits.
 pub(super) fn end_of(pid: i32) -> Option<Report> {
     let flags = libc::WEXITED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
     look_at(libc::P_PID, pid, flags).ok()?.end()
 }
 
-/// Who among the tracees and children of this thread has something to report, and how it has ended if that is what it reports. The
-/// report stays where it is. `Err`: there is nobody.
+/// Returns which of this thread's tracees and children has a report, and how it has ended if it reports its end. The report is not
+/// consumed. `Err` if there are neither tracees nor children.
 pub(super) fn peek(patience: Patience) -> io::Result<Option<(i32, Option<Report>)>> {
-    // Of this thread only: another thread of this process may have children and tracees of its own.
+    // Only for this thread: another thread of this process may have children and tracees of its own.
     let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
     let flags = flags | if patience == Patience::Look { libc::WNOHANG } else { 0 };
     match look_at(libc::P_ALL, 0, flags) {
@@ -358,16 +358,16 @@ pub(super) fn peek(patience: Patience) -> io::Result<Option<(i32, Option<Report>
     }
 }
 
-/// A piece of another process's memory, and the buffer for it or from it.
+/// A piece of another process's memory, and the local buffer for it.
 pub(super) struct Piece<T> {
     pub(super) at: u64,
     pub(super) bytes: T,
 }
 
-/// As many pieces as one call takes.
+/// The maximum number of pieces per call.
 pub(super) const PIECES: usize = 1024;
 
-/// Writes up to [`PIECES`] pieces; says how many bytes were written.
+/// Writes up to [`PIECES`] pieces. Returns the number of bytes written.
 pub(super) fn write_pieces(tid: i32, pieces: &[Piece<&[u8]>]) -> io::Result<usize> {
     let local: Vec<_> = pieces.iter().map(|p| piece(p.bytes.as_ptr() as usize, p.bytes.len())).collect();
     let remote: Vec<_> = pieces.iter().map(|p| piece(p.at as usize, p.bytes.len())).collect();
@@ -377,7 +377,7 @@ pub(super) fn write_pieces(tid: i32, pieces: &[Piece<&[u8]>]) -> io::Result<usiz
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads up to [`PIECES`] pieces; says how many bytes were read.
+/// Reads up to [`PIECES`] pieces. Returns the number of bytes read.
 pub(super) fn read_pieces(tid: i32, pieces: &mut [Piece<&mut [u8]>]) -> io::Result<usize> {
     let remote: Vec<_> = pieces.iter().map(|p| piece(p.at as usize, p.bytes.len())).collect();
     let local: Vec<_> = pieces.iter_mut().map(|p| piece(p.bytes.as_mut_ptr() as usize, p.bytes.len())).collect();
@@ -403,21 +403,21 @@ pub(super) fn kill(pid: i32) -> io::Result<()> {
     check(unsafe { libc::kill(pid, libc::SIGKILL) }.into())
 }
 
-/// Kills this process, as a debugger dies that somebody kills.
+/// Kills this process, as if the debugger were killed from outside.
 pub(super) fn die() -> ! {
     let _ = kill(std::process::id() as i32);
     // SIGKILL to oneself does not return; `abort` satisfies the compiler.
     std::process::abort()
 }
 
-/// A child that waits to become a program: forked, not yet exec'ed, so that it can be seized without any signal.
+/// A child that waits before it executes its program, so that it can be seized without any signal.
 pub(super) struct Launched {
     pub(super) pid: i32,
     go: File,
     failed: File,
 }
 
-/// Forks a child that waits for [`Launched::go`] and then becomes `program`.
+/// Forks a child that waits for [`Launched::go`] and then executes `program`.
 pub(super) fn launch(program: &CString, arguments: &[CString]) -> io::Result<Launched> {
     let (wait_for, go) = pipe()?;
     let (failed, tell) = pipe()?;
@@ -427,7 +427,7 @@ pub(super) fn launch(program: &CString, arguments: &[CString]) -> io::Result<Lau
     match unsafe { libc::fork() } {
         -1 => {
             let error = io::Error::last_os_error();
-            // SAFETY: descriptors of our own that nobody else has.
+            // SAFETY: our own descriptors, which nothing else uses.
             let _ = unsafe { [wait_for, go, failed, tell].map(|fd| libc::close(fd)) };
             Err(error)
         }
@@ -445,7 +445,7 @@ pub(super) fn launch(program: &CString, arguments: &[CString]) -> io::Result<Lau
             }
         }
         pid => {
-            // SAFETY: descriptors of our own; two are closed, two given to their owners.
+            // SAFETY: our own descriptors; two are closed, two passed to their owners.
             unsafe {
                 libc::close(wait_for);
                 libc::close(tell);
@@ -456,12 +456,12 @@ pub(super) fn launch(program: &CString, arguments: &[CString]) -> io::Result<Lau
 }
 
 impl Launched {
-    /// Lets the child become its program.
+    /// Makes the child execute its program.
     pub(super) fn go(&mut self) -> io::Result<()> {
         io::Write::write_all(&mut self.go, &[1])
     }
 
-    /// Why it did not become the program. Asked when it has ended.
+    /// Returns why it could not execute the program. Called when it has ended.
     pub(super) fn error(mut self) -> Option<io::Error> {
         let mut code = [0; 4];
         io::Read::read_exact(&mut self.failed, &mut code).ok()?;
@@ -481,7 +481,7 @@ static NUDGE: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Installs an empty handler for a real-time signal that nobody uses, once in the process.
+/// Installs an empty handler for an unused real-time signal, once per process.
 fn nudge_signal() -> io::Result<i32> {
     static CHOOSING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = CHOOSING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -490,7 +490,7 @@ fn nudge_signal() -> io::Result<i32> {
         return Ok(chosen);
     }
     for signal in (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev() {
-        // SAFETY: asks for the present action, then sets a handler that does nothing; SA_RESTART is absent on purpose.
+        // SAFETY: reads the present action, then sets a handler that does nothing; SA_RESTART is absent on purpose.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             if libc::sigaction(signal, std::ptr::null(), &mut action) == 0 && action.sa_sigaction == libc::SIG_DFL {
@@ -505,17 +505,17 @@ fn nudge_signal() -> io::Result<i32> {
     Err(io::Error::other("every real-time signal of this process is in use"))
 }
 
-/// Ends the waits of one tracer thread. A wait for a tracee has no time limit of its own, so a timer of the thread interrupts
-/// it; a nudge that comes just before the wait begins is made good by the timer's next tick.
+/// Ends the waits of one tracer thread. A wait for a tracee has no time limit of its own, so a timer of the thread interrupts it. If a
+/// nudge arrives just before the wait begins, the timer's next tick ends the wait.
 pub(super) struct Alarm {
     timer: libc::timer_t,
-    /// How many want it to tick.
+    /// The number of users that need it to tick.
     wanted_by: Cell<u32>,
     nudge: Arc<Nudge>,
     _this_thread: PhantomData<*const ()>,
 }
 
-/// The part of an alarm that other threads have.
+/// The part of an alarm that other threads can access.
 pub(super) struct Nudge {
     signal: i32,
     thread: i32,
@@ -523,14 +523,14 @@ pub(super) struct Nudge {
     over: AtomicBool,
 }
 
-/// How often a wait looks around.
+/// How often a wait is interrupted.
 const TICK: Duration = Duration::from_millis(10);
 
 impl Alarm {
-    /// For the calling thread.
+    /// Creates an alarm for the calling thread.
     pub(super) fn new() -> io::Result<Self> {
         let signal = nudge_signal()?;
-        // SAFETY: gettid has no failure; the event names this thread; the timer's id is stored by the kernel.
+        // SAFETY: gettid cannot fail; the event names this thread; the kernel stores the timer's id.
         unsafe {
             let thread = libc::gettid();
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -552,20 +552,20 @@ impl Alarm {
         Arc::clone(&self.nudge)
     }
 
-    /// Whether somebody has nudged since this was asked last.
+    /// Whether there was a nudge since the last call.
     pub(super) fn was_nudged(&self) -> bool {
-        // Acquire: pairs with the Release in `Nudge::nudge`; what was done before the nudge is seen.
+        // Acquire: pairs with the Release in `Nudge::nudge`; writes before the nudge are visible.
         self.nudge.wanted.swap(false, Ordering::Acquire)
     }
 
     fn set(&self, tick: Duration) {
         let tick = libc::timespec { tv_sec: 0, tv_nsec: tick.as_nanos() as i64 };
         let every = libc::itimerspec { it_interval: tick, it_value: tick };
-        // SAFETY: our own timer; a failure would need a wrong id or time.
+        // SAFETY: our own timer; it could only fail with an invalid id or time.
         unsafe { libc::timer_settime(self.timer, 0, &every, std::ptr::null_mut()) };
     }
 
-    /// Waits of this thread end at least every few milliseconds while the result lives. That there is one already costs nothing more: who
+    /// While the result is alive, waits of this thread end at least every few milliseconds. A second one costs nothing: a caller that
     /// sleeps and serves in turns keeps one over all of it.
     pub(super) fn ticking(&self) -> Ticking<'_> {
         if self.wanted_by.replace(self.wanted_by.get() + 1) == 0 {
@@ -608,12 +608,12 @@ impl Drop for Alarm {
 }
 
 impl Nudge {
-    /// Makes the thread's wait end.
+    /// Ends the thread's wait.
     pub(super) fn nudge(&self) {
         // Release: pairs with the Acquire in `was_nudged`.
         self.wanted.store(true, Ordering::Release);
         if !self.over.load(Ordering::Relaxed) {
-            // SAFETY: a thread of this process, or of nobody; the handler does nothing.
+            // SAFETY: a thread of this process, or none; the handler does nothing.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.thread, self.signal) };
         }
     }
@@ -622,6 +622,6 @@ impl Nudge {
 /// Registers that are all zero.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn no_registers() -> General {
-    // SAFETY: numbers; all zeroes is a value.
+    // SAFETY: integers; all zeroes is a valid value.
     unsafe { std::mem::zeroed() }
 }

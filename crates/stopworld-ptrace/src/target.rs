@@ -1,10 +1,10 @@
-//! What the target says about itself, believed in nothing that can be checked.
+//! The target's published data. Everything that can be checked is checked.
 //!
-//! The descriptor, the worlds, the records of threads and the requests lie in memory that the target can write at any time. A program
-//! with a wild pointer may have damaged them, another program may only look like ours. So each size is held against a bound, each offset
-//! against the size of the structure it is an offset of, each address of code against the executable mappings, and a list
-//! against the number of threads that the *kernel* says there are: what is wrong is one error that says what and where; nothing here
-//! loops or allocates by a number that the target chose.
+//! The descriptor, the worlds, the records of threads and the requests are in memory that the target can write at any time. A program with
+//! a wild pointer may have damaged them; another program may only resemble one with the collector. So each size is compared with a bound,
+//! each offset with the size of its structure, each address of code with the executable mappings, and the length of a list with the number
+//! of threads that the *kernel* reports. Each failure is one error that says what is wrong and where. No loop and no allocation here is
+//! bounded by a number that the target chose.
 
 use std::collections::HashSet;
 
@@ -19,105 +19,105 @@ use stopworld::debugger::notify::{REQUEST_MAGIC, RequestOffsets};
 use stopworld::debugger::{Phase, WorldOffsets};
 use stopworld_platform::os::Tid;
 
-/// What is wrong with the target's data.
+/// An error in the target's data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// No descriptor at all.
-    #[error("the process has no collector of this project's: no module has the note or the symbol stopworld_debugger")]
+    /// There is no descriptor.
+    #[error("the process contains no stopworld collector: no module has the note or the symbol stopworld_debugger")]
     NotFound,
-    /// The note or symbol leads to something else.
-    #[error("at {at} (of {module}) there is no descriptor: it begins with {found:02x?}")]
+    /// The note or symbol refers to other data.
+    #[error("there is no descriptor at {at} (given by {module}): it begins with {found:02x?}")]
     Magic {
-        /// Where it should be.
+        /// The address that the module gives.
         at: Address,
-        /// The module that says so.
+        /// The module.
         module: String,
-        /// What is there.
+        /// The first bytes there.
         found: [u8; 8],
     },
     /// Another version of the contract.
-    #[error("the descriptor at {at} is of version {found}, this debugger knows version {known}")]
+    #[error("the descriptor at {at} has version {found}; this debugger supports version {known}")]
     Version {
-        /// Where.
+        /// The address of the descriptor.
         at: Address,
         /// Its version.
         found: u32,
-        /// Ours.
+        /// The version that this debugger supports.
         known: u32,
     },
-    /// A size that can't be.
-    #[error("{what} at {at} says that it has {found} bytes; possible are {least} to {most}")]
+    /// An impossible size.
+    #[error("{what} at {at} has size {found}; expected {least} to {most} bytes")]
     Size {
-        /// Of what.
+        /// The structure.
         what: &'static str,
-        /// Where.
+        /// Its address.
         at: Address,
-        /// What it says.
+        /// The size found.
         found: u64,
-        /// The least possible.
+        /// The least possible size.
         least: usize,
-        /// The most possible.
+        /// The largest possible size.
         most: usize,
     },
     /// An offset outside of its structure.
-    #[error("the offset {offset} of {what}'s {field} is outside of its {size} bytes, or not aligned")]
+    #[error("invalid offset {offset} of {field} in {what}: outside its {size} bytes, or misaligned")]
     Offset {
-        /// Of what.
+        /// The structure.
         what: &'static str,
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// The offset.
         offset: u64,
         /// The structure's size.
         size: usize,
     },
-    /// A pointer to nowhere.
-    #[error("{what} is said to be at {at}, where nothing can be read")]
+    /// A pointer to unreadable memory.
+    #[error("{what} at {at} cannot be read")]
     Nowhere {
-        /// What.
+        /// The structure.
         what: &'static str,
-        /// Where.
+        /// Its address.
         at: Address,
     },
-    /// The address of a function that is none.
-    #[error("{what} at {at} is not that function")]
+    /// The address of a function that is not there.
+    #[error("{what} at {at} is not the expected code")]
     NotCode {
-        /// Which.
+        /// The function.
         what: &'static str,
-        /// Where.
+        /// Its address.
         at: Address,
     },
-    /// A list that comes back to itself.
-    #[error("the list of {what} comes back to {at} after {after}")]
+    /// A list with a cycle.
+    #[error("the list of {what} has a cycle: it returns to {at} after {after} entries")]
     Cycle {
-        /// Of what.
+        /// The kind of entries.
         what: &'static str,
-        /// Where.
+        /// The address of the repeated entry.
         at: Address,
-        /// How many came before.
+        /// The number of entries before it.
         after: usize,
     },
-    /// A list that is longer than it can be.
-    #[error("the list of {what} has more than {limit} entries, which can't be")]
+    /// A list that is too long.
+    #[error("the list of {what} has more than {limit} entries, the maximum")]
     TooLong {
-        /// Of what.
+        /// The kind of entries.
         what: &'static str,
-        /// The bound.
+        /// The maximum.
         limit: usize,
     },
-    /// A notification that is none.
-    #[error("thread {tid} notified of a request at {at}, where there is none")]
+    /// A notification without a request.
+    #[error("thread {tid} sent a notification for address {at}, where there is no request")]
     Request {
-        /// Who.
+        /// The notifying thread.
         tid: Tid,
-        /// Where.
+        /// The address of the request.
         at: Address,
     },
-    /// A notification about a world that does not exist.
-    #[error("a request speaks of a world at {at}, which is in no list")]
+    /// A notification for a world that does not exist.
+    #[error("a request refers to a world at {at}, where there is none")]
     World {
-        /// Where.
+        /// The address of the world.
         at: Address,
     },
 }
@@ -126,7 +126,7 @@ pub enum TargetError {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Library {
-    /// Where its descriptor is.
+    /// The address of its descriptor.
     pub descriptor: Address,
     /// The file that it was loaded from.
     pub module: String,
@@ -136,15 +136,15 @@ pub struct Library {
     pub notify_signal: i32,
     /// The signal by which it suspends threads; 0 if there is none.
     pub suspend_signal: i32,
-    /// The place for a breakpoint; 0 while the module is not relocated yet, as all that follow.
+    /// The address for a breakpoint; 0 while the module is not relocated yet, like all addresses that follow.
     pub notify: Address,
     /// Where threads wait for the end of a collection when their debugger has died.
     pub park: Address,
-    /// Where an inferior call returns to.
+    /// The return address for inferior calls.
     pub call_return: Address,
-    /// Room for the results of inferior calls.
+    /// Memory for the results of inferior calls.
     pub scratch: Address,
-    /// How much.
+    /// Its size in bytes.
     pub scratch_size: usize,
     /// The functions for inferior calls, in the contract's order.
     pub calls: Vec<Address>,
@@ -154,28 +154,28 @@ pub struct Library {
     pub(super) is_ready: Ready,
 }
 
-/// Whether a module's pointers are what they will be.
+/// Whether a module has been relocated, so that its pointers are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     Yes,
-    /// It is mapped, and nothing more.
+    /// It is only mapped.
     NotRelocated,
 }
 
-/// No descriptor is larger.
+/// The maximum size of a descriptor in bytes.
 const LARGEST_DESCRIPTOR: usize = 64 << 10;
-/// No published structure is.
+/// The maximum size of a published structure in bytes.
 const LARGEST_STRUCTURE: usize = 4 << 10;
-/// No scratch memory is.
+/// The maximum size of the scratch memory in bytes.
 const LARGEST_SCRATCH: usize = 64 << 20;
-/// Functions for inferior calls that we know of.
+/// The number of functions for inferior calls in this version.
 const MOST_CALLS: usize = size_of::<Calls>() / 8 - 1;
-/// A process with more worlds does not exist.
+/// The maximum number of worlds.
 const MOST_WORLDS: usize = 4096;
-/// Records may be more than threads: those of threads that ended without a word are buried by the next collection.
+/// How many more records than threads there may be: the next collection removes those of threads that ended without detaching.
 const MOST_DEAD: usize = 1024;
 
-/// Bytes of a record's or a stopper's name, with the byte of its length.
+/// Size in bytes of a record's or a stopper's name, with the byte of its length.
 const NAME: usize = 32;
 
 impl Library {
@@ -222,7 +222,7 @@ impl Library {
         let count = (word(calls) as usize).min(MOST_CALLS);
         library.calls = (1..=count).map(|i| Address(word(calls + 8 * i))).collect();
         library.check_signals()?;
-        // Before its relocation a module's pointers are null, or not yet where it was loaded. A world exists only after it.
+        // Before its relocation a module's pointers are null, or not its addresses in memory. Worlds exist only after it.
         let functions = library.check_functions(memory, maps);
         if functions.is_ok() {
             library.is_ready = Ready::Yes;
@@ -249,22 +249,22 @@ impl Library {
                 is_code(at) && memory.read(at, &mut code).is_ok() && expected.iter().any(|e| code.starts_with(e));
             if good { Ok(()) } else { Err(TargetError::NotCode { what, at }) }
         };
-        // `nop; ret`, or what a debugger that has died made of it.
+        // `nop; ret`, or the same with the breakpoint of a dead debugger.
         begins("the notification function", self.notify, &[&[0x90, 0xc3], &[0xcc, 0xc3]])?;
-        begins("the place to return to", self.call_return, &[&[0xcc]])?;
-        begins("the parking place", self.park, &[&[]])?;
+        begins("the return address for inferior calls", self.call_return, &[&[0xcc]])?;
+        begins("the park function", self.park, &[&[]])?;
         for &call in self.calls.iter().filter(|call| !call.is_null()) {
             begins("a function for inferior calls", call, &[&[]])?;
         }
         check_size("the scratch memory", self.scratch, self.scratch_size as u64, 0, LARGEST_SCRATCH)
     }
 
-    /// The address of the control word.
+    /// Returns the address of the control word.
     pub(super) fn control(&self) -> Address {
         self.descriptor.offset(offset_of!(Descriptor, control))
     }
 
-    /// The worlds, newest first.
+    /// Returns the worlds, newest first.
     pub(super) fn worlds(&self, memory: &Memory) -> Result<Vec<WorldState>, TargetError> {
         let what = "worlds";
         let head = self.descriptor.offset(offset_of!(Descriptor, worlds));
@@ -287,15 +287,15 @@ impl Library {
         Ok(worlds)
     }
 
-    /// One world, by the address that a request gave.
+    /// Returns the world at the address that a request contains.
     pub(super) fn world(&self, memory: &Memory, at: Address) -> Result<WorldState, TargetError> {
         let mut bytes = vec![0; self.world.size];
         memory.read(at, &mut bytes).map_err(|_| TargetError::World { at })?;
         Ok(WorldState::parse(at, &bytes, &self.world))
     }
 
-    /// The records of a world's threads, newest first. `guesses` are addresses where records probably are: those are read at once, the list
-    /// alone says which of them count. `alive` is how many threads the process has.
+    /// Returns the records of a world's threads, newest first. `guesses` are probable addresses of records: these are read in one call, but
+    /// only the list decides which of them are used. `alive` is the number of threads of the process.
     pub(super) fn records(
         &self,
         memory: &Memory,
@@ -306,7 +306,7 @@ impl Library {
         self.walk(memory, head, guesses, alive, |at, bytes| Record::parse(at, bytes, &self.thread))
     }
 
-    /// As [`records`](Self::records), but only what a stop needs of each.
+    /// As [`records`](Self::records), but only the data that a stop needs.
     pub(super) fn stacks(
         &self,
         memory: &Memory,
@@ -338,7 +338,7 @@ impl Library {
             if found.len() == limit {
                 return Err(self.endless(memory, head, limit));
             }
-            // The newest first in the list; the guesses are in the order of thread ids, so mostly the other way round.
+            // The list has the newest first; the guesses are in the order of thread ids, so mostly the reverse.
             hint = hint.wrapping_sub(1);
             if guesses.get(hint) != Some(&at) {
                 hint = guesses.iter().position(|guess| *guess == at).unwrap_or(guesses.len());
@@ -355,7 +355,7 @@ impl Library {
         Ok(found)
     }
 
-    /// What is wrong with a list that has more than so many records.
+    /// Returns what is wrong with a list that has more than `limit` records.
     fn endless(&self, memory: &Memory, head: Address, limit: usize) -> TargetError {
         let what = "managed threads";
         let mut seen = HashSet::new();
@@ -372,14 +372,14 @@ impl Library {
         TargetError::TooLong { what, limit }
     }
 
-    /// One record.
+    /// Returns the record at an address.
     pub(super) fn record(&self, memory: &Memory, at: Address) -> Result<Record, TargetError> {
         let mut bytes = vec![0; self.thread.size];
         memory.read(at, &mut bytes).map_err(|_| TargetError::Nowhere { what: RECORD, at })?;
         Ok(Record::parse(at, &bytes, &self.thread))
     }
 
-    /// The request that a notification leads to.
+    /// Returns the request of a notification.
     pub(super) fn request(&self, memory: &Memory, tid: Tid, at: Address) -> Result<Request, TargetError> {
         let mut bytes = vec![0; self.request.size];
         let read = memory.read(at, &mut bytes);
@@ -406,7 +406,8 @@ fn check_size(what: &'static str, at: Address, found: u64, least: usize, most: u
     if fits { Ok(()) } else { Err(TargetError::Size { what, at, found, least, most }) }
 }
 
-/// A table of offsets: what it is of, and for each field its name and its width. The first number is the structure's size.
+/// The layout of a table of offsets: the structure that it describes, and for each field its name and width. The first number is the
+/// structure's size.
 struct Shape {
     what: &'static str,
     fields: &'static [(&'static str, usize)],
@@ -466,10 +467,10 @@ const THREAD: Shape = Shape {
     ],
 };
 
-/// What errors call a record.
+/// The name of a record in errors.
 const RECORD: &str = "a thread's record";
 
-/// The numbers of a checked table.
+/// The numbers of a table that was checked.
 struct Table(Vec<usize>);
 
 fn table(bytes: &[u8], at: usize, shape: Shape, descriptor: Address) -> Result<Table, TargetError> {
@@ -479,7 +480,7 @@ fn table(bytes: &[u8], at: usize, shape: Shape, descriptor: Address) -> Result<T
     let mut numbers = vec![size];
     for (i, &(field, width)) in shape.fields.iter().enumerate() {
         let offset = number(i + 1);
-        // A name is a byte of length and what follows.
+        // A name is a byte with the length, and the bytes that follow.
         let (bytes, align) = if width == 0 { (NAME, 1) } else { (width, width) };
         let fits = offset.checked_add(bytes as u64).is_some_and(|end| end <= size as u64);
         if !fits || !offset.is_multiple_of(align as u64) {
@@ -490,7 +491,7 @@ fn table(bytes: &[u8], at: usize, shape: Shape, descriptor: Address) -> Result<T
     Ok(Table(numbers))
 }
 
-// One shape has as many fields as the structure it is turned into: the lengths are constants.
+// Each shape has as many fields as the structure that it is converted to: the lengths are constants.
 const _: () = {
     assert!(size_of::<RequestOffsets>() == 8 * (REQUEST.fields.len() + 1));
     assert!(size_of::<WorldOffsets>() == 8 * (WORLD.fields.len() + 1));
@@ -556,29 +557,29 @@ impl Table {
     }
 }
 
-/// A world as it was when somebody looked.
+/// The state of a world at the time of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorldState {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
     /// Its number in the process.
     pub number: u64,
-    /// Where its collection is; `Err` has a number that is no phase.
+    /// The phase of its collection; `Err` has an unknown number.
     pub phase: Result<Phase, u32>,
-    /// Who collects.
+    /// The collecting thread.
     pub collecting: Option<Tid>,
-    /// Numbers its stops.
+    /// The number of its latest stop.
     pub epoch: u64,
-    /// Its finished collections.
+    /// The number of its finished collections.
     pub collections: u64,
-    /// Where its heap lies.
+    /// The bounds of its heap.
     pub heap: (Address, Address),
-    /// What its functions for inferior calls know it by.
+    /// The address by which its functions for inferior calls identify it.
     pub collector: Address,
-    /// Whether its stops are told to debuggers.
+    /// Whether it notifies debuggers of its stops.
     pub bridged: bool,
-    /// The vtable in force.
+    /// The name of its vtable.
     pub stopper: String,
     pub(super) threads: Address,
 }
@@ -604,12 +605,12 @@ impl WorldState {
     }
 }
 
-/// Where a thread is in its handshake with the collector.
+/// A thread's state in its handshake with the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// No mutator any more.
+    /// It is not a mutator any more.
     Detached,
-    /// It runs, or stands wherever it was stopped.
+    /// It runs, or is stopped by a debugger.
     Running,
     /// It is in a blocking region.
     Blocking,
@@ -617,27 +618,27 @@ pub enum Standing {
     Parked,
 }
 
-/// The record of a managed thread, as it was when somebody looked.
+/// The record of a managed thread, at the time of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// Where it is.
+    /// Its address.
     pub address: Address,
-    /// Whose it is.
+    /// The thread's id.
     pub tid: Tid,
     /// The name given at attach.
     pub name: String,
-    /// Where the slot `stack_ptr` is.
+    /// The address of its `stack_ptr`.
     pub slot: Address,
-    /// What is in it.
+    /// The value of `stack_ptr`.
     pub stack_ptr: Address,
-    /// What the thread published itself.
+    /// The stack pointer that the thread itself published.
     pub saved_sp: Address,
     /// The handshake's word.
     pub state: u32,
     /// The stack's lowest address and its base.
     pub stack: (Address, Address),
-    /// Tells the uses of one record apart.
+    /// Distinguishes the uses of one record.
     pub serial: u64,
     /// The epoch for which a debugger has answered.
     pub frozen: u64,
@@ -662,7 +663,7 @@ impl Record {
         }
     }
 
-    /// Where the thread is in its handshake.
+    /// Returns the thread's state in its handshake.
     pub fn standing(&self) -> Standing {
         match self.state & 3 {
             0 => Standing::Detached,
@@ -673,26 +674,26 @@ impl Record {
     }
 }
 
-/// What a stop needs of a record.
+/// The part of a record that a stop needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) record: Address,
     pub(super) tid: i32,
-    /// Where the slot `stack_ptr` is.
+    /// The address of its `stack_ptr`.
     pub(super) slot: Address,
     pub(super) low: u64,
     pub(super) high: u64,
     pub(super) save_area: SaveArea,
-    /// It has been gone through.
+    /// Whether it has been read.
     pub(super) is_done: bool,
 }
 
-/// A record's room for registers.
+/// The memory for registers in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SaveArea {
     pub(super) at: Address,
     pub(super) size: usize,
-    /// Where it is noted how much of it is used.
+    /// The address of the number of bytes used.
     pub(super) used: Address,
 }
 
@@ -718,13 +719,13 @@ impl Stack {
     }
 }
 
-/// A byte of length, and a name of any bytes.
+/// Parses a byte with the length, and a name of any bytes.
 fn name(bytes: &[u8]) -> String {
     let length = usize::from(bytes[0]).min(bytes.len() - 1);
     String::from_utf8_lossy(&bytes[1..=length]).into_owned()
 }
 
-/// What a notifying thread wants.
+/// The request of a notifying thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) acknowledged: Address,

@@ -1,4 +1,4 @@
-//! What can only be seen from inside of the debugger. The rest is in tests/ptrace_debugger.rs.
+//! Tests that need access to the debugger's private state. The others are in tests/ptrace_debugger.rs.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
@@ -29,11 +29,11 @@ impl Drop for Sleeper {
 }
 
 #[test]
-fn a_thread_that_is_thought_to_have_been_asked_is_asked() {
+fn a_thread_that_is_marked_as_interrupted_is_interrupted_again() {
     let sleeper = Sleeper::new();
     let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();
-    // As a call leaves it that came back in the moment in which it was given up.
-    debugger.tracees.get_mut(&sleeper.pid()).unwrap().asked = true;
+    // A call that returned at the moment at which it was aborted leaves the mark like this.
+    debugger.tracees.get_mut(&sleeper.pid()).unwrap().interrupt_pending = true;
     debugger.freeze(Tid(sleeper.pid())).unwrap();
 }
 
@@ -42,7 +42,7 @@ fn control_is_taken_again_when_the_last_silent_thread_has_ended() {
     let sleeper = Sleeper::new();
     let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();
     let who = debugger.who;
-    // Two that did not stand in time, and never will.
+    // Two threads that did not stop in time, and never will.
     debugger.silent.extend([1, 2]);
     debugger.settle(1, Report::Exited(0));
     assert_eq!(debugger.who, who);
@@ -52,7 +52,7 @@ fn control_is_taken_again_when_the_last_silent_thread_has_ended() {
 
 #[test]
 fn a_killed_process_has_ended_for_its_debugger_and_for_its_parent() {
-    // Its end is what the kernel shows first, for ever.
+    // The kernel returns the end of this child first, again and again.
     let mut stranger = Command::new("true").spawn().unwrap();
     let mut sleeper = Sleeper::new();
     let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();

@@ -1,42 +1,42 @@
 //! One thread of the target, as its tracer sees it.
 //!
-//! A thread runs if nobody holds it, and there are three who may: the user, a collection (full mode), and the user again who
-//! has asked that a collection be held at a phase. They are counted apart, so what one lets go stays stopped for the others
+//! A thread runs if it is not held. There are three kinds of hold: by the user, by a collection (full mode), and by the user's request to
+//! hold a collection at a phase. They are tracked separately, so a thread that one releases stays stopped for the others
 //! (`.vtable.nested`).
 //!
-//! How it stands is the kernel's affair, and decides how it must be let go: before a signal it wants the signal back,
-//! in a group stop it must listen, not go on.
+//! The kind of its ptrace stop determines how it must be resumed: from a signal-delivery stop with the signal, from a group stop by
+//! listening instead of continuing.
 
 use super::memory::Address;
 use super::sys::General;
 
-/// How a thread stands, or that it does not.
+/// The kind of a thread's ptrace stop, or that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// As far as we know.
+    /// It runs, as far as the debugger knows.
     Running,
-    /// It was asked to, it was just born, or it has nothing more to tell: it goes on without a signal.
+    /// It was interrupted, just created, or has nothing more to report: it is resumed without a signal.
     Plain,
-    /// Before a signal that it is to get when it goes on.
+    /// In a signal-delivery stop; it receives the signal when it is resumed.
     Signal(i32),
-    /// Before a notification that has not been served.
+    /// Stopped for a notification that has not been served.
     Notification(Notification),
     /// In a group stop, where its registers can be read.
     Group(i32),
-    /// In a group stop from which SIGCONT wakes it, and where its registers can't be read.
+    /// In a group stop that SIGCONT ends, and in which its registers cannot be read.
     Listening(i32),
 }
 
-/// Where a notification leads.
+/// The source of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notification {
-    /// Which library.
+    /// The index of the library.
     pub(super) library: usize,
-    /// The request.
+    /// The address of the request.
     pub(super) at: Address,
 }
 
-/// A mutator's place in the collector's lists.
+/// A mutator's entry in the collector's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Enrolled {
     pub(super) library: usize,
@@ -44,26 +44,26 @@ pub(super) struct Enrolled {
     pub(super) record: Address,
 }
 
-/// What was changed in a thread for the time of a collection.
+/// The state of a thread that was changed for the duration of a collection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     pub(super) general: General,
     /// The lowest address that was written below its stack pointer.
     pub(super) lowest: u64,
     /// Whether its registers were changed.
-    pub(super) place: Place,
+    pub(super) location: Location,
 }
 
-/// Where a thread stands that a collection holds.
+/// Where the registers of a thread that a collection holds point to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Location {
     /// Where it was stopped.
-    Its,
-    /// In `park`, to which it was sent.
+    Original,
+    /// To `park`, where it was sent.
     Park,
 }
 
-/// See the module's text.
+/// A traced thread. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Tracee {
     pub(super) stop: Stop,
@@ -73,9 +73,9 @@ pub(super) struct Tracee {
     pub(super) by_world: bool,
     /// It collects and is held at a phase.
     pub(super) at_phase: bool,
-    /// It was asked to stand and has not yet said that it was; it will, also if it stood for another reason first.
-    pub(super) asked: bool,
-    /// A notification that it stood before when it was asked to stand: it was sent on to where it stands for nothing else.
+    /// It was interrupted and has not reported that yet; it will, even if it reports another stop first.
+    pub(super) interrupt_pending: bool,
+    /// A notification for which it was stopped when it was interrupted: it was resumed to reach the interruption's stop.
     pub(super) noted: Option<Notification>,
     /// It is about to end, and is not stopped any more.
     pub(super) exiting: bool,
@@ -90,7 +90,7 @@ impl Tracee {
             by_user: false,
             by_world: false,
             at_phase: false,
-            asked: false,
+            interrupt_pending: false,
             noted: None,
             exiting: false,
             enrolled: None,
@@ -98,13 +98,13 @@ impl Tracee {
         }
     }
 
-    /// Whether anybody wants it to stand.
+    /// Whether it is held.
     pub(super) fn is_held(&self) -> bool {
         self.by_user || self.by_world || self.at_phase
     }
 
-    /// Whether it stands, and can be looked into.
-    pub(super) fn stands(&self) -> bool {
+    /// Whether it is stopped, and its registers can be read.
+    pub(super) fn is_stopped(&self) -> bool {
         !matches!(self.stop, Stop::Running | Stop::Listening(_))
     }
 }

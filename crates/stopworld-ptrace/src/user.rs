@@ -1,4 +1,4 @@
-//! What the user does to threads: freezing, thawing, holding collections.
+//! The user's operations on threads: freezing, thawing, holding collections.
 
 use super::core::Debugger;
 use super::error::DebuggerError;
@@ -9,10 +9,11 @@ use super::{Mode, Phases};
 use stopworld_platform::os::Tid;
 
 impl Debugger {
-    /// Stops a thread for the user; it stands when this returns. One that stands already for a collection stays when that is over.
+    /// Stops a thread for the user; it is stopped when this returns. If it is stopped for a collection already, it stays stopped when that
+    /// is over.
     ///
     /// # Errors
-    /// There is no such thread, or it does not stand in time; then it runs on.
+    /// If there is no such thread, or it does not stop in time; then it continues to run.
     pub fn freeze(&mut self, tid: Tid) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         match self.tracees.get(&tid.0) {
@@ -32,10 +33,10 @@ impl Debugger {
         }
     }
 
-    /// Ends the user's stop of a thread. It goes on, unless a collection holds it. Says whether it was frozen.
+    /// Ends the user's stop of a thread. It is resumed, unless a collection holds it. Returns whether it was frozen.
     ///
     /// # Errors
-    /// There is no such thread, or the notification that it stood before could not be served.
+    /// If there is no such thread, or the notification for which it was stopped could not be served.
     pub fn thaw(&mut self, tid: Tid) -> Result<bool, DebuggerError> {
         self.must_be_alive()?;
         let tracee = self.tracees.get_mut(&tid.0).ok_or(DebuggerError::NoThread(tid))?;
@@ -46,15 +47,15 @@ impl Debugger {
         Ok(true)
     }
 
-    /// Stops every thread for the user. Says how many were not stopped for him before.
+    /// Stops every thread for the user. Returns the number of threads that the user did not hold before.
     ///
     /// # Errors
-    /// A thread does not stand in time; the others are stopped.
+    /// If a thread does not stop in time; the others are stopped.
     pub fn stop_all(&mut self) -> Result<usize, DebuggerError> {
         self.must_be_alive()?;
         let silent = self.halt(|_, _| true);
         let mut new = 0;
-        for tracee in self.tracees.values_mut().filter(|t| t.stands() && !t.exiting) {
+        for tracee in self.tracees.values_mut().filter(|t| t.is_stopped() && !t.exiting) {
             new += usize::from(!std::mem::replace(&mut tracee.by_user, true));
         }
         match silent.into_iter().find(|(_, why)| *why != Silence::Zombie) {
@@ -63,10 +64,10 @@ impl Debugger {
         }
     }
 
-    /// Ends the user's stop of every thread, and lets a held collection go on. Says how many threads were frozen.
+    /// Ends the user's stop of every thread, and resumes a held collection. Returns the number of threads that were frozen.
     ///
     /// # Errors
-    /// A notification could not be served.
+    /// If a notification could not be served.
     pub fn cont_all(&mut self) -> Result<usize, DebuggerError> {
         self.must_be_alive()?;
         let frozen: Vec<i32> = self.tracees.iter().filter(|(_, t)| t.by_user).map(|(tid, _)| *tid).collect();
@@ -80,7 +81,7 @@ impl Debugger {
     /// Changes the mode, from the next stop on.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended or is detached.
     pub fn set_mode(&mut self, mode: Mode) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         self.options.mode = mode;
@@ -88,10 +89,10 @@ impl Debugger {
         Ok(())
     }
 
-    /// Whether phases are told, from the next one on.
+    /// Sets whether phases are notified, from the next one on.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended or is detached.
     pub fn set_phases(&mut self, phases: Phases) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         self.options.phases = phases;
@@ -99,10 +100,10 @@ impl Debugger {
         Ok(())
     }
 
-    /// At which phases a collection is held until [`go_on`](Self::go_on). Phases are told for it.
+    /// Sets the phases at which a collection is held until [`go_on`](Self::go_on). This enables notification of phases.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended or is detached.
     pub fn hold_at(&mut self, phases: PhaseSet) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         self.hold_at = phases;
@@ -110,23 +111,23 @@ impl Debugger {
         Ok(())
     }
 
-    /// The collection that waits for the user.
+    /// Returns the collection that is held for the user.
     pub fn held(&self) -> Option<HeldPhase> {
         self.held
     }
 
-    /// Lets the held collection go on. Says whether there was one.
+    /// Resumes the held collection. Returns whether there was one.
     ///
     /// # Errors
-    /// There is no process any more.
+    /// If the process has ended or is detached.
     pub fn go_on(&mut self) -> Result<bool, DebuggerError> {
         self.must_be_alive()?;
         let Some(held) = self.held.take() else { return Ok(false) };
         if let Some(tracee) = self.tracees.get_mut(&held.tid.0) {
             tracee.at_phase = false;
-            let stands = tracee.stop == Stop::Plain;
-            if stands && !tracee.is_held() {
-                self.let_go(held.tid.0);
+            let is_stopped = tracee.stop == Stop::Plain;
+            if is_stopped && !tracee.is_held() {
+                self.resume(held.tid.0);
             }
         }
         Ok(true)
