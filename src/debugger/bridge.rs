@@ -60,12 +60,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::claims::{self, Claim, FoundOut, Look, member};
+use super::claims::{self, Claim, FalseClaim, Look, member};
 use super::descriptor::{publish_suspend_signal, stopworld_debugger};
 use super::notify;
 pub use super::park::stopworld_debugger_park;
 use super::protocol::{self, Agreed, Answer, Control, Mode, Standing};
-use super::request::{News, Notice};
+use super::request::{Notice, Notification};
 use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -97,7 +97,7 @@ pub struct DebuggerBridge {
     lost_in: AtomicU32,
     serves: Serves,
     /// The false answer of this stop.
-    found_out: FoundOut,
+    false_claim: FalseClaim,
 }
 
 /// The world that a bridge serves, by the address of its published record, and how often it has entered.
@@ -158,7 +158,7 @@ impl DebuggerBridge {
             lost: AtomicU64::new(0),
             lost_in: AtomicU32::new(0),
             serves: Serves(AtomicU64::new(0)),
-            found_out: FoundOut::nothing(),
+            false_claim: FalseClaim::nothing(),
         })
     }
 
@@ -170,7 +170,7 @@ impl DebuggerBridge {
     }
 
     /// Called when a stop begins under this word: records which debuggers have attached and detached since the last stop.
-    fn meet(&self, control: Control) {
+    fn note_debugger(&self, control: Control) {
         let known = Control(self.known.load(Ordering::Relaxed));
         if known.is_of_the_same(control) {
             return;
@@ -185,8 +185,8 @@ impl DebuggerBridge {
     }
 
     /// Notifies the debugger; if it does not acknowledge, clears its control word.
-    fn tell(&self, control: Control, phase: Phase, news: &News<'_>) -> Answer {
-        let answer = notify::tell(control, news);
+    fn notify(&self, control: Control, phase: Phase, notification: &Notification<'_>) -> Answer {
+        let answer = notify::send(control, notification);
         if answer == Answer::Nobody {
             self.lose(control, phase);
         }
@@ -205,13 +205,13 @@ impl DebuggerBridge {
         }
     }
 
-    fn tell_of_stop(&self, control: Control, notice: Notice, stop: &StopRequest<'_>) -> Answer {
+    fn notify_stop(&self, control: Control, notice: Notice, stop: &StopRequest<'_>) -> Answer {
         let agreed = match (notice, self.agreed.control()) {
             (Notice::Again, _) => Control(Control::ASSISTED),
             (_, Control::NOBODY) => control,
             (_, agreed) => agreed,
         };
-        let news = News {
+        let notification = Notification {
             notice,
             detail: agreed.mode_number(),
             tid: thread::gettid(),
@@ -219,21 +219,21 @@ impl DebuggerBridge {
             thread: stop.collecting(),
             epoch: stop.epoch(),
         };
-        self.tell(control, stop.world().phase(), &news)
+        self.notify(control, stop.world().phase(), &notification)
     }
 
-    fn tell_of_thread(&self, notice: Notice, tid: Tid, slot: Slot) {
+    fn notify_thread(&self, notice: Notice, tid: Tid, slot: Slot) {
         let Some((control, _)) = self.in_control() else { return };
         let record = slot.record();
         // SAFETY: the world's own locks are held, so it is alive.
         let world = unsafe { record.published_world() };
-        let news = News { notice, detail: 0, tid, world, thread: Some(record), epoch: 0 };
-        self.tell(control, world.map_or(Phase::Running, PublishedWorld::phase), &news);
+        let notification = Notification { notice, detail: 0, tid, world, thread: Some(record), epoch: 0 };
+        self.notify(control, world.map_or(Phase::Running, PublishedWorld::phase), &notification);
     }
 
     /// Returns the tracer before a request, so that a debugger that attaches during the request is not mistaken for it. If there is none,
     /// returns `None` and clears the control word: a word without a tracer is a dead debugger's.
-    fn look_for_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
+    fn current_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
         let tracer = tracer::of_myself();
         if tracer == 0 {
             self.lose(control, phase);
@@ -242,7 +242,7 @@ impl DebuggerBridge {
     }
 
     /// Holds and signals all threads. With a debugger, by the assisted contract; without one, until one attaches.
-    fn stop_asking(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
+    fn hold_and_signal(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let asker = Asker::of(self, stop);
         let epoch = ask::hold(stop, |record| asker.tell(record));
         self.wait(&asker, stop, epoch)
@@ -251,7 +251,7 @@ impl DebuggerBridge {
     /// Waits until all threads have stopped. Fails if the debugger's answer is false.
     fn wait(&self, asker: &Asker<'_>, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
         let stopped = ask::wait(asker, stop, epoch);
-        let Some(answer) = self.found_out.take() else { return stopped };
+        let Some(answer) = self.false_claim.take() else { return stopped };
         if stopped.is_ok() {
             ask::start(stop);
         }
@@ -259,23 +259,23 @@ impl DebuggerBridge {
     }
 
     /// Records that the debugger's answer for this thread is false: the debugger loses control.
-    fn find_out(&self, record: &'static ThreadStopInfo, fault: HoldFault, control: Control, phase: Phase) {
-        self.found_out.note(record, fault);
+    fn reject_claim(&self, record: &'static ThreadStopInfo, fault: HoldFault, control: Control, phase: Phase) {
+        self.false_claim.note(record, fault);
         self.lose(control, phase);
     }
 
     fn stop_assisted(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
-        self.have_signal();
-        let stopped = self.stop_asking(stop);
+        self.ensure_suspend_signal();
+        let stopped = self.hold_and_signal(stop);
         if stopped.is_err() && self.agreed.end() != Control::NOBODY {
-            self.tell_of_stop(control, Notice::StartWorld, stop);
+            self.notify_stop(control, Notice::StartWorld, stop);
         }
         stopped
     }
 
     /// In a world that stops at safepoints, a thread that is resumed during the stop would run on to the next safepoint: the signal stops
     /// it. If the installation fails, frozen threads are not counted as stopped.
-    fn have_signal(&self) {
+    fn ensure_suspend_signal(&self) {
         if handler::installed().is_none() {
             handler::install_in_a_stop(signals::DEFAULT);
         }
@@ -283,10 +283,10 @@ impl DebuggerBridge {
     }
 
     fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
-        self.have_signal();
+        self.ensure_suspend_signal();
         let epoch = ask::hold(stop, |_| Told::Maybe);
-        if let Some(tracer) = self.look_for_tracer(control, stop.world().phase())
-            && let Answer::Acknowledged(answer) = self.tell_of_stop(control, Notice::StopWorld, stop)
+        if let Some(tracer) = self.current_tracer(control, stop.world().phase())
+            && let Answer::Acknowledged(answer) = self.notify_stop(control, Notice::StopWorld, stop)
         {
             self.answer.store(answer, Ordering::Relaxed);
             self.tracer.store(tracer, Ordering::Relaxed);
@@ -339,12 +339,12 @@ impl DebuggerBridge {
         record: &'static ThreadStopInfo,
         fault: HoldFault,
     ) -> StopError {
-        self.find_out(record, fault, control, stop.world().phase());
+        self.reject_claim(record, fault, control, stop.world().phase());
         ask::start(stop);
         if self.agreed.end() != Control::NOBODY {
-            self.tell_of_stop(control, Notice::StartWorld, stop);
+            self.notify_stop(control, Notice::StartWorld, stop);
         }
-        let answer = self.found_out.take();
+        let answer = self.false_claim.take();
         StopError::FalseAnswer(answer.unwrap_or(FalseAnswer { name: record.name(), tid: record.tid(), found: fault }))
     }
 
@@ -353,7 +353,7 @@ impl DebuggerBridge {
         if self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH == 0 {
             // Before the check: if the debugger dies after it, these threads take the signal and park.
             stop.threads().for_each(|record| {
-                tell_by_signal(record);
+                send_suspend_signal(record);
             });
         }
         if self.is_still_traced(stop) {
@@ -367,7 +367,7 @@ impl DebuggerBridge {
             match claims::first_lie(stop, let_go) {
                 None => return true,
                 Some((record, fault)) if self.is_still_traced(stop) => {
-                    self.find_out(record, fault, self.agreed.control(), stop.world().phase());
+                    self.reject_claim(record, fault, self.agreed.control(), stop.world().phase());
                     return false;
                 }
                 // The debugger has died between the two checks.
@@ -406,7 +406,7 @@ impl DebuggerBridge {
         let Some((record, fault)) = claims::first_unfrozen(stop, Look::AfterMarking) else { return true };
         if self.is_still_traced(stop) {
             let fault = if fault == HoldFault::Running { HoldFault::LetGo } else { fault };
-            self.find_out(record, fault, self.agreed.control(), stop.world().phase());
+            self.reject_claim(record, fault, self.agreed.control(), stop.world().phase());
         }
         false
     }
@@ -415,18 +415,18 @@ impl DebuggerBridge {
     fn stop_without_contract(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         self.agreed.begin(Control::NOBODY);
         self.tracer.store(0, Ordering::Relaxed);
-        if self.inner.handshake_signal().is_some() { self.stop_asking(stop) } else { self.inner.stop_world(stop) }
+        if self.inner.handshake_signal().is_some() { self.hold_and_signal(stop) } else { self.inner.stop_world(stop) }
     }
 }
 
 /// Sends the suspend signal, if there is one.
-fn tell_by_signal(record: &ThreadStopInfo) -> Told {
-    let told = match handler::installed() {
+fn send_suspend_signal(record: &ThreadStopInfo) -> Told {
+    let sent = match handler::installed() {
         Some(signal) => handler::send(record, signal),
         // SAFETY: signal 0 only checks whether the thread exists.
         None => unsafe { thread::tgkill(record.tid(), 0) },
     };
-    if told == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
+    if sent == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
 }
 
 /// The built-in way of stopping, with a debugger that may answer for some threads.
@@ -470,7 +470,7 @@ impl Teller for Asker<'_> {
 
     fn tell(&self, record: &ThreadStopInfo) -> Told {
         if self.signal() != 0 {
-            tell_by_signal(record)
+            send_suspend_signal(record)
         } else if thread::is_alive(record.tid()) {
             Told::Maybe
         } else {
@@ -479,7 +479,7 @@ impl Teller for Asker<'_> {
     }
 
     fn is_in_vain(&self) -> bool {
-        self.bridge.found_out.is_something()
+        self.bridge.false_claim.is_something()
     }
 
     fn asks_again_after_ns(&self) -> u64 {
@@ -527,18 +527,18 @@ impl Teller for Asker<'_> {
             self.counts.set(false);
             return 0;
         };
-        let Some(tracer) = self.bridge.look_for_tracer(control, stop.world().phase()) else {
+        let Some(tracer) = self.bridge.current_tracer(control, stop.world().phase()) else {
             self.counts.set(false);
             return 0;
         };
-        // A debugger that attaches during the stop may hold threads in a world that stops at safepoints: see `have_signal`.
-        self.bridge.have_signal();
+        // A debugger that attaches during the stop may hold threads in a world that stops at safepoints: see `ensure_suspend_signal`.
+        self.bridge.ensure_suspend_signal();
         if handler::installed().is_some() && self.signal() == 0 {
             stop.threads().filter(|record| !record.stop_state().has_answered()).for_each(|record| {
-                tell_by_signal(record);
+                send_suspend_signal(record);
             });
         }
-        let answer = self.bridge.tell_of_stop(control, notice, stop);
+        let answer = self.bridge.notify_stop(control, notice, stop);
         self.asked.set(self.asked.get() + 1);
         self.acknowledged.set(self.acknowledged.get() + u32::from(answer != Answer::Nobody));
         self.counts.set(answer != Answer::Nobody && handler::installed().is_some());
@@ -550,7 +550,7 @@ impl Teller for Asker<'_> {
             self.counts.set(false);
             // If the debugger has died since, it has answered for no thread.
             if self.bridge.is_traced_as_before() {
-                self.bridge.find_out(record, fault, control, stop.world().phase());
+                self.bridge.reject_claim(record, fault, control, stop.world().phase());
             }
             return 0;
         }
@@ -618,10 +618,10 @@ unsafe impl ThreadVtable for DebuggerBridge {
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let Some((control, mode)) = self.in_control() else {
-            self.meet(Control::NOBODY);
+            self.note_debugger(Control::NOBODY);
             return self.stop_without_contract(stop);
         };
-        self.meet(control);
+        self.note_debugger(control);
         self.tracer.store(0, Ordering::Relaxed);
         self.agreed.begin(control);
         let stopped = match mode {
@@ -643,7 +643,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         match self.agreed.end() {
             Control::NOBODY => {}
             control => {
-                self.tell_of_stop(control, Notice::StartWorld, stop);
+                self.notify_stop(control, Notice::StartWorld, stop);
             }
         }
     }
@@ -672,7 +672,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
     }
 
     fn false_answer(&self) -> Option<FalseAnswer> {
-        self.found_out.take()
+        self.false_claim.take()
     }
 
     fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
@@ -691,12 +691,12 @@ unsafe impl ThreadVtable for DebuggerBridge {
 
     fn thread_created(&self, tid: Tid, slot: Slot) {
         self.inner.thread_created(tid, slot);
-        self.tell_of_thread(Notice::ThreadCreated, tid, slot);
+        self.notify_thread(Notice::ThreadCreated, tid, slot);
     }
 
     fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.inner.thread_exited(tid, slot);
-        self.tell_of_thread(Notice::ThreadExited, tid, slot);
+        self.notify_thread(Notice::ThreadExited, tid, slot);
     }
 
     fn nudge(&self, thread: &ThreadStopInfo) {
@@ -712,9 +712,15 @@ unsafe impl ThreadVtable for DebuggerBridge {
         let is_outside = matches!(phase, Phase::SuspendBegin | Phase::RestartEnd);
         if is_outside || self.agreed.stands(&stopworld_debugger.control) {
             let (detail, tid) = (phase as u32, thread::gettid());
-            let news =
-                News { notice: Notice::Phase, detail, tid, world: Some(world), thread: None, epoch: world.epoch() };
-            self.tell(control, phase, &news);
+            let notification = Notification {
+                notice: Notice::Phase,
+                detail,
+                tid,
+                world: Some(world),
+                thread: None,
+                epoch: world.epoch(),
+            };
+            self.notify(control, phase, &notification);
         }
     }
 
@@ -736,7 +742,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         // SAFETY: the caller's promise.
         unsafe { self.inner.fork(step) };
         if let ForkStep::Child { .. } = step {
-            // The parent's tracer does not trace this child; if it does, it takes control anew.
+            // The parent's tracer does not trace this child; if it does, it takes control again.
             stopworld_debugger.control.store(0, Ordering::Relaxed);
             self.agreed.begin(Control::NOBODY);
             self.tracer.store(0, Ordering::Relaxed);

@@ -141,12 +141,12 @@ pub(super) fn member(record: &ThreadStopInfo) -> Member<'_> {
 }
 
 /// The latest false answer, until it is taken.
-pub(super) struct FoundOut {
+pub(super) struct FalseClaim {
     record: AtomicPtr<ThreadStopInfo>,
     fault: AtomicU32,
 }
 
-impl FoundOut {
+impl FalseClaim {
     pub(super) fn nothing() -> Self {
         Self { record: AtomicPtr::new(std::ptr::null_mut()), fault: AtomicU32::new(0) }
     }

@@ -18,7 +18,7 @@
 
 use super::descriptor::stopworld_debugger;
 use super::protocol::{Answer, Control};
-use super::request::News;
+use super::request::Notification;
 pub use super::request::{
     Notice, REQUEST_MAGIC, REQUEST_OFFSETS, Request, RequestOffsets, stopworld_debugger_notify,
     stopworld_debugger_return,
@@ -28,10 +28,10 @@ use crate::os::thread;
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
 /// Notifies the debugger that is in control by `control`, and waits: this thread is stopped for as long as the debugger wants.
-pub(super) fn tell(control: Control, news: &News<'_>) -> Answer {
-    let request = Request::of(news);
+pub(super) fn send(control: Control, notification: &Notification<'_>) -> Answer {
+    let request = Request::of(notification);
     if control.by_breakpoint() {
-        heal_breakpoints();
+        make_breakpoints_harmless();
         // A trap that is masked kills the process.
         let was_blocked = signals::unblock(signals::TRAP);
         // SAFETY: it does nothing by itself.
@@ -139,7 +139,7 @@ impl Traps {
 }
 
 /// Makes breakpoints at the notification function harmless once their debugger is gone. Async-signal-safe.
-fn heal_breakpoints() {
+fn make_breakpoints_harmless() {
     // SAFETY: `trapped` calls only async-signal-safe functions, and passes on each trap that is not ours.
     let install = || unsafe { signals::install(signals::TRAP, trapped, HandlerStack::Own) }.is_ok();
     TRAPS.go_live(|| signals::current(signals::TRAP), install);
@@ -176,19 +176,19 @@ mod tests {
     use crate::os::Tid;
     use crate::os::signals::Handler;
 
-    fn news() -> News<'static> {
-        News { notice: Notice::StopWorld, detail: 0, tid: Tid(1), world: None, thread: None, epoch: 1 }
+    fn notification() -> Notification<'static> {
+        Notification { notice: Notice::StopWorld, detail: 0, tid: Tid(1), world: None, thread: None, epoch: 1 }
     }
 
     #[test]
     fn without_a_debugger_a_notification_by_signal_vanishes() {
         choose_signal();
         assert_ne!(stopworld_debugger.notify_signal.load(Ordering::Relaxed), 0);
-        assert_eq!(tell(Control(Control::ASSISTED), &news()), Answer::Nobody);
+        assert_eq!(send(Control(Control::ASSISTED), &notification()), Answer::Nobody);
         // The same in a thread that masks it.
         let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
         let _blocked = signals::block(signal);
-        assert_eq!(tell(Control(Control::FULL), &news()), Answer::Nobody);
+        assert_eq!(send(Control(Control::FULL), &notification()), Answer::Nobody);
         assert!(signals::is_blocked(signal));
     }
 
@@ -236,17 +236,17 @@ mod tests {
     fn a_breakpoint_that_a_dead_debugger_left_is_healed_also_where_traps_are_masked() {
         use std::os::unix::fs::FileExt;
 
-        heal_breakpoints();
+        make_breakpoints_harmless();
         let memory = std::fs::File::options().write(true).open("/proc/self/mem").unwrap();
         let put = |byte: u8| memory.write_all_at(&[byte], stopworld_debugger_notify as *const () as u64).unwrap();
         put(0xcc);
-        let told = tell(Control(Control::ASSISTED | Control::BREAKPOINT), &news());
+        let answer = send(Control(Control::ASSISTED | Control::BREAKPOINT), &notification());
         let blocked = signals::block(signals::TRAP);
-        let told_masked = tell(Control(Control::ASSISTED | Control::BREAKPOINT), &news());
+        let answer_masked = send(Control(Control::ASSISTED | Control::BREAKPOINT), &notification());
         let is_blocked = signals::is_blocked(signals::TRAP);
         drop(blocked);
         put(0x90);
-        assert_eq!((told, told_masked, is_blocked), (Answer::Nobody, Answer::Nobody, true));
+        assert_eq!((answer, answer_masked, is_blocked), (Answer::Nobody, Answer::Nobody, true));
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn without_a_debugger_a_notification_by_breakpoint_does_nothing() {
-        assert_eq!(tell(Control(Control::ASSISTED | Control::BREAKPOINT), &news()), Answer::Nobody);
+        assert_eq!(send(Control(Control::ASSISTED | Control::BREAKPOINT), &notification()), Answer::Nobody);
         assert!(signals::is_installed(signals::TRAP, trapped));
     }
 }

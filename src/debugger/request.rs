@@ -94,7 +94,7 @@ pub const REQUEST_OFFSETS: RequestOffsets = RequestOffsets {
 
 /// The contents of a notification.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct News<'a> {
+pub(super) struct Notification<'a> {
     pub(super) notice: Notice,
     pub(super) detail: u32,
     pub(super) tid: Tid,
@@ -108,18 +108,18 @@ static SEQUENCE: AtomicU64 = AtomicU64::new(1);
 
 impl Request {
     /// Creates a request with a new number.
-    pub(super) fn of(news: &News<'_>) -> Self {
+    pub(super) fn of(notification: &Notification<'_>) -> Self {
         Self {
             magic: REQUEST_MAGIC,
             receipt: Receipt::new(SEQUENCE.fetch_add(1, Ordering::Relaxed)),
-            event: news.notice as u32,
-            detail: news.detail,
-            tid: news.tid.0,
+            event: notification.notice as u32,
+            detail: notification.detail,
+            tid: notification.tid.0,
             padding: 0,
-            world: news.world.map_or(std::ptr::null(), std::ptr::from_ref),
-            thread: news.thread.map_or(std::ptr::null(), std::ptr::from_ref),
-            slot: news.thread.map_or(std::ptr::null_mut(), |thread| thread.slot().as_ptr()),
-            epoch: news.epoch,
+            world: notification.world.map_or(std::ptr::null(), std::ptr::from_ref),
+            thread: notification.thread.map_or(std::ptr::null(), std::ptr::from_ref),
+            slot: notification.thread.map_or(std::ptr::null_mut(), |thread| thread.slot().as_ptr()),
+            epoch: notification.epoch,
         }
     }
 

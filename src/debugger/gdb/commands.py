@@ -237,7 +237,7 @@ def status_command(_text):
             signal_name(number) if number else "not chosen yet" for number in (notify, suspend))
         for world in contract.worlds_now():
             yield "  " + world.describe()
-    yield "served %s in %s; answered for %s" % (
+    yield "served %s (%s); answered for %s" % (
         count(session.notifications, "notification"), count(session.stops, "stop"),
         count(session.served, "held thread"))
 

@@ -169,16 +169,16 @@ class Session:
     def stop_world(self, contract, request):
         full = request.event == STOP_WORLD and (request.detail or self.mode) == FULL
         collecting = self.process.GetSelectedThread().GetThreadID()
-        standing = {}
+        stopped = {}
         for thread in self.process:
             tid = thread.GetThreadID()
             if full or thread.IsSuspended() or request.event == AGAIN:
-                standing[tid] = thread
+                stopped[tid] = thread
             if full and not thread.IsSuspended() and tid not in (request.tid, collecting):
                 self.suspended.append(tid)
         try:
             serve = contract.serve_all if full else contract.serve
-            self.served += serve(request, lambda tid: registers_of(standing[tid]) if tid in standing else None)
+            self.served += serve(request, lambda tid: registers_of(stopped[tid]) if tid in stopped else None)
         finally:
             for tid in self.suspended:
                 self.process.GetThreadByID(tid).Suspend()
@@ -259,9 +259,9 @@ class StackPointers:
     def __enter__(self):
         for world in self.contract.worlds_now():
             for thread in self.contract.threads_of(world):
-                standing = self.process.GetThreadByID(thread.tid)
-                if thread.place == RUNNING and standing.IsValid():
-                    self.contract.give_registers(thread, *registers_of(standing))
+                stopped = self.process.GetThreadByID(thread.tid)
+                if thread.place == RUNNING and stopped.IsValid():
+                    self.contract.give_registers(thread, *registers_of(stopped))
                     self.written.append(thread)
 
     def __exit__(self, *_):
@@ -410,7 +410,7 @@ def status_command(session, _text):
         yield "  signals: notifications %s, suspension %s" % contract.signals()
         for world in contract.worlds_now():
             yield "  " + world.describe()
-    yield "served %s in %s; answered for %s" % (
+    yield "served %s (%s); answered for %s" % (
         count(session.notifications, "notification"), count(session.stops, "stop"),
         count(session.served, "held thread"))
 
