@@ -562,7 +562,7 @@ fn the_commands_say_what_they_need() {
         batch(&this(), "", &["stopworld threads", "stopworld object 1", "help stopworld mode", "help stopworld"]);
     assert!(said.contains("no program is being debugged"), "{said}");
     assert!(said.contains("Shows or sets how gdb takes part in collections"), "{said}");
-    assert!(said.contains("stopworld why-alive -- A shortest path from a root"), "{said}");
+    assert!(said.contains("stopworld why-alive -- Shows a shortest path from a root"), "{said}");
 }
 
 #[rstest]

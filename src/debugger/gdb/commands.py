@@ -6,7 +6,7 @@ def call(function, *arguments):
     if connection() == "core":
         raise Trouble("a core file has no threads that can run: only `threads` and `status` work on it")
     if thread is None or not thread.is_stopped():
-        raise Trouble("the selected thread runs: select a stopped thread, which can run the function")
+        raise Trouble("select a stopped thread first: it executes the function")
     words = ", ".join("%#xul" % argument for argument in arguments)
     kinds = ", ".join(["unsigned long"] * len(arguments))
     try:
@@ -211,7 +211,7 @@ def referrers_command(text):
 
 
 def why_alive_command(text):
-    """A shortest path from a root to the object at ADDR: what keeps it alive. In non-stop mode stop all threads first."""
+    """Shows a shortest path from a root to the object at ADDR: what keeps it alive. In non-stop mode stop all threads first."""
     address = address_of(text)
     contract = contract_for(address)
     names = {thread.tid: thread.name for world in contract.worlds_now() for thread in contract.threads_of(world)}
