@@ -12,9 +12,9 @@
 //! ```
 //!
 //! **Levels are a set.** As in the design of 2017, `enable_level(Verbose)` alone does not turn `Informational` on;
-//! [`ProviderState::set`] enables every level up to the given one, as the shipped runtime does. Level and keywords live
-//! in one word, so there is no moment at which one is new and the other old; and what the fire functions read is one
-//! bit that has been decided from both.
+//! [`ProviderState::set`] enables every level up to the given one, as the shipped runtime does. Levels and keywords are
+//! in one word, so the new levels are never in force with the old keywords, or the reverse. The fire functions read one
+//! bit that was computed from both.
 //!
 //! **Listeners do not enable each other's events.** Each listener has its own set. The union only decides whether the out-of-line part
 //! of a fire function runs, which then checks each listener's own bit.

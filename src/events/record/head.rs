@@ -2,7 +2,7 @@
 
 use crate::events::table::EventId;
 
-/// The first word of a record: what it is, how long, and in which world. Never 0.
+/// The first word of a record: its event, its number of fields, and its world. Never 0.
 ///
 /// ```text
 ///   63     62                  31      16 15          8 7       0

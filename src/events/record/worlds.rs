@@ -91,7 +91,7 @@ struct Segment {
     takers: [Consumers; EventId::COUNT],
 }
 
-/// What a consumer wants of a world.
+/// A consumer's selection of a world.
 #[derive(Clone, Copy)]
 struct Subscription {
     selection: Selection,
