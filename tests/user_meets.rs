@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize
 use std::time::{Duration, Instant};
 
 use hazard::{
-    By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, vfork_until, wait_for, wait_for_child,
-    world,
+    By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, vfork_until, wait_for,
+    wait_for_child, world,
 };
 use rstest::rstest;
 use stopworld::events::{EventId, Record, Selection, Sink};

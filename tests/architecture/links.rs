@@ -96,11 +96,15 @@ fn without_code(line: &str) -> String {
 
 #[test]
 fn links_and_anchors_of_a_page() {
-    let page = "# A [b](c.md), `[d](e)`\n[`f`](../g.rs) [h](#a-b-d) [i](https://j.k)\n```text\n# no\n[no](no.md)\n```\n";
+    let page =
+        "# A [b](c.md), `[d](e)`\n[`f`](../g.rs) [h](#a-b-d) [i](https://j.k)\n```text\n# no\n[no](no.md)\n```\n";
     let found: Vec<_> = links(page).into_iter().map(|link| (link.line, link.target)).collect();
     let expected = [(1, "c.md"), (2, "../g.rs"), (2, "#a-b-d")].map(|(line, target)| (line, target.to_owned()));
     assert_eq!(found, expected);
-    assert_eq!(anchors("## Who can connect?\n## `strip`, on x86-64"), BTreeSet::from(["who-can-connect", "strip-on-x86-64"].map(str::to_owned)));
+    assert_eq!(
+        anchors("## Who can connect?\n## `strip`, on x86-64"),
+        BTreeSet::from(["who-can-connect", "strip-on-x86-64"].map(str::to_owned))
+    );
 }
 
 #[test]

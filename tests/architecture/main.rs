@@ -233,7 +233,6 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     let all = in_root.chain(folders.iter().flat_map(|folder| pages(&root().join(folder))));
     // Folders of build output have pages of other projects.
     let all = all.filter(|page| !page.components().any(|part| part.as_os_str() == "target"));
-    let broken: Vec<String> =
-        all.flat_map(|page| links::broken(root(), page.strip_prefix(root()).unwrap())).collect();
+    let broken: Vec<String> = all.flat_map(|page| links::broken(root(), page.strip_prefix(root()).unwrap())).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }

@@ -1,6 +1,6 @@
 //! What holds for every trace that this project writes: payloads, collections, identities, heap dumps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::*;
 

@@ -9,6 +9,7 @@
 mod checks;
 pub mod readers;
 
+#[allow(unused_imports, reason = "each test program uses its part")]
 pub use checks::*;
 
 use std::collections::{BTreeMap, HashMap};

@@ -118,10 +118,7 @@ fn a_process_that_cannot_be_asked_is_one_line(#[values("trace", "counters")] act
     let (code, line) = run(4_194_305);
     assert_eq!((code, line.as_str()), (Some(1), "error: there is no process 4194305\n"));
     let (code, line) = run(std::process::id());
-    assert!(
-        code == Some(1) && line.contains("has no diagnostics socket in") && line.lines().count() == 1,
-        "{line}"
-    );
+    assert!(code == Some(1) && line.contains("has no diagnostics socket in") && line.lines().count() == 1, "{line}");
     // A socket file without a listener.
     let mut subject = Subject::start();
     let path = subject.client.0.clone();

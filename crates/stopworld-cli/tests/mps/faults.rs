@@ -262,7 +262,11 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
 #[rstest]
 fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
     #[values("mps", "nettrace", "json", "eventlog")] format: &str,
-    #[values(("/dev/full", "No space left on device"), ("t", "File too large"))] (file, why): (&str, &str),
+    #[values(
+        ("/dev/full", "No space left on device", "make room"),
+        ("t", "File too large", "raise the limit of a file's size")
+    )]
+    (file, why, remedy): (&str, &str, &str),
 ) {
     let directory = directory();
     let recorder = "--flight-recorder 1m --flight-at-end";
@@ -270,7 +274,7 @@ fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
     let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    let parts = [&format!("{file}: {why}"), "make room", "--trace FILE"];
+    let parts = [&format!("{file}: {why}"), remedy, "--trace FILE"];
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
     assert!(text(&output.stdout).contains("verified="), "the workload has done its work");
 }
