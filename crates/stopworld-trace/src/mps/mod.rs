@@ -6,6 +6,7 @@
 //! | file | part |
 //! |---|---|
 //! | `trace`, `control` | the public handle of a stream: its worlds, its filter, its end; the environment variables |
+//! | `world` | the state of one world in a stream |
 //! | `writer` | translates events to records |
 //! | `codes` | the codes of the events |
 //! | `switchboard` | state shared by the handle and the writer |
@@ -21,6 +22,7 @@ pub mod control;
 mod relay;
 mod switchboard;
 mod trace;
+mod world;
 mod writer;
 
 pub use trace::{CLOCK_TEXT, Options, Telemetry, Trace, usual};

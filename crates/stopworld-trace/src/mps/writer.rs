@@ -34,6 +34,7 @@ use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::Buffer;
 use super::codes as event;
 use super::switchboard::{Facts, Switchboard};
+use super::world::World;
 use crate::os::clock::process_cpu_us;
 use crate::target::OutputFile;
 use mps_telemetry::format::{HEADER, Version};
@@ -86,42 +87,6 @@ pub(super) enum History {
     Followed,
     /// Only the newest filter is applied: the records come from a flight recorder.
     Ignored,
-}
-
-#[derive(Debug)]
-struct World {
-    generation: u64,
-    facts: Option<Facts>,
-    /// The stream has introduced it, or will introduce it before its first record.
-    met: bool,
-    arena_told: bool,
-    pools_told: [bool; 3],
-    poll_open: bool,
-    trace_open: bool,
-    blocks: Option<Blocks>,
-    held_bytes: u64,
-    /// Bytes committed after the last collection.
-    committed: u64,
-    /// The fraction of the heap that died in the last collection.
-    mortality: f64,
-}
-
-impl World {
-    const fn new() -> World {
-        World {
-            generation: 0,
-            facts: None,
-            met: false,
-            arena_told: false,
-            pools_told: [false; 3],
-            poll_open: false,
-            trace_open: false,
-            blocks: None,
-            held_bytes: 0,
-            committed: 0,
-            mortality: 0.5,
-        }
-    }
 }
 
 /// Writes a stream.
@@ -734,15 +699,6 @@ impl Writer {
     /// Publishes the size of the file for the owner.
     fn count(&self) {
         self.board.progress.is(self.buffer.records, self.buffer.written_bytes());
-    }
-}
-
-impl World {
-    fn hold(&mut self, held: Held) {
-        if let Some(blocks) = &mut self.blocks {
-            blocks.hold(held);
-            self.held_bytes += held.bytes;
-        }
     }
 }
 

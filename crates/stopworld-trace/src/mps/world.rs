@@ -1,0 +1,49 @@
+//! The state of one world in a stream.
+
+use super::blocks::{Blocks, Held};
+use super::switchboard::Facts;
+
+/// What a writer knows of a world.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) generation: u64,
+    pub(super) facts: Option<Facts>,
+    /// The stream has introduced it, or will introduce it before its first record.
+    pub(super) met: bool,
+    pub(super) arena_told: bool,
+    pub(super) pools_told: [bool; 3],
+    pub(super) poll_open: bool,
+    pub(super) trace_open: bool,
+    pub(super) blocks: Option<Blocks>,
+    pub(super) held_bytes: u64,
+    /// Bytes committed after the last collection.
+    pub(super) committed: u64,
+    /// The fraction of the heap that died in the last collection.
+    pub(super) mortality: f64,
+}
+
+impl World {
+    pub(super) const fn new() -> World {
+        World {
+            generation: 0,
+            facts: None,
+            met: false,
+            arena_told: false,
+            pools_told: [false; 3],
+            poll_open: false,
+            trace_open: false,
+            blocks: None,
+            held_bytes: 0,
+            committed: 0,
+            mortality: 0.5,
+        }
+    }
+
+    /// Notes a block that the world holds.
+    pub(super) fn hold(&mut self, held: Held) {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.hold(held);
+            self.held_bytes += held.bytes;
+        }
+    }
+}
