@@ -3,10 +3,10 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use stopworld_cli::fuzzing as command;
+use stopworld_diagnostics::fuzzing as socket;
+use stopworld_ptrace::fuzzing as ptrace;
 use stopworld_trace::mps::control::Environment;
-use stopworld_cli::fuzzing::{command_line, debugger_line};
-use stopworld_diagnostics::fuzzing::{diagnostics_message, process_files};
-use stopworld_ptrace::fuzzing::{hostile_target, mappings};
 
 use crate::{is_one_line, limited};
 
@@ -18,7 +18,7 @@ pub fn command_line(words: &[u8]) {
     // clap allocates for the option declarations; the parsers of single options need little.
     limited(64 * MIB, || {
         let words: Vec<&str> = std::iter::once("stopworld").chain(text.lines()).collect();
-        if let Some(message) = command_line(&words) {
+        if let Some(message) = command::command_line(&words) {
             is_one_line(&message);
         }
     });
@@ -29,7 +29,7 @@ pub fn debugger_command(lines: &[u8]) {
     let text = String::from_utf8_lossy(lines);
     for line in text.lines() {
         limited(4 * MIB + 64 * line.len(), || {
-            if let Some(message) = debugger_line(line) {
+            if let Some(message) = command::debugger_line(line) {
                 is_one_line(&message);
             }
         });
@@ -52,12 +52,12 @@ pub fn environment(values: &[u8]) {
 /// Parses a message to or from the diagnostics socket, and the /proc files used to find the socket.
 pub fn diagnostics(message: &[u8]) {
     // A message has at most 64 KiB, and its UTF-16 strings can double in size as UTF-8.
-    limited(2 * MIB, || diagnostics_message(message));
-    limited(2 * MIB + 4 * message.len(), || process_files(message));
+    limited(2 * MIB, || socket::diagnostics_message(message));
+    limited(2 * MIB + 4 * message.len(), || socket::process_files(message));
 }
 
 /// Reads a page of a hostile target's memory, with a descriptor in it, as the ptrace debugger does.
 pub fn hostile_target(image: &[u8]) {
-    limited(8 * MIB, || hostile_target(image));
-    limited(2 * MIB + 64 * image.len(), || mappings(&String::from_utf8_lossy(image)));
+    limited(8 * MIB, || ptrace::hostile_target(image));
+    limited(2 * MIB + 64 * image.len(), || ptrace::mappings(&String::from_utf8_lossy(image)));
 }
