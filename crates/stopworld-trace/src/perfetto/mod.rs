@@ -30,6 +30,7 @@
 //! | file | part |
 //! |---|---|
 //! | `phases` | which of our events is which on a timeline, which the crate `trace-event` writes |
+//! | `selection` | the default events, and a selection as text |
 //! | `writer`, `trace` | a timeline that is written while a world runs: the records' consumer, and its owner |
 
 pub mod phases;
