@@ -63,6 +63,8 @@ impl HostConnection {
         keywords: Keywords,
         enabled: impl Into<Switch>,
     ) -> Result<(), HostError> {
+        // Converted here: `edit` runs in a blocking region, where code of the program may not use the heap.
+        let enabled: Switch = enabled.into();
         Ok(events.change_recorded(self.consumer, |wants| wants.set_event_keyword_state(provider, keywords, enabled))?)
     }
 
@@ -74,6 +76,7 @@ impl HostConnection {
         level: Level,
         enabled: impl Into<Switch>,
     ) -> Result<(), HostError> {
+        let enabled: Switch = enabled.into();
         Ok(events.change_recorded(self.consumer, |wants| wants.set_event_level_state(provider, level, enabled))?)
     }
 

@@ -51,11 +51,24 @@ impl Events {
 
     /// Changes a consumer's current selection of this world as a whole. When this returns, no event that it
     /// disabled is recorded with a later timestamp, and records that were fired before are not lost. `edit` runs under the
-    /// recorder's lock: it must not call the recorder.
+    /// recorder's lock: it must not call the recorder. It runs in a blocking region, so it cannot use a `Gc`:
+    ///
+    /// ```compile_fail,E0277
+    /// use stopworld::events::{Events, record::ConsumerId};
+    /// use stopworld::{Gc, Leaf};
+    ///
+    /// fn change(events: &Events, consumer: ConsumerId, gc: Gc<Leaf<u64>>) {
+    ///     let _ = events.change_recorded(consumer, |_| assert_eq!(**gc, 5));
+    /// }
+    /// ```
     ///
     /// # Errors
     /// The consumer has ended, or does not record this world.
-    pub fn change_recorded(&self, consumer: ConsumerId, edit: impl FnOnce(&mut Selection)) -> Result<(), RecordError> {
+    pub fn change_recorded(
+        &self,
+        consumer: ConsumerId,
+        edit: impl FnOnce(&mut Selection) + Send,
+    ) -> Result<(), RecordError> {
         self.changing(|events, held| {
             held.place(consumer)?;
             let world = events.recorded_world().ok_or(RecordError::Ended)?;
