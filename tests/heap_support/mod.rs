@@ -52,8 +52,14 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 /// With no mutator attached: collects until no finalizer is queued any more, waiting for each to run; returns the number of live objects.
 pub fn settle(world: &World) -> u64 {
     loop {
+        // The finalizer thread also counts as blocking while it waits for a lock, in a finalizer or between two of them, when its stack still
+        // refers to their objects. It is idle if it blocks at each of several looks.
+        let is_idle = || world.totals().finalizers_due == 0 && world.threads().iter().all(|thread| thread.blocking);
         wait_until("the finalizer thread has nothing to do", || {
-            world.totals().finalizers_due == 0 && world.threads().iter().all(|thread| thread.blocking)
+            (0..5).all(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                is_idle()
+            })
         });
         let report = world.collect().unwrap();
         if report.finalizers_queued == 0 {
