@@ -1,6 +1,6 @@
 //! Finalizers that do not return: the errors and messages that name them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ traced! {
 
 static LET_GO: AtomicBool = AtomicBool::new(false);
 static IN_IT: AtomicBool = AtomicBool::new(false);
+static RETURNED: AtomicU32 = AtomicU32::new(0);
 /// The flags above exist once per process.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -22,12 +23,14 @@ fn runs_on(_: &Mutator, _: Gc<Stuck>) {
     while !LET_GO.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(1));
     }
+    RETURNED.fetch_add(1, Ordering::Relaxed);
 }
 
 /// A world in which such a finalizer runs, and another one is queued.
 fn with_a_stuck_finalizer(stopper: Stopper, told: &Arc<Mutex<Vec<String>>>) -> World {
     LET_GO.store(false, Ordering::Relaxed);
     IN_IT.store(false, Ordering::Relaxed);
+    RETURNED.store(0, Ordering::Relaxed);
     let told = Arc::clone(told);
     let world = World::builder()
         .heap_limit(16 << 20)
@@ -73,6 +76,12 @@ fn closing_and_dropping_a_world_name_the_finalizer_that_does_not_return(
     drop(world);
     let told = told.lock().unwrap().clone();
     LET_GO.store(true, Ordering::Relaxed);
+    // The other finalizer still runs, on the thread of the dropped world: it must not set the flags of the next test.
+    let begin = Instant::now();
+    while RETURNED.load(Ordering::Relaxed) < 2 {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(1));
+    }
     assert_eq!(told.len(), 1, "{told:?}");
     let wanted = ["closing: the world was dropped", "within 5s", "Stuck\" object has been running for "];
     assert!(wanted.iter().all(|part| told[0].contains(part)), "{told:?}");
