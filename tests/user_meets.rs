@@ -271,7 +271,7 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
             Ok(_) => {}
             Err(error) => {
                 let text = error.to_string();
-                let pid = format!("pid {} holds it", tracer.pid);
+                let pid = format!("pid {} has stopped it", tracer.pid);
                 assert!(text.contains("in the allocator") && text.contains(&pid), "{text}");
             }
         }
