@@ -480,11 +480,14 @@ fn a_world_whose_last_handle_is_dropped_in_a_finalizer_does_not_wait_for_itself(
 /// `.mark.overflow` and finalizers together: resurrected objects are marked with a stack that is too small.
 #[rstest]
 fn resurrection_with_a_mark_stack_that_overflows(#[values(64, 256)] limit: usize, #[values(1, 2)] markers: usize) {
+    /// One case at a time: all of them add to the same list.
+    static ONE: Mutex<()> = Mutex::new(());
     static SIZES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     fn finalize(_: &Mutator, holder: Gc<Array<GcCell<Option<Gc<Node>>>>>) {
         let sum = holder.iter().map(|slot| check_tree(slot.get().unwrap())).sum();
         SIZES.lock().unwrap().push(sum);
     }
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let world: World = paranoid().initial_heap(64 << 20).mark_stack_limit(limit).markers(markers).build().unwrap();
     on_a_thread(&world, |m| {
         for _ in 0..10 {
