@@ -44,6 +44,8 @@ struct Loot {
     world: World,
     kept: Mutex<Option<Root<Node>>>,
     range: Mutex<Option<stopworld::RangeGuard>>,
+    /// The last handle of a world that is closed already.
+    closed: Mutex<Option<World>>,
 }
 
 fn mutator() -> &'static Mutator {
@@ -110,6 +112,19 @@ const ACTS: &[Act] = &[
     }),
     ("close", "World::close", |loot| drop(loot.world.close(Duration::ZERO))),
     ("range-drop", "the drop of a RangeGuard", |loot| drop(loot.range.lock().unwrap().take())),
+    ("closed-drop", "the last drop of a World", |loot| drop(loot.closed.lock().unwrap().take())),
+    ("held-blocks", "World::with_held_blocks", |loot| loot.world.with_held_blocks(|_| ())),
+    ("with-threads", "World::with_threads", |loot| loot.world.with_threads(|_| ())),
+    ("tick-interval", "World::tick_interval", |loot| {
+        let _ = loot.world.tick_interval();
+    }),
+    ("heap-profile", "World::heap_profile", |loot| drop(loot.world.heap_profile())),
+    ("censuses", "World::censuses", |loot| {
+        let _ = loot.world.censuses();
+    }),
+    ("sample-next", "World::sample_next_collection", |loot| drop(loot.world.sample_next_collection())),
+    ("sample", "World::sample", |loot| drop(loot.world.sample())),
+    ("end-profile", "World::end_profile", |loot| drop(loot.world.end_profile())),
     ("set-vtable", "World::set_thread_vtable", |loot| {
         drop(loot.world.set_thread_vtable(Arc::new(SignalStopper::new(libc::SIGURG).unwrap())));
     }),
@@ -197,7 +212,10 @@ fn loot(world: &World, m: &Mutator) -> (Arc<Loot>, Arc<AtomicBool>) {
     // SAFETY: a static; zeroes are no references.
     let range = unsafe { world.register_range(MEMORY.as_ptr().cast(), size_of_val(&MEMORY)) };
     let kept = Mutex::new(Some(m.root(kept)));
-    (Arc::new(Loot { world: world.clone(), kept, range: Mutex::new(range) }), Arc::default())
+    let other = build(1);
+    let closed = Mutex::new(other.downgrade().upgrade());
+    drop(other);
+    (Arc::new(Loot { world: world.clone(), kept, range: Mutex::new(range), closed }), Arc::default())
 }
 
 fn everything() -> Selection {

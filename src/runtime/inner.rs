@@ -13,6 +13,7 @@ use crate::collector::finalize::Running;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CloseError, CollectError, Collecting, Collector, Observer, cache_of};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, Space};
+use crate::os::callback::refuse_inside;
 use crate::os::clock::now_ns;
 use crate::os::spawn::spawn;
 use crate::profile::census::profiler::Profiler;
@@ -171,6 +172,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Also of a handle that does not keep the world open (`WeakWorld`): this waits for locks and frees memory.
+        refuse_inside("the last drop of a World");
         self.collector.threads.published().withdraw();
         self.tell_of_the_end();
     }

@@ -4,6 +4,7 @@ use super::World;
 use super::heap_profile::{keep_time, tell};
 use super::inner::Inner;
 use crate::collector::report::Reason;
+use crate::os::callback::refuse_inside;
 use crate::profile::census::on_demand::OnDemand;
 use crate::profile::census::profiler::Finished;
 use crate::profile::census::{Census, CensusRequest, Every, HeapProfile, ProfileError};
@@ -30,6 +31,7 @@ impl World {
     /// # Errors
     /// The request is impossible in this world, there is not enough memory for it, or the world could not be stopped.
     pub fn census(&self, request: &CensusRequest) -> Result<Census, ProfileError> {
+        refuse_inside("World::census");
         let observer = OnDemand::new(request, self.collector())?;
         self.inner().collect_observed(Reason::Explicit, Some(&observer))?;
         // Always present: the collection succeeded, and so the observer was called.
@@ -42,6 +44,7 @@ impl World {
     /// The profile is impossible in this world, or there is not enough memory or no thread for it. No profile is running then.
     /// Also an error of the end of the previous profile.
     pub fn profile(&self, profile: HeapProfile) -> Result<(), ProfileError> {
+        refuse_inside("World::profile");
         self.end_profile()?;
         let inner = self.inner();
         let every = profile.every;
@@ -69,6 +72,7 @@ impl World {
     /// # Errors
     /// No profile is running, it takes no more censuses, or the world could not be stopped.
     pub fn sample(&self) -> Result<Option<Census>, ProfileError> {
+        refuse_inside("World::sample");
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.ask(&collector.threads.lock(&collector.observing.lock))?;
         self.inner().collect_observed(Reason::Explicit, None)?;
@@ -80,12 +84,14 @@ impl World {
     /// # Errors
     /// No profile is running, or it takes no more censuses.
     pub fn sample_next_collection(&self) -> Result<(), ProfileError> {
+        refuse_inside("World::sample_next_collection");
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.ask(&collector.threads.lock(&collector.observing.lock))
     }
 
     /// Returns the number of censuses that the running heap profile has taken. `None` if no profile is running.
     pub fn censuses(&self) -> Option<u64> {
+        refuse_inside("World::censuses");
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.censuses(&collector.threads.lock(&collector.observing.lock))
     }
@@ -93,6 +99,7 @@ impl World {
     /// Returns the settings of the running heap profile: for a consumer that starts late, and must know what the censuses count.
     /// `None` if no profile is running.
     pub fn heap_profile(&self) -> Option<HeapProfile> {
+        refuse_inside("World::heap_profile");
         let Inner { collector, profiler, .. } = &**self.inner();
         profiler.profile(&collector.threads.lock(&collector.observing.lock))
     }
@@ -106,6 +113,7 @@ impl World {
     /// The world could not be stopped for that last collection. The biography has ended without it: objects that were live in the
     /// previous collection count as they did then.
     pub fn end_profile(&self) -> Result<Option<Finished>, ProfileError> {
+        refuse_inside("World::end_profile");
         self.inner().end_profile()
     }
 }
