@@ -91,7 +91,8 @@ impl World {
     /// `Vec`, a thread-local, or a future. The same holds for references into objects, which are `Send` although a `Gc` is not
     /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
     ///
-    /// In a [blocking](Mutator::blocking) region, and in code that the collector calls (an event [sink](crate::events::Sink), a
+    /// In a [blocking](Mutator::blocking) region, also of a function that is documented to run code of the program in one
+    /// ([`in_blocking_region`](crate::events::record::in_blocking_region) and others), and in code that the collector calls (an event [sink](crate::events::Sink), a
     /// [thread vtable](crate::ThreadVtable)), the thread uses neither a `Gc` nor a mutator, even one in a thread-local.
     ///
     /// The thread uses no `Gc` after it has detached, and passes none to another world.
