@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `arguments` | declarations of the arguments, from which clap derives the parser and the help |
 //! | `size`, `complaint` | parsing of sizes; one-line messages for wrong arguments |
-//! | `asked`, `format` | the trace that the arguments request; the values of `--format` and `--events` |
+//! | `trace_request`, `format` | the trace that the arguments request; the values of `--format` and `--events` |
 //! | `run` | one run: its workload, its length, and its error messages |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, whatever ended it |
@@ -26,7 +26,6 @@
 //! number if a signal ended the run.
 
 mod arguments;
-mod asked;
 mod beside;
 mod complaint;
 mod control;
@@ -49,6 +48,7 @@ mod progress;
 mod run;
 mod session;
 mod size;
+mod trace_request;
 mod tracing;
 
 use std::env;

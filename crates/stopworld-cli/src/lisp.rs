@@ -13,11 +13,11 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::arguments::{Run, Settings};
-use super::asked::Asked;
 use super::exit::Failure;
 use super::progress::Chatter;
 use super::run::{LISP, perform, smallest_heap, until};
 use super::session::Session;
+use super::trace_request::TraceRequest;
 use stopworld::{JoinHandle, Mutator};
 use stopworld_workloads::lisp::{Interpreter, LispError, Prompt};
 use stopworld_workloads::{Plan, Shift, Until};
@@ -47,8 +47,8 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     let programs: Vec<Program> = run.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
     let programs: Arc<[Program]> = programs.into();
     let plan = Plan { threads: run.threads, until: until(run), depth: 0 };
-    let session =
-        Session::begin(&run.settings, Asked::by(&run.settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
+    let session = Session::begin(&run.settings, TraceRequest::by(&run.settings)?, plan)
+        .map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let shift = session.shift.clone();
     let ended = perform(session, LISP, Chatter::Talks, |m| {
@@ -209,7 +209,8 @@ impl Write for Lines {
 /// `stopworld repl`: reads with line editing on a terminal, otherwise from the lines of standard input.
 pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
-    let session = Session::begin(settings, Asked::by(settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
+    let session =
+        Session::begin(settings, TraceRequest::by(settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
     let ended = perform(session, LISP, Chatter::Talks, |m| {
         let interpreter = Interpreter::new(m).map_err(explained)?;

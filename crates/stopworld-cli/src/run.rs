@@ -5,11 +5,11 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 
 use super::arguments::Run;
-use super::asked::Asked;
 use super::control::Control;
 use super::exit::{FAILED, Failure};
 use super::progress::{Chatter, Progress};
 use super::session::Session;
+use super::trace_request::TraceRequest;
 use stopworld::{BuildError, Mutator, OutOfMemory};
 use stopworld_analysis::report::Bytes;
 use stopworld_platform::suggest;
@@ -29,7 +29,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
             workload.name
         )));
     }
-    let session = Session::begin(&run.settings, Asked::by(&run.settings)?, plan)
+    let session = Session::begin(&run.settings, TraceRequest::by(&run.settings)?, plan)
         .map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
     let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
         Chatter::Talks

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
-use super::asked::Asked;
 use super::profiling::Passed;
+use super::trace_request::TraceRequest;
 use super::tracing::{self, End, Tracing};
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
@@ -48,16 +48,16 @@ pub(super) struct Session {
 
 impl Session {
     /// Builds the world that the settings describe.
-    pub(super) fn begin(settings: &Settings, mut asked: Asked, plan: Plan) -> anyhow::Result<Arc<Session>> {
+    pub(super) fn begin(settings: &Settings, mut request: TraceRequest, plan: Plan) -> anyhow::Result<Arc<Session>> {
         let shift = Shift::new(plan);
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let passed = Arc::new(Passed::default());
         let builder = described(settings, &passed, listener(settings, shift.clone(), Arc::clone(&ledger)));
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
-        let nettrace = asked.selected.settings::<Nettrace>();
+        let nettrace = request.selected.settings::<Nettrace>();
         let has_heap_dump = nettrace.is_some_and(|nettrace| nettrace.providers.wants_heap_dump());
-        let tracing = Tracing::start(settings, asked)?;
+        let tracing = Tracing::start(settings, request)?;
         let diagnostics = open(settings);
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
         if settings.profiling.is_by_time() {

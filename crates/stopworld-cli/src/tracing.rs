@@ -21,14 +21,14 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::arguments::Settings;
-use super::asked::Asked;
 use super::size::Size;
+use super::trace_request::TraceRequest;
 use stopworld::events::Categories;
 use stopworld::events::record::{flush_at_exit, stopworld_telemetry_flush};
 use stopworld_platform::os::remedy::remedy_of;
 use stopworld_trace::mps::control::{CONTROL_VARIABLE, Environment};
 use stopworld_trace::mps::{self, Telemetry};
-use stopworld_trace::{Finished, Manner, RunningTrace, report_failure};
+use stopworld_trace::{Finished, OutputOptions, RunningTrace, report_failure};
 
 /// The time limit for the end of the world, after which the trace is finished without it.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -55,13 +55,13 @@ enum Flight {
 
 impl Tracing {
     /// Starts the requested trace, if any.
-    pub(super) fn start(settings: &Settings, asked: Asked) -> anyhow::Result<Option<Tracing>> {
+    pub(super) fn start(settings: &Settings, request: TraceRequest) -> anyhow::Result<Option<Tracing>> {
         let flight = match (settings.flight_recorder, settings.flight_at_end) {
             (None, _) => Flight::No,
             (Some(_), false) => Flight::OnDemand,
             (Some(_), true) => Flight::AndAtTheEnd,
         };
-        let Asked { mut selected, by_default } = asked;
+        let TraceRequest { mut selected, by_default } = request;
         let mut file = settings.trace.clone();
         if let Some(categories) = selected.settings::<Telemetry>() {
             let environment = Environment::read();
@@ -74,12 +74,12 @@ impl Tracing {
             }
             file = Some(file.unwrap_or_else(|| environment.file()));
         }
-        let manner = Manner {
+        let output = OutputOptions {
             flight_recorder: settings.flight_recorder.map(Size::bytes),
             // The failure of a flight recorder is reported when it is written.
             on_failure: (flight == Flight::No).then_some(report),
         };
-        let trace = selected.start(file.unwrap_or_default(), manner).context("can't start the trace")?;
+        let trace = selected.start(file.unwrap_or_default(), output).context("can't start the trace")?;
         let tracing = Tracing { trace, flight };
         let tracing = TRACING.get_or_init(|| tracing).clone();
         flush_on_panic();
@@ -248,8 +248,8 @@ mod tests {
         let line = ["stopworld", "--trace", &file];
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
-        let asked = Asked::by(&settings).unwrap_or_else(|_| panic!("the arguments request a stream"));
-        Session::begin(&settings, asked, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+        let request = TraceRequest::by(&settings).unwrap_or_else(|_| panic!("the arguments request a stream"));
+        Session::begin(&settings, request, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
     /// `.event.crash`: holds whichever thread has the recorder's lock at the exit, and while other threads continue to fire

@@ -42,7 +42,7 @@ use stopworld_platform::{os, sabotage, sync};
 pub use failure::{FailureReport, report_failure};
 pub use finished::Finished;
 pub use format::Format;
-pub use list::{FORMATS, Manner, Profiles, RunningTrace, Selected, TraceFormat};
+pub use list::{FORMATS, OutputOptions, Profiles, RunningTrace, Selected, TraceFormat};
 pub use options::Options;
 pub use trace::Trace;
 pub use trace_error::TraceError;

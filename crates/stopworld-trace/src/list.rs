@@ -202,7 +202,7 @@ pub struct Selected(Box<dyn Start>);
 
 /// Options that are the same in each format: see [`Options`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner {
+pub struct OutputOptions {
     /// The size of the flight recorder in bytes, if the trace is one.
     pub flight_recorder: Option<usize>,
     /// Called when the file fails.
@@ -224,8 +224,8 @@ impl Selected {
     ///
     /// # Errors
     /// Those of [`Options::start`].
-    pub fn start(self, file: PathBuf, manner: Manner) -> Result<Arc<dyn RunningTrace>, TraceError> {
-        self.0.start(file, manner)
+    pub fn start(self, file: PathBuf, output: OutputOptions) -> Result<Arc<dyn RunningTrace>, TraceError> {
+        self.0.start(file, output)
     }
 }
 
@@ -234,7 +234,7 @@ struct Settings<F: Format>(F::Settings);
 trait Start: fmt::Debug + Send + Sync {
     fn settings(&mut self) -> &mut dyn Any;
 
-    fn start(self: Box<Self>, file: PathBuf, manner: Manner) -> Result<Arc<dyn RunningTrace>, TraceError>;
+    fn start(self: Box<Self>, file: PathBuf, output: OutputOptions) -> Result<Arc<dyn RunningTrace>, TraceError>;
 }
 
 impl<F: Format> Start for Settings<F> {
@@ -242,12 +242,12 @@ impl<F: Format> Start for Settings<F> {
         &mut self.0
     }
 
-    fn start(self: Box<Self>, file: PathBuf, manner: Manner) -> Result<Arc<dyn RunningTrace>, TraceError> {
+    fn start(self: Box<Self>, file: PathBuf, output: OutputOptions) -> Result<Arc<dyn RunningTrace>, TraceError> {
         let mut options = Options::<F>::with_file(file, self.0);
-        if let Some(bytes) = manner.flight_recorder {
+        if let Some(bytes) = output.flight_recorder {
             options = options.flight_recorder(bytes);
         }
-        if let Some(report) = manner.on_failure {
+        if let Some(report) = output.on_failure {
             options = options.on_failure(report);
         }
         Ok(Arc::new(options.start()?))
@@ -330,7 +330,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         for format in &FORMATS {
             let file = directory.path().join(format.file);
-            let trace = format.usual_events().start(file.clone(), Manner::default()).unwrap();
+            let trace = format.usual_events().start(file.clone(), OutputOptions::default()).unwrap();
             assert_eq!(trace.path(), Some(&*file));
             assert!(trace.finish().unwrap().is_complete(), "{}", format.name);
         }

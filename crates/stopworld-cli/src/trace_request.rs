@@ -29,16 +29,16 @@ const NO_PROVIDER_FOR_TIME: &str = "--time-profile: a .nettrace has the profile 
 
 /// The trace to write.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct TraceRequest {
     /// The format with the events.
     pub(super) selected: Selected,
     /// Whether the events are the default.
     pub(super) by_default: bool,
 }
 
-impl Asked {
+impl TraceRequest {
     /// Returns the trace that the arguments request, or a usage error if they contradict each other.
-    pub(super) fn by(settings: &Settings) -> Result<Asked, Failure> {
+    pub(super) fn by(settings: &Settings) -> Result<TraceRequest, Failure> {
         settings.profiling.check().map_err(usage)?;
         let format = format_of(settings)?;
         check_profiles(settings, format)?;
@@ -62,7 +62,7 @@ impl Asked {
             }
             None => {}
         }
-        Ok(Asked { selected, by_default: settings.events.is_none() })
+        Ok(TraceRequest { selected, by_default: settings.events.is_none() })
     }
 }
 
