@@ -107,7 +107,7 @@ pub struct Endless {
 }
 
 impl Endless {
-    /// The largest size of a block of a lap: that of GHC's buffers.
+    /// The largest size of a block of a lap: the size of the buffers of GHC.
     const BLOCK: usize = 2 << 20;
 
     /// Creates a log of at least `size` bytes.

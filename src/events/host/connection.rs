@@ -16,7 +16,7 @@ use crate::os::spawn::spawn;
 use crate::os::{Tid, signals, thread};
 use crate::sync::Ordering;
 
-/// A host's side of the interface: what it wants, and when it has had enough. A clone is the same connection.
+/// The host's side of the connection: changes its selection, flushes and ends it. A clone is the same connection.
 #[derive(Clone, Debug)]
 pub struct HostConnection {
     consumer: ConsumerId,
@@ -24,10 +24,10 @@ pub struct HostConnection {
 }
 
 impl Events {
-    /// From now on, what `selection` selects of this world's events is told to `host`.
+    /// Connects a host: from now on, it receives the events of this world that `selection` selects.
     ///
     /// # Errors
-    /// Too many record, or the system does not give what that needs.
+    /// There are too many consumers, or the system refuses a resource that recording needs.
     pub fn serve(
         &self,
         host: Arc<dyn Host>,
@@ -35,11 +35,11 @@ impl Events {
         options: HostOptions,
     ) -> Result<HostConnection, HostError> {
         let queue = Arc::new(Queue::new(options).map_err(RecordError::System)?);
-        // Before the thread: it reads the clock, which must have been chosen.
+        // Choose the clock before the thread starts, because the thread reads it.
         let _ = Clock::of_process();
         let server = Server { queue: Arc::clone(&queue), host: Arc::clone(&host), last: (0, 0) };
         {
-            // Signals are the program's own threads' affair.
+            // Signals are handled by the program's own threads.
             let _blocked = signals::block_all();
             spawn("stopworld-host", move || server.run()).map_err(RecordError::System)?;
         }
@@ -49,13 +49,13 @@ impl Events {
     }
 }
 
-/// What a host tells the collector. Each of the first five is in force when it returns: nothing that it disabled is *fired* with
-/// a later time. What was fired before may still come; after a [`flush`](Self::flush) it has come.
+/// The calls of a host. Each of the first five is in force when it returns: no event that it disabled is *fired* with
+/// a later time. Events that were fired before may still arrive; after a [`flush`](Self::flush) they have arrived.
 ///
 /// # Errors
-/// In each case: the connection has ended, or was not made for this world.
+/// For every function: the connection has ended, or was not made for this world.
 impl HostConnection {
-    /// Turns keywords of a provider on or off; levels stay.
+    /// Turns keywords of a provider on or off; the levels are unchanged.
     pub fn set_event_keyword_state(
         &self,
         events: &Events,
@@ -68,7 +68,7 @@ impl HostConnection {
         Ok(events.change_recorded(self.consumer, |wants| wants.set_event_keyword_state(provider, keywords, enabled))?)
     }
 
-    /// Turns this one level of a provider on or off; keywords and the other levels stay.
+    /// Turns this one level of a provider on or off; the keywords and the other levels are unchanged.
     pub fn set_event_level_state(
         &self,
         events: &Events,
@@ -80,7 +80,7 @@ impl HostConnection {
         Ok(events.change_recorded(self.consumer, |wants| wants.set_event_level_state(provider, level, enabled))?)
     }
 
-    /// Of this provider these keywords, and every level up to this one; `None` is no level at all.
+    /// Selects these keywords of the provider, and every level up to `up_to`; `None` selects no level.
     pub fn set(
         &self,
         events: &Events,
@@ -91,7 +91,7 @@ impl HostConnection {
         Ok(events.change_recorded(self.consumer, |wants| wants.set(provider, keywords, up_to))?)
     }
 
-    /// `telemetry_control(reset, flip)` of the MPS: takes `reset` out, then inverts `flip`. Returns the old filter.
+    /// `telemetry_control(reset, flip)` of the MPS: clears `reset`, then inverts `flip`. Returns the old filter.
     pub fn telemetry_control(
         &self,
         events: &Events,
@@ -108,15 +108,15 @@ impl HostConnection {
         Ok(events.select_recorded(self.consumer, selection)?)
     }
 
-    /// The recorder's name for it.
+    /// Returns the recorder's id of the connection.
     pub fn consumer(&self) -> ConsumerId {
         self.consumer
     }
 
-    /// Waits until the host has been told of everything that was fired before; a mutator counts as blocking meanwhile.
+    /// Waits until the host has received everything that was fired before the call. A mutator waits in a blocking region.
     pub fn flush(&self, within: Duration) -> Result<(), HostError> {
         self.must_not_be_served()?;
-        // Another consumer's error is that one's.
+        // Ignore the errors of other consumers.
         let _ = Recorder::of_process().flush();
         Recorder::of_process().totals_of(self.consumer)?;
         let target = self.queue.written();
@@ -124,8 +124,8 @@ impl HostConnection {
         if self.queue.state() == State::Failed { Err(HostError::Panicked) } else { Ok(()) }
     }
 
-    /// Ends the connection: the host is told of everything that was fired before, and then of nothing. Inside `fire_event` it
-    /// returns at once, and the rest comes all the same.
+    /// Ends the connection: the host receives everything that was fired before, and then nothing more. Inside `fire_event` this
+    /// returns at once, and the rest is still delivered.
     pub fn end(&self, events: &Events, within: Duration) -> Result<HostTotals, HostError> {
         events.end_recording(self.consumer)?;
         if self.must_not_be_served().is_ok() {
@@ -134,7 +134,7 @@ impl HostConnection {
         Ok(self.totals())
     }
 
-    /// The host's numbers so far.
+    /// Returns the host's numbers so far.
     pub fn totals(&self) -> HostTotals {
         self.queue.totals()
     }

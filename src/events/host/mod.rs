@@ -21,8 +21,8 @@
 //! second may be waiting for a thread that waits for *it*. Then events are dropped until it continues. It is notified of their number
 //! ([`Host::events_lost`]) at the place where they are missing.
 //!
-//! **Numbers.** `event_id` is the event's number in the [table](super::table), not its number in .NET's manifest: there two
-//! phases share one number, and half of our events have none. Numbers change when the table grows; names do not, and
+//! **Numbers.** `event_id` is the event's number in the [table](super::table), not its number in the .NET manifest, in which two
+//! phases share one number, and which lacks half of stopworld's events. Numbers change when the table grows; names do not.
 //! [`EventId::descriptor`](super::EventId::descriptor) has the name, the numbers in other formats, and where each field
 //! lies in the payload. A [template](super::templates) reads it.
 

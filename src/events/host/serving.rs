@@ -13,11 +13,11 @@ use crate::os::thread;
 use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 
-/// The queue's filling end.
+/// The producer of the queue: a consumer of the drain.
 #[derive(Debug)]
 pub(super) struct Filler {
     pub(super) queue: Arc<Queue>,
-    /// Only for the known-bad variant.
+    /// Used only by the known-bad variant.
     pub(super) host: Arc<dyn Host>,
 }
 
@@ -28,7 +28,7 @@ impl Consumer for Filler {
             self.host.fire_event(record.id as u32, record.event().serialize(&mut [0; MAX_PAYLOAD_BYTES]));
             return Ok(());
         }
-        // SAFETY: the drain is one at a time, and this is the only filler.
+        // SAFETY: there is one drain at a time, and this is the only filler.
         unsafe { self.queue.put(record.ticks, record.thread, record.world, Some(record.id), record.fields()) };
         if self.queue.state() == State::Failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
@@ -72,7 +72,7 @@ impl Server {
         self.queue.server.store(thread::gettid().0 as u32, Ordering::Relaxed);
         loop {
             self.queue.sleep();
-            // Before the last look, so that what was put before the end is delivered.
+            // Read before the last delivery, so that everything that was queued before the end is delivered.
             let is_closed = self.queue.state() != State::Open;
             let delivered = catch_unwind(AssertUnwindSafe(|| self.deliver()));
             if delivered.is_err() {
@@ -88,7 +88,7 @@ impl Server {
         let relation = Clock::of_process().relation();
         let mut buffer = [0; MAX_PAYLOAD_BYTES];
         let queue = Arc::clone(&self.queue);
-        // SAFETY: this is the only thread that takes.
+        // SAFETY: this is the only thread that takes entries.
         while let Some((entry, next)) = unsafe { queue.first() } {
             match entry {
                 Entry::Event(record) => {
@@ -108,7 +108,8 @@ impl Server {
         }
     }
 
-    /// Each batch reads how the clocks relate, which may be a few nanoseconds off the last one's: what was not earlier stays so.
+    /// Converts ticks to nanoseconds. Each batch reads the relation of the clocks anew, which may differ by a few nanoseconds from the
+    /// previous one. A record that is not earlier than the previous one does not get an earlier time.
     fn ns_of(&mut self, relation: &Relation, ticks: u64) -> u64 {
         let (last_ticks, last_ns) = self.last;
         let ns = relation.ns_of(ticks);

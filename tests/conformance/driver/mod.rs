@@ -41,7 +41,7 @@ pub trait Driver {
     /// Takes control of a running program, and lets it run on.
     fn attach(&mut self, program: &mut Program) -> Told<()>;
 
-    /// Gives up control.
+    /// Detaches from the program.
     fn detach(&mut self, program: &mut Program) -> Told<()>;
 
     /// Is killed.
