@@ -213,7 +213,7 @@ fn a_thread_is_a_retainer_by_its_name() {
     keeper.join().unwrap();
 }
 
-/// An object that only a dead object's pending finalizer references is alive; an object that only a weak reference references is not.
+/// A dead object whose finalizer is pending keeps its targets alive. A weak reference does not keep its target alive.
 #[test]
 fn what_waits_for_its_finalizer_lives_and_is_kept_by_that() {
     static RAN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

@@ -319,7 +319,7 @@ fn a_finalizer_that_panics_is_counted_and_the_next_one_runs() {
 /// `.final.thread`, `.heap.limit`: the finalizer gets the error; the thread and the world continue.
 #[test]
 fn a_finalizer_that_reaches_the_heap_limit_gets_an_error() {
-    /// In a frame of its own, which is overwritten afterwards: then the list is garbage.
+    /// Fills the heap with a list, in a frame of its own: the frame is overwritten afterwards, so that the list is garbage.
     #[inline(never)]
     fn fill(m: &Mutator) -> OutOfMemory {
         let mut kept = list(m, 1).unwrap();

@@ -178,9 +178,8 @@ fn allocate(m: &Mutator, length: u64) {
     assert_eq!(expected, 0);
 }
 
-/// Everything that a collection can do, under both wrappers: parallel marking, weak references, finalizers, drops, arrays, large objects,
-/// events, verification.
-/// drops, arrays, large objects, events, verification.
+/// Everything that a collection can do, under the wrappers of both allocators: parallel marking, weak references, finalizers, drops,
+/// arrays, large objects, events, verification.
 #[rstest]
 fn a_collection_with_everything_in_it_calls_no_malloc(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,

@@ -628,8 +628,9 @@ fn long() -> Duration {
     patience(60, 3)
 }
 
-/// A thread that waits for room before or after a stop holds no lock that the next collection needs; nor does one that reports a census
-/// whose bands exceed a chunk of a ring. `more` further collections fit into the ring of the test's own thread.
+/// While a thread waits for room in its ring, it holds no lock that a collection of another thread needs. The threads wait before or
+/// after a stop; in the second case also where they report the bands of a census, which exceed a chunk of a ring. `more` is a number of
+/// collections whose events fit into the ring of the test's own thread.
 #[rstest]
 #[case::of_everything(0, Selection::everything(), 10)]
 #[case::of_a_profile(2_000, Selection::of(set([EventId::CensusBand])), 5)]

@@ -117,7 +117,7 @@ fn a_thread_that_acknowledges_by_blocking_is_scanned_from_where_it_blocks() {
         let object = m.alloc(Leaf([7_u64; 3])).unwrap();
         inner.set_ready();
         while !inner.is_ended() {
-            // Runs most of the time, so that stops find it running, and acknowledges them by blocking.
+            // The thread runs most of the time, so that stops find it running. It acknowledges them by entering a blocking region.
             let until = std::time::Instant::now() + Duration::from_micros(500);
             while std::time::Instant::now() < until {
                 std::hint::spin_loop();

@@ -177,7 +177,7 @@ impl Perf {
         Command::new("perf").args(["--buildid-dir", cache]).args(arguments).env(TRACED, "1").output().unwrap()
     }
 
-    /// Defines a probe. It may get another name if that name is taken: `sdt_stopworld:gc_start_1`.
+    /// Defines the probe `name`. If that name is taken, perf may choose another one: `sdt_stopworld:gc_start_1`.
     ///
     /// # Errors
     /// perf's message.

@@ -121,7 +121,7 @@ fn served(life: &mut Option<Life>, side: &Side, programs: &Programs) -> Result<S
     life.answer()
 }
 
-/// A running process of a side, with its input (requests) and output (answers). Killed when dropped.
+/// A running process of one side of a comparison, with its input (requests) and output (answers). Killed when dropped.
 struct Life {
     process: Child,
     questions: Option<ChildStdin>,

@@ -195,7 +195,7 @@ pub(crate) struct Finalizers {
 /// The finalizer that is running.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
-    /// The type of its object.
+    /// The type of the object that is being finalized.
     pub(crate) type_name: &'static str,
     /// How long it has been running.
     pub(crate) since: Duration,

@@ -1,8 +1,8 @@
 //! Finds the live cells of a block, many cells at a time.
 //!
-//! An observer of the live objects reads a mark byte for each cell. Where all cells are live, or none, the branch for each byte
-//! is predicted well. Where some are, it is not, and a misprediction costs as much as ten correct predictions. So one
-//! instruction compares sixteen bytes and yields a mask of the live ones. One test skips four such masks if none of their cells
+//! An observer of the live objects reads a mark byte for each cell. The branch for each byte is predicted well where all cells are
+//! live, and where none is. Where only some are live it is often mispredicted, and a misprediction costs as much as ten correct
+//! predictions. So one instruction compares sixteen bytes and yields a mask of the live ones. One test skips four such masks if none of their cells
 //! is live. Otherwise they are processed by runs, if most cells are live, or one by one. Where few are live, the processor
 //! cannot predict the cache lines of their headers either: these can be prefetched before the first is read.
 

@@ -2,7 +2,7 @@
 //!
 //! Marking costs time in proportion to the live heap *L*; a collection is due after *B* bytes were allocated. So
 //! each allocated byte pays for *c·L / B* of marking, and between two collections the heap holds up to *H = L + B*
-//! bytes and what fragmentation adds. Three kinds of heap want three answers:
+//! bytes, plus what is lost to fragmentation. *B* is chosen in one of three ways, by the size of the heap:
 //!
 //! ```text
 //!    H ▲                                  ,·  large: H = (1 + g)·L
@@ -49,14 +49,14 @@ pub(crate) struct Pacing {
 /// The default for [`Pacing::growth`].
 pub(crate) const GROWTH: f64 = 0.25;
 
-/// How many floors a heap may hold, and how much more than is alive, before it is large.
+/// The 3 of the picture: a small heap has the floor plus this many times its live bytes, a middling heap has this many floors.
 const MIDDLING: u64 = 3;
 
 impl Pacing {
     /// Bytes to allocate before the next collection.
     pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, resident_bytes: u64) -> u64 {
         let spare = resident_bytes.saturating_sub(live_bytes) / 8 * 7;
-        // At least a little, so that a heap at its limit, or one without a floor, still makes progress.
+        // At least 64 KiB, so that the program makes progress also if the heap is at its limit, or if the floor is 0.
         let wanted = self.paced(live_bytes, mutators).max(spare).max(1 << 16);
         wanted.min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
     }

@@ -2,7 +2,7 @@
 //!
 //! It cannot be measured from outside: a tick comes at any time, and a short collection falls between two ticks. So, while the
 //! time is wanted, the collecting thread reads the clock of its own processor time when it begins and when it ends. The service
-//! threads do nothing but mark: all their processor time is for collections, also in the middle of one.
+//! threads do nothing but mark, so all their processor time is collection time; it can be read also while a collection runs.
 
 use crate::os::clock::{thread_cpu_ns, thread_cpu_ns_of};
 use crate::os::{Tid, thread};

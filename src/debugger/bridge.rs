@@ -33,11 +33,12 @@
 //! thread checks, before anything is cleared or freed. The marks of a lost stop are discarded, and the collection is repeated by signals
 //! (`.debug.dies`).
 //!
-//! This check is not the end of the stop. What happens to a thread if the debugger dies between the two:
+//! This check is not the end of the stop. If the debugger dies after the check and before the end of the stop, this happens to a thread:
 //!
-//! * full, PARKED_ON_DEATH: it parks where the debugger has sent it;
-//! * full without that: it takes the suspend signal, which the collecting thread has sent to all before the check, and parks;
-//! * assisted: it takes the suspend signal that is pending since the stop began, and parks.
+//! * In full mode, if the answer was PARKED_ON_DEATH: the thread parks where the debugger has sent it.
+//! * In full mode with any other answer: the thread takes the suspend signal, which the collecting thread has sent to all before the check,
+//!   and parks.
+//! * In assisted mode: the thread takes the suspend signal that is pending since the stop began, and parks.
 //!
 //! So there is no second check, however long a dump or a census takes after the first: marks made while the debugger held the threads stay
 //! valid. By then weak references are cleared and finalizers queued, which a discarded collection could not undo.
@@ -45,8 +46,8 @@
 //! # When the answer is false
 //!
 //! The kernel is asked about each thread that a debugger claims to hold, once when the debugger has answered and once after marking
-//! (`claims.rs`). A debugger whose claim is false loses control. If nothing has been scanned yet, the stop ends in an error; if it has, the
-//! marks are discarded. The collection is repeated without the debugger (`.debug.lies`).
+//! (`claims.rs`). A debugger whose claim is false loses control. Before the scan, a false claim ends the stop with an error; after
+//! marking, it discards the marks. In both cases the collection is repeated without the debugger (`.debug.lies`).
 //!
 //! # Limits
 //!
@@ -83,7 +84,7 @@ pub struct DebuggerBridge {
     inner: Arc<dyn ThreadVtable>,
     /// The contract of the present stop.
     agreed: Agreed,
-    /// The debugger's answer to the present stop, if it is a full one.
+    /// The answer with which the debugger acknowledged the present stop. Used in full mode only.
     answer: AtomicU64,
     /// The pid of the collecting thread's tracer before the debugger was notified. 0: no debugger has acknowledged anything in this stop.
     tracer: AtomicI32,

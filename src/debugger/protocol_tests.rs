@@ -99,7 +99,7 @@ fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one()
     let agreed = Agreed::new();
     agreed.begin(in_control(&word));
     assert!(agreed.stands(&word));
-    // It may change its flags, and the mode for the next stop.
+    // The debugger may change its flags, and the mode for the next stop, without an effect on this stop.
     word.store(1 | Control::PHASES | 5 << 32, Ordering::Relaxed);
     assert!(agreed.stands(&word));
     word.store(2 | 5 << 32, Ordering::Relaxed);

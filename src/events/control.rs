@@ -1,8 +1,8 @@
 //! A listener's switches: one call for each way in which tools turn events on and off.
 //!
 //! The tools use three vocabularies, and a [`Selection`] supports all of them. Each call here takes the current
-//! selection, changes it, and puts it in force as a whole, with the exactness of
-//! [`Events::select`]. If two threads change different keywords of one listener at the same time, no change is lost.
+//! selection, changes it, and puts it in force as a whole. [`Events::select`] says exactly when a change takes
+//! effect. If two threads change different keywords of one listener at the same time, no change is lost.
 
 use super::gate::Settled;
 use super::listeners::{ListenError, ListenerId};

@@ -46,7 +46,7 @@ pub enum Settled {
     Busy(u32),
 }
 
-/// The gate of one listener.
+/// The gate of one listener: decides which fires may enter, and counts those inside. See the module documentation.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Gate<const WORDS: usize> {

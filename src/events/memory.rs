@@ -33,9 +33,9 @@ struct Cell {
 pub struct MemorySink {
     cells: NonNull<Cell>,
     capacity: u64,
-    /// Positions claimed by writers: the number of records that were ever stored.
+    /// The next position that a writer claims, and so the number of records that were ever stored.
     tail: AtomicU64,
-    /// Positions claimed by readers: the number of records that were taken out.
+    /// The next position that a reader claims, and so the number of records that were taken out.
     head: AtomicU64,
     dropped: AtomicU64,
 }

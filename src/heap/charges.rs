@@ -105,7 +105,7 @@ impl Charges {
         unsafe { &*self.entries.base().cast::<AtomicU32>().add(at).cast() }
     }
 
-    /// The number that a cell is charged to. For the stopped world, and for the cell's own thread.
+    /// Returns the number that a cell is charged to. Called in the stopped world, or by the thread that the cell belongs to.
     #[inline]
     pub(crate) fn get(&self, block: BlockIndex, index: u32) -> u32 {
         // Acquire: pairs with the Release in `fill_entries`, of a thread that leaves its scope in a blocking region: no stop

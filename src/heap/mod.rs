@@ -458,9 +458,9 @@ impl Heap {
         fresh
     }
 
-    /// Returns memory of free blocks to the kernel: the highest piece below block `below`, unless no more than `target_bytes`
-    /// are resident. Sets `below` to the upper end of where the next piece may be. Returns the address and the bytes of the
-    /// piece.
+    /// Returns memory of free blocks to the kernel if more than `target_bytes` are resident: the highest piece below block
+    /// `below`. Sets `below` to the upper end of where the next piece may be. Returns the address and the bytes of the piece;
+    /// `None` if no memory was returned to the kernel.
     pub(crate) fn give_back(
         &self,
         held: &LockGuard<'_>,

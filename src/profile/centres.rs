@@ -183,7 +183,7 @@ impl Centres {
 
     /// Makes the built-in centres readable, so that they can be listed before any centre is defined.
     pub(super) fn prepare(&self) {
-        // Without memory there are no centres.
+        // If the memory cannot be mapped, there are no centres to list.
         let _ = self.memory.map(prepare);
     }
 }

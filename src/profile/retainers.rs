@@ -271,7 +271,7 @@ pub(crate) struct Retainers {
     met: [(u64, u32); MET],
 }
 
-/// Size of that cache. A power of two.
+/// The number of entries of the cache `met`. A power of two.
 const MET: usize = 16;
 
 /// Counts objects of one size by their sets. Most objects have one of a few sets, which have the smallest numbers; only these are

@@ -5,9 +5,9 @@
 //! panic unwinds. It finds the record with two loads, through the table that the suspend handler uses. A thread that is not
 //! attached to a world has no record, and its scopes do nothing.
 //!
-//! The cost of a scope does not depend on whether a profile is running: a thread's stack must be right when one starts. If
-//! allocations are charged, a scope also settles what was allocated under the stack that the thread leaves
-//! (see [`charges`](crate::heap::charges)).
+//! The cost of a scope does not depend on whether a profile is running, because a thread's stack must be right when a profile starts. If
+//! allocations are charged, the beginning and the end of a scope also charge what the thread has allocated since its last change
+//! of the stack to the stack that it leaves (see [`charges`](crate::heap::charges)).
 
 use std::marker::PhantomData;
 

@@ -163,7 +163,7 @@ struct Book {
     helpers_base: u64,
     /// Processor time of the world's threads since the start, including those that have exited.
     mutators_ns: u64,
-    /// Time of exited threads for which there was no tick yet.
+    /// The processor time of exited threads that has not become ticks yet.
     pool: Pool,
     system_ticks: u64,
     helper_ticks: u64,

@@ -129,8 +129,8 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
     }
     // For a stopped thread, `saved_sp` is the stack pointer that it published last. The slot is not reliable: a slow handler
     // of an abandoned stop may have stored an address there after it was zeroed, and the thread may have continued and
-    // entered a blocking region since (`.stop.late`). `hold` and `wait_slice` have acquired `saved_sp`. For a thread that has
-    // not acknowledged itself, the debugger that did has written the slot.
+    // entered a blocking region since (`.stop.late`). `hold` and `wait_slice` have acquired `saved_sp`. A thread for
+    // which a debugger has acknowledged is left out: the debugger has written its slot.
     for thread in stop.threads() {
         if thread.state.has_answered() {
             thread.use_saved_sp();

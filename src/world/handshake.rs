@@ -418,7 +418,7 @@ impl StopState {
         self.load(Ordering::Relaxed).is_held_by(holder)
     }
 
-    /// Returns whether the thread has a holder: the check of a safepoint, one relaxed load.
+    /// Returns whether the thread has any [`Holder`]. Every safepoint calls this: it is one relaxed load.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.load(Ordering::Relaxed).is_held()
@@ -470,8 +470,8 @@ impl StopState {
             let gone = Word(seen.0 & !HOLDERS).at(Place::Detached);
             interrupt_point();
             // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement. Acquire:
-            // pairs with the Release of `hold`; without it this thread might see the counter as it was before the stop
-            // began, and take its acknowledgement for a late one.
+            // pairs with the Release of `hold`; without it this thread might read the counter's value from before the stop
+            // began, and ignore its own acknowledgement as one of an earlier epoch.
             match self.exchange(seen, gone, Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,

@@ -12,7 +12,7 @@
 use crate::os::thread;
 use crate::sync::{AtomicI32, AtomicU32, Ordering};
 
-/// The number of threads that are tracked at a time. Further ones are not tracked: this is a check, not a guard.
+/// The largest number of threads that are tracked at a time. For any further thread, [`is_inside`] returns false.
 const WATCHED: usize = 64;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);

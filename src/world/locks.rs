@@ -37,7 +37,7 @@ pub(crate) enum Which {
 pub(crate) struct Denied {
     /// The lock that was not released.
     pub(crate) which: Which,
-    /// The thread that held it when the time was over: the kernel's thread id (`.debug.frozen-owner`).
+    /// The thread that held the lock when the time limit was reached: the kernel's thread id (`.debug.frozen-owner`).
     pub(crate) holder: HeldBy,
 }
 

@@ -4,8 +4,8 @@
 //! registers and publishes the stack pointer below them (`.stop.registers`, `.stop.own-stack`).
 //!
 //! A **blocking region** is the cheapest way to be stopped. The thread declares beforehand, with one compare-exchange, that it
-//! touches no collected memory. A stop in the meantime neither signals it nor waits for it; the thread only cannot leave the
-//! region until the world runs again. At a **safepoint** a thread checks whether it is held: one relaxed load.
+//! touches no collected memory. A stop in the meantime neither signals the thread nor waits for it. The thread may run on in the
+//! region, but it cannot leave the region until the world runs again. At a **safepoint** a thread checks whether it is held: one relaxed load.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;

@@ -99,10 +99,11 @@ pub struct ThreadStopInfo {
     /// The number of the previous one, if the thread has changed it since a time profile last looked; otherwise 0. Next to
     /// `cost_stack`, in the same cache line, so the store is cheap.
     left_cost_stack: AtomicU32,
-    /// For a time profile: whether the thread has settled, because it detaches; the thread's processor time when its present
-    /// collection began, 0 if it is not collecting; the processor time that the thread's collections took.
+    /// For a time profile: whether the thread has settled its account, which it does when it detaches.
     settled: AtomicBool,
+    /// For a time profile: the thread's processor time when its present collection began; 0 if it is not collecting.
     collects_since: AtomicU64,
+    /// For a time profile: the processor time that the thread's collections took.
     collected_ns: AtomicU64,
 }
 
@@ -352,12 +353,12 @@ impl ThreadStopInfo {
         }
     }
 
-    /// Notes that the thread has settled with the time profile, because it detaches.
+    /// Records that the thread detaches and has settled its account with the time profile: the ticker must not open a new one for it.
     pub(crate) fn settle(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the thread has settled with the time profile.
+    /// Returns whether the thread has settled its account with the time profile.
     pub(crate) fn has_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
     }

@@ -23,7 +23,7 @@ struct Tracee {
     /// Stopped at the border of user mode (PTRACE_EVENT_STOP): neither inside a system call, nor with a signal that this debugger's death
     /// would deliver.
     at_border: bool,
-    /// Stopped in a notification that is not served yet.
+    /// The address of the request in whose notification the thread is stopped, if this debugger has not served it yet.
     request: Option<u64>,
     /// Its registers and signal mask before it was redirected to `park`.
     before: Option<(Registers, u64)>,

@@ -168,7 +168,7 @@ pub fn check(trace: &Trace) -> Vec<Seen> {
 pub struct Dumped {
     /// Address, size, type, number of edges.
     pub nodes: Vec<[u64; 4]>,
-    /// Target, and its offset in the object.
+    /// For each reference, the address of its target, and the offset of the reference in the object that contains it.
     pub edges: Vec<(u64, u32)>,
     /// Object, kind, flags, the root's address.
     pub roots: Vec<(u64, u8, u32, u64)>,

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Memory does not depend on the stream's length. The unsorted forms have an input and an output buffer, and write
-//! the output before they wait for more input, so a stream can be followed through a pipe. The named form must sort,
-//! which it does in batches (see `sort`), so it prints nothing before the end of the stream.
+//! the output before they wait for more input, so a stream can be followed through a pipe. The named form must be
+//! sorted, so it prints nothing before the end of the stream; `sort` explains how that works in memory of fixed size.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -182,7 +182,7 @@ fn is_string(param: &super::Param) -> bool {
     param.sort == Sort::S
 }
 
-/// Returns whether a record certainly causes no notice.
+/// Returns `true` only for a record that causes no notice. `false` means that it may cause one, which [`examine`] decides.
 #[inline]
 fn plain(layout: &Layout, record: &Record<'_>) -> bool {
     record.has_all(layout) && layout.code != EVENT_INIT && !layout.params.last().is_some_and(is_string)

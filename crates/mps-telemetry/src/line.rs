@@ -85,7 +85,7 @@ pub(super) struct Line<'a> {
     len: usize,
 }
 
-/// What precedes a number that is narrower than its column.
+/// The character that fills a column to the left of a number that is narrower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pad {
     Zero,

@@ -19,7 +19,7 @@ use super::reader::Record;
 /// The styles, by the letter after `-S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// `-S`: columns.
+    /// `-S`: a line in columns for each event.
     Human,
     /// `-SL`: a list for each event.
     Lisp,

@@ -557,7 +557,7 @@ fn simple_code(kind: &Type) -> Option<u8> {
     })
 }
 
-/// The part of a version 4 description after the type's number.
+/// Appends a version 4 description of an event type, without the type's number, which precedes the description.
 fn description_4(to: &mut Vec<u8>, kind: &EventType) -> Described {
     utf16(to, &kind.provider);
     to.extend(kind.event.to_le_bytes());
@@ -636,7 +636,8 @@ fn type_5(to: &mut Vec<u8>, kind: &Type) -> Option<()> {
     }
 }
 
-/// A row of a type block of version 6, without its length, which has 16 bits: parts that do not fit are omitted.
+/// Returns a row of a type block of version 6, without the 16-bit length that precedes the row. Parts with which the row would be too
+/// long for that length are omitted.
 fn short_row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
     const MOST: usize = u16::MAX as usize;
     let row = row_6(id, kind, described);

@@ -1,6 +1,7 @@
 //! Reads counters from a stream, on the client side: all events named `EventCounters`, in either layout.
 //!
-//! The events describe themselves. Fields may be nested in objects; the objects add no bytes, so the leaves are the layout.
+//! The events describe themselves. Fields may be nested in objects. An object adds no bytes of its own, so a payload consists of the
+//! fields that are not objects, one after the other.
 
 use std::time::Duration;
 

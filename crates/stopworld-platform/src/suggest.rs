@@ -1,6 +1,7 @@
 //! "Did you mean …?": finds the known name nearest to a mistyped one.
 
-/// The candidate that is within a third of its letters of `given`, if there is one; the nearest wins.
+/// Returns the candidate with the smallest edit distance from `given`. A candidate is considered only if its distance is at most a third of
+/// its own length (rounded up), or if it contains `given`, which must then have at least three bytes.
 pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |name: &&str| distance(given, name) <= name.chars().count().div_ceil(3);
     let contained = |name: &&str| given.len() >= 3 && name.contains(given);

@@ -52,8 +52,8 @@ pub use std::sync::atomic::{
 #[inline(always)]
 pub fn interrupt_point() {}
 
-/// The cheap half of a pair of fences. The compiler moves no access across it; the processor may, as far as the other side's
-/// [`heavy_barrier`] allows.
+/// The cheap half of a pair of fences. It prevents only the compiler from moving memory accesses across it. For the processor, the
+/// other side's [`heavy_barrier`] does that.
 #[inline(always)]
 pub fn light_barrier() {
     compiler_fence(Ordering::SeqCst);

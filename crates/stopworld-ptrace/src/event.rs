@@ -28,7 +28,7 @@ pub enum Event {
         by: Tid,
         /// The number of threads of the process that the debugger has stopped; 0 in assisted mode.
         stopped: usize,
-        /// The number of managed threads that the user holds; their registers were written.
+        /// The number of mutators that the user had stopped before; the debugger has written their registers for the collector.
         frozen: usize,
     },
     /// A world runs again.

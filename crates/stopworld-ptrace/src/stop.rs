@@ -10,12 +10,13 @@
 //!     ─> acknowledge
 //! ```
 //!
-//! At the start every register of each thread that was sent to `park` is written back, `orig_rax` included, so that the kernel
-//! restarts an interrupted call as if the thread had never been elsewhere (`.vtable.exact-restore`). A thread that the user had
-//! stopped before stays stopped.
+//! When the world is started again, every register of each thread that was sent to `park` is written back, `orig_rax` included, so that
+//! the kernel restarts an interrupted call as if the thread had not been sent to `park` (`.vtable.exact-restore`). A thread that the
+//! user had stopped before stays stopped.
 //!
-//! The list of mutators is the collector's own, read while the collecting thread holds its lock. The notifications of created and exited mutators
-//! are only used to read the records in one call. So mutators that were created before the debugger took control are not missed.
+//! The debugger reads the collector's own list of mutators, while the collecting thread holds the list's lock. So mutators that were created
+//! before the debugger took control are not missed. The notifications of created and exited mutators only make this faster: they give the
+//! probable addresses of the records, with which all records are read in one call.
 //!
 //! Each thread is waited for by its id: to wait for any of hundreds, the kernel visits all of them each time.
 //!
@@ -141,7 +142,7 @@ impl Gathering {
 /// A thread whose registers were added to the batch.
 struct Pushed {
     general: sys::General,
-    /// The lowest address that is written for it, or of its own stack.
+    /// The lowest address of the frame that is written below the thread's stack pointer; without a frame, of the thread's red zone.
     lowest: u64,
     parks: Parks,
 }

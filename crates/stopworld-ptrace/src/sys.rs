@@ -505,8 +505,8 @@ fn nudge_signal() -> io::Result<i32> {
     Err(io::Error::other("every real-time signal of this process is in use"))
 }
 
-/// Ends the waits of one tracer thread. A wait for a tracee has no time limit of its own, so a timer of the thread interrupts it. If a
-/// nudge arrives just before the wait begins, the timer's next tick ends the wait.
+/// Ends the waits of one tracer thread. A wait for a tracee has no time limit of its own, so a timer of the thread interrupts it.
+/// Other threads end a wait with a signal ([`Nudge`]). If that signal arrives just before the wait begins, the timer's next tick ends the wait.
 pub(super) struct Alarm {
     timer: libc::timer_t,
     /// The number of users that need it to tick.
@@ -515,7 +515,7 @@ pub(super) struct Alarm {
     _this_thread: PhantomData<*const ()>,
 }
 
-/// The part of an alarm that other threads can access.
+/// The part of an alarm that other threads can access, to end a wait of the tracer thread.
 pub(super) struct Nudge {
     signal: i32,
     thread: i32,
@@ -552,9 +552,9 @@ impl Alarm {
         Arc::clone(&self.nudge)
     }
 
-    /// Whether there was a nudge since the last call.
+    /// Returns whether [`Nudge::nudge`] was called since the last call of this function.
     pub(super) fn was_nudged(&self) -> bool {
-        // Acquire: pairs with the Release in `Nudge::nudge`; writes before the nudge are visible.
+        // Acquire: pairs with the Release in `Nudge::nudge`; what was written before that call is visible.
         self.nudge.wanted.swap(false, Ordering::Acquire)
     }
 

@@ -7,7 +7,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Progress {
     records: AtomicU64,
     bytes: AtomicU64,
-    /// Worlds whose end the writer has received.
+    /// The number of worlds whose end the writer has received.
     ended: AtomicU64,
 }
 

@@ -43,7 +43,7 @@ pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().copied().find(|w| w.name == name)
 }
 
-/// Runs a workload until its shift is over.
+/// Runs a workload until its [`Shift`] ends: the plan is done, or something else has ended it.
 ///
 /// # Errors
 /// The first error of one of the workload's threads. All threads have ended when this returns.

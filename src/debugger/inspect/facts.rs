@@ -33,13 +33,13 @@ pub struct ObjectFacts {
     pub block: usize,
     /// Address of its type descriptor, which is the value of its header; 0 if the cell is free.
     pub type_info: usize,
-    /// The name that its type declares: address …
+    /// The address of the name that its type declares.
     pub type_name: usize,
-    /// … and length in bytes.
+    /// The length of that name in bytes.
     pub type_name_bytes: usize,
-    /// The full path of its Rust type: address …
+    /// The address of the full path of its Rust type.
     pub rust_name: usize,
-    /// … and length in bytes.
+    /// The length of that path in bytes.
     pub rust_name_bytes: usize,
     /// The number of its [`FieldFacts`].
     pub fields: usize,
@@ -136,9 +136,9 @@ pub enum StepKind {
 pub struct CensusRow {
     /// Address of the type descriptor; 0 in the row of all types without a row of their own.
     pub type_info: usize,
-    /// Its name: address …
+    /// The address of the name that the type declares.
     pub type_name: usize,
-    /// … and length in bytes.
+    /// The length of that name in bytes.
     pub type_name_bytes: usize,
     /// The number of objects.
     pub objects: u64,

@@ -481,7 +481,7 @@ fn a_path_begins_at_the_finalizers_queue() {
     assert_eq!(kinds(&path), [StepKind::Finalizer as u32]);
 }
 
-/// `.stop.mid-alloc`
+/// `.stop.mid-alloc`: an object whose header is not written yet keeps its target alive, so it is the beginning of a path.
 #[test]
 fn a_path_begins_at_a_partially_initialised_object() {
     let world = world();

@@ -1,8 +1,8 @@
 //! All code of the mock debugger that runs in its signal handler, and the data that it uses.
 //!
 //! The same rules apply as in `world/handler.rs`: plain system calls, atomics of the thread's own [`Debuggee`], `memcpy`. The difference is
-//! the stack. This handler has SA_ONSTACK: on the alternate stack it leaves the thread's own stack as a debugger finds it, and writes the
-//! registers where the debugger would.
+//! the stack. This handler has SA_ONSTACK: it runs on the alternate stack, so the thread's own stack is as a debugger would find it. The
+//! handler writes the registers where a debugger would write them.
 //!
 //! Debuggees are in memory that is never unmapped. A debuggee returns to the free list only when its own thread gives it up. When another
 //! thread removes it, its thread may still be leaving the handler, and the record is not reused.

@@ -144,7 +144,7 @@ pub struct Ended {
 pub struct RecorderTotals {
     /// Records that were fired while a consumer recorded them.
     pub fired: u64,
-    /// The number of these that have left the rings.
+    /// The number of fired records that have left the rings.
     pub drained: u64,
     /// The number of these that were dropped because a ring had no room.
     pub dropped: u64,

@@ -510,7 +510,8 @@ mod tests {
             drain.routes.books[usize::from(WORLD)] = Book::new();
             worlds::of(world).wanted.change([0; GROUPS], 0);
 
-            // A ring with a fire in flight and no more records holds up what is later than its last record.
+            // A ring with a fire in flight and no more records holds up all records that are later than its own last record, and than
+            // the last drain that found no fire in flight.
             held.sort_unstable();
             let horizon = held.into_iter().fold(horizon, |horizon, (last, quiet_at)| {
                 if last <= horizon { horizon.min(last.max(quiet_at)) } else { horizon }

@@ -1,8 +1,10 @@
 //! The producer's part: a fire writes its record to the thread's ring.
 //!
-//! The fast path has no lock, no fence, no read-modify-write and no system call. It consists of the
-//! thread-local word, one plain store that marks the fire as in flight, the clock, a check whether the event is wanted, the record's own
-//! words, one plain store that publishes it, and one that ends the flight. Everything else is in [`slowly`].
+//! A *fire* is one call of an event's fire function. It is *in flight* from its first store to its last one.
+//!
+//! The fast path has no lock, no fence, no read-modify-write and no system call. It reads the thread-local word, marks the fire as in
+//! flight (a plain store), reads the clock, checks whether the event is wanted, writes the words of the record, publishes the record (a
+//! plain store), and marks the fire as over (a plain store). Everything else is in [`slowly`].
 
 use std::marker::PhantomData;
 

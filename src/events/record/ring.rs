@@ -33,7 +33,7 @@ const _: () = assert!(size_of::<Chunk>() == CHUNK_BYTES);
 /// The quota of a ring, in chunks: 1 MiB holds what a thread fires at full speed in half a millisecond.
 pub(super) const QUOTA: u32 = 16;
 const NESTED_QUOTA: u32 = 2;
-/// The number of chunks that a ring gets in any case: two to write, two on their way back.
+/// The number of chunks that a ring may have however much memory all rings use: two that its thread fills, two that the drain gives back.
 const FEW: u32 = 4;
 /// A ring gets more than [`FEW`] chunks only while all rings together have less memory than this.
 const PLENTY_BYTES: usize = 96 << 20;

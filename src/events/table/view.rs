@@ -30,9 +30,9 @@ pub enum FieldError {
         event: &'static str,
         /// The field's name.
         field: &'static str,
-        /// Its first byte.
+        /// The offset of the field's first byte.
         from: usize,
-        /// The byte after its last.
+        /// The offset of the byte after the field.
         to: usize,
         /// Number of bytes in the payload.
         have: usize,

@@ -177,7 +177,8 @@ impl Profiler {
         self.state(observing).running.as_ref().map(|running| running.era)
     }
 
-    /// Returns whether the running profile must see one more collection before it ends; if so, the next collection is that one.
+    /// Returns whether the running profile needs one more collection before it can end (a biography does). If so, marks the next
+    /// collection as its last one.
     pub(crate) fn ask_for_the_end(&self, observing: &LockGuard<'_>) -> bool {
         match &mut self.state(observing).running {
             Some(running) if matches!(running.work, Work::Biography(_)) && !running.ended => {

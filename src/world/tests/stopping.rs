@@ -80,7 +80,7 @@ fn attached_threads_that_collect_at_once_take_turns(#[values(By::Signals, By::Sa
     });
 }
 
-/// `.vtable.nested`
+/// `.vtable.nested`: the end of a collection releases only the collection's hold.
 #[rstest]
 fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Signals, By::Safepoints)] by: By) {
     let threads = threads(by);

@@ -40,7 +40,7 @@ pub fn races_collections(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-/// `.vtable.swap`: while another vtable is in force the debugger is not called; afterwards it is again.
+/// `.vtable.swap`: while another vtable is in force the debugger is not called; after the swap back it is called again.
 pub fn swap(s: &mut Session) -> Told<()> {
     s.program.start_mutator("m", "counting")?;
     s.attach()?;

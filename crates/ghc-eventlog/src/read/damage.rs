@@ -149,7 +149,7 @@ pub enum DamageKind {
     Value {
         /// The number of the type.
         id: u16,
-        /// The meaning of the field.
+        /// What the value stands for, as the message names it: `closure type`.
         what: &'static str,
         /// The value found.
         value: u64,

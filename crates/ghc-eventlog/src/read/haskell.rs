@@ -48,7 +48,8 @@ pub(super) fn is_printable(character: char) -> bool {
     if character.is_whitespace() {
         return true;
     }
-    // Rust's debug output escapes just those, and also combining marks at the beginning of a text.
+    // Rust's debug output escapes all other characters that are not printable. It also escapes a combining mark at the beginning of a
+    // text, so an `a` precedes the character.
     let mut both = [b'a'; 5];
     let length = 1 + character.encode_utf8(&mut both[1..]).len();
     let shown = std::str::from_utf8(&both[..length]).map_or(0, |both| both.escape_debug().count());

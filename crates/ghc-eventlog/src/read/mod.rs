@@ -19,10 +19,10 @@
 //! assert!(summary.damage.unwrap().to_string().starts_with("at byte 8: the file ends here"));
 //! ```
 //!
-//! [`in_file_order`] reads any input once. [`by_time`] delivers the same events in the order of a stable sort by time of the whole file,
-//! which is the order that `ghc-events show` prints. It needs an input that can be read at any offset, reads
-//! it twice, and keeps about 10 MiB of it in memory (the file `order` explains how). [`seekable`] copies a pipe
-//! into an unnamed file, which can be read so.
+//! [`in_file_order`] reads any input once. [`by_time`] delivers the same events sorted by time; events with equal times stay in file
+//! order. `ghc-events show` prints them in this order. `by_time` needs an input that can be read at any offset, reads the input twice,
+//! and keeps about 10 MiB of it in memory (the file `order` explains how). [`seekable`] copies a pipe into an unnamed
+//! file, which can be read at any offset.
 //!
 //! An event is a view of the reader's memory, valid during the call; nothing is allocated for it. Damage is reported in the
 //! [`Summary`]: the first [`Damage`], with its byte offset and the last good event before it, and the number of damaged places. Where the

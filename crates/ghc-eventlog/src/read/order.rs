@@ -65,10 +65,11 @@ pub(super) struct Rounds<'a, S: ?Sized> {
     input: &'a S,
     types: &'a Types,
     segments: Vec<Segment>,
-    /// The segments in the order of their first events, and the index of the first one that has not begun.
+    /// The indices of the segments, in the order of their first events.
     by_first: Vec<u32>,
+    /// The position in `by_first` of the first segment that no round has reached.
     next: usize,
-    /// Segments that have begun and have events left.
+    /// Segments that a round has reached, and that have events left.
     open: Vec<u32>,
     /// Everything before it has been delivered.
     after: Key,

@@ -12,8 +12,9 @@
 //!   }
 //! ```
 //!
-//! The offset of a field is computed at compile time as far as possible, as a number of bytes and a number of pointers. A text
-//! has a length that is known at run time only, so offsets are counted anew after it (`Z16 then after_name`).
+//! The offset of a field is a base, a number of bytes, and a number of pointers; the two numbers are computed at compile time. The base
+//! is the start of the payload, or the end of the last text or byte array before the field (`Z16 then after_name`), because its
+//! length is known only at run time.
 //!
 //! `rows { … }` at the end declares the fields of the rows: their number is the field `Count`, or what the payload has room for.
 
@@ -75,7 +76,7 @@ impl Kind {
 pub struct Field {
     /// Its name in the runtime's manifest.
     pub name: &'static str,
-    /// The version of the event that added it.
+    /// The version of the event in which the field was added.
     pub since: u32,
     /// Its type.
     pub kind: Kind,

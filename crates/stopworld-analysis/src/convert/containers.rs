@@ -23,7 +23,7 @@ use super::{Conversion, ConvertError, LeftOut};
 use nettrace::encode::{Encoder, Header, Written};
 use nettrace::{Aside, Container, EventType, Interest, Label, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 
-/// Threads whose sequence numbers are remembered.
+/// The number of threads whose sequence numbers are remembered.
 const MOST_THREADS: usize = 1 << 16;
 /// Lists of labels between two sequence points: the number that a reader keeps.
 const MOST_LISTS: u32 = 1 << 17;

@@ -69,7 +69,7 @@ pub(super) struct Prompt {
 }
 
 impl Prompt {
-    /// Starts the thread.
+    /// Starts the prompt thread. It wakes `waker` after each read from the terminal.
     pub(super) fn start(editor: LineEditor, waker: Waker) -> anyhow::Result<Self> {
         let LineEditor { mut editor, last_line } = editor;
         let (ready, asked) = channel::<String>();

@@ -22,7 +22,7 @@ use stopworld_ptrace::{
     TargetState, ThreadState, WorldState,
 };
 
-/// The longest time for which a waiting command serves the target before it checks its own condition again.
+/// The longest time for which a waiting command handles events of the target before it checks again whether its wait is over.
 const LOOK: Duration = Duration::from_millis(200);
 /// The time limit for a requested collection.
 const COLLECT_WITHIN: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ impl Session {
         (self.say)(&text);
     }
 
-    /// Serves the target for at most this time, and reports an event. Returns whether there was one.
+    /// Handles events of the target for at most this time, until there is one for the user, and reports that. Returns whether there was one.
     pub(super) fn serve(&mut self, within: Duration) -> Result<bool, DebuggerError> {
         let Some(event) = self.debugger.poll(within)? else { return Ok(false) };
         self.tell(&event);

@@ -44,7 +44,8 @@ fn of_log(file: &Path) -> Profiles {
     profiles
 }
 
-/// Bytes by label in each sample that has any. The number that GHC puts before a stack in its .hp file is not in the log.
+/// Returns the bytes by label of each sample that is not empty. `name` returns the label to compare, or `None` to omit a band: GHC's .hp
+/// file has a number before each stack, which its log does not have.
 fn samples(profiles: &Profiles, name: impl Fn(String) -> Option<String>) -> Vec<BTreeMap<String, u64>> {
     let of_sample = |sample: &stopworld_analysis::profstats::Sample| {
         let mut bands = BTreeMap::new();

@@ -375,7 +375,7 @@ fn memory_stays_below_32_mib(#[case] stream: Vec<u8>, #[values("--cnv", "--txt",
     let mut stdout = child.stdout.take().expect("stdout is piped");
     let status = format!("/proc/{}/status", child.id());
     let (mut peak, mut lines) = (0, vec![0; 1 << 20]);
-    // The process still exists while it has more to print.
+    // Read the peak while the process has more to print: it still exists then.
     while stdout.read(&mut lines).expect("stdout is readable") > 0 {
         let status = fs::read_to_string(&status).expect("the child exists");
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));

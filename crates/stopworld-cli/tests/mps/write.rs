@@ -75,7 +75,7 @@ fn is_what_was_heard(told: &Told, heard: &Statistics, filter: u64) {
     assert!(looked_at > 0 || filter == 1 << Category::User as u32);
 }
 
-/// Each category alone, and all together; stoppers and numbers of threads alternate.
+/// Runs each workload with each category alone, and with all categories. The stopper and the number of threads vary between the cases.
 #[rstest]
 fn streams_of_all_workloads_obey_the_rules(
     #[values(0, 1, 2, 3, 4, 5)] workload: usize,

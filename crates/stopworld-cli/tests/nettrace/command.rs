@@ -97,7 +97,7 @@ fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case]
     scenarios::goes_on_without_its_file(file, &[why], &format!("--format nettrace {VERBOSE}"));
 }
 
-/// `.event.full-disk`: what was written before the failure is a trace with its end.
+/// `.event.full-disk`: what was written before the failure is a complete trace, which ends as the format requires.
 #[test]
 fn a_file_that_may_not_grow_stays_whole() {
     let (figures, written) = scenarios::may_write_only(1400, "graph", "t.nettrace", VERBOSE);

@@ -238,8 +238,8 @@ impl ExitKey {
 /// Shows whether a thread is alive, at the cost of one load: a robust mutex that the thread holds as long as it is attached.
 ///
 /// When a thread ends, in whatever way, the kernel walks its list of robust mutexes and marks each that it still holds. It does
-/// so before it reports the end to any other thread. So a thread that has joined this one, and unmapped its stack, sees the
-/// mark. All zero bytes are a pulse that belongs to no thread.
+/// so before it reports the end to any other thread. So a thread that has joined the ended thread, and unmapped its stack, sees
+/// the mark. A `Pulse` of zero bytes belongs to no thread.
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Pulse {

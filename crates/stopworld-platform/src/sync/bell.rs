@@ -54,7 +54,7 @@ impl Bell {
         self.0.swap(QUIET, Ordering::Acquire) == RUNG
     }
 
-    /// In a forked child, where the sleeper does not exist.
+    /// Resets the bell in a forked child, where the sleeper does not exist.
     pub fn forget(&self) {
         self.0.store(QUIET, Ordering::Relaxed);
     }

@@ -37,7 +37,8 @@ fn check(path: &Path, records: u64) {
     }
 }
 
-/// `.event.place`, `.event.no-block-in-handler`: a debugger stops the carrier and flushes, and many more blocks are written without it.
+/// `.event.place`, `.event.no-block-in-handler`: a debugger stops the I/O thread (here played by the test) and flushes the stream. That
+/// flush, and the writing of many more blocks, need no I/O thread.
 #[rstest]
 fn a_stalled_carrier_does_not_stop_the_stream(#[values(false, true)] in_a_block: bool) {
     let directory = tempfile::tempdir().unwrap();

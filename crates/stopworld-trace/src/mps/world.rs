@@ -39,7 +39,7 @@ impl World {
         }
     }
 
-    /// Notes a block that the world holds.
+    /// Adds a block to the blocks that the world owns, if these are tracked.
     pub(super) fn hold(&mut self, held: Held) {
         if let Some(blocks) = &mut self.blocks {
             blocks.hold(held);

@@ -581,7 +581,8 @@ impl Encoder {
 /// The index of the thread that starts a trace; no recording thread has it.
 const NOBODY: u32 = u32::MAX - 1;
 
-/// Returns the calling thread, which starts a trace. It may never fire an event, so it has no index of the recorder.
+/// Returns the calling thread, which starts a trace. The recorder gives an index to each thread that fires an event. The calling thread
+/// may never fire one, so its index is [`NOBODY`].
 pub(super) fn opener() -> RecordingThread {
     RecordingThread { tid: gettid().0 as u32, index: NOBODY }
 }

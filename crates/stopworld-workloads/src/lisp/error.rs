@@ -43,7 +43,7 @@ pub enum LispError {
     /// An error, or a raised object, that no handler caught.
     #[error("{0}")]
     Uncaught(Box<Uncaught>),
-    /// The heap is full, before or outside the program's own code.
+    /// The heap is full, and no code of the program runs that could handle the error as a condition: for example, the text is being read.
     #[error("{0}")]
     OutOfMemory(#[from] OutOfMemory),
     /// The program called `(exit n)` with something other than 0 or `#t`.

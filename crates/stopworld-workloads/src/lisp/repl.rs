@@ -19,7 +19,7 @@ use super::{Interpreter, LispError, Source};
 pub enum Prompt {
     /// The beginning of a new form.
     Fresh,
-    /// The continuation of an unfinished form.
+    /// Another line of a form that is not complete.
     More,
 }
 

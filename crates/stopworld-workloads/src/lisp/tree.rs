@@ -36,7 +36,7 @@ pub struct Variable {
     pub pending: bool,
     /// The function whose frame contains it.
     pub function: FunctionId,
-    /// Its slot in that frame, once the emitter has assigned it.
+    /// The variable's slot in the frame of `function`, once the emitter has assigned it.
     pub slot: usize,
     /// If it is the name of a loop: where the loop starts.
     pub is_loop: bool,
