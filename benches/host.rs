@@ -20,7 +20,7 @@ use stopworld::events::host::{Host, HostOptions};
 use stopworld::events::record::{Consumer, Recorded, Recorder};
 use stopworld::events::{Events, Selection};
 
-/// Events per burst: fewer than fit into a thread's ring.
+/// The number of events per burst: fewer than fit into a thread's ring.
 const BURST: u64 = 5_000;
 /// The maximum cost with a host, relative to a file.
 const LIMIT: f64 = 1.10;

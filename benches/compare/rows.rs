@@ -81,8 +81,8 @@ impl Contest {
         }
     }
 
-    /// Replaces our side by the bare limit, if the contest has one: then both sides are equal, and the row shows the effect
-    /// of noise on their ratio. Returns false if there is none.
+    /// Replaces our side by the bare limit, if the contest has one, so that both sides are equal, and the row shows
+    /// the effect of noise on their ratio. Returns false if there is no bare limit.
     pub fn calibrate(&mut self) -> bool {
         let is_bare = |side: &&Side| side.role == Role::Base && side.note.is_empty();
         let Some(bare) = self.sides.iter().find(is_bare) else { return false };

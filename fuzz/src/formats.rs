@@ -181,7 +181,7 @@ pub fn timeprof(log: &[u8]) {
     });
 }
 
-/// The reader of `.hp` files alone: it reads no more bytes than the file has, and delivers at least the samples that it counts.
+/// Checks the reader of `.hp` files alone: it reads no more bytes than the file has, and delivers at least the samples that it counts.
 pub fn hp(file: &[u8]) {
     limited(4 * MIB, || {
         let mut samples = 0;

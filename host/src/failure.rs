@@ -101,7 +101,8 @@ pub(crate) fn guarded(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
     caught(call)
 }
 
-/// The same for frequent calls that reach no cancellation point of libc: cancellation stays as it is.
+/// Runs a call of the interface with thread cancellation unchanged. Only for frequent calls, and only if they reach no cancellation point of
+/// libc.
 pub(crate) fn caught(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
     let caught = catch_unwind(AssertUnwindSafe(call));
     let outcome = caught.unwrap_or_else(|panic| Err(failure(Code::Panic, what_it_said(&*panic))));

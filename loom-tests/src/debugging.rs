@@ -124,7 +124,7 @@ impl Target {
         Self::with_attached(others, threads, threads)
     }
 
-    /// The same, with only the first `attached` threads attached.
+    /// Like [`new`](Self::new), with only the first `attached` threads attached.
     pub(crate) fn with_attached(others: u32, threads: u32, attached: u32) -> Self {
         let thread = |i| Thread {
             tid: 2 + others + i,
@@ -183,7 +183,7 @@ impl Process {
         self.threads[i].stack_ptr.store(BY_ITSELF, Ordering::Relaxed);
     }
 
-    /// The suspend signal's handler, and `park`.
+    /// Does what the suspend signal's handler does, and what `park` does.
     fn handler(&self, i: usize) {
         let _: Parked = self.threads[i].state.park_if_held(&self.handshake, || self.publish(i));
     }
@@ -535,7 +535,7 @@ impl Process {
         }
     }
 
-    /// A collection: stop, mark, use the marks if the stop still holds, start; if it does not hold, repeat without a contract. (The repeat
+    /// Collects: stop, mark, use the marks if the stop still holds, start; if it does not hold, repeat without a contract. (The repeat
     /// fails only if a debugger attaches during it, answers for a thread, and dies. Then the real collector gives up; the model tries again.)
     pub(crate) fn collect(&self) {
         let _locks = self.list_changes.then(|| {

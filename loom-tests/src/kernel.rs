@@ -95,7 +95,7 @@ impl Kernel {
         Self::boot_for(threads, false)
     }
 
-    /// The same, for a process that tracers may attach to.
+    /// Like [`boot`](Self::boot), for a process that tracers may attach to.
     pub(crate) fn boot_for_tracers(threads: u32) -> Arc<Self> {
         Self::boot_for(threads, true)
     }
@@ -164,7 +164,7 @@ pub(crate) fn on_signal(handler: impl Fn() + 'static) {
     });
 }
 
-/// A step of a protocol: the handler may run here, and a tracer may stop the thread.
+/// Marks a step of a protocol: the handler may run here, and a tracer may stop the thread.
 #[track_caller]
 pub(crate) fn interrupt_point() {
     let here = Location::caller();

@@ -24,7 +24,7 @@ pub(crate) fn must_fail_without(guard: Guard, name: &str, fault: Fault) {
     must_fail_without_all(&[guard], name, fault);
 }
 
-/// The same with several guards removed, where each one alone would hide that the others are missing.
+/// Like [`must_fail_without`], with several guards removed, because any one that is left would hide that the others are missing.
 pub(crate) fn must_fail_without_all(guards: &[Guard], name: &str, fault: Fault) {
     let names: Vec<String> = guards.iter().map(|guard| format!("{guard:?}")).collect();
     let guard = names.join(",");

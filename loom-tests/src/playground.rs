@@ -161,13 +161,13 @@ impl World {
         }
     }
 
-    /// The suspend signal's handler.
+    /// Does what the suspend signal's handler does.
     fn handler(&self, i: usize) {
         let parked = self.threads[i].state.park_if_held(&self.handshake, || self.publish(i, Published::Handler));
         self.ran_on(i, parked);
     }
 
-    /// A safepoint.
+    /// Executes a safepoint.
     pub(crate) fn safepoint(&self, i: usize) {
         let state = &self.threads[i].state;
         if state.is_held() {
@@ -268,7 +268,7 @@ impl World {
         while self.handshake.wait_slice(holder, u64::MAX) != 0 {}
     }
 
-    /// The access of a collection to the stopped threads: reads the data they published, and writes their memory.
+    /// Accesses the stopped threads as a collection does: reads the data they published, and writes their memory.
     pub(crate) fn mark(&self, me: Option<usize>) {
         for i in self.each_other(me) {
             let thread = &self.threads[i];
@@ -314,7 +314,7 @@ impl World {
         all_stand
     }
 
-    /// A collection by a thread that holds the necessary locks: stop, mark, start.
+    /// Collects on a thread that holds the necessary locks: stop, mark, start.
     pub(crate) fn collect(&self, me: Option<usize>) {
         self.stop(Holder::Collection, me);
         self.mark(me);

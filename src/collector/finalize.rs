@@ -177,9 +177,9 @@ pub(crate) struct Finalizers {
     /// Incremented when something becomes ready or the world closes; the finalizer thread sleeps on it.
     pub(crate) news: AtomicU32,
     pub(crate) closing: AtomicBool,
-    /// Finalizers that have run.
+    /// The number of finalizers that have run.
     pub(crate) run: AtomicU64,
-    /// Finalizers that panicked.
+    /// The number of finalizers that panicked.
     pub(crate) panicked: AtomicU64,
     /// 1 when the finalizer thread has ended or was never started.
     pub(crate) ended: AtomicU32,
@@ -311,7 +311,8 @@ impl Finalizers {
         self.tables(held).queue_if(is_due, resurrect)
     }
 
-    /// The same for objects with a drop. Called after everything that calls reach is marked.
+    /// Moves unmarked objects with a drop to the ready queue, like [`queue_calls`](Self::queue_calls). Called after all objects that are
+    /// reachable from the queued calls have been marked.
     pub(crate) fn queue_drops(
         &self,
         held: &LockGuard<'_>,

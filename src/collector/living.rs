@@ -152,7 +152,7 @@ impl<'a> Living<'a> {
         (0..self.committed_blocks()).filter_map(|block| self.cells_of(block)).for_each(visit);
     }
 
-    /// The same, in descending address order.
+    /// Visits every block that may hold objects, in descending address order.
     #[inline(always)]
     pub(crate) fn for_each_block_downwards(&self, visit: impl FnMut(Cells)) {
         (0..self.committed_blocks()).rev().filter_map(|block| self.cells_of(block)).for_each(visit);
@@ -195,7 +195,7 @@ impl<'a> Living<'a> {
         Masks::new(marks, cells.count, self.epoch)
     }
 
-    /// The same, for a caller that will read the headers: prefetches them.
+    /// Like [`masks`](Self::masks), and prefetches the headers of the live objects, for a caller that will read them.
     #[inline(always)]
     pub(crate) fn masks_with_headers(&self, cells: &Cells) -> Masks {
         let masks = self.masks(cells);

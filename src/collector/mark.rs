@@ -47,13 +47,13 @@ use crate::os::memory::conservative_word;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
 
-/// References between the prefetch of their mark bytes and the test of these.
+/// The number of references that are processed between the prefetch of a reference's mark byte and its test.
 const REFERENCES: usize = 16;
-/// Objects between the prefetch of their headers and fields and the scan.
+/// The number of objects that are processed between the prefetch of an object's header and fields and its scan.
 const OBJECTS: usize = 64;
-/// Elements of an array that are scanned at once, at least.
+/// The smallest number of elements of an array that are scanned at once.
 const SLICE: usize = 256;
-/// Words that [`Shape::Words`] describes: an object of that shape pushes at most this many.
+/// The number of words that [`Shape::Words`] describes: an object of that shape pushes at most this many references.
 const WORDS: usize = u64::BITS as usize;
 /// Bytes that the processor loads from memory at a time.
 const CACHE_LINE: usize = 64;
@@ -94,7 +94,7 @@ impl<T: Copy, const N: usize> Queue<T, N> {
         self.end - self.first == N
     }
 
-    /// The queue must not be full.
+    /// Appends an item. The queue must not be full.
     #[inline(always)]
     fn put(&mut self, item: T) {
         self.slots[self.end % N] = item;
@@ -126,7 +126,7 @@ pub(crate) struct Marker<'a> {
     epoch: u8,
     swept_epoch: u8,
     map: AddressMap,
-    /// Objects that this marker has marked; one for which two markers raced counts twice.
+    /// The number of objects that this marker has marked; one for which two markers raced counts twice.
     pub(crate) marked: u64,
     /// Objects were marked whose fields were not scanned, because the stack was full.
     pub(crate) overflowed: bool,
@@ -146,7 +146,7 @@ pub(crate) enum Rank {
     Final = 2,
 }
 
-/// Tasks between two offers of work.
+/// The number of tasks after which a marker offers work again.
 const OFFER_EVERY: u32 = 256;
 
 impl<'a> Marker<'a> {
@@ -255,7 +255,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// The stack is full: marks the object now, and leaves its fields to [`recover_from_overflow`].
+    /// Called when the stack is full: marks the object now, and leaves its fields to [`recover_from_overflow`].
     ///
     /// [`recover_from_overflow`]: Self::recover_from_overflow
     #[cold]

@@ -12,9 +12,9 @@ use std::ops::Range;
 use crate::heap::layout::MARKS_PER_BLOCK;
 use crate::sync::prefetch;
 
-/// Cells that one instruction compares.
+/// The number of cells that one instruction compares.
 const TOGETHER: usize = 16;
-/// Cells of one mask.
+/// The number of cells of one mask.
 const CELLS: usize = u64::BITS as usize;
 const ALL: u64 = u64::MAX;
 
@@ -69,7 +69,7 @@ impl Masks {
         self.for_each_run(|run| run.for_each(&mut visit));
     }
 
-    /// The same, in descending order.
+    /// Calls `visit` with the index of each live cell, in descending order.
     #[inline(always)]
     pub(crate) fn for_each_downwards(&self, mut visit: impl FnMut(usize)) {
         for (first, mut mask) in self.masks().rev() {
@@ -97,7 +97,7 @@ impl Masks {
     }
 }
 
-/// Whether most cells are live: then runs are long.
+/// Returns whether most cells are live. If so, runs are long.
 #[inline(always)]
 fn is_dense(mask: u64) -> bool {
     mask.count_ones() > u64::BITS * 3 / 4

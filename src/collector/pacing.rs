@@ -38,7 +38,7 @@
 pub(crate) struct Pacing {
     /// Bytes that may always be allocated between two collections, however little is alive.
     pub(crate) floor_bytes: u64,
-    /// As much again for each mutator that has a processor.
+    /// Bytes that are added to `floor_bytes` for each mutator that has a processor.
     pub(crate) floor_bytes_per_mutator: u64,
     /// How many mutators can run at once.
     pub(crate) processors: usize,

@@ -82,7 +82,7 @@ pub(crate) struct Markers {
     stack: UnsafeCell<MarkStack>,
     /// The size of each marker's stack in bytes.
     stack_bytes: usize,
-    /// Service threads that exist; 0 in a forked child.
+    /// The number of service threads that exist; 0 in a forked child.
     helpers: AtomicU32,
 }
 
@@ -265,7 +265,7 @@ impl Marking<'_> {
     }
 }
 
-/// The main loop of a service thread.
+/// Runs the main loop of a service thread.
 fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
     // The program's signal handlers must not run here, and no stop signal is ever sent to this thread.
     std::mem::forget(crate::os::signals::block_all());

@@ -66,9 +66,9 @@ pub struct CollectionReport {
     pub committed_bytes: u64,
     /// Bytes of stacks that were scanned.
     pub stack_bytes: u64,
-    /// Mutators that were stopped, the collecting one excluded.
+    /// The number of mutators that were stopped, the collecting one excluded.
     pub threads_stopped: u32,
-    /// Of those, the threads in a blocking region.
+    /// The number of stopped mutators that were in a blocking region.
     pub threads_blocking: u32,
     /// The thread that was the last to stop.
     pub slowest: ThreadName,
@@ -76,8 +76,8 @@ pub struct CollectionReport {
     pub slowest_ns: u64,
     /// The most bytes that a mark stack took.
     pub mark_stack_high: usize,
-    /// Weak references that were cleared.
+    /// The number of weak references that were cleared.
     pub weak_cleared: u32,
-    /// Objects whose finalizers were queued.
+    /// The number of objects whose finalizers were queued.
     pub finalizers_queued: u32,
 }

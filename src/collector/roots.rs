@@ -40,7 +40,7 @@ pub(crate) struct RootScan<'a, 'm> {
     marker: &'a mut Marker<'m>,
     stack_bytes: u64,
     roots: u64,
-    /// Handles among the roots.
+    /// The number of handles among the roots.
     pub(crate) handles: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::os::futex;
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Lock, Ordering};
 
-/// Tasks that move between markers at a time.
+/// The number of tasks that move between markers at a time.
 pub(super) const PACKET: usize = 512;
 /// The maximum number of packets in the pool.
 pub(super) const PACKETS: usize = 64;
@@ -94,7 +94,7 @@ pub(crate) struct Shared {
     /// The number of markers that have no work but do not sleep yet.
     pub(super) hungry: AtomicU32,
     pub(super) termination: Termination,
-    /// Service threads of this phase that have not been woken yet. While there are any, only the collecting thread marks.
+    /// The number of service threads of this phase that have not been woken yet. While there are any, only the collecting thread marks.
     pub(super) asleep: AtomicU32,
     /// The number of offers that the collecting thread still makes before it wakes them.
     pub(super) offers_alone: AtomicU32,

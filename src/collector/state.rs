@@ -50,7 +50,7 @@ pub(crate) struct Collector {
     pub(crate) collections: AtomicU32,
     /// The bytes alive after the last collection.
     pub(super) live_bytes: AtomicU64,
-    /// The same by space.
+    /// The bytes alive after the last collection, by space.
     pub(super) live_spaces: LiveSpaces,
     /// The bytes that were unused in the threads' blocks after the last collection.
     pub(super) unused_bytes: AtomicU64,

@@ -140,7 +140,7 @@ impl Answer {
 pub(crate) struct Receipt {
     /// The request's number, never 0.
     pub(crate) sequence: u64,
-    /// The same number, once the request has been served.
+    /// The request's number, once the request has been served; 0 before.
     pub(crate) acknowledged: AtomicU64,
     /// Written before `acknowledged`.
     pub(crate) answer: AtomicU64,

@@ -27,7 +27,7 @@ pub struct Relation {
     pub ticks: u64,
     /// CLOCK_MONOTONIC at the moment, in nanoseconds.
     pub ns: u64,
-    /// Ticks per second.
+    /// The number of ticks per second.
     pub hz: u64,
 }
 

@@ -51,7 +51,7 @@ pub enum Settled {
 #[repr(align(64))]
 pub(super) struct Gate<const WORDS: usize> {
     wanted: [AtomicU32; WORDS],
-    /// When `wanted` came into force.
+    /// The time from which `wanted` applies.
     since: AtomicU64,
     /// The number of fires inside, and [`WAITED`].
     inside: AtomicU32,

@@ -5,7 +5,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// log2 of the buckets per power of two.
+/// log2 of the number of buckets per power of two.
 const FINE: u32 = 4;
 /// Values of 2^40 ns and more share the last bucket.
 const LARGEST: u64 = (1 << 40) - 1;

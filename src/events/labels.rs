@@ -71,7 +71,7 @@ pub enum LabelError {
 
 /// The maximum number of texts.
 const MOST_TEXTS: usize = 1 << 20;
-/// Bytes of all texts together, each with its length and rounded up to a multiple of [`UNIT`].
+/// The size in bytes of the memory for all texts. Each text takes its bytes and its length, rounded up to a multiple of [`UNIT`].
 const TEXT_BYTES: usize = 32 << 20;
 /// Texts begin at multiples of this.
 const UNIT: usize = 8;

@@ -61,23 +61,23 @@ const NOT_BEGUN: u64 = 0;
 /// Sums over all collections so far, and the heap after the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Collections that ended.
+    /// The number of collections that ended.
     pub collections: u64,
-    /// Stops that were abandoned.
+    /// The number of stops that were abandoned.
     pub abandoned: u64,
-    /// Bytes of the objects that died.
+    /// The bytes of the objects that were found dead.
     pub freed_bytes: u64,
     /// Live bytes after the last collection.
     pub live_bytes: u64,
-    /// Live objects after the last collection.
+    /// The number of live objects after the last collection.
     pub live_objects: u64,
     /// Committed memory of the heap after the last collection.
     pub committed_bytes: u64,
-    /// Weak references cleared.
+    /// The number of weak references cleared.
     pub weak_cleared: u64,
-    /// Objects handed to the finalizer thread.
+    /// The number of objects handed to the finalizer thread.
     pub finalizers_queued: u64,
-    /// Finalizers that were run.
+    /// The number of finalizers that were run.
     pub finalizers_run: u64,
 }
 

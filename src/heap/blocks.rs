@@ -150,7 +150,7 @@ impl BlockWord {
         self.0 & KIND_LARGE_HEAD != 0
     }
 
-    /// Whether a cell with a header may be dead: then it is alive only if it is marked.
+    /// Whether a cell with a header may be dead. In such a block, an object is alive only if it is marked.
     #[inline(always)]
     pub(crate) const fn is_unswept(self) -> bool {
         self.0 & UNSWEPT != 0

@@ -62,10 +62,11 @@ pub(crate) struct AllocationCache {
     block_to_tell: AtomicU32,
     /// In a world that charges its allocations: where they are charged, and to what.
     account: Option<Account>,
-    /// In such a world: the bins in which the thread may allocate without a check; those of them that it has used lately; and
-    /// how often the number that it charges to has changed.
+    /// In a world that charges its allocations: the bins in which the thread may allocate without a check.
     open: Bins,
+    /// The bins of `open` that the thread has used lately.
     used: Bins,
+    /// In a world that charges its allocations: how often the number that the thread charges to has changed.
     changes: AtomicU32,
 }
 
@@ -87,7 +88,7 @@ struct OwnedBlock {
 pub(crate) struct RunLink {
     /// Index of the first cell of the next run, or `NO_CELL`.
     pub(crate) next: u32,
-    /// Cells in this run.
+    /// The number of cells in this run.
     pub(crate) cells: u32,
 }
 
@@ -540,7 +541,7 @@ impl AllocationCache {
         }
     }
 
-    /// Opens a bin that is closed. Returns false if it is open: then its run is used up.
+    /// Opens a bin that is closed. Returns false if the bin is open, which means that its run is used up.
     pub(crate) fn reopen(&self, bin: usize) -> bool {
         let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
         if run.limit.load(Ordering::Relaxed) == end {

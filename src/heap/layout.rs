@@ -30,11 +30,11 @@ pub(crate) const BLOCK_BYTES: usize = 1 << BLOCK_SHIFT;
 pub(crate) const FIRST_CELL: usize = 8;
 /// Bytes of an object's header.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// Mark bytes reserved for each block: one for each cell of the smallest class.
+/// The number of mark bytes reserved for each block: one for each cell of the smallest class.
 pub(crate) const MARKS_PER_BLOCK: usize = BLOCK_BYTES / 16;
 /// Memory is committed, and returned to the kernel, in chunks of this many bytes: the size of a huge page.
 pub(crate) const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
-/// Blocks in a chunk.
+/// The number of blocks in a chunk.
 pub(crate) const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_BYTES;
 
 /// Number of size classes.
@@ -48,7 +48,7 @@ pub(crate) const MAX_ALIGN: usize = 16;
 /// is a multiple of 16, and as large as possible for its number of cells per block.
 pub(crate) const CELL_BYTES: [usize; CLASSES] = cell_sizes();
 
-/// Bits of the fixed-point reciprocal by which an offset is divided by the cell size.
+/// The number of bits of the fixed-point reciprocal by which an offset is divided by the cell size.
 const RECIPROCAL_SHIFT: u32 = 32;
 
 const fn cell_sizes() -> [usize; CLASSES] {

@@ -100,9 +100,9 @@ pub(crate) enum Need {
 
 /// The part of the heap that the allocation lock guards.
 pub(crate) struct HeapState {
-    /// Blocks that can be read and written: a prefix of the reservation.
+    /// The number of blocks that can be read and written: a prefix of the reservation.
     pub(crate) committed_blocks: usize,
-    /// Committed blocks that are not fresh: the memory that the heap really uses.
+    /// The number of committed blocks that are not fresh: the memory that the heap really uses.
     pub(crate) resident_blocks: usize,
     pub(crate) free: FreeBlocks,
     /// Head of each bin's list of unswept blocks.

@@ -18,9 +18,9 @@ use std::ops::Deref;
 use crate::os::memory::read_carefully;
 use crate::sync;
 
-/// Words that one bitmap of a [`Layout`] covers.
+/// The number of words that one bitmap of a [`Layout`] covers.
 const WORD_BITS: usize = u64::BITS as usize;
-/// Bitmaps in a layout.
+/// The number of bitmaps in a layout.
 const BITMAPS: usize = 4;
 
 /// Which words of a value may hold references: one bit for each 8-byte word of its first 2 KiB.
@@ -483,8 +483,8 @@ unsafe impl Word for bool {
 /// ```
 ///
 /// **References first.** The compiler orders the fields as it likes (an array of numbers may come before the references), and
-/// marking reads an object from its header to its last reference. In a struct of more than a cache line write `#[repr(C)]`
-/// and the references before everything else: then one line is all that marking loads.
+/// marking reads an object from its header to its last reference. For a struct of more than a cache line, write `#[repr(C)]`
+/// and put the references before all other fields, so that marking loads only one line.
 ///
 /// A packed struct does not compile: its references would not be aligned, and a stopped thread could be in the middle of writing one.
 ///

@@ -24,11 +24,11 @@ use crate::sync::{AtomicUsize, Ordering::Relaxed};
 pub struct Verified {
     /// Bytes of live objects.
     pub live: SpaceBytes,
-    /// Live objects.
+    /// The number of live objects.
     pub live_objects: u64,
-    /// References in live objects that were followed to a live object.
+    /// The number of references in live objects that were followed to a live object.
     pub references: u64,
-    /// Free cells in runs that threads allocate from.
+    /// The number of free cells in runs that threads allocate from.
     pub free_cells: u64,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn has_happened() -> bool {
     PLAN.take().is_none()
 }
 
-/// A point at which a thread may be stopped or lost.
+/// Marks a point at which a test may stop or lose the thread.
 pub(crate) fn window() {
     let due = PLAN.with_borrow_mut(|plan| match plan {
         Some(waiting) if waiting.lock.holder().is_some() => None,

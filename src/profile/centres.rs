@@ -101,7 +101,7 @@ fn text_of(label: u32) -> &'static str {
 #[derive(Debug)]
 pub(super) struct Centres {
     memory: Mapped<Store>,
-    /// Numbers already claimed, including those of the built-in centres.
+    /// How many numbers are claimed, including those of the built-in centres.
     claimed: AtomicU32,
 }
 

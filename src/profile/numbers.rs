@@ -1,6 +1,6 @@
 //! The numbers of cost centres and of their stacks, and the built-in centres.
 
-/// Bits of a centre's number.
+/// The number of bits of a centre's number.
 pub(super) const CENTRE_BITS: u32 = 20;
 
 /// The number of a cost centre. Numbers are consecutive from 1, and the same in every world of the process.

@@ -134,10 +134,10 @@ struct Sets {
     recent: [(u64, u32); RECENT],
 }
 
-/// Size of the cache of unions. A power of two.
+/// The number of entries of the cache of unions, `recent`. A power of two.
 const RECENT: usize = 512;
 
-/// The index of a pair of sets in that cache: the upper bits of Fibonacci hashing.
+/// The index of a pair of sets in the cache of unions: the upper bits of Fibonacci hashing.
 #[inline(always)]
 const fn place_of(pair: u64) -> usize {
     (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT.ilog2())) as usize
@@ -329,7 +329,7 @@ struct Run {
     objects: u64,
 }
 
-/// Words that are compared together.
+/// The number of words that are compared together.
 const TOGETHER: usize = 16;
 
 /// The kind of retainer that an identity belongs to: the second word of its key.

@@ -7,9 +7,9 @@ use super::tree::Tree;
 
 /// Maximum number of stacks.
 const MOST_STACKS: usize = 1 << 20;
-/// Slots of the table of edges that is searched first.
+/// The number of slots of the table of edges that is searched first.
 const NEAR: usize = 1 << 12;
-/// Slots of the second table.
+/// The number of slots of the table of edges that is searched second.
 const FAR: usize = 1 << 22;
 
 /// A store of stacks. The process has one.
@@ -83,7 +83,7 @@ mod tests {
         centres
     }
 
-    /// The specification of pushing, on a list.
+    /// Pushes a centre on a list: the specification of what pushing on a stack does.
     fn push_by_list(stack: &mut Vec<u32>, centre: u32) {
         match stack.iter().position(|on_it| *on_it == centre) {
             _ if centre == CentreId::MAIN.0 => stack.clear(),

@@ -153,11 +153,12 @@ struct Book {
     interval: u64,
     clock: TickClock,
     begun: u64,
-    /// Wall clock: the time of the last sample, and the time counted since the start.
+    /// For the wall clock: the time of the last sample.
     looked: u64,
+    /// For the wall clock: the time counted since the start.
     counted: u64,
     known: HashMap<usize, Known>,
-    /// Samples so far.
+    /// The number of samples so far.
     looks: u64,
     process_base: u64,
     helpers_base: u64,
@@ -175,10 +176,11 @@ struct Known {
     serial: u64,
     /// The sample at which the list of threads last contained it.
     look: u64,
-    /// Its processor time at the last sample, and how much of that was spent on collections.
+    /// Its processor time at the last sample.
     cpu: u64,
+    /// The part of `cpu` that was spent on collections.
     collected: u64,
-    /// Time without a tick so far.
+    /// The time that has not become a tick yet.
     credit: u64,
     collected_credit: u64,
     /// Its stack when its clock was last read; `None` if it was never sampled.
@@ -242,7 +244,7 @@ impl Known {
 #[derive(Debug, Default)]
 struct Pool {
     sum: u64,
-    /// Nanoseconds without a tick; if negative, the time that is owed for ticks already fired.
+    /// For each stack, the nanoseconds that have not become ticks yet; if negative, the time that the stack owes for ticks already fired.
     of: HashMap<StackId, i64>,
 }
 

@@ -52,7 +52,7 @@ zeroed! {
 #[derive(Debug)]
 pub(super) struct Tree<const STACKS: usize, const NEAR: usize, const FAR: usize> {
     words: Mapped<Words<STACKS, NEAR, FAR>>,
-    /// Numbers claimed or reserved.
+    /// How many numbers are claimed or reserved.
     claimed: AtomicU32,
 }
 

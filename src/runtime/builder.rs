@@ -49,7 +49,7 @@ const MOST_DEFAULT_MARKERS: usize = 4;
 /// Bytes that may be allocated between two collections, however little is live. Together with what the single mutator of a
 /// small program adds, this is a third of a usual last-level cache.
 const FLOOR_BYTES: u64 = 4 << 20;
-/// Bytes that each mutator adds to that.
+/// Bytes that each mutator adds to [`FLOOR_BYTES`].
 const FLOOR_BYTES_PER_MUTATOR: u64 = 5 << 20;
 
 /// Returns how many threads of this process can run at the same time.

@@ -50,11 +50,11 @@ pub struct HeldBlock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorldCounters {
-    /// Finished collections.
+    /// The number of finished collections.
     pub collections: u32,
     /// Bytes allocated up to the last collection.
     pub allocated_bytes: u64,
-    /// Bytes handed to threads since then. `None` if the allocation lock is held by another thread.
+    /// Bytes handed to threads since the last collection. `None` if the allocation lock is held by another thread.
     pub acquired_bytes: Option<u64>,
     /// The sum of all pauses, in nanoseconds.
     pub pause_total_ns: u64,
@@ -68,7 +68,7 @@ pub struct WorldCounters {
     pub committed_bytes: u64,
     /// Bytes of memory that the heap held after the last collection.
     pub committed_after_collection: u64,
-    /// Attached threads. `None` if the list of threads is in use.
+    /// The number of attached threads. `None` if the list of threads is in use.
     pub threads: Option<usize>,
 }
 

@@ -21,7 +21,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 use crate::world::AttachError;
 
-/// The function that the thread runs: the `finalizer_thread` of every [`Inner`].
+/// Runs the finalizer thread: the `finalizer_thread` of every [`Inner`].
 pub(super) fn run(inner: Arc<Inner>, attached: SyncSender<Result<(), AttachError>>) {
     let of_world = Arc::clone(&inner);
     let _ended = EndOfThread(&of_world.collector.finalizers);

@@ -74,7 +74,7 @@ pub struct World {
 /// Counters of a world, from [`World::totals`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Finished collections.
+    /// The number of finished collections.
     pub collections: u32,
     /// Bytes allocated since the world was built. Exact for the calling thread and for threads that are stopped, in a blocking
     /// region or detached. Each thread that is allocating at this moment adds an error of up to 16 KiB. If a thread holds the
@@ -84,11 +84,11 @@ pub struct Totals {
     pub live_bytes: u64,
     /// Bytes of memory that the heap has committed.
     pub committed_bytes: u64,
-    /// Finalizers that are due and have not run yet.
+    /// The number of finalizers that are due and have not run yet.
     pub finalizers_due: u64,
-    /// Finalizers that have run, including those that panicked.
+    /// The number of finalizers that have run, including those that panicked.
     pub finalizers_run: u64,
-    /// Finalizers that panicked.
+    /// The number of finalizers that panicked.
     pub finalizers_panicked: u64,
 }
 

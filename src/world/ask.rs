@@ -110,7 +110,7 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
         let slice = || stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns));
         let outstanding = match if teller.is_in_vain() { None } else { slice() } {
             Some(outstanding) => outstanding,
-            // The last thread may have acknowledged in the meantime: then this is no failure.
+            // If the last thread has acknowledged in the meantime, `give_up` returns no error.
             None => break give_up(teller, stop, requests)?,
         };
         if teller.all_stand(stop, outstanding) {

@@ -233,7 +233,7 @@ impl Threads {
         debug_assert_eq!(tid, thread::gettid(), "a thread detaches itself");
         let was_blocked = info.flags.load(Ordering::Relaxed) & WAS_BLOCKED != 0;
         let exited = || self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
-        // In the region until it has detached: then no collection holds this thread, since a collection would hold the locks.
+        // The thread stays in a blocking region until it has detached. No collection holds it then, since a collection would hold the locks.
         let owner = info.blocking_to_the_end(|| {
             let delist = |list: &mut LockGuard<'_>| {
                 TABLE.clear(tid);
@@ -577,7 +577,7 @@ pub(super) fn exit_key() -> std::io::Result<ExitKey> {
     }
 }
 
-/// The destructor: runs on a thread that ends while attached (`.stop.exit-race`).
+/// Detaches a thread that ends while attached: the destructor of thread-specific data, which libc calls on that thread (`.stop.exit-race`).
 unsafe extern "C" fn thread_exits(info: *mut std::ffi::c_void) {
     // SAFETY: the value that `attach` set: a record, never unmapped; cleared by `detach`.
     let info = unsafe { &*info.cast::<ThreadStopInfo>() };

@@ -474,7 +474,7 @@ impl PartialEq for Slot {
 
 impl Eq for Slot {}
 
-/// Records per chunk.
+/// The number of records per chunk.
 const CHUNK: usize = 64;
 
 /// Mapped memory with [`CHUNK`] records.

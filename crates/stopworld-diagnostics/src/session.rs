@@ -43,7 +43,7 @@ use stopworld_trace::nettrace::live::Limits;
 const FLUSH_NS: u64 = 100_000_000;
 /// A client that reads nothing for this time is disconnected.
 const STALLED: Duration = Duration::from_secs(30);
-/// The same limit while the session is ending.
+/// A client that reads nothing for this time while the session is ending is disconnected.
 const STALLED_AT_THE_END: Duration = Duration::from_secs(2);
 /// The longest single wait for the client, after which the session checks whether it must end.
 const SLICE_MS: i32 = 50;

@@ -21,7 +21,7 @@
 //!
 //! The kernel detaches a thread by request only while it is stopped. A thread that is not stopped (it is about to end, is in
 //! uninterruptible sleep, or was created at the last moment) is waited for and detached as soon as it stops. If that takes too long, the
-//! error names it: then it is still traced, and a later attempt can detach it.
+//! error names the thread. It is still traced, and a later attempt can detach it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::{CString, OsStr, OsString};
@@ -212,8 +212,8 @@ impl Debugger {
     /// Detaches from the process, at any moment. No thread stays stopped; threads that the user held are resumed.
     ///
     /// # Errors
-    /// If the process has ended or is detached; or if a thread does not stop in time, and so cannot be detached: then it is still debugged,
-    /// and can be detached later. Other refusals of the kernel are not errors: they concern threads that are gone.
+    /// If the process has ended or is detached; or if a thread does not stop in time. Such a thread cannot be detached now: it is still
+    /// debugged, and can be detached later. Other refusals of the kernel are not errors: they concern threads that are gone.
     pub fn detach(&mut self) -> Result<(), DebuggerError> {
         self.must_be_alive()?;
         self.death.reached(Step::Detaching);

@@ -198,55 +198,55 @@ const SAMPLES: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Stops of worlds that were served, in either mode.
+    /// The number of stops of worlds that were served, in either mode.
     pub stops: u64,
-    /// Starts of worlds.
+    /// The number of starts of worlds.
     pub starts: u64,
     /// Nanoseconds from a stop's notification to its acknowledgement, for the first 65,536.
     pub stop_ns: Vec<u64>,
-    /// The part of these until every thread had stopped.
+    /// Nanoseconds from a stop's notification until every thread had stopped, for the first 65,536.
     pub standing_ns: Vec<u64>,
     /// Nanoseconds from a start's notification until every thread had been resumed, for the first 65,536.
     pub start_ns: Vec<u64>,
-    /// Threads of the process that were created.
+    /// The number of threads of the process that were created.
     pub created: u64,
-    /// Threads of the process that ended.
+    /// The number of threads of the process that ended.
     pub exited: u64,
-    /// Mutators that were created.
+    /// The number of mutators that were created.
     pub mutators_created: u64,
-    /// Mutators that ended.
+    /// The number of mutators that ended.
     pub mutators_exited: u64,
-    /// `stack_ptr`s written.
+    /// The number of times that a record's `stack_ptr` was written.
     pub slots_written: u64,
-    /// Threads that were scanned while the user held them.
+    /// The number of threads that were scanned while the user held them.
     pub frozen_served: u64,
-    /// Threads that the user held at a start and that stayed stopped.
+    /// The number of threads that the user held at a start and that stayed stopped.
     pub kept_frozen: u64,
-    /// Repeated requests of assisted stops.
+    /// The number of repeated requests of assisted stops.
     pub again: u64,
-    /// Stops that were reported after their thread had been resumed for another reason.
+    /// The number of stops that were reported after their thread had been resumed for another reason.
     pub late_events: u64,
-    /// Signals for the program that were passed on at once.
+    /// The number of signals for the program that were passed on at once.
     pub passed_signals: u64,
-    /// Signals for the program that were delayed until their thread was resumed.
+    /// The number of signals for the program that were delayed until their thread was resumed.
     pub held_signals: u64,
-    /// Signals for the program that it does not receive.
+    /// The number of signals for the program that it does not receive.
     pub withheld_signals: u64,
-    /// Signals of the collector that were passed on.
+    /// The number of signals of the collector that were passed on.
     pub suspend_signals: u64,
-    /// Threads that were created during a stop of a world.
+    /// The number of threads that were created during a stop of a world.
     pub newcomers_in_stop: u64,
-    /// Group stops that threads reported.
+    /// The number of group stops that threads reported.
     pub group_stops: u64,
-    /// Stops in which each thread had a frame to park with if the debugger died.
+    /// The number of stops in which each thread had a frame to park with if the debugger died.
     pub parked_stops: u64,
-    /// Threads whose state at a start was compared with that at the stop.
+    /// The number of comparisons of a thread's state at a start with its state at the stop.
     pub compared: u64,
-    /// Those of them whose state had changed.
+    /// The number of these comparisons that found a changed state.
     pub changed: u64,
-    /// Stops that were left to the collector's signals.
+    /// The number of stops that were left to the collector's signals.
     pub given_up: u64,
-    /// Invalid data of the target that was rejected.
+    /// How often invalid data of the target was rejected.
     pub refused: u64,
 }
 

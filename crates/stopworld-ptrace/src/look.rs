@@ -24,7 +24,7 @@ pub struct ThreadState {
     pub tid: Tid,
     /// Its name in the kernel.
     pub comm: String,
-    /// What it does.
+    /// Whether it runs, and if not, why.
     pub run: RunState,
     /// Whether the user holds it; it may be stopped for other reasons, too.
     pub frozen: bool,
@@ -91,7 +91,7 @@ pub struct Snapshot {
 pub struct ThreadSnapshot {
     /// Whether the user holds it.
     pub frozen: bool,
-    /// What it does.
+    /// Whether it runs, and if not, why.
     pub run: RunState,
     /// The state that a stop must not change, if the thread is stopped.
     pub registers: Option<ThreadRegisters>,

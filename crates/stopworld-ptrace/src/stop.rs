@@ -568,8 +568,8 @@ impl Debugger {
         Ok(true)
     }
 
-    /// Returns the general registers of a stopped thread, and writes the extended ones into `image`. `None` if it was killed: then its
-    /// registers are not needed any more.
+    /// Returns the general registers of a stopped thread, and writes the extended ones into `image`. `None` if it was killed, so that
+    /// its registers are not needed any more.
     fn all_registers(&self, tid: i32, image: &mut Vec<u8>) -> Result<Option<sys::General>, DebuggerError> {
         image.clear();
         let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;

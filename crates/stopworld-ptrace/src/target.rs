@@ -65,7 +65,7 @@ pub enum TargetError {
     Offset {
         /// The structure.
         what: &'static str,
-        /// The field.
+        /// The name of the field, as the structure has it.
         field: &'static str,
         /// The offset.
         offset: u64,

@@ -71,7 +71,7 @@ pub(super) struct Tracee {
     pub(super) by_user: bool,
     /// A collection holds it.
     pub(super) by_world: bool,
-    /// It collects and is held at a phase.
+    /// Whether it collects and is held at a phase.
     pub(super) at_phase: bool,
     /// It was interrupted and has not reported that yet; it will, even if it reports another stop first.
     pub(super) interrupt_pending: bool,

@@ -46,9 +46,11 @@ const VERTICES: usize = 20_000;
 const WATCHES: usize = 500;
 /// The number of vertices replaced in one pass.
 const REPLACED: usize = 400_000;
-/// One in this number of vertices has a weak reference, has a finalizer, is pinned.
+/// One vertex in this number has a weak reference to it.
 const WATCH_EVERY: u64 = 16;
+/// One vertex in this number has a finalizer.
 const FINALIZE_EVERY: u64 = 64;
+/// One vertex in this number is pinned.
 const PIN_EVERY: u64 = 256;
 
 /// The number of finalizers that have run, for all threads.

@@ -75,7 +75,7 @@ impl Shift {
         self.0.over.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for who looks at nothing else.
+    /// Returns the flag that is set when the shift is over, for a caller that needs nothing else of the shift.
     pub fn flag(&self) -> &AtomicBool {
         &self.0.over
     }

@@ -14,7 +14,7 @@ pub trait Output {
     /// Takes the next bytes of a row.
     ///
     /// # Errors
-    /// Those of the file that the bytes go to; the writer stops at the first.
+    /// The errors of the file to which the bytes are written. The writer stops at the first error.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Called when a row is complete.

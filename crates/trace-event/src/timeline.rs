@@ -9,7 +9,7 @@ use std::io;
 
 use super::json::{Args, Output, microseconds, number, text};
 
-/// Slices that are open at once, on all tracks together.
+/// The maximum number of slices that are open at once, on all tracks together.
 const MOST_OPEN: usize = 1024;
 
 /// The text before the first row.

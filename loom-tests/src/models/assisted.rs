@@ -162,7 +162,7 @@ fn a_death_that_is_not_checked_for_is_caught() {
     must_fail_without(Guard::DebugDies, model, Fault::RanInScan);
 }
 
-/// A debugger that freezes a thread when the stop has already begun, or that attaches only then.
+/// Explores a debugger that freezes a thread when the stop has already begun, or that attaches only then.
 fn frozen_in_mid_stop(attach_first: bool, preemptions: Preemptions, name: &'static str) {
     explore(name, preemptions, move || {
         let target = Target::new(1, 1);

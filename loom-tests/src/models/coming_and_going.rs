@@ -33,7 +33,7 @@ fn collect_with_locks(world: &Playground) {
     drop(locks);
 }
 
-/// A user's stop takes the thread list lock only.
+/// Stops the world for a user, who takes the thread list lock only.
 fn user_stop_with_the_list_lock(world: &Playground) {
     let list = world.locks.list.lock();
     world.stop(Holder::User, None);

@@ -244,7 +244,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
 /// Whether objects of this leaf type differ in size, so that the type does not give it: types whose size fits another cell than the
 /// object's, or whose size is 0.
 fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
-    // No collected type has a larger alignment: then the type descriptor is damaged, and its size means nothing.
+    // No collected type has a larger alignment. If this one has, its descriptor is damaged, and the size in it means nothing.
     let class = if info.align() <= MAX_ALIGN { class_of_size(info.size(), info.align()) } else { CLASSES };
     info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
 }

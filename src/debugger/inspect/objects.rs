@@ -129,8 +129,8 @@ impl<'a> View<'a> {
         Some(Object { info, cell, room: self.room(cell) })
     }
 
-    /// Whether the block's layout can contain this cell: then the cell is aligned and inside its block, and its index has a mark and a slot
-    /// in the block's tables. A damaged block word gives other layouts.
+    /// Whether the block's layout can contain this cell, that is, the cell is aligned and inside its block, and its index has a mark and a slot
+    /// in the block's tables. If the block word is damaged, this may be false.
     fn is_possible(&self, cell: Cell) -> bool {
         let word = self.heap.blocks.word(cell.block);
         let (bytes, index) = (word.cell_bytes(), cell.index as usize);

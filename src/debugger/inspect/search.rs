@@ -224,7 +224,7 @@ fn kind_of(found_in: FoundIn) -> StepKind {
     }
 }
 
-/// The cells that a thread may have been initialising when it was stopped (`.stop.mid-alloc`).
+/// Calls `scan` with each cell that a thread may have been initialising when it was stopped (`.stop.mid-alloc`).
 fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
     // SAFETY: the calling debugger keeps every other thread of the process stopped until this returns.
     let Some(cache) = (unsafe { cache_of(record) }) else { return };

@@ -44,7 +44,7 @@ pub(super) fn world() -> World {
     World::builder().heap_limit(64 << 20).markers(1).build().unwrap()
 }
 
-/// Runs `build` on a mutator that has detached when this returns: then no stack holds a reference.
+/// Runs `build` on a mutator that has detached when this returns, so that no stack holds a reference.
 pub(super) fn built<R: Send + 'static>(world: &World, build: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
     // SAFETY: every `Gc` is a local variable or in a collected object.
     unsafe { world.spawn("builder", build) }.unwrap().join().unwrap()

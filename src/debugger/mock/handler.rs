@@ -187,7 +187,7 @@ pub(super) fn find(tid: Tid) -> Option<&'static Debuggee> {
     unsafe { DEBUGGEES.find(tid).as_ref() }
 }
 
-/// Adds a thread. `None` if there is no memory: then its slot stays empty and the stop reports that.
+/// Adds a thread. Returns `None` if there is no memory. The thread's slot stays empty then, and the stop reports that.
 pub(super) fn enlist(tid: Tid, slot: Slot, handshake: &'static Handshake, pushed: Pushed) -> Option<&'static Debuggee> {
     let debuggee = free_debuggee()?;
     debuggee.tid.store(tid.0, Ordering::Relaxed);

@@ -20,10 +20,10 @@ impl Default for HostOptions {
 /// The numbers of a host's events. `taken` = `delivered` + `lost` + what is still queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTotals {
-    /// Events that the drain passed to its queue.
+    /// The number of events that the drain passed to its queue.
     pub taken: u64,
-    /// The number of these that were delivered to the host.
+    /// The number of taken events that were delivered to the host.
     pub delivered: u64,
-    /// The number of these that were lost because the host took nothing for too long, or panicked.
+    /// The number of taken events that were lost because the host took nothing for too long, or panicked.
     pub lost: u64,
 }

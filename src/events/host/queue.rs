@@ -60,7 +60,7 @@ pub(super) enum State {
 struct Filling {
     /// The end of the queue when the thread was last woken.
     woken: Cell<u64>,
-    /// Events that were dropped and not yet reported to the host.
+    /// The number of events that were dropped and not yet reported to the host.
     untold: Cell<u64>,
     /// The read position at which the producer last ran out of patience.
     stuck_at: Cell<Option<u64>>,

@@ -118,13 +118,13 @@ pub struct ConsumerId {
 /// A consumer's numbers. `fired` = `written` + `lost` + `dropped`, after it was ended or flushed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerTotals {
-    /// Records that it selected and that were fired.
+    /// The number of records that it selected and that were fired.
     pub fired: u64,
-    /// The number of these that it has taken and not lost.
+    /// The number of fired records that it has taken and not lost.
     pub written: u64,
-    /// The number of these that are lost because of its error.
+    /// The number of fired records that are lost because of its error.
     pub lost: u64,
-    /// The number of these that were dropped because a ring had no room.
+    /// The number of fired records that were dropped because a ring had no room.
     pub dropped: u64,
 }
 
@@ -142,11 +142,11 @@ pub struct Ended {
 /// The process's numbers: `fired` = `drained` + `dropped` + what is still in the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecorderTotals {
-    /// Records that were fired while a consumer recorded them.
+    /// The number of records that were fired while a consumer recorded them.
     pub fired: u64,
     /// The number of fired records that have left the rings.
     pub drained: u64,
-    /// The number of these that were dropped because a ring had no room.
+    /// The number of fired records that were dropped because a ring had no room.
     pub dropped: u64,
     /// The number of drained records that no consumer wanted any more: they were fired by a thread that was suspended in the
     /// middle of the fire, or for a consumer that has ended since.

@@ -19,7 +19,7 @@ use crate::os::tsc;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Records that were dropped because the thread had no ring. They are counted here.
+/// The number of records that were dropped because the thread had no ring.
 pub(super) static HOMELESS: AtomicU64 = AtomicU64::new(0);
 /// How often a thread waited for room.
 pub(super) static WAITS: AtomicU64 = AtomicU64::new(0);
@@ -78,7 +78,7 @@ enum Done {
     NoRoom,
 }
 
-/// The slow path: the thread's first record, a full chunk, a full ring, or a fire that interrupted a fire.
+/// Fires on the slow path: for the thread's first record, with a full chunk or a full ring, or in a fire that interrupted another fire.
 #[cold]
 #[inline(never)]
 fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {

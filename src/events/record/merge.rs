@@ -173,7 +173,7 @@ pub(super) enum At {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
     pub(super) drained: u64,
-    /// The number of these that no consumer wanted any more.
+    /// The number of drained records that no consumer wanted any more.
     pub(super) unclaimed: u64,
 }
 

@@ -22,7 +22,7 @@ use std::ptr::{self, NonNull};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell, const_new, interrupt_point, prefetch_for_writing};
 
-/// Words before a record's payload.
+/// The number of words before a record's payload.
 pub(super) const HEAD_WORDS: usize = 2;
 
 /// The distance from the cursor at which cache lines are prefetched: some ten records.

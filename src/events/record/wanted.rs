@@ -33,7 +33,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, li
 #[repr(align(64))]
 pub(super) struct Wanted<const WORDS: usize> {
     words: [AtomicU32; WORDS],
-    /// When the words came into force.
+    /// The time from which the words apply.
     since: AtomicU64,
 }
 

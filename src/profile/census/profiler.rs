@@ -52,17 +52,17 @@ struct State {
 struct Running {
     profile: HeapProfile,
     work: Work,
-    /// Censuses so far.
+    /// The number of censuses so far.
     era: u64,
-    /// Collections until the next census, if they are counted.
+    /// The number of collections until the next census, if they are counted.
     until_next: u32,
     /// A census was requested.
     asked: bool,
     /// The end was requested.
     ending: bool,
-    /// Censuses that were due but could not be taken.
+    /// The number of censuses that were due but could not be taken.
     missed: u64,
-    /// Whether the last walk was done: a collection between it and the end of the profile must not count the dead objects again.
+    /// Whether the last walk was done. A collection between that walk and the end of the profile must not count the dead objects again.
     ended: bool,
     /// The purpose of the walk in the next collection.
     look: Look,
@@ -257,7 +257,7 @@ impl Profiler {
         let due = self.due_ns.load(Ordering::Relaxed);
         if due != 0 {
             let later = now_ns().saturating_add(BEAT_NS);
-            // Unless it has changed meanwhile: then the new time stays.
+            // The time may have changed meanwhile. The exchange fails then, and the new time stays.
             let _ = self.due_ns.compare_exchange(due, later, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

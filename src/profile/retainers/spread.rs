@@ -28,13 +28,13 @@ use crate::profile::census::heading::Heading;
 use crate::sync::{AtomicUsize, Ordering::Relaxed, prefetch};
 
 const WORD: usize = size_of::<usize>();
-/// Words that one bitmap covers.
+/// The number of words that one bitmap covers.
 const WORDS: usize = u64::BITS as usize;
 /// Capacity of the list of recorded steps.
 const STEPS: usize = 256;
 /// The most steps recorded for one object at a time: selecting its set, and a bitmap of references.
 const AT_ONCE: usize = 1 + WORDS;
-/// Objects of the work list that are prefetched together.
+/// The number of objects of the work list that are prefetched together.
 const OBJECTS: usize = 32;
 
 /// Recorded steps. A step is the number of a cell, to which the current set is added; or it selects the current set.
@@ -46,7 +46,7 @@ struct Steps {
 
 /// Selects the set of the cell with this number, and marks the cell as processed.
 const OF_CELL: usize = 1 << 63;
-/// Selects this set.
+/// Selects the set with this number.
 const OF_SET: usize = 1 << 62;
 
 impl Steps {
@@ -152,7 +152,7 @@ impl Retainers {
         some_pass
     }
 
-    /// The second pass, downwards over all other objects.
+    /// Runs the second pass, which visits all other objects in descending address order.
     fn others(&mut self, living: &Living<'_>, steps: &mut Steps) {
         let words = self.table.words();
         living.for_each_block_downwards(|cells| {

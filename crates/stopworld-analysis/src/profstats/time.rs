@@ -131,8 +131,8 @@ fn row(rows: &mut HashMap<Option<u32>, CentreTime>, centre: Option<u32>) -> &mut
 pub struct CentreTime {
     /// Its number; `None` for the program outside of any centre.
     pub centre: Option<u32>,
-    /// Ticks while it was the innermost centre.
+    /// The number of ticks while it was the innermost centre.
     pub own: u64,
-    /// Ticks while it was anywhere on the stack.
+    /// The number of ticks while it was anywhere on the stack.
     pub inherited: u64,
 }

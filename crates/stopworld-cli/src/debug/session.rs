@@ -26,7 +26,7 @@ use stopworld_ptrace::{
 const LOOK: Duration = Duration::from_millis(200);
 /// The time limit for a requested collection.
 const COLLECT_WITHIN: Duration = Duration::from_secs(60);
-/// The same limit while the user has stopped mutators: short, because one of them may block the collection.
+/// The time limit for a requested collection while the user has stopped mutators: short, because one of them may block the collection.
 const COLLECT_BESIDE_STOPPED_WITHIN: Duration = Duration::from_secs(5);
 /// The time limit for the next phase of a collection.
 const STEP_WITHIN: Duration = Duration::from_secs(60);

@@ -255,7 +255,7 @@ pub unsafe fn read_carefully(address: usize, into: &mut [u8]) -> usize {
     usize::try_from(copied).unwrap_or(0)
 }
 
-/// Pages that [`read_carefully`] reads at most.
+/// The maximum number of pages that [`read_carefully`] reads.
 const PIECES: usize = 3;
 
 /// The lowest address `>= floor` such that everything from it up to `high` is mapped.

@@ -72,7 +72,7 @@ impl Drop for Costs<'_> {
 }
 
 impl Meter<'_> {
-    /// A return word was put into this slot.
+    /// Called when a return word was put into this slot.
     #[inline(always)]
     pub fn call(&mut self, slot: usize) {
         if let Some(costs) = &mut self.0 {
@@ -104,7 +104,7 @@ impl Meter<'_> {
         Ok(Some(costs.mutator.alloc_array(slot + 1, |slot| costs.returns_to(slot).get())?))
     }
 
-    /// A continuation is entered.
+    /// Called when a continuation is entered.
     pub fn reinstate(&mut self, continuation: Gc<Continuation>) {
         let Some(costs) = &mut self.0 else { return };
         costs.waiting.clear();

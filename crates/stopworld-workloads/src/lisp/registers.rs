@@ -20,16 +20,16 @@ pub struct Vm<'v, 'o> {
     pub handlers: Value,
     pub winders: Value,
     pub most_slots: usize,
-    /// Slots at the end of the stack that are not used: `RESERVE`, or none while handlers look at a recursion that
-    /// went too deep.
+    /// Slots at the end of the stack that are not used: `RESERVE`; 0 while handlers run because the recursion was
+    /// too deep.
     pub reserve: usize,
     /// No slot from here on has been used since the unused ones were cleared.
     pub high: usize,
     pub calls: u32,
     /// The primitive that is running, for error messages.
     pub primitive: usize,
-    /// What the last full heap had to say.
+    /// The last error because of a full heap.
     pub memory: Option<OutOfMemory>,
-    /// Who is charged, while the world is profiled.
+    /// Tracks which cost centre stack is charged, while the world is profiled.
     pub meter: Meter<'v>,
 }

@@ -63,7 +63,7 @@ impl Resolver<'_> {
         nodes.iter_mut().for_each(|node| self.node(node, function));
     }
 
-    /// The variables live in this function's frame.
+    /// Records that the variables are in this function's frame.
     fn own(&mut self, variables: &[VariableId], function: FunctionId) {
         for &v in variables {
             let variable = &mut self.variables[v];
