@@ -224,7 +224,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(std::env::args().skip(1))
 }
 
-/// The whole program.
+/// Runs the whole program.
 pub fn run(mut arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
     let (mut threads, mut collections, mut pause, mut limit) = (8, u64::MAX, Duration::from_micros(200), None);
     let (mut masked, mut source) = (None, None);

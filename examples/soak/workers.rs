@@ -14,7 +14,7 @@ use super::round::Shared;
 /// The largest number of handles that threads pass to each other; further ones are dropped.
 const MOST_ROOTS: usize = 200;
 
-/// The work of a worker: performs one random action after the other.
+/// Does the work of a worker: performs one random action after the other.
 pub(crate) fn work(m: &Mutator, mut random: Rng, shared: &'static Shared) -> Result<(), OutOfMemory> {
     let mut kept = tree(m, 8)?;
     while !shared.is_over() {

@@ -39,7 +39,7 @@ impl Debugger {
         }
     }
 
-    /// A step of its protocol, at which it may die.
+    /// Marks a step of the debugger's protocol, at which it may die.
     fn step(&mut self) -> Result<(), Killed> {
         if self.steps_to_live == 0 {
             self.target.kernel.tracer_dies();
@@ -71,7 +71,7 @@ impl Debugger {
         self.target.steps(i)
     }
 
-    /// The user stops a thread.
+    /// Stops a thread for the user.
     pub(crate) fn freeze(&mut self, i: usize) -> Result<(), Killed> {
         if self.target.kernel.stop_thread(self.target.threads[i].tid) {
             self.user_stopped.push(i);
@@ -79,7 +79,7 @@ impl Debugger {
         self.step()
     }
 
-    /// The user resumes a thread: at once, or, if the debugger has stopped the world, at the end of the stop.
+    /// Resumes a thread for the user: at once, or, if the debugger has stopped the world, at the end of the stop.
     pub(crate) fn thaw(&mut self, i: usize) -> Result<(), Killed> {
         self.user_stopped.retain(|stopped| *stopped != i);
         if !self.stopped.contains(&i) || removed(Guard::DebugThawLater) {
@@ -197,7 +197,7 @@ impl Debugger {
         self.step()
     }
 
-    /// The debugger is killed. Another one with this number has seized the process at once, but has not written the control word yet.
+    /// Kills the debugger. Another one with this number has seized the process at once, but has not written the control word yet.
     pub(crate) fn is_replaced_by(&mut self, number: u32) {
         self.target.kernel.tracer_dies();
         assert!(self.target.kernel.attach_tracer(number), "there is no other tracer");

@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// The access of a user to a held thread: reads its locals.
+    /// Accesses a held thread as a user does: reads its locals.
     pub(crate) fn look(&self, i: usize) -> u32 {
         self.threads[i].locals.with(|value| {
             // SAFETY: loom reports every concurrent write.

@@ -29,7 +29,7 @@ fn mutate(target: &Target, i: usize) {
     target.block(i);
 }
 
-/// The life of a debugger: it freezes and resumes threads and serves notifications at random, and then detaches or dies.
+/// Runs a debugger: it freezes and resumes threads and serves notifications at random, and then detaches or dies.
 fn live(debugger: &mut Debugger) -> Result<(), Killed> {
     debugger.attach()?;
     let mut frozen: Vec<(usize, u32)> = Vec::new();

@@ -196,7 +196,7 @@ impl Collector {
         error
     }
 
-    /// The part of a collection in which every other thread is stopped.
+    /// Runs the part of a collection in which every other thread is stopped.
     fn collect_stopped(
         &self,
         stopped: &Stopped<'_>,

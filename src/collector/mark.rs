@@ -374,7 +374,7 @@ impl<'a> Marker<'a> {
         true
     }
 
-    /// The type of a cell that has just been marked. Returns `None`, and unmarks the cell, if there is no object in it.
+    /// Returns the type of the object in a cell that has just been marked. If there is no object in it, unmarks the cell and returns `None`.
     #[inline(always)]
     fn info(&self, payload: usize) -> Option<&'static TypeInfo> {
         // SAFETY: the payload of a cell in a committed block; its header lies before it.

@@ -73,7 +73,7 @@ impl MarkStack {
         true
     }
 
-    /// The top has reached the end: moves the tasks down to where some were given away, if any.
+    /// Called when the top has reached the end: moves the tasks down to where some were given away, if any.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self) -> bool {

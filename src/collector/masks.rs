@@ -103,7 +103,7 @@ fn is_dense(mask: u64) -> bool {
     mask.count_ones() > u64::BITS * 3 / 4
 }
 
-/// A mask with a bit for each byte that equals `byte`.
+/// Returns a mask with a bit for each byte that equals `byte`.
 #[inline(always)]
 fn equal(bytes: &[u8; TOGETHER], byte: u8) -> u16 {
     // SAFETY: sixteen bytes; every x86-64 has these instructions.

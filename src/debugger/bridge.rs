@@ -412,7 +412,7 @@ impl DebuggerBridge {
         false
     }
 
-    /// A stop by signals, whichever debugger is in control: used after a lost stop.
+    /// Stops the world by signals, whichever debugger is in control. Called after a lost stop.
     fn stop_without_contract(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         self.agreed.begin(Control::NOBODY);
         self.tracer.store(0, Ordering::Relaxed);

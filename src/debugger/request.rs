@@ -14,7 +14,8 @@ pub const REQUEST_MAGIC: u64 = u64::from_le_bytes(*b"STOPREQ1");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Notice {
-    /// Stop the world, in the mode `detail`: the mode of the control word when the stop began. `StartWorld` and `Again` of this stop have the same `detail`.
+    /// Stop the world, in the mode `detail`: the mode of the control word when the stop began. `StartWorld` and `Again` of this stop have
+    /// the same `detail`.
     /// `thread` is the record of the collecting thread, or null if that thread is not a mutator of this world; `tid` is the collecting
     /// thread's id.
     StopWorld = 1,

@@ -84,7 +84,7 @@ macro_rules! fire_functions {
 for_each_event!(fire_functions);
 
 impl Events {
-    /// The common part of the fire functions for enabled events: records the event, and notifies the listeners.
+    /// Records an enabled event, and notifies the listeners: the part that all fire functions have in common.
     #[inline(always)]
     fn deliver<const N: usize>(&self, id: EventId, fields: impl Fn() -> [u64; N]) {
         if let Some(world) = self.recorded_world()

@@ -74,7 +74,7 @@ pub(super) struct Pass<'gate>(&'gate AtomicU32);
 
 impl<const WORDS: usize> Gate<WORDS> {
     const_new! {
-        /// A gate at which `wanted` has always been selected.
+        /// Creates a gate at which `wanted` has always been selected.
         pub(super) fn new(wanted: [AtomicU32; WORDS]) -> Self {
             Gate { wanted, since: AtomicU64::new(0), inside: AtomicU32::new(0) }
         }

@@ -222,14 +222,14 @@ impl AddressMap {
         BlockWord(unsafe { &*self.words.add((address - self.base) >> BLOCK_SHIFT) }.load(Relaxed))
     }
 
-    /// The mark byte of the cell whose *payload* begins exactly at `payload`, be it allocated or not.
+    /// The mark byte of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
     #[inline(always)]
     pub(crate) fn mark_of_payload(self, payload: usize) -> Option<*const AtomicU8> {
         // SAFETY: the table has a byte for each number.
         self.number_of_payload(payload).map(|number| unsafe { self.marks.add(number) })
     }
 
-    /// The [number](Cell::number) of the cell whose *payload* begins exactly at `payload`, be it allocated or not.
+    /// The [number](Cell::number) of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
     #[inline(always)]
     pub(crate) fn number_of_payload(self, payload: usize) -> Option<usize> {
         let offset = payload.wrapping_sub(self.base);
@@ -410,7 +410,7 @@ impl Blocks {
         }
     }
 
-    /// Address map, precise: the cell whose *payload* begins exactly at `payload`, be it allocated or not.
+    /// The precise address map: returns the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
     #[inline(always)]
     pub(crate) fn cell_of_payload(&self, payload: usize) -> Option<Cell> {
         let offset = payload.wrapping_sub(self.base());
@@ -427,7 +427,7 @@ impl Blocks {
         Some(Cell { header: payload - HEADER_BYTES, block, index: index as u32 })
     }
 
-    /// Address map, conservative: the cell that contains `address`, header included, be it allocated or not.
+    /// The conservative address map: returns the cell that contains `address`, header included, whether it is allocated or not.
     ///
     /// One past the end of a payload is the next cell's header, or offset 0 of the next block. A caller that wants the object
     /// before it also queries `address - 1`.

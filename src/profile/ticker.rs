@@ -487,7 +487,7 @@ impl Ticker {
         Ok(())
     }
 
-    /// The body of the ticker's thread: runs until the ticker is stopped, or until `with_collector` has no collector any more.
+    /// Runs the ticker's thread until the ticker is stopped, or until `with_collector` has no collector any more.
     pub(crate) fn run(&self, with_collector: impl Fn(&mut dyn FnMut(&Collector)) -> bool) {
         let mut harvest = Harvest::default();
         let mut until_next = SHORTEST_NS;

@@ -77,7 +77,8 @@ use super::stop_info::{Slot, ThreadStopInfo};
 ///
 /// # Safety
 /// The collector frees memory based on the result of `stop_world`: after `Ok(())` no thread of the request may run until
-/// `start_world`, and each slot must hold the lowest address of its thread's live stack. Neither the compiler nor the collector can check this, so the trait is `unsafe`.
+/// `start_world`, and each slot must hold the lowest address of its thread's live stack. Neither the compiler nor the collector can check
+/// this, so the trait is `unsafe`.
 /// Neither function may allocate from malloc, print, panic, or take a lock that a stopped thread may hold (`.stop.no-malloc`).
 ///
 /// All functions are called under locks of the world; `stop_world`, `start_world`, `still_holds` and most calls of `phase` are

@@ -29,8 +29,8 @@ enum Item<'a> {
 
 /// Decodes the fields of an event: by its template, or by the type that the file declares.
 ///
-/// A template describes more than a file can: names for the values of numbers, and repeated rows. If it does not cover the whole payload and the file
-/// declares fields, the file's declaration is used.
+/// A template describes more than a file can: names for the values of numbers, and repeated rows. If it does not cover the whole payload
+/// and the file declares fields, the file's declaration is used.
 pub fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     let kind = event.kind;
     let version = event.version();

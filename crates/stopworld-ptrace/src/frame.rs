@@ -153,7 +153,7 @@ pub(super) fn sign(frame: &mut [u8], image: Range<usize>) {
     put(size, &MAGIC2.to_le_bytes());
 }
 
-/// The registers as after the interrupted system call, if there is one: either it has ended for the program, or it is about to restart.
+/// Returns the registers as after the interrupted system call, if there is one: either it has ended for the program, or it is about to restart.
 fn after_the_call(registers: &General) -> General {
     let mut r = *registers;
     if (r.orig_rax as i64) < 0 {

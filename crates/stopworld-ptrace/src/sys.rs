@@ -82,7 +82,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The result of a request about a stopped thread; `None` if the thread is not stopped any more because it was killed.
+/// Returns the result of a request about a stopped thread; `None` if the thread is not stopped any more because it was killed.
 pub(super) fn unless_killed<T>(got: io::Result<T>) -> io::Result<Option<T>> {
     match got {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
@@ -90,7 +90,7 @@ pub(super) fn unless_killed<T>(got: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// A request whose data is a number.
+/// Makes a ptrace request whose data is a number.
 fn plain(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
     // SAFETY: none of the requests passed here makes the kernel write to this process.
     check(unsafe { libc::ptrace(request, tid, std::ptr::null_mut::<u8>(), data) })

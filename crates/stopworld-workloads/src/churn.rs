@@ -70,7 +70,7 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     result.map(|()| verified)
 }
 
-/// The work of a child.
+/// Does the work of a child.
 fn child(m: &Mutator, birth: u64) -> Legacy {
     let _cost = cost_centre!("child");
     let mut list = None;

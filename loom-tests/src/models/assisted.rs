@@ -48,7 +48,7 @@ fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
     Ok(())
 }
 
-/// The debugger resumes the frozen thread during the stop, so that the thread acknowledges late.
+/// Resumes the frozen thread during the stop, so that the thread acknowledges late.
 fn let_go_in_mid_stop(debugger: &mut Debugger) -> Result<(), Killed> {
     assert_eq!(debugger.serve()?, Some(Notice::StopWorld));
     debugger.thaw(0)?;
@@ -70,7 +70,7 @@ fn a_frozen_thread_that_is_resumed_and_two_stops() {
     });
 }
 
-/// The thread is resumed when it has certainly been counted.
+/// The thread is resumed only after it was counted.
 #[test]
 fn a_frozen_thread_that_is_resumed_while_another_one_runs() {
     explore("assisted, a frozen thread is resumed, another one runs", AtMost(1), || {

@@ -33,7 +33,7 @@ fn collect_with_locks(world: &Playground) {
     drop(locks);
 }
 
-/// Stops the world for a user, who takes the thread list lock only.
+/// Stops the world for a user. Such a stop takes only the thread list lock.
 fn user_stop_with_the_list_lock(world: &Playground) {
     let list = world.locks.list.lock();
     world.stop(Holder::User, None);

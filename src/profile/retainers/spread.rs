@@ -108,7 +108,7 @@ impl Retainers {
         });
     }
 
-    /// The first pass. Returns whether there are immutable objects with references, which pass on their sets.
+    /// Runs the first pass. Returns whether there are immutable objects with references, which pass on their sets.
     fn mutable_cells(&mut self, living: &Living<'_>, steps: &mut Steps) -> bool {
         let words = self.table.words();
         let mut some_pass = false;

@@ -2,8 +2,8 @@
 //!
 //! Three kinds of events are known: those of the stopworld provider, whose numbers are those of the table; those of the runtime,
 //! which the table pairs with the collector's phases; and records of a telemetry stream, which a conversion stored as events (see
-//! `telemetry`). A `GCDynamicEvent` stands for the event whose name it contains. Payloads are read by the fields that the file describes, or by the template
-//! for the event's number.
+//! `telemetry`). A `GCDynamicEvent` stands for the event whose name it contains. Payloads are read by the fields that the file describes,
+//! or by the template for the event's number.
 
 use super::telemetry;
 use mps_telemetry::Layout;

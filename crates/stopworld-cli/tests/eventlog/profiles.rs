@@ -326,7 +326,8 @@ fn a_log_that_begins_late_names_the_profile_and_has_all_centres() {
     assert_eq!(log.all(id::PROF_BEGIN).map(|event| event.u64(0)).collect::<Vec<_>>(), [5_000_000]);
 }
 
-/// The trace has the facts that were recorded long before its last events: what is profiled, by which breakdown and with which filters, and the length of a tick.
+/// The trace has the facts that were recorded long before its last events: what is profiled, by which breakdown and with which filters,
+/// and the length of a tick.
 #[test]
 fn a_flight_recorder_describes_the_profiles_of_its_samples() {
     let files = Files::new();

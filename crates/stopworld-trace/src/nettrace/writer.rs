@@ -11,7 +11,8 @@
 //! **The selection** is computed once for each kind of event ([`Providers`](super::Providers)). One event may become several .NET
 //! events of which only some are selected.
 //!
-//! The writer runs in the drain (the step in which the rings are emptied), so it does not allocate, takes no lock, and writes only to memory allocated in advance.
+//! The writer runs in the drain (the step in which the rings are emptied), so it does not allocate, takes no lock, and writes only to
+//! memory allocated in advance.
 
 use std::io;
 use std::sync::Arc;

@@ -143,7 +143,7 @@ impl From<OutOfMemory> for SyntaxError {
 }
 
 impl From<Trouble> for SyntaxError {
-    /// The reader computes only literals, so any other trouble means a literal that is too large.
+    /// Converts an error of the reader. The reader computes only literals, so any other trouble means a literal that is too large.
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Memory(error) => Self::Memory(error),

@@ -251,7 +251,7 @@ impl<'m> Expander<'m> {
         Ok(Node::Lambda(Box::new(Lambda { name, parameters: bound, rest, body, function: 0, at })))
     }
 
-    /// A body: definitions (found through `begin` and macros, and accepted anywhere), then expressions.
+    /// Expands a body: definitions (found through `begin` and macros, and accepted anywhere), then expressions.
     ///
     /// All names are bound before any form is expanded, so the forms wait in a collected list:
     /// `(variable-index . expression)` for a definition, `(#f . expression)` otherwise.

@@ -118,7 +118,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         self.closure.code.words
     }
 
-    /// The interpreter's loop: runs until the outermost frame returns, or trouble occurs.
+    /// Runs the interpreter's loop until the outermost frame returns, or trouble occurs.
     fn execute(&mut self) -> Outcome {
         let mut words = self.words();
         loop {

@@ -270,7 +270,7 @@ impl Symbol {
         utf8(&self.name)
     }
 
-    /// The symbol that the reader saw, for one that a macro renamed.
+    /// Returns the symbol in the text of the program: the original, if macros renamed this symbol; otherwise this symbol.
     pub(super) fn base(mut symbol: Gc<Self>) -> Gc<Self> {
         while let Some(original) = symbol.alias_of.get::<Self>() {
             symbol = original;

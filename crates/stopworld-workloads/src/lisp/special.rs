@@ -23,7 +23,7 @@ specials! {
 }
 
 impl Special {
-    /// The special form of a symbol's code; 0 is none.
+    /// Returns the special form with this code; `None` for 0, the code of a symbol that names no special form.
     pub fn of_code(code: u8) -> Option<Self> {
         (code as usize).checked_sub(1).and_then(|i| SPECIALS.get(i)).map(|(_, special)| *special)
     }
