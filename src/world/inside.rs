@@ -10,13 +10,16 @@
 //! first use would allocate in a library that was loaded late.
 
 use crate::os::thread;
-use crate::sync::{AtomicI32, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-/// The largest number of threads that are tracked at a time. For any further thread, [`is_inside`] returns false.
-const WATCHED: usize = 64;
+/// The largest number of threads that are tracked at a time, in all worlds: collecting threads and markers. For any further thread,
+/// [`is_inside`] returns false, and from then on [`may_be_inside`] returns true for every thread.
+const TRACKED: usize = 1024;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
-static THREADS: [AtomicI32; WATCHED] = [const { AtomicI32::new(0) }; WATCHED];
+static THREADS: [AtomicI32; TRACKED] = [const { AtomicI32::new(0) }; TRACKED];
+/// Whether a thread found no slot.
+static WAS_FULL: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the calling thread is inside from now on.
 pub(crate) fn enter() {
@@ -30,6 +33,7 @@ pub(crate) fn enter() {
             return;
         }
     }
+    WAS_FULL.store(true, Ordering::Relaxed);
 }
 
 /// Notes that the calling thread is outside from now on. Does nothing if it was not inside.
@@ -53,10 +57,17 @@ pub fn is_inside() -> bool {
     THREADS.iter().any(|slot| slot.load(Ordering::Relaxed) == me)
 }
 
+/// Returns whether the calling thread is inside, or may be because the table was full at some time. A thread for which this is false may
+/// wait for another one. Async-signal-safe, without allocation.
+pub(crate) fn may_be_inside() -> bool {
+    WAS_FULL.load(Ordering::Relaxed) || is_inside()
+}
+
 /// In the child of a fork: no thread is inside.
 pub(crate) fn reset_in_child() {
     THREADS.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     COUNT.store(0, Ordering::Relaxed);
+    WAS_FULL.store(false, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -72,5 +83,27 @@ mod tests {
         leave();
         leave();
         assert!(!is_inside());
+    }
+
+    /// A thread that is not tracked must not wait in the stopped world (`.event.no-block-in-handler`). In a child process, because the
+    /// other tests' threads use the same table.
+    #[test]
+    fn a_thread_that_finds_the_table_full_may_be_inside() {
+        // SAFETY: the child runs code without locks or allocation on its one thread, and exits.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            reset_in_child();
+            let before = may_be_inside();
+            THREADS.iter().for_each(|slot| slot.store(i32::MAX, Ordering::Relaxed));
+            enter();
+            let right = !before && !is_inside() && may_be_inside();
+            // SAFETY: ends the child without the destructors of its parent.
+            unsafe { libc::_exit(if right { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and a valid place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the child's exit status");
     }
 }

@@ -46,7 +46,7 @@ use super::vtable::{DebuggerNews, ThreadVtable};
 /// stopped world (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
 /// (`.event.objects`).
 pub(super) static SURROUNDINGS: record::Surroundings = record::Surroundings {
-    may_wait: || !inside::is_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
+    may_wait: || !inside::may_be_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
     as_blocking: |wait| match handler::current() {
         Some(info) if info.state.place() == Place::Running => info.blocking(wait),
         _ => wait(),
