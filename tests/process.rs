@@ -250,7 +250,7 @@ fn a_spawned_process_inherits_nothing_of_a_world() {
         assert!(output.status.success());
         String::from_utf8(output.stdout).unwrap()
     }
-    let Some(output) = hazard::in_own_process("a_spawned_process_inherits_nothing_of_a_world") else {
+    let Some(output) = hazard::in_own_process(module_path!(), "a_spawned_process_inherits_nothing_of_a_world") else {
         let before = of_a_child();
         let world = world(By::Debugger);
         // SAFETY: every Gc is a local variable.

@@ -659,7 +659,7 @@ fn a_stop_of_the_whole_process_in_mid_collection_is_not_reported() {
 #[ignore = "takes 30 s"]
 fn a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported() {
     if let Some(output) =
-        hazard::in_own_process_ignored("a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported")
+        hazard::in_own_process_ignored(module_path!(), "a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported")
     {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;

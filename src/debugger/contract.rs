@@ -6,7 +6,7 @@
 //! field offsets as data, so a debugger needs no header of this version.
 //!
 //! The document for authors of debuggers is `docs/debugger-contract.md`, the C header `debugger/include/stopworld-debugger.h`; the test
-//! `tests/debugger_contract.rs` checks that all three agree.
+//! `tests/debuggers/contract.rs` checks that all three agree.
 //!
 //! # How it is found
 //!

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::skipped;
 use rstest::rstest;
-
-mod skipped;
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci").join(name)
@@ -67,7 +66,7 @@ fn skipped_tests_are_counted(
     for need in needs {
         let this = std::env::current_exe().unwrap();
         let status = Command::new(this)
-            .args(["--exact", "a_test_that_is_skipped"])
+            .args(["--exact", "ci_scripts::a_test_that_is_skipped"])
             .env("STOPWORLD_SKIPPED", &file)
             .env("CI_SCRIPTS_NEEDS", need)
             .output()

@@ -1,9 +1,5 @@
 //! The bridge to debuggers outside the process: a debugger that is present, one that is absent, and one that dies.
 
-mod debugger_support;
-mod numbered_list;
-mod patience;
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -11,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use debugger_support::{Lie, Tracer};
-use numbered_list::{a_list, sum};
+use crate::debugger_support::{Lie, Tracer};
+use crate::numbered_list::{a_list, sum};
 
-use patience::patience;
+use crate::patience::patience;
 use rstest::rstest;
 use stopworld::debugger::contract::{Control, Mode, stopworld_debugger};
 use stopworld::events::{Event, EventId, MemorySink, Selection};
@@ -329,10 +325,10 @@ fn under_a_debugger(stopper: Stopper, mode: Mode, dies_at: Option<&str>) -> (Str
         Some("stop-with-a-clone-acknowledged") => " births",
         _ => "",
     };
-    let mut target = Player::new("the_program_under_the_debugger", &format!("target {stopper:?}{manner}"));
+    let mut target = Player::new("bridge::the_program_under_the_debugger", &format!("target {stopper:?}{manner}"));
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {}", target.child.id(), dies_at.unwrap_or_default());
-    let mut debugger = Player::new("the_debugger_of_the_program", orders.trim_end());
+    let mut debugger = Player::new("bridge::the_debugger_of_the_program", orders.trim_end());
     let reported = debugger.hear();
     let ended = debugger.child.wait().unwrap();
     let (collections, rounds) = target.progress();
@@ -439,10 +435,10 @@ fn a_debugger_that_makes_false_claims_is_detected_and_the_heap_stays_intact(
     #[case] expected: &[&str],
 ) {
     let (_, mode) = LIES.into_iter().find(|(one, _)| *one == lie).unwrap();
-    let mut target = Player::new("the_program_under_the_debugger", "target Signals verifying");
+    let mut target = Player::new("bridge::the_program_under_the_debugger", "target Signals verifying");
     assert_eq!(target.hear().as_deref(), Some("ready"));
     let orders = format!("debugger {} {mode:?} {lie:?}", target.child.id());
-    let mut debugger = Player::new("the_debugger_of_the_program", &orders);
+    let mut debugger = Player::new("bridge::the_debugger_of_the_program", &orders);
     assert_eq!(debugger.hear().as_deref(), Some("lied"), "the program died of a false acknowledgement");
     assert!(debugger.child.wait().unwrap().success(), "the program died of a false acknowledgement");
     let (collections, rounds) = target.progress();

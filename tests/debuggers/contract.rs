@@ -1,19 +1,16 @@
 //! Debuggers find the contract in every kind of program, and its layout in C is the same as in Rust.
 
-mod skipped;
-mod tools;
-
 use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::tools::has;
 use stopworld::debugger::contract::{Calls, Control, Descriptor, VERSION, stopworld_debugger};
 use stopworld::debugger::inspect::{CensusRow, FieldFacts, ObjectFacts, Step};
 use stopworld::debugger::notify::{Notice, RequestOffsets};
 use stopworld::debugger::{Phase, WorldOffsets};
 use stopworld::{StopInfoOffsets, World};
-use tools::has;
 
 /// The header, `contract.rs` and the published descriptor describe the same bytes.
 #[test]
@@ -150,7 +147,7 @@ fn a_stripped_program_leads_to_its_descriptor_by_symbol_and_by_note() {
     let folder = tempfile::tempdir().unwrap();
     let program = stripped(folder.path(), &std::env::current_exe().unwrap());
     let said = Command::new(&program)
-        .args(["--exact", "the_program_that_shows_its_descriptor", "--nocapture"])
+        .args(["--exact", "contract::the_program_that_shows_its_descriptor", "--nocapture"])
         .env(SHOWS, "1")
         .output()
         .unwrap();

@@ -4,13 +4,7 @@
 //! The debugged program is `examples/debuggee.rs`: threads whose references are hard to find, threads that start and exit, and a heap that
 //! is verified after each collection.
 //!
-//! `STOPWORLD_C_DEBUGGER_SECONDS=N cargo test --release --test debugger_c -- --ignored` kills debuggers for N seconds.
-
-#[allow(dead_code, reason = "its main function is the example's")]
-#[path = "../examples/debuggee.rs"]
-mod debuggee;
-mod skipped;
-mod tools;
+//! `STOPWORLD_C_DEBUGGER_SECONDS=N cargo test --release --test debuggers -- --ignored` kills debuggers for N seconds.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -21,13 +15,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::debuggee;
+use crate::tools::has;
 use rstest::rstest;
 use stopworld::{Leaf, Mutator, Paranoid, World};
-use tools::has;
 
 /// Set in the environment of the debugged program: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
-const HARNESS: [&str; 4] = ["--exact", "the_debuggee", "--nocapture", "--test-threads=1"];
+const HARNESS: [&str; 4] = ["--exact", "in_c::the_debuggee", "--nocapture", "--test-threads=1"];
 
 /// The debugged program; not a test by itself.
 #[test]

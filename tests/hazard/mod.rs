@@ -184,18 +184,21 @@ pub fn spawn<R: Send + 'static>(
     unsafe { world.spawn(name, body) }.unwrap()
 }
 
-/// Runs the test `name` of this binary again, alone, in a process of its own. `None` in that process: the caller continues.
-pub fn in_own_process(name: &str) -> Option<Output> {
-    run_alone(name, &[])
+/// Runs a test of this binary again, alone, in a process of its own: `name` in the module `module` (`module_path!()`). `None` in that
+/// process: the caller continues.
+pub fn in_own_process(module: &str, name: &str) -> Option<Output> {
+    run_alone(module, name, &[])
 }
 
 /// The same for a test that is ignored by default.
-pub fn in_own_process_ignored(name: &str) -> Option<Output> {
-    run_alone(name, &["--ignored"])
+pub fn in_own_process_ignored(module: &str, name: &str) -> Option<Output> {
+    run_alone(module, name, &["--ignored"])
 }
 
-fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
+fn run_alone(module: &str, name: &str, more: &[&str]) -> Option<Output> {
     const VARIABLE: &str = "HAZARD_IN_OWN_PROCESS";
+    // The test harness leaves the program's own name out.
+    let name = module.split_once("::").map_or(name.to_owned(), |(_, module)| format!("{module}::{name}"));
     if std::env::var(VARIABLE).is_ok_and(|value| value == name) {
         // This process ends with the process that waits for it.
         // SAFETY: a plain system call.
@@ -204,7 +207,7 @@ fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
     }
     let me = std::env::current_exe().unwrap();
     let mut again = Command::new(me);
-    again.args([name, "--exact", "--nocapture", "--test-threads=1"]).args(more).env(VARIABLE, name);
+    again.args([&name, "--exact", "--nocapture", "--test-threads=1"]).args(more).env(VARIABLE, &name);
     let output = again.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("running 1 test"), "no test is called {name}");
@@ -215,7 +218,7 @@ fn run_alone(name: &str, more: &[&str]) -> Option<Output> {
 #[macro_export]
 macro_rules! alone {
     ($name:literal) => {
-        if let Some(output) = $crate::hazard::in_own_process($name) {
+        if let Some(output) = $crate::hazard::in_own_process(module_path!(), $name) {
             let text =
                 format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(output.status.success(), "{}: {text}", output.status);

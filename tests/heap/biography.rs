@@ -4,13 +4,11 @@
 //! Shapes are built, read and dropped on threads that have detached before the census. Handles keep the objects alive, because reaching an object
 //! is not using it; a use is a dereference.
 
-mod heap_support;
-
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
-use heap_support::*;
+use crate::heap_support::*;
 use proptest::prelude::*;
 use stopworld::events::{Event, EventId, Labels, MemorySink, Selection};
 use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile, ProfileError, Stage};

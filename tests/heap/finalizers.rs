@@ -1,12 +1,11 @@
 //! Weak references and finalizers: in which order, how often, on which thread, and what they may do.
 
-mod heap_support;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-use heap_support::*;
+use crate::heap_support;
+use crate::heap_support::*;
 use rstest::rstest;
 use stopworld::{Array, Gc, GcCell, Leaf, Mutator, OutOfMemory, Root, Weak, World, traced};
 

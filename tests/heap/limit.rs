@@ -1,10 +1,8 @@
 //! Memory: what fits, what does not, what is reused, and consistent figures.
 
-mod heap_support;
-
 use std::sync::{Arc, Mutex};
 
-use heap_support::*;
+use crate::heap_support::*;
 use rstest::rstest;
 use stopworld::{Array, CollectionReport, Gc, GcCell, Leaf, Mutator, OutOfMemory, Paranoid, World, traced};
 

@@ -1,14 +1,12 @@
 //! What keeps an object alive, however it is reached: interior pointers, long lists, small mark stacks, several markers, handles, ranges,
 //! cells; and marks that stay right when their epoch wraps.
 
-mod heap_support;
-
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use heap_support::*;
+use crate::heap_support::*;
 use rstest::rstest;
 use stopworld::{Array, Gc, GcCell, Layout, Leaf, Mutator, Trace, Weak, World, keep_alive, traced};
 

@@ -1,12 +1,10 @@
 //! Whole worlds: several at once, dropped in any order, threads that start and exit, forks.
 
-mod heap_support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use heap_support::*;
+use crate::heap_support::*;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use rstest::rstest;

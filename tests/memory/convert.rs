@@ -1,13 +1,10 @@
 //! The memory of a conversion does not depend on the length of the trace (`.format.hostile`).
 
-mod memory_support;
-mod nettrace_support;
-
 use std::io::{self, Read};
 
-use memory_support::{ALONE, Pieces, measured};
+use crate::memory_support::{Pieces, alone, measured};
+use crate::nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use nettrace::Container;
-use nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use rstest::rstest;
 use stopworld_analysis::convert::{Conversion, Options, Target, convert};
 
@@ -65,7 +62,7 @@ fn a_long_trace_of_dotnet_is_converted_in_little_memory(
     #[values(Target::Mps, Target::Nettrace(Container::V4), Target::Nettrace(Container::V6), Target::Json)]
     target: Target,
 ) {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let (conversion, most) = converted(trace(8_000), target);
     assert!(
         conversion.damage.is_none() && !conversion.left_out.is_empty() || target == Target::Nettrace(Container::V6)
@@ -98,7 +95,7 @@ fn stream(pieces: u32) -> impl Read {
 fn a_long_stream_is_converted_in_little_memory(
     #[values(Target::Mps, Target::Nettrace(Container::V4), Target::Json)] target: Target,
 ) {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let (conversion, most) = converted(stream(400), target);
     assert_eq!((conversion.carried, conversion.damage), (800_000, None));
     assert!(most < LIMIT, "{target:?}: {most}");

@@ -1,14 +1,11 @@
 //! Memory depends neither on the contents of a log nor on its length (`.format.hostile`).
 
-mod eventlog_support;
-mod memory_support;
-
 use std::io;
 
-use eventlog_support::{Endless, Log, TYPES};
+use crate::eventlog_support::{Endless, Log, TYPES};
+use crate::memory_support::{alone, measured};
 use ghc_eventlog::read::show::{Form, Show};
 use ghc_eventlog::read::{DamageKind, ReadAt, Summary, by_time, in_file_order};
-use memory_support::{ALONE, measured};
 
 /// The limit is 64 MiB for the process; the command itself takes less than 8 MiB.
 const LIMIT: usize = 52 << 20;
@@ -25,7 +22,7 @@ fn shown(input: &(impl ReadAt + ?Sized)) -> (Summary, usize) {
 
 #[test]
 fn a_log_of_any_length_takes_the_same_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let log = std::fs::read("tests/fixtures/eventlog/threads.l.eventlog").unwrap();
     let most: Vec<usize> = [24u64 << 20, 96 << 20]
         .into_iter()
@@ -42,7 +39,7 @@ fn a_log_of_any_length_takes_the_same_memory() {
 /// Unordered times: each piece of the file has events of all times.
 #[test]
 fn a_jumbled_log_takes_no_more() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut log = Log::new(TYPES);
     let mut time = 1u64;
     for number in 0..2_000_000u32 {
@@ -57,7 +54,7 @@ fn a_jumbled_log_takes_no_more() {
 /// Events of the largest size, all of one time.
 #[test]
 fn large_events_take_no_more() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut log = Log::new(TYPES);
     for _ in 0..1000 {
         log.variable(19, 7, &[b'x'; 0xffff]);
@@ -69,7 +66,7 @@ fn large_events_take_no_more() {
 
 #[test]
 fn endless_descriptions_take_bounded_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let text = "d".repeat(60_000);
     let types: Vec<_> = (0..2000u16).map(|id| (id, Some(0), text.as_str())).collect();
     let log = Log::new(&types).end();
@@ -81,7 +78,7 @@ fn endless_descriptions_take_bounded_memory() {
 /// A false length in the file allocates no memory.
 #[test]
 fn a_false_length_costs_nothing() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     for (at, kind) in [(4 + 4 + 4 + 4, "description"), (4 + 4 + 4 + 8 + "Run thread".len(), "extra")] {
         let mut log = Log::new(TYPES).end();
         log[at..at + 4].copy_from_slice(&u32::MAX.to_be_bytes());
@@ -94,7 +91,7 @@ fn a_false_length_costs_nothing() {
 /// Small blocks with times far apart, and end markers in between.
 #[test]
 fn an_index_of_many_blocks_takes_bounded_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut log = Log::new(TYPES);
     for number in 0..400_000u64 {
         log.block(number * 7919 % 400_009, u64::MAX, number as u16, |log| log.fixed(9, number, &[]));
@@ -110,7 +107,7 @@ fn an_index_of_many_blocks_takes_bounded_memory() {
 /// In file order only a buffer is held.
 #[test]
 fn file_order_takes_less_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut log = Log::new(TYPES);
     (0..1_000_000u32).for_each(|number| log.fixed(1, number.into(), &number.to_be_bytes()));
     let log = log.end();

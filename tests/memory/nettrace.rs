@@ -1,13 +1,11 @@
 //! Memory depends neither on the contents of a file nor on its length (`.format.hostile`).
 
-mod memory_support;
-mod nettrace_support;
-
 use std::io::Read;
 
-use memory_support::{ALONE, Pieces, measured};
+use crate::memory_support::{Pieces, alone, measured};
+use crate::nettrace_support;
+use crate::nettrace_support::{Block, Event, Form, Type, Writer};
 use nettrace::{NetEvent, Reader, Summary, Visitor};
-use nettrace_support::{Block, Event, Form, Type, Writer};
 
 const LIMIT: usize = 96 << 20;
 
@@ -60,7 +58,7 @@ fn blocks(mut next: impl FnMut(u32) -> Block, count: u32) -> impl Read {
 
 #[test]
 fn false_sizes_take_no_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut writer = Writer::new(Form::V4, 8);
     writer.add(&one_type());
     writer.add(&Block::Events(vec![event(1, 4, 10, 3)]));
@@ -77,7 +75,7 @@ fn false_sizes_take_no_memory() {
 /// No flags, no sequence points: nothing in the file says that earlier events are complete.
 #[test]
 fn a_file_without_ordering_guarantees_is_not_kept_in_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut sequence = 0;
     let next = |block: u32| {
         let events = (0..1000u32).map(|index| {
@@ -99,7 +97,7 @@ fn a_file_without_ordering_guarantees_is_not_kept_in_memory() {
 
 #[test]
 fn large_payloads_that_wait_take_bounded_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let (count, summary, most) =
         counted(blocks(|block| Block::Events(vec![event(block + 1, 0, block.into(), 1 << 20)]), 200));
     assert_eq!((count.events, count.bytes, summary.damage), (200, 200 << 20, None));
@@ -108,7 +106,7 @@ fn large_payloads_that_wait_take_bounded_memory() {
 
 #[test]
 fn endless_stacks_labels_types_and_threads_take_bounded_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let stacks = |block: u32| Block::Stacks(1 + block * 1000, vec![vec![1; 80]; 1000]);
     let labels = |block: u32| Block::Labels(1 + block * 1000, vec![[&[0x81][..], &[5; 16]].concat(); 1000]);
     let types = |block: u32| {
@@ -137,7 +135,7 @@ fn endless_stacks_labels_types_and_threads_take_bounded_memory() {
 /// Version 4 cannot express that a thread has ended.
 #[test]
 fn threads_that_start_and_exit_take_bounded_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut writer = Writer::new(Form::V4, 8);
     writer.add(&one_type());
     for block in 0..300u64 {
@@ -153,7 +151,7 @@ fn threads_that_start_and_exit_take_bounded_memory() {
 /// A field has at least three bytes in the file; a description has at most a mebibyte.
 #[test]
 fn descriptions_of_many_fields_take_bounded_memory() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let mut writer = Writer::new(Form::V4, 8);
     for id in 1..60 {
         let fields = vec![(String::new(), 8); 170_000];

@@ -4,13 +4,16 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Read};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One measurement at a time: concurrent allocations would count.
-pub static ALONE: Mutex<()> = Mutex::new(());
+/// Held by each test while it measures: concurrent allocations would count.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-/// Returns the result of `work`, and its peak memory. The caller holds [`ALONE`].
+/// Returns the result of `work`, and its peak memory. The caller is [`alone`].
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);

@@ -1,11 +1,9 @@
 //! A debugger sets a breakpoint on an event by a stable name, and finds the event's fields in the argument registers: in an optimised
 //! program without debug information.
 
-mod skipped;
-mod tools;
-
 use std::sync::Arc;
 
+use crate::tools;
 use stopworld::World;
 use stopworld::events::{EventId, NullSink, Selection};
 
@@ -54,7 +52,7 @@ commands
 end
 run
 "#;
-    let arguments = ["--exact", "the_program_in_the_debugger", "--test-threads", "1"];
+    let arguments = ["--exact", "gdb::the_program_in_the_debugger", "--test-threads", "1"];
     let Some(tools::InGdb { said, may_trace: true }) = tools::in_gdb(script, &program, &arguments, IN_GDB) else {
         return;
     };

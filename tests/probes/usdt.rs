@@ -3,18 +3,15 @@
 //!
 //! To check other files, for example ones linked in other ways, name them in `STOPWORLD_PROBES_IN`, separated by colons.
 
-mod skipped;
-mod tools;
-mod usdt_support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::tools;
+use crate::tools::{InGdb, has, said};
+use crate::usdt_support::hold_against_the_table;
 use rstest::rstest;
 use stopworld::World;
 use stopworld::events::DESCRIPTORS;
-use tools::{InGdb, has, said};
-use usdt_support::hold_against_the_table;
 
 /// Set in the environment of the traced program.
 const TRACED: &str = "STOPWORLD_TRACED";
@@ -25,7 +22,7 @@ const FILES: &str = "STOPWORLD_PROBES_IN";
 const COLLECTIONS: usize = 3;
 
 /// The arguments that make this program the traced one.
-const THE_PROGRAM: [&str; 4] = ["--exact", "the_program_under_a_tracer", "--test-threads", "1"];
+const THE_PROGRAM: [&str; 4] = ["--exact", "usdt::the_program_under_a_tracer", "--test-threads", "1"];
 
 /// The traced program; not a test by itself. No listener gets its events.
 #[test]
@@ -97,7 +94,7 @@ fn the_notes_match_the_table_in_files_linked_in_other_ways() {
 
 #[test]
 fn a_probe_is_named_after_the_function_that_fires_its_event_and_is_documented() {
-    let page = include_str!("../docs/probes.md");
+    let page = include_str!("../../docs/probes.md");
     let mut listed: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
     for descriptor in &DESCRIPTORS {
         let Some(probe) = descriptor.probe else { continue };

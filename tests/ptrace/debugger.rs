@@ -3,12 +3,6 @@
 //!
 //! The program is `examples/debuggee.rs`, compiled into this test and run as a process of its own.
 
-#[allow(dead_code, reason = "its main function is the example's")]
-#[path = "../examples/debuggee.rs"]
-mod debuggee;
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod tasks;
-
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,6 +10,9 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::debuggee;
+use crate::tasks;
+use crate::tasks::{assert_none_stopped, assert_none_traced};
 use rstest::rstest;
 use stopworld::debugger::Phase;
 use stopworld::{Tid, World};
@@ -23,7 +20,6 @@ use stopworld_ptrace::{
     Address, CallError, Channel, Debugger, DebuggerError, Difference, Event, Held, Inspect, Mode, OnDeath, Options,
     PhaseSet, Phases, Restored, RunState, Snapshot, Statistics, TargetState, ThreadState,
 };
-use tasks::{assert_none_stopped, assert_none_traced};
 
 /// Set in the environment of the debugged program: its arguments.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
@@ -95,7 +91,9 @@ struct Program {
 impl Program {
     fn start(arguments: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "the_debuggee", "--nocapture", "--test-threads=1"]).env(ARGUMENTS, arguments);
+        command
+            .args(["--exact", "debugger::the_debuggee", "--nocapture", "--test-threads=1"])
+            .env(ARGUMENTS, arguments);
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut program = Self { child, output };
@@ -492,7 +490,7 @@ fn a_debugger_that_is_killed_at_any_step_leaves_a_program_that_runs(
     let masked = if step == "again-notified" { " --masked-ms 150" } else { "" };
     let program = Program::start(&format!("--threads 8 --until-end-of 0{masked}"));
     let mut debugger = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_debugger", "--nocapture"])
+        .args(["--exact", "debugger::the_debugger", "--nocapture"])
         .env("STOPWORLD_DEBUGGER", format!("{} {mode}", program.pid()))
         .env("STOPWORLD_DEBUGGER_DIES_AT", step)
         .stdout(Stdio::null())
@@ -580,7 +578,8 @@ fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
     // Through another program, which executes this one.
     let environment = format!("{ARGUMENTS}=--threads 4 --collections 100");
     let arguments: Vec<OsString> =
-        [environment.into(), exe.into(), "--exact".into(), "the_debuggee".into(), "--nocapture".into()].into();
+        [environment.into(), exe.into(), "--exact".into(), "debugger::the_debuggee".into(), "--nocapture".into()]
+            .into();
     let mut debugger = Debugger::launch("env".as_ref(), &arguments, options(Mode::Full)).unwrap();
     assert_eq!(debugger.threads().unwrap()[0].run, RunState::Frozen);
     debugger.cont_all().unwrap();

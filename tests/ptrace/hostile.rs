@@ -3,9 +3,6 @@
 //!
 //! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it reports that it is ready.
 
-#[allow(dead_code, reason = "each test uses a part of it")]
-mod tasks;
-
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::mem::offset_of;
@@ -13,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::tasks;
 use rstest::rstest;
 use stopworld::debugger::WORLD_OFFSETS;
 use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
@@ -147,7 +145,7 @@ struct Program(Child);
 impl Program {
     fn start(kind: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "the_hostile_program", "--nocapture", "--test-threads=1"]).env(HOSTILE, kind);
+        command.args(["--exact", "hostile::the_hostile_program", "--nocapture", "--test-threads=1"]).env(HOSTILE, kind);
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         assert!(output.lines().any(|line| line.unwrap().contains("ready")), "{kind}");

@@ -1,29 +1,22 @@
 //! Recording in difficult places: in the stopped world, in the child of a fork, under a debugger, and when the process is killed.
 
-mod hazard;
-mod skipped;
-mod tools;
-
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use hazard::patience::Watchdog;
+use crate::alone;
+use crate::hazard;
+use crate::hazard::patience::Watchdog;
+use crate::tools;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, FlightRecorder, Policy, Recorded, Recorder};
 use stopworld::events::{AfterFork, EventId, Events, Selection};
 use stopworld::{SignalStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, World};
-
-/// There is one recorder per process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// Counts, and blocks while `stalled` is set. Allocates nothing.
 #[derive(Debug)]
@@ -296,7 +289,7 @@ impl Part {
     fn start(directory: &Path) -> Part {
         let path = directory.join("trace");
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["part_of_other_tests", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["ends::part_of_other_tests", "--exact", "--nocapture", "--test-threads=1"])
             .env(PART, &path)
             .stdout(Stdio::piped())
             .spawn()
@@ -382,7 +375,7 @@ fn a_debugger_can_flush_while_all_threads_are_stopped() {
     panic!("20 times the recorder's lock was held");
 }
 
-/// A hundred million events: everything arrives, in constant memory. `cargo test --release --test recording_ends -- --ignored volume`
+/// A hundred million events: everything arrives, in constant memory. `cargo test --release --test recording -- --ignored volume`
 #[test]
 #[ignore = "takes a minute"]
 fn volume_of_a_hundred_million() {

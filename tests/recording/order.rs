@@ -1,15 +1,14 @@
 //! Recording, from outside: order, exact switching (`.event.exact`, `.event.recheck`, `.event.barrier`), consistent figures, handlers
 //! (`.event.nested`), the stopped world (`.event.no-block-in-handler`), and ends.
 
-mod patience;
-
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use patience::patience;
+use crate::alone;
+use crate::hazard::patience::patience;
 use rstest::rstest;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{
@@ -18,12 +17,6 @@ use stopworld::events::record::{
 use stopworld::events::{Categories, Category, EventId, EventSet, Events, Keywords, Level, MemorySink, Selection};
 use stopworld::profile::census::{Breakdown, HeapProfile};
 use stopworld::{Description, World, traced};
-
-/// There is one recorder per process: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
 
 /// What a consumer got.
 #[derive(Debug, Default)]

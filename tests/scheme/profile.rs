@@ -1,13 +1,11 @@
 //! A profile of a Scheme program names its procedures: live objects that a procedure has allocated are charged to it, on the stack of the
 //! procedures that wait for it, whatever the program does with its stack.
 
-mod stack_support;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::stack_support::scrub_stack;
 use rstest::rstest;
-use stack_support::scrub_stack;
 use stopworld::events::{Event, EventId, Labels, MemorySink, NullSink, Selection, payload};
 use stopworld::profile::{CentreId, StackId, TickClock, TimeProfile};
 use stopworld::testing::charged_to_address;

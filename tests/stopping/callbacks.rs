@@ -3,9 +3,6 @@
 //!
 //! Each attempt is a process of its own: this program again, running the one ignored test below.
 
-#[path = "patience/mod.rs"]
-mod patience;
-
 use std::cell::{Cell, RefCell};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -13,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use patience::patience;
+use crate::hazard::patience::patience;
 use rstest::rstest;
 use stopworld::debugger::{Phase, PublishedWorld};
 use stopworld::events::{EventId, Record, Selection, Sink};
@@ -316,7 +313,7 @@ fn attempt() {
 
 fn run(way: &str, act: &str, at: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["attempt", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["callbacks::attempt", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env(WAY, format!("{way} {act} {at}"))
         .output()
         .unwrap()

@@ -1,16 +1,13 @@
 //! Which threads may collect, and which vtables may be set: every caller under every way of stopping, and vtables that are set twice, in
 //! two worlds, or that share state.
 
-mod hazard;
-mod numbered_list;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use hazard::{builder, collect, spawn};
-use numbered_list::{a_list, sum};
+use crate::hazard::{builder, collect, spawn};
+use crate::numbered_list::{a_list, sum};
 use rstest::rstest;
 use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};

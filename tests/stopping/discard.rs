@@ -1,11 +1,9 @@
 //! A stop whose owner has lost it: the collection must not free anything after such a stop (`.debug.dies`).
 
-mod hazard;
-
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use hazard::Losing;
+use crate::hazard::Losing;
 use stopworld::{CollectError, Gc, GcCell, World, traced};
 
 traced! {

@@ -1,14 +1,12 @@
 //! Attempts of a reviewer to break the collector: interleavings and settings that the other tests do not reach by themselves.
 
-mod hazard;
-
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use hazard::*;
+use crate::hazard::*;
 use stopworld::{GcCell, Leaf, Mutator, SafepointStopper, StopError, StopRequest, ThreadVtable, Word, World, traced};
 
 /// Fails, instead of hanging, if `f` takes longer than anything here may take.
@@ -247,7 +245,7 @@ fn absurd_pacing_neither_hangs_nor_overflows() {
 /// A world that cannot be built leaks nothing, and returns an error instead of panicking.
 #[test]
 fn a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker() {
-    alone!("a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker");
+    crate::alone!("a_mark_stack_larger_than_the_address_space_is_an_error_and_leaves_no_marker");
     for bytes in [usize::MAX, usize::MAX - 5000, 1 << 46] {
         assert!(World::builder().markers(4).mark_stack_limit(bytes).build().is_err(), "{bytes:#x} bytes");
     }
@@ -275,7 +273,7 @@ impl Drop for Counted {
 /// then, once: the table must not contain an entry that would drop it again.
 #[test]
 fn a_value_whose_finalizer_thread_can_not_start_is_dropped_once() {
-    alone!("a_value_whose_finalizer_thread_can_not_start_is_dropped_once");
+    crate::alone!("a_value_whose_finalizer_thread_can_not_start_is_dropped_once");
     let world = builder().build().unwrap();
     let mut unlimited = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: reads a limit into a valid place.
@@ -329,7 +327,7 @@ traced! {
 /// taken for a header.
 #[test]
 fn a_word_that_points_past_the_last_cell_of_a_block_is_no_object() {
-    alone!("a_word_that_points_past_the_last_cell_of_a_block_is_no_object");
+    crate::alone!("a_word_that_points_past_the_last_cell_of_a_block_is_no_object");
     const BLOCK: usize = 16 << 10;
     // A cell of 40 bytes: a block has 409 of them, and the first word after the last is where header 410 would be.
     const BEHIND: usize = 8 + 8 + 409 * 40;

@@ -10,13 +10,11 @@
 //! address in another register, or in the red zone, across a call must have saved it in its frame. So they have these six rows; signals and
 //! the debugger have all.
 
-mod hazard;
-mod skipped;
-
 use std::sync::Arc;
 
-use hazard::keepers::*;
-use hazard::{By, Flags, Hidden, PAYLOAD_BYTES, collection_kills, spawn, world};
+use crate::hazard::keepers::*;
+use crate::hazard::{By, Flags, Hidden, PAYLOAD_BYTES, collection_kills, spawn, world};
+use crate::skipped;
 use rstest::rstest;
 use stopworld::Mutator;
 

@@ -1,13 +1,12 @@
 //! Threads that attach, exit, collect, allocate and acknowledge late, while the world is being stopped.
 
-mod hazard;
-
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hazard::{
+use crate::hazard;
+use crate::hazard::{
     By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world,
 };
 use rstest::rstest;
@@ -118,7 +117,7 @@ fn a_thread_that_ends_silently_is_found_and_removed() {
 /// joined.
 #[test]
 fn a_thread_that_ends_silently_in_a_blocking_region_is_not_scanned() {
-    alone!("a_thread_that_ends_silently_in_a_blocking_region_is_not_scanned");
+    crate::alone!("a_thread_that_ends_silently_in_a_blocking_region_is_not_scanned");
     const STACK: usize = 256 << 10;
     extern "C" fn vanish(world: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the test waits for this thread's end.

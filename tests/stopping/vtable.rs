@@ -1,14 +1,12 @@
 //! The contract between the collector and a thread vtable, with a debugger inside the process, and with vtables that check their calls, or
 //! make false claims.
 
-mod hazard;
-
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use hazard::patience::Watchdog;
-use hazard::{By, Flags, builder, collect, fork, spawn, wait_for, world};
+use crate::hazard::patience::Watchdog;
+use crate::hazard::{By, Flags, builder, collect, fork, spawn, wait_for, world};
 use rstest::rstest;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::events::Categories;

@@ -1,4 +1,4 @@
-//! Tests that need access to the debugger's private state. The others are in tests/ptrace_debugger.rs.
+//! Tests that need access to the debugger's private state. The others are in tests/ptrace/debugger.rs.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
