@@ -128,6 +128,7 @@ fn the_program_under_the_debugger() {
         let mother = unsafe { world.spawn("mother", move |m: &Mutator| give_birth(m, &inner, &done)) };
         workers.push(mother.unwrap());
     }
+    let (begin, begun) = mpsc::channel();
     // SAFETY: this thread has no references.
     let collector = unsafe {
         let done = Arc::clone(&done);
@@ -146,6 +147,7 @@ fn the_program_under_the_debugger() {
             });
             let answer = || answered.lock().unwrap().recv().unwrap();
             m.blocking(answer).unwrap();
+            begin.send(()).unwrap();
             for round in 0.. {
                 if done.load(Ordering::Relaxed) {
                     return;
@@ -167,6 +169,8 @@ fn the_program_under_the_debugger() {
         })
     }
     .unwrap();
+    // No debugger comes before the other world has its mutator: that world would report the death of the debugger.
+    begun.recv().unwrap();
     println!("\n:ready");
     let mut line = String::new();
     while std::io::stdin().read_line(&mut line).unwrap() != 0 && line.trim() != "end" {
