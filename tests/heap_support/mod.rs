@@ -51,9 +51,11 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// With no mutator attached: collects until no finalizer is queued any more, waiting for each to run; returns the number of live objects.
 pub fn settle(world: &World) -> u64 {
+    // Some number that no collection returns.
+    let mut seen = u64::MAX;
     loop {
         // The finalizer thread also counts as blocking while it waits for a lock, in a finalizer or between two of them, when its stack still
-        // refers to their objects. It is idle if it blocks at each of several looks.
+        // refers to their objects. It is idle if it blocks at each of several looks, and nothing has changed after a longer time.
         let is_idle = || world.totals().finalizers_due == 0 && world.threads().iter().all(|thread| thread.blocking);
         wait_until("the finalizer thread has nothing to do", || {
             (0..5).all(|_| {
@@ -62,9 +64,11 @@ pub fn settle(world: &World) -> u64 {
             })
         });
         let report = world.collect().unwrap();
-        if report.finalizers_queued == 0 {
+        if report.finalizers_queued == 0 && [0, seen].contains(&report.live_objects) {
             return report.live_objects;
         }
+        seen = report.live_objects;
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
