@@ -119,6 +119,111 @@ fn a_stream_from_a_flight_recorder_has_all_pools_and_the_end_of_each_trace() {
     assert_eq!((count(event::ArenaPollBegin), count(event::ArenaPollEnd)), (1, 1), "{codes:?}");
 }
 
+/// Each event, and the records that the writer makes of it, word by word. The expected lines were written by a writer that put each
+/// word in its place by hand.
+#[test]
+fn each_event_becomes_exactly_its_records() {
+    const BLOCK: u64 = HEAP + (4 << 14);
+    const LARGE: u64 = HEAP + (8 << 14);
+    const NAMED: u64 = 0x1234_5678;
+    const TEXT: &[u8] = b"a name of this test alone";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.mps");
+    // User is turned on later.
+    let board = Arc::new(Switchboard::new(!(1 << Category::User as u32)));
+    let mut writer = Writer::new(Arc::clone(&board), file(&path), Policy::Lossless, History::Followed).unwrap();
+    // Before the writer's birth: the clocks of the prologue then follow from the first record's.
+    let start = 1 << 30;
+    let label = Labels::of_the_process().intern(str::from_utf8(TEXT).unwrap()).unwrap().get();
+    let events: &[(EventId, &[u64])] = &[
+        (EventId::WorldCreated, &[0x1000, HEAP, 1 << 30, 2 << 20, 16 << 10]),
+        (EventId::PoolCreated, &[0x2000, 0]),
+        (EventId::PoolCreated, &[0x2008, 1]),
+        (EventId::PoolCreated, &[0x2010, 2]),
+        (EventId::CommitLimitSet, &[64 << 20]),
+        (EventId::SegmentCreated, &[HEAP, 2 << 20]),
+        (EventId::BlockAcquired, &[BLOCK, 16 << 10, 0]),
+        (EventId::BlockAcquired, &[LARGE, 48 << 10, 2]),
+        (EventId::CacheRefilled, &[0x3000, 32, BLOCK, 4096]),
+        (EventId::ObjectAllocated, &[BLOCK + 8, 24]),
+        (EventId::ObjectAllocated, &[LARGE + 8, 40_000]),
+        (EventId::SuspendBegin, &[1, 0]),
+        (EventId::StopAbandoned, &[1, 2]),
+        (EventId::SuspendBegin, &[1, 1]),
+        (EventId::GcStart, &[1, 1]),
+        (EventId::RootsBegin, &[1]),
+        (EventId::RootScanned, &[0x4000, 0, 512]),
+        (EventId::AreaScanned, &[0x7fff_0000, 0x7fff_1000]),
+        (EventId::ReferenceFixed, &[0x7fff_0008, BLOCK + 8, 0]),
+        (EventId::RootsEnd, &[1, 4096, 3]),
+        (EventId::MarkBegin, &[1]),
+        (EventId::ReferenceFixed, &[BLOCK + 16, LARGE + 8, 1]),
+        (EventId::BlockScanned, &[BLOCK, 0, 1]),
+        (EventId::ReferenceFixed, &[LARGE + 16, BLOCK + 8, 2]),
+        (EventId::WeakEnd, &[1, 2, 3]),
+        (EventId::SweepBegin, &[1]),
+        (EventId::BlockReclaimed, &[BLOCK, 0, 24]),
+        (EventId::SweepEnd, &[1, 3_000, 1_000]),
+        (EventId::HeapStats, &[1, 24, 40_000, 0, 1 << 20, 2]),
+        (EventId::RestartEnd, &[1]),
+        (EventId::ObjectFreed, &[BLOCK + 8, 24]),
+        (EventId::BlockReleased, &[BLOCK, 16 << 10, 0]),
+        (EventId::EmergencySet, &[1, 100]),
+        (EventId::AllocationFailed, &[100, 2_000, 3_000]),
+        (EventId::AllocationFailed, &[100_000, 2_000, 3_000]),
+        (EventId::EmergencySet, &[0, 100]),
+        (EventId::GcStart, &[2, 0]),
+        (EventId::CollectionDiscarded, &[2, 0]),
+        (EventId::FinalizersDue, &[3]),
+        (EventId::Interned, &[label]),
+        (EventId::Labelled, &[NAMED, label]),
+        (EventId::Labelled, &[BLOCK, label]),
+        (EventId::SegmentFreed, &[HEAP, 2 << 20]),
+        (EventId::PoolClosed, &[0x2010, 2]),
+        (EventId::PoolClosed, &[0x2000, 0]),
+        (EventId::WorldClosed, &[0x1000, HEAP]),
+    ];
+    let thread = RecordingThread { tid: 1, index: 0 };
+    for (index, (id, fields)) in events.iter().enumerate() {
+        if *id == EventId::Interned {
+            board.begin(start + 100 * index as u64 - 50, u64::MAX);
+        }
+        writer.record(&recorded(*id, start + 100 * index as u64, fields)).unwrap();
+    }
+    writer.lost(&Lost { ticks: start + 9_000, thread, count: 7 }).unwrap();
+    writer.close(&Relation { ticks: start + 10_000, ns: 0, hz: 1_000_000_000 }).unwrap();
+
+    let name_of = |word: u64| match word {
+        word if word == address(&CLASSES[0]) => "arena class".to_owned(),
+        word if word == address(&CLASSES[1]) => "pool class".to_owned(),
+        word if word == address(&TRACES[0]) => "trace".to_owned(),
+        word if word == address(&SCANS[0]) => "scan".to_owned(),
+        word => format!("{word:x}"),
+    };
+    let (stream, mut at, mut lines) = (std::fs::read(path).unwrap(), 0, String::new());
+    while at < stream.len() {
+        let head = word(&stream, at);
+        let record = &stream[at..at + (head >> 16 & 0xffff) as usize];
+        at += record.len();
+        let words = record.chunks_exact(8).skip(2).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let mut shown: Vec<String> = words.map(name_of).collect();
+        let layout = Version::V2.layout(head as u16).unwrap();
+        match layout.name {
+            // The processor time that the process has used.
+            "EventClockSync" => shown[0] = "cpu".to_owned(),
+            "Intern" if record[24..].starts_with(TEXT) => shown[0] = "label".to_owned(),
+            "Label" | "LabelPointer" if [NAMED, BLOCK].contains(&word(record, 16)) => shown[1] = "label".to_owned(),
+            // The names of other tests.
+            "Intern" | "Label" | "LabelPointer" => continue,
+            _ => {}
+        }
+        let ticks = word(record, 8) as i64 - start as i64;
+        let line = format!("{ticks} {head:x} {}: {}", layout.name, shown.join(", "));
+        lines += &format!("{}\n", line.trim_end());
+    }
+    assert_eq!(lines, include_str!("each_event.txt"));
+}
+
 fn word(stream: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(stream[at..at + 8].try_into().unwrap())
 }
