@@ -1,7 +1,7 @@
 //! The event tables of both versions, and the layout of a record.
 
-use super::layouts_v1::V1_0_0;
-use super::layouts_v2::V2_0_0;
+use super::v1::V1_0_0;
+use super::v2::V2_0_0;
 
 pub use super::layout::{EVENT_INIT, HEADER, LARGEST_RECORD, Layout, Param, Sort};
 

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | `layout` | kinds of parameters, their offsets, sizes of records |
 //! | `format` | versions: which tables of layouts they have |
-//! | `layouts_v2`, `layouts_v1` | the events of the two versions, declared once |
+//! | `v2`, `v1` | the events of the two versions, declared once |
 //! | `category` | the categories of events |
 //! | `reader`, `record`, `detect` | from bytes to records; detecting their version |
 //! | `line`, `double` | numbers and strings formatted as C does, into a fixed buffer |
@@ -39,8 +39,8 @@ pub mod format;
 mod hex;
 pub mod labels;
 mod layout;
-mod layouts_v1;
-mod layouts_v2;
+mod v1;
+mod v2;
 mod line;
 mod manual;
 mod named;
