@@ -1,13 +1,10 @@
 //! A reader of telemetry streams with planted bugs, of the kinds that the targets check for.
 
-use mps_telemetry::reader::{Reader, Record};
+use mps_telemetry::reader::Reader;
+use mps_telemetry::{TypedRecord, v2};
 
 use crate::differential::is_prefix;
 use crate::{limited, names_a_byte};
-
-/// The code of `PoolAlloc`, whose last parameter is a size.
-const POOL_ALLOC: u16 = 0x2a;
-const SIZE: usize = 32;
 
 /// Reads a stream with the bug `mistake`.
 pub fn planted(mistake: &str, stream: &[u8]) {
@@ -41,10 +38,9 @@ pub fn planted(mistake: &str, stream: &[u8]) {
 fn sizes(stream: &[u8], mut each: impl FnMut(u64)) {
     let mut reader = Reader::new(stream);
     let _ = reader.fill();
-    let is_allocation = |record: &Record<'_>| record.code() == POOL_ALLOC;
     while let Ok(Some(record)) = reader.buffered() {
-        if is_allocation(&record) {
-            each(record.word(SIZE).unwrap_or(0));
+        if let Some(allocation) = v2::PoolAlloc::decode(&record) {
+            each(allocation.size);
         }
     }
 }

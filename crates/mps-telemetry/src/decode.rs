@@ -21,13 +21,15 @@
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use super::format::{EVENT_INIT, Layout, Sort, Version};
+use super::format::{Layout, Sort, Version};
 use super::labels::Labels;
 use super::line::{Line, Output};
 pub use super::manual::Style;
 use super::notice::{Kind, Notice, Notices};
 use super::reader::{Damage, End, Reader, Record};
 use super::sort::{Failed, Limits, Sorter};
+use super::typed::TypedRecord;
+use super::v2::EventInit;
 use super::{hex, manual, named};
 
 /// The form of a line.
@@ -132,7 +134,7 @@ fn sorted<R: Read, W: Write>(
     let mut labels = Labels::default();
     let printed = sorter.finish(|record| {
         let layout = version.layout(record.code());
-        if let Some(kind) = layout.and_then(|layout| labels.learn(layout, record)) {
+        if let Some(kind) = labels.learn(version, record) {
             notices.tell(Notice { clock: record.clock(), offset: None, kind });
         }
         output.line(|line| named::print(line, layout, record, &labels))
@@ -185,7 +187,7 @@ fn is_string(param: &super::Param) -> bool {
 /// Returns `true` only for a record that causes no notice. `false` means that it may cause one, which [`examine`] decides.
 #[inline]
 fn plain(layout: &Layout, record: &Record<'_>) -> bool {
-    record.has_all(layout) && layout.code != EVENT_INIT && !layout.params.last().is_some_and(is_string)
+    record.has_all(layout) && layout.code != EventInit::CODE && !layout.params.last().is_some_and(is_string)
 }
 
 /// Reports the notices that a record causes.
@@ -202,7 +204,7 @@ fn examine(version: Version, layout: Option<&Layout>, record: &Record<'_>, notic
             tell(Kind::Unterminated { event });
         }
     }
-    if event == "EventInit" {
+    if version == Version::V2 && layout.code == EventInit::CODE {
         let number = |name| layout.param(name).and_then(|param| record.unsigned(usize::from(param.offset)));
         if let [Some(major), Some(median), Some(minor)] = ["major", "median", "minor"].map(number)
             && [major, median, minor] != version.numbers()

@@ -6,16 +6,17 @@
 //! between the two, so a dozen records decide. Two or three records may fit both; the stream then counts as 2.0.0.
 //! A caller that knows the version passes it.
 
-use super::format::{EVENT_INIT, HEADER, LARGEST_RECORD, Sort, Version};
+use super::format::{HEADER, LARGEST_RECORD, Sort, Version};
 use super::record::Record;
+use super::typed::TypedRecord;
+use super::v2::EventInit;
 
 /// Returns the version, if the first record states it.
 pub(super) fn announced(bytes: &[u8]) -> Option<Version> {
     let &[code_low, code_high, size_low, size_high, ..] = bytes else { return None };
     let code = u16::from_le_bytes([code_low, code_high]);
     let size = usize::from(u16::from_le_bytes([size_low, size_high]));
-    let init = Version::V2.layout(EVENT_INIT)?;
-    (code == EVENT_INIT && size == init.size(0)).then_some(Version::V2)
+    (code == EventInit::CODE && size == EventInit::LAYOUT.size(0)).then_some(Version::V2)
 }
 
 /// Returns the version that more of these records fit.

@@ -1,13 +1,12 @@
-//! Writes records of any of the 92 kinds of version 2.0.0, from their layouts.
+//! Writes records of version 2.0.0: those of typed events, and any other from its layout.
 //!
 //! All padding is 0, so equal records have equal bytes.
 
 use std::io::{self, Write};
 
 use super::format::{HEADER, LARGEST_RECORD, Layout, Sort};
-
-/// The longest string of a record, in bytes.
-pub const LONGEST_STRING: usize = 255;
+pub use super::typed::LONGEST_STRING;
+use super::typed::{TypedRecord, fitting};
 
 /// A parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,17 @@ impl<W: Write> Encoder<W> {
         Encoder { out, records: 0 }
     }
 
-    /// Appends a record with these parameters; missing ones are 0. Returns `false` if a string was truncated.
+    /// Appends the record of this event. Returns `false` if a string was truncated.
+    ///
+    /// # Errors
+    /// Writing the output failed.
+    pub fn event<'a, E: TypedRecord<'a>>(&mut self, clock: u64, event: &E) -> io::Result<bool> {
+        self.raw(event.encode(clock, &mut [0; LARGEST_RECORD]))?;
+        Ok(event.text().is_none_or(|text| fitting(text).len() == text.len()))
+    }
+
+    /// Appends a record with these parameters, for a program that handles all events alike; missing ones are 0. Returns `false` if a
+    /// string was truncated.
     ///
     /// # Errors
     /// Writing the output failed.
@@ -44,10 +53,9 @@ impl<W: Write> Encoder<W> {
             let offset = usize::from(param.offset);
             match (param.sort, value) {
                 (Sort::S, Value::Text(text)) => {
-                    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len()).min(LONGEST_STRING);
-                    is_whole = end == text.len();
-                    string = end;
-                    bytes[offset..offset + end].copy_from_slice(&text[..end]);
+                    let fitting = fitting(text);
+                    (string, is_whole) = (fitting.len(), fitting.len() == text.len());
+                    bytes[offset..offset + string].copy_from_slice(fitting);
                 }
                 (Sort::U, Value::Word(word)) => {
                     bytes[offset..offset + 4].copy_from_slice(&(*word as u32).to_le_bytes())

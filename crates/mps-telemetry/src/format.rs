@@ -1,9 +1,9 @@
 //! The event tables of both versions, and the layout of a record.
 
 use super::v1::V1_0_0;
-use super::v2::V2_0_0;
+use super::v2::{self, V2_0_0};
 
-pub use super::layout::{EVENT_INIT, HEADER, LARGEST_RECORD, Layout, Param, Sort};
+pub use super::layout::{HEADER, LARGEST_RECORD, Layout, Param, Sort, Unit};
 
 /// The table of events that a stream follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ impl Version {
     pub const fn numbers(self) -> [u32; 3] {
         match self {
             Version::V1 => [1, 0, 0],
-            Version::V2 => [2, 0, 0],
+            Version::V2 => v2::NUMBERS,
         }
     }
 }

@@ -9,9 +9,11 @@
 
 use std::collections::HashMap;
 
-use super::format::{Layout, Sort};
+use super::format::Version;
 use super::notice::Kind;
 use super::reader::Record;
+use super::typed::TypedRecord;
+use super::{v1, v2};
 
 /// The largest number of addresses, of pointers, and of texts that are kept: what fits a hash table of 2¹⁷ places.
 const MOST: usize = (1 << 17) / 8 * 7;
@@ -47,14 +49,29 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Updates the labels if this record changes them. Returns a notice if something is wrong with it.
-    pub fn learn(&mut self, layout: &Layout, record: &Record<'_>) -> Option<Kind> {
-        let [first, second] = layout.params else { return None };
-        let (key, at) = (record.word(usize::from(first.offset))?, usize::from(second.offset));
-        match (layout.name, second.sort) {
-            ("Intern", Sort::S) => self.intern(key, record.string(at)?),
-            ("Label", Sort::W) => set(&mut self.addresses, key, record.word(at)?),
-            ("LabelPointer", Sort::W) => set(&mut self.pointers, key, record.word(at)?),
+    /// Updates the labels if this record of a stream of this version changes them. Returns a notice if something is wrong with it.
+    pub fn learn(&mut self, version: Version, record: &Record<'_>) -> Option<Kind> {
+        match (version, record.code()) {
+            (Version::V2, v2::Intern::CODE) => {
+                let v2::Intern { stringId, string } = v2::Intern::decode(record)?;
+                self.intern(stringId, string)
+            }
+            (Version::V2, v2::Label::CODE) => {
+                let v2::Label { address, stringId } = v2::Label::decode(record)?;
+                set(&mut self.addresses, address, stringId)
+            }
+            (Version::V2, v2::LabelPointer::CODE) => {
+                let v2::LabelPointer { pointer, stringId } = v2::LabelPointer::decode(record)?;
+                set(&mut self.pointers, pointer, stringId)
+            }
+            (Version::V1, v1::Intern::CODE) => {
+                let v1::Intern { stringId, string } = v1::Intern::decode(record)?;
+                self.intern(stringId, string)
+            }
+            (Version::V1, v1::Label::CODE) => {
+                let v1::Label { address, stringId } = v1::Label::decode(record)?;
+                set(&mut self.addresses, address, stringId)
+            }
             _ => None,
         }
     }

@@ -18,8 +18,6 @@ use crate::Category;
 pub const HEADER: usize = 16;
 /// The largest record: an interned string of 255 bytes.
 pub const LARGEST_RECORD: usize = align_up(24 + 255 + STRING_END, 8);
-/// The code of `EventInit`, which states a stream's version. No event of 1.0.0 has it.
-pub const EVENT_INIT: u16 = 0x1D;
 /// The bytes that the end of a string adds to its record's size before alignment.
 const STRING_END: usize = 4;
 
@@ -42,6 +40,25 @@ pub enum Sort {
     S,
 }
 
+/// What a number means, where the sort does not say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A size in bytes.
+    Bytes,
+    /// A number of bits.
+    Bits,
+    /// A number of things.
+    Count,
+    /// A set of zones or of traces: a bit for each.
+    Set,
+    /// A fraction, from 0 to 1.
+    Fraction,
+    /// A time in seconds.
+    Seconds,
+    /// Processor time, of which `EventInit` gives the ticks per second.
+    Clocks,
+}
+
 /// A parameter and its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
@@ -49,6 +66,8 @@ pub struct Param {
     pub sort: Sort,
     /// Its name.
     pub name: &'static str,
+    /// What its number means, if that is known.
+    pub unit: Option<Unit>,
     /// Its offset from the record's first byte.
     pub offset: u16,
     /// The bit of that byte, for a Boolean of 1.0.0.
@@ -89,6 +108,20 @@ impl Layout {
         align_up(self.needs as usize + string, 8)
     }
 
+    /// Returns the number of words of the parameters, without a string.
+    pub(super) const fn words(&self) -> usize {
+        (self.needs as usize - HEADER).div_ceil(8)
+    }
+
+    /// Returns the parameter with this name. For declared names, at compile time.
+    pub(super) const fn find(&self, name: &str) -> &'static Param {
+        let mut i = 0;
+        while !is_same(self.params[i].name.as_bytes(), name.as_bytes()) {
+            i += 1;
+        }
+        &self.params[i]
+    }
+
     /// Returns the parameter with this name.
     pub fn param(&self, name: &str) -> Option<&'static Param> {
         self.params.iter().find(|param| param.name == name)
@@ -113,6 +146,23 @@ impl Sort {
     }
 }
 
+/// Returns the name of a parameter. In the table, one that is a keyword of Rust has a prefix.
+pub(super) const fn unraw(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
+    }
+}
+
+/// Returns whether two names are the same. `==` can't be evaluated at compile time.
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let mut i = 0;
+    while i < a.len() && i < b.len() && a[i] == b[i] {
+        i += 1;
+    }
+    i == a.len() && i == b.len()
+}
+
 const fn align_up(n: usize, to: usize) -> usize {
     n.div_ceil(to) * to
 }
@@ -125,13 +175,16 @@ pub(super) enum Booleans {
 }
 
 /// Assigns each parameter its offset.
-pub(super) const fn place<const N: usize>(booleans: Booleans, declared: [(Sort, &'static str); N]) -> [Param; N] {
-    let mut placed = [Param { sort: Sort::W, name: "", offset: 0, bit: None }; N];
+pub(super) const fn place<const N: usize>(
+    booleans: Booleans,
+    declared: [(Sort, &'static str, Option<Unit>); N],
+) -> [Param; N] {
+    let mut placed = [Param { sort: Sort::W, name: "", unit: None, offset: 0, bit: None }; N];
     let mut end = HEADER;
     let mut next_bit = 0;
     let mut i = 0;
     while i < N {
-        let (sort, name) = declared[i];
+        let (sort, name, unit) = declared[i];
         let (offset, bit) = match (sort, booleans) {
             (Sort::B, Booleans::Bits) if next_bit > 0 => (end - 1, Some(next_bit)),
             (Sort::B, Booleans::Bits) => (end, Some(0)),
@@ -141,33 +194,9 @@ pub(super) const fn place<const N: usize>(booleans: Booleans, declared: [(Sort, 
             Some(bit) => (bit + 1) % 8,
             None => 0,
         };
-        placed[i] = Param { sort, name, offset: offset as u16, bit };
+        placed[i] = Param { sort, name, unit, offset: offset as u16, bit };
         end = placed[i].end();
         i += 1;
     }
     placed
 }
-
-/// Declares the events of one version, one line each.
-macro_rules! layouts {
-    (
-        $(#[$doc:meta])* $table:ident: $booleans:ident
-        $($code:literal $name:ident $category:ident($($sort:ident $param:ident),* $(,)?);)+
-    ) => {
-        $(#[$doc])*
-        pub(super) static $table: [Layout; [$($code),+].len()] = [$(Layout::new(
-            $code,
-            stringify!($name),
-            $crate::Category::$category,
-            &const {
-                $crate::layout::place(
-                    layouts!(@$booleans),
-                    [$(($crate::layout::Sort::$sort, stringify!($param))),*],
-                )
-            },
-        )),+];
-    };
-    (@bytes) => { $crate::layout::Booleans::Bytes };
-    (@bits) => { $crate::layout::Booleans::Bits };
-}
-pub(super) use layouts;

@@ -19,15 +19,16 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `layout` | kinds of parameters, their offsets, sizes of records |
+//! | `v2`, `v1` | the events of the two versions, each declared once |
+//! | `typed`, `values` | what follows from a declaration: a struct for each event; numbers that have names |
+//! | `layout` | what else follows: kinds of parameters, their offsets, sizes of records |
 //! | `format` | versions: which tables of layouts they have |
-//! | `v2`, `v1` | the events of the two versions, declared once |
 //! | `category` | the categories of events |
 //! | `reader`, `record`, `detect` | from bytes to records; detecting their version |
 //! | `line`, `double` | numbers and strings formatted as C does, into a fixed buffer |
 //! | `hex`, `named`, `manual` | the three printers: the lines of `mpseventcnv`, of `mpseventtxt`, and of the old manual |
 //! | `labels`, `sort` | the label of an address; sorting in bounded memory |
-//! | `encode` | writes records of any kind from their layouts |
+//! | `encode` | writes records |
 //! | `notice`, `decode` | notices about a stream; decoding a whole stream |
 
 mod category;
@@ -39,8 +40,6 @@ pub mod format;
 mod hex;
 pub mod labels;
 mod layout;
-mod v1;
-mod v2;
 mod line;
 mod manual;
 mod named;
@@ -48,9 +47,15 @@ pub mod notice;
 pub mod reader;
 mod record;
 pub mod sort;
+mod typed;
+pub mod v1;
+pub mod v2;
+mod values;
 
 pub use category::Category;
-pub use format::{Layout, Param, Sort, Version};
+pub use format::{Layout, Param, Sort, Unit, Version};
+pub use typed::TypedRecord;
+pub use values::{Rank, Res, TraceStartWhy};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -10,12 +10,13 @@ use std::io::{self, Read, Write};
 
 use super::pages::{self, Page};
 use super::stream;
-use super::telemetry::{LACKS, UNKNOWN_CODE, leave_out};
+use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
 use super::{Conversion, ConvertError, LeftOut, Options};
 use mps_telemetry::Category;
 use mps_telemetry::labels::{Label, Labels, Namespace};
 use mps_telemetry::reader::Record;
-use mps_telemetry::{Layout, Param, Sort};
+use mps_telemetry::v2::{self, Event};
+use mps_telemetry::{Layout, Param, Sort, TypedRecord, Version};
 use stopworld_trace::perfetto::phases::{self, CollectorTimeline, Slice};
 use trace_event::Track;
 use trace_event::{Args, Output};
@@ -27,10 +28,8 @@ const STREAM: u64 = 1;
 /// Arenas that have tracks of their own.
 const MOST_ARENAS: usize = 1 << 12;
 
-/// Reasons for the creation of a trace, by their numbers in the stream.
-const WHY: [&str; 7] =
-    ["generation 0", "dynamic criterion", "opportunism", "full, in steps", "full", "walk", "extension"];
-const RANKS: [&str; 4] = ["ambiguous references", "exact references", "final references", "weak references"];
+/// The name of a trace or a phase for which the stream has a number without a meaning.
+const NAMELESS: &str = "trace";
 
 pub(super) fn convert<R: Read, W: Write>(
     input: R,
@@ -41,7 +40,8 @@ pub(super) fn convert<R: Read, W: Write>(
     let stream = stream::read(input, options, to)?;
     let (first, last) = (stream.first as i64, stream.last as i64);
     let timeline = pages::begin(output, first, stream.ticks_per_second).map_err(ConvertError::Output)?;
-    let mut drawing = Drawing { timeline, labels: Labels::default(), arenas: HashMap::new() };
+    let version = stream.version;
+    let mut drawing = Drawing { version, timeline, labels: Labels::default(), arenas: HashMap::new() };
     drawing.names().map_err(ConvertError::Output)?;
     stream.finish(|record, layout| {
         to.carried += 1;
@@ -59,6 +59,7 @@ struct Arena {
 }
 
 struct Drawing<W: Write> {
+    version: Version,
     timeline: CollectorTimeline<Page<W>>,
     labels: Labels,
     arenas: HashMap<u64, Arena>,
@@ -99,10 +100,11 @@ impl<W: Write> Drawing<W> {
         if !record.has_all(layout) {
             leave_out(left_out, record, Some(layout), LACKS);
         }
-        self.labels.learn(layout, record);
+        self.labels.learn(self.version, record);
         let word = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
         // In this record the parameters are named differently from the values that the Memory Pool System writes.
-        let arena = if layout.name == "SegReclaim" { word("seg") } else { word("arena") };
+        let is_reclaim = self.version == Version::V2 && layout.code == v2::SegReclaim::CODE;
+        let arena = word(if is_reclaim { "seg" } else { "arena" });
         let arena = match arena {
             Some(address) => Some((address, self.arena(address)?)),
             None => None,
@@ -133,48 +135,40 @@ impl<W: Write> Drawing<W> {
         (address, arena): (u64, Arena),
         ticks: i64,
     ) -> io::Result<bool> {
-        let Drawing { timeline, labels, arenas } = self;
+        let Some(event) = telemetry::event(self.version, record) else { return Ok(false) };
+        let Drawing { timeline, labels, arenas, .. } = self;
         let fill = |args: &mut Args<'_, Page<W>>| params(args, layout, record, labels);
         let name = layout.category.name();
-        let number = |name: &str| {
-            let param = layout.param(name)?;
-            let at = usize::from(param.offset);
-            if param.sort == Sort::U { record.unsigned(at).map(u64::from) } else { record.word(at) }
-        };
-        let one_of = |names: &[&'static str], which: &str| {
-            number(which).and_then(|number| names.get(number as usize).copied()).unwrap_or("trace")
-        };
-        match layout.name {
-            "ArenaPollBegin" => {
+        match event {
+            Event::ArenaPollBegin(_) => {
                 timeline.end(arena.polls, Slice::Pause, ticks, |_| {})?;
                 timeline.begin(arena.polls, Slice::Pause, ticks, (name, "poll".into()), fill)?;
             }
-            "ArenaPollEnd" if timeline.is_open(arena.polls, Slice::Pause) => {
+            Event::ArenaPollEnd(_) if timeline.is_open(arena.polls, Slice::Pause) => {
                 timeline.end(arena.polls, Slice::Pause, ticks, fill)?;
             }
-            "TraceCreate" => {
+            Event::TraceCreate(create) => {
                 timeline.end(arena.traces, Slice::Pause, ticks, |_| {})?;
-                let why = format!("trace: {}", one_of(&WHY, "why"));
+                let why = format!("trace: {}", create.why.meaning().unwrap_or(NAMELESS));
                 timeline.begin(arena.traces, Slice::Pause, ticks, (name, why.as_str().into()), fill)?;
             }
-            "TraceFlipBegin" if timeline.is_open(arena.traces, Slice::Pause) => {
+            Event::TraceFlipBegin(_) if timeline.is_open(arena.traces, Slice::Pause) => {
                 phases::phase(timeline, arena.traces, ticks, "flip")?;
             }
-            "TraceFlipEnd" if timeline.is_open(arena.traces, Slice::Phase) => {
+            Event::TraceFlipEnd(_) if timeline.is_open(arena.traces, Slice::Phase) => {
                 timeline.end(arena.traces, Slice::Phase, ticks, fill)?;
             }
-            "TraceBandAdvance" if timeline.is_open(arena.traces, Slice::Pause) => {
-                phases::phase(timeline, arena.traces, ticks, one_of(&RANKS, "rank"))?;
+            Event::TraceBandAdvance(band) if timeline.is_open(arena.traces, Slice::Pause) => {
+                phases::phase(timeline, arena.traces, ticks, band.rank.meaning().unwrap_or(NAMELESS))?;
             }
-            "TraceReclaim" if timeline.is_open(arena.traces, Slice::Pause) => {
+            Event::TraceReclaim(_) if timeline.is_open(arena.traces, Slice::Pause) => {
                 phases::phase(timeline, arena.traces, ticks, "reclaim")?;
             }
-            "TraceDestroy" if timeline.is_open(arena.traces, Slice::Pause) => {
+            Event::TraceDestroy(_) if timeline.is_open(arena.traces, Slice::Pause) => {
                 timeline.end(arena.traces, Slice::Pause, ticks, fill)?;
             }
-            "ArenaAlloc" | "ArenaFree" => {
-                let size = number("size").unwrap_or(0);
-                let is_more = layout.name == "ArenaAlloc";
+            Event::ArenaAlloc(v2::ArenaAlloc { size, .. }) | Event::ArenaFree(v2::ArenaFree { size, .. }) => {
+                let is_more = matches!(event, Event::ArenaAlloc(_));
                 let held = if is_more { arena.held.saturating_add(size) } else { arena.held.saturating_sub(size) };
                 if let Some(known) = arenas.get_mut(&address) {
                     known.held = held;

@@ -7,15 +7,11 @@
 use std::io::{BufWriter, Read, Write};
 
 use super::detect::unreadable;
-use super::telemetry::{Newer, leave_out, values_of};
+use super::telemetry::{CLOCKS_PER_SECOND, Newer, leave_out, values_of};
 use super::{Conversion, ConvertError, stream};
 use mps_telemetry::encode::{Encoder, LONGEST_STRING, Value};
-use mps_telemetry::format::EVENT_INIT;
 use mps_telemetry::reader::{Reader, Record};
-use mps_telemetry::{Layout, Version};
-
-/// `EventInit` after the version: length of the longest event name, bits of a word, ticks per second of the processor time.
-const INIT: [u64; 3] = [19, 64, 1_000_000];
+use mps_telemetry::{Layout, Version, v2};
 
 pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
     let mut reader = Reader::new(input);
@@ -78,10 +74,6 @@ impl<W: Write> Writing<W> {
 
     /// Writes the `EventInit` that begins a stream of 2.0.0 and is missing in 1.0.0.
     fn announce(&mut self, clock: u64) -> std::io::Result<()> {
-        let Some(layout) = Version::V2.layout(EVENT_INIT) else { return Ok(()) };
-        let version = Version::V2.numbers().map(u64::from);
-        let codes = u64::from(Version::V2.max_code());
-        let values: Vec<Value<'_>> = version.into_iter().chain([codes]).chain(INIT).map(Value::Word).collect();
-        self.encoder.record(layout, clock, &values).map(drop)
+        self.encoder.event(clock, &v2::EventInit::new(CLOCKS_PER_SECOND)).map(drop)
     }
 }

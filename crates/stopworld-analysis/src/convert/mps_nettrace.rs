@@ -21,7 +21,8 @@ use super::stream::{self, Stream};
 use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
 use super::{Conversion, ConvertError, LeftOut, Options};
 use mps_telemetry::reader::Record;
-use mps_telemetry::{Layout, Version};
+use mps_telemetry::v2::{self, Event};
+use mps_telemetry::{Layout, TraceStartWhy, Version};
 use nettrace::encode::{Encoder, Header};
 use nettrace::names::RUNTIME;
 use nettrace::{Container, EventType, TraceInfo, Utc};
@@ -124,7 +125,7 @@ impl<W: Write> Writing<W> {
         let described = || telemetry::described(layout, version);
         let written = self.event(id, described, record.clock(), &payload);
         self.payload = payload;
-        written.and_then(|()| self.phases(record, layout)).map_err(ConvertError::Output)?;
+        written.and_then(|()| self.phases(record, version)).map_err(ConvertError::Output)?;
         Ok(true)
     }
 
@@ -148,35 +149,41 @@ impl<W: Write> Writing<W> {
 
     // ---- .NET's events -------------------------------------------------------------------------------------------------
 
-    fn phases(&mut self, record: &Record<'_>, layout: &Layout) -> io::Result<()> {
-        let number = |name: &str| {
-            let param = layout.param(name)?;
-            let at = usize::from(param.offset);
-            record.word(at).or_else(|| record.unsigned(at).map(u64::from))
+    fn phases(&mut self, record: &Record<'_>, version: Version) -> io::Result<()> {
+        let Some(event) = telemetry::event(version, record) else { return Ok(()) };
+        let of = match event {
+            Event::ArenaPollBegin(v2::ArenaPollBegin { arena })
+            | Event::TraceCreate(v2::TraceCreate { arena, .. })
+            | Event::TraceDestroy(v2::TraceDestroy { arena, .. })
+            | Event::ArenaPollEnd(v2::ArenaPollEnd { arena, .. })
+            | Event::ArenaAlloc(v2::ArenaAlloc { arena, .. })
+            | Event::ArenaFree(v2::ArenaFree { arena, .. }) => Some(arena),
+            Event::VMMap(_) | Event::VMUnmap(_) => None,
+            _ => return Ok(()),
         };
-        let unsigned = |name: &str| layout.param(name).and_then(|param| record.unsigned(usize::from(param.offset)));
-        let address = number("arena").unwrap_or(0);
+        let address = of.unwrap_or(0);
         let mut arena = match self.arenas.get(&address) {
             Some(arena) => *arena,
             None => Arena { number: self.arenas.len() as u16, ..Arena::default() },
         };
         let clock = record.clock();
-        match layout.name {
-            "ArenaPollBegin" => {
+        match event {
+            Event::ArenaPollBegin(_) => {
                 arena.is_suspending = true;
                 self.net(9, clock, &[u32s(&[1, arena.collections]), clr(arena)])?;
             }
-            "TraceCreate" => {
+            Event::TraceCreate(v2::TraceCreate { why, .. }) => {
                 self.suspended(&mut arena, clock)?;
-                // 0: generation 0 was full. Others: a request by the program, or a heap walk.
-                let why = unsigned("why").unwrap_or(0);
-                arena.depth = if why == 0 { 0 } else { FULL };
+                arena.depth = if why == TraceStartWhy::Generation0 { 0 } else { FULL };
                 arena.collections = arena.collections.wrapping_add(1);
                 arena.is_collecting = true;
-                let start = u32s(&[arena.collections, arena.depth, u32::from((3..=5).contains(&why)), 0]);
+                // A request by the program, or a heap walk.
+                let is_requested =
+                    matches!(why, TraceStartWhy::FullIncremental | TraceStartWhy::Full | TraceStartWhy::Walk);
+                let start = u32s(&[arena.collections, arena.depth, u32::from(is_requested), 0]);
                 self.net(1, clock, &[start, clr(arena), u64s(&[0])])?;
             }
-            "TraceDestroy" if arena.is_collecting => {
+            Event::TraceDestroy(_) if arena.is_collecting => {
                 arena.is_collecting = false;
                 self.net(2, clock, &[u32s(&[arena.collections, arena.depth]), clr(arena)])?;
                 if let Some(held) = arena.held {
@@ -185,20 +192,19 @@ impl<W: Write> Writing<W> {
                     self.net(4, clock, &[sizes, u32s(&[0, 0, 0]), clr(arena), u64s(&[0, 0])])?;
                 }
             }
-            "ArenaPollEnd" => {
+            Event::ArenaPollEnd(_) => {
                 self.suspended(&mut arena, clock)?;
                 self.net(3, clock, &[clr(arena)])?;
             }
-            "VMMap" => {
-                let (base, limit) = (number("base").unwrap_or(0), number("limit").unwrap_or(0));
+            Event::VMMap(v2::VMMap { base, limit, .. }) => {
                 self.net(5, clock, &[u64s(&[base, limit.wrapping_sub(base)]), u32s(&[0]), clr(arena)])?;
             }
-            "VMUnmap" => self.net(6, clock, &[u64s(&[number("base").unwrap_or(0)]), clr(arena)])?,
-            "ArenaAlloc" => arena.held = Some(arena.held.unwrap_or(0).saturating_add(number("size").unwrap_or(0))),
-            "ArenaFree" => arena.held = arena.held.map(|held| held.saturating_sub(number("size").unwrap_or(0))),
+            Event::VMUnmap(e) => self.net(6, clock, &[u64s(&[e.base]), clr(arena)])?,
+            Event::ArenaAlloc(e) => arena.held = Some(arena.held.unwrap_or(0).saturating_add(e.size)),
+            Event::ArenaFree(e) => arena.held = arena.held.map(|held| held.saturating_sub(e.size)),
             _ => return Ok(()),
         }
-        if layout.param("arena").is_some() && (self.arenas.len() < MOST_ARENAS || self.arenas.contains_key(&address)) {
+        if of.is_some() && (self.arenas.len() < MOST_ARENAS || self.arenas.contains_key(&address)) {
             self.arenas.insert(address, arena);
         }
         Ok(())

@@ -21,10 +21,10 @@ use std::io::{self, BufWriter, Read, Write};
 
 use super::containers::name_of;
 use super::story::{self, Meaning, Said};
-use super::telemetry;
+use super::telemetry::{self, CLOCKS_PER_SECOND};
 use super::{Conversion, ConvertError, LeftOut};
-use mps_telemetry::encode::{Encoder, Value};
-use mps_telemetry::{Layout, Version};
+use mps_telemetry::encode::Encoder;
+use mps_telemetry::{Layout, Rank, Res, TraceStartWhy, TypedRecord, Version, v2 as mps};
 use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
 use stopworld::events::EventId;
 use stopworld_trace::mps::CLOCK_TEXT;
@@ -44,13 +44,10 @@ const MOST: usize = 1 << 18;
 const MOST_TYPES: usize = 1 << 17;
 /// Reasons for which the runtime suspends its threads for a collection or its preparation.
 const FOR_GC: [u64; 2] = [1, 6];
-const WHY_DYNAMIC: u64 = 1;
-const WHY_FULL: u64 = 4;
-const RANK_EXACT: u64 = 1;
-const RANK_WEAK: u64 = 3;
-/// The result code for a reached commit limit.
-const RES_COMMIT_LIMIT: u64 = 7;
+/// The generation number of a full collection.
 const FULL: u64 = 2;
+/// The only trace, in a set of traces.
+const TRACE_SET: u32 = 1;
 
 /// Addresses that name nothing else: the base of an arena, and offsets in it.
 const ARENA: u64 = 0x10_0000;
@@ -130,18 +127,12 @@ struct Writing<'l, W: Write> {
 impl<W: Write> Writing<'_, W> {
     // ---- Records -------------------------------------------------------------------------------------------------------
 
-    fn put(&mut self, name: &str, clock: u64, words: &[u64]) -> io::Result<()> {
-        let values: Vec<Value<'_>> = words.iter().copied().map(Value::Word).collect();
-        self.put_values(name, clock, &values)
-    }
-
-    fn put_values(&mut self, name: &str, clock: u64, values: &[Value<'_>]) -> io::Result<()> {
-        let Some(layout) = Version::V2.layouts().iter().find(|layout| layout.name == name) else { return Ok(()) };
+    fn put<'a, E: TypedRecord<'a>>(&mut self, clock: u64, event: E) -> io::Result<()> {
         // At the largest clock value there is no later one.
         let clock = if clock > self.last { clock } else { self.last.saturating_add(1) };
         self.last = clock;
-        let is_whole = self.encoder.record(layout, clock, values)?;
-        self.left_out.add(layout.name, CUT, u64::from(!is_whole));
+        let is_whole = self.encoder.event(clock, &event)?;
+        self.left_out.add(E::LAYOUT.name, CUT, u64::from(!is_whole));
         Ok(())
     }
 
@@ -153,15 +144,13 @@ impl<W: Write> Writing<'_, W> {
 
     fn sync(&mut self, clock: u64) -> io::Result<()> {
         self.synced_us = self.us(clock).max(self.synced_us.saturating_add(1));
-        self.put("EventClockSync", clock, &[self.synced_us])
+        self.put(clock, mps::EventClockSync { clock: self.synced_us })
     }
 
     fn begin(&mut self, clock: u64) -> io::Result<()> {
-        let version = Version::V2.numbers().map(u64::from);
-        let words = [version[0], version[1], version[2], Version::V2.max_code().into(), 19, 64, 1_000_000];
         self.begun = true;
-        self.put("EventInit", clock, &words)?;
-        self.put("EventClockSync", clock, &[0])?;
+        self.put(clock, mps::EventInit::new(CLOCKS_PER_SECOND))?;
+        self.put(clock, mps::EventClockSync { clock: 0 })?;
         let ticks_per_second = self.info.as_ref().map_or(0, |info| info.ticks_per_second);
         self.intern(&format!("{CLOCK_TEXT}{ticks_per_second}"), clock).map(drop)
     }
@@ -176,14 +165,14 @@ impl<W: Write> Writing<'_, W> {
         if self.texts.len() < MOST / 16 {
             self.texts.insert(text.to_owned(), number);
         }
-        self.put_values("Intern", clock, &[Value::Word(number), Value::Text(text.as_bytes())])?;
+        self.put(clock, mps::Intern { stringId: number, string: text.as_bytes() })?;
         Ok(number)
     }
 
     fn label(&mut self, address: u64, text: &str, clock: u64) -> io::Result<()> {
         let number = self.intern(text, clock)?;
-        self.put("LabelPointer", clock, &[address, number])?;
-        self.put("Label", clock, &[address, number])
+        self.put(clock, mps::LabelPointer { pointer: address, stringId: number })?;
+        self.put(clock, mps::Label { address, stringId: number })
     }
 
     // ---- Arenas, pools and traces --------------------------------------------------------------------------------------
@@ -194,8 +183,16 @@ impl<W: Write> Writing<'_, W> {
         let arena = self.arenas.entry(number).or_default();
         if !std::mem::replace(&mut arena.announced, true) {
             self.label(address + CLASS, "Converted", clock)?;
-            self.put("VMInit", clock, &[address + VM, 0, 0])?;
-            self.put("ArenaCreateVM", clock, &[address, 0, 0, 0, address + CLASS, 0, number + 1])?;
+            self.put(clock, mps::VMInit { vm: address + VM, base: 0, limit: 0 })?;
+            self.put(
+                clock,
+                mps::ArenaCreateVM {
+                    arena: address,
+                    arenaClass: address + CLASS,
+                    serial: number as u32 + 1,
+                    ..mps::ArenaCreateVM::default()
+                },
+            )?;
         }
         Ok(address)
     }
@@ -208,7 +205,7 @@ impl<W: Write> Writing<'_, W> {
         let known = self.arenas.entry(number).or_default();
         if !std::mem::replace(&mut known.pools_announced[space as usize], true) {
             self.label(pool, ["small objects", "pinned objects", "large objects"][space as usize], clock)?;
-            self.put("PoolInit", clock, &[pool, arena, arena + CLASS, space + 1])?;
+            self.put(clock, mps::PoolInit { pool, arena, poolClass: arena + CLASS, serial: space as u32 + 1 })?;
         }
         Ok(pool)
     }
@@ -227,7 +224,7 @@ impl<W: Write> Writing<'_, W> {
             return Ok(false);
         }
         let worked = worked && std::mem::take(&mut known.worked);
-        self.put("ArenaPollEnd", clock, &[arena, worked.into()])?;
+        self.put(clock, mps::ArenaPollEnd { arena, workWasDone: worked })?;
         Ok(true)
     }
 
@@ -235,7 +232,7 @@ impl<W: Write> Writing<'_, W> {
         let Some(trace) = self.trace(number, Some(collection)) else { return Ok(false) };
         let arena = self.arena(number, clock)?;
         self.arenas.entry(number).or_default().traces.retain(|open| *open != collection);
-        self.put("TraceDestroy", clock, &[arena, trace])?;
+        self.put(clock, mps::TraceDestroy { arena, trace })?;
         Ok(true)
     }
 
@@ -307,7 +304,7 @@ impl<W: Write> Writing<'_, W> {
                 self.end_poll(number, true, clock)?;
                 let arena = self.arena(number, clock)?;
                 self.arenas.entry(number).or_default().poll_open = true;
-                self.put("ArenaPollBegin", clock, &[arena])?;
+                self.put(clock, mps::ArenaPollBegin { arena })?;
                 carried
             }
             EventId::SuspendBegin => Ok(Some(NOT_GC)),
@@ -324,13 +321,17 @@ impl<W: Write> Writing<'_, W> {
                 known.traces.push(word("Count"));
                 let heap = known.heap;
                 let trace = self.trace(number, Some(word("Count"))).unwrap_or(0);
-                let why = if word("Reason") == 1 { WHY_FULL } else { WHY_DYNAMIC };
-                let why = if word("Depth") < FULL { 0 } else { why };
-                self.put("TraceCreate", clock, &[trace, arena, why])?;
+                let why = match (word("Depth"), word("Reason")) {
+                    (..FULL, _) => TraceStartWhy::Generation0,
+                    (_, 1) => TraceStartWhy::Full,
+                    _ => TraceStartWhy::Dynamic,
+                };
+                self.put(clock, mps::TraceCreate { trace, arena, why })?;
                 if word("Depth") >= FULL {
-                    self.put("TraceCondemnAll", clock, &[arena, trace])?;
+                    self.put(clock, mps::TraceCondemnAll { arena, trace })?;
                 }
-                self.put("TraceStart", clock, &[arena, trace, 0, 0, heap, 0, 0, u64::MAX, 0])?;
+                let (condemned, white) = (heap, u64::MAX);
+                self.put(clock, mps::TraceStart { arena, trace, condemned, white, ..mps::TraceStart::default() })?;
                 carried
             }
             EventId::GcEnd => Ok(if self.end_trace(number, word("Count"), clock)? { None } else { Some(NO_RECORD) }),
@@ -342,7 +343,7 @@ impl<W: Write> Writing<'_, W> {
                 let flipped = self.arenas.entry(number).or_default().flipped;
                 let Some(trace) = self.trace(number, None).filter(|_| flipped) else { return Ok(Some(NO_RECORD)) };
                 let arena = self.arena(number, clock)?;
-                self.put("TraceBandAdvance", clock, &[arena, trace, RANK_WEAK])?;
+                self.put(clock, mps::TraceBandAdvance { arena, trace, rank: Rank::Weak })?;
                 carried
             }
             EventId::HeapStats => {
@@ -353,27 +354,27 @@ impl<W: Write> Writing<'_, W> {
                 Ok(Some("only the heap size is used, in the next TraceStart"))
             }
             EventId::SegmentCreated => {
-                let (base, bytes) = (word("Address"), word("Size"));
+                let (base, size) = (word("Address"), word("Size"));
                 if self.segments.len() < MOST {
-                    self.segments.insert(base, bytes);
+                    self.segments.insert(base, size);
                 }
                 let arena = self.arena(number, clock)?;
-                self.put("VMMap", clock, &[arena + VM, base, base.wrapping_add(bytes)])?;
-                self.put("ArenaExtend", clock, &[arena, base, bytes])?;
+                self.put(clock, mps::VMMap { vm: arena + VM, base, limit: base.wrapping_add(size) })?;
+                self.put(clock, mps::ArenaExtend { arena, base, size })?;
                 carried
             }
             EventId::SegmentFreed => {
                 let base = word("Address");
-                let Some(bytes) = self.segments.remove(&base) else { return Ok(Some(NO_SIZE)) };
+                let Some(size) = self.segments.remove(&base) else { return Ok(Some(NO_SIZE)) };
                 let arena = self.arena(number, clock)?;
-                self.put("VMUnmap", clock, &[arena + VM, base, base.wrapping_add(bytes)])?;
+                self.put(clock, mps::VMUnmap { vm: arena + VM, base, limit: base.wrapping_add(size) })?;
                 carried
             }
             EventId::AllocationFailed => {
                 let (pool, arena) = (self.pool(number, 0, clock)?, self.arena(number, clock)?);
-                for name in ["ArenaAllocFail", "SegAllocFail"] {
-                    self.put(name, clock, &[arena, also("bytes"), pool, RES_COMMIT_LIMIT])?;
-                }
+                let (size, res) = (also("bytes"), Res::CommitLimit);
+                self.put(clock, mps::ArenaAllocFail { arena, size, pool, res })?;
+                self.put(clock, mps::SegAllocFail { arena, size, pool, res })?;
                 carried
             }
             // The arena is written, but none of its settings.
@@ -395,53 +396,70 @@ impl<W: Write> Writing<'_, W> {
         let arena = self.arena(NUMBER, clock)?;
         let open = self.trace(NUMBER, None);
         match (id, open) {
-            (EventId::RootsBegin, Some(trace)) => self.put("TraceFlipBegin", clock, &[trace, arena])?,
+            (EventId::RootsBegin, Some(trace)) => self.put(clock, mps::TraceFlipBegin { trace, arena })?,
             (EventId::RootsEnd, Some(trace)) => {
                 self.arenas.entry(NUMBER).or_default().flipped = true;
-                self.put("TraceFlipEnd", clock, &[trace, arena])?;
+                self.put(clock, mps::TraceFlipEnd { trace, arena })?;
             }
-            (EventId::MarkBegin, Some(trace)) => self.put("TraceBandAdvance", clock, &[arena, trace, RANK_EXACT])?,
-            (EventId::SweepBegin, Some(trace)) => self.put("TraceReclaim", clock, &[trace, arena])?,
+            (EventId::MarkBegin, Some(trace)) => {
+                self.put(clock, mps::TraceBandAdvance { arena, trace, rank: Rank::Exact })?
+            }
+            (EventId::SweepBegin, Some(trace)) => self.put(clock, mps::TraceReclaim { trace, arena })?,
             (EventId::RootsBegin | EventId::RootsEnd | EventId::MarkBegin | EventId::SweepBegin, None) => {
                 return Ok(Some("the start of its collection is not in the trace"));
             }
-            (EventId::RootScanned, _) => self.put("RootScan", clock, &[word("root_addr"), 1, u64::MAX])?,
+            (EventId::RootScanned, _) => {
+                self.put(clock, mps::RootScan { root: word("root_addr"), ts: TRACE_SET.into(), summary: u64::MAX })?
+            }
             (EventId::AreaScanned, _) => {
-                self.put("TraceScanArea", clock, &[arena + SCAN, word("base_addr"), word("limit_addr")])?;
+                let (base, limit) = (word("base_addr"), word("limit_addr"));
+                self.put(clock, mps::TraceScanArea { ss: arena + SCAN, base, limit })?;
             }
             (EventId::ReferenceFixed, _) => {
-                let words = [arena + SCAN, word("slot_addr"), word("reference"), word("rank")];
-                self.put("TraceFix", clock, &words)?;
+                let (slot, reference) = (word("slot_addr"), word("reference"));
+                let rank = Rank::from_number(word("rank"));
+                self.put(clock, mps::TraceFix { ss: arena + SCAN, refIO: slot, r#ref: reference, rank })?;
             }
             (EventId::BlockScanned, _) => {
                 let pool = self.pool(NUMBER, word("space"), clock)?;
-                self.put("SegScan", clock, &[word("addr"), pool, arena, 1, RANK_EXACT])?;
+                self.put(clock, mps::SegScan { seg: word("addr"), pool, arena, ts: TRACE_SET, rank: Rank::Exact })?;
             }
             (EventId::BlockReclaimed, _) => {
                 let pool = self.pool(NUMBER, word("space"), clock)?;
-                // The parameters are called seg, pool, arena, trace. These are the values that the MPS writes.
-                self.put("SegReclaim", clock, &[arena, pool, open.unwrap_or(0), word("addr")])?;
+                // The parameters have these names, but the MPS writes arena, pool, trace, segment, in this order.
+                let trace = open.unwrap_or(0);
+                self.put(clock, mps::SegReclaim { seg: arena, pool, arena: trace, trace: word("addr") })?;
             }
             (EventId::BlockAcquired, _) => {
-                let (base, bytes, space) = (word("addr"), word("bytes"), word("space"));
-                self.remember(base, bytes, space);
+                let (base, size, space) = (word("addr"), word("bytes"), word("space"));
+                self.remember(base, size, space);
                 let pool = self.pool(NUMBER, space, clock)?;
-                self.put("ArenaAlloc", clock, &[arena, base, base, bytes, pool])?;
-                self.put("SegAlloc", clock, &[arena, base, base, bytes, pool])?;
+                self.put(clock, mps::ArenaAlloc { arena, baseTract: base, base, size, pool })?;
+                self.put(clock, mps::SegAlloc { arena, seg: base, base, size, pool })?;
             }
             (EventId::BlockReleased, _) => {
                 self.blocks.remove(&word("addr"));
                 self.release(word("addr"), (word("bytes"), word("space")), clock)?;
             }
             (EventId::CacheRefilled, _) => {
-                let words = [word("buffer_addr"), word("asked_bytes"), word("addr"), word("bytes")];
-                self.put("BufferFill", clock, &words)?;
+                let (buffer, size) = (word("buffer_addr"), word("asked_bytes"));
+                self.put(clock, mps::BufferFill { buffer, size, base: word("addr"), filled: word("bytes") })?;
             }
-            (EventId::EmergencySet, _) => self.put("ArenaSetEmergency", clock, &[arena, word("emergency")])?,
-            (EventId::ObjectAllocated, _) => self.object("PoolAlloc", said, clock)?,
-            (EventId::ObjectFreed, _) => self.object("PoolFree", said, clock)?,
-            (EventId::FinalizersDue, _) => self.put("MessagesExist", clock, &[])?,
-            (EventId::CommitLimitSet, _) => self.put("CommitLimitSet", clock, &[arena, word("limit_bytes"), 0])?,
+            (EventId::EmergencySet, _) => {
+                self.put(clock, mps::ArenaSetEmergency { arena, emergency: word("emergency") != 0 })?;
+            }
+            (EventId::ObjectAllocated, _) => {
+                let (pool, address, size) = self.object(said, clock)?;
+                self.put(clock, mps::PoolAlloc { pool, pReturn: address, size })?;
+            }
+            (EventId::ObjectFreed, _) => {
+                let (pool, address, size) = self.object(said, clock)?;
+                self.put(clock, mps::PoolFree { pool, old: address, size })?;
+            }
+            (EventId::FinalizersDue, _) => self.put(clock, mps::MessagesExist {})?,
+            (EventId::CommitLimitSet, _) => {
+                self.put(clock, mps::CommitLimitSet { arena, limit: word("limit_bytes"), res: Res::Ok })?;
+            }
             (EventId::PoolCreated, _) => drop(self.pool(NUMBER, word("space"), clock)?),
             (EventId::PoolClosed, _) => {
                 let space = word("space");
@@ -451,12 +469,12 @@ impl<W: Write> Writing<'_, W> {
                     self.release(base, block, clock)?;
                 }
                 let pool = self.pool(NUMBER, space, clock)?;
-                self.put("PoolFinish", clock, &[pool, arena])?;
+                self.put(clock, mps::PoolFinish { pool, arena })?;
                 self.arenas.entry(NUMBER).or_default().pools_announced[space.min(2) as usize] = false;
             }
             (EventId::WorldClosed, _) => {
-                self.put("ArenaDestroy", clock, &[arena])?;
-                self.put("VMFinish", clock, &[arena + VM])?;
+                self.put(clock, mps::ArenaDestroy { arena })?;
+                self.put(clock, mps::VMFinish { vm: arena + VM })?;
                 self.arenas.remove(&NUMBER);
             }
             (EventId::Interned, _) => drop(self.intern(said.text("label").unwrap_or_default(), clock)?),
@@ -471,19 +489,19 @@ impl<W: Write> Writing<'_, W> {
         Ok(None)
     }
 
-    fn release(&mut self, base: u64, (bytes, space): (u64, u64), clock: u64) -> io::Result<()> {
+    fn release(&mut self, base: u64, (size, space): (u64, u64), clock: u64) -> io::Result<()> {
         let (pool, arena) = (self.pool(0, space, clock)?, self.arena(0, clock)?);
-        self.put("SegFree", clock, &[arena, base])?;
-        self.put("ArenaFree", clock, &[arena, base, bytes, pool])
+        self.put(clock, mps::SegFree { arena, seg: base })?;
+        self.put(clock, mps::ArenaFree { arena, base, size, pool })
     }
 
-    /// Writes a record about an object, in the pool of the block that contains it.
-    fn object(&mut self, name: &str, said: &Said, clock: u64) -> io::Result<()> {
+    /// Returns the pool of an object, which is that of the block that contains it, and the object's address and size.
+    fn object(&mut self, said: &Said, clock: u64) -> io::Result<(u64, u64, u64)> {
         let (address, bytes) = (said.number("addr").unwrap_or(0), said.number("bytes").unwrap_or(0));
         let block = self.blocks.range(..=address).next_back();
         let space = block.filter(|(base, (bytes, _))| address - **base < *bytes).map_or(0, |(_, (_, space))| *space);
         let pool = self.pool(0, space, clock)?;
-        self.put(name, clock, &[pool, address, bytes])
+        Ok((pool, address, bytes))
     }
 
     fn remember(&mut self, base: u64, bytes: u64, space: u64) {

@@ -10,9 +10,11 @@
 use std::io::Read;
 
 use super::detect::unreadable;
+use super::telemetry;
 use super::{Conversion, ConvertError, Options};
 use mps_telemetry::reader::{End, Reader, Record};
 use mps_telemetry::sort::{Failed, Limits, Sorter};
+use mps_telemetry::v2::{self, Event};
 use mps_telemetry::{Layout, Version};
 use stopworld_trace::mps::CLOCK_TEXT;
 
@@ -42,18 +44,15 @@ struct Clocks {
 }
 
 impl Clocks {
-    fn learn(&mut self, layout: &Layout, record: &Record<'_>) {
-        let number = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
-        match layout.name {
-            "Intern" => {
-                let text = layout.param("string").and_then(|param| record.string(usize::from(param.offset)));
-                let number = text.and_then(|text| text.strip_prefix(CLOCK_TEXT.as_bytes()));
+    fn learn(&mut self, version: Version, record: &Record<'_>) {
+        match telemetry::event(version, record) {
+            Some(Event::Intern(v2::Intern { string, .. })) => {
+                let number = string.strip_prefix(CLOCK_TEXT.as_bytes());
                 let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
                 self.said = self.said.or(number.filter(|number| CREDIBLE.contains(number)));
             }
-            "EventInit" => self.per_second = number("clocksPerSec"),
-            "EventClockSync" => {
-                let Some(clock) = number("clock") else { return };
+            Some(Event::EventInit(init)) => self.per_second = Some(init.clocksPerSec),
+            Some(Event::EventClockSync(v2::EventClockSync { clock })) => {
                 let sync = (record.clock(), clock);
                 let [first, last] = self.syncs.unwrap_or([sync, sync]);
                 self.syncs = Some([first.min(sync), last.max(sync)]);
@@ -110,9 +109,7 @@ pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) ->
     let (mut first, mut last) = (u64::MAX, 0);
     each(&mut reader, to, |record, _| {
         (first, last) = (first.min(record.clock()), last.max(record.clock()));
-        if let Some(layout) = version.layout(record.code()) {
-            clocks.learn(layout, record);
-        }
+        clocks.learn(version, record);
         sorter.add(record).map_err(room)
     })?;
     let said = options.ticks_per_second.or(clocks.said);

@@ -10,7 +10,7 @@ use super::LeftOut;
 use mps_telemetry::Category;
 use mps_telemetry::encode::Value;
 use mps_telemetry::reader::Record;
-use mps_telemetry::{Layout, Sort, Version};
+use mps_telemetry::{Layout, Sort, Version, v1, v2};
 use nettrace::{EventType, FieldType, Type};
 
 /// The provider's name.
@@ -18,6 +18,9 @@ pub(super) const PROVIDER: &str = "MPS-Telemetry";
 
 pub(super) const UNKNOWN_CODE: &str = "unknown event code: its parameters are not known";
 pub(super) const LACKS: &str = "the record lacks parameters";
+
+/// Ticks per second of the processor time in the `EventClockSync` records that are written here.
+pub(super) const CLOCKS_PER_SECOND: u64 = 1_000_000;
 
 /// The event version that stands for a stream version.
 pub(super) fn number_of(version: Version) -> u32 {
@@ -173,6 +176,28 @@ impl Newer {
         });
         entry.as_ref()
     }
+}
+
+/// Returns the event of a record, as version 2.0.0 has it. Of version 1.0.0 these are the events from which a conversion takes more than
+/// their record. Returns `None` if the record lacks parameters.
+pub(super) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Event<'a>> {
+    use v1::Event;
+    if version == Version::V2 {
+        return v2::Event::decode(record);
+    }
+    Some(match Event::decode(record)? {
+        Event::ArenaAlloc(v1::ArenaAlloc { arena, baseTract, base, size, pool }) => {
+            v2::Event::ArenaAlloc(v2::ArenaAlloc { arena, baseTract, base, size, pool })
+        }
+        // The pool is 0: the old record does not have it.
+        Event::ArenaFree(v1::ArenaFree { arena, base, size }) => {
+            v2::Event::ArenaFree(v2::ArenaFree { arena, base, size, pool: 0 })
+        }
+        Event::Intern(v1::Intern { stringId, string }) => v2::Event::Intern(v2::Intern { stringId, string }),
+        Event::VMMap(v1::VMMap { vm, base, limit }) => v2::Event::VMMap(v2::VMMap { vm, base, limit }),
+        Event::VMUnmap(v1::VMUnmap { vm, base, limit }) => v2::Event::VMUnmap(v2::VMUnmap { vm, base, limit }),
+        _ => return None,
+    })
 }
 
 /// The values of a record, in the order of its parameters; `None` if some are missing.
