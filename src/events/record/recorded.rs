@@ -62,6 +62,7 @@ impl Recorded {
     }
 
     /// Returns the event with its payload.
+    #[inline(always)]
     pub fn event(&self) -> Event {
         Event::from_words(self.id, &self.words)
     }

@@ -18,6 +18,7 @@ macro_rules! any_event {
         )+}
 
         impl Event {
+            #[inline(always)]
             pub(in crate::events) fn from_words(id: EventId, words: &[u64; PAYLOAD_WORDS]) -> Event {
                 match id {
                     $(EventId::$name => Event::$name(payload::$name::from_words(words)),)+

@@ -33,10 +33,9 @@ use crate::failure::{FailureReport, report};
 use crate::os::file::Cut;
 use crate::sync::{fence_past_the_caches, write_past_the_caches};
 use crate::target::OutputFile;
+use mps_telemetry::TypedRecord;
 
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
-/// Room after the block for the end of the longest record.
-const SLACK_WORDS: usize = SLACK_BYTES / 8;
 
 /// The output buffer of a stream.
 pub(super) struct Buffer {
@@ -113,31 +112,39 @@ impl Buffer {
         }
     }
 
-    /// Appends a record with `N` words of parameters.
+    /// Appends the record of an event.
     #[inline(always)]
-    pub(super) fn put<const N: usize>(&mut self, code: u16, clock: u64, parameters: [u64; N]) -> io::Result<()> {
-        const { assert!(N + 2 <= SLACK_WORDS) };
+    pub(super) fn put<'a, E: TypedRecord<'a>>(&mut self, clock: u64, event: &E) -> io::Result<()> {
+        let words = event.words();
+        let words = words.as_ref();
+        // Decided at compile time: the words are an array.
+        assert!(8 * (2 + words.len()) <= SLACK_BYTES);
+        if let Some(text) = event.text() {
+            return self.put_text([u64::from(E::CODE) | (E::LAYOUT.size(text.len()) as u64) << 16, clock], words, text);
+        }
         if self.len >= BLOCK_WORDS {
             self.next_block()?;
         }
         // SAFETY: the record begins inside the block, and after the block there is room for the longest record.
         unsafe {
             let place = self.words.add(self.len);
-            write_past_the_caches(place, u64::from(code) | (8 * (N as u64 + 2)) << 16);
+            write_past_the_caches(place, const { E::CODE as u64 | (E::LAYOUT.size(0) as u64) << 16 });
             write_past_the_caches(place.add(1), clock);
-            for (index, word) in parameters.into_iter().enumerate() {
-                write_past_the_caches(place.add(2 + index), word);
+            for (index, word) in words.iter().enumerate() {
+                write_past_the_caches(place.add(2 + index), *word);
             }
         }
         self.last = self.len;
-        self.len += N + 2;
+        self.len += 2 + words.len();
         self.records += 1;
         Ok(())
     }
 
-    /// Appends a record with one word and a string. `size` is the size of the record in bytes.
-    pub(super) fn put_text(&mut self, code: u16, clock: u64, word: u64, text: &str, size: usize) -> io::Result<()> {
-        debug_assert!(size.is_multiple_of(8) && size <= SLACK_WORDS * 8 && 24 + text.len() < size);
+    /// Appends a record that ends with a text: the two words of its header, which have its code and size, and its other words.
+    fn put_text(&mut self, header: [u64; 2], words: &[u64], text: &[u8]) -> io::Result<()> {
+        let size = (header[0] >> 16) as usize;
+        let at = 2 + words.len();
+        assert!(size.is_multiple_of(8) && size <= SLACK_BYTES && 8 * at + text.len() < size);
         if self.len >= BLOCK_WORDS {
             self.next_block()?;
         }
@@ -145,10 +152,9 @@ impl Buffer {
         unsafe {
             let place = self.words.add(self.len);
             place.write_bytes(0, size / 8);
-            place.write(u64::from(code) | (size as u64) << 16);
-            place.add(1).write(clock);
-            place.add(2).write(word);
-            std::ptr::copy_nonoverlapping(text.as_ptr(), place.add(3).as_ptr().cast(), text.len());
+            place.copy_from_nonoverlapping(NonNull::from(&header).cast(), header.len());
+            place.add(2).copy_from_nonoverlapping(NonNull::from(words).cast(), words.len());
+            place.add(at).cast().copy_from_nonoverlapping(NonNull::from(text).cast::<u8>(), text.len());
         }
         self.last = self.len;
         self.len += size / 8;

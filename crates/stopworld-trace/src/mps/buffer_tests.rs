@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use mps_telemetry::v2 as mps;
 use rstest::rstest;
 
 use super::super::behind::Carrier;
@@ -24,7 +25,7 @@ fn played(path: &Path) -> (Buffer, Carrier) {
 fn put(buffer: &mut Buffer, numbers: std::ops::Range<u64>) {
     for number in numbers {
         buffer.count_event();
-        buffer.put(7, number, [number, !number, 0]).unwrap();
+        buffer.put(number, &mps::PoolAlloc { pool: number, pReturn: !number, size: 0 }).unwrap();
     }
 }
 
@@ -33,7 +34,10 @@ fn check(path: &Path, records: u64) {
     assert_eq!(bytes.len() as u64, records * SIZE as u64);
     for (record, number) in bytes.chunks_exact(SIZE).zip(0..) {
         let word = |at: usize| u64::from_ne_bytes(record[at * 8..at * 8 + 8].try_into().unwrap());
-        assert_eq!([word(0), word(1), word(2), word(3)], [7 | (SIZE as u64) << 16, number, number, !number]);
+        assert_eq!(
+            [word(0), word(1), word(2), word(3)],
+            [u64::from(mps::PoolAlloc::CODE) | (SIZE as u64) << 16, number, number, !number]
+        );
     }
 }
 

@@ -7,8 +7,7 @@
 //! |---|---|
 //! | `trace`, `control` | the public handle of a stream: its worlds, its filter, its end; the environment variables |
 //! | `world` | the state of one world in a stream |
-//! | `writer` | translates events to records |
-//! | `codes` | the codes of the events |
+//! | `writer` | translates events to records; its `events` has an arm for each event |
 //! | `switchboard` | state shared by the handle and the writer |
 //! | `blocks` | which space holds which heap block |
 //! | `buffer` | the output buffer |
@@ -17,7 +16,6 @@
 mod behind;
 mod blocks;
 mod buffer;
-mod codes;
 pub mod control;
 mod relay;
 mod switchboard;
@@ -26,3 +24,6 @@ mod world;
 mod writer;
 
 pub use trace::{CLOCK_TEXT, Options, Telemetry, Trace, usual};
+
+#[cfg(test)]
+mod table_tests;

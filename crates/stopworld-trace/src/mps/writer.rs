@@ -26,33 +26,27 @@
 //!
 //! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
+mod events;
+
 use std::io;
 use std::sync::Arc;
 
 use super::behind::By;
 use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::Buffer;
-use super::codes as event;
 use super::switchboard::{Facts, Switchboard};
 use super::world::World;
 use crate::os::clock::process_cpu_us;
 use crate::target::OutputFile;
-use mps_telemetry::format::{HEADER, Version};
+use mps_telemetry::{Rank, Res, TypedRecord, v2 as mps};
 use stopworld::Space;
 use stopworld::events::clock::{Clock, Relation};
 use stopworld::events::labels::Named;
 use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
-use stopworld::events::{Category, EventId, Label, Labels};
+use stopworld::events::{Category, Event, EventId, Label, Labels};
 
-/// A field of `EventInit`: the frequency of the clock in `EventClockSync`.
+/// The frequency of the clock in `EventClockSync`: microseconds.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;
-/// Fields of `EventInit`: the length of the longest event name, and the number of bits in a word.
-const MAX_NAME_LENGTH: u64 = 19;
-const WORD_WIDTH: u64 = 64;
-/// The MPS's number for "the commit limit is reached".
-const RES_COMMIT_LIMIT: u64 = 7;
-/// The one trace of a world, in a set of traces.
-const TRACE_SET: u64 = 1;
 /// The stream of a flight recorder begins this long before its first record, to have time for all names, a tick apart.
 const PROLOGUE_TICKS: u64 = 1 << 20;
 /// The writer remembers for this many texts whether it has written them.
@@ -61,14 +55,6 @@ const MOST_TEXTS: usize = 1 << 20;
 const LATELY: usize = 1 << 12;
 /// An object of more bytes is large.
 const LARGE_BYTES: u64 = 8 << 10;
-
-/// The reasons for which a trace was created.
-const WHY_DYNAMIC: u64 = 1;
-const WHY_FULL: u64 = 4;
-
-/// Ranks of references. The fourth rank, weak, follows after finalizers have been processed.
-const RANK_EXACT: u64 = 1;
-const RANK_WEAK: u64 = 3;
 
 /// Objects of the MPS that do not exist here: records refer to them by the addresses of these elements.
 static TRACES: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
@@ -115,7 +101,7 @@ pub(super) struct Writer {
     hz: u64,
     cpu_us: u64,
     synced: u64,
-    arenas: u64,
+    arenas: u32,
     worlds: Box<[World]>,
     /// A bit for each text that is in the stream.
     texts: Box<[u64]>,
@@ -169,17 +155,16 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn put<const N: usize>(&mut self, code: u16, parameters: [u64; N]) -> io::Result<()> {
-        self.put_along(code, parameters)?;
+    fn put<'a>(&mut self, event: impl TypedRecord<'a>) -> io::Result<()> {
+        self.put_along(event)?;
         self.now += 1;
         Ok(())
     }
 
     /// Writes a record without advancing the clock: for records whose order does not matter, or that a sort by code orders correctly.
     #[inline(always)]
-    fn put_along<const N: usize>(&mut self, code: u16, parameters: [u64; N]) -> io::Result<()> {
-        debug_assert_eq!(Version::V2.layout(code).map(|layout| layout.size(0)), Some(HEADER + 8 * N));
-        self.buffer.put(code, self.now, parameters)?;
+    fn put_along<'a>(&mut self, event: impl TypedRecord<'a>) -> io::Result<()> {
+        self.buffer.put(self.now, &event)?;
         self.last = self.last.max(self.now);
         Ok(())
     }
@@ -242,7 +227,7 @@ impl Writer {
                     self.end_trace(number)?;
                 }
                 if gone & (1 << Category::Arena as u32) != 0 {
-                    self.end_poll(number, 0)?;
+                    self.end_poll(number, false)?;
                 }
             }
         }
@@ -262,12 +247,9 @@ impl Writer {
             let us = (u128::from(from - ticks) * u128::from(CLOCKS_PER_SECOND) / u128::from(self.hz)) as u64;
             (from, cpu_us) = (ticks.saturating_sub(PROLOGUE_TICKS), cpu_us.saturating_sub(us));
         }
-        let [major, median, minor] = Version::V2.numbers().map(u64::from);
         self.now = from.saturating_sub(2);
-        let versions = [major | median << 32, minor | u64::from(Version::V2.max_code()) << 32];
-        let sizes = MAX_NAME_LENGTH | WORD_WIDTH << 32;
-        self.put(event::EventInit, [versions[0], versions[1], sizes, CLOCKS_PER_SECOND])?;
-        self.put(event::EventClockSync, [cpu_us])?;
+        self.put(mps::EventInit::new(CLOCKS_PER_SECOND))?;
+        self.put(mps::EventClockSync { clock: cpu_us })?;
         (self.cpu_us, self.synced) = (cpu_us, self.buffer.records);
         self.tell_of_what_there_is(self.filter)
     }
@@ -276,7 +258,7 @@ impl Writer {
         self.reached = self.reached.max(ticks);
         self.now = ticks.max(self.last);
         self.cpu_us = process_cpu_us().max(self.cpu_us + 1);
-        self.put(event::EventClockSync, [self.cpu_us])?;
+        self.put(mps::EventClockSync { clock: self.cpu_us })?;
         self.synced = self.buffer.records;
         Ok(())
     }
@@ -345,7 +327,7 @@ impl Writer {
         if self.is_on(Category::Arena) {
             let arena = self.arena(number)?;
             let limit = self.worlds[number].facts.map_or(0, |facts| facts.limit);
-            self.put(event::CommitLimitSet, [arena, limit, 0])?;
+            self.put(mps::CommitLimitSet { arena, limit, res: Res::Ok })?;
         }
         if self.is_on(Category::Pool) {
             for space in [Space::Small, Space::Pinned, Space::Large] {
@@ -364,12 +346,12 @@ impl Writer {
         let Held { address, bytes, space, told } = held;
         if self.is_on(Category::Arena) && told & ARENA == 0 {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
-            self.put_along(event::ArenaAlloc, [arena, address, address, bytes, pool])?;
+            self.put_along(mps::ArenaAlloc { arena, baseTract: address, base: address, size: bytes, pool })?;
             held.told |= ARENA;
         }
         if self.is_on(Category::Seg) && told & SEG == 0 {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
-            self.put_along(event::SegAlloc, [arena, address, address, bytes, pool])?;
+            self.put_along(mps::SegAlloc { arena, seg: address, base: address, size: bytes, pool })?;
             held.told |= SEG;
         }
         if let Some(blocks) = &mut self.worlds[number].blocks {
@@ -382,11 +364,11 @@ impl Writer {
         let Held { address, bytes, space, told } = held;
         if self.is_on(Category::Seg) && told & SEG != 0 {
             let arena = self.arena(number)?;
-            self.put_along(event::SegFree, [arena, address])?;
+            self.put_along(mps::SegFree { arena, seg: address })?;
         }
         if self.is_on(Category::Arena) && told & ARENA != 0 {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
-            self.put_along(event::ArenaFree, [arena, address, bytes, pool])?;
+            self.put_along(mps::ArenaFree { arena, base: address, size: bytes, pool })?;
         }
         let world = &mut self.worlds[number];
         world.held_bytes = world.held_bytes.saturating_sub(bytes);
@@ -401,11 +383,18 @@ impl Writer {
         let Facts { world, heap, reserved, chunk, block, .. } = self.worlds[number].facts.unwrap_or_default();
         if !self.worlds[number].arena_told {
             self.worlds[number].arena_told = true;
-            let class = address(&CLASSES[0]);
-            self.put(event::ArenaCreateVM, [world, reserved, chunk, block, class, 0, self.arenas])?;
+            self.put(mps::ArenaCreateVM {
+                arena: world,
+                userSize: reserved,
+                chunkSize: chunk,
+                grainSize: block,
+                arenaClass: address(&CLASSES[0]),
+                systemPools: 0,
+                serial: self.arenas,
+            })?;
             self.arenas += 1;
             if self.is_on(Category::Arena) {
-                self.put(event::VMInit, [heap, heap, heap + reserved])?;
+                self.put(mps::VMInit { vm: heap, base: heap, limit: heap + reserved })?;
             }
         }
         Ok(world)
@@ -426,7 +415,7 @@ impl Writer {
         let arena = self.arena(number)?;
         self.worlds[number].pools_told[space as usize] = true;
         let pool = self.worlds[number].facts.map_or(0, |facts| facts.pools[space as usize]);
-        self.put(event::PoolInit, [pool, arena, address(&CLASSES[1]), space as u64])
+        self.put(mps::PoolInit { pool, arena, poolClass: address(&CLASSES[1]), serial: space as u32 })
     }
 
     /// Returns the pool of an object.
@@ -462,10 +451,7 @@ impl Writer {
             *word |= 1 << (bit % 64);
         }
         let Some(text) = Labels::of_the_process().text(label) else { return Ok(()) };
-        let size = Version::V2.layout(event::Intern).map_or(0, |layout| layout.size(text.len()));
-        self.buffer.put_text(event::Intern, self.now, label.get(), text, size)?;
-        self.last = self.last.max(self.now);
-        Ok(())
+        self.put_along(mps::Intern { stringId: label.get(), string: text.as_bytes() })
     }
 
     /// Writes the label of an address. Readers look up client addresses and manager pointers in different tables, and an address
@@ -479,219 +465,9 @@ impl Writer {
         self.text(label)?;
         let in_heap = |facts: Facts| address.wrapping_sub(facts.heap) < facts.reserved;
         if !self.worlds.iter().filter_map(|world| world.facts).any(in_heap) {
-            self.put_along(event::LabelPointer, [address, label.get()])?;
+            self.put_along(mps::LabelPointer { pointer: address, stringId: label.get() })?;
         }
-        self.put_along(event::Label, [address, label.get()])
-    }
-
-    // ---- Collections ---------------------------------------------------------------------------------------------------
-
-    fn create_trace(&mut self, number: usize, reason: u64) -> io::Result<()> {
-        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
-        self.end_trace(number)?;
-        let world = &mut self.worlds[number];
-        world.trace_open = true;
-        // If the writer tracks the blocks, it has the exact number.
-        let condemned = if world.held_bytes > 0 { world.held_bytes } else { world.committed };
-        let mortality = world.mortality.to_bits();
-        let why = if reason == stopworld::Reason::Explicit as u64 { WHY_FULL } else { WHY_DYNAMIC };
-        self.put(event::TraceCreate, [trace, arena, why])?;
-        self.put(event::TraceCondemnAll, [arena, trace])?;
-        // Everything is condemned, in all zones; the trace ends before any thread allocates again.
-        self.put(event::TraceStart, [arena, trace, mortality, 0, condemned, 0, 0, u64::MAX, 0])
-    }
-
-    /// Writes a record of the current trace, if there is one.
-    fn of_trace(&mut self, number: usize, code: u16) -> io::Result<()> {
-        if !self.worlds[number].trace_open {
-            return Ok(());
-        }
-        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
-        self.put(code, [trace, arena])
-    }
-
-    fn advance(&mut self, number: usize, rank: u64) -> io::Result<()> {
-        if !self.worlds[number].trace_open {
-            return Ok(());
-        }
-        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
-        self.put(event::TraceBandAdvance, [arena, trace, rank])
-    }
-
-    fn end_trace(&mut self, number: usize) -> io::Result<()> {
-        if !std::mem::take(&mut self.worlds[number].trace_open) {
-            return Ok(());
-        }
-        let (arena, trace) = (self.arena(number)?, address(&TRACES[number]));
-        self.put(event::TraceDestroy, [arena, trace])
-    }
-
-    fn end_poll(&mut self, number: usize, work_was_done: u64) -> io::Result<()> {
-        if !std::mem::take(&mut self.worlds[number].poll_open) {
-            return Ok(());
-        }
-        let arena = self.arena(number)?;
-        self.put(event::ArenaPollEnd, [arena, work_was_done])
-    }
-
-    // ---- Events --------------------------------------------------------------------------------------------------------
-
-    /// Handles the less frequent events.
-    #[inline(never)]
-    fn rarely(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
-        let (arena, pool, trace) =
-            (self.is_on(Category::Arena), self.is_on(Category::Pool), self.is_on(Category::Trace));
-        let (seg, user) = (self.is_on(Category::Seg), self.is_on(Category::User));
-        match record.id {
-            EventId::WorldCreated => self.world_created(record, number),
-            EventId::WorldClosed => self.world_closed(number),
-            EventId::PoolCreated => {
-                let space = space(second);
-                if let Some(facts) = &mut self.worlds[number].facts {
-                    facts.pools[space as usize] = first;
-                }
-                if pool { self.pool(number, space).map(drop) } else { Ok(()) }
-            }
-            EventId::PoolClosed => self.pool_closed(number, space(second)),
-            EventId::CommitLimitSet if arena => {
-                let arena = self.arena(number)?;
-                self.put(event::CommitLimitSet, [arena, first, 0])
-            }
-            EventId::SuspendBegin if arena => {
-                // A trace whose end was lost is over.
-                self.end_trace(number)?;
-                self.end_poll(number, 0)?;
-                let arena = self.arena(number)?;
-                self.worlds[number].poll_open = true;
-                self.put(event::ArenaPollBegin, [arena])
-            }
-            EventId::StopAbandoned => self.end_poll(number, 0),
-            EventId::RestartEnd => self.end_poll(number, 1),
-            EventId::GcStart if trace => self.create_trace(number, second),
-            EventId::RootsBegin => self.of_trace(number, event::TraceFlipBegin),
-            EventId::RootsEnd => self.of_trace(number, event::TraceFlipEnd),
-            EventId::MarkBegin => self.advance(number, RANK_EXACT),
-            EventId::WeakEnd => self.advance(number, RANK_WEAK),
-            EventId::SweepBegin => self.of_trace(number, event::TraceReclaim),
-            EventId::SweepEnd => {
-                let whole = (second + third).max(1);
-                self.worlds[number].mortality = third as f64 / whole as f64;
-                self.end_trace(number)
-            }
-            EventId::CollectionDiscarded => self.end_trace(number),
-            EventId::HeapStats => {
-                self.worlds[number].committed = record.field::<4>();
-                Ok(())
-            }
-            // The root may refer to any zone.
-            EventId::RootScanned if seg => self.put(event::RootScan, [first, TRACE_SET, u64::MAX]),
-            EventId::AreaScanned if seg => self.put(event::TraceScanArea, [address(&SCANS[number]), first, second]),
-            EventId::BlockScanned if seg => {
-                let (pool, arena) = (self.pool(number, space(second))?, self.arena(number)?);
-                self.put(event::SegScan, [first, pool, arena, TRACE_SET | RANK_EXACT << 32])
-            }
-            EventId::BlockReclaimed if seg => {
-                let (pool, arena) = (self.pool(number, space(second))?, self.arena(number)?);
-                // The parameters are named seg, pool, arena, trace, but the MPS writes these values, in this order.
-                self.put(event::SegReclaim, [arena, pool, address(&TRACES[number]), first])
-            }
-            EventId::SegmentCreated | EventId::SegmentFreed => self.memory(record.id, number, first, second),
-            EventId::BlockAcquired => self.block_acquired(number, first, second, space(third)),
-            EventId::BlockReleased => {
-                let held = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.held(first));
-                held.map_or(Ok(()), |held| self.release(number, held))
-            }
-            EventId::AllocationFailed => self.allocation_failed(number, first),
-            EventId::EmergencySet if arena => {
-                let arena = self.arena(number)?;
-                self.put(event::ArenaSetEmergency, [arena, u64::from(first != 0)])
-            }
-            EventId::FinalizersDue if arena => self.put(event::MessagesExist, []),
-            EventId::Interned if user => Label::from_raw(first).map_or(Ok(()), |label| self.text(label)),
-            EventId::Labelled if user => Label::from_raw(second).map_or(Ok(()), |label| self.label(first, label)),
-            _ => Ok(()),
-        }
-    }
-
-    fn world_created(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let world = &mut self.worlds[number];
-        if world.facts.is_none() {
-            let [world_address, heap, reserved] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
-            let (chunk, block) = (record.field::<3>(), record.field::<4>());
-            world.facts = Some(Facts { world: world_address, heap, reserved, chunk, block, ..Facts::default() });
-            world.blocks = Blocks::new(heap, reserved, block).ok();
-        }
-        world.met = true;
-        if self.is_on(Category::Arena) { self.arena(number).map(drop) } else { Ok(()) }
-    }
-
-    fn world_closed(&mut self, number: usize) -> io::Result<()> {
-        if self.is_on(Category::Arena) && self.worlds[number].arena_told {
-            let Facts { world, heap, .. } = self.worlds[number].facts.unwrap_or_default();
-            self.put(event::ArenaDestroy, [world])?;
-            self.put(event::VMFinish, [heap])?;
-        }
-        let generation = self.worlds[number].generation;
-        self.worlds[number] = World { generation, ..World::new() };
-        self.board.progress.a_world_ended();
-        Ok(())
-    }
-
-    fn pool_closed(&mut self, number: usize, space: Space) -> io::Result<()> {
-        let mut at = 0;
-        while let Some((held, after)) = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.next(at)) {
-            at = after;
-            if held.space == space {
-                self.release(number, held)?;
-            }
-        }
-        self.now += 1;
-        if self.is_on(Category::Pool) && self.worlds[number].pools_told[space as usize] {
-            let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
-            self.put(event::PoolFinish, [pool, arena])?;
-            self.worlds[number].pools_told[space as usize] = false;
-        }
-        Ok(())
-    }
-
-    fn memory(&mut self, id: EventId, number: usize, base: u64, bytes: u64) -> io::Result<()> {
-        let vm = self.worlds[number].facts.map_or(0, |facts| facts.heap);
-        let is_more = id == EventId::SegmentCreated;
-        if self.is_on(Category::Seg) {
-            let code = if is_more { event::VMMap } else { event::VMUnmap };
-            self.put(code, [vm, base, base + bytes])?;
-        }
-        if is_more && self.is_on(Category::Arena) {
-            let arena = self.arena(number)?;
-            self.put(event::ArenaExtend, [arena, base, bytes])?;
-        }
-        Ok(())
-    }
-
-    fn block_acquired(&mut self, number: usize, address: u64, bytes: u64, space: Space) -> io::Result<()> {
-        let world = &mut self.worlds[number];
-        let held = Held { address, bytes, space, told: 0 };
-        let known = world.blocks.as_ref().and_then(|blocks| blocks.held(address));
-        match known {
-            // The block was held already, and reported, when its world was introduced.
-            Some(known) if known.space == space && known.bytes == bytes => return self.tell_of_block(number, known),
-            Some(known) => self.release(number, known)?,
-            None => {}
-        }
-        self.worlds[number].hold(held);
-        self.tell_of_block(number, held)
-    }
-
-    fn allocation_failed(&mut self, number: usize, bytes: u64) -> io::Result<()> {
-        let space = if bytes > LARGE_BYTES { Space::Large } else { Space::Small };
-        for (category, code) in [(Category::Arena, event::ArenaAllocFail), (Category::Seg, event::SegAllocFail)] {
-            if self.is_on(category) {
-                let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
-                self.put(code, [arena, bytes, pool, RES_COMMIT_LIMIT])?;
-            }
-        }
-        Ok(())
+        self.put_along(mps::Label { address, stringId: label.get() })
     }
 }
 
@@ -699,14 +475,6 @@ impl Writer {
     /// Publishes the size of the file for the owner.
     fn count(&self) {
         self.board.progress.is(self.buffer.records, self.buffer.written_bytes());
-    }
-}
-
-fn space(number: u64) -> Space {
-    match number {
-        1 => Space::Pinned,
-        2 => Space::Large,
-        _ => Space::Small,
     }
 }
 
@@ -728,23 +496,30 @@ impl Consumer for Writer {
         }
         self.set_now(record.ticks);
         let number = usize::from(record.world.0) % MAX_WORLDS;
-        let (first, second) = (record.field::<0>(), record.field::<1>());
-        match record.id {
-            EventId::ObjectAllocated if self.is_on(Category::Object) => {
-                let pool = self.pool_of(number, first, second)?;
-                self.put(event::PoolAlloc, [pool, first, second])
+        // Inlined into this match: no payload is made, each arm reads the words that it uses.
+        match record.event() {
+            Event::ObjectAllocated(e) if self.is_on(Category::Object) => {
+                let (address, size) = (e.addr as u64, e.bytes as u64);
+                let pool = self.pool_of(number, address, size)?;
+                self.put(mps::PoolAlloc { pool, pReturn: address, size })
             }
-            EventId::ObjectFreed if self.is_on(Category::Object) => {
-                let pool = self.pool_of(number, first, second)?;
-                self.put(event::PoolFree, [pool, first, second])
+            Event::ObjectFreed(e) if self.is_on(Category::Object) => {
+                let (address, size) = (e.addr as u64, e.bytes as u64);
+                let pool = self.pool_of(number, address, size)?;
+                self.put(mps::PoolFree { pool, old: address, size })
             }
-            EventId::ReferenceFixed if self.is_on(Category::Ref) => {
-                self.put(event::TraceFix, [address(&SCANS[number]), first, second, record.field::<2>()])
-            }
-            EventId::CacheRefilled if self.is_on(Category::Seg) => {
-                // Buffer, requested bytes, beginning of the run, length of the run.
-                self.put(event::BufferFill, [first, second, record.field::<2>(), record.field::<3>()])
-            }
+            Event::ReferenceFixed(e) if self.is_on(Category::Ref) => self.put(mps::TraceFix {
+                ss: address(&SCANS[number]),
+                refIO: e.slot_addr as u64,
+                r#ref: e.reference as u64,
+                rank: Rank::from_number(e.rank.into()),
+            }),
+            Event::CacheRefilled(e) if self.is_on(Category::Seg) => self.put(mps::BufferFill {
+                buffer: e.buffer_addr as u64,
+                size: e.asked_bytes as u64,
+                base: e.addr as u64,
+                filled: e.bytes as u64,
+            }),
             _ => self.rarely(record, number),
         }
     }
@@ -752,7 +527,7 @@ impl Consumer for Writer {
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
         if self.begun && self.is_on(Category::Arena) {
             self.now = self.last;
-            self.put(event::MessagesDropped, [lost.count])?;
+            self.put(mps::MessagesDropped { count: lost.count })?;
         }
         Ok(())
     }
@@ -778,7 +553,7 @@ impl Consumer for Writer {
             self.set_now(now.ticks);
             for number in 0..MAX_WORLDS {
                 self.end_trace(number)?;
-                self.end_poll(number, 0)?;
+                self.end_poll(number, false)?;
             }
             self.sync(now.ticks)?;
         }

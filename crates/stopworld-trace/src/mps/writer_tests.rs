@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use mps_telemetry::Version;
 use stopworld::events::record::{RecordingThread, WorldNumber};
 
 const HEAP: u64 = 0x7f00_0000_0000;
@@ -85,7 +86,7 @@ fn losses_are_written_where_they_happened() {
     writer.record(&recorded(EventId::ReferenceFixed, start + 9, &[1, 2, 0])).unwrap();
     writer.flush().unwrap();
     let stream = std::fs::read(path).unwrap();
-    let (at, code, size) = (72 + 48, u64::from(event::MessagesDropped), 24);
+    let (at, code, size) = (72 + 48, u64::from(mps::MessagesDropped::CODE), 24);
     assert_eq!(stream.len(), at + size + 48);
     assert_eq!((word(&stream, at) & 0xffff_ffff, word(&stream, at + 16)), (code | (size as u64) << 16, 7));
     let times = [at - 48, at, at + size].map(|record| word(&stream, record + 8) - start);
@@ -114,9 +115,9 @@ fn a_stream_from_a_flight_recorder_has_all_pools_and_the_end_of_each_trace() {
         at += (head >> 16 & 0xffff) as usize;
     }
     let count = |code: u16| codes.iter().filter(|&&one| one == code).count();
-    assert_eq!((count(event::ArenaCreateVM), count(event::PoolInit)), (1, 3), "{codes:?}");
-    assert_eq!((count(event::TraceCreate), count(event::TraceDestroy)), (1, 1), "{codes:?}");
-    assert_eq!((count(event::ArenaPollBegin), count(event::ArenaPollEnd)), (1, 1), "{codes:?}");
+    assert_eq!((count(mps::ArenaCreateVM::CODE), count(mps::PoolInit::CODE)), (1, 3), "{codes:?}");
+    assert_eq!((count(mps::TraceCreate::CODE), count(mps::TraceDestroy::CODE)), (1, 1), "{codes:?}");
+    assert_eq!((count(mps::ArenaPollBegin::CODE), count(mps::ArenaPollEnd::CODE)), (1, 1), "{codes:?}");
 }
 
 /// Each event, and the records that the writer makes of it, word by word. The expected lines were written by a writer that put each

@@ -1,0 +1,12 @@
+//! The package `stopworld` depends on no format, so its event table repeats names and numbers of this one.
+
+use mps_telemetry::Version;
+use stopworld::events::DESCRIPTORS;
+
+#[test]
+fn the_mps_records_of_the_event_table_exist() {
+    for record in DESCRIPTORS.iter().flat_map(|descriptor| descriptor.mps) {
+        let layout = Version::V2.layout(record.code).unwrap_or_else(|| panic!("{record:?} is not an MPS event"));
+        assert_eq!((layout.name, layout.category.name()), (record.name, record.category.name()));
+    }
+}
