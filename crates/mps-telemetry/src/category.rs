@@ -21,6 +21,17 @@ pub enum Category {
 }
 
 impl Category {
+    /// Every category, in the order of their bits.
+    pub const ALL: [Category; 7] = [
+        Category::Arena,
+        Category::Pool,
+        Category::Trace,
+        Category::Seg,
+        Category::Ref,
+        Category::Object,
+        Category::User,
+    ];
+
     /// Returns the MPS's spelling of its name.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
-//! The package `stopworld` depends on no format, so its event table repeats names and numbers of this one.
+//! The package `stopworld` depends on no format, so its event table and its categories repeat names and numbers of this one.
 
 use mps_telemetry::Version;
-use stopworld::events::DESCRIPTORS;
+use stopworld::events::{Category, DESCRIPTORS};
 
 #[test]
 fn the_mps_records_of_the_event_table_exist() {
@@ -9,4 +9,11 @@ fn the_mps_records_of_the_event_table_exist() {
         let layout = Version::V2.layout(record.code).unwrap_or_else(|| panic!("{record:?} is not an MPS event"));
         assert_eq!((layout.name, layout.category.name()), (record.name, record.category.name()));
     }
+}
+
+#[test]
+fn the_categories_are_those_of_the_format() {
+    let ours = Category::ALL.map(|category| (category.name(), category as u8));
+    let theirs = mps_telemetry::Category::ALL.map(|category| (category.name(), category as u8));
+    assert_eq!(ours, theirs);
 }
