@@ -14,7 +14,7 @@ use super::error::{DebuggerPart, StopAttempts, StopError};
 use super::handshake::{Abandoned, Epoch, Held, Holder};
 use super::inside;
 use super::stop_info::ThreadStopInfo;
-use super::vtable::StopRequest;
+use super::stop_request::StopRequest;
 
 /// The result of notifying a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | the record of a thread, and how a debugger finds it | [`stop_info`], [`published`] |
 //! | attaching and detaching threads; the beginning and end of a world; forks | [`registry`], [`lifecycle`], [`fork`] |
-//! | one stop, from its locks to the restart | [`stop`] |
+//! | one stop, from its locks to the restart; its request to a stopping mechanism | [`stop`], [`stop_request`] |
 //! | the contract of a stopping mechanism | [`vtable`] |
 //! | the two built-in mechanisms, and their common part | [`signals`], [`safepoints`], [`ask`] |
 //! | the code of the signal handler | [`handler`] |
@@ -48,6 +48,7 @@ pub(crate) mod signals;
 pub(crate) mod stacks;
 pub(crate) mod stop;
 pub(crate) mod stop_info;
+mod stop_request;
 pub(crate) mod tid_table;
 pub(crate) mod vtable;
 
@@ -64,4 +65,5 @@ pub use safepoints::SafepointStopper;
 pub use setup_error::SetupError;
 pub use signals::SignalStopper;
 pub use stop_info::{OFFSETS, Slot, StopInfoOffsets, ThreadStopInfo};
-pub use vtable::{DebuggerNews, ForkStep, StopRequest, ThreadVtable};
+pub use stop_request::StopRequest;
+pub use vtable::{DebuggerNews, ForkStep, ThreadVtable};

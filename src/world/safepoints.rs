@@ -7,7 +7,8 @@
 use super::ask::{self, Teller, Told};
 use super::error::StopError;
 use super::stop_info::ThreadStopInfo;
-use super::vtable::{StopRequest, ThreadVtable};
+use super::stop_request::StopRequest;
+use super::vtable::ThreadVtable;
 use crate::os::thread;
 
 /// The cooperative [`ThreadVtable`]: a thread stops at its next [safepoint](crate::Mutator::safepoint) or slow allocation.

@@ -15,7 +15,8 @@ use super::error::StopError;
 use super::handler;
 use super::setup_error::SetupError;
 use super::stop_info::ThreadStopInfo;
-use super::vtable::{StopRequest, ThreadVtable};
+use super::stop_request::StopRequest;
+use super::vtable::ThreadVtable;
 
 /// The default [`ThreadVtable`]: stops each running thread with a signal, at any instruction.
 ///

@@ -27,7 +27,7 @@ use super::region::OwnStack;
 use super::registry::{Threads, Vtable};
 use super::stacks::{self, Location, RegisteredStack};
 use super::stop_info::ThreadStopInfo;
-use super::vtable::StopRequest;
+use super::stop_request::StopRequest;
 use crate::sabotage::{Guard, removed};
 
 /// The vtable to stop the world with.

@@ -22,7 +22,8 @@ use super::safepoints::SafepointStopper;
 use super::signals::SignalStopper;
 use super::stop::{StopBy, StoppedWorld};
 use super::stop_info::{Slot, ThreadStopInfo};
-use super::vtable::{StopRequest, ThreadVtable};
+use super::stop_request::StopRequest;
+use super::vtable::ThreadVtable;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
