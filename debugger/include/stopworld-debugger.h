@@ -119,7 +119,7 @@ typedef struct stopworld_thread_offsets {
 } stopworld_thread_offsets;
 
 /* Addresses of functions that the debugger may call in a stopped thread; `count` of them are present. They return a count or 1/0,
- * or a negative error. They only read, allocate nothing, take no lock, and always terminate. All other threads must be stopped
+ * or a negative error, enum stopworld_refusal. They only read, allocate nothing, take no lock, and always terminate. All other threads must be stopped
  * during a call. */
 typedef struct stopworld_calls {
     uint64_t count;
@@ -149,6 +149,16 @@ typedef struct stopworld_descriptor {
     stopworld_thread_offsets thread;
     stopworld_calls calls;
 } stopworld_descriptor;
+
+/* Errors of calls. */
+enum stopworld_refusal {
+    STOPWORLD_NO_WORLD = -1,  /* the address is in no world's heap, or there is no such world */
+    STOPWORLD_NO_OBJECT = -2, /* there is no object at the address, neither inside nor just past its end */
+    STOPWORLD_NO_MEMORY = -3, /* the system provided no memory for the search */
+    STOPWORLD_NO_BUFFER = -4, /* the buffer is null and the capacity is not 0, or the buffer is not aligned to 8 */
+    STOPWORLD_CHANGED = -5,   /* an object that had been found was gone: other threads ran, or memory is damaged */
+    STOPWORLD_BUSY = -6       /* a thread was stopped while it changed data that the result depends on: resume, and retry */
+};
 
 /* Results of calls. */
 

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use crate::tools::has;
 use stopworld::debugger::contract::{Calls, Control, Descriptor, VERSION, stopworld_debugger};
-use stopworld::debugger::inspect::{CensusRow, FieldFacts, ObjectFacts, Step};
+use stopworld::debugger::inspect::{CensusRow, FieldFacts, ObjectFacts, Refusal, Step};
 use stopworld::debugger::notify::{Notice, RequestOffsets};
-use stopworld::debugger::{Phase, WorldOffsets};
+use stopworld::debugger::{Phase, WorldOffsets, scripts};
 use stopworld::{StopInfoOffsets, World};
 
 /// The header, `contract.rs` and the published descriptor describe the same bytes.
@@ -58,16 +58,20 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
         Step = "stopworld_step" { kind, tid, slot, value, object, offset }
         CensusRow = "stopworld_census_row" { type_info, type_name, type_name_bytes, objects, bytes }
     }
-    let mut equal = |c: &str, value: u64| writeln!(checks, "_Static_assert({c} == {value}, \"{c}\");").unwrap();
-    equal("STOPWORLD_DEBUGGER_VERSION", u64::from(VERSION));
-    equal("STOPWORLD_CONTROL_FULL", Control::FULL);
-    equal("STOPWORLD_CONTROL_ASSISTED", Control::ASSISTED);
-    equal("STOPWORLD_CONTROL_BREAKPOINT", Control::BREAKPOINT);
-    equal("STOPWORLD_CONTROL_PHASES", Control::PHASES);
-    equal("STOPWORLD_STOP_WORLD", Notice::StopWorld as u64);
-    equal("STOPWORLD_AGAIN", Notice::Again as u64);
+    let mut equal = |c: &str, value: i128| writeln!(checks, "_Static_assert({c} == {value}, \"{c}\");").unwrap();
+    equal("STOPWORLD_DEBUGGER_VERSION", VERSION.into());
+    equal("STOPWORLD_CONTROL_FULL", Control::FULL.into());
+    equal("STOPWORLD_CONTROL_ASSISTED", Control::ASSISTED.into());
+    equal("STOPWORLD_CONTROL_BREAKPOINT", Control::BREAKPOINT.into());
+    equal("STOPWORLD_CONTROL_PHASES", Control::PHASES.into());
+    equal("STOPWORLD_STOP_WORLD", Notice::StopWorld as i128);
+    equal("STOPWORLD_AGAIN", Notice::Again as i128);
+    let refusals = ["NO_WORLD", "NO_OBJECT", "NO_MEMORY", "NO_BUFFER", "CHANGED", "BUSY"];
+    for (name, refusal) in refusals.into_iter().zip(Refusal::ALL) {
+        equal(&format!("STOPWORLD_{name}"), refusal as i128);
+    }
     for phase in Phase::ALL {
-        equal(&format!("STOPWORLD_{}", phase.name().to_uppercase().replace('-', "_")), phase as u64);
+        equal(&format!("STOPWORLD_{}", phase.name().to_uppercase().replace('-', "_")), phase as i128);
     }
     writeln!(checks, "int main(void) {{ return 0; }}").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -80,6 +84,17 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
         .output()
         .unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}
+
+/// gdb and lldb show a text for each error of an inferior call, not its number.
+#[test]
+fn the_scripts_have_a_text_for_each_error_code() {
+    for script in [scripts::GDB, scripts::LLDB] {
+        for refusal in Refusal::ALL {
+            let row = format!("\n    {}: \"", refusal as i64);
+            assert_eq!(script.matches(&row).count(), 1, "{refusal:?}");
+        }
+    }
 }
 
 /// Set in the environment of the inspected program.

@@ -19,6 +19,12 @@ pub enum Refusal {
     Busy = -6,
 }
 
+impl Refusal {
+    /// All error codes, from -1 on.
+    pub const ALL: [Self; 6] =
+        [Self::NoWorld, Self::NoObject, Self::NoMemory, Self::NoBuffer, Self::Changed, Self::Busy];
+}
+
 /// The result of [`describe`](super::describe).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

@@ -17,6 +17,7 @@ REFUSALS = {
     -3: "the program could not allocate memory for the search",
     -4: "the function rejected its buffer",
     -5: "other threads ran during the call: try again, or stop them",
+    -6: "a thread was stopped in the middle of registering a stack: let the program run for a moment, and try again",
 }
 
 FIELD_STEP, STACK, REGISTERS, BUILDING, REGISTERED, RANGE, HANDLE, FINALIZER = range(8)
