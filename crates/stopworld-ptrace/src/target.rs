@@ -408,12 +408,12 @@ fn check_size(what: &'static str, at: Address, found: u64, least: usize, most: u
 
 /// The layout of a table of offsets: the structure that it describes, and for each field its name and width. The first number is the
 /// structure's size.
-struct Shape {
+pub(super) struct Shape {
     what: &'static str,
-    fields: &'static [(&'static str, usize)],
+    pub(super) fields: &'static [(&'static str, usize)],
 }
 
-const REQUEST: Shape = Shape {
+pub(super) const REQUEST: Shape = Shape {
     what: "a request",
     fields: &[
         ("magic", 8),
@@ -430,7 +430,7 @@ const REQUEST: Shape = Shape {
     ],
 };
 
-const WORLD: Shape = Shape {
+pub(super) const WORLD: Shape = Shape {
     what: "a world",
     fields: &[
         ("next", 8),
@@ -448,12 +448,12 @@ const WORLD: Shape = Shape {
     ],
 };
 
-const THREAD: Shape = Shape {
+pub(super) const THREAD: Shape = Shape {
     what: RECORD,
     fields: &[
         ("stack_ptr", 8),
         ("saved_sp", 8),
-        ("state", 4),
+        ("state", 8),
         ("tid", 4),
         ("stack_low", 8),
         ("stack_high", 8),
@@ -635,7 +635,7 @@ pub struct Record {
     /// The stack pointer that the thread itself published.
     pub saved_sp: Address,
     /// The handshake's word.
-    pub state: u32,
+    pub state: u64,
     /// The stack's lowest address and its base.
     pub stack: (Address, Address),
     /// Distinguishes the uses of one record.
@@ -646,7 +646,7 @@ pub struct Record {
 }
 
 impl Record {
-    fn parse(address: Address, bytes: &[u8], offsets: &StopInfoOffsets) -> Self {
+    pub(super) fn parse(address: Address, bytes: &[u8], offsets: &StopInfoOffsets) -> Self {
         let word = |offset| u64_at(bytes, offset);
         Self {
             address,
@@ -655,7 +655,7 @@ impl Record {
             slot: address.offset(offsets.stack_ptr),
             stack_ptr: Address(word(offsets.stack_ptr)),
             saved_sp: Address(word(offsets.saved_sp)),
-            state: u32_at(bytes, offsets.state),
+            state: word(offsets.state),
             stack: (Address(word(offsets.stack_low)), Address(word(offsets.stack_high))),
             serial: word(offsets.serial),
             frozen: word(offsets.frozen),

@@ -4,8 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::memory::Address;
 use super::sys::Report;
+use super::target::{REQUEST, Record, Shape, THREAD, WORLD};
 use super::{Debugger, Options, TargetState};
+use stopworld::OFFSETS;
 use stopworld_platform::os::Tid;
 
 /// A process that sleeps, and has no collector.
@@ -65,4 +68,38 @@ fn a_killed_process_has_ended_for_its_debugger_and_for_its_parent() {
     assert_eq!(debugger.state(), TargetState::Killed(libc::SIGKILL));
     assert_eq!(sleeper.0.wait().unwrap().signal(), Some(libc::SIGKILL));
     assert!(stranger.wait().unwrap().success());
+}
+
+/// Returns the fields of a table of offsets in the C header, with the width that its comment gives each.
+fn in_the_header(table: &str) -> Vec<(String, usize)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../debugger/include/stopworld-debugger.h");
+    let header = std::fs::read_to_string(path).unwrap();
+    let (_, fields) = header.split_once(&format!("typedef struct {table} {{\n    uint64_t size;\n")).unwrap();
+    let (fields, _) = fields.split_once('}').unwrap();
+    let widths = [("uint64_t", 8), ("8 bytes", 8), ("pointer", 8), ("opaque", 8), ("uint32_t", 4), ("int32_t", 4)];
+    let field = |line: &str| {
+        let (name, comment) = line.trim().strip_prefix("uint64_t ")?.split_once(';')?;
+        let comment = comment.trim().strip_prefix("/* ")?;
+        // A name: one byte of length, then the text.
+        let width = widths.iter().find(|(kind, _)| comment.starts_with(kind)).map_or(0, |(_, width)| *width);
+        Some((name.to_owned(), width))
+    };
+    fields.lines().map(|line| field(line).unwrap_or_else(|| panic!("{line}"))).collect()
+}
+
+#[test]
+fn the_fields_of_each_structure_have_the_widths_that_the_header_gives() {
+    let fields =
+        |shape: Shape| shape.fields.iter().map(|(name, width)| ((*name).to_owned(), *width)).collect::<Vec<_>>();
+    assert_eq!(fields(REQUEST), in_the_header("stopworld_request_offsets"));
+    assert_eq!(fields(WORLD), in_the_header("stopworld_world_offsets"));
+    assert_eq!(fields(THREAD), in_the_header("stopworld_thread_offsets"));
+}
+
+#[test]
+fn all_eight_bytes_of_a_state_word_are_read() {
+    let state = 0x0123_4567_89ab_cdef_u64;
+    let mut record = vec![0; OFFSETS.size];
+    record[OFFSETS.state..][..8].copy_from_slice(&state.to_le_bytes());
+    assert_eq!(Record::parse(Address(0), &record, &OFFSETS).state, state);
 }
