@@ -60,6 +60,18 @@ pub enum TargetError {
         /// The largest possible size.
         most: usize,
     },
+    /// An impossible signal number.
+    #[error("{what} in the descriptor at {at} is {found}; expected 0 for none, or 1 to {most}")]
+    Signal {
+        /// The use of the signal.
+        what: &'static str,
+        /// The address of the descriptor.
+        at: Address,
+        /// The number found.
+        found: i32,
+        /// The largest possible number.
+        most: i32,
+    },
     /// An offset outside of its structure.
     #[error("invalid offset {offset} of {field} in {what}: outside its {size} bytes, or misaligned")]
     Offset {
@@ -236,7 +248,7 @@ impl Library {
         for (what, signal) in
             [("the notification signal", self.notify_signal), ("the suspend signal", self.suspend_signal)]
         {
-            check_size(what, self.descriptor, signal as u64, 0, 64)?;
+            check_signal(what, self.descriptor, signal)?;
         }
         Ok(())
     }
@@ -404,6 +416,14 @@ impl Library {
 fn check_size(what: &'static str, at: Address, found: u64, least: usize, most: usize) -> Result<(), TargetError> {
     let fits = (least as u64..=most as u64).contains(&found);
     if fits { Ok(()) } else { Err(TargetError::Size { what, at, found, least, most }) }
+}
+
+/// The largest signal number of Linux.
+const MOST_SIGNAL: i32 = 64;
+
+pub(super) fn check_signal(what: &'static str, at: Address, found: i32) -> Result<(), TargetError> {
+    let fits = (0..=MOST_SIGNAL).contains(&found);
+    if fits { Ok(()) } else { Err(TargetError::Signal { what, at, found, most: MOST_SIGNAL }) }
 }
 
 /// The layout of a table of offsets: the structure that it describes, and for each field its name and width. The first number is the

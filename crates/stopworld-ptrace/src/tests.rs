@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::memory::Address;
 use super::sys::Report;
-use super::target::{REQUEST, Record, Shape, THREAD, WORLD};
+use super::target::{REQUEST, Record, Shape, THREAD, WORLD, check_signal};
 use super::{Debugger, Options, TargetState};
 use stopworld::OFFSETS;
 use stopworld_platform::os::Tid;
@@ -102,4 +102,19 @@ fn all_eight_bytes_of_a_state_word_are_read() {
     let mut record = vec![0; OFFSETS.size];
     record[OFFSETS.state..][..8].copy_from_slice(&state.to_le_bytes());
     assert_eq!(Record::parse(Address(0), &record, &OFFSETS).state, state);
+}
+
+#[test]
+fn an_impossible_signal_number_is_reported_as_a_signal() {
+    let error = |signal| check_signal("the suspend signal", Address(0x1000), signal).unwrap_err().to_string();
+    assert_eq!(
+        [error(65), error(-1)],
+        [
+            "the suspend signal in the descriptor at 0x1000 is 65; expected 0 for none, or 1 to 64",
+            "the suspend signal in the descriptor at 0x1000 is -1; expected 0 for none, or 1 to 64",
+        ]
+    );
+    for signal in [0, 1, 64] {
+        check_signal("the suspend signal", Address(0x1000), signal).unwrap();
+    }
 }
