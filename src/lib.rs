@@ -80,9 +80,10 @@ pub use runtime::{
     World, WorldBuilder, WorldCounters, WorldFacts,
 };
 pub use world::{
-    AttachError, DebuggerNews, DebuggerPart, FalseAnswer, ForkStep, HoldFault, OFFSETS, SafepointStopper, SetupError,
-    SignalStopper, SilenceReason, SilentThread, Slot, StopAttempts, StopError, StopInfoOffsets, StopRequest,
-    ThreadDescription, ThreadName, ThreadStopInfo, ThreadVtable, Tid,
+    AtFork, AtInstall, AtPhase, AtSwap, AttachError, ByHandshake, DebuggerClient, DebuggerNews, DebuggerPart,
+    FalseAnswer, ForkStep, HoldFault, LostStop, OFFSETS, RevocableStop, SafepointStopper, SetupError, SignalStopper,
+    SilenceReason, SilentThread, Slot, StopAttempts, StopError, StopInfoOffsets, StopRequest, ThreadDescription,
+    ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
 
 /// Runs the examples of the README as tests.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hazard::{By, builder, collect, wait_for, world};
 use rstest::rstest;
-use stopworld::{Leaf, SignalStopper, StopError, StopRequest, ThreadStopInfo, ThreadVtable, World};
+use stopworld::{ByHandshake, Leaf, SignalStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, World};
 
 unsafe extern "C-unwind" {
     // Cancellation points, declared so that unwinding may leave them, as it does when the thread is cancelled.
@@ -208,8 +208,14 @@ unsafe impl ThreadVtable for Cancelling {
         }
         self.signals.start_world(stop);
     }
-    fn nudge(&self, thread: &ThreadStopInfo) {
-        self.signals.nudge(thread);
+    fn thread_created(&self, tid: Tid, slot: Slot) {
+        self.signals.thread_created(tid, slot);
+    }
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
+        self.signals.thread_exited(tid, slot);
+    }
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        self.signals.by_handshake()
     }
 }
 

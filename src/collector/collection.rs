@@ -23,7 +23,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{LockGuard, Ordering};
 use crate::world::error::StopError;
 use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
-use crate::world::{DebuggerNews, Phase};
+use crate::world::{DebuggerNews, LostStop, Phase};
 
 impl Collector {
     /// Collects. Returns `Ok(None)` if another thread has collected since `who.unless_after`.
@@ -128,7 +128,7 @@ impl Collector {
         self.events.fire_gc_end(number);
         self.threads.enter_phase(Phase::GcEnd);
         if let Ok(outcome) = &outcome
-            && !outcome.discarded
+            && outcome.lost.is_none()
         {
             self.fire_heap_stats(number, outcome);
         }
@@ -151,7 +151,7 @@ impl Collector {
         let outcome = outcome.map_err(|error| self.damaged(number, error));
         // Release the observer's lock before anything that may wait: a trace, a debugger.
         let afterwards = match &outcome {
-            Ok(outcome) if !outcome.discarded => Some(observers.finish(self)),
+            Ok(outcome) if outcome.lost.is_none() => Some(observers.finish(self)),
             _ => {
                 drop(observers);
                 None
@@ -163,8 +163,12 @@ impl Collector {
         self.tell_of_debuggers();
 
         let outcome = outcome?;
-        if outcome.discarded {
-            return Err(CollectError::Discarded { number, answer: outcome.false_answer });
+        if let Some(lost) = outcome.lost {
+            let answer = match lost {
+                LostStop::Released => None,
+                LostStop::FalseAnswer(answer) => Some(answer),
+            };
+            return Err(CollectError::Discarded { number, answer });
         }
         afterwards.into_iter().flatten().for_each(|tell| tell());
         let report =
@@ -244,13 +248,12 @@ impl Collector {
         outcome.mark_ns = clock.lap();
 
         // Before anything is cleared or freed: is the world still stopped (`.debug.dies`)?
-        if !stopped.is_still_held() {
+        if let Err(lost) = stopped.still_holds() {
             marking.for_each_weak(|_| {});
             self.heap.discard_marks(stopped.proof());
             self.tell_of_debuggers();
             self.events.fire_collection_discarded(number, 0);
-            outcome.discarded = true;
-            outcome.false_answer = stopped.false_answer();
+            outcome.lost = Some(lost);
             return Ok(outcome);
         }
 

@@ -4,7 +4,7 @@ use super::report::{CollectionReport, Reason};
 use super::state::Collector;
 use crate::heap::sweep::SpaceBytes;
 use crate::os::clock::now_ns;
-use crate::world::error::FalseAnswer;
+use crate::world::LostStop;
 use crate::world::name::ThreadName;
 use crate::world::stop::StopCensus;
 use crate::world::stop_info::ThreadStopInfo;
@@ -29,9 +29,8 @@ pub(super) struct Outcome {
     pub(super) cleared: u32,
     pub(super) queued: u32,
     pub(super) mark_stack_high: usize,
-    pub(super) discarded: bool,
-    /// The reason, if a debugger's answer was false.
-    pub(super) false_answer: Option<FalseAnswer>,
+    /// The reason, if the collection was discarded.
+    pub(super) lost: Option<LostStop>,
     /// The bytes that may stay resident, if memory is to be returned to the kernel.
     pub(super) surplus: Option<u64>,
 }

@@ -8,6 +8,7 @@ use crate::os::callback::{self, Callback};
 use crate::os::clock::Budget;
 use crate::os::thread::NotCancelled;
 use crate::sync::Ordering;
+use crate::world::LostStop;
 use crate::world::error::StopError;
 use crate::world::stop::StopBy;
 
@@ -44,11 +45,12 @@ impl Collector {
         let stopped = self.stop(locks, who.own, by, budget);
         let stopped = stopped.map_err(|error| self.with_finalizer(error))?;
         let found = self.heap.verify(stopped.proof());
-        let is_held = stopped.is_still_held();
-        let false_answer = stopped.false_answer();
+        let holds = stopped.still_holds();
         drop(stopped);
-        if !is_held {
-            return false_answer.map_or(Ok(None), |answer| Err(StopError::FalseAnswer(answer).into()));
+        match holds {
+            Ok(()) => {}
+            Err(LostStop::Released) => return Ok(None),
+            Err(LostStop::FalseAnswer(answer)) => return Err(StopError::FalseAnswer(answer).into()),
         }
         let number = self.collections.load(Ordering::Relaxed);
         found.map(Some).map_err(|error| CollectError::Damaged { number, error })

@@ -67,6 +67,7 @@ use super::notify;
 pub use super::park::stopworld_debugger_park;
 use super::protocol::{self, Agreed, Answer, Control, Mode, Standing};
 use super::request::{Notice, Notification};
+use super::serves::Serves;
 use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -75,8 +76,8 @@ use crate::world::error::DebuggerPart;
 use crate::world::handler;
 use crate::world::handshake::{Epoch, Holder};
 use crate::world::{
-    DebuggerNews, FalseAnswer, ForkStep, HoldFault, Phase, PublishedWorld, Slot, StopError, StopRequest,
-    ThreadStopInfo, ThreadVtable,
+    AtFork, AtInstall, AtPhase, ByHandshake, DebuggerClient, DebuggerNews, FalseAnswer, ForkStep, HoldFault, LostStop,
+    Phase, PublishedWorld, RevocableStop, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable,
 };
 
 /// Stops a world with the debugger that is in control. See the module documentation.
@@ -101,48 +102,6 @@ pub struct DebuggerBridge {
     false_claim: FalseClaim,
 }
 
-/// The world that a bridge serves, by the address of its published record, and how often it has entered.
-///
-/// ```text
-///   63                        16 15        0
-///  +---------------------------+-----------+
-///  |  address / 8, 0: no world |  entered  |
-///  +---------------------------+-----------+
-/// ```
-#[derive(Debug)]
-struct Serves(AtomicU64);
-
-impl Serves {
-    const ENTERED: u64 = 0xffff;
-
-    fn word_of(world: &PublishedWorld) -> u64 {
-        // A user address has 47 bits, and is aligned to 8 bytes.
-        (std::ptr::from_ref(world) as u64) << 13
-    }
-
-    /// Counts one entry. Returns false if the bridge serves another world.
-    fn enter(&self, world: &PublishedWorld) -> bool {
-        let world = Self::word_of(world);
-        // Relaxed, here and in `leave`: the bridge's state of stops is handed on by the worlds' locks.
-        let entered = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
-            let is_free = now == 0 || now & !Self::ENTERED == world;
-            (is_free && now & Self::ENTERED != Self::ENTERED).then_some(world | ((now & Self::ENTERED) + 1))
-        });
-        entered.is_ok()
-    }
-
-    /// Undoes one entry, if it is this world's.
-    fn leave(&self, world: &PublishedWorld) {
-        let world = Self::word_of(world);
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| match now & Self::ENTERED {
-            0 => None,
-            _ if now & !Self::ENTERED != world => None,
-            1 => Some(0),
-            _ => Some(now - 1),
-        });
-    }
-}
-
 impl DebuggerBridge {
     /// A bridge over a way of stopping that needs no debugger. If `inner` is not a built-in one, every call is only forwarded to it:
     /// debuggers get no requests and no notifications.
@@ -158,7 +117,7 @@ impl DebuggerBridge {
             detached: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             lost_in: AtomicU32::new(0),
-            serves: Serves(AtomicU64::new(0)),
+            serves: Serves::no_world(),
             false_claim: FalseClaim::nothing(),
         })
     }
@@ -167,7 +126,12 @@ impl DebuggerBridge {
     fn in_control(&self) -> Option<(Control, Mode)> {
         let control = protocol::in_control(&stopworld_debugger.control);
         let mode = control.mode()?;
-        self.inner.handshake_signal().map(|_| (control, mode))
+        self.stops_by_handshake().then_some((control, mode))
+    }
+
+    /// Whether the wrapped stopper uses the handshake, so that debuggers can take part.
+    fn stops_by_handshake(&self) -> bool {
+        self.inner.by_handshake().is_some()
     }
 
     /// Called when a stop begins under this word: records which debuggers have attached and detached since the last stop.
@@ -416,7 +380,7 @@ impl DebuggerBridge {
     fn stop_without_contract(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         self.agreed.begin(Control::NOBODY);
         self.tracer.store(0, Ordering::Relaxed);
-        if self.inner.handshake_signal().is_some() { self.hold_and_signal(stop) } else { self.inner.stop_world(stop) }
+        if self.stops_by_handshake() { self.hold_and_signal(stop) } else { self.inner.stop_world(stop) }
     }
 }
 
@@ -463,8 +427,8 @@ impl Teller for Asker<'_> {
     }
 
     fn signal(&self) -> i32 {
-        match self.bridge.inner.handshake_signal() {
-            Some(0) | None if !self.is_assisted() => 0,
+        match self.bridge.inner.by_handshake().and_then(ByHandshake::signal) {
+            None if !self.is_assisted() => 0,
             _ => handler::installed().unwrap_or(0),
         }
     }
@@ -581,24 +545,17 @@ unsafe impl ThreadVtable for WithoutContract {
         self.0.start_world(stop);
     }
 
-    fn stops_whole_process(&self) -> bool {
-        self.0.stops_whole_process()
+    // It is never installed: the bridge is, and is notified of the threads.
+    fn thread_created(&self, _: Tid, _: Slot) {}
+
+    fn thread_exited(&self, _: Tid, _: Slot) {}
+
+    fn revocable_stop(&self) -> Option<&dyn RevocableStop> {
+        self.0.revocable_stop()
     }
 
-    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
-        self.0.still_holds(stop)
-    }
-
-    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
-        self.0.enter_world(world)
-    }
-
-    fn leave_world(&self, world: &PublishedWorld) {
-        self.0.leave_world(world);
-    }
-
-    fn false_answer(&self) -> Option<FalseAnswer> {
-        self.0.false_answer()
+    fn at_install(&self) -> Option<&dyn AtInstall> {
+        self.0.at_install()
     }
 }
 
@@ -636,7 +593,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
     }
 
     fn start_world(&self, stop: &StopRequest<'_>) {
-        if self.inner.handshake_signal().is_none() {
+        if !self.stops_by_handshake() {
             return self.inner.start_world(stop);
         }
         // Before the debugger resumes them: a thread that the debugger's death resumes now must continue, too.
@@ -649,47 +606,6 @@ unsafe impl ThreadVtable for DebuggerBridge {
         }
     }
 
-    fn answers_debuggers(&self) -> bool {
-        self.inner.handshake_signal().is_some()
-    }
-
-    fn handshake_signal(&self) -> Option<i32> {
-        self.inner.handshake_signal()
-    }
-
-    fn stops_whole_process(&self) -> bool {
-        // Also in an assisted stop: the debugger may hold markers, for which no debugger answers.
-        self.tracer.load(Ordering::Relaxed) != 0 || self.inner.stops_whole_process()
-    }
-
-    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
-        if self.tracer.load(Ordering::Relaxed) == 0 {
-            return self.inner.still_holds(stop);
-        }
-        match self.agreed.control().mode() {
-            Some(Mode::Full) => self.holds_full(stop),
-            _ => self.holds_assisted(stop),
-        }
-    }
-
-    fn false_answer(&self) -> Option<FalseAnswer> {
-        self.false_claim.take()
-    }
-
-    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
-        self.inner.enter_world(world)?;
-        if self.serves.enter(world) {
-            return Ok(());
-        }
-        self.inner.leave_world(world);
-        Err("this bridge serves another world: give each world one of its own (DebuggerBridge::over)".into())
-    }
-
-    fn leave_world(&self, world: &PublishedWorld) {
-        self.serves.leave(world);
-        self.inner.leave_world(world);
-    }
-
     fn thread_created(&self, tid: Tid, slot: Slot) {
         self.inner.thread_created(tid, slot);
         self.notify_thread(Notice::ThreadCreated, tid, slot);
@@ -700,14 +616,79 @@ unsafe impl ThreadVtable for DebuggerBridge {
         self.notify_thread(Notice::ThreadExited, tid, slot);
     }
 
-    fn nudge(&self, thread: &ThreadStopInfo) {
-        self.inner.nudge(thread);
+    fn revocable_stop(&self) -> Option<&dyn RevocableStop> {
+        Some(self)
     }
 
-    fn phase(&self, world: &PublishedWorld, phase: Phase) {
-        if !protocol::in_control(&stopworld_debugger.control).wants_phases() {
-            return;
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        self.inner.by_handshake()
+    }
+
+    fn at_install(&self) -> Option<&dyn AtInstall> {
+        Some(self)
+    }
+
+    fn at_phase(&self) -> Option<&dyn AtPhase> {
+        // While no debugger wants phases, each costs this load.
+        protocol::in_control(&stopworld_debugger.control).wants_phases().then_some(self)
+    }
+
+    fn debugger_client(&self) -> Option<&dyn DebuggerClient> {
+        self.stops_by_handshake().then_some(self)
+    }
+
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        Some(self)
+    }
+}
+
+// SAFETY: without a debugger in the stop, the wrapped vtable answers. With one, the kernel is asked whether each thread that the debugger has
+// answered for is still held; all others have parked in the handshake. Only system calls and atomics are used.
+unsafe impl RevocableStop for DebuggerBridge {
+    fn still_holds(&self, stop: &StopRequest<'_>) -> Result<(), LostStop> {
+        if self.tracer.load(Ordering::Relaxed) == 0 {
+            return self.inner.revocable_stop().map_or(Ok(()), |inner| inner.still_holds(stop));
         }
+        let is_held = match self.agreed.control().mode() {
+            Some(Mode::Full) => self.holds_full(stop),
+            _ => self.holds_assisted(stop),
+        };
+        if is_held {
+            return Ok(());
+        }
+        Err(self.false_claim.take().map_or(LostStop::Released, LostStop::FalseAnswer))
+    }
+
+    fn stops_whole_process(&self) -> bool {
+        // Also in an assisted stop: the debugger may hold markers, for which no debugger answers.
+        self.tracer.load(Ordering::Relaxed) != 0
+            || self.inner.revocable_stop().is_some_and(RevocableStop::stops_whole_process)
+    }
+}
+
+impl AtInstall for DebuggerBridge {
+    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
+        let inner = self.inner.at_install();
+        inner.map_or(Ok(()), |inner| inner.enter_world(world))?;
+        if self.serves.enter(world) {
+            return Ok(());
+        }
+        if let Some(inner) = inner {
+            inner.leave_world(world);
+        }
+        Err("this bridge serves another world: give each world one of its own (DebuggerBridge::over)".into())
+    }
+
+    fn leave_world(&self, world: &PublishedWorld) {
+        self.serves.leave(world);
+        if let Some(inner) = self.inner.at_install() {
+            inner.leave_world(world);
+        }
+    }
+}
+
+impl AtPhase for DebuggerBridge {
+    fn phase(&self, world: &PublishedWorld, phase: Phase) {
         let Some((control, _)) = self.in_control() else { return };
         // In the stopped world only the debugger with which the stop was begun is notified.
         let is_outside = matches!(phase, Phase::SuspendBegin | Phase::RestartEnd);
@@ -724,8 +705,10 @@ unsafe impl ThreadVtable for DebuggerBridge {
             self.notify(control, phase, &notification);
         }
     }
+}
 
-    fn debugger_news(&self) -> Option<DebuggerNews> {
+impl DebuggerClient for DebuggerBridge {
+    fn news(&self) -> Option<DebuggerNews> {
         let take = |word: &AtomicU64| match word.load(Ordering::Relaxed) {
             0 => None,
             _ => Some(word.swap(0, Ordering::Relaxed)),
@@ -738,10 +721,14 @@ unsafe impl ThreadVtable for DebuggerBridge {
         };
         detached.or_else(attached).or_else(lost)
     }
+}
 
+impl AtFork for DebuggerBridge {
     unsafe fn fork(&self, step: ForkStep) {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.fork(step) };
+        if let Some(inner) = self.inner.at_fork() {
+            // SAFETY: the caller's promise.
+            unsafe { inner.fork(step) };
+        }
         if let ForkStep::Child { .. } = step {
             // The parent's tracer does not trace this child; if it does, it takes control again.
             stopworld_debugger.control.store(0, Ordering::Relaxed);

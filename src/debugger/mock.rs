@@ -55,8 +55,8 @@ use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
 use crate::world::inside;
 use crate::world::{
-    ForkStep, SetupError, SilentThread, Slot, StopAttempts, StopError, StopRequest, ThreadName, ThreadStopInfo,
-    ThreadVtable,
+    AtFork, AtSwap, ForkStep, LostStop, RevocableStop, SetupError, SilentThread, Slot, StopAttempts, StopError,
+    StopRequest, ThreadName, ThreadStopInfo, ThreadVtable,
 };
 
 use crate::debugger::contract::Mode;
@@ -372,10 +372,6 @@ unsafe impl ThreadVtable for MockDebugger {
         Ok(())
     }
 
-    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
-        self.mode == Mode::Full || self.holds_assisted(stop)
-    }
-
     fn start_world(&self, stop: &StopRequest<'_>) {
         if self.mode == Mode::Assisted {
             return ask::start(stop);
@@ -415,6 +411,32 @@ unsafe impl ThreadVtable for MockDebugger {
         });
     }
 
+    fn revocable_stop(&self) -> Option<&dyn RevocableStop> {
+        (self.mode == Mode::Assisted).then_some(self)
+    }
+
+    fn at_swap(&self) -> Option<&dyn AtSwap> {
+        Some(self)
+    }
+
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        Some(self)
+    }
+}
+
+// SAFETY: `holds_assisted` looks at each thread that the debugger has answered for; all others have parked in the handshake. It tries the
+// thread lock and waits for none.
+unsafe impl RevocableStop for MockDebugger {
+    fn still_holds(&self, stop: &StopRequest<'_>) -> Result<(), LostStop> {
+        if self.holds_assisted(stop) { Ok(()) } else { Err(LostStop::Released) }
+    }
+
+    fn stops_whole_process(&self) -> bool {
+        false
+    }
+}
+
+impl AtSwap for MockDebugger {
     fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| {
@@ -440,7 +462,9 @@ unsafe impl ThreadVtable for MockDebugger {
             inner.log.note(MockEvent::Detached);
         });
     }
+}
 
+impl AtFork for MockDebugger {
     unsafe fn fork(&self, step: ForkStep) {
         // Called by each world that uses this debugger.
         match step {

@@ -18,16 +18,16 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::events::record;
-use crate::os::{Tid, thread};
+use crate::os::{Tid, callback, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, Locked};
 
+use super::capabilities::ForkStep;
 use super::handler::{self, TABLE};
 use super::inside;
 use super::published;
 use super::registry::{Threads, WorldHooks};
 use super::stop_info::{self, ThreadStopInfo};
-use super::vtable::ForkStep;
 
 /// All worlds of the process, oldest first.
 static WORLDS: Locked<State> = Locked::new(State { worlds: Vec::new(), held: Vec::new(), forking: Tid(0) });
@@ -117,7 +117,7 @@ unsafe extern "C" fn prepare() {
     // a world.
     for HeldWorld { threads, hooks } in &state.held {
         // SAFETY: the process is at this step of a fork.
-        threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Prepare) });
+        unsafe { threads.tell_fork(ForkStep::Prepare) };
         if let Some(hooks) = hooks {
             hooks.fork_prepare();
         }
@@ -150,7 +150,7 @@ unsafe extern "C" fn parent() {
             unsafe { hooks.fork_parent() };
         }
         // SAFETY: the process is at this step of a fork.
-        threads.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Parent) });
+        unsafe { threads.tell_fork(ForkStep::Parent) };
         let locks = threads.locks();
         for lock in [&locks.list, &locks.allocation, &locks.collection] {
             // SAFETY: taken by this thread in `prepare`, without a guard.
@@ -224,10 +224,23 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
 }
 
 impl Threads {
+    /// Notifies the vtable of a step of a fork.
+    ///
+    /// # Safety
+    /// The process is at this step of a fork, and this is the only call for this step and world.
+    unsafe fn tell_fork(&self, step: ForkStep) {
+        self.vtable.latch().with(|vtable| {
+            if let Some(vtable) = vtable.at_fork() {
+                // SAFETY: the caller's promise.
+                callback::call(|| unsafe { vtable.fork(step) });
+            }
+        });
+    }
+
     /// Removes every thread except the survivor.
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
         // SAFETY: the process is at this step of a fork.
-        self.vtable.latch().with(|vtable| unsafe { vtable.fork(ForkStep::Child { before, now }) });
+        unsafe { self.tell_fork(ForkStep::Child { before, now }) };
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         // The locks are free: the child has no other thread.
         let mut locks = self.locks.all();

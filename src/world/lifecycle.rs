@@ -38,8 +38,8 @@ impl Threads {
             next_stack: AtomicU64::new(1),
             published: PublishedWorld::new(),
         });
-        // `drop` calls `leave_world`.
-        let enter = |vtable: &Vtable| vtable.enter_world(&threads.published).map_err(std::io::Error::other);
+        // `drop` calls `leave`.
+        let enter = |vtable: &Vtable| threads.enter(vtable).map_err(std::io::Error::other);
         enter(&threads.built_in)?;
         threads.vtable.latch().with(enter)?;
         threads.publish_vtable();
@@ -51,8 +51,8 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.published.withdraw();
-        self.vtable.latch().with(|vtable| vtable.leave_world(&self.published));
-        self.built_in.leave_world(&self.published);
+        self.vtable.latch().with(|vtable| self.leave(vtable));
+        self.leave(&self.built_in);
         fork::dismiss(self);
         // Every attached thread holds a strong count, so no thread is attached and all records are free.
         let chunks = std::mem::take(&mut self.roster.own().chunks);

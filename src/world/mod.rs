@@ -9,7 +9,7 @@
 //! | the record of a thread, and how a debugger finds it | [`stop_info`], [`published`] |
 //! | attaching and detaching threads; the beginning and end of a world; forks | [`registry`], [`lifecycle`], [`fork`] |
 //! | one stop, from its locks to the restart; its request to a stopping mechanism | [`stop`], [`stop_request`] |
-//! | the contract of a stopping mechanism | [`vtable`] |
+//! | the contract of a stopping mechanism; what it can do besides | [`vtable`], [`capabilities`] |
 //! | the two built-in mechanisms, and their common part | [`signals`], [`safepoints`], [`ask`] |
 //! | the code of the signal handler | [`handler`] |
 //! | the thread's own part: safepoints, blocking regions | [`region`] |
@@ -27,6 +27,7 @@
 //! ```
 
 pub(crate) mod ask;
+pub(crate) mod capabilities;
 pub(crate) mod debugged_stacks;
 pub mod error;
 pub(crate) mod fork;
@@ -55,6 +56,9 @@ pub(crate) mod vtable;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use capabilities::{
+    AtFork, AtInstall, AtPhase, AtSwap, ByHandshake, DebuggerClient, DebuggerNews, ForkStep, LostStop, RevocableStop,
+};
 pub use error::{
     AttachError, DebuggerPart, FalseAnswer, HoldFault, SilenceReason, SilentThread, StopAttempts, StopError,
     ThreadDescription, Tid,
@@ -66,4 +70,4 @@ pub use setup_error::SetupError;
 pub use signals::SignalStopper;
 pub use stop_info::{OFFSETS, Slot, StopInfoOffsets, ThreadStopInfo};
 pub use stop_request::StopRequest;
-pub use vtable::{DebuggerNews, ForkStep, ThreadVtable};
+pub use vtable::ThreadVtable;

@@ -22,13 +22,14 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::events::record;
-use crate::os::callback::Callback;
+use crate::os::callback::{self, Callback};
 use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock, LockGuard, Ordering};
 
+use super::capabilities::{AtInstall, DebuggerNews};
 use super::error::{AttachError, StopAttempts, StopError};
 use super::handler::{self, TABLE};
 use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
@@ -40,7 +41,7 @@ use super::published::{Phase, PublishedWorld};
 use super::region::OwnStack;
 use super::stacks::RegisteredStack;
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
-use super::vtable::{DebuggerNews, ThreadVtable};
+use super::vtable::ThreadVtable;
 
 /// How a thread waits for the event recorder: in a blocking region, if it is a mutator outside the stop. It does not wait in the
 /// stopped world (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
@@ -150,18 +151,24 @@ impl Threads {
     /// Notifies the vtable that a collection has reached this phase. For the last phase, when the published phase may already be that
     /// of another collection.
     pub(crate) fn tell_phase(&self, phase: Phase) {
-        let _called_back = Callback::begin();
-        self.vtable.latch().with(|vtable| vtable.phase(&self.published, phase));
+        let tell = |vtable: &Vtable| {
+            if let Some(observer) = vtable.at_phase() {
+                observer.phase(&self.published, phase);
+            }
+        };
+        self.vtable.latch().with(|vtable| callback::call(|| tell(vtable)));
     }
 
     /// Returns the vtable's next event about a debugger.
     pub(crate) fn debugger_news(&self) -> Option<DebuggerNews> {
-        self.vtable.latch().with(|vtable| vtable.debugger_news())
+        self.vtable.latch().with(|vtable| vtable.debugger_client().and_then(|client| callback::call(|| client.news())))
     }
 
     /// Publishes to debuggers which vtable stops the world.
     pub(super) fn publish_vtable(&self) {
-        self.vtable.latch().with(|vtable| self.published.set_stopper(vtable.name(), vtable.answers_debuggers()));
+        self.vtable
+            .latch()
+            .with(|vtable| self.published.set_stopper(vtable.name(), vtable.debugger_client().is_some()));
     }
 
     /// Returns the suspend signal, for diagnoses; 0 if the process has none.
@@ -350,23 +357,42 @@ impl Threads {
         if self.vtable.latch().with(|present| is_same(present, &incoming)) {
             return Ok(incoming);
         }
-        incoming.enter_world(&self.published).map_err(refused)?;
+        self.enter(&incoming).map_err(refused)?;
         // SAFETY: this is the only place that swaps, under the world's locks.
         let outgoing = match unsafe { self.vtable.swap(incoming, &mut budget) } {
             Ok(outgoing) => outgoing,
             Err(StillInUse(incoming)) => {
-                incoming.leave_world(&self.published);
+                self.leave(&incoming);
                 return Err(refused("the present vtable is still in use".into()));
             }
         };
         let live = self.live(&locks.list);
-        outgoing.remove_all_threads(live);
-        outgoing.leave_world(&self.published);
+        match outgoing.at_swap() {
+            Some(outgoing) => callback::call(|| outgoing.remove_all_threads(live)),
+            None => live.iter().for_each(|thread| outgoing.thread_exited(thread.tid(), thread.slot())),
+        }
+        self.leave(&outgoing);
         if !removed(Guard::VtableAttach) {
-            self.vtable.latch().with(|vtable| vtable.add_all_threads(live));
+            self.vtable.latch().with(|incoming| match incoming.at_swap() {
+                Some(incoming) => callback::call(|| incoming.add_all_threads(live)),
+                None => live.iter().for_each(|thread| incoming.thread_created(thread.tid(), thread.slot())),
+            });
         }
         self.publish_vtable();
         Ok(outgoing)
+    }
+
+    /// Notifies `vtable` that it is about to be installed in this world, which it may refuse.
+    pub(super) fn enter(&self, vtable: &Vtable) -> Result<(), String> {
+        let enter = |vtable: &dyn AtInstall| callback::call(|| vtable.enter_world(&self.published));
+        vtable.at_install().map_or(Ok(()), enter)
+    }
+
+    /// Notifies `vtable` that it does not serve this world any more.
+    pub(super) fn leave(&self, vtable: &Vtable) {
+        if let Some(vtable) = vtable.at_install() {
+            callback::call(|| vtable.leave_world(&self.published));
+        }
     }
 
     /// Suspends one thread until [`resume`](Self::resume), across any number of collections (`.vtable.nested`).
@@ -395,7 +421,11 @@ impl Threads {
             return Ok(());
         }
         while info.state.is_held_by(Holder::User) {
-            self.vtable.latch().with(|vtable| vtable.nudge(info));
+            self.vtable.latch().with(|vtable| {
+                if let Some(stopper) = vtable.by_handshake() {
+                    callback::call(|| stopper.nudge(info));
+                }
+            });
             let outstanding = budget.slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::User, ns));
             match outstanding {
                 Some(0) => return Ok(()),

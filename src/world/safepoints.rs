@@ -5,11 +5,12 @@
 //! either delays the stop by a second. A thread that sleeps outside a blocking region makes the stop fail with its name.
 
 use super::ask::{self, Teller, Told};
+use super::capabilities::ByHandshake;
 use super::error::StopError;
-use super::stop_info::ThreadStopInfo;
+use super::stop_info::{Slot, ThreadStopInfo};
 use super::stop_request::StopRequest;
 use super::vtable::ThreadVtable;
-use crate::os::thread;
+use crate::os::{Tid, thread};
 
 /// The cooperative [`ThreadVtable`]: a thread stops at its next [safepoint](crate::Mutator::safepoint) or slow allocation.
 ///
@@ -50,7 +51,21 @@ unsafe impl ThreadVtable for SafepointStopper {
         ask::start(stop);
     }
 
-    fn handshake_signal(&self) -> Option<i32> {
-        Some(0)
+    // The handshake is in each thread's record: this stopper keeps no data about threads.
+    fn thread_created(&self, _: Tid, _: Slot) {}
+
+    fn thread_exited(&self, _: Tid, _: Slot) {}
+
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        Some(self)
     }
+}
+
+impl ByHandshake for SafepointStopper {
+    fn signal(&self) -> Option<i32> {
+        None
+    }
+
+    /// Nothing: the thread polls.
+    fn nudge(&self, _: &ThreadStopInfo) {}
 }

@@ -8,13 +8,14 @@
 //! A system call that the signal interrupts is restarted (SA_RESTART). Those that Linux never restarts (nanosleep, poll,
 //! epoll_wait, select …) return EINTR, as POSIX specifies (`.stop.eintr`). In a blocking region they are not interrupted.
 
-use crate::os::Errno;
+use crate::os::{Errno, Tid};
 
 use super::ask::{self, Teller, Told};
+use super::capabilities::ByHandshake;
 use super::error::StopError;
 use super::handler;
 use super::setup_error::SetupError;
-use super::stop_info::ThreadStopInfo;
+use super::stop_info::{Slot, ThreadStopInfo};
 use super::stop_request::StopRequest;
 use super::vtable::ThreadVtable;
 
@@ -75,7 +76,18 @@ unsafe impl ThreadVtable for SignalStopper {
         ask::start(stop);
     }
 
-    fn handshake_signal(&self) -> Option<i32> {
+    // The handshake is in each thread's record: this stopper keeps no data about threads.
+    fn thread_created(&self, _: Tid, _: Slot) {}
+
+    fn thread_exited(&self, _: Tid, _: Slot) {}
+
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        Some(self)
+    }
+}
+
+impl ByHandshake for SignalStopper {
+    fn signal(&self) -> Option<i32> {
         Some(self.signal)
     }
 

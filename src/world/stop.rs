@@ -16,7 +16,8 @@ use crate::os::clock::{self, Budget};
 use crate::os::{Tid, thread};
 use crate::sync::Ordering;
 
-use super::error::{FalseAnswer, SilenceReason, SilentThread, StopAttempts, StopError};
+use super::capabilities::LostStop;
+use super::error::{SilenceReason, SilentThread, StopAttempts, StopError};
 use super::handler;
 use super::handshake::Place;
 use super::inside;
@@ -276,17 +277,15 @@ impl StoppedWorld<'_> {
 
     /// Returns whether threads of the process that belong to no world are stopped too.
     pub(crate) fn is_whole_process(&self) -> bool {
-        self.vtable.as_ref().is_some_and(|vtable| vtable.with(|vtable| vtable.stops_whole_process()))
+        self.with_vtable(|vtable, _| vtable.revocable_stop().is_some_and(|stop| stop.stops_whole_process()))
     }
 
     /// Returns whether the vtable that stopped the world still holds all its threads.
-    pub(crate) fn is_still_held(&self) -> bool {
-        self.vtable.is_some() && self.with_vtable(|vtable, request| vtable.still_holds(request))
-    }
-
-    /// Returns why it does not, if the reason is a debugger's false answer.
-    pub(crate) fn false_answer(&self) -> Option<FalseAnswer> {
-        self.vtable.as_ref().and_then(|vtable| vtable.with(|vtable| vtable.false_answer()))
+    pub(crate) fn still_holds(&self) -> Result<(), LostStop> {
+        self.with_vtable(|vtable, request| match vtable.revocable_stop() {
+            Some(stop) => stop.still_holds(request),
+            None => Ok(()),
+        })
     }
 
     /// Starts the world. Returns the nanoseconds that the call took.

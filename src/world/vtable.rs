@@ -8,21 +8,26 @@
 
 use crate::os::Tid;
 
-use super::error::{FalseAnswer, StopError};
-use super::published::{Phase, PublishedWorld};
-use super::stop_info::{Slot, ThreadStopInfo};
+use super::capabilities::{AtFork, AtInstall, AtPhase, AtSwap, ByHandshake, DebuggerClient, RevocableStop};
+use super::error::StopError;
+use super::stop_info::Slot;
 use super::stop_request::StopRequest;
 
 /// A mechanism that stops and starts the threads of a world. [`World::set_thread_vtable`](crate::World::set_thread_vtable)
 /// installs one while the program runs.
 ///
+/// The duty of a vtable is [`stop_world`](Self::stop_world), [`start_world`](Self::start_world), and to be notified of the
+/// threads to stop: [`thread_created`](Self::thread_created) and [`thread_exited`](Self::thread_exited), which are empty for a
+/// stopper that keeps no data about threads. Everything else is a capability: a trait of its own, and a function here that
+/// returns it if the vtable has it. No stopper needs one.
+///
 /// [`SignalStopper`](crate::SignalStopper) and [`SafepointStopper`](crate::SafepointStopper) are built in. Another vtable can
-/// wrap one of them:
+/// wrap one of them. It passes on the capabilities that the wrapped one has:
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use stopworld::{SignalStopper, StopError, StopRequest, ThreadStopInfo, ThreadVtable, World};
+/// use stopworld::{ByHandshake, SignalStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, World};
 ///
 /// struct Counting { inner: SignalStopper, stops: AtomicU32 }
 ///
@@ -34,8 +39,9 @@ use super::stop_request::StopRequest;
 ///         self.inner.stop_world(stop)
 ///     }
 ///     fn start_world(&self, stop: &StopRequest<'_>) { self.inner.start_world(stop) }
-///     fn handshake_signal(&self) -> Option<i32> { self.inner.handshake_signal() }
-///     fn nudge(&self, thread: &ThreadStopInfo) { self.inner.nudge(thread) }
+///     fn thread_created(&self, tid: Tid, slot: Slot) { self.inner.thread_created(tid, slot) }
+///     fn thread_exited(&self, tid: Tid, slot: Slot) { self.inner.thread_exited(tid, slot) }
+///     fn by_handshake(&self) -> Option<&dyn ByHandshake> { self.inner.by_handshake() }
 /// }
 ///
 /// const SIGURG: i32 = 23; // the default suspend signal
@@ -66,20 +72,21 @@ use super::stop_request::StopRequest;
 /// * In a swap, the outgoing vtable is first notified that all threads leave it; then the incoming one is notified of them,
 ///   both before the swap returns (`.vtable.attach`). The order matters, because the two may share data about threads.
 ///   Installing the vtable that is installed already changes nothing and notifies nothing.
-/// * One vtable may be installed in several worlds, unless it refuses ([`enter_world`](Self::enter_world)).
-///   Different threads may call it at the same time to stop different worlds.
+/// * One vtable may be installed in several worlds, unless it refuses ([`AtInstall`]). Different threads may call it at the same
+///   time to stop different worlds.
 ///
 /// # Safety
 /// The collector frees memory based on the result of `stop_world`: after `Ok(())` no thread of the request may run until
-/// `start_world`, and each slot must hold the lowest address of its thread's live stack. Neither the compiler nor the collector can check
-/// this, so the trait is `unsafe`.
-/// Neither function may allocate from malloc, print, panic, or take a lock that a stopped thread may hold (`.stop.no-malloc`).
+/// `start_world`, or until a [`RevocableStop`] reports that the stop is lost; and each slot must hold the lowest address of its
+/// thread's live stack. Neither the compiler nor the collector can check this, so the trait is `unsafe`. Neither function may
+/// allocate from malloc, print, panic, or take a lock that a stopped thread may hold (`.stop.no-malloc`). The same holds for
+/// functions that return a capability: they are called in the stop, too.
 ///
-/// All functions are called under locks of the world; `stop_world`, `start_world`, `still_holds` and most calls of `phase` are
-/// called inside a collection. No function may allocate in the collected heap, make, read or drop a [`Root`](crate::Root),
-/// attach or detach a thread, or call the [`World`](crate::World). In a collection and in a swap of vtables such a call prints
-/// one line that names the function, and aborts the process (`.stop.no-mutator`). In other calls it may deadlock on a lock that
-/// its own thread holds.
+/// All functions are called under locks of the world; `stop_world` and `start_world` are called inside a collection. No
+/// function may allocate in the collected heap, make, read or drop a [`Root`](crate::Root), attach or detach a thread, or call
+/// the [`World`](crate::World). In a collection and in a swap of vtables such a call prints one line that names the function,
+/// and aborts the process (`.stop.no-mutator`). In `thread_created` and `thread_exited` it may deadlock on a lock that its own
+/// thread holds.
 pub unsafe trait ThreadVtable: Send + Sync {
     /// Returns the vtable's name, for errors, reports and debuggers. Debuggers see at most 31 bytes.
     fn name(&self) -> &'static str;
@@ -93,143 +100,47 @@ pub unsafe trait ThreadVtable: Send + Sync {
     /// Resumes the threads that `stop_world` has stopped. Also called if a slot was wrong after `stop_world` had returned `Ok`.
     fn start_world(&self, stop: &StopRequest<'_>);
 
-    /// Returns how this vtable notifies threads, if it stops them with the world's own handshake as the built-in stoppers do:
-    /// `Some(signal)`, or `Some(0)` if threads poll. `None`: it stops threads another way.
-    fn handshake_signal(&self) -> Option<i32> {
-        None
-    }
-
-    /// Returns whether this vtable requests stops from debuggers outside the process, and notifies them. Debuggers can read this.
-    fn answers_debuggers(&self) -> bool {
-        false
-    }
-
-    /// Returns whether this stop may freeze every thread of the process except the collecting one, the collector's own markers
-    /// included. The collecting thread then marks alone and waits for no other thread.
-    fn stops_whole_process(&self) -> bool {
-        false
-    }
-
-    /// Returns whether the threads are still stopped. Called once, after marking and before anything is cleared or freed. If it
-    /// returns `false`, for example because a debugger has died, the collection is discarded.
-    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
-        let _ = stop;
-        true
-    }
-
-    /// Returns why [`still_holds`](Self::still_holds) returned `false`, if the reason is a debugger's false answer.
-    fn false_answer(&self) -> Option<FalseAnswer> {
-        None
-    }
-
-    /// Called when the vtable is about to be installed in this world, under the world's locks or before the world has threads. A
-    /// vtable that can serve only one world refuses a second one.
-    ///
-    /// # Errors
-    /// A text for the user: why the vtable refuses, and what to do instead.
-    fn enter_world(&self, world: &PublishedWorld) -> Result<(), String> {
-        let _ = world;
-        Ok(())
-    }
-
-    /// Called when the vtable does not serve this world any more: once for each [`enter_world`](Self::enter_world) that
-    /// succeeded.
-    fn leave_world(&self, world: &PublishedWorld) {
-        let _ = world;
-    }
-
-    /// Called when a thread is about to become a mutator: on that thread, under the allocation lock, before it can allocate.
-    fn thread_created(&self, tid: Tid, slot: Slot) {
-        let _ = (tid, slot);
-    }
+    /// Called when a thread is about to become a mutator: on that thread, under the allocation lock, before it can allocate. In a
+    /// swap, called for each thread of the world by the thread that swaps, unless the vtable has [`AtSwap`].
+    fn thread_created(&self, tid: Tid, slot: Slot);
 
     /// Called when a thread stops being a mutator, before its record is freed: on that thread or, if it has ended without
-    /// detaching, on another one.
-    fn thread_exited(&self, tid: Tid, slot: Slot) {
-        let _ = (tid, slot);
-    }
+    /// detaching, on another one. In a swap as [`thread_created`](Self::thread_created).
+    fn thread_exited(&self, tid: Tid, slot: Slot);
 
-    /// Called when the vtable has been installed, with the world's threads. Under the world's locks: meanwhile no thread attaches
-    /// or detaches, and no stop begins. The default calls [`thread_created`](Self::thread_created) for each thread.
-    fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
-        for thread in threads {
-            self.thread_created(thread.tid(), thread.slot());
-        }
-    }
-
-    /// Called when the vtable has been replaced in the world of these threads. It must restore each of them to the state that it
-    /// would have without the vtable, and must not touch threads of other worlds. The default calls
-    /// [`thread_exited`](Self::thread_exited) for each thread.
-    fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
-        for thread in threads {
-            self.thread_exited(thread.tid(), thread.slot());
-        }
-    }
-
-    /// Makes one thread check soon whether it must stop, if this vtable can: with a signal, for example. Used by
-    /// [`World::suspend`](crate::World::suspend). The default does nothing.
-    fn nudge(&self, thread: &ThreadStopInfo) {
-        let _ = thread;
-    }
-
-    /// Called when a collection of the world has reached a phase: by the collecting thread, under the world's locks except at
-    /// [`Phase::RestartEnd`].
-    fn phase(&self, world: &PublishedWorld, phase: Phase) {
-        let _ = (world, phase);
-    }
-
-    /// Returns the next event about a debugger outside the process, or `None` if there is no further one.
-    fn debugger_news(&self) -> Option<DebuggerNews> {
+    /// Returns the check whether a stop still holds, for a vtable whose stops may end before `start_world`.
+    fn revocable_stop(&self) -> Option<&dyn RevocableStop> {
         None
     }
 
-    /// Called at each step of a fork, with all of the world's locks held: the vtable takes its own locks before the fork and
-    /// releases them after it, in both processes.
-    ///
-    /// # Safety
-    /// The process is at this step of a fork. Only the collector calls this, once for each step, or a vtable that wraps this one
-    /// and is called in this way itself. (Implementations take and release locks without a guard.)
-    unsafe fn fork(&self, step: ForkStep) {
-        let _ = step;
+    /// Returns the handshake's part, if this vtable stops threads with the world's own handshake.
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        None
     }
-}
 
-/// An event about a debugger outside the process. `control` is the control word, which the debugger writes to take over the
-/// stopping of the process's worlds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DebuggerNews {
-    /// A stop found a control word that was not there at the previous stop.
-    Attached {
-        /// The control word.
-        control: u64,
-    },
-    /// The control word has been removed.
-    Detached {
-        /// The control word.
-        control: u64,
-    },
-    /// No debugger responded to requests under the control word. The collector has removed the word, and stops the world without a
-    /// debugger again.
-    Lost {
-        /// The control word.
-        control: u64,
-        /// The phase of the collection in which this was noticed.
-        phase: Phase,
-    },
-}
+    /// Returns the notifications of the worlds in which this vtable is installed.
+    fn at_install(&self) -> Option<&dyn AtInstall> {
+        None
+    }
 
-/// A step of a fork, for [`ThreadVtable::fork`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ForkStep {
-    /// Before the fork: take the locks.
-    Prepare,
-    /// After the fork, in the parent: release the locks.
-    Parent,
-    /// After the fork, in the child: reset the locks to free. The only thread has a new id; `thread_exited` follows for the others.
-    Child {
-        /// The thread's id in the parent.
-        before: Tid,
-        /// The thread's id in the child.
-        now: Tid,
-    },
+    /// Returns the notifications of a swap, which replace those of each thread.
+    fn at_swap(&self) -> Option<&dyn AtSwap> {
+        None
+    }
+
+    /// Returns the observer of phases. Called at each phase of a collection: a vtable may return `None` as long as there is
+    /// nothing to notify.
+    fn at_phase(&self) -> Option<&dyn AtPhase> {
+        None
+    }
+
+    /// Returns the events about debuggers outside the process, if this vtable requests stops from them.
+    fn debugger_client(&self) -> Option<&dyn DebuggerClient> {
+        None
+    }
+
+    /// Returns the steps of a fork.
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        None
+    }
 }

@@ -16,8 +16,8 @@ use patience::patience;
 use stack_support::scrub_stack;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{
-    CollectionReport, JoinHandle, Leaf, Mutator, Paranoid, Root, SignalStopper, StopError, StopRequest, Stopper,
-    ThreadVtable, WeakCell, World, WorldBuilder,
+    CollectionReport, JoinHandle, Leaf, LostStop, Mutator, Paranoid, RevocableStop, Root, SignalStopper, Slot,
+    StopError, StopRequest, Stopper, ThreadVtable, Tid, WeakCell, World, WorldBuilder,
 };
 
 /// Ways to stop the world.
@@ -77,8 +77,26 @@ unsafe impl ThreadVtable for Losing {
         self.inner.start_world(stop);
     }
 
-    fn still_holds(&self, _: &StopRequest<'_>) -> bool {
-        !self.lost.load(Ordering::Relaxed)
+    fn thread_created(&self, tid: Tid, slot: Slot) {
+        self.inner.thread_created(tid, slot);
+    }
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
+        self.inner.thread_exited(tid, slot);
+    }
+
+    fn revocable_stop(&self) -> Option<&dyn RevocableStop> {
+        Some(self)
+    }
+}
+
+// SAFETY: the built-in stopper's stops always hold, so each answer is right or only discards a collection.
+unsafe impl RevocableStop for Losing {
+    fn still_holds(&self, _: &StopRequest<'_>) -> Result<(), LostStop> {
+        if self.lost.load(Ordering::Relaxed) { Err(LostStop::Released) } else { Ok(()) }
+    }
+
+    fn stops_whole_process(&self) -> bool {
+        false
     }
 }
 

@@ -15,7 +15,8 @@ use rstest::rstest;
 use stopworld::debugger::{Phase, PublishedWorld};
 use stopworld::events::{EventId, Record, Selection, Sink};
 use stopworld::{
-    Gc, GcCell, Leaf, Mutator, Paranoid, Root, SignalStopper, StopError, StopRequest, ThreadVtable, Tid, World, traced,
+    AtFork, AtInstall, AtPhase, AtSwap, ByHandshake, DebuggerClient, DebuggerNews, ForkStep, Gc, GcCell, Leaf, Mutator,
+    Paranoid, Root, SignalStopper, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable, Tid, World, traced,
 };
 
 traced! {
@@ -170,14 +171,23 @@ fn attached(world: &World) -> Mutator {
     unsafe { world.attach("main") }.unwrap()
 }
 
+/// An action that no safe capability of a vtable may take.
+const PANIC: Act = ("panic", "", |_| panic!("hostile"));
+
 /// A way to call the hostile code, by name.
 type Way = (&'static str, fn(Act, EventId));
 
 const WAYS: &[Way] = &[
     ("sink", |act, at| in_a_sink(act, at, &build(1), |world| drop(world.collect()))),
     ("blocking", |act, at| in_a_sink(act, at, &build(1), |world| mutator().blocking(|| drop(world.collect())))),
-    ("verify-vtable", |act, _| in_a_vtable(act, |world| drop(world.verify()))),
-    ("vtable", |act, _| in_a_vtable(act, |world| drop(world.collect()))),
+    ("verify-vtable", |act, _| in_a_vtable(act, Where::Stop, |world| drop(world.verify()))),
+    ("vtable", |act, _| in_a_vtable(act, Where::Stop, |world| drop(world.collect()))),
+    ("enter", |act, _| in_a_vtable(act, Where::Enter, |_| {})),
+    ("swap", |act, _| in_a_vtable(act, Where::Swap, |_| {})),
+    ("phase", |act, _| in_a_vtable(act, Where::Phase, |world| drop(world.collect()))),
+    ("nudge", |act, _| in_a_vtable(act, Where::Nudge, suspend_another)),
+    ("news", |act, _| in_a_vtable(act, Where::News, |world| drop(world.collect()))),
+    ("fork", |act, _| in_a_vtable(act, Where::Fork, fork_once)),
     ("marker", |act, at| {
         let world = build(2);
         let m = attached(&world);
@@ -251,12 +261,33 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     println!("the sink has got an object, which now reads {stolen:?}");
 }
 
-/// A vtable that stops the world by signals and runs hostile code in between.
+/// Where a vtable runs hostile code.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    Stop,
+    Enter,
+    Swap,
+    Phase,
+    Nudge,
+    News,
+    Fork,
+}
+
+/// A vtable that stops the world by signals, has every safe capability, and runs hostile code in one of its functions.
 struct Treacherous {
     signals: SignalStopper,
+    at: Where,
     act: fn(&Loot),
     loot: Arc<Loot>,
-    calls: AtomicU32,
+    asked_for_news: AtomicU32,
+}
+
+impl Treacherous {
+    fn act_in(&self, at: Where) {
+        if at == self.at {
+            (self.act)(&self.loot);
+        }
+    }
 }
 
 // SAFETY: the built-in stopper stops and starts the threads; what else runs during the stop is what is tested.
@@ -267,7 +298,7 @@ unsafe impl ThreadVtable for Treacherous {
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         self.signals.stop_world(stop)?;
-        (self.act)(&self.loot);
+        self.act_in(Where::Stop);
         Ok(())
     }
 
@@ -275,23 +306,134 @@ unsafe impl ThreadVtable for Treacherous {
         self.signals.start_world(stop);
     }
 
-    fn phase(&self, _: &PublishedWorld, _: Phase) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+    fn thread_created(&self, tid: Tid, slot: Slot) {
+        self.signals.thread_created(tid, slot);
+    }
+
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
+        self.signals.thread_exited(tid, slot);
+    }
+
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        Some(self)
+    }
+
+    fn at_install(&self) -> Option<&dyn AtInstall> {
+        Some(self)
+    }
+
+    fn at_swap(&self) -> Option<&dyn AtSwap> {
+        Some(self)
+    }
+
+    fn at_phase(&self) -> Option<&dyn AtPhase> {
+        Some(self)
+    }
+
+    fn debugger_client(&self) -> Option<&dyn DebuggerClient> {
+        Some(self)
+    }
+
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        Some(self)
     }
 }
 
-fn in_a_vtable(act: Act, collect: impl FnOnce(&World)) {
+impl ByHandshake for Treacherous {
+    fn signal(&self) -> Option<i32> {
+        Some(libc::SIGURG)
+    }
+
+    fn nudge(&self, _: &ThreadStopInfo) {
+        self.act_in(Where::Nudge);
+    }
+}
+
+impl AtInstall for Treacherous {
+    fn enter_world(&self, _: &PublishedWorld) -> Result<(), String> {
+        self.act_in(Where::Enter);
+        Ok(())
+    }
+
+    fn leave_world(&self, _: &PublishedWorld) {}
+}
+
+impl AtSwap for Treacherous {
+    fn add_all_threads(&self, _: &[&'static ThreadStopInfo]) {
+        self.act_in(Where::Swap);
+    }
+
+    fn remove_all_threads(&self, _: &[&'static ThreadStopInfo]) {}
+}
+
+impl AtPhase for Treacherous {
+    fn phase(&self, _: &PublishedWorld, phase: Phase) {
+        if phase == Phase::MarkEnd {
+            self.act_in(Where::Phase);
+        }
+    }
+}
+
+impl DebuggerClient for Treacherous {
+    fn news(&self) -> Option<DebuggerNews> {
+        // The first call of a collection is in the stop, the second one after it.
+        if self.asked_for_news.fetch_add(1, Ordering::Relaxed) == 1 {
+            self.act_in(Where::News);
+        }
+        None
+    }
+}
+
+impl AtFork for Treacherous {
+    unsafe fn fork(&self, step: ForkStep) {
+        if step == ForkStep::Prepare {
+            self.act_in(Where::Fork);
+        }
+    }
+}
+
+/// Installs the vtable, then calls `next`, in which the hostile code is reached if it is not in the installation.
+fn in_a_vtable(act: Act, at: Where, next: impl FnOnce(&World)) {
     let world = build(1);
     let m = attached(&world);
     let (loot, _) = loot(&world, &m);
-    let signals = SignalStopper::new(libc::SIGURG).unwrap();
-    world.set_thread_vtable(Arc::new(Treacherous { signals, act: act.2, loot, calls: AtomicU32::new(0) })).unwrap();
     if act.0 == "detach" {
         OWNED.set(Some(m));
     } else {
         leak(m);
     }
-    collect(&world);
+    let signals = SignalStopper::new(libc::SIGURG).unwrap();
+    let vtable = Treacherous { signals, at, act: act.2, loot, asked_for_news: AtomicU32::new(0) };
+    world.set_thread_vtable(Arc::new(vtable)).unwrap();
+    next(&world);
+}
+
+/// Suspends another thread, which makes the vtable nudge it.
+fn suspend_another(world: &World) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    // SAFETY: it holds no reference.
+    let other = unsafe {
+        world.spawn("other", move |m| {
+            sender.send(gettid()).unwrap();
+            while ended.try_recv().is_err() {
+                m.safepoint();
+            }
+        })
+    };
+    drop(world.suspend(Tid(receiver.recv().unwrap())));
+    drop(end);
+    other.unwrap().join().unwrap();
+}
+
+/// Forks. The child ends at once.
+fn fork_once(_: &World) {
+    // SAFETY: the child only ends.
+    unsafe {
+        if libc::fork() == 0 {
+            libc::_exit(0);
+        }
+    }
 }
 
 const WAY: &str = "CALLBACKS_WAY";
@@ -306,7 +448,7 @@ fn attempt() {
     // SAFETY: a plain system call, which ends an attempt that hangs.
     unsafe { libc::alarm(patience(60, 20).as_secs() as u32) };
     let (_, run) = WAYS.iter().find(|(name, _)| *name == way).unwrap();
-    let act = ACTS.iter().find(|(name, ..)| *name == act).unwrap();
+    let act = ACTS.iter().chain([&PANIC]).find(|(name, ..)| *name == act).unwrap();
     let event = (0..).map_while(EventId::from_index).find(|id| format!("{id:?}") == at).unwrap();
     run(*act, event);
 }
@@ -321,12 +463,16 @@ fn run(way: &str, act: &str, at: &str) -> Output {
 
 /// Asserts that the attempt ended with SIGABRT and the one line.
 fn assert_refused(way: &str, act: &Act, at: &str) {
+    let line = format!("stopworld: {} was called by an event sink or a thread vtable", act.1);
+    assert_aborted(way, act, at, &line);
+}
+
+fn assert_aborted(way: &str, act: &Act, at: &str, line: &str) {
     let output = run(way, act.0, at);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let line = format!("stopworld: {} was called by an event sink or a thread vtable", act.1);
     let told = format!("{way} {} at {at}: {}\n{}{text}", act.0, output.status, String::from_utf8_lossy(&output.stdout));
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{told}");
-    assert_eq!(text.lines().filter(|text| text.starts_with(&line)).count(), 1, "{told}");
+    assert_eq!(text.lines().filter(|text| text.starts_with(line)).count(), 1, "{told}");
 }
 
 fn act(name: &str) -> &'static Act {
@@ -384,6 +530,22 @@ fn a_vtable_can_not_use_the_heap_in_the_stop(
     #[values("alloc", "alloc-large", "root-get", "root-drop", "collect", "detach", "threads")] name: &str,
 ) {
     assert_refused(way, act(name), "MarkEnd");
+}
+
+#[rstest]
+fn a_safe_capability_of_a_vtable_can_not_use_the_world(
+    #[values("enter", "swap", "phase", "nudge", "news", "fork")] way: &str,
+    #[values("alloc-large", "root-drop", "collect", "threads")] name: &str,
+) {
+    assert_refused(way, act(name), "MarkEnd");
+}
+
+/// Unwinding would leave a stop, a swap or a fork half done.
+#[rstest]
+fn a_safe_capability_of_a_vtable_that_panics_ends_the_process(
+    #[values("enter", "swap", "phase", "nudge", "news", "fork")] way: &str,
+) {
+    assert_aborted(way, &PANIC, "MarkEnd", "stopworld: a thread vtable panicked");
 }
 
 /// Callbacks that run after the world has resumed may do anything, and the collection took no cell from the thread that runs them.

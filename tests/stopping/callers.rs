@@ -12,8 +12,7 @@ use rstest::rstest;
 use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::{
-    ForkStep, SafepointStopper, SignalStopper, Slot, StopError, StopRequest, Stopper, ThreadStopInfo, ThreadVtable,
-    Tid, World,
+    AtFork, AtSwap, SafepointStopper, SignalStopper, Slot, StopError, StopRequest, Stopper, ThreadVtable, Tid, World,
 };
 
 /// The ways of stopping that are implemented in this process.
@@ -272,15 +271,11 @@ unsafe impl ThreadVtable for Sharing {
     fn thread_exited(&self, tid: Tid, slot: Slot) {
         self.0.thread_exited(tid, slot);
     }
-    fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
-        self.0.add_all_threads(threads);
+    fn at_swap(&self) -> Option<&dyn AtSwap> {
+        self.0.at_swap()
     }
-    fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
-        self.0.remove_all_threads(threads);
-    }
-    unsafe fn fork(&self, step: ForkStep) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.fork(step) };
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        self.0.at_fork()
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use crate::hazard::*;
-use stopworld::{GcCell, Leaf, Mutator, SafepointStopper, StopError, StopRequest, ThreadVtable, Word, World, traced};
+use stopworld::{
+    GcCell, Leaf, Mutator, SafepointStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, Word, World, traced,
+};
 
 /// Fails, instead of hanging, if `f` takes longer than anything here may take.
 fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
@@ -101,6 +103,13 @@ unsafe impl ThreadVtable for LateStore {
 
     fn start_world(&self, stop: &StopRequest<'_>) {
         self.0.start_world(stop);
+    }
+
+    fn thread_created(&self, tid: Tid, slot: Slot) {
+        self.0.thread_created(tid, slot);
+    }
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
+        self.0.thread_exited(tid, slot);
     }
 }
 

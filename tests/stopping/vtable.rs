@@ -11,8 +11,8 @@ use rstest::rstest;
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
 use stopworld::events::Categories;
 use stopworld::{
-    CollectError, ForkStep, JoinHandle, Leaf, Mutator, SafepointStopper, SignalStopper, SilenceReason, Slot, StopError,
-    StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
+    AtFork, ByHandshake, CollectError, JoinHandle, Leaf, Mutator, SafepointStopper, SignalStopper, SilenceReason, Slot,
+    StopError, StopRequest, ThreadVtable, Tid, World,
 };
 use stopworld_trace::mps::Options;
 
@@ -218,13 +218,12 @@ unsafe impl ThreadVtable for Watching {
         }
     }
 
-    fn nudge(&self, thread: &ThreadStopInfo) {
-        self.signals.nudge(thread);
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        self.signals.by_handshake()
     }
 
-    unsafe fn fork(&self, step: ForkStep) {
-        // SAFETY: the caller's promise.
-        unsafe { self.signals.fork(step) };
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        self.signals.at_fork()
     }
 }
 
@@ -481,6 +480,13 @@ unsafe impl ThreadVtable for Lying {
 
     fn start_world(&self, stop: &StopRequest<'_>) {
         self.0.start_world(stop);
+    }
+
+    fn thread_created(&self, tid: Tid, slot: Slot) {
+        self.0.thread_created(tid, slot);
+    }
+    fn thread_exited(&self, tid: Tid, slot: Slot) {
+        self.0.thread_exited(tid, slot);
     }
 }
 

@@ -42,6 +42,8 @@ unsafe impl ThreadVtable for Liar {
         Ok(())
     }
     fn start_world(&self, _: &StopRequest<'_>) {}
+    fn thread_created(&self, _: Tid, _: Slot) {}
+    fn thread_exited(&self, _: Tid, _: Slot) {}
 }
 
 #[rstest]

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stopworld::debugger::mock::{MockDebugger, MockEvent};
-use stopworld::debugger::{Phase, PublishedWorld};
 use stopworld::{
-    DebuggerNews, ForkStep, SafepointStopper, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable, Tid, World,
+    AtFork, AtPhase, AtSwap, ByHandshake, DebuggerClient, RevocableStop, SafepointStopper, Slot, StopError,
+    StopRequest, ThreadVtable, Tid, World,
 };
 
 use super::number;
@@ -134,30 +134,6 @@ unsafe impl ThreadVtable for Dwelling {
         self.around.start_world(stop);
     }
 
-    fn stops_whole_process(&self) -> bool {
-        self.around.stops_whole_process()
-    }
-
-    fn still_holds(&self, stop: &StopRequest<'_>) -> bool {
-        self.around.still_holds(stop)
-    }
-
-    fn handshake_signal(&self) -> Option<i32> {
-        self.around.handshake_signal()
-    }
-
-    fn answers_debuggers(&self) -> bool {
-        self.around.answers_debuggers()
-    }
-
-    fn phase(&self, world: &PublishedWorld, phase: Phase) {
-        self.around.phase(world, phase);
-    }
-
-    fn debugger_news(&self) -> Option<DebuggerNews> {
-        self.around.debugger_news()
-    }
-
     fn thread_created(&self, tid: Tid, slot: Slot) {
         self.around.thread_created(tid, slot);
         self.inside.store(tid.0, Ordering::Relaxed);
@@ -171,21 +147,28 @@ unsafe impl ThreadVtable for Dwelling {
         self.around.thread_exited(tid, slot);
     }
 
-    fn add_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
-        self.around.add_all_threads(threads);
+    fn revocable_stop(&self) -> Option<&dyn RevocableStop> {
+        self.around.revocable_stop()
     }
 
-    fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
-        self.around.remove_all_threads(threads);
+    fn by_handshake(&self) -> Option<&dyn ByHandshake> {
+        self.around.by_handshake()
     }
 
-    fn nudge(&self, thread: &ThreadStopInfo) {
-        self.around.nudge(thread);
+    fn at_swap(&self) -> Option<&dyn AtSwap> {
+        self.around.at_swap()
     }
 
-    unsafe fn fork(&self, step: ForkStep) {
-        // SAFETY: the caller's promise.
-        unsafe { self.around.fork(step) };
+    fn at_phase(&self) -> Option<&dyn AtPhase> {
+        self.around.at_phase()
+    }
+
+    fn debugger_client(&self) -> Option<&dyn DebuggerClient> {
+        self.around.debugger_client()
+    }
+
+    fn at_fork(&self) -> Option<&dyn AtFork> {
+        self.around.at_fork()
     }
 }
 

@@ -46,6 +46,27 @@ impl Drop for Callback {
     }
 }
 
+/// Calls code of the program under locks of a world, or in the stopped world: in it the heap must not be used, and a panic aborts
+/// the process. Unwinding would leave the stop, the swap or the fork around it half done.
+#[inline]
+pub fn call<R>(code: impl FnOnce() -> R) -> R {
+    let _callback = Callback::begin();
+    let unwound = AbortsWhenDropped;
+    let result = code();
+    std::mem::forget(unwound);
+    result
+}
+
+/// Dropped only by a panic.
+struct AbortsWhenDropped;
+
+impl Drop for AbortsWhenDropped {
+    fn drop(&mut self) {
+        write(&["stopworld: a thread vtable panicked under the locks of a world; aborting the process\n"]);
+        std::process::abort()
+    }
+}
+
 /// Aborts the process if the calling thread runs code in which `operation`, a function's name, must not be called.
 #[inline(always)]
 pub fn refuse_inside(operation: &'static str) {
@@ -58,17 +79,21 @@ pub fn refuse_inside(operation: &'static str) {
 #[cold]
 #[inline(never)]
 fn abort(operation: &str) -> ! {
-    let parts = [
+    write(&[
         "stopworld: ",
         operation,
         " was called by an event sink or a thread vtable, which must not use the heap: keep its data in memory of its own, and \
          use the heap after the callback has returned; aborting the process\n",
-    ];
+    ]);
+    std::process::abort()
+}
+
+/// Writes to standard error with system calls only.
+fn write(parts: &[&str]) {
     for part in parts {
         // SAFETY: a readable string of this length. If the write fails, nothing more can be done.
         let _ = unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
-    std::process::abort()
 }
 
 #[cfg(test)]
