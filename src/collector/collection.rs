@@ -5,14 +5,14 @@ use super::dump::Dump;
 use super::error::CollectError;
 use super::living::Living;
 use super::observer::Observers;
-use super::outcome::{Outcome, PhaseClock, StopFacts};
+use super::outcome::Outcome;
 use super::parallel::{Company, Marking};
+use super::phases::{Phases, Step};
 use super::report::{CollectionReport, Reason};
 use super::roots::RootScan;
 use super::state::{Collecting, Collector};
 use super::stopping::Stopped;
 use crate::events::EventId;
-use crate::events::clock::Clock;
 use crate::events::record::{self, Hurry};
 use crate::heap::cache::AllocationCache;
 use crate::heap::verify::VerifyError;
@@ -22,7 +22,7 @@ use crate::os::thread::NotCancelled;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{LockGuard, Ordering};
 use crate::world::error::StopError;
-use crate::world::stop::{StopBy, StopCensus, StoppedWorld};
+use crate::world::stop::{StopBy, StoppedWorld};
 use crate::world::{DebuggerNews, LostStop, Phase};
 
 impl Collector {
@@ -102,10 +102,7 @@ impl Collector {
         let _processor_time = self.markers.time().of_a_collection(collecting);
 
         // Suspend.
-        self.events.fire_suspend_begin(number, reason as u32);
-        let begun = self.events.recorded_at(EventId::SuspendBegin);
-        let mut clock = PhaseClock::start();
-        self.threads.enter_phase(Phase::SuspendBegin);
+        let mut phases = Phases::begin(self, number, reason);
         let stopped = match self.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
@@ -115,54 +112,42 @@ impl Collector {
             }
         };
         self.tell_of_debuggers();
-        let crowd = stopped.census();
-        self.events.fire_suspend_end(number, crowd.threads, crowd.blocking);
-        self.threads.enter_phase(Phase::SuspendEnd);
-        let stop_ns = clock.lap();
+        phases.suspended(stopped.census());
 
-        self.events.fire_gc_start(number, reason as u32);
-        self.threads.enter_phase(Phase::GcStart);
-        let outcome = self.collect_stopped(&stopped, &finalizer_tables, number, &crowd, &observers, &mut clock);
+        // Collect.
+        phases.reach(Phase::GcStart);
+        let result = self.collect_stopped(&stopped, &finalizer_tables, number, &observers, &mut phases);
         self.collections.store(number, Ordering::Relaxed);
         self.threads.published().set_collections(u64::from(number));
-        self.events.fire_gc_end(number);
-        self.threads.enter_phase(Phase::GcEnd);
-        if let Ok(outcome) = &outcome
-            && outcome.lost.is_none()
-        {
-            self.fire_heap_stats(number, outcome);
+        phases.reach(Phase::GcEnd);
+        if result.is_ok() && phases.outcome.lost.is_none() {
+            self.fire_heap_stats(number, &phases.outcome);
         }
 
         // Restart.
-        self.events.fire_restart_begin(number);
-        self.threads.enter_phase(Phase::RestartBegin);
-        clock.lap();
+        phases.reach(Phase::RestartBegin);
+        phases.skip_time();
         let restart_ns = stopped.0.start();
-        let mut pause_ns = clock.total() + restart_ns;
-        // The locks are still held, and the next collection waits for them before it fires any event. So it begins after this
-        // one has ended, for event listeners too.
-        self.events.fire_restart_end(number);
-        if let (Some(begun), Some(ended)) = (begun, self.events.recorded_at(EventId::RestartEnd)) {
-            // The pause that a trace shows equals the one in the report.
-            pause_ns = Clock::of_process().span_ns(begun, ended);
-        }
+        // The locks of the tables are still held, and the next collection waits for them before it fires any event. So it begins
+        // after this one has ended, for event listeners too.
+        phases.restarted(restart_ns);
+        let Phases { stop, outcome, .. } = phases;
         drop(handles);
         drop(finalizer_tables);
-        let outcome = outcome.map_err(|error| self.damaged(number, error));
+        let result = result.map_err(|error| self.damaged(number, error));
         // Release the observer's lock before anything that may wait: a trace, a debugger.
-        let afterwards = match &outcome {
-            Ok(outcome) if outcome.lost.is_none() => Some(observers.finish(self)),
-            _ => {
-                drop(observers);
-                None
-            }
+        let afterwards = if result.is_ok() && outcome.lost.is_none() {
+            Some(observers.finish(self))
+        } else {
+            drop(observers);
+            None
         };
         drop(hurry);
         self.threads.tell_phase(Phase::RestartEnd);
         drop(called_back);
         self.tell_of_debuggers();
 
-        let outcome = outcome?;
+        result?;
         if let Some(lost) = outcome.lost {
             let answer = match lost {
                 LostStop::Released => None,
@@ -171,8 +156,7 @@ impl Collector {
             return Err(CollectError::Discarded { number, answer });
         }
         afterwards.into_iter().flatten().for_each(|tell| tell());
-        let report =
-            self.report(number, reason, collecting, &StopFacts { stop_ns, restart_ns, pause_ns, crowd }, &outcome);
+        let report = self.report(number, reason, collecting, &stop, &outcome);
         if outcome.queued > 0 {
             self.events.fire_finalizers_due(outcome.queued);
             self.finalizers.announce();
@@ -206,11 +190,9 @@ impl Collector {
         stopped: &Stopped<'_>,
         finalizer_tables: &LockGuard<'_>,
         number: u32,
-        crowd: &StopCensus,
         observers: &Observers<'_>,
-        clock: &mut PhaseClock,
-    ) -> Result<Outcome, VerifyError> {
-        let mut outcome = Outcome::default();
+        phases: &mut Phases<'_>,
+    ) -> Result<(), VerifyError> {
         if removed(Guard::StopNoMalloc) {
             // The known-bad variant: one allocation, as any formatted message would make.
             drop(std::hint::black_box(Box::new(number)));
@@ -221,9 +203,51 @@ impl Collector {
         // SAFETY: the collection lock is held and the world is stopped.
         let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, company) };
 
-        // Roots.
-        self.events.fire_roots_begin(number);
-        self.threads.enter_phase(Phase::RootsBegin);
+        phases.run(Step::Roots, |outcome| self.find_roots(stopped, finalizer_tables, &mut marking, outcome));
+        phases.run(Step::Mark, |outcome| self.mark(stopped, &mut marking, outcome));
+
+        // Before anything is cleared or freed: is the world still stopped (`.debug.dies`)?
+        if let Err(lost) = stopped.still_holds() {
+            self.discard(stopped, &mut marking, number);
+            phases.outcome.lost = Some(lost);
+            return Ok(());
+        }
+
+        if removed(Guard::CensusExact) {
+            self.show(stopped, finalizer_tables, number, observers);
+        }
+        phases.run(Step::Weak, |outcome| {
+            self.clear_weak_references(&mut marking, outcome);
+            self.queue_finalizers(finalizer_tables, &mut marking, outcome);
+            outcome.mark_stack_high = marking.stack_high();
+        });
+
+        // No object is resurrected after this: show the live objects to observers (`.census.exact`).
+        if !removed(Guard::CensusExact) && self.show(stopped, finalizer_tables, number, observers) {
+            phases.skip_time();
+        }
+
+        let mutators = phases.stop.crowd.threads;
+        phases.run(Step::Sweep, |outcome| self.set_up_sweep(stopped, number, mutators, outcome));
+
+        if self.heap.paranoid {
+            let (found, reported) = (self.heap.verify(stopped.proof())?, phases.outcome.live.total());
+            if found.live.total() != reported {
+                return Err(VerifyError::Count { counted: found.live.total(), reported });
+            }
+            phases.skip_time();
+        }
+        Ok(())
+    }
+
+    /// Marks the objects to which roots refer.
+    fn find_roots(
+        &self,
+        stopped: &Stopped<'_>,
+        finalizer_tables: &LockGuard<'_>,
+        marking: &mut Marking<'_>,
+        outcome: &mut Outcome,
+    ) {
         let mut scan = RootScan::new(&mut marking.marker);
         scan.stacks(stopped);
         scan.half_built_objects(&self.heap, stopped);
@@ -232,74 +256,40 @@ impl Collector {
         scan.waiting_for_finalizers(&self.finalizers, finalizer_tables);
         outcome.handles = scan.handles;
         (outcome.stack_bytes, outcome.roots) = scan.finish();
-        self.events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize);
-        self.threads.enter_phase(Phase::RootsEnd);
-        outcome.roots_ns = clock.lap();
+    }
 
-        // Mark.
-        self.events.fire_mark_begin(number);
-        self.threads.enter_phase(Phase::MarkBegin);
+    /// Marks everything that marked objects reach.
+    fn mark(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         marking.run();
         if self.events.is_enabled(EventId::BlockScanned) {
             self.heap.tell_of_the_scanned(stopped.proof(), &self.events);
         }
-        self.events.fire_mark_end(number, marking.objects() as usize, marking.stack_high());
-        self.threads.enter_phase(Phase::MarkEnd);
-        outcome.mark_ns = clock.lap();
-
-        // Before anything is cleared or freed: is the world still stopped (`.debug.dies`)?
-        if let Err(lost) = stopped.still_holds() {
-            marking.for_each_weak(|_| {});
-            self.heap.discard_marks(stopped.proof());
-            self.tell_of_debuggers();
-            self.events.fire_collection_discarded(number, 0);
-            outcome.lost = Some(lost);
-            return Ok(outcome);
-        }
-
-        if removed(Guard::CensusExact) {
-            self.show(stopped, finalizer_tables, number, observers);
-        }
-        // Weak references, then finalizers.
-        self.clear_weak_references(&mut marking, &mut outcome);
-        self.queue_finalizers(finalizer_tables, &mut marking, &mut outcome);
+        outcome.marked = marking.objects();
         outcome.mark_stack_high = marking.stack_high();
-        self.events.fire_weak_end(number, outcome.cleared as usize, outcome.queued as usize);
-        self.threads.enter_phase(Phase::WeakEnd);
-        outcome.weak_ns = clock.lap();
+    }
 
-        // No object is resurrected after this: show the live objects to observers (`.census.exact`).
-        if !removed(Guard::CensusExact) && self.show(stopped, finalizer_tables, number, observers) {
-            clock.lap();
-        }
+    /// Discards the marks of a lost stop. Nothing has been cleared or freed.
+    fn discard(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, number: u32) {
+        marking.for_each_weak(|_| {});
+        self.heap.discard_marks(stopped.proof());
+        self.tell_of_debuggers();
+        self.events.fire_collection_discarded(number, 0);
+    }
 
-        // Sweep set-up.
-        self.events.fire_sweep_begin(number);
-        self.threads.enter_phase(Phase::SweepBegin);
+    /// Sorts the blocks for the mutators to sweep, and sets the next budget.
+    fn set_up_sweep(&self, stopped: &Stopped<'_>, number: u32, mutators: u32, outcome: &mut Outcome) {
         self.settle_the_new(stopped);
         let live = self.heap.set_up_sweep(stopped.proof(), caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
         outcome.pinned_objects = live.pinned_objects;
-        self.account(stopped, &mut outcome);
-        let (live_bytes, mutators) = (live.bytes.total(), crowd.threads as usize);
+        self.account(stopped, outcome);
+        let (live_bytes, mutators) = (live.bytes.total(), mutators as usize);
         let resident = self.heap.resident_bytes(&stopped.locks().allocation);
         let budget = self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident);
         self.heap.end_collection(stopped.proof(), budget);
         outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
-        self.fire_heap_figures(number, budget, &outcome);
-        self.events.fire_sweep_end(number, live.bytes.total() as usize, outcome.freed as usize);
-        self.threads.enter_phase(Phase::SweepEnd);
-        outcome.sweep_ns = clock.lap();
-
-        if self.heap.paranoid {
-            let found = self.heap.verify(stopped.proof())?;
-            if found.live.total() != live.bytes.total() {
-                return Err(VerifyError::Count { counted: found.live.total(), reported: live.bytes.total() });
-            }
-            clock.lap();
-        }
-        Ok(outcome)
+        self.fire_heap_figures(number, budget, outcome);
     }
 
     /// Shows the live objects to heap dumps and observers. `false` if there are none.

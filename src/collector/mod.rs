@@ -1,6 +1,7 @@
 //! One collection, phase by phase.
 //!
-//! `collection.rs` *is* the collection: it reads from top to bottom in the order of what happens. Everything that it needs
+//! `collection.rs` *is* the collection: it reads from top to bottom in the order of what happens. Each phase is one call
+//! (`phases.rs`), which fires its events, notifies the vtable, and takes its time. Everything that it needs
 //! while the world is stopped is found or taken before the first signal: the three locks of the world and that of the finalizer
 //! tables, the sweep gate, all memory. From "all stopped" to "restart" nothing allocates from malloc, prints, or waits for a
 //! lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
@@ -20,6 +21,7 @@ mod observer;
 mod outcome;
 pub(crate) mod pacing;
 pub(crate) mod parallel;
+mod phases;
 pub(crate) mod report;
 pub(crate) mod roots;
 mod sharing;

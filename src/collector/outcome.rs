@@ -3,7 +3,6 @@
 use super::report::{CollectionReport, Reason};
 use super::state::Collector;
 use crate::heap::sweep::SpaceBytes;
-use crate::os::clock::now_ns;
 use crate::world::LostStop;
 use crate::world::name::ThreadName;
 use crate::world::stop::StopCensus;
@@ -19,6 +18,8 @@ pub(super) struct Outcome {
     pub(super) stack_bytes: u64,
     pub(super) roots: u64,
     pub(super) handles: u64,
+    /// Objects marked at the end of marking, before finalizers resurrect any.
+    pub(super) marked: u64,
     pub(super) live: SpaceBytes,
     pub(super) live_objects: u64,
     pub(super) pinned_objects: u64,
@@ -36,35 +37,12 @@ pub(super) struct Outcome {
 }
 
 /// Measurements of the stop itself.
+#[derive(Default)]
 pub(super) struct StopFacts {
     pub(super) stop_ns: u64,
     pub(super) restart_ns: u64,
     pub(super) pause_ns: u64,
     pub(super) crowd: StopCensus,
-}
-
-/// Measures the phases.
-pub(super) struct PhaseClock {
-    pub(super) begin: u64,
-    pub(super) last: u64,
-}
-
-impl PhaseClock {
-    pub(super) fn start() -> Self {
-        let now = now_ns();
-        Self { begin: now, last: now }
-    }
-
-    /// Nanoseconds since the last lap.
-    pub(super) fn lap(&mut self) -> u64 {
-        let now = now_ns();
-        now - std::mem::replace(&mut self.last, now)
-    }
-
-    /// Nanoseconds from the start to the last lap.
-    pub(super) fn total(&self) -> u64 {
-        self.last - self.begin
-    }
 }
 
 impl Collector {
