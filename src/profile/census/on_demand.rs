@@ -21,9 +21,13 @@ impl OnDemand {
         Ok(OnDemand { taker: RefCell::new(Taker::new(request, collector)?), census: RefCell::new(None) })
     }
 
-    /// Returns the census; `None` if none was taken.
-    pub(crate) fn into_census(self) -> Option<Census> {
-        self.census.into_inner()
+    /// Returns the census.
+    ///
+    /// # Panics
+    /// No collection with this observer has succeeded.
+    pub(crate) fn into_census(self) -> Census {
+        // A collection that succeeds calls `finish` of each observer that looks, and `begin` always returns `Looks`.
+        self.census.into_inner().expect("a collection with this observer has succeeded")
     }
 }
 
