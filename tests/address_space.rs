@@ -1,5 +1,6 @@
 //! Worlds in processes with a limited address space (RLIMIT_AS, `ulimit -v`).
 
+use std::panic::AssertUnwindSafe;
 use std::process::Command;
 
 use rstest::rstest;
@@ -11,6 +12,9 @@ traced! {
 
 /// Set in the environment of the limited process: the heap limit to request, in MiB; 0 for the default.
 const PART: &str = "STOPWORLD_ADDRESS_SPACE";
+
+/// Set in the environment of the process that fills its tables: its limit in MiB.
+const TABLES: &str = "STOPWORLD_TABLES";
 
 /// What a small program does: threads, collections, finalizers, names and events.
 fn work(world: &World) {
@@ -29,6 +33,12 @@ fn work(world: &World) {
     world.verify().unwrap();
 }
 
+fn limit(mib: u64) {
+    let limit = libc::rlimit { rlim_cur: mib << 20, rlim_max: mib << 20 };
+    // SAFETY: a fully initialised limit, for this process only.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
 /// The limited process; not a test by itself.
 #[test]
 fn the_limited_process() {
@@ -37,9 +47,7 @@ fn the_limited_process() {
     let mut next = || words.next().unwrap().parse::<u64>().unwrap();
     let (limit_mib, heap_mib, charges) = (next(), next(), next());
     if limit_mib != 0 {
-        let limit = libc::rlimit { rlim_cur: limit_mib << 20, rlim_max: limit_mib << 20 };
-        // SAFETY: a fully initialised limit, for this process only.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+        limit(limit_mib);
     }
     let mut builder = World::builder();
     if heap_mib != 0 {
@@ -59,11 +67,30 @@ fn the_limited_process() {
     }
 }
 
+/// The limited process that fills the tables; not a test by itself.
+#[test]
+fn the_process_that_fills_its_tables() {
+    let Ok(limit_mib) = std::env::var(TABLES) else { return };
+    limit(limit_mib.parse().unwrap());
+    let world = World::builder().build().unwrap();
+    // SAFETY: every Gc is a local variable.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let object = m.alloc(7_u64).unwrap();
+    let mut roots = Vec::new();
+    let fill = AssertUnwindSafe(|| (0..4_194_304).for_each(|_| roots.push(m.root(object))));
+    let text = std::panic::catch_unwind(fill).expect_err("the table is smaller").downcast::<String>().unwrap();
+    println!("\n:{} roots: {text}", roots.len());
+}
+
 /// Returns the output of the limited process.
 fn limited(limit_mib: u64, heap_mib: u64, charges: u64) -> String {
+    run("the_limited_process", PART, &format!("{limit_mib} {heap_mib} {charges}"))
+}
+
+fn run(process: &str, variable: &str, value: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_limited_process", "--nocapture", "--test-threads=1"])
-        .env(PART, format!("{limit_mib} {heap_mib} {charges}"))
+        .args(["--exact", process, "--nocapture", "--test-threads=1"])
+        .env(variable, value)
         // Each further arena of glibc's malloc reserves 64 MiB, and the rest is too small for one arena per thread.
         .env("MALLOC_ARENA_MAX", "1")
         .output()
@@ -106,4 +133,13 @@ fn a_heap_limit_without_address_space_is_an_error_with_a_remedy() {
     let advised = said.split("to about ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(advised > 512);
     assert_eq!(limited(2048, advised, 0), format!("{advised} MiB"));
+}
+
+/// The tables of a world in a limited address space are smaller than usual: the errors give the actual numbers.
+#[test]
+fn a_full_table_reports_how_many_entries_it_has() {
+    let said = run("the_process_that_fills_its_tables", TABLES, "256");
+    let (roots, text) = said.split_once(" roots: ").unwrap();
+    assert!(roots.parse::<u32>().unwrap() < 4_194_304, "{said}");
+    assert_eq!(text, format!("all {roots} root handles of the world are in use: drop some of them"));
 }

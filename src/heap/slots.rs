@@ -32,6 +32,11 @@ impl SlotTable {
         Ok(Self { memory, capacity, used: AtomicUsize::new(0), first_free: AtomicUsize::new(END), lock: Lock::new() })
     }
 
+    /// Returns the maximum number of words.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     fn slot(&self, index: usize) -> &AtomicUsize {
         assert!(index < self.capacity, "slot index beyond the table");
         // SAFETY: in bounds of the committed mapping, which lives as long as `self`; zero is a valid word.

@@ -8,6 +8,7 @@ use super::World;
 use super::inner::Inner;
 use crate::collector::Collector;
 use crate::heap::pointer::Gc;
+use crate::heap::slots::SlotTable;
 use crate::heap::trace::Trace;
 use crate::os::callback::refuse_inside;
 use crate::os::thread;
@@ -20,6 +21,12 @@ fn lock<'a>(collector: &Collector, table: &'a Lock) -> LockGuard<'a> {
         Ok(guard) => guard,
         Err(_) => collector.threads.lock(table),
     }
+}
+
+/// A program that fills the table has a leak: the backtrace of the panic shows where it makes roots.
+#[cold]
+fn table_is_full(roots: &SlotTable) -> ! {
+    panic!("all {} root handles of the world are in use: drop some of them", roots.capacity())
 }
 
 /// A handle that keeps a collected object alive wherever the handle itself is stored: in a struct on the malloc heap, in another
@@ -54,12 +61,9 @@ impl<T: Trace> Root<T> {
     pub(crate) fn new(world: &World, gc: Gc<T>) -> Self {
         refuse_inside("Mutator::root");
         let collector = world.collector();
-        // Four million roots at once are a leak: the panic shows where they are made.
-        let slot = collector
-            .roots
-            .take(gc.addr(), || lock(collector, &collector.roots.lock))
-            .expect("more than 4,194,304 roots are held at once");
-        collector.events.fire_root_created(collector.roots.address(slot), gc.addr());
+        let roots = &collector.roots;
+        let slot = roots.take(gc.addr(), || lock(collector, &roots.lock)).unwrap_or_else(|| table_is_full(roots));
+        collector.events.fire_root_created(roots.address(slot), gc.addr());
         Self { world: Arc::clone(world.inner()), slot, _refers: PhantomData }
     }
 }
@@ -69,10 +73,8 @@ impl<T: Trace> Clone for Root<T> {
         refuse_inside("Root::clone");
         let collector = &self.world.collector;
         let roots = &collector.roots;
-        // As in `new`.
-        let slot = roots
-            .take(roots.get(self.slot), || lock(collector, &roots.lock))
-            .expect("more than 4,194,304 roots are held at once");
+        let word = roots.get(self.slot);
+        let slot = roots.take(word, || lock(collector, &roots.lock)).unwrap_or_else(|| table_is_full(roots));
         self.world.collector.events.fire_root_created(roots.address(slot), roots.get(slot));
         Self { world: Arc::clone(&self.world), slot, _refers: PhantomData }
     }
