@@ -75,9 +75,9 @@ pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
 pub use runtime::{
-    BuildError, CloseError, DescribeError, Described, DescribedType, HeldBlock, JoinHandle, LimitSetting, Mutator,
-    OutOfMemory, RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals, WeakWorld,
-    World, WorldBuilder, WorldCounters, WorldFacts,
+    BuildError, CloseError, DescribeError, Described, DescribedType, Exhausted, HeldBlock, JoinHandle, LimitSetting,
+    Mutator, OutOfMemory, RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals,
+    WeakWorld, World, WorldBuilder, WorldCounters, WorldFacts,
 };
 pub use world::{
     AtFork, AtInstall, AtPhase, AtSwap, AttachError, ByHandshake, DebuggerClient, DebuggerNews, DebuggerPart,

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::process::Command;
 
 use rstest::rstest;
-use stopworld::{BuildError, Charging, GcCell, Mutator, World, WorldBuilder, traced};
+use stopworld::{BuildError, Charging, Exhausted, GcCell, Mutator, World, WorldBuilder, traced};
 
 traced! {
     struct Link { next: GcCell<Option<stopworld::Gc<Link>>>, value: u64 }
@@ -80,6 +80,16 @@ fn the_process_that_fills_its_tables() {
     let fill = AssertUnwindSafe(|| (0..4_194_304).for_each(|_| roots.push(m.root(object))));
     let text = std::panic::catch_unwind(fill).expect_err("the table is smaller").downcast::<String>().unwrap();
     println!("\n:{} roots: {text}", roots.len());
+    drop(roots);
+    let mut registered = 0;
+    let error = loop {
+        match m.set_finalizer(object, |_, _| ()) {
+            Ok(()) => registered += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.exhausted, Exhausted::Finalizers { entries: registered });
+    println!(":{registered} finalizers: {error}");
 }
 
 /// Returns the output of the limited process.
@@ -96,9 +106,10 @@ fn run(process: &str, variable: &str, value: &str) -> String {
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let line = said.lines().find_map(|line| line.strip_prefix(':'));
+    let lines: Vec<_> = said.lines().filter_map(|line| line.strip_prefix(':')).collect();
     let errors = String::from_utf8_lossy(&output.stderr);
-    line.unwrap_or_else(|| panic!("{}: {said}{errors}", output.status)).to_owned()
+    assert!(output.status.success() && !lines.is_empty(), "{}: {said}{errors}", output.status);
+    lines.join("\n")
 }
 
 #[rstest]
@@ -139,6 +150,10 @@ fn a_heap_limit_without_address_space_is_an_error_with_a_remedy() {
 #[test]
 fn a_full_table_reports_how_many_entries_it_has() {
     let said = run("the_process_that_fills_its_tables", TABLES, "256");
+    let (said, finalizers) = said.split_once('\n').unwrap();
+    let (entries, text) = finalizers.split_once(" finalizers: ").unwrap();
+    assert!(entries.parse::<u32>().unwrap() < 4_194_304, "{finalizers}");
+    assert!(text.starts_with(&format!("the table of finalizers is full: {entries} finalizers")), "{text}");
     let (roots, text) = said.split_once(" roots: ").unwrap();
     assert!(roots.parse::<u32>().unwrap() < 4_194_304, "{said}");
     assert_eq!(text, format!("all {roots} root handles of the world are in use: drop some of them"));

@@ -172,6 +172,8 @@ struct Tables {
 /// One world's finalizers.
 pub(crate) struct Finalizers {
     pub(crate) lock: Lock,
+    /// The size of each queue.
+    capacity: usize,
     /// Guarded by `lock`.
     tables: Guarded<Tables>,
     /// Incremented when something becomes ready or the world closes; the finalizer thread sleeps on it.
@@ -207,6 +209,7 @@ impl Finalizers {
         let capacity = capacity.min(CAPACITY);
         Ok(Self {
             lock: Lock::new(),
+            capacity,
             tables: Guarded::new(Tables { registered: Queue::new(capacity)?, ready: Queue::new(capacity)? }),
             news: AtomicU32::new(0),
             closing: AtomicBool::new(false),
@@ -256,6 +259,11 @@ impl Finalizers {
         self.thread.store(0, Ordering::Relaxed);
         self.running_type.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.ended.store(1, Ordering::Relaxed);
+    }
+
+    /// Returns the maximum number of registered finalizers.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     /// Registers an entry. False if the table is full. `lock` takes the lock in the way that the caller needs.

@@ -30,7 +30,7 @@ pub use described::{DescribeError, Described, DescribedType};
 pub use facts::{HeldBlock, WorldCounters, WorldFacts};
 pub use handles::{RangeGuard, Root, StackGuard};
 pub use mutator::Mutator;
-pub use out_of_memory::OutOfMemory;
+pub use out_of_memory::{Exhausted, OutOfMemory};
 pub use recording::{RecordWorld, Since};
 pub use spawn::{JoinHandle, SpawnError};
 pub use weak::WeakWorld;

@@ -8,7 +8,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::inner::ThreadNews;
-use super::{OutOfMemory, Root, StackGuard, World};
+use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
 use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
@@ -589,7 +589,7 @@ impl Mutator {
         let collector = self.world.collector();
         let (live, limit) = (collector.live_bytes(), collector.heap.limit_bytes());
         collector.events.fire_allocation_failed(requested, live as usize, limit as usize);
-        OutOfMemory { requested, live, limit }
+        OutOfMemory { exhausted: Exhausted::Heap, requested, live, limit }
     }
 
     /// Fires the sampling events of a run of cells. A run counts as allocated when the thread gets it; the sample is its first
@@ -631,9 +631,14 @@ impl Mutator {
         let finalizers = &self.world.collector().finalizers;
         // The thread first: after an error the table must not contain the entry. Otherwise the value, which the caller then
         // drops, would be dropped again.
-        let registered =
-            self.world.inner().start_finalizers().is_ok() && finalizers.register(entry, || self.lock(&finalizers.lock));
-        if registered { Ok(()) } else { Err(self.out_of_memory(size_of::<Entry>())) }
+        let exhausted = if self.world.inner().start_finalizers().is_err() {
+            Exhausted::FinalizerThread
+        } else if !finalizers.register(entry, || self.lock(&finalizers.lock)) {
+            Exhausted::Finalizers { entries: finalizers.capacity() as u32 }
+        } else {
+            return Ok(());
+        };
+        Err(OutOfMemory { exhausted, ..self.out_of_memory(size_of::<Entry>()) })
     }
 }
 

@@ -4,15 +4,33 @@ use std::fmt;
 
 /// The error of an allocation: the heap has no room for the object, and a collection did not free enough.
 ///
-/// Also returned when no more finalizers can be registered, with the size of an entry as the requested bytes.
+/// Also returned when no more finalizers can be registered, with the size of an entry as the requested bytes. Each object whose
+/// type has a destructor needs such an entry, too. [`exhausted`](Self::exhausted) distinguishes the causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
+    /// What is used up.
+    pub exhausted: Exhausted,
     /// Requested bytes; [`OutOfMemory::BEYOND`] if the number does not fit into 64 bits.
     pub requested: usize,
     /// Bytes of live objects after the last collection.
     pub live: u64,
     /// The heap limit in bytes.
     pub limit: u64,
+}
+
+/// What an [`OutOfMemory`] has no more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exhausted {
+    /// The heap, below its limit.
+    Heap,
+    /// The table of registered finalizers.
+    Finalizers {
+        /// The number of its entries.
+        entries: u32,
+    },
+    /// The system: it could not start the finalizer thread.
+    FinalizerThread,
 }
 
 impl OutOfMemory {
@@ -22,6 +40,21 @@ impl OutOfMemory {
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exhausted {
+            Exhausted::Heap => {}
+            Exhausted::Finalizers { entries } => {
+                return write!(
+                    f,
+                    "the table of finalizers is full: {entries} finalizers and destructors are registered; register fewer, or \
+                     keep fewer objects with a destructor alive"
+                );
+            }
+            Exhausted::FinalizerThread => {
+                return f.write_str(
+                    "the finalizer thread could not be started: raise the limit of threads or of the address space of the process",
+                );
+            }
+        }
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         match self.requested {
             Self::BEYOND => write!(f, "out of memory: more than 2^64 bytes were asked for")?,

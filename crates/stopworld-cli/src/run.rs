@@ -10,7 +10,7 @@ use super::exit::{FAILED, Failure};
 use super::progress::{Chatter, Progress};
 use super::session::Session;
 use super::trace_request::TraceRequest;
-use stopworld::{BuildError, Mutator, OutOfMemory};
+use stopworld::{BuildError, Exhausted, Mutator, OutOfMemory};
 use stopworld_analysis::report::Bytes;
 use stopworld_platform::suggest;
 use stopworld_workloads::{self as workloads, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
@@ -110,7 +110,10 @@ fn explained(error: WorkloadError, workload: &Workload, plan: &Plan) -> anyhow::
 }
 
 fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &Plan) -> anyhow::Error {
-    let OutOfMemory { live, limit, .. } = error;
+    let OutOfMemory { exhausted, live, limit, .. } = error;
+    if exhausted != Exhausted::Heap {
+        return anyhow!(error).context(workload.name);
+    }
     let (live, limit, works) = (Bytes(live), Bytes(limit), enough(workload, plan));
     anyhow!("{}: out of memory: {live} are live and the heap limit is {limit}; {works}", workload.name)
 }
