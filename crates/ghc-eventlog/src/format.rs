@@ -47,6 +47,8 @@ pub const BLOCK_HEAD: usize = FIXED_HEAD + 14;
 pub const MOST_PAYLOAD: usize = 0xffff;
 /// The deepest stack of cost centres: its depth is a byte.
 pub const MOST_CENTRES: usize = 0xff;
+/// The number of restrictions of a heap profile.
+pub const FILTERS: usize = 7;
 
 /// The size of a type's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! *after* the event that used up the rest. So the event that follows an empty block still belongs to it, and
 //! so does an event that crosses the end of the block.
 
-use super::layout::{self, bytes_at};
+use crate::events::BlockMarker;
 use crate::format::{BLOCK_HEAD, NO_CAPABILITY};
 
 /// The block that contains the next event.
@@ -33,9 +33,8 @@ impl Block {
     #[inline(never)]
     fn enter(&mut self, payload: &[u8]) -> Option<u16> {
         // A size smaller than the marker's wraps around, as in `ghc-events`.
-        let size = u32::from_be_bytes(bytes_at(payload, layout::BLOCK_SIZE)).wrapping_sub(BLOCK_HEAD as u32);
-        let cap = u16::from_be_bytes(bytes_at(payload, layout::BLOCK_CAP));
-        self.left = i64::from(size);
+        let BlockMarker { size, cap, .. } = BlockMarker::decode(payload).unwrap_or_default();
+        self.left = i64::from(size.wrapping_sub(BLOCK_HEAD as u32));
         self.cap = (cap != NO_CAPABILITY).then_some(cap);
         self.cap
     }

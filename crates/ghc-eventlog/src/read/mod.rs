@@ -44,9 +44,9 @@
 //! | `scan` | all events in file order, resuming after damage |
 //! | `index`, `order` | all events by time |
 //! | `visitor`, `event`, `damage` | what a reader delivers, and the kinds of damage |
-//! | `layout` | the known events, with their text |
+//! | `layout` | the layout that a log declares; the pieces of an event's text |
 //! | `show`, `haskell` | the text of a whole log, as `ghc-events` prints it |
-//! | `record` | the events of profiles and of the heap, decoded |
+//! | `record` | decoding events |
 
 mod block;
 mod damage;
@@ -56,7 +56,7 @@ mod header;
 mod index;
 mod layout;
 mod order;
-pub mod record;
+mod record;
 mod scan;
 pub mod show;
 mod source;

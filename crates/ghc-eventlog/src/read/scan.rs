@@ -6,9 +6,10 @@ use super::block::Block;
 use super::damage::{Damage, DamageKind, LastGood, Resumed};
 use super::event::Event;
 use super::header;
-use super::layout::{self, BLOCK_MARKER, bytes_at};
+use super::layout::{self, bytes_at};
 use super::types::{EventType, Row, Step, Types};
 use super::visitor::Summary;
+use crate::events::{BlockMarker, id};
 use crate::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 use trace_io::source::Source;
 
@@ -164,7 +165,7 @@ impl<R: Read> Scan<R> {
             let payload = &bytes[head..];
             let marker = row.is_marker.then_some(payload);
             if let Some(payload) = marker {
-                let size = u32::from_be_bytes(bytes_at(payload, layout::BLOCK_SIZE));
+                let BlockMarker { size, .. } = BlockMarker::decode(payload).unwrap_or_default();
                 self.block_end = (size >= MARKER).then_some(offset + u64::from(size));
             }
             let cap = self.block.pass(length, marker);
@@ -188,7 +189,8 @@ impl<R: Read> Scan<R> {
     fn marker_passed(&mut self, offset: u64) {
         self.summary.blocks += 1;
         if self.block_end.is_none() {
-            let size = u32::from_be_bytes(bytes_at(self.source.bytes(), FIXED_HEAD + layout::BLOCK_SIZE));
+            let marker = self.source.bytes().get(FIXED_HEAD..).and_then(BlockMarker::decode);
+            let BlockMarker { size, .. } = marker.unwrap_or_default();
             self.damaged_at(offset, DamageKind::BlockSize(size));
         }
     }
@@ -232,7 +234,8 @@ impl<R: Read> Scan<R> {
     #[inline]
     fn is_length_wrong(&self, length: usize, head: usize, row: Row) -> bool {
         let payload = &self.source.bytes()[head..length];
-        layout::own_length(self.types.kind(row).id, payload) != Some(length - head)
+        let own_length = self.types.kind(row).layout.and_then(|layout| layout::own_length(layout, payload));
+        own_length != Some(length - head)
     }
 
     /// An event whose stored length differs from the length of its fields. The fields are right if an event begins where they end; a newer GHC may
@@ -241,11 +244,13 @@ impl<R: Read> Scan<R> {
     fn mended(&mut self, head: usize, row: Row, said: usize) -> io::Result<Option<Next>> {
         // Needs all bytes that the file may have for it.
         self.source.has(LONGEST + VARIABLE_HEAD)?;
-        let (id, bytes) = (self.types.kind(row).id, self.source.bytes());
+        let (kind, bytes) = (self.types.kind(row), self.source.bytes());
         let payload = bytes.get(head..).unwrap_or_default();
-        let Some(found) = layout::own_length(id, &payload[..payload.len().min(usize::from(u16::MAX))]) else {
+        let payload = &payload[..payload.len().min(usize::from(u16::MAX))];
+        let Some(found) = kind.layout.and_then(|layout| layout::own_length(layout, payload)) else {
             return Ok(None);
         };
+        let id = kind.id;
         let time = u64::from_be_bytes(bytes_at(bytes, 2));
         if found == said || !self.event_begins_at(head + found, time) || !self.may_resume() {
             return Ok(None);
@@ -402,7 +407,7 @@ impl<R: Read> Scan<R> {
             return Ok(bytes == DATA_END.to_be_bytes());
         }
         let Step::Event { row, head, .. } = self.types.step(bytes) else { return Ok(false) };
-        let size = u32::from_be_bytes(bytes_at(bytes, head + layout::BLOCK_SIZE));
-        Ok(row.is_marker && size >= MARKER && u16::from_be_bytes(bytes_at(bytes, 0)) == BLOCK_MARKER)
+        let BlockMarker { size, .. } = BlockMarker::decode(&bytes[head..]).unwrap_or_default();
+        Ok(row.is_marker && size >= MARKER && u16::from_be_bytes(bytes_at(bytes, 0)) == id::BLOCK_MARKER)
     }
 }

@@ -12,9 +12,11 @@ use std::io::{self, Write};
 use super::damage::{Damage, DamageKind, LastGood};
 use super::event::Event;
 use super::haskell;
-use super::layout::{Piece, Size, bytes_at};
+use super::layout::{Piece, bytes_at};
 use super::types::EventType;
 use super::visitor::Visitor;
+use crate::events::{Breakdown, CapsetKind, CentreFlags, MessageTag, StopReason};
+use crate::format::FILTERS;
 
 /// Output is buffered up to this many bytes.
 const BUFFER: usize = 64 << 10;
@@ -161,9 +163,7 @@ impl<W: Write> Visitor for Show<W> {
 
 /// Appends the text of one event, as `ghc-events` prints it. Returns the damage in its payload, if any.
 pub fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<DamageKind> {
-    if let Some(Size::AtLeast(least)) = kind.layout.map(|layout| layout.size)
-        && payload.len() < usize::from(least)
-    {
+    if kind.layout.is_some_and(|layout| payload.len() < layout.least.into()) {
         return Some(too_short(out, kind.id, payload));
     }
     let mut line = Line { out, id: kind.id, payload, next: 0, complaint: None };
@@ -223,7 +223,10 @@ impl<'a> Line<'a> {
                 decimal(self.out, power.unwrap_or(0).into());
             }
             Piece::Latin(at) => latin(self.out, self.payload.get(usize::from(at)..).unwrap_or_default()),
-            Piece::Interned => self.interned(),
+            Piece::BeforeLast => latin(self.out, self.payload.split_last_chunk::<4>().map_or(&[], |(text, _)| text)),
+            Piece::LastWord => {
+                decimal(self.out, u32::from_be_bytes(*self.payload.last_chunk().unwrap_or(&[0; 4])).into())
+            }
             Piece::List(at) => self.list(at.into()),
             Piece::Printable => printable(self.out, self.payload),
             Piece::NextHex => {
@@ -232,20 +235,15 @@ impl<'a> Line<'a> {
             }
             Piece::Caf => {
                 let [flags] = bytes_at(self.payload, self.next);
-                say(self.out, if flags & 1 == 1 { " CAF" } else { "" });
+                say(self.out, if CentreFlags(flags).is_caf() { " CAF" } else { "" });
             }
             Piece::Breakdown(at) => self.breakdown(at),
             Piece::Filters => self.filters(),
             Piece::InfoTable => self.info_table(),
             Piece::Status(at) => self.status(at),
             Piece::CapsetKind(at) => {
-                let kind = match u16::from_be_bytes(self.bytes(at)) {
-                    1 => "CapsetCustom",
-                    2 => "CapsetOsProcess",
-                    3 => "CapsetClockDomain",
-                    _ => "CapsetUnknown",
-                };
-                say(self.out, kind);
+                let kind = CapsetKind(u16::from_be_bytes(self.bytes(at)));
+                say(self.out, kind.text().unwrap_or("CapsetUnknown"));
             }
             Piece::Tag(at) => self.tag(at),
             _ => unreachable!("the others are not rare"),
@@ -304,14 +302,6 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn interned(&mut self) {
-        let (text, number) = self.payload.split_last_chunk().unwrap_or((&[], &[0; 4]));
-        say(self.out, "Interned string: \"");
-        latin(self.out, text);
-        say(self.out, "\" with id ");
-        decimal(self.out, u32::from_be_bytes(*number).into());
-    }
-
     fn list(&mut self, at: usize) {
         let bytes = self.payload.get(at..).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
@@ -326,25 +316,13 @@ impl<'a> Line<'a> {
     }
 
     fn breakdown(&mut self, at: u8) {
-        let breakdown = u32::from_be_bytes(self.bytes(at));
-        let name = match breakdown {
-            1 => "cost centre",
-            2 => "module",
-            3 => "closure description",
-            4 => "type description",
-            5 => "retainer",
-            6 => "biography",
-            7 => "closure type",
-            8 => "info table",
-            9 => "era",
-            _ => return self.unknown("breakdown", breakdown.into()),
-        };
-        say(self.out, name);
+        let breakdown = Breakdown(u32::from_be_bytes(self.bytes(at)));
+        self.code(breakdown.text(), "breakdown", breakdown.0.into());
     }
 
     fn filters(&mut self) {
         let mut is_first = true;
-        for _ in 0..7 {
+        for _ in 0..FILTERS {
             let filter = self.next_text();
             if !filter.is_empty() {
                 say(self.out, if is_first { " filtered by " } else { "" });
@@ -375,53 +353,24 @@ impl<'a> Line<'a> {
     }
 
     fn status(&mut self, at: u8) {
-        let status = u16::from_be_bytes(self.bytes(at));
-        let more = u32::from_be_bytes(self.bytes(at + 2)).into();
-        let reason = match status {
-            0 | 19 => "No stop thread status",
-            1 => "heap overflow",
-            2 => "stack overflow, size ",
-            3 => "thread yielding",
-            5 => "thread finished",
-            6 => "making a foreign call",
-            7 => "blocked on an MVar",
-            8 => "blocked on black hole owned by thread ",
-            9 => "blocked on I/O read",
-            10 => "blocked on I/O write",
-            11 => "blocked on threadDelay",
-            12 => "blocked in STM retry",
-            13 => "blocked on asyncDoProc",
-            18 => "blocked in throwTo",
-            20 => "blocked reading an MVar",
-            _ => return self.unknown("reason to stop", status.into()),
-        };
-        say(self.out, reason);
-        if matches!(status, 2 | 8) {
-            decimal(self.out, more);
+        let reason = StopReason(u16::from_be_bytes(self.bytes(at)));
+        self.code(reason.text(), "reason to stop", reason.0.into());
+        if [StopReason::STACK_OVERFLOW, StopReason::BLACK_HOLE].contains(&reason) {
+            say(self.out, " ");
+            decimal(self.out, u32::from_be_bytes(self.bytes(at + 2)).into());
         }
     }
 
     fn tag(&mut self, at: u8) {
-        const FIRST: u8 = 0x50;
-        const TAGS: [&str; 13] = [
-            "Ready",
-            "NewPE",
-            "PETIDS",
-            "Finish",
-            "FailPE",
-            "RFork",
-            "Connect",
-            "DataMes",
-            "Head",
-            "Constr",
-            "Part",
-            "Terminate",
-            "Packet",
-        ];
-        let tag = u8::from_be_bytes(self.bytes(at));
-        match tag.checked_sub(FIRST).and_then(|index| TAGS.get(usize::from(index))) {
-            Some(name) => say(self.out, name),
-            None => self.unknown("kind of message", tag.into()),
+        let tag = MessageTag(u8::from_be_bytes(self.bytes(at)));
+        self.code(tag.text(), "kind of message", tag.0.into());
+    }
+
+    /// Prints a number that has a meaning.
+    fn code(&mut self, text: Option<&str>, what: &'static str, value: u64) {
+        match text {
+            Some(text) => say(self.out, text),
+            None => self.unknown(what, value),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The types of a log's events, and the length of an event.
 
-use super::layout::{self, BLOCK_MARKER, Layout, Piece, Size};
-use crate::format::{DATA_END, FIXED_HEAD, VARIABLE_HEAD};
+use super::layout::{self, Piece};
+use crate::events::{Layout, id};
+use crate::format::{DATA_END, FIXED_HEAD, Size, VARIABLE_HEAD};
 
 /// The limit for all descriptions together, in bytes.
 const MOST_TEXT: usize = 8 << 20;
@@ -25,7 +26,7 @@ pub struct EventType {
 impl EventType {
     pub(super) fn declared(id: u16, size: Option<u16>, description: String) -> EventType {
         let layout = layout::declared(id, size);
-        let text = layout.map(Layout::pieces).unwrap_or_default();
+        let text = layout.map(layout::pieces).unwrap_or_default();
         EventType { id, size, description, is_declared: true, layout, text }
     }
 
@@ -33,15 +34,15 @@ impl EventType {
     fn known(layout: &'static Layout) -> EventType {
         let size = match layout.size {
             Size::Fixed(bytes) => Some(bytes),
-            Size::AtLeast(_) => None,
+            Size::Variable => None,
         };
-        let (id, text) = (layout.id, layout.pieces());
+        let (id, text) = (layout.id, layout::pieces(layout));
         EventType { id, size, description: String::new(), is_declared: false, layout: Some(layout), text }
     }
 
     /// Returns whether its events begin blocks.
     fn is_block_marker(&self) -> bool {
-        self.id == BLOCK_MARKER && self.layout.is_some()
+        self.id == id::BLOCK_MARKER && self.layout.is_some()
     }
 }
 
@@ -84,7 +85,7 @@ impl Types {
     pub(super) fn new() -> Types {
         let mut types = Types { kinds: Vec::new(), rows: Vec::new(), text: 0 };
         // The newest layout of a number is the last.
-        for known in layout::KNOWN {
+        for known in layout::known() {
             types.put(EventType::known(known));
         }
         types
@@ -113,7 +114,7 @@ impl Types {
             is_variable: kind.size.is_none(),
             is_marker: kind.is_block_marker(),
             is_declared: kind.is_declared,
-            ends_itself: kind.size.is_none() && kind.layout.is_some() && layout::ends_itself(kind.id),
+            ends_itself: kind.layout.is_some_and(layout::ends_itself),
         };
         match self.kinds.get_mut(place) {
             Some(older) => *older = kind,

@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use super::detect::unreadable;
 use super::pages::{self, Page};
 use super::{Conversion, ConvertError};
-use ghc_eventlog::read::record::Record;
+use ghc_eventlog::events::{Record, RunThread};
 use ghc_eventlog::read::{Event, Visitor, by_time, show};
 use stopworld_trace::perfetto::phases::{CollectorTimeline, Slice};
 use trace_event::{Name, Track};
@@ -25,10 +25,6 @@ const PROGRAM: u64 = 1;
 const MOST_THREADS: usize = 1 << 16;
 /// Bands of a sample that are shown.
 const MOST_BANDS: usize = 1 << 12;
-/// The events of threads, by GHC's event numbers.
-const RUN_THREAD: u16 = 1;
-const STOP_THREAD: u16 = 2;
-const THREAD_LABEL: u16 = 44;
 
 pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
     let spooled = spool(&mut input)?;
@@ -116,42 +112,38 @@ impl<W: Write> Drawing<W> {
         let ticks = event.time as i64;
         self.last = self.last.max(ticks);
         match Record::of(event) {
-            Some(Record::ProgramArgs(args)) => {
-                let words: Vec<_> = args.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+            Some(Record::ProgramArgs(program)) => {
+                let words: Vec<_> = program.args.texts().map(String::from_utf8_lossy).collect();
                 self.timeline.name_process(PROCESS, words.join(" ").trim_end())?;
             }
-            Some(Record::GcStart) => {
+            Some(Record::GcStart(_)) => {
                 let called = ("gc", Name("gc", None));
                 return self.timeline.begin(track, Slice::Pause, ticks, called, |_| {});
             }
-            Some(Record::GcEnd) if self.timeline.is_open(track, Slice::Pause) => {
+            Some(Record::GcEnd(_)) if self.timeline.is_open(track, Slice::Pause) => {
                 return self.timeline.end(track, Slice::Pause, ticks, |_| {});
             }
-            Some(Record::HeapSize(bytes)) => return self.count(track, ticks, "heap size", bytes),
-            Some(Record::HeapLive(bytes)) => return self.count(track, ticks, "heap live", bytes),
-            Some(Record::BlocksSize(bytes)) => return self.count(track, ticks, "blocks", bytes),
-            Some(Record::HeapAllocated(bytes)) => {
+            Some(Record::HeapSize(heap)) => return self.count(track, ticks, "heap size", heap.bytes),
+            Some(Record::HeapLive(heap)) => return self.count(track, ticks, "heap live", heap.bytes),
+            Some(Record::BlocksSize(heap)) => return self.count(track, ticks, "blocks", heap.bytes),
+            Some(Record::HeapAllocated(heap)) => {
                 let name =
                     format!("allocated by {}", event.cap.map_or("the program".into(), |cap| format!("cap {cap}")));
-                return self.count(track, ticks, &name, bytes);
+                return self.count(track, ticks, &name, heap.bytes);
             }
-            Some(Record::SampleBegin(_)) => self.begin_sample(ticks)?,
-            Some(Record::BiographySampleBegin(_, taken)) => self.begin_sample(taken as i64)?,
-            Some(Record::SampleLabel(bytes, label)) if self.sample.is_some() => {
+            Some(Record::HeapProfSampleBegin(_)) => self.begin_sample(ticks)?,
+            Some(Record::HeapBioProfSampleBegin(sample)) => self.begin_sample(sample.time as i64)?,
+            Some(Record::HeapProfSampleString(band)) if self.sample.is_some() => {
                 if self.bands.len() < MOST_BANDS {
-                    self.bands.push((String::from_utf8_lossy(label).into_owned(), bytes));
+                    self.bands.push((String::from_utf8_lossy(&band.label).into_owned(), band.residency));
                 }
                 return Ok(());
             }
-            Some(Record::SampleEnd(_)) if self.sample.is_some() => return self.end_sample(),
-            _ => {}
-        }
-        match (event.kind.id, number(event.payload)) {
-            (THREAD_LABEL, Some(thread)) if self.threads.len() < MOST_THREADS => {
-                let label = event.payload.get(4..).unwrap_or_default();
-                self.threads.insert(thread, String::from_utf8_lossy(label).into_owned());
+            Some(Record::HeapProfSampleEnd(_)) if self.sample.is_some() => return self.end_sample(),
+            Some(Record::ThreadLabel(named)) if self.threads.len() < MOST_THREADS => {
+                self.threads.insert(named.thread, String::from_utf8_lossy(&named.label).into_owned());
             }
-            (RUN_THREAD, Some(thread)) => {
+            Some(Record::RunThread(RunThread { thread })) => {
                 let name = match self.threads.get(&thread) {
                     Some(label) => format!("thread {thread} {label}"),
                     None => format!("thread {thread}"),
@@ -159,7 +151,7 @@ impl<W: Write> Drawing<W> {
                 self.timeline.end(track, Slice::Work, ticks, |_| {})?;
                 return self.timeline.begin(track, Slice::Work, ticks, ("thread", name.as_str().into()), |_| {});
             }
-            (STOP_THREAD, Some(_)) if self.timeline.is_open(track, Slice::Work) => {
+            Some(Record::StopThread(_)) if self.timeline.is_open(track, Slice::Work) => {
                 let text = self.text_of(event);
                 return self.timeline.end(track, Slice::Work, ticks, |args| args.text("says", &text));
             }
@@ -201,11 +193,6 @@ impl<W: Write> Drawing<W> {
             bands.iter().for_each(|(label, bytes)| args.count(label, *bytes));
         })
     }
-}
-
-/// The number at the start of a payload.
-fn number(payload: &[u8]) -> Option<u32> {
-    payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 impl<W: Write> Visitor for Drawing<W> {

@@ -5,6 +5,7 @@ use std::io;
 
 use super::centres::{Centres, StackId, Stacks};
 use super::thinned::Thinned;
+use ghc_eventlog::events::Breakdown as Number;
 
 /// The most values (bytes of a band in a sample) that are kept: 64 MiB of them. Beyond it every other sample is dropped.
 const MOST_VALUES: usize = 4 << 20;
@@ -44,17 +45,17 @@ pub enum Breakdown {
 
 impl Breakdown {
     /// Returns the breakdown with this number in the eventlog format.
-    pub fn of(number: u32) -> Breakdown {
+    pub fn of(number: Number) -> Breakdown {
         match number {
-            1 => Breakdown::CostCentre,
-            2 => Breakdown::Module,
-            3 => Breakdown::Closure,
-            4 => Breakdown::Type,
-            5 => Breakdown::Retainer,
-            6 => Breakdown::Biography,
-            7 => Breakdown::ClosureType,
-            8 => Breakdown::InfoTable,
-            9 => Breakdown::Era,
+            Number::COST_CENTRE => Breakdown::CostCentre,
+            Number::MODULE => Breakdown::Module,
+            Number::CLOSURE => Breakdown::Closure,
+            Number::TYPE => Breakdown::Type,
+            Number::RETAINER => Breakdown::Retainer,
+            Number::BIOGRAPHY => Breakdown::Biography,
+            Number::CLOSURE_TYPE => Breakdown::ClosureType,
+            Number::INFO_TABLE => Breakdown::InfoTable,
+            Number::ERA => Breakdown::Era,
             _ => Breakdown::Unknown,
         }
     }
@@ -394,7 +395,7 @@ mod tests {
     /// The writer's numbers are read back as the matching breakdowns.
     #[test]
     fn breakdowns_are_found_by_their_numbers() {
-        let read = census::Breakdown::ALL.map(|ours| Breakdown::of(ours as u32));
+        let read = census::Breakdown::ALL.map(|ours| Breakdown::of(Number(ours as u32)));
         assert_eq!(
             read,
             [
@@ -407,7 +408,7 @@ mod tests {
                 Breakdown::ClosureType
             ]
         );
-        assert_eq!((Breakdown::of(8), Breakdown::of(9)), (Breakdown::InfoTable, Breakdown::Era));
-        assert_eq!((Breakdown::of(0), Breakdown::of(10)), (Breakdown::Unknown, Breakdown::Unknown));
+        assert_eq!((Breakdown::of(Number(8)), Breakdown::of(Number(9))), (Breakdown::InfoTable, Breakdown::Era));
+        assert_eq!((Breakdown::of(Number(0)), Breakdown::of(Number(10))), (Breakdown::Unknown, Breakdown::Unknown));
     }
 }

@@ -10,7 +10,8 @@ use std::io::{self, Read};
 use super::centres::{Centre, Centres, Stacks};
 use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample, Teller};
 use super::time::TimeProfile;
-use ghc_eventlog::read::record::Record;
+use ghc_eventlog::events::Record;
+use ghc_eventlog::format::FILTERS;
 use ghc_eventlog::read::{Event, Summary, Visitor, in_file_order};
 
 /// Maximum number of info tables kept, for profiles by info table.
@@ -18,7 +19,7 @@ const MOST_TABLES: usize = 128 << 10;
 /// Longer than any name that programs write.
 const LONGEST_TEXT: usize = 512;
 /// The kinds of a profile's filters, in the order of the format.
-const FILTERS: [&str; 7] = ["module", "description", "type", "centre", "stack", "retainer", "biography"];
+const FILTER_KINDS: [&str; FILTERS] = ["module", "description", "type", "centre", "stack", "retainer", "biography"];
 /// Maximum number of capabilities whose collections are distinguished.
 const MOST_CAPABILITIES: usize = 4096;
 
@@ -114,32 +115,32 @@ impl Profiles {
 
     fn record(&mut self, event: &Event<'_>, record: Record<'_>) {
         match record {
-            Record::GcStart => self.collection(event, true),
-            Record::GcEnd => self.collection(event, false),
-            Record::HeapSize(bytes) => self.heap.figures[0].push((event.time, bytes)),
-            Record::HeapLive(bytes) => self.heap.figures[1].push((event.time, bytes)),
-            Record::BlocksSize(bytes) => self.heap.figures[2].push((event.time, bytes)),
-            Record::RtsIdentifier(name) => self.runtime = text(name),
-            Record::ProgramArgs(words) => {
-                self.heap.program = String::from_utf8_lossy(words).trim_end_matches('\0').replace('\0', " ")
+            Record::GcStart(_) => self.collection(event, true),
+            Record::GcEnd(_) => self.collection(event, false),
+            Record::HeapSize(heap) => self.heap.figures[0].push((event.time, heap.bytes)),
+            Record::HeapLive(heap) => self.heap.figures[1].push((event.time, heap.bytes)),
+            Record::BlocksSize(heap) => self.heap.figures[2].push((event.time, heap.bytes)),
+            Record::RtsIdentifier(rts) => self.runtime = text(&rts.name),
+            Record::ProgramArgs(program) => {
+                self.heap.program = String::from_utf8_lossy(&program.args).trim_end_matches('\0').replace('\0', " ")
             }
-            Record::WallClock(seconds, _) => self.heap.date = date(seconds),
-            Record::UserMarker(mark) => self.heap.marks.push(Mark { time_ns: event.time, text: text(mark) }),
-            Record::CostCentre(centre) => {
-                let [label, module, place] = [centre.label, centre.module, centre.place].map(text);
-                self.centres.insert(centre.id, Centre { label, module, place, is_caf: centre.is_caf });
+            Record::WallClockTime(clock) => self.heap.date = date(clock.seconds),
+            Record::UserMarker(mark) => self.heap.marks.push(Mark { time_ns: event.time, text: text(&mark.name) }),
+            Record::HeapProfCostCentre(centre) => {
+                let [label, module, place] = [centre.label, centre.module, centre.place].map(|part| text(&part));
+                self.centres.insert(centre.id, Centre { label, module, place, is_caf: centre.flags.is_caf() });
             }
-            Record::InfoTable { address, label, place, .. } if self.tables.len() < MOST_TABLES => {
-                self.tables.insert(address, format!("{} {}", text(label), text(place)));
+            Record::Ipe(table) if self.tables.len() < MOST_TABLES => {
+                self.tables.insert(table.info, format!("{} {}", text(&table.label), text(&table.place)));
             }
-            Record::TimeProfile(interval) => {
+            Record::ProfBegin(profile) => {
                 self.has_time = true;
-                self.time.interval_ns = interval;
+                self.time.interval_ns = profile.interval;
             }
-            Record::Tick { cap, stack, .. } => {
+            Record::ProfSampleCostCentre(sample) => {
                 self.has_time = true;
-                let stack = self.stacks.intern(stack.centres().rev());
-                self.time.add(cap, stack);
+                let stack = self.stacks.intern(sample.stack.centres().rev());
+                self.time.add(sample.cap, stack);
             }
             _ => self.sample(event, record),
         }
@@ -147,21 +148,23 @@ impl Profiles {
 
     fn sample(&mut self, event: &Event<'_>, record: Record<'_>) {
         match record {
-            Record::HeapProfile(profile) => {
+            Record::HeapProfBegin(profile) => {
                 self.has_heap = true;
                 self.heap.breakdown = Breakdown::of(profile.breakdown);
                 self.heap.period_ns = profile.period;
-                let filters = FILTERS.iter().zip(profile.filters).filter(|(_, filter)| !filter.is_empty());
-                self.heap.filters = filters.map(|(kind, filter)| format!("{kind} {}", text(filter))).collect();
+                let filters = FILTER_KINDS.iter().zip(profile.filters.0).filter(|(_, filter)| !filter.is_empty());
+                self.heap.filters = filters.map(|(kind, filter)| format!("{kind} {}", text(&filter))).collect();
             }
-            Record::SampleBegin(_) => self.begin(event.time),
-            Record::BiographySampleBegin(_, time) => self.begin(time),
-            Record::SampleStack(bytes, stack) => {
-                let stack = self.stacks.intern(stack.centres().rev());
-                self.heap.add_stack(stack, bytes);
+            Record::HeapProfSampleBegin(_) => self.begin(event.time),
+            Record::HeapBioProfSampleBegin(sample) => self.begin(sample.time),
+            Record::HeapProfSampleCostCentre(band) => {
+                let stack = self.stacks.intern(band.stack.centres().rev());
+                self.heap.add_stack(stack, band.residency);
             }
-            Record::SampleLabel(bytes, label) => self.heap.add_label(&String::from_utf8_lossy(label), bytes),
-            Record::SampleEnd(_) => self.heap.end_sample(),
+            Record::HeapProfSampleString(band) => {
+                self.heap.add_label(&String::from_utf8_lossy(&band.label), band.residency);
+            }
+            Record::HeapProfSampleEnd(_) => self.heap.end_sample(),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fs;
 
 use command_support::{directory, run, text};
-use ghc_eventlog::read::record::Record;
+use ghc_eventlog::events::Record;
 use ghc_eventlog::read::{Event, Visitor, in_file_order};
 use rstest::rstest;
 use stopworld_analysis::profstats::{Breakdown, Profiles};
@@ -20,8 +20,8 @@ struct Live(Vec<u64>);
 
 impl Visitor for Live {
     fn event(&mut self, event: &Event<'_>) {
-        if let Some(Record::HeapLive(bytes)) = Record::of(event) {
-            self.0.push(bytes);
+        if let Some(Record::HeapLive(heap)) = Record::of(event) {
+            self.0.push(heap.bytes);
         }
     }
 }
@@ -67,9 +67,9 @@ struct Stacks(Vec<Vec<(Vec<u32>, u64)>>);
 impl Visitor for Stacks {
     fn event(&mut self, event: &Event<'_>) {
         match Record::of(event) {
-            Some(Record::SampleBegin(_)) => self.0.push(Vec::new()),
-            Some(Record::SampleStack(bytes, stack)) => {
-                self.0.last_mut().unwrap().push((stack.centres().collect(), bytes));
+            Some(Record::HeapProfSampleBegin(_)) => self.0.push(Vec::new()),
+            Some(Record::HeapProfSampleCostCentre(band)) => {
+                self.0.last_mut().unwrap().push((band.stack.centres().collect(), band.residency));
             }
             _ => {}
         }
