@@ -15,12 +15,14 @@
 //! | [`format`](mod@format) | the layout as data: marks, sizes of heads |
 //! | [`events`] | the one table of events, and what is derived from it: typed payloads to write and to read |
 //! | [`read`] | from a log to events, in the order of the file or by time |
+//! | [`write`](mod@write) | from events to a log |
 //! | [`hp`] | heap profiles as text: `.hp` files |
 
 pub mod events;
 pub mod format;
 pub mod hp;
 pub mod read;
+pub mod write;
 
 /// The README's examples are tests.
 #[cfg(doctest)]
