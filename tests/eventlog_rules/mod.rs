@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ghc_eventlog::format::{EventType, id};
+use ghc_eventlog::events::{EventType, id};
 
 /// An event of a file.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::process::Command;
 
 use eventlog_rules::{Log, check};
-use ghc_eventlog::format::id;
+use ghc_eventlog::events::id;
 use stopworld::World;
 use stopworld::events::record::Policy;
 use stopworld_trace::eventlog::Options;

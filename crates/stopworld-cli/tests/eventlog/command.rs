@@ -7,7 +7,7 @@ use std::fs;
 
 use command_support::{begin, directory, run, scenarios, signal, text, wait_until};
 use eventlog_rules::{Log, check, check_beginning, ticks_by_number, ticks_by_order};
-use ghc_eventlog::format::id;
+use ghc_eventlog::events::id;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use eventlog_rules::{Event, Log, check, check_beginning, ticks_by_number, ticks_by_order};
-use ghc_eventlog::format::id;
+use ghc_eventlog::events::id;
 use rstest::rstest;
 use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};

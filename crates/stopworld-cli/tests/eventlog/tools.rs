@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use command_support::{begin, directory, run, signal, size, text, wait_until};
 use eventlog_rules::{Log, check};
-use ghc_eventlog::format::id;
+use ghc_eventlog::events::id;
 use nix::sys::signal::Signal;
 use rstest::rstest;
 use stopworld::World;

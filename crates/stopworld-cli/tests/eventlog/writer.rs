@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use eventlog_rules::{Log, Seen, check};
-use ghc_eventlog::format::id;
+use ghc_eventlog::events::id;
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{Stopper, World};

@@ -1,22 +1,14 @@
-//! Assembles events into the blocks of an eventlog.
+//! Writes the events of an eventlog to its file, in blocks.
 //!
-//! The head of a block has its length and the capability to which all its events belong. Here a block ends where the capability
-//! changes, and at each flush. So the whole file is ordered by time, not only each block, and a reader does not need to sort.
-//! GHC, whose threads have separate buffers, writes long blocks that overlap in time. The cost is 24 bytes for each change.
-//!
-//! Times never go back. If a thread was frozen in the middle of firing, its record gets the time at which it arrives.
+//! [`ghc_eventlog::write`] assembles the blocks: a block ends where the capability changes, and at each flush. Times never go back. If a
+//! thread was frozen in the middle of firing, its record gets the time at which it arrives.
 
 use std::io;
 
 use crate::outlet::Outlet;
-use ghc_eventlog::format::{
-    BLOCK_HEAD, DATA_BEGIN, DATA_END, EventType, HEADER_BEGIN, HEADER_END, MOST_PAYLOAD, Size, TYPE_BEGIN, TYPE_END,
-    TYPES_BEGIN, TYPES_END, VARIABLE, id,
-};
-use trace_io::bytes::Bytes;
-
-/// The bytes after the last event of a file.
-const END: [u8; 2] = DATA_END.to_be_bytes();
+use ghc_eventlog::events::{EventType, Payload, id};
+use ghc_eventlog::format::BLOCK_HEAD;
+use ghc_eventlog::write::{self, END};
 
 /// The event types that this writer uses.
 const WRITTEN: [u16; 45] = [
@@ -67,23 +59,23 @@ const WRITTEN: [u16; 45] = [
     id::PROF_BEGIN,
 ];
 
-/// A block that is being filled.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    capability: u16,
-    /// Its offset in the buffer.
-    at: usize,
+/// Returns whether the header declares this type.
+const fn is_declared(id: u16) -> bool {
+    let mut next = 0;
+    while next < WRITTEN.len() {
+        if WRITTEN[next] == id {
+            return true;
+        }
+        next += 1;
+    }
+    false
 }
 
 /// Writes events in blocks. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Blocks {
     out: Outlet,
-    open: Option<Open>,
-    /// The time of the next event.
-    time: u64,
-    /// The time of the last event.
-    last: u64,
+    blocks: write::Blocks,
     /// Number of events written, without the block markers.
     pub(super) events: u64,
 }
@@ -91,70 +83,29 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Begins a file with the head of an eventlog.
     pub(super) fn new(mut out: Outlet) -> Blocks {
-        head(out.bytes());
-        Blocks { out, open: None, time: 0, last: 0, events: 0 }
+        write::header(out.bytes(), WRITTEN.iter().filter_map(|id| EventType::of(*id)));
+        Blocks { out, blocks: write::Blocks::default(), events: 0 }
     }
 
     /// Sets the time of the following events, unless it is before the current time.
     pub(super) fn set_time(&mut self, ns: u64) {
-        self.time = self.time.max(ns);
+        self.blocks.set_time(ns);
     }
 
-    /// Appends an event of a capability. `fill` must write a payload of the size that the type has, and below 64 KiB in any case.
-    pub(super) fn put(&mut self, capability: u16, id: u16, fill: impl FnOnce(&mut Bytes)) -> io::Result<()> {
+    /// Writes an event of a capability.
+    pub(super) fn write<P: Payload>(&mut self, capability: u16, payload: &P) -> io::Result<()> {
+        const { assert!(is_declared(P::LAYOUT.id), "the header does not declare this type") };
         if self.out.is_full() {
             self.write_out(false)?;
         }
-        self.turn_to(capability);
-        let (time, bytes) = (self.time, self.out.bytes());
-        self.last = time;
-        bytes.put(&id.to_be_bytes());
-        bytes.put(&time.to_be_bytes());
-        match EventType::of(id).map(|known| known.size) {
-            Some(Size::Fixed(size)) => {
-                let begin = bytes.len();
-                fill(bytes);
-                debug_assert_eq!(bytes.len() - begin, usize::from(size), "the payload of {id}");
-            }
-            _ => {
-                bytes.put(&[0; 2]);
-                let begin = bytes.len();
-                fill(bytes);
-                debug_assert!(bytes.len() - begin <= MOST_PAYLOAD, "the payload of {id}");
-                let length = (bytes.len() - begin) as u16;
-                bytes.set(begin - 2, &length.to_be_bytes());
-            }
-        }
+        self.blocks.put(self.out.bytes(), capability, payload);
         self.events += 1;
         Ok(())
     }
 
-    /// Begins a block of this capability, unless one is open.
-    fn turn_to(&mut self, capability: u16) {
-        if self.open.is_some_and(|open| open.capability == capability) {
-            return;
-        }
-        self.end_block();
-        let (time, bytes) = (self.time, self.out.bytes());
-        self.open = Some(Open { capability, at: bytes.len() });
-        bytes.put(&id::BLOCK_MARKER.to_be_bytes());
-        bytes.put(&time.to_be_bytes());
-        // Filled in when the block ends: its size, and the time of its end.
-        bytes.put(&[0; 4 + 8]);
-        bytes.put(&capability.to_be_bytes());
-    }
-
-    fn end_block(&mut self) {
-        let Some(Open { at, .. }) = self.open.take() else { return };
-        let (last, bytes) = (self.last, self.out.bytes());
-        let size = (bytes.len() - at) as u32;
-        bytes.set(at + BLOCK_HEAD - 14, &size.to_be_bytes());
-        bytes.set(at + BLOCK_HEAD - 10, &last.to_be_bytes());
-    }
-
     /// Writes the buffer and the end of the file after it. Unless `is_last`, the next write overwrites that end (`.event.crash`).
     pub(super) fn write_out(&mut self, is_last: bool) -> io::Result<()> {
-        self.end_block();
+        self.blocks.end(self.out.bytes());
         self.out.write_out(&END, is_last)
     }
 
@@ -179,10 +130,10 @@ impl Blocks {
         if !fits(self) && !is_last {
             return Ok(());
         }
-        self.end_block();
+        self.blocks.end(self.out.bytes());
         let (whole, events, belongs_to_end) = (self.out.bytes().len(), self.events, fits(self));
         let put = put(self);
-        self.end_block();
+        self.blocks.end(self.out.bytes());
         if !is_last {
             self.events = events;
         }
@@ -204,26 +155,4 @@ impl Blocks {
     pub(super) fn written(&self) -> u64 {
         self.out.written
     }
-}
-
-/// Writes the head of a file: the event types that it may use.
-fn head(to: &mut Bytes) {
-    to.put(&HEADER_BEGIN);
-    to.put(&TYPES_BEGIN);
-    for known in WRITTEN.iter().filter_map(|id| EventType::of(*id)) {
-        let size = match known.size {
-            Size::Fixed(bytes) => bytes,
-            Size::Variable => VARIABLE,
-        };
-        to.put(&TYPE_BEGIN);
-        to.put(&known.id.to_be_bytes());
-        to.put(&size.to_be_bytes());
-        to.put(&(known.description.len() as u32).to_be_bytes());
-        to.put(known.description.as_bytes());
-        to.put(&0_u32.to_be_bytes());
-        to.put(&TYPE_END);
-    }
-    to.put(&TYPES_END);
-    to.put(&HEADER_END);
-    to.put(&DATA_BEGIN);
 }

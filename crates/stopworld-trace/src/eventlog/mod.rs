@@ -15,9 +15,9 @@ mod board;
 mod capabilities;
 mod classes;
 mod collection;
-mod payload;
 mod process;
 mod profile;
+mod text;
 mod trace;
 mod writer;
 

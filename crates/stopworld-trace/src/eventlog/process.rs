@@ -1,14 +1,14 @@
 //! The first events of a log: its process, and when it began.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::blocks::Blocks;
-use super::payload::Payload;
+use super::text::cut;
 use crate::os::thread::getpid;
-use ghc_eventlog::format::{NO_CAPABILITY, capset, id};
+use ghc_eventlog::events::{self as ghc, CapsetKind, Items};
+use ghc_eventlog::format::NO_CAPABILITY;
 use stopworld::events::clock::{Clock, Relation};
 
 /// The capability set of the process, with all capabilities.
@@ -49,40 +49,29 @@ impl Head {
 
 /// Writes the events that describe the process. Allocates.
 pub(super) fn introduce(to: &mut Blocks, head: &Head) -> io::Result<()> {
-    for (set, kind) in [(PROCESS, capset::OS_PROCESS), (CLOCK, capset::CLOCK_DOMAIN)] {
-        to.put(NO_CAPABILITY, id::CAPSET_CREATE, |to| {
-            to.word32(set);
-            to.word16(kind);
-        })?;
+    for (capset, kind) in [(PROCESS, CapsetKind::OS_PROCESS), (CLOCK, CapsetKind::CLOCK_DOMAIN)] {
+        to.write(NO_CAPABILITY, &ghc::CapsetCreate { capset, kind })?;
     }
-    to.put(NO_CAPABILITY, id::WALL_CLOCK_TIME, |to| {
-        to.word32(CLOCK);
-        to.word64(head.utc_ns / 1_000_000_000);
-        to.word32((head.utc_ns % 1_000_000_000) as u32);
-    })?;
-    let of_process = |event: u16, number: u32, to: &mut Blocks| {
-        to.put(NO_CAPABILITY, event, |to| {
-            to.word32(PROCESS);
-            to.word32(number);
-        })
-    };
-    of_process(id::OSPROCESS_PID, getpid() as u32, to)?;
-    of_process(id::OSPROCESS_PPID, std::os::unix::process::parent_id(), to)?;
-    to.put(NO_CAPABILITY, id::RTS_IDENTIFIER, |to| {
-        to.word32(PROCESS);
-        to.text(concat!("stopworld ", env!("CARGO_PKG_VERSION")));
-    })?;
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    to.put(NO_CAPABILITY, id::PROGRAM_ARGS, |to| {
-        to.word32(PROCESS);
-        let mut left = MOST_ARGUMENTS;
-        for argument in &arguments {
-            let text = String::from_utf8_lossy(argument.as_bytes());
-            left = left.saturating_sub(text.len() + 1);
-            if left == 0 {
-                break;
-            }
-            to.ended(&text);
+    let (seconds, nanoseconds) = (head.utc_ns / 1_000_000_000, (head.utc_ns % 1_000_000_000) as u32);
+    to.write(NO_CAPABILITY, &ghc::WallClockTime { capset: CLOCK, seconds, nanoseconds })?;
+    to.write(NO_CAPABILITY, &ghc::OsProcessPid { capset: PROCESS, pid: getpid() as u32 })?;
+    to.write(NO_CAPABILITY, &ghc::OsProcessPpid { capset: PROCESS, pid: std::os::unix::process::parent_id() })?;
+    let name = concat!("stopworld ", env!("CARGO_PKG_VERSION")).into();
+    to.write(NO_CAPABILITY, &ghc::RtsIdentifier { capset: PROCESS, name })?;
+    to.write(NO_CAPABILITY, &ghc::ProgramArgs { capset: PROCESS, args: Items(&arguments()) })
+}
+
+/// Returns the program's name and arguments, each terminated by a zero.
+fn arguments() -> Vec<u8> {
+    let (mut arguments, mut left) = (Vec::new(), MOST_ARGUMENTS);
+    for argument in std::env::args_os() {
+        let text = String::from_utf8_lossy(argument.as_bytes());
+        left = left.saturating_sub(text.len() + 1);
+        if left == 0 {
+            break;
         }
-    })
+        arguments.extend_from_slice(cut(&text).as_bytes());
+        arguments.push(0);
+    }
+    arguments
 }

@@ -22,21 +22,19 @@ use std::io;
 
 use super::blocks::Blocks;
 use super::board::Begun;
-use super::payload::Payload;
 use super::process::Head;
-use ghc_eventlog::format::{MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD, id};
-use stopworld::events::record::Recorded;
-use stopworld::events::{EventId, Label, Labels};
+use super::text;
+use ghc_eventlog::events::{self as ghc, CentreFlags, Ended, Filters, Payload, StackBuffer};
+use ghc_eventlog::format::{FILTERS, MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD};
+use stopworld::events::Event;
 use stopworld::profile::census::Breakdown;
 use stopworld::profile::census::MOST_ORDERED_CENTRES;
 use stopworld::profile::{self, CentreId, StackId};
-use trace_io::bytes::Bytes;
 
 /// The profile id. GHC has a number for profiles, but only one profile.
 const THE_PROFILE: u8 = 0;
 
-/// The number of filter kinds; they are in the order of the fields of HEAP_PROF_BEGIN.
-const FILTERS: usize = 7;
+/// The filter by biography. The kinds of filters are in the order of the format.
 const BY_BIOGRAPHY: usize = 6;
 
 const _: () =
@@ -65,11 +63,13 @@ pub(super) struct Profile {
     begun: bool,
     /// The interval of the ticks in nanoseconds, if the log has ticks.
     interval_ns: Option<u64>,
+    /// The stack that is being written.
+    stack: StackBuffer,
 }
 
-/// Returns the text of a label.
-pub(super) fn text(label: u64) -> &'static str {
-    Label::from_raw(label).and_then(|label| Labels::of_the_process().text(label)).unwrap_or_default()
+/// Returns the text of a label, as a field.
+fn ended(label: u64) -> Ended<'static> {
+    text::of_label(label).into()
 }
 
 impl Profile {
@@ -84,36 +84,34 @@ impl Profile {
             defined,
             begun: false,
             interval_ns: None,
+            stack: StackBuffer::default(),
         }
     }
 
     /// Writes an event of the profiler. Returns false if it begins a profile that the log cannot take.
-    pub(super) fn take(&mut self, record: &Recorded, world: usize, head: &Head, to: &mut Blocks) -> io::Result<bool> {
-        let [first, second, fourth] = [record.field::<0>(), record.field::<1>(), record.field::<3>()];
-        match record.id {
-            EventId::CensusFilter => {
-                if let Some(filter) = self.filters.get_mut(first as usize) {
-                    *filter = second;
+    pub(super) fn take(&mut self, event: &Event, world: usize, head: &Head, to: &mut Blocks) -> io::Result<bool> {
+        match event {
+            Event::CensusFilter(filter) => {
+                if let Some(kept) = self.filters.get_mut(filter.kind as usize) {
+                    *kept = filter.text;
                 }
             }
-            EventId::CensusProfileBegin => return self.begin(world, first, second as u32, to),
-            EventId::CostCentre if self.begun => self.define(CentreId::from_raw(first as u32), to)?,
+            Event::CensusProfileBegin(begin) => return self.begin(world, begin.period_ns, begin.breakdown, to),
+            Event::CostCentre(centre) if self.begun => self.define(CentreId::from_raw(centre.id), to)?,
             _ if self.owner.is_some_and(|owner| owner != world) => {}
-            EventId::CensusBegin if self.looks_back => {
+            Event::CensusBegin(census) if self.looks_back => {
                 self.put_cut(to)?;
-                to.put(NO_CAPABILITY, id::HEAP_BIO_PROF_SAMPLE_BEGIN, |to| {
-                    to.word64(first);
-                    to.word64(head.since(second));
-                })?;
+                let (era, time) = (census.era, head.since(census.taken_ns));
+                to.write(NO_CAPABILITY, &ghc::HeapBioProfSampleBegin { era, time })?;
             }
-            EventId::CensusBegin => {
+            Event::CensusBegin(census) => {
                 self.put_cut(to)?;
-                to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_BEGIN, |to| to.word64(first))?;
+                to.write(NO_CAPABILITY, &ghc::HeapProfSampleBegin { era: census.era })?;
             }
-            EventId::CensusBand => self.band(first, second, fourth as u32, to)?,
-            EventId::CensusEnd => {
+            Event::CensusBand(band) => self.band(band.label, band.bytes, band.stack, to)?,
+            Event::CensusEnd(census) => {
                 self.put_cut(to)?;
-                to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_END, |to| to.word64(first))?;
+                to.write(NO_CAPABILITY, &ghc::HeapProfSampleEnd { era: census.era })?;
             }
             _ => {}
         }
@@ -136,12 +134,13 @@ impl Profile {
         }
         (self.owner, self.breakdown) = (Some(world), breakdown);
         self.looks_back = breakdown == Breakdown::Biography as u32 || filters[BY_BIOGRAPHY] != 0;
-        to.put(NO_CAPABILITY, id::HEAP_PROF_BEGIN, |to| {
-            to.put(&[THE_PROFILE]);
-            to.word64(period_ns);
-            to.word32(breakdown);
-            filters.into_iter().for_each(|filter| to.ended(text(filter)));
-        })?;
+        let begin = ghc::HeapProfBegin {
+            profile: THE_PROFILE,
+            period: period_ns,
+            breakdown: ghc::Breakdown(breakdown),
+            filters: Filters(filters.map(ended)),
+        };
+        to.write(NO_CAPABILITY, &begin)?;
         self.define_all(to)?;
         Ok(true)
     }
@@ -151,7 +150,7 @@ impl Profile {
             self.define_stack(stack, to)?;
             let stack = StackId::from_raw(stack);
             if !is_cut(stack) {
-                return put_band(stack, bytes, to);
+                return self.put_band(stack, bytes, to);
             }
             if let Some((before, sum)) = &mut self.cut
                 && kept(*before).eq(kept(stack))
@@ -163,16 +162,18 @@ impl Profile {
             self.cut = Some((stack, bytes));
             return Ok(());
         }
-        to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_STRING, |to| {
-            to.put(&[THE_PROFILE]);
-            to.word64(bytes);
-            to.ended(text(label));
-        })
+        let band = ghc::HeapProfSampleString { profile: THE_PROFILE, residency: bytes, label: ended(label) };
+        to.write(NO_CAPABILITY, &band)
+    }
+
+    fn put_band(&mut self, stack: StackId, bytes: u64, to: &mut Blocks) -> io::Result<()> {
+        let stack = self.stack.fill(numbers(stack));
+        to.write(NO_CAPABILITY, &ghc::HeapProfSampleCostCentre { profile: THE_PROFILE, residency: bytes, stack })
     }
 
     /// Writes the band that was held back, which is complete now.
     fn put_cut(&mut self, to: &mut Blocks) -> io::Result<()> {
-        self.cut.take().map_or(Ok(()), |(stack, bytes)| put_band(stack, bytes, to))
+        self.cut.take().map_or(Ok(()), |(stack, bytes)| self.put_band(stack, bytes, to))
     }
 
     /// Begins the ticks of a world. Returns false if the log has ticks of another length already.
@@ -181,7 +182,7 @@ impl Profile {
             return Ok(first == interval_ns);
         }
         self.interval_ns = Some(interval_ns);
-        to.put(NO_CAPABILITY, id::PROF_BEGIN, |to| to.word64(interval_ns))?;
+        to.write(NO_CAPABILITY, &ghc::ProfBegin { interval: interval_ns })?;
         self.define_all(to)?;
         Ok(true)
     }
@@ -189,11 +190,9 @@ impl Profile {
     /// Writes the stack of a thread at a tick. Without a capability the tick is on [`NO_CAPABILITY`].
     pub(super) fn tick(&mut self, capability: Option<u16>, tick: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
         self.define_stack(stack, to)?;
-        to.put(NO_CAPABILITY, id::PROF_SAMPLE_COST_CENTRE, |to| {
-            to.word32(capability.unwrap_or(NO_CAPABILITY).into());
-            to.word64(tick);
-            centres(StackId::from_raw(stack), to);
-        })
+        let cap = capability.unwrap_or(NO_CAPABILITY).into();
+        let stack = self.stack.fill(numbers(StackId::from_raw(stack)));
+        to.write(NO_CAPABILITY, &ghc::ProfSampleCostCentre { cap, tick, stack })
     }
 
     /// Ends the profile of a closed world: another world may be profiled now.
@@ -239,16 +238,15 @@ impl Profile {
             Some(word) if *word & bit == 0 && label != 0 => *word |= bit,
             _ => return Ok(()),
         }
-        put_definition(centre, to)
+        to.write(NO_CAPABILITY, &definition(centre))
     }
 }
 
-fn put_definition(centre: CentreId, to: &mut Blocks) -> io::Result<()> {
-    to.put(NO_CAPABILITY, id::HEAP_PROF_COST_CENTRE, |to| {
-        to.word32(number_of(centre));
-        centre.labels().into_iter().for_each(|part| to.ended(text(part)));
-        to.put(&[centre.is_caf().into()]);
-    })
+/// Returns the definition of a centre. The texts of a centre that is not complete yet are empty.
+fn definition(centre: CentreId) -> ghc::HeapProfCostCentre<'static> {
+    let [label, module, place] = centre.labels().map(ended);
+    let flags = if centre.is_caf() { CentreFlags::CAF } else { CentreFlags::default() };
+    ghc::HeapProfCostCentre { id: number_of(centre), label, module, place, flags }
 }
 
 /// Returns the highest number of the program's centres.
@@ -268,15 +266,14 @@ pub(super) struct LastDefinitions(u32);
 impl LastDefinitions {
     /// Writes the definitions. A centre that is not complete yet is written without texts, so that the others keep their positions.
     pub(super) fn put(self, to: &mut Blocks) -> io::Result<()> {
-        falling_from(self.0).try_for_each(|centre| put_definition(centre, to))
+        falling_from(self.0).try_for_each(|centre| to.write(NO_CAPABILITY, &definition(centre)))
     }
 
     /// Returns their size in bytes, or `None` if a centre is not complete or there are too many to repeat at each flush.
     pub(super) fn bytes_for_a_flush(self) -> Option<usize> {
         let of_centre = |centre: CentreId| {
-            let labels = Some(centre.labels()).filter(|labels| labels[0] != 0)?;
-            let texts = labels.into_iter().map(|label| text(label).len() + 1);
-            Some(VARIABLE_HEAD + size_of::<u32>() + texts.sum::<usize>() + 1)
+            let [label, ..] = centre.labels();
+            (label != 0).then(|| VARIABLE_HEAD + definition(centre).size())
         };
         if self.0 > MOST_AT_A_FLUSH { None } else { falling_from(self.0).map(of_centre).sum() }
     }
@@ -285,14 +282,6 @@ impl LastDefinitions {
 /// Returns a centre's number in the file.
 fn number_of(centre: CentreId) -> u32 {
     if centre.is_built_in() { CENTRES + centre.get() } else { centre.get() - CentreId::BUILT_IN.len() as u32 }
-}
-
-fn put_band(stack: StackId, bytes: u64, to: &mut Blocks) -> io::Result<()> {
-    to.put(NO_CAPABILITY, id::HEAP_PROF_SAMPLE_COST_CENTRE, |to| {
-        to.put(&[THE_PROFILE]);
-        to.word64(bytes);
-        centres(stack, to);
-    })
 }
 
 /// Iterates over the centres of a stack that are written, innermost first. If there are too many, the outermost are left out.
@@ -304,8 +293,7 @@ fn is_cut(stack: StackId) -> bool {
     stack.centres().nth(MOST_CENTRES).is_some()
 }
 
-/// Writes the number of a stack's centres, and the centres.
-fn centres(stack: StackId, to: &mut Bytes) {
-    to.put(&[kept(stack).count() as u8]);
-    kept(stack).for_each(|centre| to.word32(number_of(centre)));
+/// Iterates over the numbers of a stack's centres in the file, innermost first.
+fn numbers(stack: StackId) -> impl Iterator<Item = u32> {
+    kept(stack).map(number_of)
 }

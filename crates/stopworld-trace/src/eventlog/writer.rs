@@ -17,21 +17,23 @@ use super::board::{Board, Note};
 use super::capabilities::{Capabilities, Meeting, Seat};
 use super::classes::Classes;
 use super::collection::Collection;
-use super::payload::Payload;
 use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
-use super::profile::{Profile, text};
+use super::profile::Profile;
+use super::text::{self, Line};
 use crate::outlet::Outlet;
-use ghc_eventlog::format::{NO_CAPABILITY, capset, id, stop};
-use stopworld::events::EventId;
+use ghc_eventlog::events::{self as ghc, CapsetKind, StopReason, Text};
+use ghc_eventlog::format::NO_CAPABILITY;
+use stopworld::events::Event;
 use stopworld::events::clock::Relation;
+use stopworld::events::payload::Tick;
 use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 
 const BLOCK_BYTES: u64 = stopworld::World::BLOCK_BYTES as u64;
 const CHUNK_BYTES: u64 = stopworld::World::CHUNK_BYTES as u64;
 /// The reason of a stop: the pacing of the collector requested it.
-const BY_ALLOCATION: u64 = 0;
-/// The second field of `MarkerJoined`: a marker begins.
-const BEGINS: u64 = 0;
+const BY_ALLOCATION: u32 = 0;
+/// The moment of `MarkerJoined`: a marker begins.
+const BEGINS: u32 = 0;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct World {
@@ -70,6 +72,8 @@ pub(super) struct Writer {
     read: *const Note,
     /// The latest time seen, in ticks.
     reached: u64,
+    /// The message that is being written.
+    line: Line,
 }
 
 // SAFETY: the pointer refers to a note of the board, which the writer shares by an `Arc`; notes do not change.
@@ -96,6 +100,7 @@ impl Writer {
             profile: Profile::new(),
             read,
             reached: 0,
+            line: Line::new(),
         })
     }
 
@@ -116,38 +121,29 @@ impl Writer {
     fn appoint(&mut self, tid: u32) -> io::Result<Option<u16>> {
         let Some(seat) = self.capabilities.appoint(tid) else { return Ok(None) };
         let blocks = &mut self.blocks;
-        blocks.put(NO_CAPABILITY, id::CAP_CREATE, |to| to.word16(seat))?;
-        for set in [PROCESS, CLOCK] {
-            blocks.put(NO_CAPABILITY, id::CAPSET_ASSIGN_CAP, |to| {
-                to.word32(set);
-                to.word16(seat);
-            })?;
+        blocks.write(NO_CAPABILITY, &ghc::CapCreate { cap: seat })?;
+        for capset in [PROCESS, CLOCK] {
+            blocks.write(NO_CAPABILITY, &ghc::CapsetAssignCap { capset, cap: seat })?;
         }
         if self.plan.classes.threads {
-            blocks.put(NO_CAPABILITY, id::TASK_CREATE, |to| {
-                to.word64(tid.into());
-                to.word16(seat);
-                to.word64(tid.into());
-            })?;
+            let (task, kernel_thread) = (tid.into(), tid.into());
+            blocks.write(NO_CAPABILITY, &ghc::TaskCreate { task, cap: seat, kernel_thread })?;
         }
         Ok(Some(seat))
     }
 
     fn dismiss(&mut self, seat: u16, ticks: u64) -> io::Result<()> {
-        self.halt(seat, stop::FINISHED)?;
+        self.halt(seat, StopReason::FINISHED)?;
         let Seat { tid, .. } = self.capabilities[seat];
         self.capabilities.dismiss(seat, ticks);
         let blocks = &mut self.blocks;
         if self.plan.classes.threads {
-            blocks.put(NO_CAPABILITY, id::TASK_DELETE, |to| to.word64(tid.into()))?;
+            blocks.write(NO_CAPABILITY, &ghc::TaskDelete { task: tid.into() })?;
         }
-        for set in [PROCESS, CLOCK] {
-            blocks.put(NO_CAPABILITY, id::CAPSET_REMOVE_CAP, |to| {
-                to.word32(set);
-                to.word16(seat);
-            })?;
+        for capset in [PROCESS, CLOCK] {
+            blocks.write(NO_CAPABILITY, &ghc::CapsetRemoveCap { capset, cap: seat })?;
         }
-        blocks.put(NO_CAPABILITY, id::CAP_DELETE, |to| to.word16(seat))
+        blocks.write(NO_CAPABILITY, &ghc::CapDelete { cap: seat })
     }
 
     /// Attaches a thread to a world.
@@ -158,12 +154,9 @@ impl Writer {
         }
         let thread = self.capabilities.next_thread();
         self.capabilities[seat].thread = thread;
-        self.blocks.put(seat, id::CREATE_THREAD, |to| to.word32(thread))?;
+        self.blocks.write(seat, &ghc::CreateThread { thread })?;
         if label != 0 {
-            self.blocks.put(seat, id::THREAD_LABEL, |to| {
-                to.word32(thread);
-                to.text(text(label));
-            })?;
+            self.blocks.write(seat, &ghc::ThreadLabel { thread, label: text::of_label(label).into() })?;
         }
         self.run(seat)
     }
@@ -192,22 +185,18 @@ impl Writer {
         }
         of.runs = 1;
         let thread = of.thread;
-        self.blocks.put(seat, id::RUN_THREAD, |to| to.word32(thread))
+        self.blocks.write(seat, &ghc::RunThread { thread })
     }
 
     /// Writes that the thread on this capability has stopped, if it ran.
-    fn halt(&mut self, seat: u16, status: u16) -> io::Result<()> {
+    fn halt(&mut self, seat: u16, reason: StopReason) -> io::Result<()> {
         let of = &mut self.capabilities[seat];
         if of.runs == 0 {
             return Ok(());
         }
         of.runs = 0;
         let thread = of.thread;
-        self.blocks.put(seat, id::STOP_THREAD, |to| {
-            to.word32(thread);
-            to.word16(status);
-            to.word32(0);
-        })
+        self.blocks.write(seat, &ghc::StopThread { thread, reason, info: 0 })
     }
 
     /// Stops all threads of a world.
@@ -215,7 +204,7 @@ impl Writer {
         for seat in self.capabilities.all() {
             if self.capabilities[seat].worlds & 1 << world != 0 {
                 self.capabilities[seat].stopped_for |= 1 << world;
-                self.halt(seat, stop::YIELDING)?;
+                self.halt(seat, StopReason::YIELDING)?;
             }
         }
         Ok(())
@@ -269,22 +258,21 @@ impl Writer {
         let set = if has_process {
             let set = self.next_set;
             self.next_set += 1;
-            self.blocks.put(NO_CAPABILITY, id::CAPSET_CREATE, |to| {
-                to.word32(set);
-                to.word16(capset::CUSTOM);
-            })?;
+            self.blocks.write(NO_CAPABILITY, &ghc::CapsetCreate { capset: set, kind: CapsetKind::CUSTOM })?;
             set
         } else {
             PROCESS
         };
         self.worlds[number] = World { met: true, set, ..World::default() };
-        let limit = self.board.facts(number).limit;
-        self.blocks.put(NO_CAPABILITY, id::HEAP_INFO_GHC, |to| {
-            const GENERATIONS: u16 = 1;
-            to.word32(set);
-            to.word16(GENERATIONS);
-            [limit, BLOCK_BYTES, CHUNK_BYTES, BLOCK_BYTES].into_iter().for_each(|bytes| to.word64(bytes));
-        })
+        let heap = ghc::HeapInfo {
+            capset: set,
+            generations: 1,
+            max_bytes: self.board.facts(number).limit,
+            allocation_area_bytes: BLOCK_BYTES,
+            megablock_bytes: CHUNK_BYTES,
+            block_bytes: BLOCK_BYTES,
+        };
+        self.blocks.write(NO_CAPABILITY, &heap)
     }
 
     fn closed(&mut self, number: usize) -> io::Result<()> {
@@ -296,131 +284,133 @@ impl Writer {
         if set == PROCESS {
             return Ok(());
         }
-        self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))
+        self.blocks.write(NO_CAPABILITY, &ghc::CapsetDelete { capset: set })
     }
 
-    /// Writes a figure of a world's heap on a capability.
-    fn figure(&mut self, seat: u16, event: u16, number: usize, bytes: u64) -> io::Result<()> {
-        let set = self.worlds[number].set;
-        self.blocks.put(seat, event, |to| {
-            to.word32(set);
-            to.word64(bytes);
-        })
-    }
-
-    /// Handles memory obtained from the system or returned to it.
-    fn memory(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let bytes = record.field::<1>();
-        let is_freed = record.id == EventId::SegmentFreed;
-        let World { committed: Some(before), set, .. } = self.worlds[number] else { return Ok(()) };
-        let committed = if is_freed { before.saturating_sub(bytes) } else { before + bytes };
+    /// Handles memory obtained from the system.
+    fn segment_created(&mut self, record: &Recorded, number: usize, bytes: u64) -> io::Result<()> {
+        let World { committed: Some(before), .. } = self.worlds[number] else { return Ok(()) };
+        let committed = before + bytes;
         self.worlds[number].committed = Some(committed);
         let Some(seat) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
-        if is_freed {
-            let chunks = |bytes: u64| (bytes / CHUNK_BYTES) as u32;
-            self.blocks.put(seat, id::MEM_RETURN, |to| {
-                [set, chunks(committed), chunks(committed), chunks(bytes)].into_iter().for_each(|word| to.word32(word));
-            })?;
-        }
         self.heap_size(seat, number, committed)
     }
 
-    fn heap_size(&mut self, seat: u16, number: usize, committed: u64) -> io::Result<()> {
-        self.figure(seat, id::HEAP_SIZE, number, committed)?;
-        self.figure(seat, id::BLOCKS_SIZE, number, committed)
+    /// Handles memory returned to the system.
+    fn segment_freed(&mut self, record: &Recorded, number: usize, bytes: u64) -> io::Result<()> {
+        let World { committed: Some(before), set, .. } = self.worlds[number] else { return Ok(()) };
+        let committed = before.saturating_sub(bytes);
+        self.worlds[number].committed = Some(committed);
+        let Some(seat) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
+        let chunks = |bytes: u64| (bytes / CHUNK_BYTES) as u32;
+        let (current, needed, returned) = (chunks(committed), chunks(committed), chunks(bytes));
+        self.blocks.write(seat, &ghc::MemReturn { capset: set, current, needed, returned })?;
+        self.heap_size(seat, number, committed)
+    }
+
+    fn heap_size(&mut self, seat: u16, number: usize, bytes: u64) -> io::Result<()> {
+        let capset = self.worlds[number].set;
+        self.blocks.write(seat, &ghc::HeapSize { capset, bytes })?;
+        self.blocks.write(seat, &ghc::BlocksSize { capset, bytes })
     }
 
     // ---- Messages ------------------------------------------------------------------------------------------------------
 
     /// Writes a message of the collector on a thread's capability.
     fn log(&mut self, thread: RecordingThread, ticks: u64, line: fmt::Arguments<'_>) -> io::Result<()> {
-        let seat = self.capability(thread, ticks)?.unwrap_or(NO_CAPABILITY);
-        self.blocks.put(seat, id::LOG_MSG, |to| to.line(line))
+        let seat = self.capability_of_message(thread, ticks)?;
+        self.blocks.write(seat, &ghc::LogMsg { text: Text(self.line.format(line)) })
     }
 
-    /// Writes a message or marker of the program.
-    fn said(&mut self, record: &Recorded, event: u16) -> io::Result<()> {
-        let seat = self.capability(record.thread, record.ticks)?.unwrap_or(NO_CAPABILITY);
-        self.blocks.put(seat, event, |to| to.text(text(record.field::<0>())))
+    /// Returns the capability of a thread's message: [`NO_CAPABILITY`] if all are in use.
+    fn capability_of_message(&mut self, thread: RecordingThread, ticks: u64) -> io::Result<u16> {
+        Ok(self.capability(thread, ticks)?.unwrap_or(NO_CAPABILITY))
     }
 
     /// Writes a message for an event without a GHC counterpart.
     #[cold]
-    fn happened(&mut self, record: &Recorded) -> io::Result<()> {
-        let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
+    fn happened(&mut self, record: &Recorded, event: &Event) -> io::Result<()> {
         let (thread, ticks) = (record.thread, record.ticks);
-        match record.id {
-            EventId::StopAbandoned => self.log(
+        match event {
+            Event::StopAbandoned(stop) => self.log(
                 thread,
                 ticks,
                 format_args!(
-                    "stopworld: the stop for collection {first} was abandoned: {second} threads did not acknowledge it"
+                    "stopworld: the stop for collection {} was abandoned: {} threads did not acknowledge it",
+                    stop.number, stop.unanswered
                 ),
             ),
-            EventId::CollectionDiscarded => self.log(
+            Event::CollectionDiscarded(collection) => self.log(
                 thread,
                 ticks,
-                format_args!("stopworld: the marks of collection {first} were discarded; the collection is repeated"),
+                format_args!(
+                    "stopworld: the marks of collection {} were discarded; the collection is repeated",
+                    collection.number
+                ),
             ),
-            EventId::AllocationFailed => self.log(
+            Event::AllocationFailed(failed) => self.log(
                 thread,
                 ticks,
-                format_args!("stopworld: no room for {first} bytes: {second} are live, and the heap limit is {third}"),
+                format_args!(
+                    "stopworld: no room for {} bytes: {} are live, and the heap limit is {}",
+                    failed.bytes, failed.live_bytes, failed.limit_bytes
+                ),
             ),
-            EventId::VtableSwapped => {
-                let name = |kind: u64| ["signals", "safepoints", "the mock debugger"].get(kind as usize).copied();
-                let [old, new] = [first, second].map(|kind| name(kind).unwrap_or("another vtable"));
+            Event::VtableSwapped(swap) => {
+                let name = |kind: u32| ["signals", "safepoints", "the mock debugger"].get(kind as usize).copied();
+                let [old, new] = [swap.old_kind, swap.new_kind].map(|kind| name(kind).unwrap_or("another vtable"));
                 self.log(thread, ticks, format_args!("stopworld: threads are now stopped by {new} instead of {old}"))
             }
-            EventId::DebuggerAttached => {
-                self.log(thread, ticks, format_args!("stopworld: a debugger is in control ({first:#x})"))
+            Event::DebuggerAttached(debugger) => {
+                self.log(thread, ticks, format_args!("stopworld: a debugger is in control ({:#x})", debugger.control))
             }
-            EventId::DebuggerDetached => {
-                self.log(thread, ticks, format_args!("stopworld: the debugger is no longer in control ({first:#x})"))
-            }
-            _ => self.log(
+            Event::DebuggerDetached(debugger) => self.log(
                 thread,
                 ticks,
-                format_args!("stopworld: the debugger was lost ({first:#x}), in phase {second}"),
+                format_args!("stopworld: the debugger is no longer in control ({:#x})", debugger.control),
             ),
+            Event::DebuggerLost(debugger) => self.log(
+                thread,
+                ticks,
+                format_args!("stopworld: the debugger was lost ({:#x}), in phase {}", debugger.control, debugger.phase),
+            ),
+            _ => Ok(()),
         }
     }
 
     // ---- Collections ---------------------------------------------------------------------------------------------------
 
-    fn of_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let count = record.field::<0>() as u32;
-        if record.id == EventId::SuspendBegin {
-            return self.suspend(record, number, count);
-        }
+    /// Handles an event of the collection with this number.
+    fn of_collection(&mut self, record: &Recorded, event: &Event, number: usize, count: u32) -> io::Result<()> {
         if self.worlds[number].collection.stopped_for != count {
             // It began before the log joined the world.
             return Ok(());
         }
-        match record.id {
-            EventId::SuspendEnd if self.plan.classes.threads => self.halt_world(number),
-            EventId::GcStart => self.start(record, number, count),
-            EventId::RestartEnd => {
+        match event {
+            Event::SuspendEnd(_) if self.plan.classes.threads => self.halt_world(number),
+            Event::GcStart(_) => self.start(record, number, count),
+            Event::RestartEnd(_) => {
                 self.end_collection(number);
                 self.worlds[number].collection = Collection::default();
                 if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
             }
-            _ if self.worlds[number].collection.number == count => self.in_collection(record, number),
+            _ if self.worlds[number].collection.number == count => self.in_collection(event, number),
             _ => Ok(()),
         }
     }
 
-    fn suspend(&mut self, record: &Recorded, number: usize, count: u32) -> io::Result<()> {
+    fn suspend(&mut self, record: &Recorded, number: usize, count: u32, reason: u32) -> io::Result<()> {
         let capability = self.capability(record.thread, record.ticks)?;
         self.worlds[number].collection = Collection { stopped_for: count, capability, ..Collection::default() };
         let Some(seat) = capability else { return Ok(()) };
         if self.plan.classes.collections {
-            let several = self.board.facts(number).markers > 1;
-            self.blocks.put(seat, if several { id::REQUEST_PAR_GC } else { id::REQUEST_SEQ_GC }, |_| {})?;
+            match self.board.facts(number).markers {
+                0 | 1 => self.blocks.write(seat, &ghc::RequestSeqGc {})?,
+                _ => self.blocks.write(seat, &ghc::RequestParGc {})?,
+            }
         }
-        let by_itself = record.field::<1>() == BY_ALLOCATION;
         self.capabilities[seat].stopped_for |= 1 << number;
-        self.halt(seat, if by_itself { stop::HEAP_OVERFLOW } else { stop::YIELDING })
+        self.halt(seat, if reason == BY_ALLOCATION { StopReason::HEAP_OVERFLOW } else { StopReason::YIELDING })
     }
 
     fn start(&mut self, record: &Recorded, number: usize, count: u32) -> io::Result<()> {
@@ -437,7 +427,7 @@ impl Writer {
             );
         }
         self.collecting = Some(number);
-        self.blocks.put(seat, id::GC_START, |_| {})
+        self.blocks.write(seat, &ghc::GcStart {})
     }
 
     /// The world's collection has no further events.
@@ -447,28 +437,27 @@ impl Writer {
         }
     }
 
-    fn in_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let Collection { capability, overlaps, .. } = self.worlds[number].collection;
+    fn in_collection(&mut self, event: &Event, number: usize) -> io::Result<()> {
+        let World { collection: Collection { capability, overlaps, .. }, set, .. } = self.worlds[number];
         let Some(seat) = capability else { return Ok(()) };
-        let collection = &mut self.worlds[number].collection;
-        match record.id {
-            EventId::HeapBefore => collection.allocated = record.field::<4>(),
-            EventId::SweepEnd => self.swept(seat, number)?,
-            EventId::HeapStats => {
-                let [live, committed] =
-                    [record.field::<1>() + record.field::<2>() + record.field::<3>(), record.field::<4>()];
-                self.figure(seat, id::HEAP_LIVE, number, live)?;
+        match event {
+            Event::HeapBefore(heap) => self.worlds[number].collection.allocated = heap.allocated_bytes as u64,
+            Event::SweepEnd(_) => self.swept(seat, number)?,
+            Event::HeapStats(heap) => {
+                let (live, committed) =
+                    (heap.small_bytes + heap.large_bytes + heap.pinned_bytes, heap.committed_bytes as u64);
+                self.blocks.write(seat, &ghc::HeapLive { capset: set, bytes: live as u64 })?;
                 self.worlds[number].committed = Some(committed);
                 self.heap_size(seat, number, committed)?;
             }
             _ if overlaps => {}
-            EventId::RootsBegin => self.blocks.put(seat, id::GC_WORK, |_| {})?,
-            EventId::MarkEnd => {
-                self.blocks.put(seat, id::GC_IDLE, |_| {})?;
-                self.blocks.put(seat, id::GC_DONE, |_| {})?;
+            Event::RootsBegin(_) => self.blocks.write(seat, &ghc::GcWork {})?,
+            Event::MarkEnd(_) => {
+                self.blocks.write(seat, &ghc::GcIdle {})?;
+                self.blocks.write(seat, &ghc::GcDone {})?;
             }
-            EventId::GcEnd => {
-                self.blocks.put(seat, id::GC_END, |_| {})?;
+            Event::GcEnd(_) => {
+                self.blocks.write(seat, &ghc::GcEnd {})?;
                 self.end_collection(number);
             }
             _ => {}
@@ -481,80 +470,82 @@ impl Writer {
         let World { collection, set, .. } = self.worlds[number];
         let of = &mut self.capabilities[seat];
         of.allocated += collection.allocated;
-        let allocated = of.allocated;
-        self.figure(seat, id::HEAP_ALLOCATED, number, allocated)?;
+        let bytes = of.allocated;
+        self.blocks.write(seat, &ghc::HeapAllocated { capset: set, bytes })?;
         if collection.overlaps {
             return Ok(());
         }
-        self.blocks.put(seat, id::GC_GLOBAL_SYNC, |_| {})?;
-        self.blocks.put(seat, id::GC_STATS_GHC, |to| {
-            const THE_GENERATION: u16 = 0;
-            to.word32(set);
-            to.word16(THE_GENERATION);
-            // Copied, slop, fragmentation: nothing moves.
-            [0, 0, 0].into_iter().for_each(|bytes| to.word64(bytes));
-            to.word32(collection.markers.max(1));
-            [0, 0, 0].into_iter().for_each(|bytes| to.word64(bytes));
-        })
+        self.blocks.write(seat, &ghc::GcGlobalSync {})?;
+        // Nothing moves, so nothing is copied; and there is one generation, 0.
+        let stats = ghc::GcStats { capset: set, threads: collection.markers.max(1), ..ghc::GcStats::default() };
+        self.blocks.write(seat, &stats)
     }
 
     // ---- Every record --------------------------------------------------------------------------------------------------
 
     fn told(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        match record.id {
-            EventId::SuspendBegin
-            | EventId::SuspendEnd
-            | EventId::GcStart
-            | EventId::RootsBegin
-            | EventId::MarkEnd
-            | EventId::HeapBefore
-            | EventId::SweepEnd
-            | EventId::GcEnd
-            | EventId::HeapStats
-            | EventId::RestartEnd => self.of_collection(record, number),
-            EventId::MarkerJoined => {
-                self.worlds[number].collection.markers += u32::from(record.field::<1>() == BEGINS);
+        let event = &record.event();
+        match event {
+            Event::SuspendBegin(stop) => self.suspend(record, number, stop.number, stop.reason),
+            Event::SuspendEnd(stop) => self.of_collection(record, event, number, stop.number),
+            Event::GcStart(gc) => self.of_collection(record, event, number, gc.number),
+            Event::RootsBegin(roots) => self.of_collection(record, event, number, roots.number),
+            Event::MarkEnd(mark) => self.of_collection(record, event, number, mark.number),
+            Event::HeapBefore(heap) => self.of_collection(record, event, number, heap.number),
+            Event::SweepEnd(sweep) => self.of_collection(record, event, number, sweep.number),
+            Event::GcEnd(gc) => self.of_collection(record, event, number, gc.number),
+            Event::HeapStats(heap) => self.of_collection(record, event, number, heap.number),
+            Event::RestartEnd(stop) => self.of_collection(record, event, number, stop.number),
+            Event::MarkerJoined(marker) => {
+                self.worlds[number].collection.markers += u32::from(marker.moment == BEGINS);
                 Ok(())
             }
-            EventId::ThreadAttached => match self.capability(record.thread, record.ticks)? {
-                Some(seat) => self.attach(seat, number, record.field::<2>()),
+            Event::ThreadAttached(thread) => match self.capability(record.thread, record.ticks)? {
+                Some(seat) => self.attach(seat, number, thread.label),
                 None => Ok(()),
             },
-            EventId::ThreadDetached => self.detach(record, number),
-            EventId::SegmentCreated | EventId::SegmentFreed => self.memory(record, number),
-            EventId::UserMessage => self.said(record, id::USER_MSG),
-            EventId::UserMarker => self.said(record, id::USER_MARKER),
-            EventId::StopAbandoned => {
+            Event::ThreadDetached(_) => self.detach(record, number),
+            Event::SegmentCreated(segment) => self.segment_created(record, number, segment.bytes as u64),
+            Event::SegmentFreed(segment) => self.segment_freed(record, number, segment.bytes as u64),
+            Event::UserMessage(message) => {
+                let seat = self.capability_of_message(record.thread, record.ticks)?;
+                self.blocks.write(seat, &ghc::UserMsg { text: text::of_label(message.text).into() })
+            }
+            Event::UserMarker(marker) => {
+                let seat = self.capability_of_message(record.thread, record.ticks)?;
+                self.blocks.write(seat, &ghc::UserMarker { name: text::of_label(marker.text).into() })
+            }
+            Event::StopAbandoned(_) => {
                 self.worlds[number].collection = Collection::default();
-                self.happened(record)?;
+                self.happened(record, event)?;
                 if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
             }
-            EventId::CollectionDiscarded
-            | EventId::VtableSwapped
-            | EventId::AllocationFailed
-            | EventId::DebuggerAttached
-            | EventId::DebuggerDetached
-            | EventId::DebuggerLost => self.happened(record),
-            EventId::WorldCreated => {
+            Event::CollectionDiscarded(_)
+            | Event::VtableSwapped(_)
+            | Event::AllocationFailed(_)
+            | Event::DebuggerAttached(_)
+            | Event::DebuggerDetached(_)
+            | Event::DebuggerLost(_) => self.happened(record, event),
+            Event::WorldCreated(_) => {
                 self.worlds[number].committed = Some(0);
                 Ok(())
             }
-            EventId::WorldClosed => self.closed(number),
-            EventId::TickerBegin => self.begin_ticks(record.field::<0>(), number),
-            EventId::Tick if self.worlds[number].ticks_differ => Ok(()),
-            EventId::Tick => self.tick(record),
-            EventId::CensusProfileBegin
-            | EventId::CensusFilter
-            | EventId::CostCentre
-            | EventId::CensusBegin
-            | EventId::CensusBand
-            | EventId::CensusEnd => self.profiled(record, number),
+            Event::WorldClosed(_) => self.closed(number),
+            Event::TickerBegin(ticker) => self.begin_ticks(ticker.interval_ns, number),
+            Event::Tick(_) if self.worlds[number].ticks_differ => Ok(()),
+            Event::Tick(tick) => self.tick(tick, record.ticks),
+            Event::CensusProfileBegin(_)
+            | Event::CensusFilter(_)
+            | Event::CostCentre(_)
+            | Event::CensusBegin(_)
+            | Event::CensusBand(_)
+            | Event::CensusEnd(_) => self.profiled(record, event, number),
             _ => Ok(()),
         }
     }
 
-    fn profiled(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        if self.profile.take(record, number, &self.plan.head, &mut self.blocks)? {
+    fn profiled(&mut self, record: &Recorded, event: &Event, number: usize) -> io::Result<()> {
+        if self.profile.take(event, number, &self.plan.head, &mut self.blocks)? {
             return Ok(());
         }
         let set = self.worlds[number].set;
@@ -572,24 +563,23 @@ impl Writer {
             return Ok(());
         }
         let set = self.worlds[number].set;
-        self.blocks.put(NO_CAPABILITY, id::LOG_MSG, |to| {
-            to.line(format_args!(
-                "stopworld: the ticks of heap {set} are left out: their interval is {interval_ns} ns, unlike this log's"
-            ));
-        })
+        let text = Text(self.line.format(format_args!(
+            "stopworld: the ticks of heap {set} are left out: their interval is {interval_ns} ns, unlike this log's"
+        )));
+        self.blocks.write(NO_CAPABILITY, &ghc::LogMsg { text })
     }
 
-    fn tick(&mut self, record: &Recorded) -> io::Result<()> {
-        let [tick, tid, stack] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
-        let seat = match self.capabilities.of_tid(tid as u32) {
+    fn tick(&mut self, tick: &Tick, ticks: u64) -> io::Result<()> {
+        let Tick { tick, tid, stack, .. } = *tick;
+        let seat = match self.capabilities.of_tid(tid) {
             // Threads that are not attached to the world.
             _ if tid == 0 => None,
             Some(seat) => Some(seat),
-            None if self.capabilities.know(tid as u32, record.ticks) => self.appoint(tid as u32)?,
+            None if self.capabilities.know(tid, ticks) => self.appoint(tid)?,
             // It has detached since.
             None => None,
         };
-        self.profile.tick(seat, tick, stack as u32, &mut self.blocks)
+        self.profile.tick(seat, tick, stack, &mut self.blocks)
     }
 
     fn tell_the_board(&self) {
@@ -599,15 +589,15 @@ impl Writer {
     /// Writes the end of a log: stops the threads, and deletes capabilities and capability sets.
     fn end_everything(&mut self) -> io::Result<()> {
         for seat in self.capabilities.all() {
-            self.halt(seat, stop::YIELDING)?;
+            self.halt(seat, StopReason::YIELDING)?;
         }
         for seat in self.capabilities.all() {
             if self.capabilities[seat].tid != 0 {
                 self.dismiss(seat, self.reached)?;
             }
         }
-        for set in [PROCESS, CLOCK] {
-            self.blocks.put(NO_CAPABILITY, id::CAPSET_DELETE, |to| to.word32(set))?;
+        for capset in [PROCESS, CLOCK] {
+            self.blocks.write(NO_CAPABILITY, &ghc::CapsetDelete { capset })?;
         }
         Ok(())
     }
