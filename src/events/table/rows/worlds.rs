@@ -6,7 +6,7 @@ macro_rules! world_rows {
         WorldCreated / fire_world_created in World {
             net [Settings = 2 v 1 op 14: Private GC Informational]
             mps [EventInit = 0x1D: Arena, ArenaCreateVM = 0x09: Arena, VMInit = 0x5A: Arena]
-            ghc [RTS_IDENTIFIER = 29, PROGRAM_ARGS = 30, OSPROCESS_PID = 32, WALL_CLOCK_TIME = 43, CAPSET_CREATE = 25, HEAP_INFO = 52]
+            ghc [RTS_IDENTIFIER = 29, PROGRAM_ARGS = 30, OSPROCESS_PID = 32, WALL_CLOCK_TIME = 43, CAPSET_CREATE = 25, HEAP_INFO_GHC = 52]
             fields {
                 world_addr: usize [Address] "the world" since 2,
                 heap_addr: usize [Address] "the start of its heap" since 2,
