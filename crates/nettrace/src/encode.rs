@@ -534,29 +534,6 @@ fn utf16(to: &mut Vec<u8>, text: &str) {
 
 // ---- Descriptions ------------------------------------------------------------------------------------------------------
 
-/// The code of a type that consists of a code only.
-fn simple_code(kind: &Type) -> Option<u8> {
-    Some(match kind {
-        Type::Bool32 => 3,
-        Type::Utf16Unit => 4,
-        Type::Signed(1) => 5,
-        Type::Unsigned(1) => 6,
-        Type::Signed(2) => 7,
-        Type::Unsigned(2) => 8,
-        Type::Signed(4) => 9,
-        Type::Unsigned(4) => 10,
-        Type::Signed(8) => 11,
-        Type::Unsigned(8) => 12,
-        Type::Single => 13,
-        Type::Double => 14,
-        Type::Decimal => 15,
-        Type::DateTime => 16,
-        Type::Guid => 17,
-        Type::Utf16 => 18,
-        _ => return None,
-    })
-}
-
 /// Appends a version 4 description of an event type, without the type's number, which precedes the description.
 fn description_4(to: &mut Vec<u8>, kind: &EventType) -> Described {
     utf16(to, &kind.provider);
@@ -599,7 +576,7 @@ fn fields_4(to: &mut Vec<u8>, fields: &[FieldType]) -> Option<()> {
                 to.extend(1_u32.to_le_bytes());
                 fields_4(to, fields)?;
             }
-            kind => to.extend(u32::from(simple_code(kind)?).to_le_bytes()),
+            kind => to.extend(u32::from(kind.code()?).to_le_bytes()),
         }
         utf16(to, &field.name);
     }
@@ -630,7 +607,7 @@ fn type_5(to: &mut Vec<u8>, kind: &Type) -> Option<()> {
             type_5(to, element)
         }
         kind => {
-            to.extend(u32::from(simple_code(kind)?).to_le_bytes());
+            to.extend(u32::from(kind.code()?).to_le_bytes());
             Some(())
         }
     }
@@ -744,7 +721,7 @@ fn type_6(to: &mut Vec<u8>, kind: &Type) -> Option<()> {
             return type_6(to, element);
         }
         Type::Bool8 => to.push(26),
-        kind => to.push(simple_code(kind)?),
+        kind => to.push(kind.code()?),
     }
     Some(())
 }

@@ -147,6 +147,28 @@ pub enum Type {
     DataLoc(Box<Type>),
 }
 
+/// The types that consist of a code only, in the order of their codes.
+static SIMPLE: [Type; 16] = [
+    Type::Bool32,
+    Type::Utf16Unit,
+    Type::Signed(1),
+    Type::Unsigned(1),
+    Type::Signed(2),
+    Type::Unsigned(2),
+    Type::Signed(4),
+    Type::Unsigned(4),
+    Type::Signed(8),
+    Type::Unsigned(8),
+    Type::Single,
+    Type::Double,
+    Type::Decimal,
+    Type::DateTime,
+    Type::Guid,
+    Type::Utf16,
+];
+/// The code of the first of them.
+const FIRST_SIMPLE: u8 = 3;
+
 impl TraceInfo {
     /// Converts the time of an event to milliseconds since the trace began.
     pub fn milliseconds(&self, ticks: i64) -> f64 {
@@ -331,6 +353,12 @@ impl FieldType {
 }
 
 impl Type {
+    /// Its code in a file, if it consists of a code only.
+    pub fn code(&self) -> Option<u8> {
+        let place = SIMPLE.iter().position(|simple| simple == self)?;
+        Some(place as u8 + FIRST_SIMPLE)
+    }
+
     fn cost(&self) -> usize {
         match self {
             Type::Object(fields) => fields.iter().map(FieldType::cost).sum(),
@@ -341,27 +369,9 @@ impl Type {
         }
     }
 
-    /// The types that consist of a code only.
+    /// The type with this code, if it consists of a code only.
     fn simple(code: u32) -> Option<Type> {
-        Some(match code {
-            3 => Type::Bool32,
-            4 => Type::Utf16Unit,
-            5 => Type::Signed(1),
-            6 => Type::Unsigned(1),
-            7 => Type::Signed(2),
-            8 => Type::Unsigned(2),
-            9 => Type::Signed(4),
-            10 => Type::Unsigned(4),
-            11 => Type::Signed(8),
-            12 => Type::Unsigned(8),
-            13 => Type::Single,
-            14 => Type::Double,
-            15 => Type::Decimal,
-            16 => Type::DateTime,
-            17 => Type::Guid,
-            18 => Type::Utf16,
-            _ => return None,
-        })
+        SIMPLE.get(code.checked_sub(FIRST_SIMPLE.into())? as usize).cloned()
     }
 }
 

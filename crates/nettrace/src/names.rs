@@ -1,20 +1,22 @@
 //! The names of events.
 //!
 //! The native events of the runtime have no name in a file; a reader knows them by provider and number. These are the
-//! names that the common tools list: task, then opcode. They also replace names in the file. Other
+//! names that the common tools list: task, then opcode; those of the collector's events are in their declarations
+//! ([`clr`]). They also replace names in the file. Other
 //! events with a name are listed as those tools do, too: with their opcode, whether the file has it or the name
 //! ends with it.
 
 use std::borrow::Cow;
 
+use super::clr::{self, Provider};
 use super::metadata::EventType;
 
 /// The provider of the runtime's events.
-pub const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
+pub const RUNTIME: &str = Provider::Runtime.name();
 /// The provider of the state at the end of a trace.
-pub const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
+pub const RUNDOWN: &str = Provider::Rundown.name();
 /// The provider of the runtime's private events.
-pub const PRIVATE: &str = "Microsoft-Windows-DotNETRuntimePrivate";
+pub const PRIVATE: &str = Provider::Private.name();
 /// The provider of the stacks sampled at regular intervals.
 pub const SAMPLER: &str = "Microsoft-DotNETCore-SampleProfiler";
 
@@ -59,6 +61,18 @@ fn titled(name: &str, opcode: Option<u8>) -> Cow<'_, str> {
 
 /// The name of an event that the file does not name.
 fn known(provider: &str, event: u32) -> Option<&'static str> {
+    declared(provider, event).or_else(|| other(provider, event))
+}
+
+/// The name in the declaration of the event.
+fn declared(provider: &str, event: u32) -> Option<&'static str> {
+    let provider = Provider::named(provider)?;
+    let is_it = |template: &&clr::Template| template.providers.contains(&provider) && template.events.contains(&event);
+    clr::all().find(is_it).map(|template| template.name)
+}
+
+/// The name of an event without a declaration.
+fn other(provider: &str, event: u32) -> Option<&'static str> {
     let names = match provider {
         RUNTIME => RUNTIME_NAMES,
         RUNDOWN => RUNDOWN_NAMES,
@@ -71,44 +85,9 @@ fn known(provider: &str, event: u32) -> Option<&'static str> {
 }
 
 static RUNTIME_NAMES: &[(u16, &str)] = &[
-    (1, "GC/Start"),
-    (2, "GC/Stop"),
-    (3, "GC/RestartEEStop"),
-    (4, "GC/HeapStats"),
-    (5, "GC/CreateSegment"),
-    (6, "GC/FreeSegment"),
-    (7, "GC/RestartEEStart"),
-    (8, "GC/SuspendEEStop"),
-    (9, "GC/SuspendEEStart"),
-    (10, "GC/AllocationTick"),
-    (11, "GC/CreateConcurrentThread"),
-    (12, "GC/TerminateConcurrentThread"),
-    (13, "GC/FinalizersStop"),
-    (14, "GC/FinalizersStart"),
-    (15, "Type/BulkType"),
-    (16, "GC/BulkRootEdge"),
-    (17, "GC/BulkRootConditionalWeakTableElementEdge"),
-    (18, "GC/BulkNode"),
-    (19, "GC/BulkEdge"),
-    (20, "GC/SampledObjectAllocation"),
-    (21, "GC/BulkSurvivingObjectRanges"),
-    (22, "GC/BulkMovedObjectRanges"),
-    (23, "GC/GenerationRange"),
-    (25, "GC/MarkStackRoots"),
-    (26, "GC/MarkFinalizeQueueRoots"),
-    (27, "GC/MarkHandles"),
-    (28, "GC/MarkCards"),
-    (29, "GC/FinalizeObject"),
-    (30, "GC/SetGCHandle"),
-    (31, "GC/DestoryGCHandle"),
-    (32, "GC/SampledObjectAllocation"),
-    (33, "GC/PinObjectAtGCTime"),
     (34, "GC/PinPlugAtGCTime"),
-    (35, "GC/Triggered"),
     (36, "GC/BulkRootCCW"),
     (37, "GC/BulkRCW"),
-    (38, "GC/BulkRootStaticVar"),
-    (39, "GC/DynamicTraceEvent"),
     (44, "IOThreadCreation/Start"),
     (45, "IOThreadCreation/Stop"),
     (46, "IOThreadRetirement/Start"),
@@ -175,22 +154,11 @@ static RUNTIME_NAMES: &[(u16, &str)] = &[
     (184, "AuthenticodeVerification/Stop"),
     (185, "Method/InliningSucceeded"),
     (186, "Method/InliningFailedAnsi"),
-    (187, "Runtime/Start"),
     (188, "Method/TailCallSucceeded"),
     (189, "Method/TailCallFailedAnsi"),
     (190, "Method/ILToNativeMap"),
     (191, "Method/TailCallFailed"),
     (192, "Method/InliningFailed"),
-    (200, "GC/IncreaseMemoryPressure"),
-    (201, "GC/DecreaseMemoryPressure"),
-    (202, "GC/MarkWithType"),
-    (203, "GC/Join"),
-    (204, "GC/PerHeapHistory"),
-    (205, "GC/GlobalHeapHistory"),
-    (206, "GC/GenAwareBegin"),
-    (207, "GC/GenAwareEnd"),
-    (208, "GC/LOHCompact"),
-    (209, "GC/FitBucketInfo"),
     (280, "TieredCompilation/Settings"),
     (281, "TieredCompilation/Pause"),
     (282, "TieredCompilation/Resume"),
@@ -213,7 +181,6 @@ static RUNTIME_NAMES: &[(u16, &str)] = &[
 
 static RUNDOWN_NAMES: &[(u16, &str)] = &[
     (0, "ClrStack/Walk"),
-    (10, "GC/SettingsRundown"),
     (141, "Method/DCStart"),
     (142, "Method/DCStop"),
     (143, "Method/DCStartVerbose"),
@@ -233,7 +200,6 @@ static RUNDOWN_NAMES: &[(u16, &str)] = &[
     (157, "Loader/AppDomainDCStart"),
     (158, "Loader/AppDomainDCStop"),
     (159, "Loader/ThreadDCStop"),
-    (187, "Runtime/Start"),
     (188, "CodeSymbolsRundown/Start"),
     (280, "TieredCompilationRundown/SettingsDCStart"),
     (300, "ExecutionCheckpointRundown/ExecutionCheckpointDCEnd"),
@@ -241,30 +207,9 @@ static RUNDOWN_NAMES: &[(u16, &str)] = &[
 
 static PRIVATE_NAMES: &[(u16, &str)] = &[
     (1, "GC/Decision"),
-    (2, "GC/Settings"),
     (3, "GC/Optimized"),
     (4, "GC/PerHeapHistory"),
     (5, "GC/GlobalHeapHistory"),
-    (6, "GC/Join"),
-    (7, "GC/MarkStackRoots"),
-    (8, "GC/MarkFinalizeQueueRoots"),
-    (9, "GC/MarkHandles"),
-    (10, "GC/MarkCards"),
-    (11, "GC/BGCStart"),
-    (12, "GC/BGC1stNonCondStop"),
-    (13, "GC/BGC1stConStop"),
-    (14, "GC/BGC2ndNonConStart"),
-    (15, "GC/BGC2ndNonConStop"),
-    (16, "GC/BGC2ndConStart"),
-    (17, "GC/BGC2ndConStop"),
-    (18, "GC/BGCPlanStop"),
-    (19, "GC/BGCSweepStop"),
-    (20, "GC/BGCDrainMark"),
-    (21, "GC/BGCRevisit"),
-    (22, "GC/BGCOverflow"),
-    (23, "GC/BGCAllocWaitStart"),
-    (24, "GC/BGCAllocWaitStop"),
-    (25, "GC/FullNotify"),
     (80, "Startup/EEStartupStart"),
     (81, "Startup/EEStartupStop"),
     (82, "Startup/EEConfigSetupStart"),
@@ -344,11 +289,8 @@ static PRIVATE_NAMES: &[(u16, &str)] = &[
     (191, "FailFast"),
     (192, "GC/FinalizeObject"),
     (193, "GC/CCWRefCountChangeAnsi"),
-    (194, "GC/SetGCHandle"),
-    (195, "GC/DestroyGCHandle"),
     (196, "Binding/FusionMessage"),
     (198, "GC/PinObjectAtGCTime"),
-    (199, "GC/PinPlugAtGCTime"),
     (200, "GC/CCWRefCountChange"),
     (201, "ClrMulticoreJit/Common"),
     (202, "ClrMulticoreJit/MethodCodeReturned"),
@@ -412,6 +354,15 @@ mod tests {
     fn names_are_found_by_their_numbers() {
         for names in [RUNTIME_NAMES, RUNDOWN_NAMES, PRIVATE_NAMES] {
             assert!(names.is_sorted_by(|one, next| one.0 < next.0));
+        }
+    }
+
+    #[test]
+    fn an_event_with_a_declaration_is_named_there_only() {
+        for (provider, names) in [(RUNTIME, RUNTIME_NAMES), (RUNDOWN, RUNDOWN_NAMES), (PRIVATE, PRIVATE_NAMES)] {
+            for (event, name) in names {
+                assert_eq!(declared(provider, (*event).into()), None, "{provider} {event} {name}");
+            }
         }
     }
 }

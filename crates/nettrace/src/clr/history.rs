@@ -1,73 +1,75 @@
 //! The details of a collection: per heap and in total, phases, joins, marks.
 
-use super::template::{accessors, fields, read, templates, value_of};
-
 templates! {
     /// A marker has finished with one kind of roots.
-    MarkWithType = Runtime [202] 0 "GC/MarkWithType" {
-        0 heap_num "HeapNum" I32;
+    MarkWithType = Runtime [202] 0 "GC/MarkWithType" written GCMarkWithType(Runtime 202 v 0 op 202 GC Informational) {
+        0 heap_num "HeapNum" I32 (file U32 [Ordinal] "the heap");
         0 clr_instance_id "ClrInstanceID" U16;
-        0 kind "Type" U32 as MARK_ROOT;
-        0 promoted "Promoted" I64;
+        0 kind "Type" U32 (as MarkRoot "the kind of roots");
+        0 promoted "Promoted" I64 (file ("Bytes" U64) [Bytes] "marked from these roots");
     }
 
     /// Collecting threads synchronise.
-    Join = Runtime [203] 0 "GC/Join" {
-        0 heap "Heap" I32;
-        0 join_time "JoinTime" U32 as JOIN_TIME;
-        0 join_type "JoinType" U32 as JOIN_TYPE;
+    Join = Runtime [203] 0 "GC/Join" written GCJoin(Runtime 203 v 2 op 203 GC Verbose) {
+        0 heap "Heap" I32 (file U32 [Ordinal] "the heap of the thread");
+        0 join_time "JoinTime" U32 (as JoinTime "whether it begins to wait, or continues");
+        0 join_type "JoinType" U32 (as JoinType "its part in the join");
         1 clr_instance_id "ClrInstanceID" U16;
-        2 join_id "ID" I32;
+        2 join_id "ID" I32 (file ("JoinID" U32) "which join of the collection");
     }
 
     /// The collection of one heap. Versions before 3 were fired by the .NET Framework only and have another
     /// layout.
-    PerHeapHistory = Runtime [204] 3 "GC/PerHeapHistory" {
+    PerHeapHistory = Runtime [204] 3 "GC/PerHeapHistory" written GCPerHeapHistory(Runtime 204 v 3 op 204 GC Informational) {
         3 clr_instance_id "ClrInstanceID" U16;
-        3 free_list_allocated "FreeListAllocated" Word;
-        3 free_list_rejected "FreeListRejected" Word;
-        3 end_of_seg_allocated "EndOfSegAllocated" Word;
-        3 condemned_allocated "CondemnedAllocated" Word;
-        3 pinned_allocated "PinnedAllocated" Word;
-        3 pinned_allocated_advance "PinnedAllocatedAdvance" Word;
-        3 running_free_list_efficiency "RunningFreeListEfficiency" I32;
-        3 condemn_reasons0 "CondemnReasons0" U32;
-        3 condemn_reasons1 "CondemnReasons1" U32;
-        3 compact_mechanisms "CompactMechanisms" U32;
-        3 expand_mechanisms "ExpandMechanisms" U32;
-        3 heap_index "HeapIndex" I32;
-        3 extra_gen0_commit "ExtraGen0Commit" Word;
-        3 count "Count" U32;
-        rows {
-            3 size_before "SizeBefore" Word;
-            3 free_list_before "FreeListSpaceBefore" Word;
-            3 free_objects_before "FreeObjSpaceBefore" Word;
-            3 size_after "SizeAfter" Word;
-            3 free_list_after "FreeListSpaceAfter" Word;
-            3 free_objects_after "FreeObjSpaceAfter" Word;
-            3 into "In" Word;
-            3 pinned_survivors "PinnedSurv" Word;
-            3 other_survivors "NonePinnedSurv" Word;
-            3 budget "NewAllocation" Word;
+        3 free_list_allocated "FreeListAllocated" Word ([Bytes] "allocated from free lists during the collection");
+        3 free_list_rejected "FreeListRejected" Word ([Bytes] "in free lists, but too small");
+        3 end_of_seg_allocated "EndOfSegAllocated" Word ([Bytes] "allocated at the ends of segments");
+        3 condemned_allocated "CondemnedAllocated" Word ([Bytes] "allocated in the collected generations");
+        3 pinned_allocated "PinnedAllocated" Word ([Bytes] "allocated for pinned objects");
+        3 pinned_allocated_advance "PinnedAllocatedAdvance" Word ([Bytes] "allocated by passing over pinned objects");
+        3 running_free_list_efficiency "RunningFreeListEfficiency" I32 (file U32 [Percent] "how much of the free lists is of use");
+        3 condemn_reasons0 "CondemnReasons0" U32 ("why this generation was chosen, a bit set");
+        3 condemn_reasons1 "CondemnReasons1" U32 ("the rest of the bit set");
+        3 compact_mechanisms "CompactMechanisms" U32 ("why it compacted or swept, and what it did");
+        3 expand_mechanisms "ExpandMechanisms" U32 ("how it expanded the heap");
+        3 heap_index "HeapIndex" I32 (file U32 [Ordinal] "the heap");
+        3 extra_gen0_commit "ExtraGen0Commit" Word ([Bytes] "committed for generation 0 beyond its need");
+        3 count "Count" U32 (counts rows "the number of generations");
+        rows HeapGeneration ["Gen0" "Gen1" "Gen2" "Gen3" "Gen4"] {
+            3 size_before "SizeBefore" Word ([Bytes] "its size before, with free space");
+            3 free_list_before "FreeListSpaceBefore" Word (file "FreeListBefore" [Bytes] "in free lists before");
+            3 free_objects_before "FreeObjSpaceBefore" Word (file "FreeObjBefore" [Bytes] "between objects before");
+            3 size_after "SizeAfter" Word ([Bytes] "its size after, with free space");
+            3 free_list_after "FreeListSpaceAfter" Word (file "FreeListAfter" [Bytes] "in free lists after");
+            3 free_objects_after "FreeObjSpaceAfter" Word (file "FreeObjAfter" [Bytes] "between objects after");
+            3 into "In" Word ([Bytes] "promoted into it");
+            3 pinned_survivors "PinnedSurv" Word ([Bytes] "survived because pinned");
+            3 other_survivors "NonePinnedSurv" Word ([Bytes] "survived for other reasons");
+            3 budget "NewAllocation" Word ([Bytes] "that may be allocated until the next collection");
         }
     }
 
     /// The collection as a whole. Phase times in microseconds, as far as the version has them.
-    GlobalHeapHistory = Runtime [205] 0 "GC/GlobalHeapHistory" {
-        0 final_youngest_desired "FinalYoungestDesired" U64;
-        0 num_heaps "NumHeaps" I32;
-        0 condemned_generation "CondemnedGeneration" I32;
-        0 gen0_reduction_count "Gen0ReductionCount" I32;
-        0 reason "Reason" U32 as REASON;
-        0 global_mechanisms "GlobalMechanisms" U32 as MECHANISMS;
+    GlobalHeapHistory = Runtime [205] 0 "GC/GlobalHeapHistory"
+        written GCGlobalHeapHistory(Runtime 205 v 4 op 205 GC Informational)
+    {
+        0 final_youngest_desired "FinalYoungestDesired" U64 ([Bytes] "the budget of generation 0 until the next collection");
+        0 num_heaps "NumHeaps" I32 ([Count] "heaps");
+        0 condemned_generation "CondemnedGeneration" I32 (file U32 "the oldest generation that was collected");
+        0 gen0_reduction_count "Gen0ReductionCount" I32 (file U32 [Count] "how often the budget of generation 0 was reduced");
+        0 reason "Reason" U32 (as Reason "why it was started");
+        0 global_mechanisms "GlobalMechanisms" U32 (as Mechanisms "what it did");
         1 clr_instance_id "ClrInstanceID" U16;
-        2 pause_mode "PauseMode" U32 as PAUSE_MODE;
-        2 memory_pressure "MemoryPressure" I32;
-        3 condemn_reasons0 "CondemnReasons0" U32;
-        3 condemn_reasons1 "CondemnReasons1" U32;
-        4 count "Count" U32;
-        rows {
-            4 time "Time" U32;
+        2 pause_mode "PauseMode" U32 (as PauseMode "how much it may disturb the program");
+        2 memory_pressure "MemoryPressure" I32 (file U32 [Percent] "the load of the machine's memory");
+        3 condemn_reasons0 "CondemnReasons0" U32 ("why the generation was chosen, a bit set");
+        3 condemn_reasons1 "CondemnReasons1" U32 ("the rest of the bit set");
+        4 count "Count" U32 (counts rows "the number of phases");
+        rows PhaseTime [
+            "TimeInit" "TimeMarkRoots" "TimeMarkShortWeak" "TimeMarkScanFinalization" "TimeMarkLongWeak" "TimePlan" "TimeSweep"
+        ] {
+            4 time "Time" U32 (file "" [Microseconds] "the time of the phase");
         }
     }
 
@@ -87,7 +89,7 @@ templates! {
     LohCompact = Runtime [208] 0 "GC/LOHCompact" {
         0 clr_instance_id "ClrInstanceID" U16;
         0 count "Count" U16;
-        rows {
+        rows LargeObjectCompaction {
             0 time_plan "TimePlan" U32;
             0 time_compact "TimeCompact" U32;
             0 time_relocate "TimeRelocate" U32;
@@ -103,7 +105,7 @@ templates! {
         0 bucket_kind "BucketKind" U16;
         0 total_size "TotalSize" U64;
         0 count "Count" U16;
-        rows {
+        rows FreeSizes {
             0 index "Index" U32;
             0 items "Count" U32;
             0 size "Size" Word;
@@ -186,6 +188,12 @@ impl GenerationData {
 }
 
 impl<'a> PerHeapHistory<'a> {
+    /// The number of generations that the payload has room for, whatever it states.
+    pub fn most_generations(&self) -> usize {
+        let rows = self.rows_at().and_then(|start| self.payload.bytes().len().checked_sub(start));
+        rows.unwrap_or(0) / (Self::TEMPLATE.rows.len() * self.payload.pointer())
+    }
+
     /// The rows of the generations, as far as the payload has them.
     pub fn generations(&self) -> impl Iterator<Item = GenerationData> + use<'a> {
         let PerHeapHistory { payload, .. } = *self;
@@ -236,7 +244,7 @@ impl<'a> LohCompact<'a> {
     pub fn heaps(&self) -> impl Iterator<Item = LohCompaction> + use<'a> {
         let LohCompact { payload, .. } = *self;
         let pointer = payload.pointer();
-        let (start, count) = (4, self.count().unwrap_or(0) as usize);
+        let (start, count) = (self.rows_at().unwrap_or(0), self.count().unwrap_or(0) as usize);
         // Three numbers of four bytes, padding to a pointer's alignment, then two pointers.
         let references_at = if pointer == 8 { 16 } else { 12 };
         (0..count).map_while(move |row| {
@@ -267,7 +275,7 @@ impl<'a> FitBucketInfo<'a> {
     /// The buckets, as far as the payload has them.
     pub fn buckets(&self) -> impl Iterator<Item = FitBucket> + use<'a> {
         let FitBucketInfo { payload, .. } = *self;
-        let (start, count) = (14, self.count().unwrap_or(0) as usize);
+        let (start, count) = (self.rows_at().unwrap_or(0), self.count().unwrap_or(0) as usize);
         (0..count).map_while(move |row| {
             let at = start + row * (8 + payload.pointer());
             Some(FitBucket { index: payload.i32(at)?, count: payload.i32(at + 4)?, size: payload.word(at + 8)? as i64 })

@@ -18,19 +18,26 @@
 //! takes precedence over the stated version. An older template reads a newer event and ignores its tail.
 //! The exceptions are three events whose version 1 widened a field; they have two templates.
 //!
-//! Each event is declared once, as input of the macro in `template`. The macro generates the struct with its accessors and the
-//! row of [`Template`] from which a listing prints any of these events field by field.
+//! Each event is declared once, as input of the macro in `template`. The macro generates the struct with its accessors, the
+//! row of [`Template`] from which a listing prints any of these events field by field, and, for the events that are written by the
+//! programs of this project, a struct in [`write`](mod@write) that appends a payload, and its metadata ([`Definition`]).
 //!
 //! | file | events |
 //! |---|---|
 //! | `payload` | bytes, pointers and UTF-16 text in a payload |
 //! | `template` | the declarations, and decoding by table |
-//! | `labels` | names of enumerated values |
+//! | `encode` | metadata, and structs that append a payload |
+//! | `values`, `labels` | enumerated values, and their names |
 //! | `gc` | collections, suspensions, allocation, segments, finalizers, handles |
 //! | `history` | the details of a collection, per heap and in total; phases, joins, marks |
 //! | `bulk` | types, heap dumps, surviving and moved ranges |
 //! | `private` | the private provider |
 //! | `runtime` | the process, the runtime and its settings |
+
+#[macro_use]
+mod template;
+#[macro_use]
+mod encode;
 
 pub mod bulk;
 pub mod gc;
@@ -40,12 +47,26 @@ pub mod payload;
 pub mod private;
 mod provider;
 pub mod runtime;
-mod template;
+mod values;
 
-pub use labels::{Enumeration, MARK_ROOTS, label};
+pub use encode::{Definition, Encode, Level, Rows, Sink, Text, keyword};
 pub use payload::{Payload, Z16};
 pub use provider::Provider;
-pub use template::{Field, FieldValue, Kind, Template};
+pub use template::{Field, FieldValue, Kind, Template, Unit};
+pub use values::{
+    AllocationKind, CollectionType, ElementType, Enumeration, HandleKind, JoinTime, JoinType, MarkRoot, Mechanisms,
+    PauseMode, Reason, RootFlags, RootKind, SegmentKind, SettingBits, Sku, StartupFlags, StaticFlags, SuspendReason,
+    label,
+};
+
+/// The events that can be written, each a struct with the name that the event has in a file.
+pub mod write {
+    pub use super::bulk::written::*;
+    pub use super::gc::written::*;
+    pub use super::history::written::*;
+    pub use super::private::written::*;
+    pub use super::runtime::written::*;
+}
 
 /// Returns the template of an event, if there is one.
 ///
@@ -64,4 +85,18 @@ pub fn all() -> impl Iterator<Item = &'static Template> {
         .into_iter()
         .flatten()
         .copied()
+}
+
+/// The metadata of all events that can be written.
+pub fn definitions() -> impl Iterator<Item = &'static Definition> {
+    [
+        gc::written::DEFINITIONS,
+        history::written::DEFINITIONS,
+        bulk::written::DEFINITIONS,
+        private::written::DEFINITIONS,
+        runtime::written::DEFINITIONS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
 }

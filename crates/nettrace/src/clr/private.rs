@@ -1,21 +1,19 @@
 //! The private provider: details of background collections, and pins.
 
-use super::template::{accessors, fields, read, templates, value_of};
-
 templates! {
     /// The settings that the collector started with.
-    Settings = Private [2] 0 "GC/Settings" {
-        0 segment_size "SegmentSize" U64;
-        0 large_segment_size "LargeObjectSegmentSize" U64;
-        0 server "ServerGC" U32;
+    Settings = Private [2] 0 "GC/Settings" written Settings(Private 2 v 1 op 14 GC Informational) {
+        0 segment_size "SegmentSize" U64 ([Bytes] "the size of a segment");
+        0 large_segment_size "LargeObjectSegmentSize" U64 ([Bytes] "the size of a segment of large objects");
+        0 server "ServerGC" U32 ("1 if each processor has a heap");
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
     /// Collecting threads synchronise.
     PrivateJoin = Private [6] 0 "GC/Join" {
         0 heap "Heap" I32;
-        0 join_time "JoinTime" U32 as JOIN_TIME;
-        0 join_type "JoinType" U32 as JOIN_TYPE;
+        0 join_time "JoinTime" U32 (as JoinTime);
+        0 join_type "JoinType" U32 (as JoinType);
         1 clr_instance_id "ClrInstanceID" U16;
         2 join_id "ID" I32;
     }
@@ -136,7 +134,7 @@ templates! {
     PrivateSetHandle = Private [194] 0 "GC/SetGCHandle" {
         0 handle_id "HandleID" Word;
         0 object_id "ObjectID" Word;
-        0 kind "Kind" U32 as HANDLE;
+        0 kind "Kind" U32 (as HandleKind);
         0 generation "Generation" U32;
         0 app_domain_id "AppDomainID" U64;
         0 clr_instance_id "ClrInstanceID" U16;

@@ -14,14 +14,21 @@ pub enum Provider {
 }
 
 impl Provider {
+    /// All of them.
+    pub const ALL: [Provider; 4] = [Provider::Runtime, Provider::Private, Provider::Rundown, Provider::EventPipe];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Provider::Runtime => "Microsoft-Windows-DotNETRuntime",
+            Provider::Private => "Microsoft-Windows-DotNETRuntimePrivate",
+            Provider::Rundown => "Microsoft-Windows-DotNETRuntimeRundown",
+            Provider::EventPipe => "Microsoft-DotNETCore-EventPipe",
+        }
+    }
+
     /// Returns the provider with this name, if its events have templates.
     pub fn named(name: &str) -> Option<Provider> {
-        Some(match name {
-            "Microsoft-Windows-DotNETRuntime" => Provider::Runtime,
-            "Microsoft-Windows-DotNETRuntimePrivate" => Provider::Private,
-            "Microsoft-Windows-DotNETRuntimeRundown" => Provider::Rundown,
-            "Microsoft-DotNETCore-EventPipe" => Provider::EventPipe,
-            _ => return None,
-        })
+        Provider::ALL.into_iter().find(|provider| provider.name() == name)
     }
 }

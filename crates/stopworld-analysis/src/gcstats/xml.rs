@@ -8,7 +8,7 @@ use super::number::{Fixed, Grouped, GroupedInteger};
 use super::{Figures, Identity, Process, Rollup, Rules, Settings};
 use nettrace::clr::gc::CommittedUsage;
 use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
-use nettrace::clr::{Enumeration, MARK_ROOTS, label};
+use nettrace::clr::{Enumeration, MarkRoot, label};
 
 impl Process {
     /// Writes the process and its collections.
@@ -219,7 +219,7 @@ fn heaps(to: &mut dyn Write, collection: &Collection, global: &GlobalHistory) ->
 }
 
 fn marks(to: &mut dyn Write, marks: &Marks) -> io::Result<()> {
-    for (sort, (name, time)) in MARK_ROOTS.iter().zip(&marks.times).enumerate() {
+    for (sort, (name, time)) in MarkRoot::NAMES.iter().zip(&marks.times).enumerate() {
         let Some(time) = time else { continue };
         write!(to, " {name} =\"{}", Grouped(*time, 3))?;
         if let Some(promoted) = &marks.promoted {
