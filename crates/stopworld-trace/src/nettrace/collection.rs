@@ -10,28 +10,25 @@
 //! to 4 have the live data. A survivor, old or new, is counted in the generation where it is afterwards: the collector does not
 //! track the ages of objects.
 
+use nettrace::clr::write::{GCGlobalHeapHistory, GCHeapStats, GCPerHeapHistory, HeapGeneration, PhaseTime};
+use nettrace::clr::{Mechanisms, PauseMode, Reason};
 use stopworld::events::clock::Relation;
-use trace_io::bytes::Bytes;
 
 /// The .NET generations used here.
 const YOUNGEST: usize = 0;
 const ORDINARY: usize = 2;
 const LARGE: usize = 3;
 const PINNED: usize = 4;
-pub(super) const GENERATIONS: usize = 5;
 /// The condemned generation of a full collection.
 pub(super) const CONDEMNED: u32 = 2;
 
 /// Converts the reason of a collection to that of .NET. The reasons are the budget of the pacing, an explicit request, the heap
 /// limit.
-pub(super) fn reason(ours: u64) -> u32 {
-    const ALLOC_SMALL: u32 = 0;
-    const INDUCED: u32 = 1;
-    const OUT_OF_SPACE: u32 = 5;
+pub(super) fn reason(ours: u32) -> Reason {
     match ours {
-        0 => ALLOC_SMALL,
-        1 => INDUCED,
-        _ => OUT_OF_SPACE,
+        0 => Reason::AllocSmall,
+        1 => Reason::Induced,
+        _ => Reason::OutOfSpaceSOH,
     }
 }
 
@@ -44,13 +41,13 @@ pub(super) struct Spaces {
 }
 
 /// A stop of the world and the collection in it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Collection {
     /// The number of the collection for which the world is stopped; 0 while it runs.
     pub(super) stopped_for: u32,
     /// The number of the collection that has started.
     pub(super) number: u32,
-    pub(super) reason: u32,
+    pub(super) reason: Reason,
     /// The time of its start in the trace.
     pub(super) started_at: u64,
     pub(super) discarded: bool,
@@ -69,19 +66,34 @@ pub(super) struct Collection {
     pub(super) handles: u64,
 }
 
+impl Default for Collection {
+    /// No stop, and no collection.
+    fn default() -> Collection {
+        Collection {
+            stopped_for: 0,
+            number: 0,
+            reason: Reason::Empty,
+            started_at: 0,
+            discarded: false,
+            roots_begin: 0,
+            mark_end: 0,
+            weak_end: 0,
+            sweep_begin: 0,
+            sweep_end: 0,
+            queued: 0,
+            before: Spaces::default(),
+            allocated: 0,
+            budget: 0,
+            after: Spaces::default(),
+            pinned_objects: 0,
+            handles: 0,
+        }
+    }
+}
+
 impl Collection {
-    /// Writes the payload of GCGlobalHeapHistory V4.
-    pub(super) fn global_history(&self, to: &mut Bytes, world: u16, hz: u64) {
-        const PROMOTION: u32 = 4;
-        to.u64(self.budget);
-        to.u32(1);
-        to.u32(CONDEMNED);
-        to.u32(0);
-        to.u32(self.reason);
-        to.u32(PROMOTION);
-        to.u16(world);
-        // Pause mode: not concurrent. Memory pressure: not measured. Condemn reasons: there is no such decision.
-        [0, 0, 0, 0].into_iter().for_each(|word| to.u32(word));
+    /// Returns the event about the collection as a whole. `hz` is the frequency of the clock.
+    pub(super) fn global_history(&self, hz: u64) -> GCGlobalHeapHistory {
         let us = |from: u64, until: u64| {
             let relation = Relation { ticks: 0, ns: 0, hz };
             u32::try_from(relation.ns_of(until.saturating_sub(from)) / 1_000).unwrap_or(u32::MAX)
@@ -96,60 +108,89 @@ impl Collection {
             0,
             us(self.sweep_begin, self.sweep_end),
         ];
-        to.u32(times.len() as u32);
-        times.into_iter().for_each(|time| to.u32(time));
-    }
-
-    /// Writes the payload of GCPerHeapHistory V3 for the only heap.
-    pub(super) fn heap_history(&self, to: &mut Bytes, world: u16) {
-        to.u16(world);
-        (0..6).for_each(|_| to.u64(0));
-        (0..6).for_each(|_| to.u32(0));
-        to.u64(0);
-        to.u32(GENERATIONS as u32);
-        let mut generations = [Generation::default(); GENERATIONS];
-        let Spaces { small, large, pinned } = self.before;
-        generations[YOUNGEST] = Generation { before: self.allocated, budget: self.budget, ..Generation::default() };
-        generations[ORDINARY] = Generation::old(small, self.after.small);
-        generations[LARGE] = Generation::old(large, self.after.large);
-        let old = Generation::old(pinned, self.after.pinned);
-        generations[PINNED] = Generation { pinned_survivors: old.survivors, survivors: 0, ..old };
-        for generation in generations {
-            let Generation { before, after, pinned_survivors, survivors, budget } = generation;
-            // Free lists and free objects are 0, because free cells belong to no generation.
-            [before, 0, 0, after, 0, 0, 0, pinned_survivors, survivors, budget]
-                .into_iter()
-                .for_each(|word| to.u64(word));
+        GCGlobalHeapHistory {
+            final_youngest_desired: self.budget,
+            num_heaps: 1,
+            condemned_generation: CONDEMNED,
+            gen0_reduction_count: 0,
+            reason: self.reason,
+            global_mechanisms: Mechanisms::PROMOTION,
+            // Collections are not concurrent.
+            pause_mode: PauseMode::Batch,
+            // Not measured.
+            memory_pressure: 0,
+            // There is no such decision.
+            condemn_reasons0: 0,
+            condemn_reasons1: 0,
+            rows: times.map(|time| PhaseTime { time }),
         }
     }
 
-    /// Writes the payload of GCHeapStats V2.
-    pub(super) fn heap_stats(&self, to: &mut Bytes, world: u16) {
+    /// Returns the event about the only heap.
+    pub(super) fn heap_history(&self) -> GCPerHeapHistory {
+        let mut rows = [EMPTY; _];
+        let Spaces { small, large, pinned } = self.before;
+        rows[YOUNGEST] = HeapGeneration { size_before: self.allocated, budget: self.budget, ..EMPTY };
+        rows[ORDINARY] = old(small, self.after.small);
+        rows[LARGE] = old(large, self.after.large);
+        let survivors = self.after.pinned;
+        rows[PINNED] = HeapGeneration { pinned_survivors: survivors, other_survivors: 0, ..old(pinned, survivors) };
+        GCPerHeapHistory {
+            free_list_allocated: 0,
+            free_list_rejected: 0,
+            end_of_seg_allocated: 0,
+            condemned_allocated: 0,
+            pinned_allocated: 0,
+            pinned_allocated_advance: 0,
+            running_free_list_efficiency: 0,
+            condemn_reasons0: 0,
+            condemn_reasons1: 0,
+            compact_mechanisms: 0,
+            expand_mechanisms: 0,
+            heap_index: 0,
+            extra_gen0_commit: 0,
+            rows,
+        }
+    }
+
+    /// Returns the event about the heap after the collection.
+    pub(super) fn heap_stats(&self) -> GCHeapStats {
         let Spaces { small, large, pinned } = self.after;
-        [0, 0, 0, 0, small, small, large, large].into_iter().for_each(|word| to.u64(word));
-        to.u64(0);
-        to.u64(self.queued);
-        to.u32(self.pinned_objects as u32);
-        to.u32(0);
-        to.u32(self.handles as u32);
-        to.u16(world);
-        to.u64(pinned);
-        to.u64(pinned);
+        GCHeapStats {
+            generation_size0: 0,
+            total_promoted_size0: 0,
+            generation_size1: 0,
+            total_promoted_size1: 0,
+            generation_size2: small,
+            total_promoted_size2: small,
+            generation_size3: large,
+            total_promoted_size3: large,
+            finalization_promoted_size: 0,
+            finalization_promoted_count: self.queued,
+            pinned_object_count: self.pinned_objects as u32,
+            sink_block_count: 0,
+            gc_handle_count: self.handles as u32,
+            generation_size4: pinned,
+            total_promoted_size4: pinned,
+        }
     }
 }
 
-#[derive(Clone, Copy, Default)]
-struct Generation {
-    before: u64,
-    after: u64,
-    pinned_survivors: u64,
-    survivors: u64,
-    budget: u64,
-}
+/// A generation without objects. Free lists and free objects are 0 in every generation, because free cells belong to none.
+const EMPTY: HeapGeneration = HeapGeneration {
+    size_before: 0,
+    free_list_before: 0,
+    free_objects_before: 0,
+    size_after: 0,
+    free_list_after: 0,
+    free_objects_after: 0,
+    into: 0,
+    pinned_survivors: 0,
+    other_survivors: 0,
+    budget: 0,
+};
 
-impl Generation {
-    /// A generation other than the youngest: everything that lives there afterwards has survived.
-    fn old(before: u64, after: u64) -> Generation {
-        Generation { before, after, survivors: after, ..Generation::default() }
-    }
+/// Returns a generation other than the youngest: everything that lives there afterwards has survived.
+fn old(before: u64, after: u64) -> HeapGeneration {
+    HeapGeneration { size_before: before, size_after: after, other_survivors: after, ..EMPTY }
 }

@@ -11,10 +11,17 @@
 //! dump of any size is written while it is made. A type is written when its first object comes.
 
 use std::io;
+use std::marker::PhantomData;
 
 use super::pen::Pen;
-use super::schema::{Kind, Net};
+use super::schema::Written;
 use super::types::name_of;
+use nettrace::clr::write::{
+    BulkType, BulkTypeRow, Edge, GCBulkEdge, GCBulkNode, GCBulkRootEdge, GCBulkRootStaticVar, Node, RootEdge,
+    RootStaticVar,
+};
+use nettrace::clr::{ElementType, RootFlags, RootKind, Rows, StaticFlags, Text};
+use stopworld::events::payload::{DumpEdge, DumpNode, DumpRoot};
 use stopworld::events::record::{Recorded, RecordingThread};
 use trace_io::bytes::Bytes;
 
@@ -26,53 +33,110 @@ const MOST_NAME: usize = 512;
 /// The size of the table that remembers which types have been written.
 const TYPES: usize = 1 << 14;
 
-/// The code for classes among the element types of .NET.
-const ELEMENT_TYPE_CLASS: u8 = 0x12;
+/// The kinds of roots in the events of the collector that differ from the others: in a registered range, a handle, a finalizer.
+const RANGE: u32 = 3;
+const HANDLE: u32 = 4;
+const FINALIZER: u32 = 5;
 
-/// The kind of a root in a registered range, in the events of the collector; then the kinds of roots in .NET.
-const RANGE: u64 = 3;
-const ROOT_STACK: u8 = 0;
-const ROOT_FINALIZER: u8 = 1;
-const ROOT_HANDLE: u8 = 2;
-/// A flag: the root is a word that may be a reference, so it pins its object.
-const PINNING: u32 = 1;
+/// An event with many rows.
+trait Batch {
+    type Event<'r>: Written;
+
+    /// Returns the event. `index` is the number of events of this kind before it in the dump.
+    fn event(index: u32, rows: Rows<'_>) -> Self::Event<'_>;
+}
+
+macro_rules! batches {
+    ($($batch:ident: |$index:pat_param, $rows:ident| $event:ident { $($field:tt)* };)+) => { $(
+        #[derive(Debug)]
+        struct $batch;
+
+        impl Batch for $batch {
+            type Event<'r> = $event<'r>;
+
+            #[inline]
+            fn event($index: u32, $rows: Rows<'_>) -> $event<'_> {
+                $event { $($field)* }
+            }
+        }
+    )+ };
+}
+
+batches! {
+    Types: |_, rows| BulkType { rows };
+    Nodes: |index, rows| GCBulkNode { index, rows };
+    Edges: |index, rows| GCBulkEdge { index, rows };
+    Roots: |index, rows| GCBulkRootEdge { index, rows };
+    Statics: |_, rows| GCBulkRootStaticVar { app_domain_id: 0, rows };
+}
 
 /// The rows of one kind that are not written yet.
 #[derive(Debug)]
-struct Bulk {
-    net: Net,
+struct Bulk<B> {
     rows: Bytes,
     count: u32,
     /// Number of events of this kind in this dump.
     index: u32,
+    batch: PhantomData<B>,
 }
 
-impl Bulk {
-    fn new(net: Net) -> Bulk {
-        Bulk { net, rows: Bytes::with_capacity(CHUNK_BYTES), count: 0, index: 0 }
+/// The thread and the world of a dump.
+type Origin = Option<(RecordingThread, u16)>;
+
+impl<B: Batch> Bulk<B> {
+    fn new() -> Bulk<B> {
+        Bulk { rows: Bytes::with_capacity(CHUNK_BYTES), count: 0, index: 0, batch: PhantomData }
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.rows.room() < MOST_ROW
+    }
+
+    #[inline(always)]
+    fn put_if_full(&mut self, pen: &mut Pen, of: Origin, ticks: u64) -> io::Result<()> {
+        if self.is_full() { self.put(pen, of, ticks) } else { Ok(()) }
+    }
+
+    /// Writes the event with the rows so far, if there are any.
+    fn put(&mut self, pen: &mut Pen, of: Origin, ticks: u64) -> io::Result<()> {
+        let Some((thread, world)) = of.filter(|_| self.count > 0) else { return Ok(()) };
+        let rows = Rows { count: self.count, bytes: self.rows.as_slice() };
+        let result = pen.write_for(world, &B::event(self.index, rows), ticks, thread);
+        self.rows.clear();
+        self.count = 0;
+        self.index += 1;
+        result.map(drop)
+    }
+
+    /// Writes what is left of a dump.
+    fn end(&mut self, pen: &mut Pen, of: Origin, ticks: u64) -> io::Result<()> {
+        self.put(pen, of, ticks)?;
+        self.index = 0;
+        Ok(())
     }
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Dump {
-    types: Bulk,
-    nodes: Bulk,
-    edges: Bulk,
-    roots: Bulk,
-    statics: Bulk,
+    types: Bulk<Types>,
+    nodes: Bulk<Nodes>,
+    edges: Bulk<Edges>,
+    roots: Bulk<Roots>,
+    statics: Bulk<Statics>,
     told: Box<[u64]>,
-    of: Option<(RecordingThread, u16)>,
+    of: Origin,
 }
 
 impl Dump {
     pub(super) fn new() -> Dump {
         Dump {
-            types: Bulk::new(Net::BulkType),
-            nodes: Bulk::new(Net::BulkNode),
-            edges: Bulk::new(Net::BulkEdge),
-            roots: Bulk::new(Net::BulkRootEdge),
-            statics: Bulk::new(Net::BulkRootStaticVar),
+            types: Bulk::new(),
+            nodes: Bulk::new(),
+            edges: Bulk::new(),
+            roots: Bulk::new(),
+            statics: Bulk::new(),
             told: vec![0; TYPES].into(),
             of: None,
         }
@@ -88,46 +152,45 @@ impl Dump {
         Ok(())
     }
 
-    pub(super) fn node(&mut self, pen: &mut Pen, record: &Recorded) -> io::Result<()> {
+    pub(super) fn node(&mut self, pen: &mut Pen, record: &Recorded, node: DumpNode) -> io::Result<()> {
         self.begin(pen, record)?;
-        let [address, bytes, kind, edges] =
-            [record.field::<0>(), record.field::<1>(), record.field::<2>(), record.field::<3>()];
-        self.tell_of_type(pen, kind, record.ticks)?;
-        let rows = &mut self.nodes.rows;
-        [address, bytes, kind, edges].into_iter().for_each(|word| rows.u64(word));
+        let type_id = node.type_addr as u64;
+        self.tell_of_type(pen, type_id, record.ticks)?;
+        let (address, size, edge_count) = (node.addr as u64, node.bytes as u64, node.edges as u64);
+        Node { address, size, type_id, edge_count }.encode(&mut self.nodes.rows);
         self.nodes.count += 1;
         self.put_if_full(pen, record.ticks)
     }
 
-    pub(super) fn edge(&mut self, pen: &mut Pen, record: &Recorded) -> io::Result<()> {
+    pub(super) fn edge(&mut self, pen: &mut Pen, record: &Recorded, edge: DumpEdge) -> io::Result<()> {
         self.begin(pen, record)?;
-        self.edges.rows.u64(record.field::<0>());
-        self.edges.rows.u32(record.field::<1>() as u32);
+        Edge { value: edge.target_addr as u64, field_id: edge.offset }.encode(&mut self.edges.rows);
         self.edges.count += 1;
         self.put_if_full(pen, record.ticks)
     }
 
-    pub(super) fn root(&mut self, pen: &mut Pen, record: &Recorded) -> io::Result<()> {
+    pub(super) fn root(&mut self, pen: &mut Pen, record: &Recorded, root: DumpRoot) -> io::Result<()> {
         self.begin(pen, record)?;
-        let [object, kind, root, of_type] =
-            [record.field::<0>(), record.field::<1>(), record.field::<2>(), record.field::<3>()];
-        if kind == RANGE {
-            let rows = &mut self.statics.rows;
-            [root, object, of_type].into_iter().for_each(|word| rows.u64(word));
-            rows.u32(PINNING);
-            rows.utf16("", 0);
+        let (object, root_id) = (root.object_addr as u64, root.root_addr as u64);
+        if root.kind == RANGE {
+            let row = RootStaticVar {
+                root_id,
+                object_id: object,
+                type_id: root.type_addr as u64,
+                // The word may be a reference: the bit of a root that pins its object.
+                flags: StaticFlags(RootFlags::PINNING.code()),
+                field_name: "".into(),
+            };
+            row.encode(&mut self.statics.rows);
             self.statics.count += 1;
         } else {
-            let (kind, flags) = match kind {
-                4 => (ROOT_HANDLE, 0),
-                5 => (ROOT_FINALIZER, 0),
-                _ => (ROOT_STACK, PINNING),
+            let (kind, flags) = match root.kind {
+                HANDLE => (RootKind::Handle, RootFlags::NONE),
+                FINALIZER => (RootKind::Finalizer, RootFlags::NONE),
+                // The root is a word that may be a reference, so it pins its object.
+                _ => (RootKind::Stack, RootFlags::PINNING),
             };
-            let rows = &mut self.roots.rows;
-            rows.u64(object);
-            rows.u8(kind);
-            rows.u32(flags);
-            rows.u64(root);
+            RootEdge { rooted_node: object, kind, flags, root_id }.encode(&mut self.roots.rows);
             self.roots.count += 1;
         }
         self.put_if_full(pen, record.ticks)
@@ -150,61 +213,44 @@ impl Dump {
             return Ok(());
         }
         if self.types.rows.room() < MOST_ROW + 2 * MOST_NAME {
-            Self::put(&mut self.types, pen, self.of, ticks)?;
+            self.types.put(pen, self.of, ticks)?;
         }
-        let rows = &mut self.types.rows;
-        rows.u64(kind);
-        rows.u64(0);
-        rows.u32(0);
-        rows.u32(0);
-        rows.u8(ELEMENT_TYPE_CLASS);
-        rows.utf16(name_of(kind), MOST_NAME);
-        rows.u32(0);
+        let row = BulkTypeRow {
+            type_id: kind,
+            module_id: 0,
+            type_name_id: 0,
+            flags: 0,
+            cor_element_type: ElementType::Class,
+            name: Text::cut(name_of(kind), MOST_NAME),
+            parameters: &[],
+        };
+        row.encode(&mut self.types.rows);
         self.types.count += 1;
         Ok(())
     }
 
     #[inline(always)]
     fn put_if_full(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
-        if self.nodes.rows.room() < MOST_ROW {
+        let of = self.of;
+        if self.nodes.is_full() {
             // A reader must know a node's type before the node.
-            Self::put(&mut self.types, pen, self.of, ticks)?;
+            self.types.put(pen, of, ticks)?;
+            self.nodes.put(pen, of, ticks)?;
         }
-        for bulk in [&mut self.nodes, &mut self.edges, &mut self.roots, &mut self.statics] {
-            if bulk.rows.room() < MOST_ROW {
-                Self::put(bulk, pen, self.of, ticks)?;
-            }
-        }
-        Ok(())
+        self.edges.put_if_full(pen, of, ticks)?;
+        self.roots.put_if_full(pen, of, ticks)?;
+        self.statics.put_if_full(pen, of, ticks)
     }
 
     fn put_rest(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
         let of = self.of;
-        for bulk in [&mut self.types, &mut self.nodes, &mut self.edges, &mut self.roots, &mut self.statics] {
-            Self::put(bulk, pen, of, ticks)?;
-            bulk.index = 0;
-        }
+        self.types.end(pen, of, ticks)?;
+        self.nodes.end(pen, of, ticks)?;
+        self.edges.end(pen, of, ticks)?;
+        self.roots.end(pen, of, ticks)?;
+        self.statics.end(pen, of, ticks)?;
         // The next dump must be readable without this one.
         self.told.fill(0);
         Ok(())
-    }
-
-    fn put(bulk: &mut Bulk, pen: &mut Pen, of: Option<(RecordingThread, u16)>, ticks: u64) -> io::Result<()> {
-        let Some((thread, world)) = of.filter(|_| bulk.count > 0) else { return Ok(()) };
-        let (count, index) = (std::mem::take(&mut bulk.count), bulk.index);
-        bulk.index += 1;
-        let result = pen.write(Kind::Net(bulk.net), ticks, thread, |payload| {
-            if !matches!(bulk.net, Net::BulkType | Net::BulkRootStaticVar) {
-                payload.u32(index);
-            }
-            payload.u32(count);
-            if bulk.net == Net::BulkRootStaticVar {
-                payload.u64(0);
-            }
-            payload.u16(world);
-            payload.put(bulk.rows.as_slice());
-        });
-        bulk.rows.clear();
-        result.map(drop)
     }
 }

@@ -24,7 +24,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Container;
 use super::output::Outlet;
-use super::schema::{Definition, Kind, Type};
+use super::schema::{Definition, Kind};
 use super::threads::{Meeting, Threads};
 use crate::os::thread::{getpid, gettid};
 use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
@@ -365,7 +365,7 @@ impl Encoder {
         to.u32(definition.level.into());
         to.u32(definition.fields.count() as u32);
         definition.fields.each(|name, kind| {
-            to.u32(kind as u32);
+            to.u32(kind.code().into());
             to.utf16(name, usize::MAX);
         });
         if definition.opcode != 0 {
@@ -388,7 +388,7 @@ impl Encoder {
         definition.fields.each(|name, kind| {
             to.u16((name.len() + 2) as u16);
             to.utf8(name);
-            to.u8(kind as u8);
+            to.u8(kind.code());
         });
         let options = to.len();
         to.u16(0);
@@ -603,7 +603,7 @@ fn block_header(to: &mut Bytes) {
 fn v4_length(definition: &Definition) -> usize {
     let text = |text: &str| 2 * text.encode_utf16().count() + 2;
     let mut length = 4 + text(definition.provider) + 4 + text(definition.name) + 8 + 4 + 4 + 4;
-    definition.fields.each(|name, _: Type| length += 4 + text(name));
+    definition.fields.each(|name, _| length += 4 + text(name));
     length + if definition.opcode != 0 { 6 } else { 0 }
 }
 

@@ -5,7 +5,8 @@ use std::io;
 use trace_io::bytes::Bytes;
 
 use super::encoder::Encoder;
-use super::schema::{Kind, Net};
+use super::schema::{Kind, Net, Written};
+use stopworld::events::EventId;
 use stopworld::events::record::RecordingThread;
 
 /// A serializer for single events: the encoder, the payload buffer, and the selection.
@@ -27,22 +28,40 @@ impl Pen {
         self.wanted & (1 << net as u64) != 0
     }
 
-    /// Writes an event, if it is selected. Returns its time in the trace.
+    /// Writes a .NET event, if it is selected. Returns its time in the trace.
     #[inline]
-    pub(super) fn write(
+    pub(super) fn write<E: Written>(&mut self, event: &E, ticks: u64, thread: RecordingThread) -> io::Result<u64> {
+        self.write_for(self.world, event, ticks, thread)
+    }
+
+    /// As [`write`](Self::write), for the world with this ordinal.
+    #[inline]
+    pub(super) fn write_for<E: Written>(
         &mut self,
-        kind: Kind,
+        world: u16,
+        event: &E,
+        ticks: u64,
+        thread: RecordingThread,
+    ) -> io::Result<u64> {
+        if !self.wants(E::NET) {
+            return Ok(self.encoder.time(ticks));
+        }
+        self.payload.clear();
+        event.encode(world, &mut self.payload);
+        self.encoder.event(Kind::Net(E::NET), ticks, thread, self.payload.as_slice())
+    }
+
+    /// Writes an own event, whose payload `fill` appends.
+    #[inline]
+    pub(super) fn own(
+        &mut self,
+        id: EventId,
         ticks: u64,
         thread: RecordingThread,
         fill: impl FnOnce(&mut Bytes),
     ) -> io::Result<u64> {
-        if let Kind::Net(net) = kind
-            && !self.wants(net)
-        {
-            return Ok(self.encoder.time(ticks));
-        }
         self.payload.clear();
         fill(&mut self.payload);
-        self.encoder.event(kind, ticks, thread, self.payload.as_slice())
+        self.encoder.event(Kind::Own(id), ticks, thread, self.payload.as_slice())
     }
 }

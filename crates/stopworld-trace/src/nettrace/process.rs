@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use nettrace::clr::write::{GCSettingsRundown, ProcessInfo, RuntimeInformationDCStart};
+use nettrace::clr::{SettingBits, Sku, StartupFlags, Text};
 use stopworld::World;
-use trace_io::bytes::Bytes;
 
 /// A command line is cut to this many UTF-16 units.
 const MOST_LETTERS: usize = 8_000;
@@ -24,41 +25,50 @@ impl About {
         About { command_line: words.join(" "), executable: executable.display().to_string() }
     }
 
-    /// Writes the payload of ProcessInfo.
-    pub(super) fn process_info(&self, to: &mut Bytes) {
-        to.utf16(&self.command_line, MOST_LETTERS);
-        to.utf16("Linux", MOST_LETTERS);
-        to.utf16("x64", MOST_LETTERS);
+    /// Returns the event about the process.
+    pub(super) fn process_info(&self) -> ProcessInfo<'_> {
+        ProcessInfo {
+            command_line: Text::cut(&self.command_line, MOST_LETTERS),
+            os_information: "Linux".into(),
+            arch_information: "x64".into(),
+        }
     }
 
-    /// Writes the payload of RuntimeInformationDCStart: versions and flags. There is no class library, so both versions are that of
-    /// this library.
-    pub(super) fn runtime_start(&self, to: &mut Bytes) {
-        const CORE_CLR: u16 = 2;
-        to.u16(0);
-        to.u16(CORE_CLR);
+    /// Returns the event about the runtime. There is no class library, so both versions are that of this library.
+    pub(super) fn runtime_start(&self) -> RuntimeInformationDCStart<'_> {
         let number = |text: &str| text.parse().unwrap_or(0);
-        let version =
-            [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH"), "0"];
-        for _ in 0..2 {
-            version.iter().for_each(|part| to.u16(number(part)));
+        let major = number(env!("CARGO_PKG_VERSION_MAJOR"));
+        let minor = number(env!("CARGO_PKG_VERSION_MINOR"));
+        let build = number(env!("CARGO_PKG_VERSION_PATCH"));
+        RuntimeInformationDCStart {
+            sku: Sku::Core,
+            bcl_major: major,
+            bcl_minor: minor,
+            bcl_build: build,
+            bcl_qfe: 0,
+            vm_major: major,
+            vm_minor: minor,
+            vm_build: build,
+            vm_qfe: 0,
+            // The collector is not concurrent and has no heap per processor.
+            startup_flags: StartupFlags::NONE,
+            startup_mode: 0,
+            command_line: Text::cut(&self.command_line, MOST_LETTERS),
+            com_object_guid: [0; 16],
+            runtime_dll_path: Text::cut(&self.executable, MOST_LETTERS),
         }
-        // Flags: the collector is not concurrent and has no heap per processor.
-        to.u32(0);
-        to.u8(0);
-        to.utf16(&self.command_line, MOST_LETTERS);
-        to.put(&[0; 16]);
-        to.utf16(&self.executable, MOST_LETTERS);
     }
 }
 
-/// Writes the payload of GCSettingsRundown for a world with this heap limit.
-pub(super) fn settings(to: &mut Bytes, limit: u64, world: u16) {
-    const HAS_HARD_LIMIT: u32 = 8;
-    to.u64(limit);
-    to.u64(World::MOST_SMALL_BYTES as u64 + 1);
-    [0, 0, 0].into_iter().for_each(|word| to.u64(word));
-    to.u32(0);
-    to.u32(HAS_HARD_LIMIT);
-    to.u16(world);
+/// Returns the event about the settings of a world with this heap limit.
+pub(super) fn settings(limit: u64) -> GCSettingsRundown {
+    GCSettingsRundown {
+        hard_limit: limit as i64,
+        loh_threshold: World::MOST_SMALL_BYTES as i64 + 1,
+        physical_memory: 0,
+        gen0_min: 0,
+        gen0_max: 0,
+        high_memory_percent: 0,
+        bits: SettingBits::HARD_LIMIT,
+    }
 }

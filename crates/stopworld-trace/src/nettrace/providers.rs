@@ -147,7 +147,7 @@ impl Providers {
 
     /// Whether the trace is to have heap dumps.
     pub fn wants_heap_dump(&self) -> bool {
-        self.wants(Kind::Net(Net::BulkNode))
+        self.wants(Kind::Net(Net::GCBulkNode))
     }
 
     /// Whether the trace is to have this one of our own events.
@@ -192,27 +192,27 @@ fn sources(net: Net) -> &'static [EventId] {
         Id::CollectionDiscarded,
     ];
     match net {
-        Net::ProcessInfo | Net::RuntimeStart | Net::SettingsRundown => &[],
+        Net::ProcessInfo | Net::RuntimeInformationDCStart | Net::GCSettingsRundown => &[],
         Net::Settings => &[Id::WorldCreated],
-        Net::SuspendBegin => &[Id::SuspendBegin],
-        Net::SuspendEnd => &[Id::SuspendBegin, Id::SuspendEnd],
-        Net::Triggered | Net::Start | Net::End => BOUNDS,
-        Net::MarkWithType => &[Id::GcStart, Id::MarkEnd, Id::WeakEnd, Id::GcEnd],
-        Net::GlobalHeapHistory | Net::PerHeapHistory | Net::HeapStats => HEAP,
-        Net::RestartBegin => &[Id::SuspendBegin, Id::RestartBegin],
-        Net::RestartEnd => &[Id::SuspendBegin, Id::RestartEnd],
-        Net::CreateSegment => &[Id::SegmentCreated],
-        Net::FreeSegment => &[Id::SegmentFreed],
-        Net::AllocationTick | Net::SampledLow => &[Id::AllocationTick],
-        Net::SampledHigh => &[Id::ObjectSampled],
-        Net::FinalizersBegin => &[Id::FinalizerBegin],
-        Net::FinalizersEnd => &[Id::FinalizerEnd],
+        Net::GCSuspendEEBegin => &[Id::SuspendBegin],
+        Net::GCSuspendEEEnd => &[Id::SuspendBegin, Id::SuspendEnd],
+        Net::GCTriggered | Net::GCStart | Net::GCEnd => BOUNDS,
+        Net::GCMarkWithType => &[Id::GcStart, Id::MarkEnd, Id::WeakEnd, Id::GcEnd],
+        Net::GCGlobalHeapHistory | Net::GCPerHeapHistory | Net::GCHeapStats => HEAP,
+        Net::GCRestartEEBegin => &[Id::SuspendBegin, Id::RestartBegin],
+        Net::GCRestartEEEnd => &[Id::SuspendBegin, Id::RestartEnd],
+        Net::GCCreateSegment => &[Id::SegmentCreated],
+        Net::GCFreeSegment => &[Id::SegmentFreed],
+        Net::GCAllocationTick | Net::GCSampledObjectAllocationLow => &[Id::AllocationTick],
+        Net::GCSampledObjectAllocationHigh => &[Id::ObjectSampled],
+        Net::GCFinalizersBegin => &[Id::FinalizerBegin],
+        Net::GCFinalizersEnd => &[Id::FinalizerEnd],
         Net::FinalizeObject => &[Id::FinalizeObject],
-        Net::SetHandle => &[Id::RootCreated],
-        Net::DestroyHandle => &[Id::RootDropped],
-        Net::PinObject => &[Id::ObjectPinned],
-        Net::Join => &[Id::MarkerJoined],
-        Net::Dynamic => &[
+        Net::SetGCHandle => &[Id::RootCreated],
+        Net::DestroyGCHandle => &[Id::RootDropped],
+        Net::PinObjectAtGCTime => &[Id::ObjectPinned],
+        Net::GCJoin => &[Id::MarkerJoined],
+        Net::GCDynamicEvent => &[
             Id::StopAbandoned,
             Id::CollectionDiscarded,
             Id::VtableSwapped,
@@ -221,9 +221,9 @@ fn sources(net: Net) -> &'static [EventId] {
             Id::DebuggerDetached,
             Id::DebuggerLost,
         ],
-        Net::BulkType | Net::BulkNode => &[Id::DumpNode, Id::DumpEnd],
-        Net::BulkEdge => &[Id::DumpEdge, Id::DumpEnd],
-        Net::BulkRootEdge | Net::BulkRootStaticVar => &[Id::DumpRoot, Id::DumpEnd],
+        Net::BulkType | Net::GCBulkNode => &[Id::DumpNode, Id::DumpEnd],
+        Net::GCBulkEdge => &[Id::DumpEdge, Id::DumpEnd],
+        Net::GCBulkRootEdge | Net::GCBulkRootStaticVar => &[Id::DumpRoot, Id::DumpEnd],
     }
 }
 
@@ -266,17 +266,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case("Microsoft-Windows-DotNETRuntime:0x1:4", Net::Start, true)]
-    #[case("Microsoft-Windows-DotNETRuntime:0x1:4", Net::AllocationTick, false)]
-    #[case("Microsoft-Windows-DotNETRuntime:1:5", Net::AllocationTick, true)]
-    #[case("Microsoft-Windows-DotNETRuntime:0x1:Verbose", Net::AllocationTick, true)]
-    #[case("Microsoft-Windows-DotNETRuntime", Net::BulkEdge, true)]
-    #[case("Microsoft-Windows-DotNETRuntime:0x2:4,stopworld", Net::Start, false)]
-    #[case("Microsoft-Windows-DotNETRuntime:0x2:4,stopworld", Net::SetHandle, true)]
-    #[case("Microsoft-Windows-DotNETRuntime:0x1:3", Net::Start, false)]
-    #[case("Microsoft-Windows-DotNETRuntimePrivate:0x1:4", Net::Start, false)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:4", Net::GCStart, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:4", Net::GCAllocationTick, false)]
+    #[case("Microsoft-Windows-DotNETRuntime:1:5", Net::GCAllocationTick, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:Verbose", Net::GCAllocationTick, true)]
+    #[case("Microsoft-Windows-DotNETRuntime", Net::GCBulkEdge, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x2:4,stopworld", Net::GCStart, false)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x2:4,stopworld", Net::SetGCHandle, true)]
+    #[case("Microsoft-Windows-DotNETRuntime:0x1:3", Net::GCStart, false)]
+    #[case("Microsoft-Windows-DotNETRuntimePrivate:0x1:4", Net::GCStart, false)]
     #[case("Microsoft-Windows-DotNETRuntimePrivate:0x1:4", Net::Settings, true)]
-    #[case("Others", Net::Start, false)]
+    #[case("Others", Net::GCStart, false)]
     #[case("Others", Net::ProcessInfo, true)]
     fn a_list_of_providers_requests_its_events(#[case] list: &str, #[case] net: Net, #[case] expected: bool) {
         assert_eq!(Providers::parse(list).unwrap().wants(Kind::Net(net)), expected);
@@ -285,8 +285,11 @@ mod tests {
     #[test]
     fn two_requests_for_one_provider_are_not_mixed() {
         let providers = Providers::parse(&format!("{DEFAULT}:0x1:5,{DEFAULT}:0x200000:3")).unwrap();
-        assert!(providers.wants(Kind::Net(Net::AllocationTick)));
-        assert!(!providers.wants(Kind::Net(Net::SampledHigh)), "0x200000 was requested only up to Warning");
+        assert!(providers.wants(Kind::Net(Net::GCAllocationTick)));
+        assert!(
+            !providers.wants(Kind::Net(Net::GCSampledObjectAllocationHigh)),
+            "0x200000 was requested only up to Warning"
+        );
     }
 
     #[test]
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(Providers::parse_keywords("GC@Informational").unwrap(), Providers::default());
         assert_eq!(Providers::parse_keywords("gc").unwrap(), Providers::default());
         let both = Providers::parse_keywords("GC+GCHandle@5").unwrap();
-        assert!(wants(&both).contains(&Net::SetHandle) && wants(&both).contains(&Net::AllocationTick));
+        assert!(wants(&both).contains(&Net::SetGCHandle) && wants(&both).contains(&Net::GCAllocationTick));
         let error = Providers::parse_keywords("GCHandel").unwrap_err().to_string();
         assert!(error.contains("did you mean 'GCHandle'"), "{error}");
         assert!(Providers::parse_keywords("GC@Loud").is_err() && Providers::parse_keywords("@4").is_err());

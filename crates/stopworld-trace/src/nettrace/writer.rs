@@ -24,27 +24,27 @@ use super::encoder::{Encoder, Head, MOST_PAYLOAD};
 use super::output::Outlet;
 use super::pen::Pen;
 use super::providers::Providers;
-use super::schema::{Kind, Net, Type, type_of};
+use super::schema::{Kind, Net, Written, type_of};
 use super::types::Names;
 use super::{Container, process};
+use nettrace::clr::write::{
+    DestroyGCHandle, FinalizeObject, GCAllocationTick, GCCreateSegment, GCDynamicEvent, GCEnd, GCFinalizersBegin,
+    GCFinalizersEnd, GCFreeSegment, GCJoin, GCMarkWithType, GCRestartEEBegin, GCRestartEEEnd,
+    GCSampledObjectAllocationHigh, GCSampledObjectAllocationLow, GCStart, GCSuspendEEBegin, GCSuspendEEEnd,
+    GCTriggered, PinObjectAtGCTime, SetGCHandle, Settings,
+};
+use nettrace::clr::{
+    AllocationKind, CollectionType, HandleKind, JoinTime, JoinType, Kind as FieldType, MarkRoot, SegmentKind,
+    SuspendReason, Text,
+};
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 use stopworld::events::table::MAX_PAYLOAD_BYTES;
-use stopworld::events::{EventId, EventSet, Label, Labels};
+use stopworld::events::{Event, EventId, EventSet, Label, Labels, payload};
 use trace_io::bytes::Bytes;
 
 /// Names and texts are cut to this many UTF-16 units.
 const MOST_NAME: usize = 1_000;
-/// The reason of a suspension: a collection.
-const FOR_GC: u32 = 1;
-/// The kind of a handle that keeps its object alive.
-const STRONG: u32 = 2;
-
-/// The kinds of roots in GCMarkWithType.
-const MARKED_FROM_STACKS: u32 = 0;
-const MARKED_FROM_FINALIZERS: u32 = 1;
-const MARKED_FROM_HANDLES: u32 = 2;
-const MARKED_FROM_NEW_FINALIZERS: u32 = 7;
 
 #[derive(Clone, Debug, Default)]
 struct World {
@@ -96,7 +96,7 @@ impl Writer {
         let Plan { container, providers, policy, head, opener } = *plan;
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
         let wanted = Net::ALL.iter().filter(is_wanted).fold(0, |bits, net| bits | 1 << *net as u64);
-        let bulk = [Net::BulkType, Net::BulkNode, Net::BulkEdge, Net::BulkRootEdge, Net::BulkRootStaticVar];
+        let bulk = [Net::BulkType, Net::GCBulkNode, Net::GCBulkEdge, Net::GCBulkRootEdge, Net::GCBulkRootStaticVar];
         let encoder = Encoder::new(container, head, outlet)?;
         Ok(Writer {
             pen: Pen { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted, world: 0 },
@@ -161,8 +161,8 @@ impl Writer {
         }
         let (ticks, opener) = (self.reached, self.opener);
         let about = process::About::this_process();
-        self.pen.write(Kind::Net(Net::ProcessInfo), ticks, opener, |to| about.process_info(to))?;
-        self.pen.write(Kind::Net(Net::RuntimeStart), ticks, opener, |to| about.runtime_start(to))?;
+        self.pen.write(&about.process_info(), ticks, opener)?;
+        self.pen.write(&about.runtime_start(), ticks, opener)?;
         Ok(())
     }
 
@@ -176,33 +176,25 @@ impl Writer {
         if !self.rundown {
             return Ok(());
         }
-        let (limit, world) = (self.board.limit(number), self.pen.world);
-        self.pen.write(Kind::Net(Net::SettingsRundown), record.ticks, record.thread, |to| {
-            process::settings(to, limit, world);
-        })?;
-        Ok(())
+        self.net(record, &process::settings(self.board.limit(number)))
     }
 
+    /// Writes a .NET event with the time and the thread of this record.
     #[inline(always)]
-    fn net(&mut self, net: Net, record: &Recorded, fill: impl FnOnce(&mut Bytes)) -> io::Result<()> {
-        let world = self.pen.world;
-        self.pen.write(Kind::Net(net), record.ticks, record.thread, |to| {
-            fill(to);
-            to.u16(world);
-        })?;
-        Ok(())
+    fn net<E: Written>(&mut self, record: &Recorded, event: &E) -> io::Result<()> {
+        self.pen.write(event, record.ticks, record.thread).map(drop)
     }
 
     /// Writes an own event.
     fn own(&mut self, record: &Recorded) -> io::Result<()> {
-        self.pen.write(Kind::Own(record.id), record.ticks, record.thread, |to| {
+        self.pen.own(record.id, record.ticks, record.thread, |to| {
             for (field, value) in record.id.descriptor().fields.iter().zip(record.fields()) {
                 match type_of(field) {
-                    Type::Text => {
+                    FieldType::Z16 => {
                         let text = Label::from_raw(*value).and_then(|label| Labels::of_the_process().text(label));
                         to.utf16(text.unwrap_or_default(), MOST_NAME);
                     }
-                    Type::U32 => to.u32(*value as u32),
+                    FieldType::U32 => to.u32(*value as u32),
                     _ => to.u64(*value),
                 }
             }
@@ -217,273 +209,228 @@ impl Writer {
         let mut buffer = [0; MAX_PAYLOAD_BYTES];
         let event = record.event();
         let data = event.serialize(&mut buffer);
-        self.net(Net::Dynamic, record, |to| {
-            to.utf16(record.id.descriptor().name, MOST_NAME);
-            to.u32(data.len() as u32);
-            to.put(data);
-        })
+        let name = Text::cut(record.id.descriptor().name, MOST_NAME);
+        self.net(record, &GCDynamicEvent { name, data })
     }
 
-    fn dumped(
-        &mut self,
-        record: &Recorded,
-        take: impl FnOnce(&mut Dump, &mut Pen, &Recorded) -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Passes a record to the heap dump, if the trace has one.
+    #[inline(always)]
+    fn dumped(&mut self, take: impl FnOnce(&mut Dump, &mut Pen) -> io::Result<()>) -> io::Result<()> {
         match &mut self.dump {
-            Some(dump) => take(dump, &mut self.pen, record),
+            Some(dump) => take(dump, &mut self.pen),
             None => Ok(()),
         }
     }
 
+    #[inline(always)]
     fn told(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let [first, second, third] = [record.field::<0>(), record.field::<1>(), record.field::<2>()];
-        let [fourth, fifth] = [record.field::<3>(), record.field::<4>()];
-        match record.id {
-            EventId::SuspendBegin
-            | EventId::SuspendEnd
-            | EventId::GcStart
-            | EventId::RootsBegin
-            | EventId::MarkEnd
-            | EventId::WeakEnd
-            | EventId::SweepBegin
-            | EventId::HeapBefore
-            | EventId::HeapAfter
-            | EventId::SweepEnd
-            | EventId::GcEnd
-            | EventId::HeapStats
-            | EventId::RestartBegin
-            | EventId::RestartEnd => self.of_collection(record, number),
-            EventId::CollectionDiscarded => {
+        let ticks = record.ticks;
+        match record.event() {
+            Event::SuspendBegin(of) => {
+                self.worlds[number].collection = Collection { stopped_for: of.number, ..Collection::default() };
+                let count = of.number.wrapping_sub(1);
+                self.net(record, &GCSuspendEEBegin { reason: SuspendReason::SuspendForGC, count })
+            }
+            Event::SuspendEnd(of) if self.is_stopped_for(number, of.number) => self.net(record, &GCSuspendEEEnd {}),
+            Event::GcStart(of) if self.is_stopped_for(number, of.number) => self.started(record, number, of),
+            Event::RestartBegin(of) if self.is_stopped_for(number, of.number) => self.net(record, &GCRestartEEBegin {}),
+            Event::RestartEnd(of) if self.is_stopped_for(number, of.number) => {
+                self.worlds[number].collection = Collection::default();
+                self.net(record, &GCRestartEEEnd {})
+            }
+            Event::RootsBegin(of) => self.note(number, of.number, |collection| collection.roots_begin = ticks),
+            Event::MarkEnd(of) if self.is_collecting(number, of.number) => {
+                self.worlds[number].collection.mark_end = ticks;
+                for kind in [MarkRoot::MarkStack, MarkRoot::MarkFQ, MarkRoot::MarkHandles] {
+                    self.marked(record, kind)?;
+                }
+                Ok(())
+            }
+            Event::WeakEnd(of) if self.is_collecting(number, of.number) => {
+                let collection = &mut self.worlds[number].collection;
+                (collection.weak_end, collection.queued) = (ticks, of.finalizers_queued as u64);
+                if collection.queued > 0 { self.marked(record, MarkRoot::MarkNewFQ) } else { Ok(()) }
+            }
+            Event::SweepBegin(of) => self.note(number, of.number, |collection| collection.sweep_begin = ticks),
+            Event::HeapBefore(of) => self.note(number, of.number, |collection| {
+                let (small, large, pinned) = (of.small_bytes as u64, of.large_bytes as u64, of.pinned_bytes as u64);
+                collection.before = Spaces { small, large, pinned };
+                (collection.allocated, collection.budget) = (of.allocated_bytes as u64, of.budget_bytes as u64);
+            }),
+            Event::HeapAfter(of) => self.note(number, of.number, |collection| {
+                let (small, large, pinned) = (of.small_bytes as u64, of.large_bytes as u64, of.pinned_bytes as u64);
+                collection.after = Spaces { small, large, pinned };
+                (collection.pinned_objects, collection.handles) = (of.pinned_objects as u64, of.handles as u64);
+            }),
+            Event::SweepEnd(of) if self.is_collecting(number, of.number) => {
+                self.worlds[number].collection.sweep_end = ticks;
+                let (collection, hz) = (self.worlds[number].collection, self.pen.encoder.head().hz);
+                self.net(record, &collection.global_history(hz))?;
+                self.net(record, &collection.heap_history())
+            }
+            Event::GcEnd(of) if self.is_collecting(number, of.number) => {
+                // Readers ignore a collection whose end has the time of its start.
+                let at = ticks.max(self.worlds[number].collection.started_at + 1);
+                self.pen.write(&GCEnd { count: of.number, depth: CONDEMNED }, at, record.thread).map(drop)
+            }
+            Event::HeapStats(of) if self.is_collecting(number, of.number) => {
+                let stats = self.worlds[number].collection.heap_stats();
+                self.net(record, &stats)
+            }
+            Event::CollectionDiscarded(_) => {
                 self.worlds[number].collection.discarded = true;
                 self.dynamic(record)
             }
-            EventId::StopAbandoned => {
+            Event::StopAbandoned(_) => {
                 self.worlds[number].collection = Collection::default();
                 self.dynamic(record)
             }
-            EventId::VtableSwapped
-            | EventId::AllocationFailed
-            | EventId::DebuggerAttached
-            | EventId::DebuggerDetached
-            | EventId::DebuggerLost => self.dynamic(record),
-            EventId::WorldCreated => self.net(Net::Settings, record, |to| {
-                to.u64(fourth);
-                to.u64(fourth);
-                to.u32(0);
-            }),
-            EventId::WorldClosed => {
+            Event::VtableSwapped(_)
+            | Event::AllocationFailed(_)
+            | Event::DebuggerAttached(_)
+            | Event::DebuggerDetached(_)
+            | Event::DebuggerLost(_) => self.dynamic(record),
+            Event::WorldCreated(of) => {
+                let size = of.chunk_bytes as u64;
+                self.net(record, &Settings { segment_size: size, large_segment_size: size, server: 0 })
+            }
+            Event::WorldClosed(_) => {
                 self.worlds[number] = World::default();
                 self.board.progress.a_world_ended();
                 Ok(())
             }
-            EventId::SegmentCreated => self.net(Net::CreateSegment, record, |to| {
-                to.u64(first);
-                to.u64(second);
-                // The type is always 0: all spaces share one reservation.
-                to.u32(0);
-            }),
-            EventId::SegmentFreed => self.net(Net::FreeSegment, record, |to| to.u64(first)),
-            EventId::AllocationTick => {
-                let sample = (second, third, first / fourth.max(1), first);
-                self.allocation_tick(record, [first, second, third, fourth, fifth])?;
-                self.sample(Net::SampledLow, record, sample)
+            Event::SegmentCreated(of) => self.net(
+                record,
+                &GCCreateSegment {
+                    address: of.addr as u64,
+                    size: of.bytes as u64,
+                    // All spaces share one reservation.
+                    kind: SegmentKind::SmallObjectHeap,
+                },
+            ),
+            Event::SegmentFreed(of) => self.net(record, &GCFreeSegment { address: of.addr as u64 }),
+            Event::AllocationTick(of) => self.allocation_tick(record, of),
+            Event::ObjectSampled(of) => self.net(
+                record,
+                &GCSampledObjectAllocationHigh {
+                    address: of.addr as u64,
+                    type_id: of.type_addr as u64,
+                    object_count: of.objects.max(1) as u32,
+                    total_size: of.bytes as u64,
+                },
+            ),
+            Event::FinalizerBegin(_) => self.net(record, &GCFinalizersBegin {}),
+            Event::FinalizerEnd(of) => self.net(record, &GCFinalizersEnd { count: of.count }),
+            Event::FinalizeObject(of) => {
+                self.net(record, &FinalizeObject { type_id: of.type_addr as u64, object_id: of.addr as u64 })
             }
-            EventId::ObjectSampled => self.sample(Net::SampledHigh, record, (first, second, third, fourth)),
-            EventId::FinalizerBegin => self.net(Net::FinalizersBegin, record, |_| {}),
-            EventId::FinalizerEnd => self.net(Net::FinalizersEnd, record, |to| to.u32(first as u32)),
-            EventId::FinalizeObject => self.net(Net::FinalizeObject, record, |to| {
-                to.u64(second);
-                to.u64(first);
-            }),
-            EventId::RootCreated => self.net(Net::SetHandle, record, |to| {
-                to.u64(first);
-                to.u64(second);
-                to.u32(STRONG);
-                to.u32(0);
-                to.u64(0);
-            }),
-            EventId::RootDropped => self.net(Net::DestroyHandle, record, |to| to.u64(first)),
-            EventId::ObjectPinned => {
-                let name = self.names.of(third);
-                self.net(Net::PinObject, record, |to| {
-                    to.u64(0);
-                    to.u64(first);
-                    to.u64(second);
-                    to.utf16(name, MOST_NAME);
-                })
+            Event::RootCreated(of) => self.net(
+                record,
+                &SetGCHandle {
+                    handle_id: of.slot_addr as u64,
+                    object_id: of.object_addr as u64,
+                    kind: HandleKind::Strong,
+                    generation: 0,
+                    app_domain_id: 0,
+                },
+            ),
+            Event::RootDropped(of) => self.net(record, &DestroyGCHandle { handle_id: of.slot_addr as u64 }),
+            Event::ObjectPinned(of) => {
+                let name = self.names.of(of.type_addr as u64);
+                self.net(
+                    record,
+                    &PinObjectAtGCTime {
+                        handle_id: 0,
+                        object_id: of.addr as u64,
+                        object_size: of.bytes as u64,
+                        type_name: Text::cut(name, MOST_NAME),
+                    },
+                )
             }
-            EventId::MarkerJoined => self.pen_join(record, first as u32, second),
-            EventId::DumpNode => self.dumped(record, Dump::node),
-            EventId::DumpEdge => self.dumped(record, Dump::edge),
-            EventId::DumpRoot => self.dumped(record, Dump::root),
-            EventId::DumpEnd => self.dumped(record, |dump, pen, record| dump.end(pen, record.ticks)),
+            Event::MarkerJoined(of) => self.joined(record, of),
+            Event::DumpNode(node) => self.dumped(|dump, pen| dump.node(pen, record, node)),
+            Event::DumpEdge(edge) => self.dumped(|dump, pen| dump.edge(pen, record, edge)),
+            Event::DumpRoot(root) => self.dumped(|dump, pen| dump.root(pen, record, root)),
+            Event::DumpEnd(_) => self.dumped(|dump, pen| dump.end(pen, ticks)),
             _ => Ok(()),
         }
     }
 
-    fn allocation_tick(
-        &mut self,
-        record: &Recorded,
-        [bytes, object, of_type, object_bytes, space]: [u64; 5],
-    ) -> io::Result<()> {
-        // The order of the kinds in .NET is small, large, pinned.
-        let kind = [0, 2, 1].get(space as usize).copied().unwrap_or(0);
-        let (name, world) = (self.names.of(of_type), self.pen.world);
-        self.pen.write(Kind::Net(Net::AllocationTick), record.ticks, record.thread, |to| {
-            to.u32(u32::try_from(bytes).unwrap_or(u32::MAX));
-            to.u32(kind);
-            to.u16(world);
-            to.u64(bytes);
-            to.u64(of_type);
-            to.utf16(name, MOST_NAME);
-            to.u32(0);
-            to.u64(object);
-            to.u64(object_bytes);
-        })?;
-        Ok(())
-    }
-
-    fn sample(
-        &mut self,
-        net: Net,
-        record: &Recorded,
-        (object, of_type, objects, bytes): (u64, u64, u64, u64),
-    ) -> io::Result<()> {
-        self.net(net, record, |to| {
-            to.u64(object);
-            to.u64(of_type);
-            to.u32(objects.max(1) as u32);
-            to.u64(bytes);
-        })
-    }
-
-    /// Writes a GCJoin: a marker leaves the join (restart) when it begins, and enters a join when it has no more work.
-    fn pen_join(&mut self, record: &Recorded, marker: u32, moment: u64) -> io::Result<()> {
-        const TIME_BEGIN: u32 = 0;
-        const TIME_END: u32 = 1;
-        const LAST_JOIN: u32 = 0;
-        const JOIN: u32 = 1;
-        const RESTART: u32 = 2;
-        let world = self.pen.world;
-        let (time, kind) = match moment {
-            0 => (TIME_END, RESTART),
-            1 => (TIME_BEGIN, JOIN),
-            _ => (TIME_END, LAST_JOIN),
+    fn allocation_tick(&mut self, record: &Recorded, of: payload::AllocationTick) -> io::Result<()> {
+        let kind = match of.space {
+            1 => AllocationKind::Pinned,
+            2 => AllocationKind::Large,
+            _ => AllocationKind::Small,
         };
-        self.pen.write(Kind::Net(Net::Join), record.ticks, record.thread, |to| {
-            to.u32(marker);
-            to.u32(time);
-            to.u32(kind);
-            to.u16(world);
-            to.u32(0);
-        })?;
+        let (bytes, type_id) = (of.bytes as u64, of.type_addr as u64);
+        let tick = GCAllocationTick {
+            amount: u32::try_from(bytes).unwrap_or(u32::MAX),
+            kind,
+            amount64: bytes,
+            type_id,
+            type_name: Text::cut(self.names.of(type_id), MOST_NAME),
+            heap_index: 0,
+            address: of.object_addr as u64,
+            object_size: of.object_bytes as u64,
+        };
+        self.net(record, &tick)?;
+        let objects = bytes / (of.object_bytes as u64).max(1);
+        let sample = GCSampledObjectAllocationLow {
+            address: tick.address,
+            type_id,
+            object_count: objects.max(1) as u32,
+            total_size: bytes,
+        };
+        self.net(record, &sample)
+    }
+
+    /// A marker leaves a join (restart) when it begins, and enters a join when it has no more work.
+    fn joined(&mut self, record: &Recorded, of: payload::MarkerJoined) -> io::Result<()> {
+        let (join_time, join_type) = match of.moment {
+            0 => (JoinTime::End, JoinType::Restart),
+            1 => (JoinTime::Start, JoinType::Join),
+            _ => (JoinTime::End, JoinType::LastJoin),
+        };
+        self.net(record, &GCJoin { heap: of.marker, join_time, join_type, join_id: 0 })
+    }
+
+    /// Whether the world is stopped for this collection. It is not if the stop began before the trace joined the world.
+    fn is_stopped_for(&self, world: usize, collection: u32) -> bool {
+        self.worlds[world].collection.stopped_for == collection
+    }
+
+    /// Whether this collection has started.
+    fn is_collecting(&self, world: usize, collection: u32) -> bool {
+        self.is_stopped_for(world, collection) && self.worlds[world].collection.number == collection
+    }
+
+    /// Notes a figure of this collection, if it has started.
+    fn note(&mut self, world: usize, collection: u32, note: impl FnOnce(&mut Collection)) -> io::Result<()> {
+        if self.is_collecting(world, collection) {
+            note(&mut self.worlds[world].collection);
+        }
         Ok(())
     }
 
-    fn of_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let number_of = record.field::<0>() as u32;
-        if record.id == EventId::SuspendBegin {
-            self.worlds[number].collection = Collection { stopped_for: number_of, ..Collection::default() };
-            return self.net(Net::SuspendBegin, record, |to| {
-                to.u32(FOR_GC);
-                to.u32(number_of.wrapping_sub(1));
-            });
-        }
-        if self.worlds[number].collection.stopped_for != number_of {
-            // It began before the trace joined the world.
-            return Ok(());
-        }
-        match record.id {
-            EventId::SuspendEnd => self.net(Net::SuspendEnd, record, |_| {}),
-            EventId::GcStart => self.started(record, number),
-            EventId::RestartBegin => self.net(Net::RestartBegin, record, |_| {}),
-            EventId::RestartEnd => {
-                self.worlds[number].collection = Collection::default();
-                self.net(Net::RestartEnd, record, |_| {})
-            }
-            _ if self.worlds[number].collection.number == number_of => self.in_collection(record, number),
-            _ => Ok(()),
-        }
-    }
-
-    fn started(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let (count, reason, world) = (record.field::<0>() as u32, reason(record.field::<1>()), self.pen.world);
-        self.net(Net::Triggered, record, |to| to.u32(reason))?;
-        let at = self.pen.write(Kind::Net(Net::Start), record.ticks, record.thread, |to| {
-            [count, CONDEMNED, reason, 0].into_iter().for_each(|word| to.u32(word));
-            to.u16(world);
-            to.u64(0);
-        })?;
-        let collection = &mut self.worlds[number].collection;
-        (collection.number, collection.reason, collection.started_at) = (count, reason, at);
-        Ok(())
-    }
-
-    fn in_collection(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
-        let (ticks, world) = (record.ticks, self.pen.world);
-        let collection = &mut self.worlds[number].collection;
-        match record.id {
-            EventId::RootsBegin => collection.roots_begin = ticks,
-            EventId::MarkEnd => {
-                collection.mark_end = ticks;
-                for from in [MARKED_FROM_STACKS, MARKED_FROM_FINALIZERS, MARKED_FROM_HANDLES] {
-                    self.marked(record, from)?;
-                }
-            }
-            EventId::WeakEnd => {
-                (collection.weak_end, collection.queued) = (ticks, record.field::<2>());
-                if collection.queued > 0 {
-                    self.marked(record, MARKED_FROM_NEW_FINALIZERS)?;
-                }
-            }
-            EventId::SweepBegin => collection.sweep_begin = ticks,
-            EventId::HeapBefore => {
-                let [small, large, pinned] = [record.field::<1>(), record.field::<2>(), record.field::<3>()];
-                collection.before = Spaces { small, large, pinned };
-                (collection.allocated, collection.budget) = (record.field::<4>(), record.field::<5>());
-            }
-            EventId::HeapAfter => {
-                let [small, large, pinned] = [record.field::<1>(), record.field::<2>(), record.field::<3>()];
-                collection.after = Spaces { small, large, pinned };
-                (collection.pinned_objects, collection.handles) = (record.field::<4>(), record.field::<5>());
-            }
-            EventId::SweepEnd => {
-                collection.sweep_end = ticks;
-                let (of, hz) = (*collection, self.pen.encoder.head().hz);
-                let thread = record.thread;
-                self.pen
-                    .write(Kind::Net(Net::GlobalHeapHistory), ticks, thread, |to| of.global_history(to, world, hz))?;
-                self.pen.write(Kind::Net(Net::PerHeapHistory), ticks, thread, |to| of.heap_history(to, world))?;
-            }
-            EventId::GcEnd => {
-                // Readers ignore a collection whose end has the time of its start.
-                let at = ticks.max(collection.started_at + 1);
-                let count = collection.number;
-                self.pen.write(Kind::Net(Net::End), at, record.thread, |to| {
-                    to.u32(count);
-                    to.u32(CONDEMNED);
-                    to.u16(world);
-                })?;
-            }
-            EventId::HeapStats => {
-                let of = *collection;
-                self.pen.write(Kind::Net(Net::HeapStats), ticks, record.thread, |to| of.heap_stats(to, world))?;
-            }
-            _ => {}
-        }
+    fn started(&mut self, record: &Recorded, world: usize, of: payload::GcStart) -> io::Result<()> {
+        let reason = reason(of.reason);
+        self.net(record, &GCTriggered { reason })?;
+        let start = GCStart {
+            count: of.number,
+            depth: CONDEMNED,
+            reason,
+            kind: CollectionType::NonConcurrentGC,
+            client_sequence_number: 0,
+        };
+        let at = self.pen.write(&start, record.ticks, record.thread)?;
+        let collection = &mut self.worlds[world].collection;
+        (collection.number, collection.reason, collection.started_at) = (of.number, reason, at);
         Ok(())
     }
 
     /// Writes that roots of this kind were marked. All roots are marked in one phase, so the number of bytes is not known (0).
-    fn marked(&mut self, record: &Recorded, from: u32) -> io::Result<()> {
-        let world = self.pen.world;
-        self.pen.write(Kind::Net(Net::MarkWithType), record.ticks, record.thread, |to| {
-            to.u32(0);
-            to.u16(world);
-            to.u32(from);
-            to.u64(0);
-        })?;
-        Ok(())
+    fn marked(&mut self, record: &Recorded, kind: MarkRoot) -> io::Result<()> {
+        self.net(record, &GCMarkWithType { heap_num: 0, kind, promoted: 0 })
     }
 
     fn tell_the_board(&self) {
