@@ -23,10 +23,12 @@ use super::{Conversion, ConvertError, LeftOut, Options};
 use mps_telemetry::reader::Record;
 use mps_telemetry::v2::{self, Event};
 use mps_telemetry::{Layout, TraceStartWhy, Version};
+use nettrace::clr::write::{
+    GCCreateSegment, GCEnd, GCFreeSegment, GCHeapStats, GCRestartEEEnd, GCStart, GCSuspendEEBegin, GCSuspendEEEnd,
+};
+use nettrace::clr::{CollectionType, Encode, Reason, SegmentKind, SuspendReason};
 use nettrace::encode::{Encoder, Header};
-use nettrace::names::RUNTIME;
 use nettrace::{Container, EventType, TraceInfo, Utc};
-use stopworld::events::{DESCRIPTORS, Provider};
 
 /// Placeholders for the unknown process and thread.
 const PROCESS: u32 = 1;
@@ -170,7 +172,8 @@ impl<W: Write> Writing<W> {
         match event {
             Event::ArenaPollBegin(_) => {
                 arena.is_suspending = true;
-                self.net(9, clock, &[u32s(&[1, arena.collections]), clr(arena)])?;
+                let (reason, count) = (SuspendReason::SuspendForGC, arena.collections);
+                self.net(arena, clock, &GCSuspendEEBegin { reason, count })?;
             }
             Event::TraceCreate(v2::TraceCreate { why, .. }) => {
                 self.suspended(&mut arena, clock)?;
@@ -180,26 +183,31 @@ impl<W: Write> Writing<W> {
                 // A request by the program, or a heap walk.
                 let is_requested =
                     matches!(why, TraceStartWhy::FullIncremental | TraceStartWhy::Full | TraceStartWhy::Walk);
-                let start = u32s(&[arena.collections, arena.depth, u32::from(is_requested), 0]);
-                self.net(1, clock, &[start, clr(arena), u64s(&[0])])?;
+                let start = GCStart {
+                    count: arena.collections,
+                    depth: arena.depth,
+                    reason: if is_requested { Reason::Induced } else { Reason::AllocSmall },
+                    kind: CollectionType::NonConcurrentGC,
+                    client_sequence_number: 0,
+                };
+                self.net(arena, clock, &start)?;
             }
             Event::TraceDestroy(_) if arena.is_collecting => {
                 arena.is_collecting = false;
-                self.net(2, clock, &[u32s(&[arena.collections, arena.depth]), clr(arena)])?;
+                self.net(arena, clock, &GCEnd { count: arena.collections, depth: arena.depth })?;
                 if let Some(held) = arena.held {
-                    // Sizes and promoted bytes of generations 0 to 3, then finalized objects; then counts.
-                    let sizes = u64s(&[0, 0, 0, 0, held, 0, 0, 0, 0, 0]);
-                    self.net(4, clock, &[sizes, u32s(&[0, 0, 0]), clr(arena), u64s(&[0, 0])])?;
+                    self.net(arena, clock, &heap_of(held))?;
                 }
             }
             Event::ArenaPollEnd(_) => {
                 self.suspended(&mut arena, clock)?;
-                self.net(3, clock, &[clr(arena)])?;
+                self.net(arena, clock, &GCRestartEEEnd {})?;
             }
             Event::VMMap(v2::VMMap { base, limit, .. }) => {
-                self.net(5, clock, &[u64s(&[base, limit.wrapping_sub(base)]), u32s(&[0]), clr(arena)])?;
+                let (size, kind) = (limit.wrapping_sub(base), SegmentKind::SmallObjectHeap);
+                self.net(arena, clock, &GCCreateSegment { address: base, size, kind })?;
             }
-            Event::VMUnmap(e) => self.net(6, clock, &[u64s(&[e.base]), clr(arena)])?,
+            Event::VMUnmap(e) => self.net(arena, clock, &GCFreeSegment { address: e.base })?,
             Event::ArenaAlloc(e) => arena.held = Some(arena.held.unwrap_or(0).saturating_add(e.size)),
             Event::ArenaFree(e) => arena.held = arena.held.map(|held| held.saturating_sub(e.size)),
             _ => return Ok(()),
@@ -213,37 +221,38 @@ impl<W: Write> Writing<W> {
     /// Ends the suspension, if it has not ended yet. A stream has no record of that moment, so it is taken to be the start of the
     /// first trace, or the end of a poll that starts no trace. Without an end, PerfView shows a negative length.
     fn suspended(&mut self, arena: &mut Arena, clock: u64) -> io::Result<()> {
-        if std::mem::take(&mut arena.is_suspending) { self.net(8, clock, &[clr(*arena)]) } else { Ok(()) }
+        if std::mem::take(&mut arena.is_suspending) { self.net(*arena, clock, &GCSuspendEEEnd {}) } else { Ok(()) }
     }
 
-    /// Writes an event of the runtime that the table describes.
-    fn net(&mut self, number: u16, clock: u64, parts: &[Vec<u8>]) -> io::Result<()> {
-        let rows = DESCRIPTORS.iter().flat_map(|row| row.net);
-        let Some(row) = rows.into_iter().find(|net| net.id == number && net.provider == Provider::Default) else {
-            return Ok(());
-        };
-        let described = || EventType {
-            provider: RUNTIME.to_owned(),
-            event: row.id.into(),
-            name: row.name.to_owned(),
-            version: row.version.into(),
-            level: row.level as u32,
-            keywords: row.keyword.0,
-            opcode: Some(row.opcode),
-            ..EventType::default()
-        };
-        self.event(NET_IDS + u32::from(number), described, clock, &parts.concat())
+    /// Writes an event of the runtime. As the runtime does, the metadata leave out the fields.
+    fn net<E: Encode>(&mut self, arena: Arena, clock: u64, event: &E) -> io::Result<()> {
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        event.encode(arena.number, &mut payload);
+        let described = || EventType { fields: Vec::new(), ..E::DEFINITION.event_type() };
+        let written = self.event(NET_IDS + E::DEFINITION.event, described, clock, &payload);
+        self.payload = payload;
+        written
     }
 }
 
-fn u32s(numbers: &[u32]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-fn u64s(numbers: &[u64]) -> Vec<u8> {
-    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-fn clr(arena: Arena) -> Vec<u8> {
-    arena.number.to_le_bytes().to_vec()
+/// The statistics of a heap of which only the total size is known.
+fn heap_of(bytes: u64) -> GCHeapStats {
+    GCHeapStats {
+        generation_size0: 0,
+        total_promoted_size0: 0,
+        generation_size1: 0,
+        total_promoted_size1: 0,
+        generation_size2: bytes,
+        total_promoted_size2: 0,
+        generation_size3: 0,
+        total_promoted_size3: 0,
+        finalization_promoted_size: 0,
+        finalization_promoted_count: 0,
+        pinned_object_count: 0,
+        sink_block_count: 0,
+        gc_handle_count: 0,
+        generation_size4: 0,
+        total_promoted_size4: 0,
+    }
 }

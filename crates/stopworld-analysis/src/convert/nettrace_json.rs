@@ -10,6 +10,8 @@ use std::io::{self, Read, Write};
 use super::pages::{self, Page};
 use super::story::{self, Meaning, Said};
 use super::{Conversion, ConvertError, LeftOut};
+use nettrace::clr::runtime::ProcessInfo;
+use nettrace::clr::{CollectionType, Provider};
 use nettrace::shown::{self, Shown};
 use nettrace::{EventType, Interest, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 use stopworld::events::EventId;
@@ -18,16 +20,10 @@ use trace_event::{Args, Output};
 use trace_event::{Name, Track};
 
 const NO_PLACE: &str = "a timeline has no place for it";
-/// Reasons for which the runtime suspends its threads for a collection or its preparation.
-const FOR_GC: [u64; 2] = [1, 6];
-/// The type of a concurrent collection.
-const BACKGROUND: u64 = 1;
 /// Background collections in progress at once, in all processes.
 const MOST_BACKGROUND: usize = 1 << 10;
 /// Event types that are known at a time.
 const MOST_TYPES: usize = 1 << 17;
-/// The provider of the event with the command line of the process.
-const PIPE: &str = "Microsoft-DotNETCore-EventPipe";
 
 pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
     let mut drawing = Drawing {
@@ -111,7 +107,7 @@ impl<W: Write> Drawing<'_, W> {
             shown: &shown,
         };
         self.last = self.last.max(event.time);
-        if event.kind.provider == PIPE && event.kind.event == 1 {
+        if event.kind.provider == Provider::EventPipe.name() && event.kind.event == ProcessInfo::EVENT {
             let said = story::said(event, self.pointer_bytes);
             if let Some(command) = said.text("CommandLine") {
                 timeline.name_process(event.process, command)?;
@@ -142,6 +138,10 @@ fn of_ours<W: Write>(timeline: &mut CollectorTimeline<Page<W>>, id: EventId, dra
     if phases::slice(timeline, moment, |args| drawn.fill(args))? { Ok(()) } else { drawn.instant(timeline) }
 }
 
+fn is_background(kind: u64) -> bool {
+    kind == u64::from(CollectionType::BackgroundGC.code())
+}
+
 /// Draws an event of the .NET runtime.
 fn of_the_runtime<W: Write>(
     timeline: &mut CollectorTimeline<Page<W>>,
@@ -154,7 +154,7 @@ fn of_the_runtime<W: Write>(
     let count = drawn.word("Count");
     let moment = |first| Moment { id, track, ticks, first, second: 0 };
     match id {
-        EventId::SuspendBegin if FOR_GC.contains(&drawn.word("Reason")) => {
+        EventId::SuspendBegin if story::is_for_collection(drawn.word("Reason")) => {
             // The count is that of the collections before this one.
             let first = u64::from((count as u32).wrapping_add(1));
             phases::slice(timeline, moment(first), |args| drawn.fill(args)).map(drop)
@@ -164,7 +164,7 @@ fn of_the_runtime<W: Write>(
             timeline.begin(track, Slice::Pause, ticks, (gc, "suspension".into()), |args| drawn.fill(args))?;
             phases::phase(timeline, track, ticks, "suspend")
         }
-        EventId::GcStart if drawn.word("Type") == BACKGROUND && background.len() < MOST_BACKGROUND => {
+        EventId::GcStart if is_background(drawn.word("Type")) && background.len() < MOST_BACKGROUND => {
             background.insert((track.process, count));
             let called = (gc, "background collection".into(), count);
             timeline.meanwhile(track, ticks, called, true, |args| drawn.fill(args))

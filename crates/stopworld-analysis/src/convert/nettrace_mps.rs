@@ -25,6 +25,7 @@ use super::telemetry::{self, CLOCKS_PER_SECOND};
 use super::{Conversion, ConvertError, LeftOut};
 use mps_telemetry::encode::Encoder;
 use mps_telemetry::{Layout, Rank, Res, TraceStartWhy, TypedRecord, Version, v2 as mps};
+use nettrace::clr::Reason;
 use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
 use stopworld::events::EventId;
 use stopworld_trace::mps::CLOCK_TEXT;
@@ -42,8 +43,6 @@ const SYNC_US: u64 = 100_000;
 const MOST: usize = 1 << 18;
 /// Event types that are known at a time.
 const MOST_TYPES: usize = 1 << 17;
-/// Reasons for which the runtime suspends its threads for a collection or its preparation.
-const FOR_GC: [u64; 2] = [1, 6];
 /// The generation number of a full collection.
 const FULL: u64 = 2;
 /// The only trace, in a set of traces.
@@ -300,7 +299,7 @@ impl<W: Write> Writing<'_, W> {
         let also = |name: &str| dynamic.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
         let carried = Ok(None);
         match id {
-            EventId::SuspendBegin if FOR_GC.contains(&word("Reason")) => {
+            EventId::SuspendBegin if story::is_for_collection(word("Reason")) => {
                 self.end_poll(number, true, clock)?;
                 let arena = self.arena(number, clock)?;
                 self.arenas.entry(number).or_default().poll_open = true;
@@ -321,9 +320,10 @@ impl<W: Write> Writing<'_, W> {
                 known.traces.push(word("Count"));
                 let heap = known.heap;
                 let trace = self.trace(number, Some(word("Count"))).unwrap_or(0);
-                let why = match (word("Depth"), word("Reason")) {
-                    (..FULL, _) => TraceStartWhy::Generation0,
-                    (_, 1) => TraceStartWhy::Full,
+                let is_induced = word("Reason") == u64::from(Reason::Induced.code());
+                let why = match word("Depth") {
+                    ..FULL => TraceStartWhy::Generation0,
+                    _ if is_induced => TraceStartWhy::Full,
                     _ => TraceStartWhy::Dynamic,
                 };
                 self.put(clock, mps::TraceCreate { trace, arena, why })?;

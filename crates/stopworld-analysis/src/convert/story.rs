@@ -7,7 +7,9 @@
 
 use super::telemetry;
 use mps_telemetry::Layout;
-use nettrace::clr::{self, FieldValue, Payload};
+use nettrace::clr::gc::Dynamic;
+use nettrace::clr::history::MarkWithType;
+use nettrace::clr::{self, FieldValue, MarkRoot, Payload, SuspendReason};
 use nettrace::fields::{self, Value};
 use nettrace::names::{PRIVATE, RUNTIME};
 use nettrace::{EventType, NetEvent};
@@ -16,11 +18,6 @@ use stopworld::events::{DESCRIPTORS, EventId, Provider};
 
 /// The name of the stopworld provider.
 const OWN: &str = "stopworld";
-/// `GCDynamicEvent`, which contains a name and bytes.
-const DYNAMIC: u32 = 39;
-/// The event that reports marked roots; with type [`OF_FINALIZERS`], those marked for finalizers.
-const MARKED: u32 = 202;
-const OF_FINALIZERS: u64 = 7;
 
 /// The meaning of an event type.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +49,7 @@ pub(super) fn meaning(kind: &EventType) -> Meaning {
         PRIVATE => Provider::Private,
         _ => return Meaning::Unknown,
     };
-    if provider == Provider::Default && kind.event == DYNAMIC {
+    if provider == Provider::Default && kind.event == Dynamic::EVENT {
         return Meaning::Dynamic;
     }
     let is_it = |row: &&stopworld::events::Descriptor| {
@@ -117,12 +114,18 @@ pub(super) fn said(event: &NetEvent<'_>, pointer_bytes: u8) -> Said {
     said
 }
 
+/// Returns whether the runtime suspends its threads for a collection or its preparation, given the reason of a suspension.
+pub(super) fn is_for_collection(reason: u64) -> bool {
+    let reason = u32::try_from(reason).ok().and_then(SuspendReason::of);
+    matches!(reason, Some(SuspendReason::SuspendForGC | SuspendReason::SuspendForGCPrep))
+}
+
 /// Returns the row of an event, given its decoded fields.
 pub(super) fn id_of(meaning: Meaning, kind: &EventType, said: &Said) -> Option<EventId> {
     match meaning {
         // Two rows of the table correspond to this event.
-        Meaning::Net(_) if kind.event == MARKED && kind.provider == RUNTIME => {
-            let of_finalizers = said.number("Type") == Some(OF_FINALIZERS);
+        Meaning::Net(_) if kind.event == MarkWithType::EVENT && kind.provider == RUNTIME => {
+            let of_finalizers = said.number("Type") == Some(MarkRoot::MarkNewFQ.code().into());
             Some(if of_finalizers { EventId::WeakEnd } else { EventId::MarkEnd })
         }
         Meaning::Own(id) | Meaning::Net(id) => Some(id),
@@ -136,9 +139,8 @@ pub(super) fn id_of(meaning: Meaning, kind: &EventType, said: &Said) -> Option<E
 
 /// Decodes the numbers of a `GCDynamicEvent` that has the name of a row: its data is that event's payload, in order.
 pub(super) fn dynamic_fields(id: EventId, payload: &[u8]) -> Vec<(&'static str, u64)> {
-    // The name is followed by the length of the data.
-    let Some(end) = payload.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]) else { return Vec::new() };
-    let data = payload.get(2 * end + 6..).unwrap_or_default();
+    // The width of pointers does not matter: the event has none.
+    let data = Dynamic::new(0, Payload::new(payload, 8)).data().unwrap_or_default();
     let mut at = 0;
     let mut fields = Vec::new();
     for field in id.descriptor().fields {

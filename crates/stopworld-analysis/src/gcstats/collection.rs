@@ -2,6 +2,7 @@
 
 use nettrace::clr::gc::CommittedUsage;
 use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
+use nettrace::clr::{self, CollectionType, MarkRoot};
 
 /// Generations in the runtime's numbering: 0, 1, 2, large objects, pinned objects.
 pub const GENERATIONS: usize = 5;
@@ -24,11 +25,11 @@ pub struct Kind(pub i32);
 
 impl Kind {
     /// The threads stay suspended for the whole collection.
-    pub const BLOCKING: Kind = Kind(0);
+    pub const BLOCKING: Kind = Kind(CollectionType::NonConcurrentGC.code() as i32);
     /// Concurrent with the program, with short pauses.
-    pub const BACKGROUND: Kind = Kind(1);
+    pub const BACKGROUND: Kind = Kind(CollectionType::BackgroundGC.code() as i32);
     /// A collection of the young generations during a background collection.
-    pub const FOREGROUND: Kind = Kind(2);
+    pub const FOREGROUND: Kind = Kind(CollectionType::ForegroundGC.code() as i32);
 }
 
 /// Why a collection began.
@@ -37,11 +38,11 @@ pub struct Reason(pub i32);
 
 impl Reason {
     /// The program requested it.
-    pub const INDUCED: Reason = Reason(1);
+    pub const INDUCED: Reason = Reason(clr::Reason::Induced.code() as i32);
     /// The program requested it and left the decision to the collector.
-    pub const INDUCED_NOT_FORCED: Reason = Reason(7);
+    pub const INDUCED_NOT_FORCED: Reason = Reason(clr::Reason::InducedNotForced.code() as i32);
     /// A young collection in provisional mode found that a full one is needed.
-    pub const PROVISIONAL_FULL: Reason = Reason(12);
+    pub const PROVISIONAL_FULL: Reason = Reason(clr::Reason::PMFullGC.code() as i32);
 }
 
 /// A collection. Times are in milliseconds since the start of the trace; durations are in milliseconds.
@@ -284,7 +285,7 @@ pub struct HeapHistory {
 }
 
 /// Number of kinds of roots.
-pub const MARKS: usize = 10;
+pub const MARKS: usize = MarkRoot::NAMES.len();
 
 /// The marking of a heap, by kind of roots.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -42,12 +42,11 @@ use super::Rules;
 use super::collection::{Collection, Kind, MARKS, MOST_ROWS, Marks, Reason};
 use super::server::Detector;
 use super::store::Store;
+use nettrace::clr::{AllocationKind, MarkRoot, SuspendReason};
 
 /// The largest capacity of the pinned set that is kept for the next collection: a trace may have a thousand processes.
 const KEPT_PINNED: usize = 1 << 10;
 
-/// The kind of roots that handles are.
-const HANDLES: usize = 2;
 /// No thread.
 const NOBODY: i64 = -1;
 
@@ -105,9 +104,9 @@ pub(super) enum Stop {
 
 impl Stop {
     pub(super) fn of(reason: u32) -> Stop {
-        match reason {
-            1 => Stop::Collection,
-            6 => Stop::Preparation,
+        match SuspendReason::of(reason) {
+            Some(SuspendReason::SuspendForGC) => Stop::Collection,
+            Some(SuspendReason::SuspendForGCPrep) => Stop::Preparation,
             _ => Stop::Other,
         }
     }
@@ -310,7 +309,11 @@ impl Machine {
         self.ticks.any = true;
         self.ticks.bad |= amount < 0;
         if self.ticks.bad {
-            amount = amount.max(90 * 1024).min(if kind == 0 { 110 * 1024 } else { 2 * 1024 * 1024 });
+            amount = amount.max(90 * 1024).min(if kind == AllocationKind::Small.code() {
+                110 * 1024
+            } else {
+                2 * 1024 * 1024
+            });
         }
         self.ticks.now[kind.min(2) as usize] += amount as f64 / 1_000_000.0;
     }
@@ -318,7 +321,7 @@ impl Machine {
     /// Notes that a kind of roots of a heap was marked. `promoted` is what they keep alive, if the event contains it.
     pub(super) fn mark(&mut self, now: f64, thread: u64, heap: i32, sort: u32, promoted: Option<i64>) {
         let sort = sort as usize;
-        if sort == HANDLES {
+        if sort == MarkRoot::MarkHandles.code() as usize {
             self.server.handles_marked(self.thread(thread));
         }
         let Some(current) = self.current().filter(|_| sort < MARKS) else { return };
@@ -326,7 +329,11 @@ impl Machine {
         let marks = match known {
             Some(index) => &mut current.marks[index],
             // Only one of the old events begins the row of a heap: the one for stacks.
-            None if (promoted.is_none() && sort != 0) || current.marks.len() == MOST_ROWS => return,
+            None if (promoted.is_none() && sort != MarkRoot::MarkStack.code() as usize)
+                || current.marks.len() == MOST_ROWS =>
+            {
+                return;
+            }
             None => {
                 let promoted = promoted.map(|_| [-1; MARKS]);
                 current.marks.push(Marks { heap, promoted, ..Marks::default() });

@@ -55,7 +55,7 @@ pub use process::{Identity, Process, Settings};
 pub use rollup::Rollup;
 pub use rules::Rules;
 
-use nettrace::clr::{Payload, Provider};
+use nettrace::clr::{Payload, Provider, gc, history, private, runtime};
 use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use process::{Event, Handler, Traced};
 use store::Shared;
@@ -177,28 +177,28 @@ impl Visitor for Analysis {
 /// Returns the handler for events of a type.
 fn handler_of(kind: &EventType) -> Option<Handler> {
     Some(match (Provider::named(&kind.provider)?, kind.event) {
-        (Provider::Runtime, 1) => Traced::start,
-        (Provider::Runtime, 2) => Traced::end,
-        (Provider::Runtime, 3) => Traced::restart_end,
-        (Provider::Runtime, 4) => Traced::heap_stats,
-        (Provider::Runtime, 8) => Traced::suspend_end,
-        (Provider::Runtime, 9) => Traced::suspend_begin,
-        (Provider::Runtime, 10) => Traced::allocation,
-        (Provider::Runtime, 33) => Traced::pinned,
-        (Provider::Runtime, 39) => Traced::dynamic,
-        (Provider::Runtime, 202) => Traced::mark,
-        (Provider::Runtime, 204) => Traced::heap_history,
-        (Provider::Runtime, 205) => Traced::global_history,
-        (Provider::Runtime, 208) => Traced::loh_compact,
-        (Provider::Runtime, 209) => Traced::fit_buckets,
-        (Provider::Private, 7) => Traced::mark_stack,
-        (Provider::Private, 8) => Traced::mark_finalize_queue,
-        (Provider::Private, 9) => Traced::mark_handles,
-        (Provider::Private, 10) => Traced::mark_cards,
-        (Provider::Private, 199) => Traced::plug,
-        (Provider::Rundown, 10) => Traced::settings,
-        (Provider::Rundown | Provider::Runtime, 187) => Traced::runtime_start,
-        (Provider::EventPipe, 1) => Traced::process_info,
+        (Provider::Runtime, gc::Start::EVENT) => Traced::start,
+        (Provider::Runtime, gc::End::EVENT) => Traced::end,
+        (Provider::Runtime, gc::RestartEnd::EVENT) => Traced::restart_end,
+        (Provider::Runtime, gc::HeapStats::EVENT) => Traced::heap_stats,
+        (Provider::Runtime, gc::SuspendEnd::EVENT) => Traced::suspend_end,
+        (Provider::Runtime, gc::SuspendBegin::EVENT) => Traced::suspend_begin,
+        (Provider::Runtime, gc::AllocationTick::EVENT) => Traced::allocation,
+        (Provider::Runtime, gc::PinObject::EVENT) => Traced::pinned,
+        (Provider::Runtime, gc::Dynamic::EVENT) => Traced::dynamic,
+        (Provider::Runtime, history::MarkWithType::EVENT) => Traced::mark,
+        (Provider::Runtime, history::PerHeapHistory::EVENT) => Traced::heap_history,
+        (Provider::Runtime, history::GlobalHeapHistory::EVENT) => Traced::global_history,
+        (Provider::Runtime, history::LohCompact::EVENT) => Traced::loh_compact,
+        (Provider::Runtime, history::FitBucketInfo::EVENT) => Traced::fit_buckets,
+        (Provider::Private, private::PrivateMarkStackRoots::EVENT) => Traced::mark_stack,
+        (Provider::Private, private::PrivateMarkFinalizeQueueRoots::EVENT) => Traced::mark_finalize_queue,
+        (Provider::Private, private::PrivateMarkHandles::EVENT) => Traced::mark_handles,
+        (Provider::Private, private::PrivateMarkCards::EVENT) => Traced::mark_cards,
+        (Provider::Private, private::PinPlug::EVENT) => Traced::plug,
+        (Provider::Rundown, runtime::GcSettings::EVENT) => Traced::settings,
+        (Provider::Rundown | Provider::Runtime, runtime::RuntimeStart::EVENT) => Traced::runtime_start,
+        (Provider::EventPipe, runtime::ProcessInfo::EVENT) => Traced::process_info,
         _ => return None,
     })
 }

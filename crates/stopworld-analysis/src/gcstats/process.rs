@@ -13,7 +13,7 @@ use nettrace::clr::gc::{
 };
 use nettrace::clr::history::{FitBucketInfo, GlobalHeapHistory, LohCompact, MarkWithType, PerHeapHistory};
 use nettrace::clr::runtime::{GcSettings, ProcessInfo, RuntimeStart};
-use nettrace::clr::{Payload, Z16};
+use nettrace::clr::{MarkRoot, Mechanisms, Payload, Z16};
 use nettrace::clr::{gc, private};
 
 use super::collection::{GlobalHistory, HeapHistory, HeapStats, Kind, MOST_ROWS, Phases, Reason};
@@ -275,25 +275,25 @@ impl Traced {
     }
 
     pub(super) fn mark_stack(&mut self, event: &Event<'_>) {
-        self.private_mark(event, 0);
+        self.private_mark(event, MarkRoot::MarkStack);
     }
 
     pub(super) fn mark_finalize_queue(&mut self, event: &Event<'_>) {
-        self.private_mark(event, 1);
+        self.private_mark(event, MarkRoot::MarkFQ);
     }
 
     pub(super) fn mark_handles(&mut self, event: &Event<'_>) {
-        self.private_mark(event, 2);
+        self.private_mark(event, MarkRoot::MarkHandles);
     }
 
     pub(super) fn mark_cards(&mut self, event: &Event<'_>) {
-        self.private_mark(event, 3);
+        self.private_mark(event, MarkRoot::MarkOlder);
     }
 
-    fn private_mark(&mut self, event: &Event<'_>, sort: u32) {
+    fn private_mark(&mut self, event: &Event<'_>, sort: MarkRoot) {
         // The four events have the same layout.
         if let Some(heap) = private::PrivateMarkStackRoots::new(event.version, event.payload).heap_num() {
-            self.machine.mark(event.now, event.thread, heap, sort, None);
+            self.machine.mark(event.now, event.thread, heap, sort.code(), None);
         }
     }
 
@@ -306,12 +306,11 @@ impl Traced {
     }
 
     pub(super) fn heap_history(&mut self, event: &Event<'_>) {
+        let view = PerHeapHistory::new(event.version, event.payload);
         // Older versions have another layout, and every runtime has had at least four generations.
-        let whole = 2 + 7 * 4 + (7 + 4 * 10) * event.payload.pointer();
-        if event.version < 3 || event.payload.bytes().len() < whole {
+        if event.version < 3 || view.most_generations() < 4 {
             return;
         }
-        let view = PerHeapHistory::new(event.version, event.payload);
         if let Some(current) = self.machine.described()
             && current.heaps.len() < MOST_ROWS
         {
@@ -440,10 +439,8 @@ fn global_history(view: &GlobalHeapHistory<'_>) -> Option<GlobalHistory> {
 
 /// The times of the phases, if the event has them. Background collections have only the first five (the very first is unused).
 fn phases(view: &GlobalHeapHistory<'_>, mechanisms: i32) -> Option<Phases> {
-    /// The bit for compaction.
-    const COMPACTION: i32 = 2;
     let time = |phase| view.time(phase).map(|time| time as i32);
-    let compacts = mechanisms & COMPACTION != 0;
+    let compacts = Mechanisms(mechanisms as u32).contains(Mechanisms::COMPACTION);
     Some(Phases {
         roots: time(1)?,
         short_weak: time(2)?,
