@@ -39,3 +39,27 @@ impl Block {
 pub const BLOCK_HEADER: u16 = 20;
 /// The header's flag for compressed event headers.
 pub const COMPRESSED: u16 = 1;
+
+/// The bits of the first byte of a compressed event header. Each states which fields follow; the others equal those of the previous
+/// event in the block.
+pub mod header_bit {
+    /// The type.
+    pub const KIND: u8 = 0x01;
+    /// The difference of the sequence number less 1, the capturing thread, and the processor.
+    pub const CAPTURE: u8 = 0x02;
+    /// The thread.
+    pub const THREAD: u8 = 0x04;
+    /// The stack.
+    pub const STACK: u8 = 0x08;
+    /// The activity in version 4, the label list in version 6.
+    pub const ACTIVITY: u8 = 0x10;
+    /// The related activity; version 4 only.
+    pub const RELATED: u8 = 0x20;
+    /// No later event of the file has an earlier time. No field follows.
+    pub const SORTED: u8 = 0x40;
+    /// The size of the payload.
+    pub const LENGTH: u8 = 0x80;
+}
+
+/// The processor of an event whose processor is not known.
+pub const NO_PROCESSOR: u32 = u32::MAX;

@@ -21,7 +21,7 @@
 use std::io::{self, Write};
 
 use super::Container;
-use super::block::{BLOCK_HEADER, Block, COMPRESSED};
+use super::block::{BLOCK_HEADER, Block, COMPRESSED, NO_PROCESSOR, header_bit};
 use super::metadata::{EventType, FieldType, TraceInfo, Type};
 
 /// A block is written before it would exceed this size in bytes; a longer item gets a block of its own.
@@ -32,8 +32,6 @@ const LARGEST_BLOCK: usize = (1 << 24) - 1;
 const HEADERS: usize = 160;
 /// The limit for the name of a thread, in bytes.
 const LONGEST_NAME: usize = 1 << 15;
-/// The processor of an event whose processor is not known.
-const NO_PROCESSOR: u32 = u32::MAX;
 
 /// The header of an event: everything but its payload. All ids are those of the written file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,9 +146,7 @@ impl<W: Write> Encoder<W> {
     pub fn trace(&mut self, info: &TraceInfo) -> io::Result<TraceDescribed> {
         self.start = info.start_ticks;
         let mut body = Vec::new();
-        let utc = &info.start;
-        let date = [utc.year, utc.month, utc.day_of_week, utc.day, utc.hour, utc.minute, utc.second, utc.millisecond];
-        date.into_iter().for_each(|part| body.extend(part.to_le_bytes()));
+        info.start.parts().into_iter().for_each(|part| body.extend(part.to_le_bytes()));
         body.extend(info.start_ticks.to_le_bytes());
         body.extend(info.ticks_per_second.to_le_bytes());
         body.extend(u32::from(info.pointer_bytes).to_le_bytes());
@@ -215,7 +211,7 @@ impl<W: Write> Encoder<W> {
                 }
                 // All fields of the header but time and length are 0; the time is that of the previous event.
                 let time = if to.len() == usize::from(BLOCK_HEADER) { self.start } else { 0 };
-                to.push(0x40 | 0x80);
+                to.push(header_bit::SORTED | header_bit::LENGTH);
                 varint(to, time as u64);
                 varint(to, description.len() as u64);
                 to.extend(description);
@@ -331,19 +327,21 @@ impl<W: Write> Encoder<W> {
         let step = header.sequence.wrapping_sub(before.sequence).wrapping_sub(1);
         let moved = step != 0 || header.capture != before.capture || header.processor != before.processor;
         let is_4 = self.container == Container::V4;
-        let mut flags = if header.sorted { 0x40 } else { 0 };
+        let mut flags = if header.sorted { header_bit::SORTED } else { 0 };
         let mut flag = |is_set: bool, bit: u8| {
             flags |= if is_set { bit } else { 0 };
             is_set
         };
-        let kind = flag(header.kind != before.kind, 0x01);
-        let moved = flag(moved, 0x02);
-        let thread = flag(header.thread != before.thread, 0x04);
-        let stack = flag(header.stack != before.stack, 0x08);
-        let activity =
-            flag(if is_4 { header.activity != before.activity } else { header.labels != before.labels }, 0x10);
-        let related = flag(is_4 && header.related != before.related, 0x20);
-        let has_length = flag(length != self.previous_length, 0x80);
+        let kind = flag(header.kind != before.kind, header_bit::KIND);
+        let moved = flag(moved, header_bit::CAPTURE);
+        let thread = flag(header.thread != before.thread, header_bit::THREAD);
+        let stack = flag(header.stack != before.stack, header_bit::STACK);
+        let activity = flag(
+            if is_4 { header.activity != before.activity } else { header.labels != before.labels },
+            header_bit::ACTIVITY,
+        );
+        let related = flag(is_4 && header.related != before.related, header_bit::RELATED);
+        let has_length = flag(length != self.previous_length, header_bit::LENGTH);
         to.push(flags);
         if kind {
             varint(to, u64::from(header.kind));

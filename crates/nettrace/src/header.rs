@@ -17,6 +17,7 @@
 //! | 80 | size of the payload | as before |
 
 use super::Container;
+use super::block::header_bit;
 use super::bytes::{Bytes, Stuck};
 use super::damage::DamageKind;
 
@@ -60,29 +61,29 @@ impl Header {
     #[inline]
     fn compressed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
         let flags = bytes.byte()?;
-        if flags & 0x01 != 0 {
+        if flags & header_bit::KIND != 0 {
             self.kind = bytes.var32()?;
         }
-        if flags & 0x02 != 0 {
+        if flags & header_bit::CAPTURE != 0 {
             self.sequence = self.sequence.wrapping_add(bytes.var32()?).wrapping_add(1);
             self.capture = bytes.var64()?;
             self.processor = bytes.var32()?;
         } else if self.kind != 0 || container == Container::V6 {
             self.sequence = self.sequence.wrapping_add(1);
         }
-        if flags & 0x04 != 0 {
+        if flags & header_bit::THREAD != 0 {
             self.thread = bytes.var64()?;
         }
-        if flags & 0x08 != 0 {
+        if flags & header_bit::STACK != 0 {
             self.stack = bytes.var32()?;
         }
         // A step back in time is a difference that wraps.
         self.time = self.time.wrapping_add(bytes.var64()? as i64);
-        if flags & 0x30 != 0 {
+        if flags & (header_bit::ACTIVITY | header_bit::RELATED) != 0 {
             self.activities(flags, container, bytes)?;
         }
-        self.sorted = flags & 0x40 != 0;
-        if flags & 0x80 != 0 {
+        self.sorted = flags & header_bit::SORTED != 0;
+        if flags & header_bit::LENGTH != 0 {
             self.payload = bytes.var32()?;
         }
         Ok(())
@@ -92,15 +93,15 @@ impl Header {
     fn activities(&mut self, flags: u8, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
         match container {
             Container::V4 => {
-                if flags & 0x10 != 0 {
+                if flags & header_bit::ACTIVITY != 0 {
                     self.activity = bytes.array()?;
                 }
-                if flags & 0x20 != 0 {
+                if flags & header_bit::RELATED != 0 {
                     self.related = bytes.array()?;
                 }
             }
             Container::V6 => {
-                if flags & 0x10 != 0 {
+                if flags & header_bit::ACTIVITY != 0 {
                     self.labels = bytes.var32()?;
                 }
             }

@@ -243,6 +243,30 @@ impl Utc {
         })
     }
 
+    /// The time this many nanoseconds after the beginning of 1970.
+    pub fn at(since_1970_ns: u64) -> Utc {
+        let (ms, days) = (since_1970_ns / 1_000_000, since_1970_ns / 86_400_000_000_000);
+        // Count years from March, in eras of 400 years, so that a leap day is the last day of its year.
+        let shifted = days + 719_468;
+        let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let march_month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let year = era * 400 + year_of_era + u64::from(month <= 2);
+        let (hour, minute, second) = (ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1_000 % 60);
+        let parts = [year, month, (days + 4) % 7, day, hour, minute, second, ms % 1_000];
+        let [year, month, day_of_week, day, hour, minute, second, millisecond] = parts.map(|part| part as u16);
+        Utc { year, month, day_of_week, day, hour, minute, second, millisecond }
+    }
+
+    /// Its numbers in the order of a file.
+    pub fn parts(&self) -> [u16; 8] {
+        let Utc { year, month, day_of_week, day, hour, minute, second, millisecond } = *self;
+        [year, month, day_of_week, day, hour, minute, second, millisecond]
+    }
+
     /// Nanoseconds since 1970; `None` if there is no such time.
     pub fn since_1970_ns(&self) -> Option<i64> {
         let month_is_one = (1..=12).contains(&self.month) && (1..=31).contains(&self.day);
@@ -446,4 +470,22 @@ fn type_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, Stuck> {
         26 => Type::Bool8,
         code => Type::simple(u32::from(code)).map_or_else(unknown_code, Ok)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0, [1970, 1, 4, 1, 0, 0, 0, 0])]
+    #[case(951_826_154_321, [2000, 2, 2, 29, 12, 9, 14, 321])]
+    #[case(1_767_787_200_000, [2026, 1, 3, 7, 12, 0, 0, 0])]
+    #[case(4_107_542_399_999, [2100, 2, 0, 28, 23, 59, 59, 999])]
+    fn dates_follow_the_gregorian_calendar(#[case] ms: u64, #[case] expected: [u16; 8]) {
+        let utc = Utc::at(ms * 1_000_000);
+        assert_eq!(utc.parts(), expected);
+        assert_eq!(utc.since_1970_ns(), Some(ms as i64 * 1_000_000));
+    }
 }

@@ -27,7 +27,8 @@ use super::output::Outlet;
 use super::schema::{Definition, Kind};
 use super::threads::{Meeting, Threads};
 use crate::os::thread::{getpid, gettid};
-use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED};
+use nettrace::Utc;
+use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED, NO_PROCESSOR, header_bit};
 use stopworld::events::clock::Clock;
 use stopworld::events::record::RecordingThread;
 use trace_io::bytes::Bytes;
@@ -38,14 +39,6 @@ pub(super) const BLOCK_BYTES: usize = 100 << 10;
 const MOST_HEADER: usize = 64;
 /// The maximum size of a payload: some readers store its size in 16 bits.
 pub(super) const MOST_PAYLOAD: usize = 64_000;
-
-const SORTED: u8 = 0x40;
-const METADATA: u8 = 0x01;
-const SEQUENCE: u8 = 0x02;
-const THREAD: u8 = 0x04;
-const LENGTH: u8 = 0x80;
-/// The processor number if the processor is unknown.
-const NO_PROCESSOR: u64 = 0xffff_ffff;
 
 const END_V4: [u8; 1] = [1];
 const END_V6: [u8; 4] = [0; 4];
@@ -83,7 +76,7 @@ struct Previous {
     metadata: u32,
     sequence: u32,
     thread: u64,
-    processor: u64,
+    processor: u32,
     time: u64,
     length: u64,
 }
@@ -226,27 +219,27 @@ impl Encoder {
         let before = self.previous;
         // A reader adds 1 by itself: in version 6 always, in version 4 for an event. The header has what is left.
         let step = sequence.wrapping_sub(before.sequence).wrapping_sub(1);
-        let mut flags = SORTED;
-        flags |= if id != before.metadata { METADATA } else { 0 };
+        let mut flags = header_bit::SORTED;
+        flags |= if id != before.metadata { header_bit::KIND } else { 0 };
         let moved = thread != before.thread || step != 0 || before.processor != NO_PROCESSOR;
-        flags |= if moved { SEQUENCE } else { 0 };
-        flags |= if thread != before.thread { THREAD } else { 0 };
-        flags |= if length != before.length { LENGTH } else { 0 };
+        flags |= if moved { header_bit::CAPTURE } else { 0 };
+        flags |= if thread != before.thread { header_bit::THREAD } else { 0 };
+        flags |= if length != before.length { header_bit::LENGTH } else { 0 };
         let events = &mut self.events;
         events.u8(flags);
-        if flags & METADATA != 0 {
+        if flags & header_bit::KIND != 0 {
             events.varint(u64::from(id));
         }
-        if flags & SEQUENCE != 0 {
+        if flags & header_bit::CAPTURE != 0 {
             events.varint(u64::from(step));
             events.varint(thread);
-            events.varint(NO_PROCESSOR);
+            events.varint(u64::from(NO_PROCESSOR));
         }
-        if flags & THREAD != 0 {
+        if flags & header_bit::THREAD != 0 {
             events.varint(thread);
         }
         events.varint(time - before.time);
-        if flags & LENGTH != 0 {
+        if flags & header_bit::LENGTH != 0 {
             events.varint(length);
         }
         self.previous = Previous { metadata: id, sequence, thread, processor: NO_PROCESSOR, time, length };
@@ -347,7 +340,7 @@ impl Encoder {
     fn begin_blob(&mut self, id: u32, length: usize) {
         let to = &mut self.metadata;
         let is_first = to.len() == usize::from(BLOCK_HEADER);
-        to.u8(SORTED | LENGTH);
+        to.u8(header_bit::SORTED | header_bit::LENGTH);
         to.varint(if is_first { self.metadata_time } else { 0 });
         to.varint(length as u64);
         to.u32(id);
@@ -422,7 +415,7 @@ impl Encoder {
             Container::V6 => [0, 6, 0].into_iter().for_each(|word| out.u32(word)),
         }
         let mut body = Bytes::with_capacity(256);
-        date(self.head.utc_ns).into_iter().for_each(|part| body.u16(part));
+        Utc::at(self.head.utc_ns).parts().into_iter().for_each(|part| body.u16(part));
         body.u64(ticks);
         body.u64(hz);
         body.u32(8);
@@ -605,36 +598,4 @@ fn v4_length(definition: &Definition) -> usize {
     let mut length = 4 + text(definition.provider) + 4 + text(definition.name) + 8 + 4 + 4 + 4;
     definition.fields.each(|name, _| length += 4 + text(name));
     length + if definition.opcode != 0 { 6 } else { 0 }
-}
-
-/// Returns year, month, day of the week (Sunday is 0), day, hour, minute, second, millisecond.
-fn date(utc_ns: u64) -> [u16; 8] {
-    let (ms, days) = (utc_ns / 1_000_000, utc_ns / 86_400_000_000_000);
-    // Count years from March, in eras of 400 years, so that a leap day is the last day of its year.
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (ms / 3_600_000 % 24, ms / 60_000 % 60, ms / 1_000 % 60);
-    [year, month, (days + 4) % 7, day, hour, minute, second, ms % 1_000].map(|part| part as u16)
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case(0, [1970, 1, 4, 1, 0, 0, 0, 0])]
-    #[case(951_826_154_321, [2000, 2, 2, 29, 12, 9, 14, 321])]
-    #[case(1_767_787_200_000, [2026, 1, 3, 7, 12, 0, 0, 0])]
-    #[case(4_107_542_399_999, [2100, 2, 0, 28, 23, 59, 59, 999])]
-    fn dates_follow_the_gregorian_calendar(#[case] ms: u64, #[case] expected: [u16; 8]) {
-        assert_eq!(date(ms * 1_000_000), expected);
-    }
 }
