@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -69,6 +70,11 @@ pub(super) const COLUMNS: [&str; 32] = [
     "pinned bytes",
     "pinned %",
 ];
+
+/// The place of the collection's generation in `COLUMNS`.
+pub(super) const GENERATION_COLUMN: usize = 3;
+/// The places of the figures by generation, three for each.
+pub(super) const GENERATION_COLUMNS: Range<usize> = 13..28;
 
 /// Formats the tables of a process for printing; no newline at the end.
 ///

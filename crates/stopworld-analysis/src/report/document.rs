@@ -1,6 +1,18 @@
-//! The common frame of the HTML pages: structure, styles, and keyboard navigation.
+//! The common frame of the HTML pages: structure, styles, and the scripts that draw the charts.
+//!
+//! A page is one file and loads nothing. Its policy forbids the browser to load anything, so that a mistake in the escaping of a name
+//! cannot send the trace anywhere.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::chart::{self, Chart};
+
+/// Only what is in the page itself: no network, no frames, no forms.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The chart library, after its licence.
+const LIBRARY: &str = concat!("/*\n", include_str!("uplot/LICENSE"), "\n*/\n", include_str!("uplot/uPlot.iife.min.js"));
 
 /// A self-contained HTML page.
 pub(super) struct Document<'a> {
@@ -11,23 +23,26 @@ pub(super) struct Document<'a> {
     pub(super) about: Markup,
     /// Each section's id, heading, and content.
     pub(super) sections: &'a [(&'a str, &'a str, Markup)],
-    /// The data for the page's script, and the script. The common script for the keys follows them.
-    pub(super) data: Markup,
-    pub(super) script: &'a str,
+    /// The charts in the sections.
+    pub(super) charts: &'a [Chart],
 }
 
 impl Document<'_> {
     pub(super) fn render(self) -> String {
-        let Document { title, style, about, sections, data, script } = self;
+        let Document { title, style, about, sections, charts } = self;
         let page = html! {
             (DOCTYPE)
             html lang="en" {
                 head {
                     meta charset="utf-8";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     title { (title) }
-                    style { (PreEscaped(include_str!("document.css"))) (PreEscaped(style)) }
+                    style {
+                        (PreEscaped(include_str!("uplot/uPlot.min.css"))) "\n"
+                        (PreEscaped(include_str!("document.css"))) (PreEscaped(style))
+                    }
                 }
                 body {
                     a.skip href="#main" { "Skip to the figures" }
@@ -47,11 +62,34 @@ impl Document<'_> {
                         }
                     }
                     p.says id="says" role="status" aria-live="polite" {}
-                    (data)
-                    script { (PreEscaped(script)) (PreEscaped(include_str!("document.js"))) }
+                    script type="application/json" id="charts" { (PreEscaped(chart::json(charts))) }
+                    script { (PreEscaped(LIBRARY)) }
+                    script { (PreEscaped(include_str!("charts.js"))) }
                 }
             }
         };
         page.into_string()
+    }
+}
+
+/// Names and values, in a row that wraps. Facts without a value are left out.
+pub(super) fn facts(class: &str, facts: &[(&str, String)]) -> Markup {
+    html! {
+        dl class=(class) {
+            @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) { div { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+/// A table that scrolls by keyboard too, if the window is too narrow for it.
+pub(super) fn table(about: &str, head: &Markup, rows: &Markup) -> Markup {
+    html! {
+        div.scroll role="region" aria-label=(about) tabindex="0" {
+            table {
+                caption { (about) }
+                thead { (head) }
+                tbody { (rows) }
+            }
+        }
     }
 }

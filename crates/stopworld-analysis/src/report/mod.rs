@@ -5,6 +5,7 @@
 //! of the program, [`table`] formats the ledger for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as
 //! it happens, in the words of the first garbage collector.
 
+mod chart;
 pub mod collections;
 mod document;
 pub mod flexowriter;

@@ -21,6 +21,7 @@ mod nettrace_plans;
 mod nettrace_rules;
 #[path = "../../../../tests/nettrace_support/mod.rs"]
 mod nettrace_support;
+mod page_charts;
 #[path = "../page_support/mod.rs"]
 mod page_support;
 mod profiles;

@@ -2,21 +2,36 @@
 
 use crate::skipped;
 
-use std::fs;
-use std::process::Command;
+mod browser;
+
 use std::time::Duration;
+
+use serde_json::Value;
+
+pub use browser::Browser;
+
+/// The chart library, and its styles, as they are published.
+const LIBRARY: &str = include_str!("../../../stopworld-analysis/src/report/uplot/uPlot.iife.min.js");
+const LIBRARY_STYLES: &str = include_str!("../../../stopworld-analysis/src/report/uplot/uPlot.min.css");
+const LIBRARY_LICENCE: &str = include_str!("../../../stopworld-analysis/src/report/uplot/LICENSE");
 
 /// Long enough for a browser on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Checks that the page loads nothing, follows the reader's choice of light or dark, and closes its elements in order.
 pub fn needs_nothing_but_itself(page: &str) {
+    // The library is unmodified, and names its project in a comment.
+    for part in [LIBRARY, LIBRARY_STYLES, LIBRARY_LICENCE] {
+        assert_eq!(page.matches(part).count(), 1, "{}", &part[..part.len().min(80)]);
+    }
+    assert!(page.contains("content=\"default-src 'none';"));
+    let page = page.replace(LIBRARY, "").replace(LIBRARY_STYLES, "");
     for outside in ["http:", "https:", "src=", "url(", "@import", "<link", "<iframe"] {
         assert!(!page.contains(outside), "{outside}");
     }
     assert!(page.contains("prefers-color-scheme: dark"));
     let mut open = Vec::new();
-    for (name, is_end) in tags(page) {
+    for (name, is_end) in tags(&page) {
         match (name, is_end) {
             ("meta" | "input", _) => {}
             (name, false) => open.push(name),
@@ -38,37 +53,23 @@ fn tags(page: &str) -> Vec<(&str, bool)> {
     tags.collect()
 }
 
-/// Checks that a browser draws the page in light and in dark: the picture is not empty, and the scripts report no error.
-pub fn is_drawn(page: &str) {
-    let browsers = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-    let Some(browser) = browsers.iter().find(|name| Command::new(name).arg("--version").output().is_ok()) else {
-        return skipped::skipped("chromium");
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("page.html");
-    fs::write(&file, page).expect("the file can be written");
-    let mut pictures = Vec::new();
-    for dark in [false, true] {
-        let picture = folder.path().join(format!("{dark}.png"));
-        let mut command = assert_cmd::Command::new(browser);
-        command.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--enable-logging=stderr",
-            "--window-size=1280,2400",
-        ]);
-        if dark {
-            command.arg("--blink-settings=preferredColorScheme=0");
-        }
-        let output = command.arg(format!("--screenshot={}", picture.display())).arg(&file).timeout(LIMIT).output();
-        let output = output.expect("the browser starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!said.contains("CONSOLE"), "{said}");
-        let picture = fs::read(&picture).unwrap_or_else(|error| panic!("no picture ({error}): {said}"));
-        // A picture of a single colour would have some kilobytes.
-        assert!(picture.len() > 30_000, "{} bytes", picture.len());
-        pictures.push(picture);
+/// Starts a browser, or reports that the test is skipped.
+pub fn browser() -> Option<Browser> {
+    let browser = Browser::start();
+    if browser.is_none() {
+        skipped::skipped("chromium");
     }
-    assert_ne!(pictures[0], pictures[1], "the dark page equals the light one");
+    browser
+}
+
+/// Returns the data from which a page draws its charts.
+pub fn charts(page: &str) -> Vec<Value> {
+    let begin = page.find("id=\"charts\">").expect("the page has charts") + "id=\"charts\">".len();
+    let end = begin + page[begin..].find("</script>").expect("the data has an end");
+    serde_json::from_str(&page[begin..end]).expect("the data is JSON")
+}
+
+/// Returns the values of a series of a chart; positions without a value are left out.
+pub fn values(chart: &Value, series: usize) -> Vec<f64> {
+    chart["series"][series].as_array().expect("a series").iter().filter_map(Value::as_f64).collect()
 }

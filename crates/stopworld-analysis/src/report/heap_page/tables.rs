@@ -8,6 +8,7 @@ use super::band::{class, seconds};
 use crate::profstats::heap::Row;
 use crate::profstats::{Band, Profiles, StackId};
 use crate::report::Bytes;
+use crate::report::document::table;
 
 /// Maximum number of rows of a table.
 const MOST_ROWS: usize = 1000;
@@ -18,17 +19,8 @@ fn share(part: u128, whole: u128) -> String {
     format!("{:.1}", if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 })
 }
 
-/// A scrollable table, also by keyboard.
-fn scrolled(caption: &str, heads: &[&str], rows: &Markup) -> Markup {
-    html! {
-        div.scroll tabindex="0" role="region" aria-label=(caption) {
-            table {
-                caption { (caption) }
-                thead { tr { @for head in heads { th scope="col" { (head) } } } }
-                tbody { (rows) }
-            }
-        }
-    }
+fn titled(about: &str, heads: &[&str], rows: &Markup) -> Markup {
+    table(about, &html! { tr { @for head in heads { th scope="col" { (head) } } } }, rows)
 }
 
 /// The table of bands with their figures, largest first.
@@ -49,7 +41,7 @@ pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
         Some(left) if left > 0 => format!("The {MOST_ROWS} largest bands; {left} are not shown"),
         _ => "Bands, largest first".to_owned(),
     };
-    scrolled(&caption, &[heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %"], &body)
+    titled(&caption, &[heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %"], &body)
 }
 
 /// The tree of cost centres: the live bytes allocated under each, as a mean over the samples.
@@ -92,7 +84,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
             @let centre = stacks.top(stack).map(|(centre, _)| centre);
             @let known = centre.and_then(|centre| profiles.centres.get(centre));
             tr {
-                th.name scope="row" style={ "padding-left:" (depth.min(40)) "em" } {
+                th.name scope="row" style={ "padding-left:calc(.4rem + " (depth.min(40)) "em)" } {
                     (centre.map_or_else(|| "MAIN".to_owned(), |centre| profiles.centres.name(centre)))
                 }
                 td.name { (known.map_or("", |known| &known.module)) } td.name { (known.map_or("", |known| &known.place)) }
@@ -102,7 +94,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
         }
     };
     let heads = ["cost centre", "module", "place", "own, mean", "inherited, mean", "share, %"];
-    scrolled("Cost centres by stack", &heads, &body)
+    titled("Cost centres by stack", &heads, &body)
 }
 
 /// The table of retainers: what each keeps alone, and together with others.
@@ -129,7 +121,7 @@ pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
         }
     };
     let heads = ["retainer", "kept alone, mean", "kept with others, mean", "sets"];
-    scrolled("Retainers, by the bytes that each keeps alone", &heads, &body)
+    titled("Retainers, by the bytes that each keeps alone", &heads, &body)
 }
 
 /// The retainers in the label of a set, `(number)one,another`, without duplicates.

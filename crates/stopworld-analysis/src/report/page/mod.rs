@@ -1,21 +1,22 @@
 //! The collections of a trace as one HTML page.
 //!
-//! The page is self-contained: it includes the styles, the charts and a small script, so it can be stored with the trace or sent to
-//! others. Its colours follow the reader's choice of light or dark. For accessibility, each chart is an SVG with a title and a
-//! description, and its figures are also text: the arrow keys move between the points, and announce them.
+//! The page is self-contained: it includes the styles, the data of the charts, and the script that draws them, so it can be stored
+//! with the trace or sent to others. Its colours follow the reader's choice of light or dark. The charts of time share one axis: the
+//! reader zooms all of them at once, and the cursor is at the same time in all of them. The keys that move the cursor also announce
+//! the figures under it. Without JavaScript each chart is a table.
 //!
-//! A trace may have millions of collections. A chart has 600 positions on its time axis, each with the worst value in it, and
-//! the table has the last thousand collections. So the page stays at some hundred kilobytes.
+//! A trace may have millions of collections. A chart has 2,000 positions on its time axis, each with the worst value in it, and
+//! the tables have the last thousand collections. So the page stays below two megabytes.
 //!
 //! | file | part |
 //! |---|---|
-//! | `series` | from collections to the data of the charts |
-//! | `picture` | the charts |
+//! | `series` | from collections to positions on the time axis |
+//! | `charts` | the data of the charts |
 //! | `table` | the tables |
 //!
-//! The styles and the script for the arrow keys are common to all pages (`document`).
+//! The styles and the scripts are common to all pages (`document`, `chart`).
 
-mod picture;
+mod charts;
 mod series;
 mod table;
 
@@ -23,7 +24,7 @@ use std::io;
 
 use maud::{Markup, html};
 
-use super::document::Document;
+use super::document::{Document, facts};
 use crate::gcstats::Process;
 use crate::gcstats::number::{Fixed, Grouped};
 use nettrace::clr::{Enumeration, label};
@@ -35,23 +36,26 @@ use nettrace::clr::{Enumeration, label};
 /// Reading back the temporary file for many collections failed.
 pub fn render(process: &Process) -> io::Result<String> {
     let series = series::Series::of(process)?;
-    let rows = table::collections(process)?;
+    let tables = table::collections(process)?;
     let name = process.identity.name(process.rules());
-    let sections: [(&str, &str, Markup); 6] = [
+    let charts = [charts::pauses(&series), charts::heap(&series), charts::rate(&series), charts::histogram(&series)];
+    let [pauses, heap, rate, histogram] = &charts;
+    let distribution = html! { (histogram.markup()) (charts::percentiles(&series)) };
+    let sections: [(&str, &str, Markup); 7] = [
         ("rollup", "By generation", table::rollup(process)),
-        ("pauses", "Pauses over time", picture::pauses(&series)),
-        ("heap", "Heap after each collection", picture::heap(&series)),
-        ("histogram", "Distribution of pauses", picture::histogram(&series)),
-        ("rate", "Allocation rate", picture::rate(&series)),
-        ("collections", "Each collection", rows),
+        ("pauses", "Pauses over time", pauses.markup()),
+        ("heap", "Heap after each collection", heap.markup()),
+        ("rate", "Allocation rate", rate.markup()),
+        ("histogram", "Distribution of pauses", distribution),
+        ("collections", "Each collection", tables.collections),
+        ("generations", "Each collection, by generation", tables.generations),
     ];
     let page = Document {
         title: format!("Collections of {name} ({})", process.identity.process),
         style: "",
         about: about(process),
         sections: &sections,
-        data: Markup::default(),
-        script: "",
+        charts: &charts,
     };
     Ok(page.render())
 }
@@ -63,18 +67,21 @@ fn about(process: &Process) -> Markup {
     let line = identity.command_line.as_deref().filter(|line| !line.is_empty());
     let heaps = identity.heaps.map_or("unknown".to_owned(), |heaps| heaps.to_string());
     let unfinished = process.begun() - all.count;
-    let facts = [
+    let program = [
         ("command line", line.unwrap_or("unknown").to_owned()),
         ("runtime", identity.version_text()),
         ("startup flags", label(Enumeration::StartupFlags, identity.startup_flags)),
         ("heaps", heaps),
-        ("collections", format!("{} ({} induced, {unfinished} did not end)", all.count, all.induced)),
-        ("paused", format!("{} ms, {} % of the time", Grouped(all.total_pause, 3), Fixed(process.pause_percent(), 1))),
+    ];
+    let figures = [
+        ("collections", Grouped(all.count as f64, 0).to_string()),
+        ("induced", Grouped(all.induced as f64, 0).to_string()),
+        ("did not end", if unfinished == 0 { String::new() } else { unfinished.to_string() }),
+        ("paused", format!("{} ms", Grouped(all.total_pause, 3))),
+        ("of the time", format!("{} %", Fixed(process.pause_percent(), 1))),
         ("longest pause", format!("{} ms", Grouped(all.max_pause, 3))),
         ("allocated", format!("{} MB", Grouped(all.total_allocated, 3))),
         ("largest heap", format!("{} MB", Grouped(all.max_peak, 3))),
     ];
-    html! {
-        dl { @for (name, value) in &facts { div { dt { (name) } dd { (value) } } } }
-    }
+    html! { (facts("program", &program)) (facts("figures", &figures)) }
 }

@@ -7,8 +7,8 @@ use hdrhistogram::Histogram;
 use crate::gcstats::collection::{Collection, GENERATIONS};
 use crate::gcstats::{Figures, Process};
 
-/// Positions on a time axis.
-pub(super) const COLUMNS: usize = 600;
+/// Positions on a time axis: more than a window has, for the reader to zoom in.
+const COLUMNS: usize = 2000;
 /// The histogram's maximum: an hour, in nanoseconds. Longer pauses count as that.
 const LONGEST: u64 = 3_600_000_000_000;
 
@@ -18,7 +18,7 @@ pub(super) struct Series {
     pub(super) from: f64,
     pub(super) to: f64,
     /// The collections at each position; `None` at most positions if there are few collections.
-    pub(super) columns: Vec<Option<Column>>,
+    columns: Vec<Option<Column>>,
     /// The pauses in nanoseconds.
     pub(super) pauses: Histogram<u64>,
     /// The longest of them, in milliseconds.
@@ -74,8 +74,13 @@ impl Series {
         Ok(series)
     }
 
+    /// The positions with collections, in the order of time.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns.iter().flatten()
+    }
+
     /// The position on the time axis, from 0 to 1.
-    pub(super) fn place(&self, time: f64) -> f64 {
+    fn place(&self, time: f64) -> f64 {
         let span = self.to - self.from;
         if span > 0.0 { ((time - self.from) / span).clamp(0.0, 1.0) } else { 0.5 }
     }
