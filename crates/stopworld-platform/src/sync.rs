@@ -11,11 +11,11 @@
 //! * the atomics and [`Ordering`],
 //! * [`port`]: sleeping on one word of memory (a futex), and the id of the current thread,
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
-//! * [`Locked`], [`Guarded`] and [`SharedLock`]: data that are reached with a lock's guard as proof (not for protocol files),
+//! * [`Locked`], [`Guarded`] and [`SharedLock`]: data that can be accessed only with their lock's guard (not for protocol files),
 //! * [`Mapped`], memory that is mapped on first use, and [`zeroed!`] for the types that it may contain,
 //! * [`Present`], a number that one thread changes and any thread reads,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
-//! * [`light_barrier`] and [`heavy_barrier`], a fence whose cost is all on one side,
+//! * [`light_barrier`] and [`heavy_barrier`], a pair of fences of which only the heavy one costs time,
 //! * [`interrupt_point`]: does nothing here; under the model checker a signal handler may run at that point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
@@ -47,8 +47,8 @@ pub use std::sync::atomic::{
     fence,
 };
 
-/// Where the model checker may run the thread's own signal handler. Does nothing in the ordinary build, where real signals
-/// arrive at any point.
+/// Marks a point at which the model checker may run the thread's own signal handler. Does nothing in the ordinary build, where
+/// real signals arrive at any point.
 #[inline(always)]
 pub fn interrupt_point() {}
 
@@ -81,8 +81,8 @@ pub fn prefetch_for_writing<T>(address: *const T) {
     unsafe { _mm_prefetch::<_MM_HINT_ET0>(address.cast()) };
 }
 
-/// Writes a word with a non-temporal store, past the caches. For long runs of memory that only other threads read, and later:
-/// their cache lines are not fetched just to be overwritten. Before any thread reads the word, the writer included, the writer
+/// Writes a word with a non-temporal store, past the caches: its cache line is not fetched just to be overwritten. Use it for long runs
+/// of memory that only other threads read, and only later. Before any thread reads the word, the writer included, the writer
 /// must call [`fence_past_the_caches`].
 ///
 /// # Safety

@@ -1,8 +1,8 @@
 //! A memory barrier on all threads of the process at once (membarrier(2)).
 //!
 //! A Dekker handshake ("I have announced that I am inside; is entry still allowed?") needs a fence on both sides. If one side
-//! runs a hundred million times and the other ten times a second, the frequent side can do without: it only keeps its two
-//! accesses in program order, and the rare side asks the kernel to execute a barrier on every processor that runs a thread of
+//! runs a hundred million times per second and the other ten times, the frequent side can do without a fence: it only keeps its
+//! two accesses in program order, and the rare side asks the kernel to execute a barrier on every processor that runs a thread of
 //! this process.
 //!
 //! Plain system calls: async-signal-safe, errno preserved, stop-safe.

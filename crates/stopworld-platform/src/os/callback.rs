@@ -1,14 +1,14 @@
 //! Detects code that the collector calls, and enforces what such code must not do (`.stop.no-mutator`).
 //!
-//! Event sinks and thread vtables are code of the program that the collector calls: while it holds its locks, and while the
-//! world is stopped. Using the heap there is an error. An object that is allocated after the roots were scanned is swept
-//! although it is in use; a reference that is moved from an unscanned object into a scanned one is missed; waiting for a lock
-//! that the collecting thread holds never ends. The types do not show any of this: a `Mutator` may be in a thread-local, and a
-//! `Root` anywhere.
+//! Event sinks and thread vtables are code of the program that the collector calls, while it holds its locks and while the
+//! world is stopped. Such code must not use the heap: an object that is allocated after the roots were scanned is swept
+//! although it is in use; a reference that is moved from an unscanned object into a scanned one is missed; a wait for a lock
+//! that the collecting thread holds never ends. The types cannot prevent such a use: a `Mutator` may be in a thread-local, and
+//! a `Root` anywhere.
 //!
 //! Each thread therefore counts how deep it is in such code, and every public function that uses the heap or the thread list
-//! checks this count first. If it is not 0, the process is aborted with one line that names the function. A panic would format
-//! its message, which allocates, and would leave the world stopped in the middle of a collection.
+//! checks this count first. If it is not 0, the function aborts the process with one line that names the function. It does not
+//! panic: a panic would format its message, which allocates, and would leave the world stopped in the middle of a collection.
 //!
 //! The fast path of an allocation does not check. A collecting thread *closes* its allocation cache before it stops the world,
 //! so that the next allocation of any size takes the slow path, which checks (`AllocationCache::close` of the collector).
@@ -30,7 +30,7 @@ thread_local! {
 pub struct Callback(PhantomData<*mut ()>);
 
 impl Callback {
-    /// Marks the calling thread as running such code until the guard is dropped.
+    /// Marks the calling thread as running code in which the heap must not be used, until the guard is dropped.
     #[inline]
     pub fn begin() -> Callback {
         // Saturating: any number of forgotten guards cannot wrap the depth to 0.

@@ -19,26 +19,27 @@ fn read(clock: libc::clockid_t) -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
-/// CLOCK_MONOTONIC in nanoseconds (about 25 ns a call).
+/// Returns the time of CLOCK_MONOTONIC in nanoseconds. A call takes about 25 ns.
 #[inline]
 pub fn now_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The processor time of the process so far.
+/// Returns the processor time that the process has used, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// The processor time of the calling thread so far.
+/// Returns the processor time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The processor time used so far by a thread of this process. A system call, in which the kernel may have to ask another
-/// processor: about half a microsecond. `None` if there is no such thread. Errno preserved.
+/// Returns the processor time that a thread of this process has used, in nanoseconds; `None` if there is no such thread. Makes a system
+/// call, in which the kernel may have to ask another processor: about half a microsecond. Errno preserved.
 pub fn thread_cpu_ns_of(tid: super::Tid) -> Option<u64> {
-    // The clock id of a thread on Linux: the complement of its id, then 4 for "of a thread", 2 for "as scheduled".
+    // The clock id of a thread on Linux: the complement of its id, shifted left by 3; then 4 for "of a thread" and 2 for "as
+    // scheduled".
     let clock = (!tid.0 << 3) | 4 | 2;
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid place to write to.
@@ -78,7 +79,7 @@ impl Budget {
         Duration::from_nanos(self.total_ns - self.left_ns)
     }
 
-    /// Calls `spend` with a quarter of the remaining time set aside. That quarter is available again when `spend` has returned.
+    /// Calls `spend` with three quarters of the remaining time. The other quarter is available again after `spend` has returned.
     pub fn sparing_a_quarter<R>(&mut self, spend: impl FnOnce(&mut Self) -> R) -> R {
         let spared = self.left_ns / 4;
         self.left_ns -= spared;

@@ -89,7 +89,7 @@ impl Output {
         (direct.identity()? == self.identity()?).then_some(direct)
     }
 
-    /// Device and inode number, if it is a regular file.
+    /// Returns the device and the inode number of a regular file; `None` for any other file.
     fn identity(&self) -> Option<(u64, u64)> {
         let mut stat = std::mem::MaybeUninit::<libc::stat>::uninit();
         // SAFETY: room for what the call writes.
@@ -105,10 +105,10 @@ impl Output {
         unsafe { libc::ftruncate(self.fd, bytes as libc::off_t) };
     }
 
-    /// Redirects this descriptor to the other file, also for writes that other threads are about to make. The descriptor's
-    /// number never names anything else in between.
+    /// Redirects this descriptor to the other file, also for writes that other threads are about to make. At any moment, the
+    /// descriptor's number names one of the two files.
     pub fn lead_to(&self, other: &Output) {
-        // SAFETY: two descriptors that we own. If the call fails, nothing has changed.
+        // SAFETY: two open descriptors that `self` and `other` own. If the call fails, nothing has changed.
         unsafe { libc::dup3(other.fd, self.fd, libc::O_CLOEXEC) };
     }
 
@@ -121,7 +121,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used after this.
+        // SAFETY: the descriptor belongs to `self`, and is not used after this.
         unsafe { libc::close(self.fd) };
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting on one word of memory.
 //!
-//! Private futexes (no other process shares the words). Both calls are async-signal-safe, preserve `errno`
-//! (`.stop.errno`) and can be used inside the stop: they take no lock outside the kernel.
+//! The futexes are private (no other process shares the words). Both calls are async-signal-safe, preserve `errno`
+//! (`.stop.errno`) and can be used while the world is stopped: they take no lock outside the kernel.
 
 use crate::os::preserving_errno;
 use crate::sync::AtomicU32;
@@ -43,7 +43,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> FutexWa
     })
 }
 
-/// Wakes at most `n` threads that wait on `word`; returns how many.
+/// Wakes at most `n` threads that wait on `word`. Returns the number of threads woken.
 pub fn wake(word: &AtomicU32, n: u32) -> u32 {
     let n = n.min(i32::MAX as u32) as i32;
     preserving_errno(|| {

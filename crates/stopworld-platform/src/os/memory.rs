@@ -1,9 +1,10 @@
 //! Address space: reserved in one piece, committed and returned to the kernel by pieces.
 //!
-//! A heap reserves the largest range that it may ever use, without access and without a claim on swap. Each later question "is
-//! this word an address in the heap?" is then two comparisons. [`Reservation::commit`] makes memory usable.
+//! A heap reserves the largest range that it may ever use, as inaccessible memory that takes no swap space. The check whether a word
+//! is an address in the heap is then two comparisons. [`Reservation::commit`] makes memory usable.
 //!
-//! Except where noted, all are plain system calls: no lock of libc, usable inside the stop (`.stop.no-malloc`).
+//! Except where noted, all functions here make plain system calls: they take no lock of libc, and can be used while the world is
+//! stopped (`.stop.no-malloc`).
 
 use std::io;
 
@@ -16,8 +17,8 @@ pub const fn page_size() -> usize {
 /// The size of a huge page.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Reads one word of a stack, or of other memory that is scanned conservatively. The compiler accesses such memory in its own
-/// ways.
+/// Reads one word of a stack, or of other memory that is scanned conservatively. The compiler may have placed anything in such
+/// memory, and may change it at any time.
 ///
 /// AddressSanitizer must not check this read: it poisons the red zones between a stack's variables and the remains of frames
 /// that are gone, and a conservative scan reads all of them. AddressSanitizer does not check inline assembly.
@@ -42,14 +43,14 @@ pub unsafe fn conservative_word(address: usize) -> usize {
     }
 }
 
-/// Bytes of physical memory of the machine.
+/// Returns the size of the machine's physical memory in bytes.
 pub fn physical_memory() -> usize {
     // SAFETY: sysconf has no preconditions.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     usize::try_from(pages).unwrap_or(0).saturating_mul(page_size())
 }
 
-/// Bytes of physical memory that this process uses now. 0 if /proc cannot be read. Allocates.
+/// Returns the number of bytes of physical memory that this process uses now, or 0 if /proc cannot be read. Allocates.
 pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
@@ -93,7 +94,7 @@ fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {
     if p == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(p.cast()) }
 }
 
-/// A range of addresses of our own; none of it is readable until committed. Dropping unmaps it.
+/// A range of addresses that belongs to this value. A part is not readable until it is committed. Dropping unmaps the range.
 #[derive(Debug)]
 pub struct Reservation {
     base: *mut u8,
@@ -109,7 +110,7 @@ impl Reservation {
     /// Reserves `bytes` (rounded up to pages) at a multiple of `align`.
     ///
     /// # Panics
-    /// `align` is not a power of two.
+    /// If `align` is not a power of two.
     pub fn new(bytes: usize, align: usize) -> io::Result<Self> {
         assert!(align.is_power_of_two(), "a reservation's alignment is {align}, which is not a power of two");
         let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "a reservation larger than the address space");
@@ -122,23 +123,23 @@ impl Reservation {
         let base = unsafe { raw.add(before) };
         let after = total - before - len;
         if before > 0 {
-            // SAFETY: the head of the mapping just made; nothing refers to it.
+            // SAFETY: the part of the new mapping before `base`; nothing refers to it.
             unsafe { libc::munmap(raw.cast(), before) };
         }
         if after > 0 {
-            // SAFETY: the tail of the mapping just made; nothing refers to it.
+            // SAFETY: the part of the new mapping after the reservation; nothing refers to it.
             unsafe { libc::munmap(base.add(len).cast(), after) };
         }
         Ok(Self { base, len })
     }
 
-    /// The lowest address.
+    /// Returns the lowest address of the reservation.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -211,7 +212,7 @@ pub unsafe fn unmap(base: *mut u8, len: usize) {
     unsafe { libc::munmap(base.cast(), len.max(1).next_multiple_of(page_size())) };
 }
 
-/// Whether every page of `[low, high)` is mapped (readable or not). One system call, no side effect on the pages.
+/// Returns whether every page of `[low, high)` is mapped (readable or not). Makes one system call, which does not affect the pages.
 pub fn is_mapped(low: usize, high: usize) -> bool {
     let mut page = low & !(page_size() - 1);
     let mut residency = [0u8; 256];
@@ -258,9 +259,9 @@ pub unsafe fn read_carefully(address: usize, into: &mut [u8]) -> usize {
 /// The maximum number of pages that [`read_carefully`] reads.
 const PIECES: usize = 3;
 
-/// The lowest address `>= floor` such that everything from it up to `high` is mapped.
+/// Returns the lowest address `>= floor` such that everything from it up to `high` is mapped.
 ///
-/// For the main thread's stack, which the kernel grows as it is touched: what lies below the mapped part was never
+/// This is for the main thread's stack, which the kernel grows as the thread uses it: memory below the mapped part was never
 /// written. The page at `high - 1` must be mapped. The answer is exact: the mapping is one range, so a bisection finds its end.
 pub fn lowest_mapped(floor: usize, high: usize) -> usize {
     let page = page_size();

@@ -1,8 +1,8 @@
 //! The only module that calls Linux.
 //!
 //! Everything that stopworld needs from the kernel or from libc goes through here. The other modules then use terms of the
-//! problem (a stack, a thread, a reservation) and never a system call, and each call's one subtle property is documented next
-//! to it. Three properties matter more than the rest:
+//! problem (a stack, a thread, a reservation) and never a system call. The subtle properties of each call are documented next
+//! to it. Three of them matter most:
 //!
 //! * **async-signal-safe**: may run in a handler that interrupted anything, malloc included;
 //! * **errno preserved**: what the interrupted code reads in `errno` afterwards is what it would have read;
@@ -12,7 +12,7 @@
 //! |---|---|---|---|
 //! | [`barrier`] | a memory barrier on all threads at once | yes, errno preserved | yes |
 //! | [`callback`] | code that the collector calls, and what it must not call | no | yes |
-//! | [`clock`] | monotonic time; the time budget that job control does not use up | yes | yes |
+//! | [`clock`] | monotonic time; time budgets that do not count the time during which the process is suspended (SIGSTOP) | yes | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`probe`] | probe sites that tracers find by name | yes | yes |

@@ -15,25 +15,25 @@
 //! The tools raise the semaphore, a 16-bit number, while they trace. While it is 0, a thread need not pass the probe site at
 //! all: [`Semaphore::lookers`] is one load, and the nop can follow a branch that is not taken.
 //!
-//! **Traps.** All of them are in the layout of the parts, and each makes some tool see nothing, or the wrong address:
+//! **Traps.** These details of the layout must be right; otherwise some tool sees no probe, or a wrong address:
 //!
 //! * A program can be moved after it was linked; the notes are not adjusted. The tools detect this by `.stapsdt.base`; without
 //!   that section gdb sees no probe at all. No loaded section refers to it, so a linker that collects unused sections drops it
 //!   unless it is marked as retained (the `R` in its flags).
-//! * perf takes the section's offset in the file for its address, and so moves every probe by the difference. A uprobe is
-//!   placed by an offset in the file, so the result is right exactly if the difference is that of the program's text, and lld
-//!   does not place the text at its own offset. Therefore `.stapsdt.base` is marked as executable: it is then in the text's
-//!   segment.
-//! * With lld, a note does not keep the function alive that it refers to; what remains is a probe at address 0. A second
-//!   reference keeps the function: from `.probes.places`, which is loaded and retained.
-//! * A tracer looks for the semaphore in the file. It must be in a section that has contents there, which `.bss` has not.
+//! * perf uses the offset of `.stapsdt.base` in the file as if it were the section's address, and so moves every probe by the
+//!   difference of the two. A uprobe is placed by an offset in the file, so the result is right only if offset and address of the
+//!   program's text have the same difference. With lld the difference of the text is not 0. Therefore `.stapsdt.base` is marked as
+//!   executable, which places it in the segment of the text.
+//! * With lld, a note does not keep alive the function that it refers to; if the function is discarded, the note has a probe at
+//!   address 0. A second reference keeps the function, from `.probes.places`, which is loaded and retained.
+//! * A tracer looks for the semaphore in the file. So the semaphore must be in a section with contents in the file, not in `.bss`.
 //!
 //! The notes are not debug information. They survive `strip`, and need no symbols (`.event.probes`).
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The number of tools that trace a probe. The kernel and gdb count in the low half. Nothing changes the high half; it exists
-/// so that a single load of 32 bits can be combined with others.
+/// The number of tools that trace a probe. The kernel and gdb count in the low half. The high half is always 0; it exists so that
+/// the number is one load of 32 bits, which can be combined with other words.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Semaphore(AtomicU32);
@@ -44,16 +44,17 @@ impl Semaphore {
         Semaphore(AtomicU32::new(0))
     }
 
-    /// Not 0 while a tool traces the probe. Relaxed: only a hint, like everything that is enabled from outside the process.
+    /// Returns a number that is not 0 while a tool traces the probe. Relaxed: the number is only a hint, since tools change it from outside
+    /// the process at any time.
     #[inline(always)]
     pub fn lookers(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A probe `provider:name`: the nop, and its note. The arguments are variables of type `u32`, `u64` or `usize`.
+/// Makes a probe `provider:name`: the nop, and its note. The arguments are variables of type `u32`, `u64` or `usize`.
 ///
-/// A function that contains one must not be inlined if the probe is to have a single site; several sites work too.
+/// If the function that contains the probe is inlined, the probe has several sites, which tools support.
 ///
 /// # Safety
 /// Expands to an unsafe operation. The provider's name becomes a part of an assembler string: it must have no quote, backslash or line

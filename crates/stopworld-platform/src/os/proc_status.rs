@@ -1,7 +1,7 @@
 //! What /proc reports about one thread, for the error that names it.
 //!
-//! When a thread does not answer a stop, a lost signal is rarely the reason. It blocks the signal, a debugger holds it, it
-//! sleeps in the kernel where no signal reaches it, or it is gone. The kernel knows which, and the user should know too.
+//! When a thread does not acknowledge a stop, a lost signal is rarely the reason. The thread blocks the signal, a debugger has
+//! stopped it, it sleeps in the kernel where no signal reaches it, or it has ended. The error reports which of these the kernel shows.
 //!
 //! Reading files allocates. Use it only before a stop or after the world runs again, never inside (`.stop.no-malloc`).
 

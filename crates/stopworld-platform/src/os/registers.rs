@@ -3,7 +3,7 @@
 //! A thread that enters a blocking region, polls a safepoint or collects is not interrupted by a signal, so no signal
 //! frame holds its registers. By the System V ABI a called function may clobber all but rbx, rbp and r12–r15; so at a
 //! call the caller keeps its live pointers in these six or in its frame, never in a vector register. Pushing the six and taking
-//! the stack pointer below them leaves everything that is live at or above that address (`.stop.registers`).
+//! the stack pointer below them puts everything that is live at or above that address (`.stop.registers`).
 
 use std::ffi::c_void;
 

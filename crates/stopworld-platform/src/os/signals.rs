@@ -23,19 +23,19 @@ pub type Handler = unsafe extern "C" fn(signal: i32, info: *mut libc::siginfo_t,
 pub struct Previous(libc::sigaction);
 
 impl Previous {
-    /// No handler, as if the signal had been ignored.
+    /// The default action, so there is no handler to call.
     pub const NONE: Self =
         // SAFETY: all-zero is a valid sigaction: SIG_DFL, no flags, an empty mask.
         Self(unsafe { std::mem::zeroed() });
 
-    /// As if this one-argument handler had been installed.
+    /// Returns the action that would have been replaced if this one-argument handler had been installed.
     pub fn of(handler: extern "C" fn(i32)) -> Self {
         let mut previous = Self::NONE;
         previous.0.sa_sigaction = handler as *const () as usize;
         previous
     }
 
-    /// Whether it is this handler.
+    /// Returns whether the action is this handler.
     pub fn is(&self, handler: Handler) -> bool {
         self.0.sa_sigaction == handler as *const () as usize
     }
@@ -80,7 +80,7 @@ pub enum HandlerStack {
     Alternate,
 }
 
-/// The signals that are raised by the running instruction. Blocking them would turn a bug into a silent kill.
+/// The signals that the running instruction raises. If they were blocked, a bug would kill the process without calling a handler.
 const SYNCHRONOUS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
 /// The signal by which libc cancels threads. libc's functions for signal sets do not accept it.
@@ -166,8 +166,8 @@ pub fn is_default(signal: i32) -> bool {
     current(signal).is_ok_and(|now| now.0.sa_sigaction == libc::SIG_DFL)
 }
 
-/// Makes the signal have no effect in this process. Not by SIG_IGN, which spawned processes would inherit: `execve` resets a
-/// signal with a handler to its default action.
+/// Makes the signal have no effect in this process, by an empty handler. Spawned processes would inherit SIG_IGN, but `execve` resets
+/// a signal with a handler to its default action.
 ///
 /// # Safety
 /// No code of the process depends on the signal's action: it has the default action, and programs may use it ([`is_usable`]).
@@ -188,9 +188,9 @@ pub unsafe fn put_back(signal: i32, previous: &Previous) {
     unsafe { libc::sigaction(signal, &previous.0, std::ptr::null_mut()) };
 }
 
-/// Sends the calling thread a signal with a value, and has it delivered now, even if the thread blocks it. A tracer of the
-/// thread has seen the signal when this returns. Sends nothing unless the signal is [harmless](make_harmless): without a
-/// tracer, the empty handler has run when this returns. Async-signal-safe, errno preserved.
+/// Sends the calling thread a signal with a value. The signal is delivered before this returns, even if the thread blocks it: a
+/// tracer of the thread has seen it, and without a tracer the empty handler has run. Sends nothing unless the signal is
+/// [harmless](make_harmless). Async-signal-safe, errno preserved.
 ///
 /// # Safety
 /// A tracer may read and write the memory that `value` names: it is 0, or the address of what the tracer expects, alive until this returns.
@@ -219,7 +219,7 @@ pub unsafe fn queue_to_myself(signal: i32, value: usize) {
         let tid = super::thread::gettid().0;
         // SAFETY: a complete siginfo, which the kernel copies.
         let send = || unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, tid, signal, &raw const queued) };
-        // EAGAIN: the user's queue of signals is full. It empties as other threads take their signals.
+        // EAGAIN: the user's queue of signals is full. It gets room when other threads take their signals.
         for _ in 0..1000 {
             if send() == 0 || super::Errno::last() != super::Errno::EAGAIN {
                 break;
@@ -308,8 +308,8 @@ pub fn block(signal: i32) -> MaskGuard {
 /// The signals that a failing write raises besides its error.
 const OF_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// While it lives, a failing write of this thread returns an error and does not end the process, whatever actions the program
-/// has set for these signals. A signal that such a write raises never reaches the program.
+/// A guard. While it exists, a failing write of this thread returns an error and does not end the process, whatever actions the program
+/// has set for the signals [`OF_WRITES`]. A signal that such a write raises never reaches the program.
 pub struct FailingWrites {
     /// For each of [`OF_WRITES`], whether it was neither blocked nor pending before.
     open: [bool; OF_WRITES.len()],
@@ -364,7 +364,8 @@ pub fn is_blocked(signal: i32) -> bool {
     }
 }
 
-/// Restores the calling thread's signal mask when dropped. It stays on its thread, because the mask is that thread's.
+/// Restores the calling thread's signal mask when dropped. It cannot be sent to another thread, because the mask is that of its
+/// thread.
 pub struct MaskGuard {
     before: libc::sigset_t,
     on_its_thread: PhantomData<*const ()>,
@@ -430,7 +431,7 @@ mod tests {
         assert_eq!(of_name(text), Some(signal));
     }
 
-    /// The default action of these signals ends the process.
+    /// The test would be killed if a write raised one of the signals, because their default action ends the process.
     #[test]
     fn signals_of_failing_writes_never_reach_the_program() {
         std::thread::spawn(|| {

@@ -57,7 +57,7 @@ impl Socket {
         match TABLE.iter().position(free) {
             Some(place) => Ok(Socket { fd, place, pid: getpid() }),
             None => {
-                // SAFETY: ours, and not used elsewhere.
+                // SAFETY: the descriptor was just made, and is not used elsewhere.
                 unsafe { libc::close(fd) };
                 Err(Errno::EMFILE.into())
             }
@@ -125,7 +125,7 @@ impl Socket {
         Ok(Errno::result(count)? as usize)
     }
 
-    /// Sends as many of the bytes as there is room for. Raises no signal if the other end is gone.
+    /// Sends the bytes for which the socket has room. Returns their number. Raises no signal if the other end is gone.
     pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         // SAFETY: the bytes are readable, and the length is theirs.
         let count = unsafe { libc::send(self.fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
@@ -150,7 +150,7 @@ impl Drop for Socket {
         // In the child of a fork it is closed already, and its number and its table entry may belong to another socket.
         if self.pid == getpid() {
             TABLE[self.place].store(FREE, Ordering::Relaxed);
-            // SAFETY: ours, and not used after this.
+            // SAFETY: the descriptor belongs to `self`, and is not used after this.
             unsafe { libc::close(self.fd) };
         }
     }
@@ -176,11 +176,11 @@ fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
     Ok(address)
 }
 
-/// Makes the child of any later fork close the sockets that are open here.
+/// Makes the child of any later fork close the sockets of the table.
 fn forget_in_children() -> io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
-        // SAFETY: made to be called in these places of a fork, on any thread.
+        // SAFETY: the functions may be called in these steps of a fork, on any thread.
         unsafe { super::thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child) }?;
         // If two threads register at once, the second set of functions finds the lock taken by its own thread, and nothing to close.
         let _ = REGISTERED.set(());
@@ -196,13 +196,13 @@ unsafe extern "C" fn before_fork() {
 
 unsafe extern "C" fn after_fork_in_parent() {
     if LOCK.is_mine() {
-        // SAFETY: taken in `before_fork`, by this thread and without a guard.
+        // SAFETY: this thread took the lock in `before_fork`, without a guard.
         unsafe { LOCK.release() };
     }
 }
 
 unsafe extern "C" fn after_fork_in_child() {
-    // SAFETY: the child's only thread, which has no guard of it.
+    // SAFETY: called on the child's only thread, which has no guard of the lock.
     unsafe { LOCK.reset_in_child() };
     if removed(Guard::ForkServices) {
         return;

@@ -1,8 +1,8 @@
 //! The collector's own threads.
 //!
-//! They are not `std::thread` threads. When such a thread starts or ends, std records its guard page under a lock that `fork`
-//! does not handle: if the process forks while any thread holds it, the child hangs when it starts a std thread. libc releases
-//! its own locks for the start of a thread in the child (`.fork.services`).
+//! They are not `std::thread` threads. When a `std::thread` starts or ends, std records its guard page under a lock that `fork`
+//! does not handle: if the process forks while any thread holds this lock, the child hangs when it starts a `std::thread`. libc's own
+//! locks for starting a thread are free in the child, because libc releases them there (`.fork.services`).
 
 use std::ffi::c_void;
 use std::io;
@@ -34,7 +34,7 @@ impl Spawned {
         std::mem::forget(self);
     }
 
-    /// For the child of a fork, where the thread does not exist: neither joins nor detaches.
+    /// Neither joins nor detaches the thread. For the child of a fork, where the thread does not exist.
     pub fn forget(self) {
         std::mem::forget(self);
     }

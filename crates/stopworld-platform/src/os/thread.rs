@@ -17,8 +17,8 @@ pub struct StackBounds {
 }
 
 impl StackBounds {
-    /// Whether the address lies in it. The base itself counts: it is the stack pointer of an empty stack. Empty bounds contain
-    /// no address: they mean that there is no stack, and null is not a stack pointer.
+    /// Returns whether the address is in the stack. The base itself counts: it is the stack pointer of an empty stack. Empty bounds
+    /// contain no address: they mean that there is no stack, and null is not a stack pointer.
     #[inline]
     pub fn contains(&self, address: usize) -> bool {
         self.low <= address && address <= self.high && self.low < self.high
@@ -32,8 +32,8 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: i32 = 1;
 
-/// While it lives, the calling thread cannot be cancelled: a `pthread_cancel` takes effect at its next cancellation point after
-/// that. For work that must not be interrupted half-way and that calls cancellation points of libc.
+/// A guard. While it exists, the calling thread cannot be cancelled: a `pthread_cancel` takes effect at the first cancellation point
+/// after the guard's end. For work that must not be interrupted half-way and that calls cancellation points of libc.
 pub struct NotCancelled {
     before: i32,
     on_its_thread: PhantomData<*const ()>,
@@ -56,8 +56,8 @@ impl Drop for NotCancelled {
     }
 }
 
-/// The calling thread's id. A system call each time: a cached one would need thread-local storage, which a dlopen'ed
-/// library allocates on first use, and is wrong after fork. Async-signal-safe; can't fail, so errno stays.
+/// Returns the calling thread's id. Makes a system call each time: a cached id would need thread-local storage, which a dlopen'ed
+/// library allocates on first use, and would be wrong after a fork. Async-signal-safe; can't fail, so errno stays.
 #[inline]
 pub fn gettid() -> Tid {
     // SAFETY: no arguments, no failure.
@@ -67,8 +67,8 @@ pub fn gettid() -> Tid {
 /// The process id after its first use; 0 before, and in the child of a fork.
 static PID: AtomicI32 = AtomicI32::new(0);
 
-/// The process id. Async-signal-safe. Cached: a stop needs it twice per thread, and the system call is a fiftieth of the cost
-/// of stopping a thread.
+/// Returns the process id. Async-signal-safe. The id is cached, because a stop needs it twice per thread, and the system call costs a
+/// fiftieth of stopping a thread.
 #[inline]
 pub fn getpid() -> i32 {
     match PID.load(Ordering::Relaxed) {
@@ -93,8 +93,8 @@ thread_local! {
     static KNOWN: Cell<Tid> = const { Cell::new(Tid(0)) };
 }
 
-/// [`gettid`] without the system call, for callers that need it a million times per second. Not for handlers, and not inside a
-/// stop: thread-local storage may be allocated on its first use.
+/// Returns the calling thread's id like [`gettid`], without the system call, for callers that need it a million times per second. Not
+/// for handlers, and not while the world is stopped: thread-local storage may be allocated on its first use.
 #[inline]
 pub fn known_tid() -> Tid {
     let known = KNOWN.get();
@@ -159,14 +159,14 @@ pub fn is_runnable(tid: Tid) -> bool {
     matches!(end_of_name.and_then(|end| text.get(end + 2)), Some(b'R' | b'D'))
 }
 
-/// Whether a thread of this process has that id now. Async-signal-safe.
+/// Returns whether a thread of this process has this id now. Async-signal-safe.
 pub fn is_alive(tid: Tid) -> bool {
     // SAFETY: signal 0 only checks that the thread exists.
     unsafe { tgkill(tid, 0) }.is_ok()
 }
 
-/// The calling thread's own stack. Takes locks of libc and may allocate (the main thread's is read from /proc): only
-/// at attach, never inside the stop (`.stop.locks`).
+/// Returns the bounds of the calling thread's stack. Takes locks of libc and may allocate (the bounds of the main thread's stack are read
+/// from /proc). So it may be called when a thread attaches, but never while the world is stopped (`.stop.locks`).
 pub fn current_stack() -> io::Result<StackBounds> {
     let mut attr = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     // SAFETY: pthread_getattr_np initialises `attr` when it returns 0.
@@ -255,7 +255,7 @@ impl Pulse {
 
     /// Makes this the calling thread's pulse.
     ///
-    /// If libc refuses, or if it keeps its mutexes in a form of its own, no thread is ever found dead.
+    /// If libc refuses to make a robust mutex, or if the mutexes of this libc have another layout, no thread is ever found dead.
     ///
     /// # Safety
     /// * The pulse stays mapped at its address until the thread calls [`end`](Self::end), or for good: until then libc's and the
@@ -361,7 +361,7 @@ mod tests {
             Box::leak(Box::new([const { Pulse { mutex: [const { AtomicU32::new(0) }; _] } }; 2]));
         for _ in 0..3 {
             let handle = std::thread::spawn(|| {
-                // SAFETY: leaked, so they stay; the thread that had them before is joined.
+                // SAFETY: the pulses are leaked, so they stay mapped; the thread that had them before is joined.
                 pulses.iter().for_each(|pulse| unsafe { pulse.begin() });
                 assert!(!pulses[0].has_stopped());
                 // SAFETY: begun above, by this thread.

@@ -12,8 +12,9 @@ const SIGNAL: i32 = libc::SIGALRM;
 pub struct OwnTimer(libc::timer_t);
 
 impl OwnTimer {
-    /// Interrupts the calling thread every `period_ns` of real time. The process's action for SIGALRM becomes an empty handler
-    /// (which restarts what was interrupted), and stays so: a last signal may still be on its way when a timer is dropped.
+    /// Interrupts the calling thread every `period_ns` of real time. The process's action for SIGALRM becomes an empty handler (after
+    /// which the kernel restarts the interrupted system call). The handler stays installed: a last signal may still be pending when a
+    /// timer is dropped.
     pub fn start(period_ns: i64) -> io::Result<OwnTimer> {
         // SAFETY: a handler that does nothing; SIGALRM becomes this timer's, as documented above.
         unsafe { signals::install(SIGNAL, nothing, HandlerStack::Own) }?;

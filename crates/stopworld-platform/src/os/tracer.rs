@@ -1,4 +1,4 @@
-//! Whether a debugger holds a thread of this process, read from /proc by system calls only.
+//! Finds out whether a debugger has stopped a thread of this process, from /proc, by system calls only.
 //!
 //! Async-signal-safe, stop-safe, errno preserved: the answer is needed in the stopped world. A query takes about 10 µs (`stat`
 //! and `syscall` take two thirds of the time of `status`).
@@ -15,7 +15,7 @@ pub fn of_myself() -> i32 {
     tracer(&text[..length])
 }
 
-/// Whether that thread of this process is stopped, by a tracer or by job control (states `t` and `T`).
+/// Returns whether this thread of the process is stopped, by a tracer or by job control (states `t` and `T`).
 pub fn holds(tid: Tid) -> bool {
     let mut text = [0; 512];
     let length = read_of(tid, "stat", &mut text);
@@ -29,7 +29,7 @@ fn is_stopped(line: &[u8]) -> bool {
     matches!(state, Some(b't' | b'T'))
 }
 
-/// Where a thread continues in user mode.
+/// The address and the stack pointer at which a thread continues in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserPlace {
     /// The stack pointer.
@@ -38,8 +38,8 @@ pub struct UserPlace {
     pub instruction_pointer: usize,
 }
 
-/// Where a thread of this process that is not running will continue, from its registers in the kernel. `None` if it runs, or is
-/// gone.
+/// Returns where a thread of this process that is not running will continue, from its registers in the kernel. `None` if the thread
+/// runs, or has ended.
 pub fn place_of(tid: Tid) -> Option<UserPlace> {
     let mut text = [0; 512];
     let length = read_of(tid, "syscall", &mut text);
@@ -76,7 +76,7 @@ fn tracer(text: &[u8]) -> i32 {
     digits.iter().take_while(|byte| byte.is_ascii_digit()).fold(0, |pid, digit| pid * 10 + i32::from(digit - b'0'))
 }
 
-/// The text after the key.
+/// Returns the part of `text` after the first occurrence of `key`.
 fn after<'a>(text: &'a [u8], key: &[u8]) -> &'a [u8] {
     text.windows(key.len()).position(|window| window == key).map_or(&[], |at| &text[at + key.len()..])
 }

@@ -1,13 +1,13 @@
 //! The processor's time stamp counter, and whether it may be trusted.
 //!
 //! Reading it is one instruction (some 20 cycles), five times cheaper than CLOCK_MONOTONIC. It is usable as a clock if it ticks
-//! at one rate in all power states (cpuid calls this *invariant*) and in step on all processors. The kernel monitors the
-//! latter: it uses another clock source when the counters drift apart. Both are checked; if either is not certain,
-//! CLOCK_MONOTONIC is used.
+//! at one rate in all power states (cpuid calls this *invariant*) and has the same value on all processors. The kernel monitors
+//! whether the counters of the processors drift apart, and then uses another clock source. [`is_a_clock`] checks both conditions; if
+//! one of them is not certain, CLOCK_MONOTONIC is used.
 
 use std::arch::x86_64::{__cpuid, __get_cpuid_max, _rdtsc};
 
-/// The counter. Not ordered with the instructions around it.
+/// Returns the counter's value. The read is not ordered with the instructions around it.
 #[inline(always)]
 pub fn read() -> u64 {
     // SAFETY: every x86-64 processor has it. Linux lets user space read it, unless a process has disabled that for itself

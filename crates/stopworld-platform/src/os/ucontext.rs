@@ -1,4 +1,4 @@
-//! The registers that the kernel saved of an interrupted thread.
+//! The registers of an interrupted thread, as the kernel saved them.
 //!
 //! The signal frame on the stack holds all registers: the general ones in `uc_mcontext`, the vector ones in the area that
 //! `fpregs` points to, which lies on the same stack, above the frame. A scan from an address inside the handler's own frame up
@@ -37,7 +37,7 @@ impl Context {
             .then(|| StackBounds { low: stack.ss_sp as usize, high: stack.ss_sp as usize + stack.ss_size })
     }
 
-    /// The extended state (x87, xmm, ymm, zmm) as raw bytes: where it lies and how long it is.
+    /// Returns the address and the length of the extended state (x87, xmm, ymm, zmm), as raw bytes.
     pub fn extended_state(&self) -> (*const u8, usize) {
         const SOFTWARE_RESERVED: usize = 464;
         const FP_XSTATE_MAGIC1: u32 = 0x4650_5853;

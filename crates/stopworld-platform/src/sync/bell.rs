@@ -23,7 +23,7 @@ pub struct Bell(AtomicU32);
 
 impl Bell {
     const_new! {
-        /// Not rung.
+        /// Creates a bell that has not been rung.
         pub fn new() -> Self {
             Bell(AtomicU32::new(QUIET))
         }
@@ -31,17 +31,18 @@ impl Bell {
 
     /// Wakes the sleeper, or keeps it from falling asleep.
     pub fn ring(&self) {
-        // Release: pairs with the acquire of `wait`, so that the sleeper sees what it was woken for.
+        // Release: pairs with the Acquire in `wait`, so that the sleeper sees the change that it was woken for.
         if self.0.swap(RUNG, Ordering::Release) == ASLEEP {
             interrupt_point();
             port::wake(&self.0, 1);
         }
     }
 
-    /// Sleeps until it rings, or for so long, or for no reason at all. True if it has rung since the last time.
+    /// Sleeps until the bell is rung, or for `ns` nanoseconds; may also return early without a reason. Returns whether the bell was
+    /// rung since the last call.
     pub fn wait(&self, ns: Option<u64>) -> bool {
         if removed(Guard::EventBell) {
-            // The known-bad variant: it may be rung between the check and the sleep, and then never again.
+            // The known-bad variant: the bell may be rung between the check and the sleep, and then never again.
             if self.0.load(Ordering::Relaxed) != RUNG {
                 self.0.store(ASLEEP, Ordering::Relaxed);
                 port::wait(&self.0, ASLEEP, ns);
@@ -62,38 +63,39 @@ impl Bell {
 
 /// Set while a thread holds a ticket.
 const AWAITED: u32 = 1;
-/// The increment of the word for each turn.
+/// The increment of the word by each call of [`Turnstile::turn`].
 const TURN: u32 = 2;
 
 /// Wakes all waiting threads. See the module documentation.
 #[derive(Debug)]
 pub struct Turnstile(AtomicU32);
 
-/// The right to wait until the next turn.
+/// The right to wait until the next call of [`Turnstile::turn`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket(u32);
 
 impl Turnstile {
     const_new! {
-        /// Nobody waits.
+        /// Creates a turnstile on which no thread waits.
         pub fn new() -> Self {
             Turnstile(AtomicU32::new(0))
         }
     }
 
-    /// To be taken before the last look at what one waits for.
+    /// Returns a ticket. A thread takes it before it checks its condition for the last time.
     pub fn ticket(&self) -> Ticket {
-        // Acquire: pairs with the release of `turn`. If that was earlier, what it brought is seen by the look.
+        // Acquire: pairs with the Release in `turn`. If the turn was earlier, the check of the condition sees what the turning
+        // thread wrote before it.
         Ticket(self.0.fetch_or(AWAITED, Ordering::Acquire) | AWAITED)
     }
 
-    /// Sleeps until the next turn, or for so long, or for no reason at all.
+    /// Sleeps until the next call of [`turn`](Self::turn), or for `ns` nanoseconds; may also return early without a reason.
     pub fn wait(&self, ticket: Ticket, ns: Option<u64>) {
         interrupt_point();
         port::wait(&self.0, ticket.0, ns);
     }
 
-    /// Something has been brought: wakes all who wait.
+    /// Wakes all waiting threads. Called after the condition has become true.
     pub fn turn(&self) {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {

@@ -19,11 +19,11 @@ pub unsafe trait Zeroed: Sync + 'static {}
 unsafe impl Zeroed for AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Zeroed for AtomicU64 {}
-// SAFETY: an array is its elements.
+// SAFETY: an array consists only of its elements.
 unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {}
 
-/// A `T` of zeros in its own mapping, where a page costs nothing until it is touched. Two system calls, allowed in every
-/// context. Dropping unmaps it.
+/// A `T` of zeros in its own mapping, where a page costs nothing until it is touched. [`map`](Self::map) makes two system calls, which
+/// are allowed in every context. Dropping unmaps the value.
 #[derive(Debug)]
 pub struct Fresh<T> {
     memory: Reservation,
@@ -77,7 +77,7 @@ macro_rules! __zeroed {
         }
 
         const _: () = {
-            /// Does not compile if the struct has other fields than these, which an attribute could have given it.
+            /// Does not compile if an attribute has added a field to the struct.
             #[allow(dead_code, reason = "checked, never called")]
             fn has_these_fields $(<$(const $size: usize),+>)? (value: &$name $(<$($size),+>)?) {
                 let $name { $($field),+ } = value;
@@ -85,7 +85,8 @@ macro_rules! __zeroed {
             }
         };
 
-        // SAFETY: each field is valid when it is all zeros, and may be shared, as the bounds say; there are no others, see above.
+        // SAFETY: each field is valid when it is all zeros, and may be shared, as the bounds say; the function above shows that there are
+        // no other fields.
         unsafe impl $(<$(const $size: usize),+>)? $crate::sync::Zeroed for $name $(<$($size),+>)?
         where $($type: $crate::sync::Zeroed),+ {}
     };

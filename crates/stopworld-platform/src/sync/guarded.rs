@@ -1,8 +1,8 @@
 //! Data behind a lock, and the proof that the lock is held.
 //!
-//! The world's locks are taken in several ways: at once, with a time budget, as a blocking region, all three for a stop, or
-//! without a guard across a `fork`. So, unlike with `std::sync::Mutex`, the data do not decide how their lock is taken. The
-//! lock's guard is the proof of access, in whatever way it was obtained:
+//! The world's locks are taken in several ways: without a time limit, with a time budget, in a blocking region, several together
+//! for a stop, or without a guard across a `fork`. So, unlike a `std::sync::Mutex`, the type of the data does not determine how
+//! their lock is taken. The lock's guard permits access to the data, in whatever way it was obtained:
 //!
 //! * a shared borrow of the guard gives a shared reference, an exclusive borrow an exclusive one, each for as long as the guard is
 //!   borrowed. A guard neither leaves its thread nor is shared with another, so both are sound;
@@ -12,10 +12,10 @@
 //! |---|---|
 //! | [`Locked`] | in the value itself |
 //! | [`Guarded`] | elsewhere; the owner names it in one place |
-//! | [`SharedLock`] | in something that a reference count keeps alive; an owner of a [`Guarded`] may keep it |
+//! | [`SharedLock`] | in a value that a reference count keeps alive; the owner of a [`Guarded`] may store this handle to the lock |
 //!
-//! `Lock::release` and `Lock::reset_in_child` are `unsafe`, because a guard proves nothing if its lock can be released while it
-//! exists.
+//! `Lock::release` and `Lock::reset_in_child` are `unsafe`, because a guard proves nothing if its lock can be released while the
+//! guard exists.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -26,11 +26,12 @@ use super::{Lock, LockGuard};
 /// Data that are guarded by a lock elsewhere. See the module's text.
 pub struct Guarded<T>(UnsafeCell<T>);
 
-// SAFETY: only a holder of the lock's guard gets a reference to the data, so one thread at a time; it may be another each time.
+// SAFETY: only a holder of the lock's guard gets a reference to the data, so one thread at a time. Different threads may get one, one
+// after another, so `T` must be `Send`.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
-    /// Data that are reached with the guard of a lock elsewhere.
+    /// Wraps data that are guarded by a lock elsewhere.
     pub const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
@@ -45,8 +46,8 @@ impl<T> Guarded<T> {
     #[inline]
     pub unsafe fn get<'a>(&'a self, lock: &Lock, held: &'a LockGuard<'_>) -> &'a T {
         assert!(held.is_of(lock), "the guard of another lock");
-        // SAFETY: the lock is held by this thread, and its guard is borrowed for as long as the reference lives: an
-        // exclusive reference would need it exclusively.
+        // SAFETY: the lock is held by this thread, and its guard is borrowed for as long as the reference lives. An exclusive
+        // reference would need an exclusive borrow of the guard.
         unsafe { &*self.0.get() }
     }
 
@@ -65,7 +66,7 @@ impl<T> Guarded<T> {
         unsafe { &mut *self.0.get() }
     }
 
-    /// The data, without the lock.
+    /// Returns the data without checking the lock.
     ///
     /// # Safety
     /// No thread changes them while the reference lives, nor is any thread stopped in the middle of a change.
@@ -74,7 +75,7 @@ impl<T> Guarded<T> {
         unsafe { &*self.0.get() }
     }
 
-    /// The data, through exclusive access.
+    /// Returns the data; exclusive access to `self` replaces the lock.
     pub fn own(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -87,12 +88,12 @@ pub struct Locked<T> {
 }
 
 impl<T> Locked<T> {
-    /// Data with a lock of their own.
+    /// Creates data with a lock of their own.
     pub const fn new(value: T) -> Self {
         Self { lock: Lock::new(), data: Guarded::new(value) }
     }
 
-    /// The lock. The caller takes it in the way that it needs.
+    /// Returns the lock. The caller takes it in the way that it needs.
     pub fn lock(&self) -> &Lock {
         &self.lock
     }
@@ -118,11 +119,11 @@ impl<T> Locked<T> {
     }
 }
 
-/// A lock in something that lives at least as long as this handle.
+/// A handle to a lock, which is part of a value that lives at least as long as this handle.
 #[derive(Clone)]
 pub struct SharedLock {
     lock: *const Lock,
-    /// Keeps the lock where it is.
+    /// Keeps the value with the lock alive, and at its address.
     _owner: Arc<dyn Send + Sync>,
 }
 
@@ -132,12 +133,12 @@ unsafe impl Send for SharedLock {}
 unsafe impl Sync for SharedLock {}
 
 impl SharedLock {
-    /// A handle to the lock that `find` returns. Keeps `owner` alive.
+    /// Creates a handle to the lock that `find` returns. The handle keeps `owner` alive.
     pub fn new<T: Send + Sync + 'static>(owner: Arc<T>, find: impl FnOnce(&T) -> &Lock) -> Self {
         Self { lock: find(&owner), _owner: owner }
     }
 
-    /// A new lock that belongs to this handle and its clones.
+    /// Creates a lock that belongs to this handle and its clones.
     pub fn alone() -> Self {
         Self::new(Arc::new(Lock::new()), |lock| lock)
     }
@@ -148,8 +149,8 @@ impl std::ops::Deref for SharedLock {
 
     #[inline]
     fn deref(&self) -> &Lock {
-        // SAFETY: it was borrowed from what `_owner` keeps alive and in place. `_owner` is a counted reference to that, so there is no
-        // exclusive one.
+        // SAFETY: the lock is part of the value that `_owner` keeps alive and in place. `_owner` is a counted reference to that value, so
+        // there is no exclusive reference to it.
         unsafe { &*self.lock }
     }
 }

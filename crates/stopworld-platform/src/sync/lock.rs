@@ -7,17 +7,17 @@
 //!  +-----------+-------------------------+
 //! ```
 //!
-//! The collecting thread takes the world's locks before the first signal, with a time budget: a debugger may have frozen the
-//! holder. Then "who holds it?" must have an answer at once (`.debug.frozen-owner`). So the word contains the answer, and
-//! taking the lock and naming its holder are one step.
+//! The collecting thread takes the world's locks before it sends the first signal, with a time budget: a debugger may have frozen a
+//! lock's holder. If the time is over, the error must name the holder (`.debug.frozen-owner`). So the word contains the holder's
+//! id, and one step takes the lock and stores the id.
 //!
 //! *Contended* means that a thread may be sleeping. A thread sets it before it sleeps, and only the unlock that wakes one
 //! sleeper clears it. A thread that has slept takes the lock with the bit set, because it can't know whether it was the last
-//! sleeper. A waiter that gives up sets the bit once more: it may have consumed the wake meant for another. Both cost at most
-//! one needless wake.
+//! sleeper. A waiter that gives up sets the bit once more: it may have consumed the wake meant for another. Each of these two rules
+//! costs at most one needless wake.
 //!
-//! No allocation, no spinning, no thread-local storage. A thread that waits here sleeps in a futex and can be stopped there by
-//! a signal: the handler runs, the thread parks in the handler, and after the restart it continues to wait.
+//! The lock does not allocate, spin, or use thread-local storage. A thread that waits here sleeps in a futex and can be stopped
+//! there by a signal: the handler runs, the thread parks in the handler, and after the restart it continues to wait.
 //! The lock is not re-entrant, so code that may run in a signal handler must not take a lock that the code it
 //! interrupted may hold; the stopping protocol's handler takes none.
 //!
@@ -43,7 +43,7 @@ pub struct Lock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBy(pub u32);
 
-/// How long a thread is willing to wait, slice by slice.
+/// The time for which a thread may wait, slice by slice.
 ///
 /// The implementation accounts for the time (`os::clock::Budget` excludes time in which the process could not run).
 pub trait Patience {
@@ -52,7 +52,7 @@ pub trait Patience {
     fn slice(&mut self, wait: &mut dyn FnMut(u64)) -> bool;
 }
 
-/// Unlocks when dropped. It stays on its thread, because the lock's word names that thread.
+/// Unlocks when dropped. It cannot be sent to another thread, because the lock's word names its thread.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard<'a> {
@@ -62,7 +62,7 @@ pub struct LockGuard<'a> {
 
 impl Lock {
     const_new! {
-        /// A free lock.
+        /// Creates a free lock.
         pub fn new() -> Self {
             Self { word: AtomicU32::new(0) }
         }
@@ -79,7 +79,7 @@ impl Lock {
         self.take(port::current_tid(), 0).map(|()| self.guard())
     }
 
-    /// [`try_lock`](Self::try_lock) for a thread that knows its kernel id, `me`. Saves the system call.
+    /// Like [`try_lock`](Self::try_lock), for a thread that knows its kernel id, `me`: saves the system call `gettid`.
     ///
     /// # Safety
     /// `me` is the kernel's id of the calling thread. (With 0 the lock would stay free although it has a guard.)
@@ -108,7 +108,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock, or returns its holder when the patience is used up. Taking a free lock needs no patience.
+    /// Takes the lock, or returns its holder when `patience` has no time left. A free lock is taken even if no time is left.
     pub fn lock_within(&self, patience: &mut impl Patience) -> Result<LockGuard<'_>, HeldBy> {
         let mut outcome = self.try_lock();
         while outcome.is_err() && patience.slice(&mut |ns| outcome = self.lock_slice(ns)) {}
@@ -126,7 +126,8 @@ impl Lock {
         }
     }
 
-    /// A guard for a lock that was taken by [`acquire`](Self::acquire): proof that it is held. Dropping it releases nothing.
+    /// Returns a guard for a lock that was taken by [`acquire`](Self::acquire), as proof that the lock is held. Dropping it releases
+    /// nothing.
     ///
     /// # Safety
     /// The calling thread holds the lock for as long as the guard is used, or is the only thread of the process (a fork's child);
@@ -153,7 +154,8 @@ impl Lock {
         }
     }
 
-    /// The kernel's id of the thread that holds the lock; `None` if it is free. A hint unless it is the caller.
+    /// Returns the kernel's id of the thread that holds the lock; `None` if it is free. Only a hint, unless the holder is the caller:
+    /// the lock may change hands at any time.
     pub fn holder(&self) -> Option<u32> {
         match self.word.load(Ordering::Relaxed) & HOLDER {
             0 => None,
@@ -216,7 +218,7 @@ impl Lock {
 }
 
 impl LockGuard<'_> {
-    /// Whether this guard is `lock`'s.
+    /// Returns whether this is a guard of `lock`.
     #[inline]
     pub fn is_of(&self, lock: &Lock) -> bool {
         std::ptr::eq(self.lock, lock)

@@ -15,7 +15,7 @@ pub struct Mapped<T> {
 
 impl<T: Zeroed> Mapped<T> {
     const_new! {
-        /// Not mapped yet.
+        /// Creates a store that is not mapped yet.
         pub fn new() -> Self {
             Self { place: AtomicPtr::new(ptr::null_mut()) }
         }
@@ -26,7 +26,7 @@ impl<T: Zeroed> Mapped<T> {
     pub fn get(&self) -> Option<&'static T> {
         // Acquire: pairs with the Release in `map`: what was prepared is visible.
         let place = self.place.load(Ordering::Acquire);
-        // SAFETY: null, or what `map` has put there, which is never unmapped.
+        // SAFETY: the pointer is null, or points to memory that `map` has published, which is never unmapped.
         unsafe { place.as_ref() }
     }
 
@@ -38,7 +38,7 @@ impl<T: Zeroed> Mapped<T> {
         }
         let ours = Fresh::<T>::map()?;
         prepare(&ours);
-        // Release: pairs with the Acquire in `get`, and with the Acquire here, of a thread that comes too late.
+        // Release: pairs with the Acquire in `get`, and with the failure Acquire of this exchange in a thread that maps it later.
         match self.place.compare_exchange(ptr::null_mut(), ours.as_ptr(), Ordering::Release, Ordering::Acquire) {
             Ok(_) => Ok(ours.keep()),
             // SAFETY: as in `get`.

@@ -7,17 +7,18 @@
 //!  +---------------+---------------+
 //! ```
 //!
-//! Permits and sleepers share one word so that "is there a permit?" and "does a thread sleep?" are one question. With two words
-//! a poster could read "no sleeper" while the sleeper reads "no permit" (both stores still in their store buffers), and the
-//! wake would be lost; one word needs no fence to exclude that.
+//! Permits and sleepers share one word so that one atomic access reads both. With two words a poster could read "no sleeper" while
+//! the sleeper reads "no permit" (both stores still in their store buffers), and the wake would be lost. With one word this cannot
+//! happen, and no fence is needed.
 //!
 //! A thread counts itself as a sleeper before its last check for a permit, and stays counted until it takes one. So a poster
 //! wakes no thread, and makes no system call, unless a thread may really be asleep.
 //!
-//! Async-signal-safe: [`post`](Semaphore::post) from a handler is what the stopping protocol does. A handler must
-//! not *wait* on a semaphore that the code it interrupted waits on: it could take the permit meant for the other.
-//! Permits stop at 65535 rather than overflow into the sleepers. There are fewer sleepers than that, because a process has
-//! fewer threads (each sleeper is a thread that waits on this one word).
+//! [`post`](Semaphore::post) is async-signal-safe: in the stopping protocol, a handler calls it. A handler must not *wait* on a
+//! semaphore on which the code that it interrupted waits: it could take the permit meant for that code.
+//! The number of permits stays at 65535 when more are posted, so it does not overflow into the other half of the word, the number of
+//! sleepers. The number of sleepers does not overflow either: each is a thread that waits on this word, and a process has fewer
+//! threads than that.
 //!
 //! All zero bytes are a valid semaphore without permits.
 
@@ -37,7 +38,7 @@ pub struct Semaphore {
 
 impl Semaphore {
     const_new! {
-        /// A semaphore with no permits.
+        /// Creates a semaphore without permits.
         pub fn new() -> Self {
             Self { word: AtomicU32::new(0) }
         }
@@ -103,7 +104,7 @@ impl Semaphore {
         true
     }
 
-    /// In the child of a `fork`: no permits, and none of the sleepers exists here.
+    /// Removes all permits and sleepers, in the child of a `fork`, where none of the sleepers exists.
     pub fn reset_in_child(&self) {
         self.word.store(0, Ordering::Relaxed);
     }

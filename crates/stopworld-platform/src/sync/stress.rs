@@ -1,5 +1,5 @@
-//! Real threads on a real futex: what the models can't show (the kernel's part, and more than three threads).
-//! Each test ends by itself if nothing is lost; a lost wake would hang it.
+//! Tests with real threads on a real futex, for what the models can't show: the kernel's part, and more than three threads.
+//! A lost wake would make a test hang.
 
 use std::time::Duration;
 
