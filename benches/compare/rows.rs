@@ -60,7 +60,7 @@ pub enum Limit {
 pub struct Row {
     pub group: &'static str,
     pub name: String,
-    /// The key of the number in the programs' lines.
+    /// The key of this row's number in the lines `key=number` that the measuring programs print.
     pub key: &'static str,
     pub unit: &'static str,
     pub limits: Vec<Limit>,

@@ -10,9 +10,9 @@
 //!      └──────────── words that lie in the heap ◀──── scan ◀── objects (64)
 //! ```
 //!
-//! Marking a random graph is waiting for memory: each object is a cache miss, and with a stack alone the next one
-//! begins when the last one is over. What has gone through a queue was prefetched many steps before. There are two,
-//! because most references lead to objects that are marked already: those cost their mark byte and never the object.
+//! To mark a random graph is mostly to wait for memory: each object is a cache miss, and with a stack alone each miss begins only
+//! when the previous one is over. Memory whose address has gone through a queue was prefetched many steps before it is read. There
+//! are two queues, because most references lead to objects that are marked already: only the mark bytes of these are read, not the objects.
 //! Measured on the random graph of `benches/peers/pause.c`, M objects/s: no queue 9, one queue of 16 for both 28, these
 //! two 62; on the tree 89 and 200. Both queues are drained one by one when the stack runs dry, so that a list, which
 //! has only ever one thing to do, does not turn them for nothing (one queue with holes 44, these 270).

@@ -51,10 +51,10 @@
 //!
 //! # Limits
 //!
-//! * In an assisted stop, a thread that was answered for may be resumed all the same. If the debugger is killed when the thread's suspend
-//!   signal has been reported to it and it has not passed the signal on, the kernel discards the signal. If all that happens after the
-//!   check, the thread runs while the collection ends. The same holds for a thread that masks the signal in a handler of the program. The
-//!   contract requires debuggers to keep threads that they have answered for frozen until START_WORLD.
+//! * In an assisted stop, a thread that the debugger has acknowledged as frozen may run nevertheless. If the debugger is killed after the
+//!   kernel has reported the thread's suspend signal to it and before it has passed the signal on, the kernel discards the signal. If all
+//!   that happens after the check, the thread runs while the collection ends. The same holds for a thread that masks the signal in a
+//!   handler of the program. The contract requires a debugger to keep each acknowledged thread frozen until START_WORLD.
 //! * One bridge serves one world, while that world uses it or was built with it as its way of stopping. It keeps the state of one stop
 //!   only, so it refuses a second world.
 
@@ -238,8 +238,9 @@ impl DebuggerBridge {
         stopped
     }
 
-    /// In a world that stops at safepoints, a thread that is resumed during the stop would run on to the next safepoint: the signal stops
-    /// it. If the installation fails, frozen threads are not counted as stopped.
+    /// Installs the handler of the suspend signal if there is none. In a world that stops at safepoints, a frozen thread that is resumed
+    /// during the stop would run on to its next safepoint; the signal stops it at once. If the handler cannot be installed, frozen threads
+    /// are not counted as stopped.
     fn ensure_suspend_signal(&self) {
         if handler::installed().is_none() {
             handler::install_in_a_stop(signals::DEFAULT);

@@ -202,7 +202,7 @@ impl MockDebugger {
         }
     }
 
-    /// The threads that were announced to it.
+    /// Returns the threads that the collector has announced to the mock debugger and that have not ended.
     pub fn threads(&self) -> Vec<MockThread> {
         let _lock = self.thread_lock.lock();
         self.with(|inner| inner.debuggees.iter().map(|debuggee| debuggee.show()).collect())

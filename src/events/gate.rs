@@ -1,7 +1,8 @@
 //! The gate in front of a listener: which fires may enter, how many are inside, and when it is empty.
 //!
-//! A fire whose event is enabled comes here with its record. The gate makes the final decision whether this listener gets
-//! the record, and counts the fires inside, so that a listener can be removed while threads fire continuously.
+//! A *fire*, a call of a fire function whose event is enabled, passes through the gate with its record. The gate makes the final
+//! decision whether this listener gets the record. It counts the fires that are inside, that is, that may be calling the listener,
+//! so that a listener can be removed while threads fire continuously.
 //!
 //! ```text
 //!   fire:    read the clock ── count in ── read `wanted`, then `since` ── record ── count out

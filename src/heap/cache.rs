@@ -117,9 +117,10 @@ impl RunLink {
 ///   +---------------+--------+-----------+
 /// ```
 ///
-/// *Taking* means that the first block is on its way into the cache: it is not in the reserve any more, and the cache may not
-/// name it yet. A thread may be stopped, or left behind by a fork, anywhere. If the block were noted in a separate word, there
-/// would be a moment at which it is in both places, or noted although a collection has taken it back.
+/// *Taking* means that the thread is moving the first block from the reserve into the cache: the block is not in the reserve any
+/// more, and may not be in the cache yet. The thread may be stopped, or vanish in a fork's child, at any instruction. If a separate
+/// word named the block being moved, there would be a moment at which both the word and the reserve have the block, or at which
+/// the word has it although a collection has taken it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Reserve {
     first: u32,

@@ -56,8 +56,9 @@ use crate::sync::{
     compiler_fence,
 };
 
-/// The values of [`Heap::requested`] other than 0: collect at once, or count the next collection that is due as requested.
+/// Value of [`Heap::requested`]: collect at once.
 const NOW: u32 = 1;
+/// Value of [`Heap::requested`]: when the next collection is due anyway, its cause is reported as "requested".
 const WHEN_DUE: u32 = 2;
 /// From this size on the heap uses huge pages: they halve the time to mark a large random graph, but a small heap would pay for
 /// memory that it never touches.

@@ -61,7 +61,7 @@ pub(crate) struct LiveCount {
 }
 
 impl Heap {
-    /// Sorts every block according to its marks. Called after marking.
+    /// Classifies every block by its mark bytes: free, full, or to be swept. Called after marking.
     pub(crate) fn set_up_sweep<'a>(
         &self,
         stopped: WorldStopped<'_>,

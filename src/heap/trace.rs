@@ -316,7 +316,8 @@ pub(crate) trait Described: Trace + Sized {
         size: size_of::<Self>(),
         align: align_of::<Self>(),
         shape: {
-            // An array's layout is a leaf's, and its shape has been checked.
+            // The layout of an array type has no references, so this check always passes for it. The references of its elements are
+            // in its shape, which is checked where it is made.
             assert!(Self::LAYOUT.words() <= size_of::<Self>() / 8, "a layout has a reference beyond its type's end");
             Self::SHAPE
         },

@@ -126,7 +126,7 @@ impl Biography {
             Breakdown::Description => Heading::description(object.payload(), object.info),
             Breakdown::Type => Heading::of_type(object),
             Breakdown::Kind => Heading::kind(object),
-            // One heading for all; `new` has refused retainers.
+            // Without a second breakdown, all objects have one heading. `new` has refused retainers as the second breakdown.
             Breakdown::Biography | Breakdown::Retainer => Heading::ALL,
         }
     }

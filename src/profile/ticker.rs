@@ -274,7 +274,7 @@ fn push(due: &mut Vec<Due>, tid: Tid, stack: StackId, ticks: u64) {
     }
 }
 
-/// Takes whole intervals out of a credit; returns their number.
+/// Subtracts all whole intervals from `credit`, a time that has not been charged yet. Returns their number.
 fn take_whole(credit: &mut u64, interval: u64) -> u64 {
     let whole = *credit / interval;
     *credit %= interval;

@@ -109,8 +109,8 @@ impl World {
     /// listener.
     ///
     /// # Errors
-    /// The world could not be stopped for that last collection. The biography has ended without it: objects that were live in the
-    /// previous collection count as they did then.
+    /// The world could not be stopped for that last collection. The biography has ended nevertheless: an object that was live in the
+    /// previous collection is counted in the state that it had then.
     pub fn end_profile(&self) -> Result<Option<Finished>, ProfileError> {
         refuse_inside("World::end_profile");
         self.inner().end_profile()

@@ -150,8 +150,8 @@ pub(crate) fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
     gone
 }
 
-/// Notes that the thread ended without detaching: its record is freed after the stop. Returns how many acknowledgements it still
-/// owed: none if it had acknowledged, by entering a blocking region, before it ended there.
+/// Notes that the thread ended without detaching: its record is freed after the stop. Returns the number of acknowledgements that will
+/// never come: 1, or 0 if the thread had acknowledged the stop by entering a blocking region and ended there.
 fn mark_gone(thread: &ThreadStopInfo) -> u32 {
     thread.gone.store(1, Ordering::Relaxed);
     u32::from(thread.state.abandon(Holder::Collection) == Abandoned::Unanswered)

@@ -6,8 +6,8 @@
 //! and the project's tests install an allocator and interpose malloc; both call [`is_inside`] and
 //! abort (`tests/no_malloc.rs`).
 //!
-//! This is a few words per process, written twice per collection; mutators do not use it. It is not thread-local storage, whose
-//! first use would allocate in a library that was loaded late.
+//! The table of tracked threads is a few words per process, written twice per collection; mutators do not use it. It is not in
+//! thread-local storage, whose first use would allocate in a library that was loaded late.
 
 use crate::os::thread;
 use crate::sync::{AtomicBool, AtomicI32, AtomicU32, Ordering};

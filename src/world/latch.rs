@@ -15,11 +15,11 @@
 //! itself as a user, in the same compare-exchange that reads the index. A stop keeps its latch until its start is over, so
 //! both call the same value. A swap writes the new value into the other slot, and changes the index in a
 //! compare-exchange that succeeds only without users. If there are users, the swap sleeps until the last one has left. A swap
-//! that runs out of patience changes nothing.
+//! whose time limit expires changes nothing.
 //!
-//! Latching never waits: the collecting thread may do it with all its locks held. Only the swap waits, and
-//! its wait ends when the present stops are over. New stops may begin before the swap gets its turn; in the worst
-//! case they make it run out of patience.
+//! Latching never waits: the collecting thread may do it with all its locks held. Only the swap waits. It is woken when the
+//! stops that it found have ended. New stops may begin before it runs; in the worst case its time limit expires before it finds no
+//! user.
 //!
 //! Swaps are made one at a time (under the world's allocation lock). If every stop is made under that lock too, a swap
 //! never finds a user. The latch does not rely on this, since a debugger's own stops do not take that lock.

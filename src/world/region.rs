@@ -1,7 +1,7 @@
-//! The thread's own part in being stopped: safepoints, blocking regions, and publishing its own stack.
+//! What a thread does itself so that it can be stopped: safepoints, blocking regions, and publishing its own stack.
 //!
-//! In none of these is the thread interrupted by a signal, so no signal frame holds its registers. Each pushes the callee-saved
-//! registers and publishes the stack pointer below them (`.stop.registers`, `.stop.own-stack`).
+//! Here no signal interrupts the thread, so no signal frame holds its registers. Therefore each of these functions pushes the
+//! callee-saved registers and publishes the stack pointer below them (`.stop.registers`, `.stop.own-stack`).
 //!
 //! A **blocking region** is the cheapest way to be stopped. The thread declares beforehand, with one compare-exchange, that it
 //! touches no collected memory. A stop in the meantime neither signals the thread nor waits for it. The thread may run on in the

@@ -208,8 +208,8 @@ impl Threads {
             info.set_alternate(alternate);
             // SAFETY: a record, which is never unmapped; `detach` clears the key.
             unsafe { key.set(std::ptr::from_ref(info).cast()) }?;
-            // Before the record is in the table: after that, any suspend signal, even from another process, makes the handler
-            // read `owner`.
+            // `owner` is set before the record is put in the table: from then on, any suspend signal, even from another process, makes
+            // the handler read it.
             info.owner.store(Arc::as_ptr(self).cast_mut().cast(), Ordering::Relaxed);
             if let Err(error) = TABLE.set(tid, std::ptr::from_ref(info).cast_mut()) {
                 info.owner.store(std::ptr::null_mut(), Ordering::Relaxed);

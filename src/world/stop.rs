@@ -34,9 +34,9 @@ use crate::sabotage::{Guard, removed};
 /// The vtable to stop the world with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopBy {
-    /// The installed one.
+    /// The installed vtable.
     InForce,
-    /// The one that the world was built with, which needs no debugger: a stop with the installed one has failed
+    /// The vtable that the world was built with, which needs no debugger. Used after a stop with the installed vtable has failed
     /// (`.debug.dies`).
     BuiltIn,
 }

@@ -263,7 +263,7 @@ fn the_debugger_of_the_program() {
         std::thread::sleep(Duration::from_millis(20));
         tracer = attach();
     }
-    // Until it dies, or has served enough stops.
+    // The tracer serves until it is killed, or has served enough stops.
     for round in 0.. {
         tracer.serve(Duration::from_millis(20));
         let frozen = tracer.freeze_one(round);

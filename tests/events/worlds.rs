@@ -13,7 +13,7 @@ use stopworld::events::{Category, EventId, EventSet, Record, Selection};
 use stopworld::{Stopper, World};
 use stopworld_workloads::{self as workloads, Plan, Shift, Until, WORKLOADS, Workload};
 
-/// Far more than any of these takes, even on a busy machine.
+/// A time limit for the runs of these tests, far longer than any of them takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
 fn plan(threads: usize, until: Until) -> Plan {

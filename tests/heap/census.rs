@@ -17,11 +17,11 @@ use stopworld::{
 };
 
 traced! {
-    /// 8 bytes of payload: a cell of 16.
+    /// 8 bytes of payload, in a cell of 16 bytes.
     struct One { number: u64 }
-    /// Its reference is constant: not a retainer. A cell of 24.
+    /// Not a retainer, because its reference is constant. In a cell of 24 bytes.
     struct Fixed { to: Option<Gc<One>>, number: u64 }
-    /// A mutable cell. A cell of 32.
+    /// A retainer, because its references are mutable. In a cell of 32 bytes.
     struct Left { to: GcCell<Option<Gc<Fixed>>>, other: GcCell<Option<Gc<Fixed>>>, number: u64 }
     /// Another mutable type.
     struct Right { to: GcCell<Option<Gc<Fixed>>>, number: u64 }

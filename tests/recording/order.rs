@@ -103,7 +103,7 @@ fn a_record_arrives_with_its_fields_thread_world_and_time() {
     assert!(matches!(events.end_recording(consumer), Err(RecordError::Ended)));
 }
 
-/// The events of each thread are in its order; those of all threads are in time order; none is missing.
+/// The records of each thread arrive in the order in which it fired them, the records of all threads in time order; none is missing.
 #[rstest]
 #[case::one(1, 200_000)]
 #[case::eight(8, 50_000)]

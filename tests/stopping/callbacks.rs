@@ -37,7 +37,7 @@ thread_local! {
     static OWNED: RefCell<Option<Mutator>> = const { RefCell::new(None) };
 }
 
-/// What else the hostile code can use.
+/// The world and the handles that the hostile callbacks can use, besides the mutators.
 struct Loot {
     world: World,
     kept: Mutex<Option<Root<Node>>>,

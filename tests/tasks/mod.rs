@@ -1,6 +1,6 @@
 //! What the kernel reports about the threads of a process.
 
-/// A part of each thread's file in /proc, for the threads that still exist.
+/// Applies `part` to the contents of `/proc/PID/task/TID/FILE` of each thread that still exists. Returns the results.
 fn each(pid: i32, file: &str, part: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let read = |path: std::path::PathBuf| part(&std::fs::read_to_string(path.join(file)).ok()?);

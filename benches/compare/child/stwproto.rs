@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::threads::{Crew, Mode};
 use super::{Failure, Rounds, median, nanoseconds, number, percentile};
 
-/// The data of a thread that the handler uses, on a separate cache line.
+/// What the signal handler reads and writes for its thread, on a separate cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Stopped {

@@ -71,8 +71,8 @@ impl std::fmt::Display for Text<'_> {
 pub struct Decoded<'a> {
     /// The fields that could be decoded, in order.
     pub fields: Vec<(&'a str, Value<'a>)>,
-    /// The bytes after them. Some payloads are longer than their type declares; for one that is damaged or cut, the bytes from
-    /// the first field that can't be read.
+    /// The bytes after the decoded fields: not empty if the payload is longer than its type declares, or if it is damaged or cut. Then
+    /// they begin with the first field that can't be read.
     pub rest: &'a [u8],
     /// The first field that can't be read; those after it can't be read either.
     pub ends_in: Option<&'a str>,

@@ -57,7 +57,7 @@ impl Complaint {
     }
 }
 
-/// Appends a pointer to the help unless the line already states a remedy.
+/// Appends the help command to the line unless the line already states a remedy.
 fn with_remedy(line: String, action: &str) -> String {
     let is_number = line.ends_with("invalid digit found in string");
     let says = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));

@@ -48,7 +48,7 @@ impl<T: Copy> Ring<T> {
 
     /// Returns, to the writer, the number of free slots at least.
     pub(crate) fn room(&self) -> u64 {
-        // Acquire: pairs with the release of `take`; the values taken have been read.
+        // Acquire: pairs with the Release in `take`: the reader has copied the values out of the slots that count as free here.
         self.slots() - (self.put.load(Ordering::Relaxed) - self.taken.load(Ordering::Acquire))
     }
 

@@ -111,7 +111,8 @@ impl Server {
         }
         let running: Vec<_> = locked(&self.sessions, |sessions| sessions.running.values().cloned().collect());
         for control in running {
-            // Fails if the session has ended meanwhile, or the recorder can't take another world: the session then omits it.
+            // Joining fails if the session has ended meanwhile, or if the recorder can't take another world: then the session does not
+            // report this world.
             let _ = control.join(world);
         }
     }

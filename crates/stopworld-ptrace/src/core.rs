@@ -334,8 +334,8 @@ impl Debugger {
                 tracee.stop = Stop::Notification(noted);
             }
         }
-        // Any stop cancels an interruption that was requested before it. One that must not be lost is requested again while the thread is
-        // stopped, and then it is certain.
+        // Any stop cancels an interruption that was requested before the stop. An interruption that must not be lost is requested again
+        // while the thread is stopped: no stop can cancel that request.
         let was_interrupted = std::mem::take(&mut tracee.interrupt_pending);
         if let (Stop::Notification(notification), true) = (stop, was_interrupted) {
             // It was also interrupted, and stops before its next instruction. There it is not in a signal-delivery stop, whose signal a

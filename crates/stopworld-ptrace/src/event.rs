@@ -141,7 +141,7 @@ pub enum Passed {
 /// The threads that a signal has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// Every thread, for the user.
+    /// Every thread: the process is stopped until the user resumes it.
     All,
     /// No thread.
     No,

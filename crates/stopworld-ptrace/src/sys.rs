@@ -72,7 +72,7 @@ impl Report {
         }
     }
 
-    /// Whether the thread no longer exists.
+    /// Returns whether the status reports the end of the thread.
     pub(super) fn is_end(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Killed(_))
     }

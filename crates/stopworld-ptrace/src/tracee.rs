@@ -13,17 +13,17 @@ use super::sys::General;
 /// The kind of a thread's ptrace stop, or that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It runs, as far as the debugger knows.
+    /// The thread runs, as far as the debugger knows.
     Running,
-    /// It was interrupted, just created, or has nothing more to report: it is resumed without a signal.
+    /// The thread was interrupted, just created, or has nothing more to report: it is resumed without a signal.
     Plain,
-    /// In a signal-delivery stop; it receives the signal when it is resumed.
+    /// The thread is in a signal-delivery stop; it receives the signal when it is resumed.
     Signal(i32),
-    /// Stopped for a notification that has not been served.
+    /// The thread is stopped for a notification that has not been served.
     Notification(Notification),
-    /// In a group stop, where its registers can be read.
+    /// The thread is in a group stop, where its registers can be read.
     Group(i32),
-    /// In a group stop that SIGCONT ends, and in which its registers cannot be read.
+    /// The thread is in a group stop that SIGCONT ends, where its registers cannot be read.
     Listening(i32),
 }
 

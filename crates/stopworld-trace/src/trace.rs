@@ -104,7 +104,7 @@ impl<F: Format> Trace<F> {
         })
     }
 
-    /// Returns whether the file has failed. Then worlds' ends are counted as lost too.
+    /// Returns whether the file has failed. In a failed file, the events that report the end of a world are counted as lost, like all others.
     fn has_failed(&self) -> bool {
         self.totals().map_or(true, |totals| totals.lost > 0)
     }

@@ -31,9 +31,9 @@ impl Refusal {
 pub struct ObjectFacts {
     /// The object's address, as a `Gc` holds it; for a free cell, the address that its object would have.
     pub base: usize,
-    /// Size of its value in bytes; for byte blocks and arrays of numbers, whose types do not give it, the size of the cell.
+    /// Size of the object's value in bytes; for byte blocks and arrays of numbers, whose types do not give it, the size of the cell.
     pub bytes: usize,
-    /// Size of its cell in bytes, with the header; for a large object, of all its blocks.
+    /// Size of the object's cell in bytes, with the header; for a large object, the size of all its blocks.
     pub cell_bytes: usize,
     /// Address of its block.
     pub block: usize,

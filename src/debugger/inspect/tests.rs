@@ -568,9 +568,9 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     assert_eq!(call(calls.describe, head, &raw mut facts as usize, 0), refused(Refusal::NoWorld));
 }
 
-/// All queries while threads allocate and collect as fast as they can: a debugger may stop all threads at any of these moments. No thread
-/// detaches meanwhile, as no stopped thread does. A result is out of date at once; the test requires that there is a result, and that no
-/// thread is disturbed.
+/// Calls all queries while threads allocate and collect as fast as they can: a debugger may stop all threads at any of these moments. No
+/// thread detaches during a query, just as no thread detaches while a debugger has stopped it. A result is out of date at once; the test
+/// requires only that each query returns, and that no thread is disturbed.
 #[test]
 fn queries_at_any_moment_return() {
     let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).build().unwrap();

@@ -188,7 +188,7 @@ fn the_collecting_thread_is_not_stopped_by_the_debugger() {
     assert!(worker.runs());
 }
 
-/// `.stop.lost`: named even if the debugger itself cannot stop it.
+/// `.stop.lost`: the error names a thread that even the debugger cannot stop.
 #[test]
 fn a_thread_that_masks_even_the_debuggers_signal_is_named() {
     let threads = threads(By::Signals);

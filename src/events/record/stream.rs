@@ -47,7 +47,7 @@ impl<const WORDS: usize> Chunk<WORDS> {
     }
 }
 
-/// What only the producer accesses.
+/// The state that only the producer accesses.
 #[derive(Debug)]
 struct Tail<const WORDS: usize> {
     chunk: *mut Chunk<WORDS>,

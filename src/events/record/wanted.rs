@@ -21,9 +21,10 @@
 //! The light barrier costs no instruction: it keeps the compiler from reordering the two accesses around it, and the
 //! heavy barrier (membarrier) does the rest for both.
 //!
-//! A signal handler that interrupts a fire sees that it is in flight, and records in another ring.
+//! A signal handler that interrupts a fire of its own thread sees that this fire has not ended, and records in another ring.
 //!
-//! This file is a protocol and knows no events: the selection is a few words of bits, and a fire checks one bit.
+//! This file contains only the protocol, and nothing about particular events: the selection is a few words of bits, and a fire checks
+//! one bit.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, light_barrier};

@@ -23,7 +23,8 @@ use crate::sync::prefetch;
 
 /// The object's set has grown since it was processed.
 pub(super) const PENDING: u32 = 1 << 31;
-/// The object has been processed: its set was passed on. In the block's word: some object of the block passes on its set.
+/// In an object's word: the object has been processed, that is, its set was passed on to the objects that it refers to. In a block's
+/// word: some object of the block has passed on its set.
 pub(super) const LOOKED_AT: u32 = 1 << 30;
 /// The number of the object's set.
 pub(super) const SET: u32 = LOOKED_AT - 1;

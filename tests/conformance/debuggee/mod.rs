@@ -33,7 +33,7 @@ pub fn main(arguments: &[String]) -> Told<()> {
         let words: Vec<&str> = line.split_whitespace().collect();
         answer(&program.obey(&words));
     }
-    // Mutators may be left that are never ended.
+    // Mutators that no command has ended may be left: `exit` does not wait for them.
     std::process::exit(0);
 }
 

@@ -41,7 +41,7 @@ use crate::format::{FIXED_HEAD, VARIABLE_HEAD};
 const ROUND: usize = 12 << 20;
 /// The largest size of a round.
 const MOST: usize = 20 << 20;
-/// The bytes of an event's file offset, which precedes it in the arena.
+/// The size in bytes of an event's file offset, which is stored before the event in the arena.
 const OFFSET: usize = 8;
 /// How far an event is moved to its place when it is added.
 const NEAR: usize = 32;

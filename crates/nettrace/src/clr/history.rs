@@ -227,11 +227,11 @@ impl GlobalHeapHistory<'_> {
 /// The compaction of one heap's large objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LohCompaction {
-    /// Planning, µs.
+    /// Duration of planning, µs.
     pub plan: i32,
-    /// Moving, µs.
+    /// Duration of moving objects, µs.
     pub compact: i32,
-    /// Relocating references, µs.
+    /// Duration of relocating references, µs.
     pub relocate: i32,
     /// References examined.
     pub references: i64,

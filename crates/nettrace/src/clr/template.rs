@@ -193,7 +193,8 @@ pub struct Template {
 impl Template {
     /// Passes each field that the payload has, in order, with the index of its row for fields of rows.
     ///
-    /// Stops at the end of the payload, and at fields of versions that the event does not have; returns the number of bytes decoded.
+    /// Stops at the end of the payload, or at the first field that was added after the event's version. Returns the number of bytes
+    /// decoded.
     pub fn decode<'a>(
         &self,
         version: u32,

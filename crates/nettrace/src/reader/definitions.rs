@@ -57,7 +57,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    /// Adds a type that was described, completely or not.
+    /// Adds an event type that the file describes, or reports the damage in its description.
     fn described(&mut self, read: Result<(EventType, Option<DamageKind>), Stuck>, offset: u64) {
         let (mut kind, wrong) = match read {
             Ok(read) => read,

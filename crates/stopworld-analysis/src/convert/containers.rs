@@ -237,7 +237,7 @@ impl<'l, W: Write> Copier<'l, W> {
             Container::V6 => self.threads.get(&id).copied().unwrap_or(0),
         };
         let written = self.numbers.written.entry(key).or_default();
-        // In version 4 a thread without sequence numbers cannot have losses.
+        // In version 4 a gap needs an earlier sequence number of the thread: losses before its first event cannot be written.
         if *written != 0 || self.encoder.container() == Container::V6 {
             *written = written.wrapping_add(gap);
         } else {

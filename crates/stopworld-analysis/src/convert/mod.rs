@@ -10,10 +10,10 @@
 //!                                                                              as slices, heap sizes and samples as counters
 //! ```
 //!
-//! What something *is* in another format the one table of events says ([`DESCRIPTORS`](stopworld::events::DESCRIPTORS)): an event of
-//! .NET's and a record of the Memory Pool System are the same if a row has both. What a row says nothing of, and what an event
-//! has that its counterpart has no place for, is on the list of what was left out ([`LeftOut`]), per kind with its count: nothing is dropped in
-//! silence, and nothing is made up.
+//! One table of events defines the counterparts of an event in the other formats ([`DESCRIPTORS`](stopworld::events::DESCRIPTORS)): a .NET
+//! event and a record of the Memory Pool System are the same event if one row has both. An event without a counterpart, and data for
+//! which the counterpart has no field, are counted per kind in the list of what was left out ([`LeftOut`]): nothing is dropped
+//! silently, and nothing is made up.
 //!
 //! **The first bytes of the input identify its format**, whatever its name is. Damage ends or interrupts the input as the format's
 //! reader defines; everything readable is converted.

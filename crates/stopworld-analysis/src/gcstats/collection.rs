@@ -92,9 +92,9 @@ pub struct Collection {
     pub committed_after: Option<CommittedUsage>,
     /// The compaction of large objects.
     pub loh: Vec<LohCompaction>,
-    /// The largest free blocks.
+    /// The largest free blocks, by range of sizes.
     pub free_buckets: Vec<FitBucket>,
-    /// The sizes of the plugs that had to be placed.
+    /// The plugs that had to be placed, by range of sizes.
     pub plug_buckets: Vec<FitBucket>,
     /// Bytes of the objects that were reported as pinned.
     pub pinned_bytes: i64,

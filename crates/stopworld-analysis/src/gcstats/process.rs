@@ -209,7 +209,8 @@ impl Process {
     }
 }
 
-/// The event handlers. A handler uses the fields that the payload has; it ignores an event without its first fields.
+/// The event handlers. A handler uses the fields that the payload has. It ignores an event whose payload ends before the fields that
+/// identify the collection.
 impl Traced {
     pub(super) fn start(&mut self, event: &Event<'_>) {
         let view = Start::new(event.version, event.payload);

@@ -65,13 +65,13 @@ pub struct Run {
 pub struct Trace {
     /// The name of its file.
     pub file: String,
-    /// Records in the file.
+    /// Number of records in the file.
     pub records: u64,
-    /// Bytes in the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Events selected for the trace.
+    /// Number of events selected for the trace.
     pub events: u64,
-    /// Events of those that were lost.
+    /// Number of selected events that were lost.
     pub lost: u64,
 }
 

@@ -27,7 +27,8 @@ pub fn is_refused(arguments: &str, why: &str) {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
-/// A run with these arguments writes this file and no other, whatever the environment says about another format. Returns the file's contents.
+/// Checks that a run with these arguments writes this file and no other, although the environment requests a telemetry stream. Returns
+/// the file's contents.
 #[track_caller]
 pub fn leaves(file: &str, arguments: &str) -> Vec<u8> {
     let directory = directory();

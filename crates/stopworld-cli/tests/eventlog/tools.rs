@@ -335,8 +335,8 @@ impl Drop for Shown {
     }
 }
 
-/// ThreadScope shows the file in its title when it has read it, and opens an error window if it failed. The number of collections that it
-/// then counts follows the rule of [`eventlog_rules::threadscope`], which [`check`] compares with what was written.
+/// ThreadScope shows the file's name in its title after it has read the file, and opens an error window if it cannot read the file. The
+/// number of collections that it counts follows the rule of [`eventlog_rules::threadscope`], which [`check`] compares with what was written.
 #[rstest]
 #[case::threads("churn --threads 3 --collections 20")]
 #[case::markers("gcbench --depth 15 --threads 2 --markers 2")]

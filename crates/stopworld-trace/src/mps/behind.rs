@@ -20,8 +20,9 @@
 //! live until it resumes. Its file descriptors are redirected to `/dev/null` then, because the next stream may have the same path, and
 //! the carrier must not write its old block there. A forked child has no carrier and never waits for one.
 //!
-//! **A killed process** leaves whole records: if no other block waits, the carrier also writes the rest of the block's last record,
-//! which is the beginning of the next block. A record is cut only by a kill in the middle of a write, or while blocks wait.
+//! **A killed process** leaves whole records: if the last record of a block ends in the next block, and no other block waits to be
+//! written, the carrier also writes the beginning of the next block up to the end of that record. A record is cut only by a kill in
+//! the middle of a write, or while blocks wait.
 //!
 //! A file without positions, such as a pipe or a terminal, cannot be written by two threads, so the drain writes all of it. The drain
 //! also writes everything when the process is about to exit: any write may be the last one then, and a block ends in the middle of a

@@ -35,7 +35,7 @@ use crate::sync::{AtomicU64, Ordering, const_new, interrupt_point};
 const BUSY: u64 = 1;
 /// The carrier could not write that block.
 const FAILED: u64 = 2;
-/// The number of the next block to be claimed is in the bits from this one up.
+/// The number of the next block to be claimed is in the bits from bit `SHIFT` up.
 const SHIFT: u32 = 2;
 
 /// The outcome of writing a block that the carrier has claimed.

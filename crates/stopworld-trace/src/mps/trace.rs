@@ -136,8 +136,8 @@ impl Telemetry {
         }
     }
 
-    /// Publishes a world's facts to the writer and selects its events. No block is acquired or released meanwhile. Call it only
-    /// under the lock of the trace's worlds.
+    /// Publishes a world's description (its settings and the blocks that it holds) to the writer, and selects the world's events. The heap
+    /// acquires and releases no block meanwhile. Call it only under the lock of the trace's worlds.
     fn introduce(&self, joining: &Joining<'_>, serial: u64, filter: Categories) -> Result<(), RecordError> {
         let Joining { world, number, since, .. } = *joining;
         let known = world.facts();

@@ -6,9 +6,9 @@
 //!
 //! **Generations.** The heap has no generations. In a reader's columns, generation 0 is what was allocated since the last collection,
 //! in any space; 2 is live data in the ordinary space, 3 large objects, 4 pinned objects. Every collection condemns all of them. So
-//! before a collection, 0 has what was allocated since the last one, and 2 to 4 have what that one left; after it, 0 is empty, and 2
-//! to 4 have the live data. A survivor, old or new, is counted in the generation where it is afterwards: the collector does not
-//! track the ages of objects.
+//! before a collection, generation 0 has what was allocated since the previous collection, and generations 2 to 4 have the objects that
+//! survived the previous collection. After it, generation 0 is empty, and 2 to 4 have the live data. A survivor, old or new, is
+//! counted in the generation where it is afterwards: the collector does not track the ages of objects.
 
 use nettrace::clr::write::{GCGlobalHeapHistory, GCHeapStats, GCPerHeapHistory, HeapGeneration, PhaseTime};
 use nettrace::clr::{Mechanisms, PauseMode, Reason};

@@ -17,7 +17,7 @@ use super::value::{Kind, Value};
 /// The largest number of waiting calls that an error shows.
 const SHOWN_CALLS: usize = 6;
 
-/// The position of the machine, as text for error messages.
+/// Where the program is at an error, as text for the message: the place in the source, the procedure, and the waiting calls.
 pub struct Whereabouts {
     pub place: Option<String>,
     pub procedure: Option<String>,

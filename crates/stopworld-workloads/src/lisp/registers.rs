@@ -20,15 +20,15 @@ pub struct Vm<'v, 'o> {
     pub handlers: Value,
     pub winders: Value,
     pub most_slots: usize,
-    /// Slots at the end of the stack that are not used: `RESERVE`; 0 while handlers run because the recursion was
-    /// too deep.
+    /// The number of slots at the end of the stack that the program may not use: `RESERVE`, or 0 while handlers of the error "recursion too
+    /// deep" run.
     pub reserve: usize,
     /// No slot from here on has been used since the unused ones were cleared.
     pub high: usize,
     pub calls: u32,
     /// The primitive that is running, for error messages.
     pub primitive: usize,
-    /// The last error because of a full heap.
+    /// The last error that a full heap caused.
     pub memory: Option<OutOfMemory>,
     /// Tracks which cost centre stack is charged, while the world is profiled.
     pub meter: Meter<'v>,
