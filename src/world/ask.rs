@@ -1,10 +1,11 @@
 //! Stopping by request: the common part of the signal stopper and the safepoint stopper.
 //!
-//! Each thread is held (one compare-exchange on its state word), notified in the stopper's own way unless it is stopped already,
-//! and waited for. The stoppers differ only in the notification: a signal, or none, because the thread polls.
+//! The collecting thread holds each thread (one compare-exchange on its state word), notifies it in the stopper's own way unless
+//! it is stopped already, and waits for it. The stoppers differ only in the notification: a signal, or none, because the thread
+//! polls.
 //!
-//! A stop that cannot be completed removes every hold (`.stop.lost`). Threads that had parked are woken; a thread that had not
-//! been reached finds no hold when the notification arrives (`.stop.late`). Only then is the error made.
+//! A stop that cannot be completed removes every hold (`.stop.lost`). It wakes the threads that have parked. A thread whose
+//! notification arrives later finds no hold (`.stop.late`). Only after that is the error made.
 
 use crate::os::thread;
 use crate::sabotage::{Guard, removed};
@@ -19,7 +20,7 @@ use super::stop_request::StopRequest;
 /// The result of notifying a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// The notification arrives, or may arrive: repeat it later.
+    /// The notification was sent, or may have been: repeat it later if the thread does not acknowledge.
     Maybe,
     /// The thread does not exist any more.
     Gone,
@@ -55,7 +56,7 @@ pub(crate) trait Teller {
         thread.state.has_answered()
     }
 
-    /// Returns the part that a debugger had in a failed stop. Called when the world runs again, so it may allocate.
+    /// Returns what a debugger did in a failed stop. Called when the world runs again, so it may allocate.
     fn debuggers_part(&self) -> Option<DebuggerPart> {
         None
     }
@@ -70,7 +71,8 @@ pub(crate) trait Teller {
 
 /// The default time after which a thread that has not acknowledged is notified again, in nanoseconds.
 pub(crate) const TELL_AGAIN_NS: u64 = 50_000_000;
-/// The interval between two checks of threads whose acknowledgements the count no longer covers.
+/// The interval between two checks of the threads, used when the count of acknowledgements does not show any more whether all are
+/// stopped.
 const GLANCE_NS: u64 = 200_000;
 
 /// Holds all threads of the request and waits until they are stopped.
@@ -95,7 +97,8 @@ pub(crate) fn hold(stop: &StopRequest<'_>, tell: impl Fn(&ThreadStopInfo) -> Tol
             }
         }
     }
-    // Also those that `begin` counted but the request excludes: the collecting thread, and threads that do not exist any more.
+    // This also subtracts the threads that `begin` counted but the request excludes: the collecting thread, and threads that do not
+    // exist any more.
     stop.handshake.satisfied(Holder::Collection, epoch, satisfied + stop.live.len() as u32 - asked);
     epoch
 }
@@ -139,7 +142,8 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
     Ok(())
 }
 
-/// Notifies all threads again that have not acknowledged; returns how many of them do not exist any more.
+/// Notifies again all threads that have not acknowledged. Returns the number of acknowledgements that will never come, because
+/// their threads do not exist any more.
 pub(crate) fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
     let mut gone = 0;
     for thread in stop.threads() {

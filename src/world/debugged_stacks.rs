@@ -19,8 +19,8 @@ pub(crate) enum FoundIn {
 }
 
 /// Calls `scan` with each range of a thread that is stopped, or that a debugger has stopped, inside or outside a collection.
-/// The stack is scanned from the stack pointer that the thread itself has published; for a running thread, from the one that
-/// the debugger wrote to its slot; without either, all of it is scanned.
+/// The stack is scanned from the stack pointer that the thread itself has published; for a running thread, from the stack pointer
+/// that the debugger wrote to its slot. If there is neither, the whole stack is scanned.
 ///
 /// # Safety
 /// As for [`Threads::registered_if_unchanging`].
@@ -51,7 +51,7 @@ pub(crate) unsafe fn for_a_debugger(
     });
 }
 
-/// Calls `scan` with each registered stack, as [`for_a_debugger`] does; with none if they cannot be read.
+/// Calls `scan` with each registered stack, as [`for_a_debugger`] does. Does not call it if the registered stacks cannot be read.
 ///
 /// # Safety
 /// As for [`Threads::registered_if_unchanging`].

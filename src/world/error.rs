@@ -123,7 +123,7 @@ impl fmt::Display for FalseAnswer {
 pub enum HoldFault {
     /// No tracer has stopped the thread.
     Running = 1,
-    /// The thread is not in `park`, where it would stay stopped if the debugger died, although the debugger reported that.
+    /// The debugger reported that the thread is in `park`, where it would stay stopped if the debugger died, but it is not there.
     NotAtPark = 2,
     /// The kernel's value of the stack pointer is below the one that the debugger wrote: a part of the stack would not be scanned.
     BelowStackPointer = 3,
@@ -152,13 +152,13 @@ impl StopError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StopAttempts {
-    /// How many times each of them was requested to stop, by the signal if the stopper has one.
+    /// How many times each of these threads was requested to stop, by the signal if the stopper has one.
     pub requests: u32,
-    /// The part that a debugger had in the stop; `None` if the stopper does not use debuggers.
+    /// What a debugger did in the stop; `None` if the stopper does not use debuggers.
     pub debugger: Option<DebuggerPart>,
 }
 
-/// The part that a debugger had in a stop that failed. Useful to find out why a debugger and the collector disagreed.
+/// What a debugger did in a stop that failed. Useful to find out why a debugger and the collector disagreed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DebuggerPart {
@@ -166,7 +166,7 @@ pub struct DebuggerPart {
     pub control_at_first: u64,
     /// The control word when the stop was abandoned.
     pub control_at_last: u64,
-    /// How many requests to acknowledge its threads were made to the debugger.
+    /// How many requests the collector made to the debugger to acknowledge the threads that it has frozen.
     pub asked: u32,
     /// How many of these requests the debugger acknowledged.
     pub acknowledged: u32,

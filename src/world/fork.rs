@@ -1,12 +1,12 @@
-//! Fork: the child has one thread, and a list of many.
+//! Fork: the child has one thread, but its copy of the thread list has the parent's threads.
 //!
-//! `fork` copies the memory and the calling thread. A lock that another thread held is held for ever in the child,
-//! and of the threads in the list only the caller exists there. So before the fork the forking thread takes
-//! all locks of all worlds (which waits for a running collection), and after it
+//! `fork` copies the memory, but only the calling thread exists in the child. A lock that another thread held would be held for
+//! ever there. So before the fork the forking thread takes all locks of all worlds (and so waits for a running collection), and
+//! after the fork
 //!
-//! * the parent releases them;
-//! * the child resets them to free, gives its only thread its new id, and removes the others. The vtable is notified that they
-//!   exited, and the facade that they and its service threads do not exist any more (`.stop.fork`, `.fork.services`).
+//! * the parent releases the locks;
+//! * the child resets the locks to free, stores the new id of its only thread, and removes the other threads. The vtable is notified
+//!   that they exited, and the facade that they and its service threads do not exist any more (`.stop.fork`, `.fork.services`).
 //!
 //! `vfork` and `posix_spawn` do not run these functions and do not need them: their child only execs.
 //!
@@ -39,8 +39,9 @@ struct State {
     forking: Tid,
 }
 
-/// A world all of whose locks are held, and the hooks that `prepare` called, which must also be called at the end: a world that
-/// is being built gets its hooks at any moment, and one that is being dropped loses them.
+/// A world all of whose locks are held, and the hooks that `prepare` called. The same hooks must be called after the fork. They are
+/// stored here because the world's own may change meanwhile: a world that is being built gets its hooks at any moment, and a
+/// world that is being dropped loses them.
 struct HeldWorld {
     threads: Arc<Threads>,
     hooks: Option<Arc<dyn WorldHooks>>,
@@ -50,21 +51,23 @@ struct HeldWorld {
 pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
-        // SAFETY: these functions are made to be called at these steps of a fork, on any thread.
+        // SAFETY: the functions may be called at these steps of a fork, on any thread.
         unsafe { thread::at_fork(prepare, parent, child) }?;
         if REGISTERED.set(()).is_err() {
-            // Two first worlds were built at once: the functions run twice per fork, and the second run finds nothing to do.
+            // If two threads build the first world at the same time, the functions are registered twice. They then run twice per fork, and
+            // the second run finds nothing to do.
         }
     }
-    // As blocking, here and below: the forking thread that holds this lock may wait for a collection, which may have to stop this
-    // thread.
+    // Here and below the thread waits for locks in a blocking region: the forking thread that holds this lock may wait for a
+    // collection, which may have to stop this thread.
     WORLDS.get_mut(&mut threads.lock(WORLDS.lock())).worlds.push(Arc::downgrade(threads));
     Ok(())
 }
 
 /// Removes a world that is being dropped.
 pub(super) fn dismiss(threads: &Threads) {
-    // If a world's last owner is dropped in a fork's own functions, this thread holds the list already, and it is cleaned later.
+    // If the last reference to a world is dropped inside this module's fork functions, this thread holds the list already. The entry
+    // is then removed later.
     if WORLDS.lock().is_mine() {
         return;
     }
@@ -72,7 +75,8 @@ pub(super) fn dismiss(threads: &Threads) {
     WORLDS.get_mut(&mut held).worlds.retain(|world| !std::ptr::eq(world.as_ptr(), threads));
 }
 
-/// Calls `visit` with the hooks of each world, outside all locks. Called in a fork's own functions, it visits none.
+/// Calls `visit` with the hooks of each world, without holding any lock. If the calling thread is inside this module's fork functions,
+/// it visits none.
 pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
     if WORLDS.lock().is_mine() {
         return;
@@ -85,7 +89,7 @@ pub(crate) fn each_world(visit: impl Fn(&dyn WorldHooks)) {
         Some(info) => info.blocking(copy),
         None => copy(),
     };
-    // The end of this function may drop the last owners of these worlds.
+    // When this function returns, `worlds` may drop the last reference to a world.
     worlds.iter().filter_map(|threads| threads.hooks()).for_each(|hooks| visit(&*hooks));
 }
 
@@ -113,8 +117,8 @@ unsafe extern "C" fn prepare() {
         let hooks = threads.hooks();
         state.held.push(HeldWorld { threads, hooks });
     }
-    // After the locks of all worlds: two worlds may share a vtable, and a thread that waits for the vtable's locks holds those of
-    // a world.
+    // The vtables' locks are taken after the locks of all worlds: two worlds may share a vtable, and a thread that waits for the
+    // vtable's locks holds those of a world.
     for HeldWorld { threads, hooks } in &state.held {
         // SAFETY: the process is at this step of a fork.
         unsafe { threads.tell_fork(ForkStep::Prepare) };
@@ -122,12 +126,12 @@ unsafe extern "C" fn prepare() {
             hooks.fork_prepare();
         }
     }
-    // Last: threads take these while they hold a world's locks (attach needs a record).
+    // These locks follow, because threads take them while they hold a world's locks (attach needs a record).
     wait(stop_info::pool_lock());
     wait(handler::lock());
     wait(published::linking_lock());
-    // Last of all: a thread that waits for the recorder may hold any of the above, so a thread that holds the recorder must not
-    // wait for them.
+    // The recorder's locks are last: a thread that waits for the recorder may hold any of the locks above, so a thread that holds the
+    // recorder must not wait for them.
     match me {
         Some(info) => info.blocking(record::before_fork),
         None => record::before_fork(),
@@ -161,7 +165,7 @@ unsafe extern "C" fn parent() {
         // SAFETY: as above.
         unsafe { lock.release() };
     }
-    // These may be the last owners by now; their drop needs the locks.
+    // These may be the last references to their worlds by now. To drop a world needs the locks.
     drop(held);
 }
 
@@ -179,7 +183,7 @@ unsafe extern "C" fn child() {
     if before == Tid(0) || before == now {
         return;
     }
-    // First: the worlds' own events read from the recorder what is still recorded.
+    // The recorder is first: the hooks below make each world's `Events` read from the recorder which events are still recorded.
     // SAFETY: the child's only thread; ends what `prepare` has begun.
     unsafe { record::after_fork_in_child() };
     // SAFETY: null or a record, never unmapped.

@@ -10,7 +10,7 @@
 //! | [`TidTable::find`] | two loads; no thread-local storage |
 //! | atomics of the thread's own record | type-stable memory |
 //! | [`StopState::park_if_held`](super::handshake::StopState::park_if_held) | model-checked with the handler run at each step of the interrupted protocol |
-//! | the previous handler of the signal | only when the signal was not only the collector's |
+//! | the previous handler of the signal | called only if the collector was not the only sender of the signal |
 //!
 //! **The stack.** SA_ONSTACK is not set. Rust gives its threads an alternate stack; an address in the handler's frame on it would
 //! have no relation to the thread's own stack (`.stop.altstack`). On the thread's own stack the kernel skips the red zone and saves
@@ -33,11 +33,11 @@
 //! **The mask.** The handler masks all signals except faults: a timer's handler on top of a parked thread would be a mutator
 //! that runs inside the stop.
 //!
-//! **Whose signal?** siginfo is only a hint: a signal that is sent while another one is pending is merged with it. So every
-//! delivery reads the state word, and parks the thread if it is held (unless the thread is about to do so itself:
+//! **The sender of the signal.** siginfo is only a hint: a signal that is sent while another one is pending is merged with it. So
+//! the handler always reads the state word, and parks the thread if it is held (unless the thread is about to do so itself:
 //! [`undisturbed`](ThreadStopInfo::undisturbed)). Then it checks whether the collector had sent this thread a suspend signal. If
-//! not, or if siginfo names a sender outside this process, the previous handler is called too. A late signal of
-//! a stop that is over finds no hold and does nothing (`.stop.late`).
+//! not, or if siginfo names a sender outside this process, it calls the previous handler too. If the signal of an abandoned stop
+//! arrives late, the handler finds no hold and does nothing (`.stop.late`).
 
 use crate::os::signals::{self, HandlerStack, Previous};
 use crate::os::{clock, thread, ucontext::Context};
@@ -58,8 +58,8 @@ static PREVIOUS: PreviousHandler = PreviousHandler(UnsafeCell::new(Previous::NON
 
 struct PreviousHandler(UnsafeCell<Previous>);
 
-// SAFETY: written once, under `INSTALLING`. The signal is not blocked then, but the collector has not sent one to any thread yet.
-// A delivery that races with the installation reads either NONE or the complete value, see `install`.
+// SAFETY: written once, under `INSTALLING`, when the collector has not sent the signal to any thread yet. The signal is not blocked
+// then, so it may arrive from another sender: such a delivery reads either NONE or the complete value, see `install`.
 unsafe impl Sync for PreviousHandler {}
 
 /// Installs the handler for `signal`, once for the whole process. A second call for the same signal does nothing.
@@ -103,7 +103,7 @@ pub(crate) fn installed() -> Option<i32> {
     }
 }
 
-/// Returns whether the process still has this handler for its suspend signal; `true` if none was installed.
+/// Returns whether the process still has this handler for its suspend signal; `true` if this handler was never installed.
 pub(crate) fn is_in_place() -> bool {
     installed().is_none_or(|signal| signals::is_installed(signal, suspend))
 }
@@ -121,8 +121,8 @@ pub(crate) fn current() -> Option<&'static ThreadStopInfo> {
     filed.filter(|record| !record.has_died())
 }
 
-/// [`current`] without the system call, for operations that a program makes a million times per second. Not for handlers, and not
-/// inside a stop: see [`thread::known_tid`].
+/// Returns the same as [`current`] without the system call, for operations that a program makes a million times per second. Not for
+/// handlers, and not inside a stop: see [`thread::known_tid`].
 #[inline]
 pub(crate) fn known_current() -> Option<&'static ThreadStopInfo> {
     // SAFETY: as in `current`.
@@ -170,7 +170,7 @@ fn park(record: &ThreadStopInfo, context: &Context) {
             frame
         };
         if !record.stack_bounds().contains(frame) {
-            // Stopped on the alternate stack, or on a coroutine's: `stacks.rs` finds out which, with these bounds.
+            // The thread is stopped on its alternate stack, or on a coroutine's stack: `stacks.rs` finds out which, with these bounds.
             if let Some(alternate) = context.alternate_stack().filter(|bounds| bounds.contains(frame)) {
                 record.set_alternate(Some(alternate));
             }
@@ -182,8 +182,8 @@ fn park(record: &ThreadStopInfo, context: &Context) {
     });
 }
 
-/// Parks the thread if it is held. A debugger, which has died since, made the thread continue here instead of where it was
-/// stopped. All of its registers are on its stack above this frame.
+/// Parks the thread if it is held. A thread comes here because a debugger made it continue here instead of where it was stopped;
+/// the debugger has died since. All of its registers are on its stack above this frame.
 #[inline(never)]
 pub(crate) fn park_below(record: &ThreadStopInfo) {
     let here = 0u8;

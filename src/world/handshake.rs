@@ -78,7 +78,7 @@ pub(crate) enum Place {
     Detached = 0,
     /// Anywhere in its own code.
     Running = 1,
-    /// In a blocking region: touches no collected memory.
+    /// In a blocking region, where it touches no collected memory.
     Blocking = 2,
     /// Waits until its holders have released it.
     Parked = 3,
@@ -101,7 +101,7 @@ impl Epoch {
 /// The result of [`StopState::hold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// The thread is stopped already (blocking, parked or detached): nothing to send, nothing to wait for.
+    /// The thread is stopped already (blocking, parked or detached): the requester sends nothing and waits for nothing.
     Already,
     /// The thread runs: it must be notified, and will acknowledge.
     MustPark,
@@ -113,7 +113,7 @@ pub(crate) enum Held {
 pub(crate) enum Parked {
     /// The thread was not held, or it was parked already (a handler that interrupted the wait).
     No,
-    /// It parked, and has been released.
+    /// The thread parked, and has been released.
     Yes,
 }
 
@@ -187,11 +187,11 @@ impl Word {
 
 /// The result of an acknowledgement.
 enum Outstanding {
-    /// It was the last one.
+    /// All acknowledgements have arrived.
     Last,
-    /// Others are outstanding.
+    /// Other acknowledgements are outstanding.
     More,
-    /// It was too late, and was ignored.
+    /// The acknowledgement was too late, and was ignored.
     NoneOfOurs,
 }
 
@@ -211,7 +211,7 @@ pub(crate) struct AckCounter {
 
 impl AckCounter {
     const_new! {
-        /// A counter with nothing outstanding.
+        /// Creates a counter without outstanding acknowledgements.
         pub(crate) fn new() -> Self {
             Self { word: AtomicU64::new(0), all_in: Semaphore::new() }
         }
@@ -226,7 +226,7 @@ impl AckCounter {
         epoch
     }
 
-    /// Subtracts `count` from the outstanding acknowledgements of `epoch`, and returns what is left. An acknowledgement of
+    /// Subtracts `count` from the outstanding acknowledgements of `epoch`, and returns whether any remain. An acknowledgement of
     /// an earlier epoch is ignored.
     fn acknowledge(&self, epoch: Epoch, count: u32) -> Outstanding {
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -261,7 +261,7 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     const_new! {
-        /// A handshake without a stop in progress.
+        /// Creates a handshake without a stop in progress.
         pub(crate) fn new() -> Self {
             Self { counters: [AckCounter::new(), AckCounter::new()] }
         }
@@ -278,8 +278,8 @@ impl Handshake {
         self.counter(holder).acknowledge(epoch, count);
     }
 
-    /// Sleeps until all threads have acknowledged, for at most `ns` nanoseconds and possibly less; returns how many have not.
-    /// 0: all are stopped, and what they did before is visible.
+    /// Sleeps until all threads have acknowledged, for at most `ns` nanoseconds and possibly less. Returns the number of outstanding
+    /// acknowledgements. If it is 0, all threads are stopped, and what they did before is visible.
     pub(crate) fn wait_slice(&self, holder: Holder, ns: u64) -> u32 {
         let counter = self.counter(holder);
         match counter.outstanding() {
@@ -341,7 +341,7 @@ pub(crate) struct StopState {
 
 impl StopState {
     const_new! {
-        /// The state of a record without a thread.
+        /// Creates the state of a record without a thread.
         #[allow(dead_code, reason = "a world's records are made as zero bytes; tests and models make single ones")]
         pub(crate) fn new() -> Self {
             Self { word: AtomicU64::new(0), resume: Semaphore::new() }
@@ -350,8 +350,8 @@ impl StopState {
 
     // ---- for the requester
 
-    /// Requests the thread to stop, on behalf of `holder`. [`Held::Already`]: it is stopped, and what it published is
-    /// visible. Each call counts as one of the threads of [`Handshake::begin`]. A detached record stays unheld.
+    /// Requests the thread to stop, on behalf of `holder`. If this returns [`Held::Already`], the thread is stopped, and what it
+    /// published is visible. Each call counts as one of the threads of [`Handshake::begin`]. A detached record stays unheld.
     pub(crate) fn hold(&self, holder: Holder, epoch: Epoch) -> Held {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
@@ -374,9 +374,9 @@ impl StopState {
         self.let_go(holder);
     }
 
-    /// Removes a hold that has not been acknowledged: the requester ran out of time. An acknowledged hold stays, and what
-    /// the thread published is visible. So a requester whose threads all have stopped after all succeeds, and one that
-    /// must give up knows which threads to name (`.stop.lost`).
+    /// Removes a hold that has not been acknowledged, because the requester's time is over. An acknowledged hold stays, and what
+    /// the thread published is visible. So the stop succeeds if all threads have stopped by now; otherwise the requester knows which
+    /// threads to name (`.stop.lost`).
     pub(crate) fn take_back(&self, holder: Holder) -> Abandoned {
         // Acquire: pairs with the Release by which the thread left RUNNING.
         let mut seen = self.load(Ordering::Acquire);
@@ -400,8 +400,8 @@ impl StopState {
         }
     }
 
-    /// Returns whether the hold is satisfied: the thread is stopped or has detached. Used to find the threads to signal again, and
-    /// those to name.
+    /// Returns whether the hold is satisfied: the thread is stopped or has detached. Used to find the threads that are signalled again,
+    /// and the threads that an error names.
     pub(crate) fn has_answered(&self) -> bool {
         // Acquire: pairs with the Release by which the thread left RUNNING.
         self.load(Ordering::Acquire).place() != Place::Running
@@ -498,8 +498,9 @@ impl StopState {
                 publish();
             }
             interrupt_point();
-            // Release: pairs with the Acquire of `hold` (a second holder that finds this thread parked), and with those of
-            // functions that only read the word. The load, or the exchange that failed, has acquired what is exchanged here.
+            // Release: pairs with the Acquire of `hold` (a second holder that finds this thread parked), and with the Acquire of the
+            // functions that only read the word. The exchange itself need not acquire: the load above, or the exchange that failed, has
+            // acquired the value `seen`.
             match self.exchange(seen, seen.at(Place::Parked), Ordering::Release) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
@@ -517,7 +518,7 @@ impl StopState {
     /// Enters a blocking region: publishes, and from here on counts as stopped. Existing holds are acknowledged, so the
     /// thread need not park before it sleeps. `publish` may be called several times.
     pub(crate) fn enter_blocking(&self, handshake: &Handshake, mut publish: impl FnMut()) {
-        // Relaxed: the value is used only if the exchange finds it again, and the exchange acquires.
+        // Relaxed: the value is used only if the exchange below finds it again, and that exchange acquires.
         let mut seen = self.load(Ordering::Relaxed);
         let entered = loop {
             debug_assert!(seen.place() == Place::Running, "blocking regions do not nest here");
@@ -580,7 +581,7 @@ impl StopState {
     }
 
     /// Changes from PARKED to RUNNING as soon as the thread has no holder. A permit of the semaphore only means that the word
-    /// may have changed: it may be left from a wait that ended without it, and there may be a new hold.
+    /// may have changed: the permit may be left from an earlier wait that ended without taking it, and there may be a new hold.
     fn wait_until_let_go(&self) {
         let mut seen = self.load(Ordering::Relaxed);
         loop {

@@ -177,7 +177,7 @@ fn a_swap_returns_a_value_without_users() {
                     let latched = latch.latch();
                     latched.with(|value| drop(value.try_lock()));
                     drop(latched);
-                    // Without this, three users could keep the value in use for ever: a swap waits until there is none.
+                    // Without this, three users could keep the value in use for ever: a swap waits until there is no user.
                     std::thread::yield_now();
                 }
             });

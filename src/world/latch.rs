@@ -44,7 +44,7 @@ pub(crate) struct Latch<T> {
 // while it is not in force and has no users; `T: Sync` lets them share it, `T: Send` lets a swap move it out.
 unsafe impl<T: Send + Sync> Sync for Latch<T> {}
 
-/// The value in force when this was made, which stays in force until this is dropped.
+/// A use of the value that was in force when this was made. The value stays in force until this is dropped.
 #[derive(Debug)]
 #[must_use = "the value may be swapped as soon as this is dropped"]
 pub(crate) struct Latched<'a, T> {
@@ -52,12 +52,13 @@ pub(crate) struct Latched<'a, T> {
     index: u32,
 }
 
-/// A swap ran out of patience: the present value is still in use. Nothing has changed; contains the new value.
+/// The time limit of a swap has expired: the present value is still in use, and nothing has changed. Contains the value that was to be
+/// installed.
 #[derive(Debug)]
 pub(crate) struct StillInUse<T>(pub(crate) T);
 
 impl<T> Latch<T> {
-    /// A latch with this value in force.
+    /// Creates a latch with this value in force.
     pub(crate) fn new(value: T) -> Self {
         Self {
             word: AtomicU32::new(0),

@@ -20,7 +20,7 @@ impl Threads {
         Self::with(Arc::clone(&vtable), vtable)
     }
 
-    /// Makes a world's empty set of threads, stopped by `vtable`, and by `built_in` after a stop of that one has failed.
+    /// Makes a world's empty set of threads. The world is stopped by `vtable`, or by `built_in` after a stop with `vtable` has failed.
     pub(crate) fn with(vtable: Vtable, built_in: Vtable) -> std::io::Result<Arc<Self>> {
         exit_key()?;
         record::set_surroundings(&SURROUNDINGS);

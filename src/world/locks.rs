@@ -5,15 +5,15 @@
 //! ```
 //!
 //! * **Collection**: one collection at a time (`.stop.two-collectors`).
-//! * **Allocation**: the heap's shared structures, and notifying the thread vtable of a thread. So the
-//!   vtable is notified of a thread before the thread can allocate, and never in the middle of a stop
+//! * **Allocation**: guards the heap's shared structures. The thread vtable is notified of new and ended threads under it, so it
+//!   is notified of a thread before the thread can allocate, and never in the middle of a stop
 //!   (`.vtable.created-under-lock`).
-//! * **Thread list**: which records are threads. Threads attach and detach under it, so the set of threads
+//! * **Thread list**: guards the list of attached threads. Threads attach and detach under it, so the set of threads
 //!   is constant from the first signal of a stop to the restart (`.stop.create-race`, `.stop.exit-race`).
 //!
-//! A stop takes all three before its first signal and keeps them until the threads are resumed. So no stopped thread
-//! holds one of them. A thread that *waits* for one of them is stopped where
-//! it waits: by a signal in its futex, or, under cooperative stopping, because it counts as blocking there.
+//! A stop takes all three locks before its first signal and keeps them until the threads are resumed. So no stopped thread
+//! holds one of them. A thread that *waits* for one of them is stopped where it waits: by a signal in its futex, or, under
+//! cooperative stopping, because it counts as blocking there.
 //!
 //! All zero bytes are three free locks.
 
@@ -44,11 +44,11 @@ pub(crate) struct Denied {
 /// The three locks of a world.
 #[derive(Debug)]
 pub(crate) struct WorldLocks {
-    /// One collection at a time.
+    /// Held by a collection: there is one at a time.
     pub(crate) collection: Lock,
-    /// The heap's shared structures, and the notifications of the vtable.
+    /// Guards the heap's shared structures; held while the vtable is notified of a thread.
     pub(crate) allocation: Lock,
-    /// Which records are threads.
+    /// Guards the list of attached threads.
     pub(crate) list: Lock,
 }
 
@@ -64,17 +64,17 @@ pub(crate) struct StopLocks<'a> {
 
 impl WorldLocks {
     const_new! {
-        /// Three free locks.
+        /// Creates three free locks.
         pub(crate) fn new() -> Self {
             Self { collection: Lock::new(), allocation: Lock::new(), list: Lock::new() }
         }
     }
 
-    /// Takes all three for a stop, or none.
+    /// Takes all three locks for a stop, or none of them.
     ///
-    /// `as_blocking` runs its argument as a blocking region of the calling thread, if the thread is attached. So the thread
-    /// that has the locks can stop the world without waiting for this one (`.stop.two-collectors`). Once this thread has the
-    /// locks, no collection holds it, and it leaves the region at once. If a user has suspended it meanwhile, `as_blocking`
+    /// `as_blocking` runs its argument in a blocking region of the calling thread, if the thread is attached. So a thread that has
+    /// the locks can stop the world without waiting for this thread (`.stop.two-collectors`). Once this thread has the locks, no
+    /// collection holds it, and it leaves the region at once. If a user has suspended this thread meanwhile, `as_blocking`
     /// drops the locks before the thread parks, and takes them again afterwards (`.debug.frozen-waiter`).
     pub(crate) fn for_stop<'a>(
         &'a self,
@@ -95,15 +95,15 @@ impl WorldLocks {
         Ok(StopLocks { list, allocation, _collection: collection })
     }
 
-    /// Takes all three, without a time limit.
+    /// Takes all three locks, without a time limit.
     pub(crate) fn all(&self) -> StopLocks<'_> {
         let collection = self.collection.lock();
         let allocation = self.allocation.lock();
         StopLocks { list: self.list.lock(), allocation, _collection: collection }
     }
 
-    /// Attaches a thread: `enlist` makes its record visible to stops, under the list lock, whose guard it gets; `created` notifies
-    /// the vtable. When this returns the thread may allocate.
+    /// Attaches a thread: calls `enlist` under the list lock, with its guard, to make the thread's record visible to stops; then `created`,
+    /// to notify the vtable. When this returns the thread may allocate.
     pub(crate) fn thread_created<R>(
         &self,
         enlist: impl FnOnce(&mut LockGuard<'_>) -> R,
@@ -111,7 +111,7 @@ impl WorldLocks {
     ) -> R {
         let allocation = (!removed(Guard::VtableCreatedUnderLock)).then(|| self.allocation.lock());
         let record = if removed(Guard::StopCreateRace) {
-            // SAFETY: none: this is the known-bad variant, which enlists without the lock.
+            // SAFETY: not sound on purpose: this is the known-bad variant, which enlists without the lock.
             enlist(&mut *unsafe { self.list.assume_held() })
         } else {
             enlist(&mut self.list.lock())
@@ -122,12 +122,12 @@ impl WorldLocks {
         record
     }
 
-    /// Detaches a thread: `exited` notifies the vtable while the record still belongs to the thread; then `delist`, which gets
-    /// the guard of the list lock, frees the record.
+    /// Detaches a thread: calls `exited` to notify the vtable while the record still belongs to the thread; then `delist`, with the guard of
+    /// the list lock, to free the record.
     ///
     /// Returns `None`, without having done anything, if a user has suspended the thread while it waited for the locks. The thread
-    /// must then park without the locks and call this again (`.debug.frozen-waiter`). Suspensions are made under the list lock;
-    /// one that is made after the check, when the vtable has been notified already, ends with the record.
+    /// must then park without the locks and call this again (`.debug.frozen-waiter`). Suspensions are made under the list lock. A
+    /// suspension that is made after the check, when the vtable has been notified already, ends when the record is freed.
     pub(crate) fn thread_exited<R>(
         &self,
         is_suspended: impl FnOnce() -> bool,

@@ -12,7 +12,7 @@
 //! | the contract of a stopping mechanism; what it can do besides | [`vtable`], [`capabilities`] |
 //! | the two built-in mechanisms, and their common part | [`signals`], [`safepoints`], [`ask`] |
 //! | the code of the signal handler | [`handler`] |
-//! | the thread's own part: safepoints, blocking regions | [`region`] |
+//! | what a thread does itself so that it can be stopped: safepoints, blocking regions | [`region`] |
 //! | the addresses that a collection or a debugger's request scans | [`stacks`], [`debugged_stacks`] |
 //! | the pure protocols, which the model checker runs | [`handshake`], [`locks`], [`latch`] |
 //! | the errors | [`error`] |

@@ -10,9 +10,9 @@
 //!                          └──> ThreadStopInfo ─next─> ThreadStopInfo ─next─> 0
 //! ```
 //!
-//! A debugger that reads while the process runs may follow an entry that has just been unlinked. A thread's record still links
-//! to its successor at that time, and its memory remains a record (see `stop_info.rs`). A world's memory is freed with the
-//! world: read worlds while the process is stopped, or check them against the list afterwards.
+//! A debugger that reads while the process runs may follow an entry that has just been unlinked. For a thread's record this is
+//! harmless: it still has its link, and its memory only ever holds records (see `stop_info.rs`). A world's memory is freed with the
+//! world: read worlds while the process is stopped, or check afterwards that they are still in the list.
 
 use std::mem::size_of;
 
@@ -115,7 +115,7 @@ static LINKING: Lock = Lock::new();
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl WorldList {
-    /// An empty list.
+    /// Creates an empty list.
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
@@ -180,7 +180,7 @@ pub(super) fn linking_lock() -> &'static Lock {
     &LINKING
 }
 
-/// The most entries that a walk without a lock visits: a list that is being changed may contain a cycle for a moment.
+/// The maximum number of entries that a walk without a lock visits: a list that is being changed may contain a cycle for a moment.
 const MOST_ENTRIES: usize = 1 << 20;
 
 /// Bytes of a stopper's name: one byte of length, then up to 31 bytes of the name.
@@ -361,7 +361,7 @@ impl PublishedWorld {
         self.collections.store(count, Ordering::Relaxed);
     }
 
-    /// Adds a thread at the front of the list that debuggers walk. Under the thread list lock.
+    /// Adds a thread at the front of the list that debuggers walk. The caller holds the thread list lock.
     pub(super) fn link_thread(&self, _list: &mut LockGuard<'_>, record: &'static ThreadStopInfo) {
         let place = std::ptr::from_ref(record).cast_mut();
         let first = self.threads.load(Ordering::Relaxed);
@@ -374,7 +374,8 @@ impl PublishedWorld {
         self.threads.store(place, Ordering::Release);
     }
 
-    /// Removes a thread from that list. The record keeps its own link, so a debugger that has just reached it can continue.
+    /// Removes a thread from the list that debuggers walk. The record keeps its own link, so a debugger that has just reached it can
+    /// continue.
     pub(super) fn unlink_thread(&self, _list: &mut LockGuard<'_>, record: &ThreadStopInfo) {
         let next = record.next.load(Ordering::Relaxed);
         let previous = record.previous.load(Ordering::Relaxed);

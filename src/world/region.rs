@@ -22,8 +22,8 @@ use super::stop_info::ThreadStopInfo;
 /// (`pthread_cancel`, `pthread_exit`). Nothing here catches it: catching a forced unwinding would end the process.
 pub(crate) fn with_stack_shown<R>(f: impl FnOnce(usize) -> R) -> R {
     struct Call<F, R> {
-        // The captures of `f` stay here, above the address that `f` gets, even after `f` has been moved out to run. So the
-        // collector finds a reference into a collected object that a blocking region has borrowed (`.root.derived`).
+        // The bits of the closure's captures stay here, above the address that `f` gets, even after `f` has been moved out to run. So
+        // the collector finds a reference into a collected object that a blocking region has borrowed (`.root.derived`).
         f: ManuallyDrop<F>,
         result: Option<R>,
     }
@@ -69,7 +69,7 @@ impl OwnStack {
 
 /// These functions are for the record's own thread, while it is attached.
 impl ThreadStopInfo {
-    /// Parks here if the thread is held.
+    /// Checks whether the thread is held, and parks it here if it is.
     #[inline(always)]
     pub(crate) fn safepoint(&self) {
         if self.state.is_held() {
@@ -105,11 +105,11 @@ impl ThreadStopInfo {
         })
     }
 
-    /// Calls `take`, which waits, in a blocking region, and returns its result, usually a lock's guard. If the thread is held by
-    /// then, the result is dropped in the region, the thread parks without it, and calls `take` again (`.debug.frozen-waiter`).
+    /// Calls `take`, which waits, in a blocking region, and returns its result, usually a lock's guard. If the thread is held when
+    /// `take` returns, the thread drops the result in the region, parks without it, and calls `take` again (`.debug.frozen-waiter`).
     pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
         if self.state.place() == Place::Blocking {
-            // No stop waits for a thread in its own region, and the thread does not leave that region here.
+            // The thread is in a blocking region already, for which no stop waits, and it does not leave that region here.
             return take();
         }
         loop {
@@ -123,7 +123,7 @@ impl ThreadStopInfo {
                     std::mem::forget(leave);
                     return Some(taken);
                 }
-                // In this order: the thread parks when it leaves.
+                // The result is dropped first, because the thread parks when it leaves the region.
                 drop(taken);
                 drop(leave);
                 None
@@ -162,8 +162,9 @@ impl ThreadStopInfo {
     }
 
     /// Runs `f`, which is short, as a section in which the built-in stoppers do not stop the thread: the handler of the suspend
-    /// signal returns at once, and the thread parks at the end if it is held. In a blocking region inside `f` the thread can be
-    /// stopped as usual. A debugger stops a thread anywhere; code that must know checks [`is_undisturbed`](Self::is_undisturbed).
+    /// signal returns at once, and the thread parks at the end of the section if it is held. In a blocking region inside `f` the thread
+    /// can be stopped as usual. A debugger can stop a thread inside the section; code for which that matters checks
+    /// [`is_undisturbed`](Self::is_undisturbed).
     pub(crate) fn undisturbed<R>(&self, f: impl FnOnce() -> R) -> R {
         // Relaxed, here and in `End`: the handler runs on this same thread, and `compiler_fence` keeps the order for it.
         self.undisturbed.store(1, Ordering::Relaxed);
@@ -191,8 +192,8 @@ impl ThreadStopInfo {
         self.saved_sp.store(sp, Ordering::Relaxed);
     }
 
-    /// Notes the alternate signal stack if the thread is not on its own stack: it may block or collect in a handler of the
-    /// program, on the alternate stack.
+    /// Stores the bounds of the alternate signal stack if the thread is not on its own stack: it may block or collect in a handler of the
+    /// program, which runs on the alternate stack.
     fn note_alternate(&self, sp: usize) {
         if !self.stack_bounds().contains(sp) {
             self.set_alternate(thread::sigaltstack_bounds());
@@ -208,8 +209,8 @@ impl Drop for End<'_> {
         compiler_fence(Ordering::SeqCst);
         self.0.undisturbed.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        // The handler of a signal before this store has returned, and the sender holds this thread, so the safepoint parks it. A
-        // signal after the store stops it in the handler.
+        // If the signal arrived before this store, its handler has returned without parking. The sender holds this thread, so the
+        // safepoint parks it. If the signal arrives after the store, the handler parks it.
         self.0.safepoint();
     }
 }

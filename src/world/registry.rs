@@ -5,19 +5,21 @@
 //! [`Threads`] is the part of a world that manages threads. The facade calls [`attach`](Threads::attach) and
 //! [`detach`](Threads::detach), which take the allocation and the thread list lock themselves and notify the vtable.
 //! The collector calls [`lock_for_stop`](Threads::lock_for_stop), then [`stop`](Threads::stop), which returns a
-//! [`StoppedWorld`](super::stop::StoppedWorld) with all functions that may be called inside the stop; its end starts the world. The
-//! thread's own part (`safepoint`, `blocking`, `with_own_stack`) are methods of its record, in `region.rs`.
+//! [`StoppedWorld`](super::stop::StoppedWorld) with all functions that may be called inside the stop. Dropping it starts the world.
+//! The functions that a thread calls for itself (`safepoint`, `blocking`, `with_own_stack`) are methods of its record, in
+//! `region.rs`.
 //!
 //! # Three hazards
 //!
 //! * `.stop.create-race`: a thread becomes visible to stops and gets permission to run in one step under the list lock, which
 //!   a stop holds from its first signal to its end. A thread that has been cloned and is not attached yet
 //!   holds no reference.
-//! * `.stop.exit-race`: the same for exits. A thread that ends without having detached is detached by a
-//!   destructor that libc runs on it. A thread that ends without even that (a raw `exit` system call) is found by ESRCH, or
-//!   by its pulse if it was in a blocking region, and its record is freed after the stop (`.stop.silent-death`).
-//! * `.stop.two-collectors`: a thread that waits for one of the world's locks counts as blocking meanwhile. So the collection that
-//!   it waits for can stop it where it waits.
+//! * `.stop.exit-race`: threads detach under the same lock, so a stop finds each thread either attached or detached. A thread that
+//!   ends without having detached is detached by a destructor that libc runs on it. If a thread ends without running its
+//!   destructors (by a raw `exit` system call), a signal to it fails with ESRCH, or its pulse shows the end if it was in a
+//!   blocking region; its record is freed after the stop (`.stop.silent-death`).
+//! * `.stop.two-collectors`: a thread that waits for one of the world's locks counts as blocking meanwhile. So the collection for
+//!   which it waits need not wait for it.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -44,8 +46,8 @@ use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::ThreadVtable;
 
 /// How a thread waits for the event recorder: in a blocking region, if it is a mutator outside the stop. It does not wait in the
-/// stopped world (`.event.no-block-in-handler`), nor where no stop may come between an object and its event
-/// (`.event.objects`).
+/// stopped world (`.event.no-block-in-handler`), nor after an allocation whose event it has not fired yet: no stop may happen between
+/// the two (`.event.objects`).
 pub(super) static SURROUNDINGS: record::Surroundings = record::Surroundings {
     may_wait: || !inside::may_be_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
     as_blocking: |wait| match handler::current() {
@@ -98,7 +100,7 @@ pub(crate) struct Threads {
     /// The vtable that the world was built with, which needs no debugger.
     pub(super) built_in: Vtable,
     pub(super) epoch: AtomicU64,
-    /// Suspensions of single threads are made one at a time.
+    /// Held while a single thread is suspended: suspensions are made one at a time.
     pub(super) suspending: Lock,
     /// Guarded by the thread list lock.
     pub(super) roster: Guarded<Roster>,
@@ -119,7 +121,7 @@ pub(super) struct Roster {
     pub(super) chunks: Vec<Chunk>,
 }
 
-// A panic leaves nothing incomplete here: locks are guards, and a stop that unwinds starts the world.
+// A panic leaves no incomplete state here: guards release the locks, and a stop that unwinds starts the world.
 impl std::panic::RefUnwindSafe for Threads {}
 
 impl Threads {
@@ -148,8 +150,8 @@ impl Threads {
         self.tell_phase(phase);
     }
 
-    /// Notifies the vtable that a collection has reached this phase. For the last phase, when the published phase may already be that
-    /// of another collection.
+    /// Notifies the vtable that a collection has reached this phase, without publishing it. For the last phase: by then another collection
+    /// may have begun and published its own phase.
     pub(crate) fn tell_phase(&self, phase: Phase) {
         let tell = |vtable: &Vtable| {
             if let Some(observer) = vtable.at_phase() {
@@ -193,7 +195,7 @@ impl Threads {
             if !key.get().is_null() {
                 return Err(AttachError::AlreadyAttached { name: info.name() });
             }
-            // The entry of a thread that ended without detaching, whose id the kernel has given to this thread.
+            // This is the entry of a thread that ended without detaching, and whose id the kernel has given to this thread.
             info.gone.store(1, Ordering::Relaxed);
         }
         let stack = thread::current_stack()?;
@@ -234,7 +236,7 @@ impl Threads {
         self.locks.thread_created(enlist, created)
     }
 
-    /// Detaches the calling thread, whose record this is. The thread may be stopped until the end of this function.
+    /// Detaches the calling thread. `info` is its record. The thread can be stopped until this function returns.
     pub(crate) fn detach(&self, info: &'static ThreadStopInfo) {
         let tid = info.tid();
         debug_assert_eq!(tid, thread::gettid(), "a thread detaches itself");
@@ -318,7 +320,7 @@ impl Threads {
         look(self.live(&list))
     }
 
-    /// Calls `look` with all threads, unless the list is in use at this moment. Returns whether it did. `look` must be short.
+    /// Calls `look` with all threads, unless the list is in use at this moment. Returns whether `look` was called. `look` must be short.
     pub(crate) fn look_now(&self, look: impl FnOnce(&[&'static ThreadStopInfo])) -> bool {
         let list = self.locks.list.try_lock();
         if let Ok(list) = &list {
@@ -346,9 +348,9 @@ impl Threads {
         self.stacks_mut(&mut self.lock(&self.locks.list)).retain(|stack| stack.id != id);
     }
 
-    /// Installs another vtable and returns the outgoing one, which no thread is inside of any more. Waits for the
+    /// Installs another vtable and returns the outgoing one, in whose functions no thread is any more. Waits for the
     /// present collection. The outgoing vtable is notified that all threads leave it, then the incoming one
-    /// is notified of them; no stop can begin in between. If `incoming` is installed already, nothing changes and it is returned.
+    /// is notified of the threads; no stop can begin in between. If `incoming` is installed already, nothing changes and it is returned.
     pub(crate) fn set_vtable(&self, incoming: Vtable, mut budget: Budget) -> Result<Vtable, StopError> {
         let name = incoming.name();
         let _called_back = Callback::begin();
@@ -406,7 +408,7 @@ impl Threads {
             return Err(StopError::Vtable { stopper: "suspend", what: "a thread cannot suspend itself".into() });
         }
         let _suspending = self.lock(&self.suspending);
-        // Under the list lock, so outside of collections: the record remains that of the thread, and a collecting thread is not
+        // This thread holds the list lock, so no collection runs: the record still belongs to the thread, and a collecting thread is not
         // suspended in the middle of a stopped world.
         let list = self.blocking_until(|| self.locks.list.lock_within(&mut budget));
         let list = list.map_err(|holder| self.lock_denied("thread list", Tid(holder.0 as i32), within))?;
@@ -500,7 +502,8 @@ impl Threads {
     /// the middle of [`register_stack`](Self::register_stack) or [`unregister_stack`](Self::unregister_stack) further up in its
     /// call chain, unless it holds the list lock there.
     pub(super) unsafe fn registered_if_unchanging(&self) -> Option<&[RegisteredStack]> {
-        // A thread that holds the collection lock too is collecting, swaps the vtable or forks: none of these changes the stacks.
+        // If the thread that holds the list lock also holds the collection lock, it is collecting, swapping the vtable or forking: none of
+        // these changes the stacks.
         let list = self.locks.list.holder();
         let unchanging = list.is_none() || list == self.locks.collection.holder();
         // SAFETY: the stacks are changed only under the list lock, by a thread that does not hold the collection lock; no such thread
@@ -529,7 +532,7 @@ impl Threads {
         info.gone.store(0, Ordering::Relaxed);
         self.published.unlink_thread(&mut locks.list, info);
         let owner = self.roster_mut(&mut locks.list).remove(info);
-        // The strong count of the removed thread. Never the last one: the caller works in this world.
+        // The strong count of the removed thread. It is never the last one, because the caller uses this world.
         drop(owner);
     }
 }
@@ -560,7 +563,7 @@ impl Roster {
         if self.free.is_empty() {
             let chunk = stop_info::take_chunk()?;
             self.chunks.push(chunk);
-            // Reversed: records are used in the order of their addresses.
+            // The order is reversed because records are taken from the end: they are used in the order of their addresses.
             self.free.extend(chunk.iter().rev());
         }
         // Not empty: filled above.

@@ -2,7 +2,8 @@
 //!
 //! There is no signal, no interrupted system call, and no handler. In return every thread must reach a safepoint (the slow path of
 //! an allocation is one, `Mutator::safepoint` another) or be in a blocking region. A thread that computes for a second without
-//! either delays the stop by a second. A thread that sleeps outside a blocking region makes the stop fail with its name.
+//! reaching a safepoint delays the stop by a second. A thread that sleeps outside a blocking region makes the stop fail, with an
+//! error that names it.
 
 use super::ask::{self, Teller, Told};
 use super::capabilities::ByHandshake;

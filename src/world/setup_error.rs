@@ -6,7 +6,7 @@ use crate::os::signals;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// Another world of this process uses another suspend signal. A process has one.
+    /// Another world of this process uses another suspend signal. A process has only one suspend signal.
     #[error(
         "another world of this process suspends its threads with {}, this one requests {}: a process has only one suspend signal", signals::name(*installed), signals::name(*asked)
     )]

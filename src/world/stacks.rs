@@ -8,14 +8,15 @@
 //!   nowhere                                 nothing: an error
 //! ```
 //!
-//! plus the part of the save area that holds registers. If a thread was stopped on another stack, the stack pointer with which
-//! it left its own stack is not known (it is in some frame there), so all of its own stack that is mapped is scanned. The main
-//! thread's stack grows as it is touched; the part below what is mapped was never written.
+//! In all cases the part of the save area that holds registers is scanned too. If a thread was stopped on another stack, the stack
+//! pointer with which it left its own stack is not known (it is in some frame there), so the whole mapped part of its own stack is
+//! scanned. The kernel maps the main thread's stack as the thread uses it; memory below the mapped part was never written.
 //!
 //! A stack pointer outside every known range is an error, and is never used for a scan (`.stop.coroutine`): the scan would read
 //! another thread's memory, or unmapped memory, and miss the thread's references.
 //!
-//! Everything here runs inside the stop: no lock, no allocation. The bounds of the stacks were found at attach (`.stop.locks`).
+//! Everything here runs inside the stop, so it takes no lock and does not allocate. The bounds of the stacks were found at attach
+//! (`.stop.locks`).
 
 use crate::os::memory;
 use crate::os::thread::{self, StackBounds};
@@ -91,7 +92,7 @@ fn is_main(info: &ThreadStopInfo) -> bool {
 /// Returns whether the main thread's stack has grown down to `stack_ptr`: its limit may have been raised since attach, and the stack
 /// may have grown below its lowest address of that time.
 fn has_grown_to(own: StackBounds, stack_ptr: usize) -> bool {
-    /// The largest growth that is accepted.
+    /// The largest growth that is accepted, in bytes.
     const FARTHEST: usize = 1 << 30;
     stack_ptr < own.low && own.low - stack_ptr < FARTHEST && memory::is_mapped(stack_ptr, own.high)
 }

@@ -90,8 +90,8 @@ pub(crate) struct StopCensus {
 const COLLECTION: &str = "collection";
 
 impl Threads {
-    /// Takes the world's three locks, in their order. May be called by any thread; an attached one is in a blocking
-    /// region while it waits, so it can be stopped there by the collection that it waits for (`.stop.two-collectors`).
+    /// Takes the world's three locks, in their order. May be called by any thread. An attached thread is in a blocking
+    /// region while it waits, so the collection for which it waits need not wait for it (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
         // A thread that waited for another thread's failed collection must keep some of its time. Otherwise its error would name
         // the first thread that it meets, not the one that blocks it.
@@ -106,10 +106,10 @@ impl Threads {
         })
     }
 
-    /// The error that names the holder of a lock that a stop needs (`.debug.frozen-owner`). Allocates.
+    /// Makes the error that names the holder of a lock that a stop needs (`.debug.frozen-owner`). Allocates.
     pub(crate) fn lock_denied(&self, lock: &'static str, holder: Tid, within: Duration) -> StopError {
         let tid = if removed(Guard::DebugFrozenOwner) { Tid(0) } else { holder };
-        // SAFETY: null or a record, which is never unmapped. It may belong to another thread by now; this is only for a text.
+        // SAFETY: null or a record, which is never unmapped. The record may belong to another thread by now; it is only used for the text.
         let record = unsafe { handler::TABLE.find(tid).as_ref() };
         let mut holder = match record {
             Some(record) => SilentThread::of(record, self.signal()),
@@ -121,7 +121,7 @@ impl Threads {
         StopError::LockHeld { lock, within, holder: Box::new(holder) }
     }
 
-    /// The error for a stop that cannot begin because of some threads. Allocates: no thread is stopped yet.
+    /// Makes the error for a stop that cannot begin because of some threads. It may allocate, because no thread is stopped yet.
     pub(crate) fn hindered_by(
         &self,
         locks: &StopLocks<'_>,
@@ -141,9 +141,9 @@ impl Threads {
 
     /// Stops every thread of the world except the calling one.
     ///
-    /// A caller that is attached to this world passes its own stack in `own`, unless it is in a blocking region. Then its stack
-    /// pointer is the one that it published at the entry. It is the collecting thread in both cases: a vtable never has to stop
-    /// the thread that calls it (`.stop.own-stack`).
+    /// A caller that is attached to this world passes its own stack in `own`, unless it is in a blocking region: then the stack
+    /// pointer that it published at the entry of the region is used. In both cases the caller is the collecting thread, which a
+    /// vtable never has to stop (`.stop.own-stack`).
     pub(crate) fn stop<'a>(
         &'a self,
         locks: StopLocks<'a>,
@@ -315,7 +315,7 @@ impl StoppedWorld<'_> {
             world: self.threads.published(),
             budget: &self.budget,
         };
-        // The latch exists from the stop to the start; only `let_go` and a failed stop remove it.
+        // `vtable` is set from the stop to the start; only `let_go` and a failed stop clear it.
         self.vtable.as_ref().expect("latched").with(|vtable| call(vtable, &request))
     }
 

@@ -1,15 +1,15 @@
 //! The record of one thread, with everything that is needed to stop and scan it.
 //!
 //! Mono's collector had a `ThreadStopInfo` per thread with a field `stack_ptr`: the suspend handler stored its stack
-//! pointer there, and a debugger that had taken over stopping wrote the same field instead. It is the same here. The vtable or
-//! debugger that stops a thread must store in [`stack_ptr`](ThreadStopInfo::stack_ptr) the lowest address of the thread's live
-//! stack. The collector scans from there to the stack's base, and does not know how the thread was stopped.
+//! pointer there, and a debugger that had taken over stopping wrote the same field instead. This record works in the same way.
+//! The vtable or debugger that stops a thread must store in [`stack_ptr`](ThreadStopInfo::stack_ptr) the lowest address of the
+//! thread's live stack. The collector scans from there to the stack's base, and does not depend on how the thread was stopped.
 //!
 //! # The layout
 //!
 //! `#[repr(C)]`, with the offsets that a debugger needs published in [`OFFSETS`]. The first cache line has everything
 //! that a stop touches for a thread that is already stopped (in a blocking region, parked). A stop of hundreds of such threads
-//! walks over one adjacent line for each, under 50 ns per thread.
+//! reads one cache line for each, and takes less than 50 ns per thread.
 //!
 //! ```text
 //!   line 0   stack_ptr | saved_sp | state, resume | tid, owed | stack_low | stack_high | save_area_used, gone
@@ -75,7 +75,7 @@ pub struct ThreadStopInfo {
     /// The [`Threads`](super::registry::Threads) of the world that the thread is attached to: one strong count, from attach to
     /// detach. Only `registry.rs` dereferences it.
     pub(super) owner: AtomicPtr<()>,
-    /// The mutator's own structure, its allocation cache.
+    /// The data of the thread's `Mutator`: its allocation cache.
     user: AtomicPtr<()>,
     pub(super) flags: AtomicU32,
     /// 1: the thread did not acknowledge the stop that was abandoned last.
@@ -87,29 +87,29 @@ pub struct ThreadStopInfo {
     pub(super) serial: AtomicU64,
     /// 1: the thread is in a short section in which the handler does not park it; it parks itself at the end of the section.
     pub(super) undisturbed: AtomicU32,
-    /// A debugger's acknowledgement: the epoch of the stop for which it holds the thread and has written its registers.
+    /// A debugger's acknowledgement: the epoch of the stop for which the debugger holds the thread and has written the thread's registers.
     pub(super) frozen: AtomicU64,
-    /// 1: the collector has subtracted that acknowledgement from its count.
+    /// 1: the collector has subtracted the acknowledgement in `frozen` from its count.
     pub(super) counted: AtomicU32,
     /// The list that debuggers walk (`published.rs`); changed under the thread list lock.
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
     /// The number of the cost centre stack that the thread is in.
     cost_stack: Present,
-    /// The number of the previous one, if the thread has changed it since a time profile last looked; otherwise 0. Next to
+    /// The previous value of `cost_stack`, if the thread has changed it since a time profile last read this; otherwise 0. It is next to
     /// `cost_stack`, in the same cache line, so the store is cheap.
     left_cost_stack: AtomicU32,
-    /// For a time profile: whether the thread has settled its account, which it does when it detaches.
+    /// For a time profile: whether the thread has reported the processor time that was not charged yet, which it does when it detaches.
     settled: AtomicBool,
-    /// For a time profile: the thread's processor time when its present collection began; 0 if it is not collecting.
+    /// For a time profile: the value of the thread's processor time when its present collection began; 0 if it is not collecting.
     collects_since: AtomicU64,
     /// For a time profile: the processor time that the thread's collections took.
     collected_ns: AtomicU64,
 }
 
-/// `flags`: the main thread of the process, whose stack grows on demand.
+/// Bit of `flags`: this is the main thread of the process, whose stack grows on demand.
 pub(super) const MAIN_THREAD: u32 = 1;
-/// `flags`: attach unblocked the suspend signal; detach blocks it again.
+/// Bit of `flags`: attach unblocked the suspend signal; detach blocks it again.
 pub(super) const WAS_BLOCKED: u32 = 2;
 
 /// The offsets of the fields of a [`ThreadStopInfo`], in bytes from its start, for debuggers. Fields are 64 bits wide unless
@@ -165,7 +165,7 @@ pub const OFFSETS: StopInfoOffsets = StopInfoOffsets {
     serial: memoffset::offset_of!(ThreadStopInfo, serial),
 };
 
-// As the module's text states: what a stop touches for a stopped thread is one line.
+// As the module's text states: all fields that a stop touches for a thread that is already stopped are in one cache line.
 const _: () = assert!(memoffset::offset_of!(ThreadStopInfo, stopped_at) == 64);
 
 impl ThreadStopInfo {
@@ -187,7 +187,7 @@ impl ThreadStopInfo {
         self.stack_ptr.load(Ordering::Acquire)
     }
 
-    /// Copies the stack pointer that the thread itself published last to `stack_ptr`: for a thread in a region, or parked.
+    /// Copies the stack pointer that the thread itself published last to `stack_ptr`. For a thread that is in a blocking region or parked.
     pub(crate) fn use_saved_sp(&self) {
         self.stack_ptr.store(self.saved_sp.load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -250,22 +250,22 @@ impl ThreadStopInfo {
         (used != 0).then_some((low, low + used))
     }
 
-    /// The thread's side of the handshake.
+    /// Returns the thread's side of the handshake.
     pub(crate) fn stop_state(&self) -> &StopState {
         &self.state
     }
 
-    /// The word with which a debugger that holds the thread acknowledges a stop.
+    /// Returns the word with which a debugger that holds the thread acknowledges a stop.
     pub(crate) fn frozen_word(&self) -> &AtomicU64 {
         &self.frozen
     }
 
-    /// The word in which the collector notes that it has counted that acknowledgement.
+    /// Returns the word in which the collector notes that it has counted a debugger's acknowledgement.
     pub(crate) fn counted_word(&self) -> &AtomicU32 {
         &self.counted
     }
 
-    /// Not 0 while the thread is in a short section that it finishes before it parks.
+    /// Returns the word that is not 0 while the thread is in a short section that it finishes before it parks.
     pub(crate) fn undisturbed_word(&self) -> &AtomicU32 {
         &self.undisturbed
     }
@@ -320,13 +320,13 @@ impl ThreadStopInfo {
         self.user.store(user, Ordering::Release);
     }
 
-    /// The number of the thread's cost centre stack.
+    /// Returns the number of the thread's cost centre stack.
     #[inline(always)]
     pub(crate) fn cost_stack(&self) -> u32 {
         self.cost_stack.get()
     }
 
-    /// The word that holds that number.
+    /// Returns the word that holds the number of the thread's cost centre stack.
     pub(crate) fn cost_stack_word(&self) -> &Present {
         &self.cost_stack
     }
@@ -339,8 +339,8 @@ impl ThreadStopInfo {
     }
 
     /// Returns the number of the cost centre stack that the thread was in before the present one. 0 if that was MAIN, or if the
-    /// thread has not changed it since [`forget_left_cost_stack`](Self::forget_left_cost_stack). Only the thread itself is sure to
-    /// find the stack of this number.
+    /// thread has not changed its stack since [`forget_left_cost_stack`](Self::forget_left_cost_stack). Only for the thread itself
+    /// are the data of the stack with this number certain to be visible.
     pub(crate) fn left_cost_stack(&self) -> u32 {
         self.left_cost_stack.load(Ordering::Relaxed)
     }
@@ -353,12 +353,13 @@ impl ThreadStopInfo {
         }
     }
 
-    /// Records that the thread detaches and has settled its account with the time profile: the ticker must not open a new one for it.
+    /// Records that the thread detaches and has reported its uncharged processor time to the time profile: the ticker must not begin to
+    /// track it again.
     pub(crate) fn settle(&self) {
         self.settled.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the thread has settled its account with the time profile.
+    /// Returns whether the thread has reported its uncharged processor time to the time profile, as it does when it detaches.
     pub(crate) fn has_settled(&self) -> bool {
         self.settled.load(Ordering::Relaxed)
     }
@@ -380,8 +381,8 @@ impl ThreadStopInfo {
         self.collects_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the processor time that the thread's collections have taken, up to its processor time `cpu_ns`. Approximate while
-    /// a collection ends.
+    /// Returns the processor time that the thread's collections have taken, given that the thread's processor time is now `cpu_ns`.
+    /// Approximate while a collection ends.
     pub(crate) fn collected_ns(&self, cpu_ns: u64) -> u64 {
         let since = match self.collects_since.load(Ordering::Relaxed) {
             0 => cpu_ns,

@@ -9,8 +9,8 @@
 //!          level 1, in .bss      level 2, mapped by the first attach that needs it, never unmapped
 //! ```
 //!
-//! In the handler a thread looks up only itself. Only the thread itself changes its slot, or the thread that survives a fork, or
-//! the one that removes a thread that has ended. So a lookup never races with the removal of the entry that it finds.
+//! In the handler a thread looks up only itself. A slot is changed only by its own thread, by the thread that survives a fork, or
+//! by the thread that removes a thread that has ended. So a lookup never races with the removal of the entry that it finds.
 
 use std::io;
 
@@ -26,7 +26,7 @@ struct Page<T>([AtomicPtr<T>; LEVEL_2]);
 pub(crate) struct TidTable<T>([AtomicPtr<Page<T>>; LEVEL_1]);
 
 impl<T> TidTable<T> {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) const fn new() -> Self {
         Self([const { AtomicPtr::new(std::ptr::null_mut()) }; LEVEL_1])
     }

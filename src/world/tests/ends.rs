@@ -13,7 +13,7 @@ fn a_thread_that_ends_without_detaching_is_detached() {
         let threads = threads.clone();
         std::thread::spawn(move || threads.attach("forgetful").map(|info| info.tid())).join().unwrap().unwrap();
     }
-    // join returns after the thread's end; libc's destructors have run by then, too.
+    // `join` returns after the thread has ended, when libc has run the thread's destructors too.
     assert_eq!(stop(&threads).live().len(), 0);
     assert_eq!(Arc::strong_count(&threads), 1);
 }

@@ -117,7 +117,7 @@ impl Drop for Worker {
     }
 }
 
-/// Far more time than anything here takes, even on a busy machine.
+/// A time limit for the tests' waits, far longer than any of them takes, even on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn within(time: Duration, holds: impl Fn() -> bool) -> bool {

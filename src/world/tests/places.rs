@@ -47,7 +47,7 @@ keeper!(
 keeper!(red_zone_near, ["mov [rsp - 8], rdi"], ["mov qword ptr [rsp - 8], 0"]);
 keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]);
 
-/// Two flags: end the loop; and the word is in its place.
+/// Two flags: the first requests the keeper to end its loop; the keeper sets the second when the word is in its place.
 pub(crate) type Flags = [AtomicBool; 2];
 
 pub(crate) type Keeper = extern "C" fn(u64, *const Flags);

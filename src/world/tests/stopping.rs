@@ -25,7 +25,7 @@ fn stopped_threads_do_not_run_and_continue_after_the_start(
         if round % 10 == 0 {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // A thread in a blocking region may continue in its region (it counts outside of it).
+        // A thread in a blocking region may continue to run in its region, but it increments the counter only outside of it.
         if work as usize == spin as *const () as usize {
             assert_eq!(before, workers.iter().map(Worker::count).collect::<Vec<_>>());
         }
@@ -163,7 +163,7 @@ fn a_read_that_a_stop_interrupts_continues() {
     assert_eq!(handle.join().unwrap().unwrap(), (1, b'x'));
 }
 
-/// The other threads are in blocking regions, so the stop waits for only one.
+/// The stop waits for one thread only, since the others are in blocking regions.
 #[test]
 fn the_slowest_thread_is_named() {
     let threads = threads(By::Safepoints);
@@ -182,7 +182,8 @@ fn the_slowest_thread_is_named() {
     assert_eq!(slowest.name.as_str(), "slow");
 }
 
-/// Blocking regions are cheap: far below the microseconds of a signal. A loose bound; the benchmark measures the cost.
+/// A stop of threads in blocking regions takes far less than the microseconds of a signal. The bound is loose; the benchmark measures
+/// the cost.
 #[test]
 fn stopping_threads_in_blocking_regions_is_cheap() {
     let threads = threads(By::Signals);
