@@ -45,7 +45,8 @@
 //! 5. **Mark** (`collector/mark.rs`, `collector/parallel.rs`): every word is checked through the address map (`heap/blocks.rs`).
 //!    Marking uses an explicit stack, prefetch queues, and one or several markers.
 //! 6. **Weak references, finalizers** (`collector/finalize.rs`).
-//! 7. **Sweep set-up** (`heap/sweep.rs`): counts marks and sorts blocks. Sweeping itself is lazy: see step 1.
+//! 7. **Sweep set-up** (`heap/sweep.rs`): counts the marks of each block, and finds the blocks that are free or have dead cells.
+//!    Sweeping itself is lazy: see step 1.
 //! 8. **The world restarts**: every thread resumes without waiting for another. Then the listeners receive a
 //!    [`CollectionReport`], finalizers run on their own thread, and surplus memory is returned to the kernel.
 //!

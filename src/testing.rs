@@ -5,7 +5,7 @@ pub use crate::world::inside::is_inside as is_inside_the_stopped_world;
 use crate::profile::StackId;
 use crate::{Gc, Mutator, OutOfMemory, Trace};
 
-/// Allocates as [`Mutator::alloc`] does, and calls `meanwhile` at the most critical moment for a stop: the value is only in
+/// Allocates as [`Mutator::alloc`] does, and calls `meanwhile` at the most critical moment for a stop: when the value is only in
 /// its cell, and the cell is not an object yet (`.stop.mid-alloc`).
 ///
 /// # Errors

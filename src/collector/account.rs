@@ -11,10 +11,10 @@ use crate::sync::Ordering;
 use crate::world::stop_info::ThreadStopInfo;
 
 impl Collector {
-    /// Bytes allocated so far, with or without collections. Exact for the calling thread, and for all threads that are stopped,
-    /// in a blocking region or detached; for a thread that is allocating now, off by up to a block of 16 KiB. Returns the value
-    /// of the last collection if a thread holds the heap's lock for longer than a second (it may be suspended), or if the
-    /// caller holds that lock (a vtable that is being notified of a thread).
+    /// Returns the number of bytes allocated so far, with or without collections. Exact for the calling thread, and for all threads
+    /// that are stopped, in a blocking region or detached; for a thread that is allocating now, wrong by up to a block of 16 KiB.
+    /// Returns the value of the last collection if a thread holds the heap's lock for longer than a second (it may be suspended), or
+    /// if the caller holds that lock (a vtable that is being notified of a thread).
     pub(crate) fn allocated_bytes(&self) -> u64 {
         let Self { threads, heap, .. } = self;
         let up_to_the_last = || self.allocated_total.load(Ordering::Relaxed);
@@ -40,13 +40,13 @@ impl Collector {
         allocated.unwrap_or_else(up_to_the_last)
     }
 
-    /// Bytes handed to threads since the last collection. `None` while the allocation lock is held by another thread.
+    /// Returns the number of bytes handed to threads since the last collection. `None` while another thread holds the allocation lock.
     pub(crate) fn acquired_bytes(&self) -> Option<u64> {
         let held = self.threads.locks().allocation.try_lock().ok()?;
         Some(self.heap.state(&held).acquired_bytes)
     }
 
-    /// Bytes that were alive after the last collection.
+    /// Returns the number of bytes that were alive after the last collection.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Ordering::Relaxed)
     }

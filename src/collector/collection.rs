@@ -77,7 +77,8 @@ impl Collector {
         let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
         let reason = if is_induced { Reason::Explicit } else { reason };
         self.events.fire_gc_triggered(reason as u32);
-        // Not cancelled half-way, nor with the world stopped: reading /proc for errors and writing traces are cancellation points.
+        // The thread must not be cancelled in the middle of a collection, when the world is stopped: reading /proc for errors and writing
+        // traces are cancellation points.
         let _whole = NotCancelled::begin();
 
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
@@ -97,7 +98,7 @@ impl Collector {
         close_own_cache();
         let number = self.collections.load(Ordering::Relaxed) + 1;
         self.heap.forget_request();
-        // Set also for a thread that collects from its blocking region, where it has no stack to show.
+        // The record is needed also for a thread that collects in its blocking region and so passes no stack of its own.
         let collecting = self.threads.own_record();
         let _processor_time = self.markers.time().of_a_collection(collecting);
 
@@ -194,7 +195,7 @@ impl Collector {
         phases: &mut Phases<'_>,
     ) -> Result<(), VerifyError> {
         if removed(Guard::StopNoMalloc) {
-            // The known-bad variant: one allocation, as any formatted message would make.
+            // The known-bad variant allocates once, as any formatted message would.
             drop(std::hint::black_box(Box::new(number)));
         }
         caches(stopped).for_each(|cache| cache.charge_for_the_stopped(stopped.proof()));
@@ -292,7 +293,7 @@ impl Collector {
         self.fire_heap_figures(number, budget, outcome);
     }
 
-    /// Shows the live objects to heap dumps and observers. `false` if there are none.
+    /// Shows the live objects to heap dumps and observers. Returns `false` if there is neither.
     fn show(
         &self,
         stopped: &StoppedWorld<'_>,
@@ -354,8 +355,8 @@ impl Collector {
         marking.run_on();
     }
 
-    /// Fires the allocation events that stopped threads have not fired yet, if such events are enabled. Not for a thread
-    /// that a debugger stopped in the middle of firing one: it continues by itself.
+    /// Fires the allocation events that stopped threads have not fired yet, if such events are enabled. Leaves out a thread that a
+    /// debugger stopped in the middle of firing such an event: the thread itself completes it after the restart.
     fn settle_the_new(&self, stopped: &Stopped<'_>) {
         for (record, cache) in records_and_caches(stopped) {
             if !record.is_undisturbed() {

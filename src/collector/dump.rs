@@ -21,7 +21,8 @@ pub(super) struct Dump<'a> {
     living: &'a Living<'a>,
     events: &'a Events,
     fired: Counter<u32>,
-    /// A suspended thread has what a drain needs: from now on the rings grow, and then records are dropped and counted.
+    /// Set when a drain is not possible because a stopped thread holds what it needs. From then on the rings grow; when they reach
+    /// their limit, records are dropped and counted.
     gave_up: Counter<bool>,
 }
 
@@ -31,7 +32,7 @@ impl<'a> Dump<'a> {
         [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot].into_iter().any(|event| events.is_enabled(event))
     }
 
-    /// A dump of the live objects.
+    /// Creates a dump of the live objects.
     pub(super) fn new(living: &'a Living<'a>, events: &'a Events) -> Dump<'a> {
         Dump { living, events, fired: Counter::new(0), gave_up: Counter::new(false) }
     }
@@ -59,7 +60,7 @@ impl<'a> Dump<'a> {
         });
     }
 
-    /// Reports the roots that the collection began with, each that references an object.
+    /// Reports the roots with which the collection began, as far as they refer to an object.
     pub(super) fn roots(&self) {
         self.living.for_each_root(|root| {
             let of_type = std::ptr::from_ref(self.living.type_of(root.object)) as usize;

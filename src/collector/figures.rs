@@ -1,14 +1,14 @@
 //! Figures about a world's collections, for code that polls them: counters, not events.
 //!
-//! Written after a collection, when the world runs again; read by any thread at any time, without a lock. A reader in the
-//! middle of an update sees numbers of two collections, each of them right.
+//! The collecting thread writes them after a collection, when the world runs again; any thread may read them at any time, without
+//! a lock. During an update a reader may see numbers of two collections, each of them right.
 
 use super::report::CollectionReport;
 use crate::heap::sweep::SpaceBytes;
 use crate::os::clock::now_ns;
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// See the module's text.
+/// The figures of a world's collections, as the module's text describes.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pause_total_ns: AtomicU64,
@@ -30,11 +30,11 @@ pub(crate) struct Seen {
     pub(crate) pause_total_ns: u64,
     /// The last pause.
     pub(crate) pause_ns: u64,
-    /// The time from the end of the pause before to the end of the last one.
+    /// The time from the end of the last pause but one to the end of the last pause.
     pub(crate) period_ns: u64,
     /// The bytes that the last collection left alive.
     pub(crate) live: SpaceBytes,
-    /// The memory that the heap held after it.
+    /// The memory that the heap held after the last collection.
     pub(crate) committed_bytes: u64,
 }
 

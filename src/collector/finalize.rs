@@ -4,10 +4,10 @@
 //! resurrect it) and a *drop* (an object whose type has drop glue; such types hold no references). A collection
 //! sorts the table out after marking and clearing weak references:
 //!
-//! 1. Objects with a call that are not marked go to the ready queue, in the order of registration, and are marked
+//! 1. Objects with a call that are not marked are put into the ready queue, in the order of registration. They are marked
 //!    with everything that they reach: their finalizers see whole objects.
-//! 2. Then objects with a drop that are *still* not marked go there. Nothing refers to them, not even an object that waits for
-//!    its call, so no code can reach a dropped value (`.final.order`).
+//! 2. Then objects with a drop that are *still* not marked are put into the queue. Nothing refers to them, not even an object that
+//!    waits for its call, so no code can reach a dropped value (`.final.order`).
 //!
 //! One thread of the world, named `finalizer`, works off the queue. It is a mutator like any other: its finalizers may
 //! allocate, block, and be stopped. A panic in one is caught, counted and reported; the next one runs (`.final.thread`). A
@@ -103,7 +103,8 @@ impl Queue {
         true
     }
 
-    /// Moves one entry after the other, from the first on, so that each is at one of its two places at any moment.
+    /// Moves the entries to the front of the queue, one after the other, from the first on. So at any moment each entry is at its old
+    /// place or at its new place.
     fn move_to_the_front(&self) {
         let (first, end) = (self.first(), self.end());
         self.first.store(0, Relaxed);
@@ -123,7 +124,7 @@ impl Queue {
     fn pop(&self) -> Option<Entry> {
         let (first, end) = (self.first(), self.end());
         if first == end {
-            // Empty at each step in between, too.
+            // The queue is also empty after the first of these two stores.
             self.end.store(0, Relaxed);
             compiler_fence(Ordering::SeqCst);
             self.first.store(0, Relaxed);
@@ -176,7 +177,7 @@ pub(crate) struct Finalizers {
     capacity: usize,
     /// Guarded by `lock`.
     tables: Guarded<Tables>,
-    /// Incremented when something becomes ready or the world closes; the finalizer thread sleeps on it.
+    /// Incremented when a finalizer becomes ready or the world closes; the finalizer thread sleeps on it.
     pub(crate) news: AtomicU32,
     pub(crate) closing: AtomicBool,
     /// The number of finalizers that have run.
@@ -185,7 +186,7 @@ pub(crate) struct Finalizers {
     pub(crate) panicked: AtomicU64,
     /// 1 when the finalizer thread has ended or was never started.
     pub(crate) ended: AtomicU32,
-    /// The finalizer thread was started.
+    /// Whether the finalizer thread was started.
     pub(crate) started: AtomicBool,
     /// The kernel's id of the finalizer thread.
     pub(crate) thread: AtomicU32,
@@ -204,7 +205,7 @@ pub(crate) struct Running {
 }
 
 impl Finalizers {
-    /// Tables for up to `capacity` registrations.
+    /// Creates tables for up to `capacity` registrations.
     pub(crate) fn new(capacity: usize) -> io::Result<Self> {
         let capacity = capacity.min(CAPACITY);
         Ok(Self {
@@ -355,7 +356,7 @@ impl Tables {
             take
         });
         if left_waiting {
-            // Otherwise the entry would outlive its object.
+            // The objects of these entries are resurrected too; otherwise the entries would outlive their objects.
             registered.iter().filter(|&entry| is_due(entry)).for_each(|entry| resurrect(entry.object));
         }
         for index in ready.end() - due..ready.end() {

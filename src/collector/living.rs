@@ -59,7 +59,7 @@ pub(crate) struct Root {
     /// The object's payload.
     pub(crate) object: usize,
     pub(crate) kind: RootKind,
-    /// The address of the root, or that of its table.
+    /// The address of the root itself, or of the table that contains it.
     pub(crate) place: usize,
     /// The thread, if the root is on its stack or in a cell that it has not finished.
     pub(crate) thread: Option<&'static ThreadStopInfo>,
@@ -75,13 +75,13 @@ pub(crate) struct Cells {
     count: usize,
     /// The distance from one cell to the next; 0 for a large object.
     stride: usize,
-    /// The bytes of the heap that an object here takes.
+    /// The bytes of the heap that an object in one of these cells takes.
     pub(crate) bytes: usize,
     space: Space,
 }
 
 impl Cells {
-    /// The cell of this index.
+    /// Returns the cell with this index.
     #[inline(always)]
     pub(crate) fn cell(&self, index: usize) -> Cell {
         Cell { header: self.start + index * self.stride, block: self.block, index: index as u32 }
@@ -255,8 +255,8 @@ impl<'a> Living<'a> {
         self.heap.blocks.mark(cell.block, cell.index).load(Relaxed) == self.epoch
     }
 
-    /// Visits the roots that the collection began with, each that references an object. Searches them again: marking does not
-    /// record them.
+    /// Visits the roots with which the collection began, as far as they refer to an object. Searches for them again, because marking
+    /// does not record them.
     pub(crate) fn for_each_root(&self, mut visit: impl FnMut(Root)) {
         let outside = |kind| Root { object: 0, kind, place: 0, thread: None, range: 0 };
         for &record in self.stopped.live() {
@@ -301,7 +301,7 @@ impl<'a> Living<'a> {
             // SAFETY: the caller's promise.
             let word = unsafe { conservative_word(slot) };
             let mut first = 0;
-            // As marking reads it: an object's address, one in it, or one just past its end.
+            // As marking does: the word may be an object's address, an address inside the object, or the address just past its end.
             for probe in [word, word.wrapping_sub(1)] {
                 let found = self.heap.blocks.cell_containing(probe).filter(|cell| cell.payload() != first);
                 if let Some(cell) = found {

@@ -13,26 +13,27 @@
 //! To mark a random graph is mostly to wait for memory: each object is a cache miss, and with a stack alone each miss begins only
 //! when the previous one is over. Memory whose address has gone through a queue was prefetched many steps before it is read. There
 //! are two queues, because most references lead to objects that are marked already: only the mark bytes of these are read, not the objects.
-//! Measured on the random graph of `benches/peers/pause.c`, M objects/s: no queue 9, one queue of 16 for both 28, these
-//! two 62; on the tree 89 and 200. Both queues are drained one by one when the stack runs dry, so that a list, which
-//! has only ever one thing to do, does not turn them for nothing (one queue with holes 44, these 270).
+//! Measured on the random graph of `benches/peers/pause.c`, in million objects per second: 9 without a queue, 28 with one queue
+//! of 16 for both purposes, 62 with these two queues; on the tree 89 with the one queue and 200 with the two. When the stack is
+//! empty, the items of both queues are taken out one by one. So a list, where there is only one task at a time, does not pass
+//! through empty queue slots (44 with one queue that has empty slots, 270 with these).
 //!
-//! The hot loop keeps what it works with in local variables ([`Tasks`], [`AddressMap`]): a store through a pointer, and
-//! it makes one for each reference, would otherwise make it load all of that again. That was a sixth of the time.
+//! The hot loop keeps its data in local variables ([`Tasks`], [`AddressMap`]). Otherwise each store through a pointer, and there
+//! is one for each reference, would make it load these data again. That took a sixth of the time.
 //!
 //! Every word is checked: it must be the address of a payload (the block table shows that in constant time), and its
 //! header must not be 0. Nothing recurses (`.mark.deep`): a list of a million cells keeps one task on the stack.
 //!
 //! # Memory
-//! The stack is mapped memory with a limit. When it is full, an object is marked at once but its fields are not
-//! looked at, and the marker remembers that; marking then goes over the heap and scans marked objects again, until
-//! no object was left like that (`.mark.overflow`). Nothing here allocates: the world is stopped (`.stop.no-malloc`).
+//! The stack is mapped memory with a limit. When it is full, an object is marked but its fields are not scanned, and the
+//! marker notes that there is such an object. Marking then walks over the heap and scans all marked objects again, until
+//! the stack has not overflowed any more (`.mark.overflow`). Nothing here allocates: the world is stopped (`.stop.no-malloc`).
 //!
 //! Long arrays are scanned in slices, so that one array does not fill the stack and several markers can share it.
 //!
 //! # Reporting each reference
 //! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references
-//! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for it.
+//! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for these events.
 
 use super::mark_stack::{MarkStack, Tasks};
 use super::sharing::Shared;
@@ -71,7 +72,7 @@ struct Reference {
     mark: *const AtomicU8,
 }
 
-/// A first-in-first-out queue of at most `N`, which is a power of two.
+/// A first-in-first-out queue of at most `N` items. `N` is a power of two.
 struct Queue<T, const N: usize> {
     slots: [T; N],
     first: usize,
@@ -116,7 +117,7 @@ impl<T: Copy, const N: usize> Queue<T, N> {
 pub(crate) struct Marker<'a> {
     heap: &'a Heap,
     stack: &'a mut MarkStack,
-    /// Where to give work away, while several threads mark.
+    /// The state shared with other markers, through which this one gives work away, while several threads mark.
     pub(crate) share: Option<&'a Shared>,
     pub(crate) events: &'a Events,
     /// Whether each reference is reported as an event.
@@ -126,11 +127,11 @@ pub(crate) struct Marker<'a> {
     epoch: u8,
     swept_epoch: u8,
     map: AddressMap,
-    /// The number of objects that this marker has marked; one for which two markers raced counts twice.
+    /// The number of objects that this marker has marked. An object for which two markers raced is counted by both.
     pub(crate) marked: u64,
-    /// Objects were marked whose fields were not scanned, because the stack was full.
+    /// Whether objects were marked whose fields were not scanned, because the stack was full.
     pub(crate) overflowed: bool,
-    /// Weak cells met so far, strung together through their link words.
+    /// The weak cells found so far, linked through their link words.
     pub(crate) weak_cells: WeakList,
 }
 
@@ -180,8 +181,8 @@ impl<'a> Marker<'a> {
 
     fn conservative_in_heap(&mut self, word: usize) {
         let mut first = 0;
-        // A pointer past the end of one object is the header address of the next; a thread stopped in mid-alloc may
-        // hold just that header address. So both count.
+        // A pointer just past the end of one object is the header address of the next object, and a thread that was stopped in the
+        // middle of an allocation may hold only the header address of its object. So both objects are kept alive.
         for probe in [word, word.wrapping_sub(1)] {
             if probe != word && removed(Guard::StopOnePastEnd) {
                 continue;
@@ -236,7 +237,7 @@ impl<'a> Marker<'a> {
         high.saturating_sub(low)
     }
 
-    /// The most bytes that its stack used since the last call.
+    /// Returns the largest number of bytes that the marker's stack used since the last call.
     pub(crate) fn take_high_water(&mut self) -> usize {
         self.stack.take_high_water()
     }
@@ -313,7 +314,7 @@ impl<'a> Marker<'a> {
                     continue;
                 }
             }
-            // References come before objects, so that when there is none of either all is done.
+            // Objects are taken only when there is no reference left, so if there is no object either, marking is done.
             let Some(payload) = objects.take() else { break };
             let Some(info) = self.info(payload) else { continue };
             marked += 1;
@@ -356,8 +357,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Marks the object that a reference points to. False if it was marked before or is dead. [`info`](Self::info) then finds
-    /// out whether it is an object at all.
+    /// Marks the cell that a reference points to. Returns false if it was marked before or its object is dead. After that,
+    /// [`info`](Self::info) finds out whether the cell contains an object at all.
     #[inline(always)]
     fn mark(&self, reference: Reference) -> bool {
         // SAFETY: made from a reference into the mark table, which lives as long as the heap.
@@ -366,7 +367,7 @@ impl<'a> Marker<'a> {
         if old == self.epoch {
             return false;
         }
-        // Dead since the last collection but not yet swept: only a word that is no reference can point here.
+        // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
         if old != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
             return false;
         }
@@ -387,7 +388,7 @@ impl<'a> Marker<'a> {
         Some(unsafe { &*(header as *const TypeInfo) })
     }
 
-    /// Unmarks a free cell to which a word pointed that is no reference. 0 is not an epoch.
+    /// Unmarks a free cell, which was marked because of a word that is no reference. 0 is not an epoch.
     #[cold]
     fn unmark(&self, payload: usize) {
         if let Some(reference) = find(self.map, payload) {
@@ -431,7 +432,7 @@ impl<'a> Marker<'a> {
         self.scan_slice::<TELLS>(array & !SLICE_TAG, task >> SLICE_SHIFT);
     }
 
-    /// Scans one slice of an array; the next one becomes a task below what this one pushes.
+    /// Scans one slice of an array. The next slice is pushed as a task first, below the references of this slice.
     fn scan_slice<const TELLS: bool>(&mut self, payload: usize, slice: usize) {
         // SAFETY: called for arrays only, whose first payload word is the length.
         let (header, length) =
@@ -460,8 +461,8 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// After an overflow: scans every marked object again. Repeats while the stack overflows; each time it does, an
-    /// object was newly marked, so that this ends.
+    /// After an overflow: scans every marked object again, and repeats that while the stack overflows. This ends, because each overflow
+    /// means that an object was newly marked.
     pub(crate) fn recover_from_overflow(&mut self) {
         while std::mem::take(&mut self.overflowed) {
             if removed(Guard::MarkOverflow) {

@@ -24,11 +24,11 @@ impl Tasks {
         self.top + tasks <= self.capacity
     }
 
-    /// There must be room.
+    /// Pushes a task. The stack must not be full.
     #[inline(always)]
     pub(super) fn push(&mut self, task: usize) {
         debug_assert!(self.has_room_for(1));
-        // SAFETY: `top < capacity`; the stack is this marker's alone.
+        // SAFETY: `top < capacity`; only this marker uses the stack.
         unsafe { self.memory.add(self.top).write(task) };
         self.top += 1;
     }
@@ -39,7 +39,7 @@ impl Tasks {
             return None;
         }
         self.top -= 1;
-        // SAFETY: `bottom <= top < capacity`, and what lies between was pushed.
+        // SAFETY: `bottom <= top < capacity`, and the words between them were pushed.
         Some(unsafe { self.memory.add(self.top).read() })
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct MarkStack {
 unsafe impl Send for MarkStack {}
 
 impl MarkStack {
-    /// A stack of at most `bytes`; the kernel provides pages as it grows.
+    /// Creates a stack of at most `bytes`; the kernel provides pages as it grows.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let memory = Reservation::new(bytes.max(4096), 4096)?;
         memory.commit(0, memory.len())?;
@@ -73,7 +73,7 @@ impl MarkStack {
         true
     }
 
-    /// Called when the top has reached the end: moves the tasks down to where some were given away, if any.
+    /// Called when the top has reached the end: moves the tasks down, if some were given away from the bottom.
     #[cold]
     #[inline(never)]
     pub(super) fn make_room(&mut self) -> bool {
@@ -94,7 +94,7 @@ impl MarkStack {
         self.tasks.len()
     }
 
-    /// Takes up to `out.len()` of the oldest tasks, which lead to the most work; at most half of all.
+    /// Takes up to `out.len()` of the oldest tasks, but at most half of all tasks. The oldest tasks lead to the most work.
     pub(crate) fn take_oldest(&mut self, out: &mut [usize]) -> usize {
         let count = (self.len() / 2).min(out.len());
         for slot in &mut out[..count] {
@@ -109,7 +109,7 @@ impl MarkStack {
         self.high = self.high.max(self.tasks.top);
     }
 
-    /// The greatest size that it had since the last call, in bytes.
+    /// Returns the largest size that the stack had since the last call, in bytes.
     pub(crate) fn take_high_water(&mut self) -> usize {
         std::mem::take(&mut self.high) * size_of::<usize>()
     }

@@ -48,8 +48,8 @@ impl Masks {
         self.masks[..self.count].iter().enumerate().map(|(index, &mask)| (index * CELLS, mask))
     }
 
-    /// Calls `visit` with the indices of each run of live cells. Where few cells are live, it is called for each cell by
-    /// itself: to find the end of each short run takes longer.
+    /// Calls `visit` with the indices of each run of live cells. Where few cells are live, `visit` is called for each cell
+    /// separately, because finding the end of each short run would take longer.
     #[inline(always)]
     pub(crate) fn for_each_run(&self, mut visit: impl FnMut(Range<usize>)) {
         for (first, mut mask) in self.masks() {
@@ -129,7 +129,7 @@ mod tests {
         ) {
             let mut marks = [0; MARKS_PER_BLOCK];
             for (index, mark) in marks.iter_mut().enumerate() {
-                // All live, all dead, or some of each.
+                // A group of cells is all live, all dead, or mixed.
                 *mark = match kinds[index / TOGETHER] { 0 => 7, 1 => 0, _ => bytes[index] };
             }
             let expected: Vec<usize> = (0..cells).filter(|&index| marks[index] == 7).collect();

@@ -18,7 +18,7 @@ impl Observers<'_> {
         self.looking.iter().flatten().for_each(|observer| observer.look(living));
     }
 
-    /// Finishes the observers and releases the lock. Returns the callbacks for the time after the collection.
+    /// Finishes the observers and releases the lock. Returns the callbacks to call after the collection.
     pub(super) fn finish(self, collector: &Collector) -> impl Iterator<Item = Afterwards> + use<> {
         let afterwards = self.looking.map(|observer| observer.and_then(|observer| observer.finish(collector)));
         drop(self.guard);

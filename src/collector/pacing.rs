@@ -14,23 +14,23 @@
 //!      └──────────────────────────────────▶ L
 //! ```
 //!
-//! - **Small**: next to nothing is alive and a collection is nearly free, but for the stop. What it costs is cache: a
-//!   thread that walks through 10 MB between two collections allocates a third faster than one that walks through
-//!   30 MB. So the first *F* (`floor_bytes`) is as much as stays in the cache, and there is more of it for each
-//!   mutator that has a processor: several threads allocate several times as fast, and every stop costs each of them a
-//!   switch out and back in. A collector whose budget knows only the live heap lets *n* threads stop each other *n* times
-//!   as often (bdwgc at a 2 MiB heap with 2 threads: 8,500 collections where 700 would do).
-//! - **Middling**: memory is cheap, marking is what costs.
-//! - **Large**: memory is what costs. *B = g·L* makes the price of a byte the constant *c / g*, whatever the program's
-//!   size: the classical trade of time for space, of which *g* (`growth`) is the rate. At *g* = 1/4 an allocated byte
-//!   pays for the marking of four live ones. That is much, but it is the price while a heap *grows*: one that has its
-//!   size may use what it holds anyway, as follows.
+//! - **Small**: next to nothing is alive, and a collection costs little more than the stop. A large budget costs cache misses: a
+//!   thread that uses 10 MB between two collections allocates a third faster than one that uses 30 MB. So the floor *F*
+//!   (`floor_bytes`) is as much as stays in the cache. It is larger for each mutator that has a processor: several threads
+//!   allocate several times as fast, and every stop costs each of them two context switches. A collector whose budget depends
+//!   only on the live heap lets *n* threads stop each other *n* times as often (bdwgc at a 2 MiB heap with 2 threads: 8,500
+//!   collections where 700 are enough).
+//! - **Middling**: memory is cheap, and the cost is in marking.
+//! - **Large**: memory is expensive. *B = g·L* makes the marking cost of an allocated byte the constant *c / g*, whatever the
+//!   program's size: the usual trade of time for space, with *g* (`growth`) as its rate. At *g* = 1/4 an allocated byte
+//!   pays for the marking of four live bytes. That is much, but it applies only while a heap *grows*: a heap that has reached
+//!   its size may use all memory that it holds anyway, as follows.
 //!
-//! Memory that the heap holds may be used before it collects: seven eighths of what is resident and not alive; the last
-//! eighth is for fragmentation. It would keep a heap that was large once large for ever; so memory that is far more
-//! than pacing asks for goes back to the kernel ([`Pacing::surplus`]).
+//! Memory that the heap holds may be used before it collects: seven eighths of the memory that is resident and not alive; the last
+//! eighth is for fragmentation. This rule alone would keep a heap large for ever that was large once. So memory far beyond
+//! what the formulas above require is returned to the kernel ([`Pacing::surplus`]).
 //!
-//! Above all is the heap limit: the budget is what is left of it, if that is less, and running into it is not an
+//! The heap limit has precedence: the budget is at most what is left below the limit. Reaching the limit is not an
 //! error but a reason to collect ([`Need::Room`](crate::heap::Need::Room)).
 
 /// The rates by which a world decides when to collect.
@@ -49,20 +49,21 @@ pub(crate) struct Pacing {
 /// The default for [`Pacing::growth`].
 pub(crate) const GROWTH: f64 = 0.25;
 
-/// The 3 of the picture: a small heap has the floor plus this many times its live bytes, a middling heap has this many floors.
+/// The factor 3 in the picture: a small heap has the floor plus this many times its live bytes, a middling heap this many floors.
 const MIDDLING: u64 = 3;
 
 impl Pacing {
-    /// Bytes to allocate before the next collection.
+    /// Returns the number of bytes that may be allocated before the next collection.
     pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, resident_bytes: u64) -> u64 {
         let spare = resident_bytes.saturating_sub(live_bytes) / 8 * 7;
-        // At least 64 KiB, so that the program makes progress also if the heap is at its limit, or if the floor is 0.
+        // The budget is at least 64 KiB, so that the program makes progress also if the heap is at its limit, or if the floor is 0.
         let wanted = self.paced(live_bytes, mutators).max(spare).max(1 << 16);
         wanted.min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
     }
 
     fn paced(&self, live_bytes: u64, mutators: usize) -> u64 {
-        // Saturating, here and below: users may choose any floor and any growth, and this runs in the stopped world.
+        // The arithmetic here and below saturates: users may choose any floor and any growth, and this runs in the stopped world, where a
+        // panic is not allowed.
         let running = mutators.min(self.processors) as u64;
         let floor = self.floor_bytes.saturating_add(self.floor_bytes_per_mutator.saturating_mul(running));
         let small = floor.saturating_add(live_bytes.saturating_mul(MIDDLING - 1));
@@ -101,7 +102,7 @@ mod tests {
     }
 
     proptest! {
-        /// More alive never means a smaller heap, and more mutators never one that collects more often.
+        /// With more live bytes the heap never gets smaller, and with more mutators it never collects more often.
         #[test]
         fn the_heap_grows_with_what_is_alive(live in 0..1_u64 << 32, more in 0..1_u64 << 30, mutators in 1_usize..9) {
             prop_assert!(live + PACING.paced(live, mutators) <= live + more + PACING.paced(live + more, mutators) + 1);

@@ -2,12 +2,12 @@
 //!
 //! The collecting thread is one marker; the others are service threads of the world, which sleep between mark
 //! phases and are never mutators: nothing ever stops them, and while the world is stopped they do nothing but mark.
-//! Waking one takes as long as marking some thousand objects. So they are woken only when the collecting thread has marked that
-//! many and has tasks to give away: a small heap never wakes them. Work moves through a small pool: a marker that sees an idle
-//! one puts up to half of its oldest tasks there. [`Termination`] decides when the phase is over.
+//! Waking a service thread takes as long as marking some thousand objects. So they are woken only when the collecting thread has
+//! marked that many and has tasks to give away: a small heap never wakes them. Work moves through a small pool: a marker that
+//! sees an idle marker puts its oldest tasks there, up to half of all that it has. [`Termination`] decides when the phase is over.
 //!
-//! Why no atomic read-modify-write is needed to mark: a mark is a byte of its own, and two markers that race write
-//! the same value. The loser scans an object twice, which is wasted work but not wrong; counts are taken from the
+//! Marking needs no atomic read-modify-write: a mark is a byte of its own, and two markers that race write
+//! the same value. Then both scan the object, which is wasted work but not wrong; counts are taken from the
 //! mark bytes afterwards.
 
 use std::cell::UnsafeCell;
@@ -27,8 +27,8 @@ use crate::os::spawn::{Spawned, spawn};
 use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::world::inside;
 
-/// How often a marker without work checks the pool before it sleeps: some 20 µs. Waking a sleeping processor takes twice as
-/// long, and a busy marker shares within 2 µs of seeing a hungry one.
+/// How often a marker without work checks the pool before it sleeps, which takes some 20 µs. Waking a sleeping processor takes
+/// twice as long, and a busy marker shares its work within 2 µs after another has become hungry.
 const LOOKS: u32 = 1000;
 
 /// The collecting thread's number among the markers, as events report it.
@@ -47,7 +47,7 @@ enum Moment {
 /// 50 µs, which is as long as waking them takes.
 const OFFERS_ALONE: u32 = 16;
 
-/// One marker's part of a phase, until no marker has work.
+/// Runs one marker in a phase until no marker has work.
 fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
     loop {
         marker.drain();
@@ -90,7 +90,7 @@ pub(crate) struct Markers {
 unsafe impl Sync for Markers {}
 
 impl Markers {
-    /// `count` markers, the collecting thread included.
+    /// Creates `count` markers, the collecting thread included.
     pub(crate) fn new(count: usize, stack_bytes: usize) -> io::Result<Self> {
         let helpers = count.saturating_sub(1);
         let idle = HelperResult { objects: 0, overflowed: false, weak_cells: WeakList::EMPTY, high_water: 0 };
@@ -108,8 +108,8 @@ impl Markers {
             time: CollectorTime::new(helpers),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
-        // All memory before the first thread, and each thread at once into the value that ends it when dropped: if the world
-        // can't be built, no thread is left over.
+        // All memory is mapped before the first thread starts, and each thread is stored at once in the value that ends it when
+        // dropped. So if the world can't be built, no thread is left over.
         let mut stacks =
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -239,13 +239,13 @@ impl Marking<'_> {
         self.shared.results[..self.helpers as usize].iter().map(|result| unsafe { &mut *result.get() })
     }
 
-    /// Continues marking alone, from what was pushed since [`run`](Self::run).
+    /// Continues marking on this thread alone, from the references pushed since [`run`](Self::run).
     pub(crate) fn run_on(&mut self) {
         self.marker.drain();
         self.marker.recover_from_overflow();
     }
 
-    /// Visits the target word of every weak cell that was marked so far, each once.
+    /// Visits the target word of every weak cell that was marked so far. Each cell is visited once, even if this is called again.
     pub(crate) fn for_each_weak(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
         for result in self.results() {
             result.weak_cells.take_all(&mut visit);
@@ -253,12 +253,12 @@ impl Marking<'_> {
         self.marker.weak_cells.take_all(&mut visit);
     }
 
-    /// Objects marked in this phase; one for which two markers raced counts twice.
+    /// Returns the number of objects marked in this phase. An object for which two markers raced counts twice.
     pub(crate) fn objects(&self) -> u64 {
         self.marker.marked + self.results().map(|result| result.objects).sum::<u64>()
     }
 
-    /// The most bytes that a mark stack took in this phase.
+    /// Returns the largest number of bytes that a mark stack took in this phase.
     pub(crate) fn stack_high(&mut self) -> usize {
         self.high = self.high.max(self.marker.take_high_water());
         self.high
@@ -308,7 +308,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
 impl Drop for Markers {
     fn drop(&mut self) {
         if self.helpers.load(Ordering::Relaxed) == 0 {
-            // No helpers, or those of a parent process.
+            // There are no helpers, or they are threads of the parent process, which do not exist here.
             self.threads.drain(..).for_each(Spawned::forget);
             return;
         }

@@ -72,9 +72,9 @@ pub struct CollectionReport {
     pub threads_blocking: u32,
     /// The thread that was the last to stop.
     pub slowest: ThreadName,
-    /// Nanoseconds that it took to stop.
+    /// Nanoseconds that the slowest thread took to stop.
     pub slowest_ns: u64,
-    /// The most bytes that a mark stack took.
+    /// The largest number of bytes that a mark stack took.
     pub mark_stack_high: usize,
     /// The number of weak references that were cleared.
     pub weak_cleared: u32,

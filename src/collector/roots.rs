@@ -49,8 +49,8 @@ impl<'a, 'm> RootScan<'a, 'm> {
         Self { marker, stack_bytes: 0, roots: 0, handles: 0 }
     }
 
-    /// Scans every stack of every thread (the collecting one's own from where its registers were pushed), and the stacks that
-    /// the program registered.
+    /// Scans every stack of every thread, and the stacks that the program registered. The collecting thread's own stack is scanned from
+    /// the place where its registers were pushed.
     pub(crate) fn stacks(&mut self, stopped: &StoppedWorld<'_>) {
         let events = self.marker.events;
         let scanned = Cell::new(0);
@@ -73,7 +73,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         });
     }
 
-    /// Scans the cell that each thread may have been building: the values in it may have left the registers already
+    /// Scans the cell that each thread may have been building: the references in it may not be in the thread's registers any more
     /// (`.stop.mid-alloc`).
     pub(crate) fn half_built_objects(&mut self, heap: &Heap, stopped: &StoppedWorld<'_>) {
         if removed(Guard::StopMidAlloc) {
@@ -175,7 +175,7 @@ impl Ranges {
         if index == MOST_RANGES {
             return None;
         }
-        // In this order: a query in between finds the slot still free, then the whole range.
+        // The end is stored last: a query before that finds the slot still free, and a query after it the whole range.
         let [begin, end] = self.slot(index);
         window();
         begin.store(low, Relaxed);

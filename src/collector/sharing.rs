@@ -39,7 +39,7 @@ impl Pool {
         Ok(Self { lock: Lock::new(), memory, packets: AtomicUsize::new(0) })
     }
 
-    /// The packet of this index.
+    /// Returns the packet with this index.
     ///
     /// # Safety
     /// The caller holds the lock, and `index < PACKETS`.
@@ -66,7 +66,7 @@ impl Pool {
         true
     }
 
-    /// Whether there is a packet: a hint.
+    /// Returns whether the pool has a packet. Only a hint.
     pub(super) fn has_work(&self) -> bool {
         self.packets.load(Ordering::Relaxed) > 0
     }
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     pub(super) termination: Termination,
     /// The number of service threads of this phase that have not been woken yet. While there are any, only the collecting thread marks.
     pub(super) asleep: AtomicU32,
-    /// The number of offers that the collecting thread still makes before it wakes them.
+    /// The number of offers that the collecting thread still makes before it wakes the service threads.
     pub(super) offers_alone: AtomicU32,
     /// Incremented for each mark phase; the service threads sleep on it.
     pub(super) phase: AtomicU32,
@@ -105,7 +105,7 @@ pub(crate) struct Shared {
     pub(super) closing: AtomicBool,
     /// The heap of this phase, for the service threads. Written before `phase` is incremented.
     pub(super) heap: UnsafeCell<*const Heap>,
-    /// The events of this phase's world, likewise.
+    /// The events of this phase's world, for the service threads. Written before `phase` is incremented.
     pub(super) events: UnsafeCell<*const Events>,
     pub(super) time: CollectorTime,
     /// The results of the service threads.

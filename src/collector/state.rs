@@ -1,16 +1,16 @@
 //! Everything that a collection works on, and its observers, such as profiles.
 //!
-//! Profiles build on the collector, and the collector does not know them. It knows observers, which it calls at three moments:
+//! Profiles build on the collector, and the collector does not depend on them. It has observers, which it calls at three moments:
 //!
 //! ```text
-//!   begin   before the first signal       memory may be mapped; returns whether the observer wants to look
+//!   begin   before the first signal       memory may be mapped; returns whether the observer needs the call of `look`
 //!   look    between marking and sweep     the world is stopped: no malloc, no lock (`.stop.no-malloc`, `.stop.locks`)
 //!   finish  when the world runs again     names are made, events fired; then, without the lock, callbacks run
 //! ```
 //!
 //! One observer belongs to the world. Its data are guarded by a lock. If the observer is armed, the collecting thread takes the
-//! lock before the first signal and holds it until the observer has finished: no two collections use it at once. A second
-//! observer may come with the request for one collection; it belongs to the requester alone.
+//! lock before the first signal and holds it until the observer has finished: no two collections use it at once. The request for
+//! a collection may have a second observer, for this collection only; no other thread uses it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -52,31 +52,31 @@ pub(crate) struct Collector {
     pub(super) live_bytes: AtomicU64,
     /// The bytes alive after the last collection, by space.
     pub(super) live_spaces: LiveSpaces,
-    /// The bytes that were unused in the threads' blocks after the last collection.
+    /// The number of unused bytes in the threads' blocks after the last collection.
     pub(super) unused_bytes: AtomicU64,
-    /// Bytes allocated up to the last collection.
+    /// The number of bytes allocated from the start of the world to the last collection.
     pub(crate) allocated_total: AtomicU64,
     pub(crate) figures: Figures,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
-    /// The first damage that the paranoid mode found. Kept here because a collection that an allocation started has no caller
-    /// to return it to.
+    /// The first damage that the paranoid mode found. It is kept here because a collection that was started by an allocation has no
+    /// caller to which it could return it.
     pub(crate) damage: OnceLock<String>,
 }
 
 /// The collecting thread: one of the world's threads, with its registers on its stack, or an unattached thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Collecting<'a> {
-    /// Its own stack, if it is one of the world's threads.
+    /// The collecting thread's own stack, if it is one of the world's threads.
     pub(crate) own: Option<&'a OwnStack>,
-    /// If set, do nothing unless this is still the number of finished collections.
+    /// If set, the collection does nothing unless this is still the number of finished collections.
     pub(crate) unless_after: Option<u32>,
     /// An additional observer, for this collection only.
     pub(crate) observer: Option<&'a dyn Observer>,
 }
 
 impl<'a> Collecting<'a> {
-    /// A collection by this thread, whatever other threads have collected.
+    /// A collection by this thread that is not skipped if another thread has just collected.
     pub(crate) fn now(own: Option<&'a OwnStack>) -> Collecting<'a> {
         Collecting { own, unless_after: None, observer: None }
     }
@@ -150,8 +150,8 @@ pub(crate) trait Observer {
     fn begin(&self, collector: &Collector) -> Attention;
     /// Called in the stopped world, after marking and before the sweep; only if `begin` returned [`Attention::Looks`].
     fn look(&self, living: &Living<'_>);
-    /// Called when the world runs again, after `look`. The collector calls what it returns after it has released the observer's
-    /// lock.
+    /// Called when the world runs again, after `look`. Returns a callback that the collector calls after it has released the
+    /// observer's lock.
     fn finish(&self, collector: &Collector) -> Option<Afterwards>;
 }
 

@@ -34,7 +34,7 @@ impl Collector {
         Ok((ranges, roots))
     }
 
-    /// Waits until no thread is sweeping a block: none may be in the middle of it when the world stops.
+    /// Waits until no thread is sweeping a block: no thread may be in the middle of a sweep when the world stops.
     pub(super) fn wait_for_sweeps<'a>(
         &self,
         locks: StopLocks<'a>,
@@ -52,7 +52,7 @@ impl Collector {
             if error.unanswered() > 0 {
                 return Err(error);
             }
-            // Those threads have left the gate meanwhile, and no thread can enter it.
+            // The threads that were sweeping have left the gate, and no thread can enter it.
         }
     }
 
@@ -83,7 +83,7 @@ impl Collector {
     }
 }
 
-/// The locks of a stop, taken when no thread was in the sweep gate. While they are held, no thread can enter it.
+/// The locks of a stop, held when no thread is in the sweep gate. While they are held, no thread can enter the gate.
 pub(super) struct QuietLocks<'a>(StopLocks<'a>);
 
 /// The stopped world. No thread is sweeping its heap.

@@ -1,7 +1,7 @@
-//! When is marking over?
+//! Decides when parallel marking is over.
 //!
-//! Several markers share a pool of work. A marker that runs dry may not leave: another one may still find objects and
-//! share them. Marking is over when *all* of them have run dry, and the pool is empty at that very moment.
+//! Several markers share a pool of work. A marker without work may not leave: another marker may still find objects and
+//! share them. Marking is over when *all* markers have no work, and the pool is empty at that moment.
 //!
 //! ```text
 //!   31               9     8       7       0
@@ -22,16 +22,16 @@
 //!   }
 //! ```
 //!
-//! Why it ends at the right moment. Only a marker that is not idle holds work or puts work into the pool. A marker counts
+//! **It ends at the right moment.** Only a marker that is not idle holds work or puts work into the pool. A marker counts
 //! itself as idle *after* it found the pool empty, and as busy again *before* it looks into the pool (`.mark.termination`). So
-//! when all are counted as idle, each has found the pool empty at a time when only idle markers could have filled it, and these
-//! do not. Why no marker sleeps while there is work: work is announced by a new value of `work added`, and a marker becomes
-//! idle only by a compare-exchange that still finds the value of its glance, which it took before it looked into the pool
-//! (`.mark.glance`).
+//! when all are counted as idle, each has found the pool empty at a time when only idle markers could have filled it, and idle
+//! markers do not fill it. **No marker sleeps while there is work.** A new value of `work added` announces work, and a marker becomes
+//! idle only by a compare-exchange that still finds the value of its *glance*, the word that it read before it looked into the
+//! pool (`.mark.glance`).
 //!
-//! An idle marker sleeps in a futex on that word; no marker spins. The last one to become idle wakes all. The number of
-//! additions wraps around after 2^23; to be deceived, a marker would have to look into the pool for as long as the others take
-//! to add that often.
+//! An idle marker sleeps in a futex on that word; no marker spins. The last marker that becomes idle wakes all. The number of
+//! additions wraps around after 2^23. A marker could take an old value for the present one only if the others added work that
+//! often while it looked into the pool once.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, Ordering, const_new, interrupt_point, port};
@@ -40,7 +40,7 @@ const IDLE: u32 = 0xff;
 const FINISHED: u32 = 1 << 8;
 const ADDED: u32 = 1 << 9;
 
-/// The most markers that one [`Termination`] counts.
+/// The maximum number of markers that one [`Termination`] counts.
 pub(crate) const MOST_MARKERS: u32 = IDLE;
 
 /// Finds the end of parallel marking. See the module's text.
@@ -66,7 +66,7 @@ pub(crate) enum Idle {
 
 impl Termination {
     const_new! {
-        /// No markers.
+        /// Creates a word for 0 markers.
         pub(crate) fn new() -> Self {
             Self { word: AtomicU32::new(0), markers: AtomicU32::new(0) }
         }
@@ -79,7 +79,7 @@ impl Termination {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Called before the marker looks into the pool.
+    /// Returns the present value of the word. A marker calls this before it looks into the pool.
     pub(crate) fn glance(&self) -> Glance {
         // Acquire: pairs with the Release of `work_added`: a marker that sees the new number finds the work.
         Glance(self.word.load(Ordering::Acquire))
@@ -101,7 +101,7 @@ impl Termination {
         }
     }
 
-    /// Called when the caller found the pool empty after this glance, and holds no work. Returns when there is work again or
+    /// Counts the caller as idle, which found the pool empty after this glance and holds no work. Returns when work was added, or
     /// when all markers are without work.
     pub(crate) fn became_idle(&self, glance: Glance) -> Idle {
         let markers = self.markers.load(Ordering::Relaxed);
@@ -112,8 +112,9 @@ impl Termination {
             }
             let last = (seen & IDLE) + 1 == markers;
             let idle = (seen + 1) | if last { FINISHED } else { 0 };
-            // Release: what this marker marked happens before what any thread does that sees the end. Acquire: for the last
-            // one, which sees the end here; pairs with the Release of the others.
+            // Release: pairs with the Acquire in `sleep`, and with the Acquire here of the last marker: what this marker
+            // marked is visible to every thread that sees the end. Acquire: pairs with the Release of the other markers,
+            // for the last one, which sees the end here.
             match self.word.compare_exchange_weak(seen, idle, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if last => {
                     interrupt_point();
@@ -143,12 +144,13 @@ impl Termination {
                 seen = self.word.load(Ordering::Acquire);
                 continue;
             }
-            // Busy again, before looking into the pool: a marker that misses work taken from it sees this marker as busy.
+            // The marker counts as busy before it looks into the pool: if it takes work from the pool, other markers that find the pool empty
+            // see that this marker is busy.
             if removed(Guard::MarkTermination) {
                 return Idle::LookAgain;
             }
             // Relaxed: the load that saw the addition has acquired the work, and this marker has done nothing since it became
-            // idle. Those that become idle later continue its release sequence, because all change the word by exchanges.
+            // idle. Markers that become idle later continue its release sequence, because all change the word by exchanges.
             match self.word.compare_exchange_weak(seen, seen - 1, Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Idle::LookAgain,
                 Err(now) => seen = now,

@@ -1,7 +1,7 @@
 //! The processor time that collections take, per thread, for a time profile.
 //!
-//! It cannot be measured from outside: a tick comes at any time, and a short collection falls between two ticks. So, while the
-//! time is wanted, the collecting thread reads the clock of its own processor time when it begins and when it ends. The service
+//! The profile's ticks cannot measure this time: a short collection may begin and end between two ticks. So, while the time is
+//! wanted, the collecting thread reads the clock of its own processor time when the collection begins and when it ends. The service
 //! threads do nothing but mark, so all their processor time is collection time; it can be read also while a collection runs.
 
 use crate::os::clock::{thread_cpu_ns, thread_cpu_ns_of};
@@ -33,8 +33,8 @@ impl CollectorTime {
         tids.filter_map(|tid| thread_cpu_ns_of(Tid(tid as i32))).sum()
     }
 
-    /// Records that a collection begins on this thread, whose record it is if it is attached. The collection ends when the
-    /// result is dropped.
+    /// Records that a collection begins on the calling thread. `record` is the thread's record, if it is attached. The collection ends
+    /// when the result is dropped.
     pub(crate) fn of_a_collection<'a>(&self, record: Option<&'a ThreadStopInfo>) -> InCollection<'a> {
         let record = record.filter(|_| self.wanted.load(Ordering::Relaxed));
         if let Some(record) = record {
@@ -43,7 +43,7 @@ impl CollectorTime {
         InCollection(record)
     }
 
-    /// Registers the calling thread as this service thread.
+    /// Registers the calling thread as the service thread with this index.
     pub(crate) fn is_helper(&self, index: usize) {
         self.helpers[index].store(thread::gettid().0 as u32, Ordering::Relaxed);
     }

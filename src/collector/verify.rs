@@ -34,7 +34,8 @@ impl Collector {
         Ok(verified.expect("the built-in stopper keeps the world stopped"))
     }
 
-    /// Returns `None` if the vtable resumed threads during the verification: its result then means nothing.
+    /// Stops the world and verifies the heap once. Returns `None` if the vtable resumed threads during the verification, whose result is
+    /// then not valid.
     fn verify_once(&self, who: Collecting<'_>, by: StopBy) -> Result<Option<Verified>, CollectError> {
         let _called_back = Callback::begin();
         let _whole = NotCancelled::begin();

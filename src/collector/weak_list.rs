@@ -5,7 +5,7 @@ use crate::sync::{AtomicUsize, Ordering::Relaxed};
 /// Weak cells that were marked, linked through the second word of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WeakList {
-    /// The first cell, tagged so that a link is never 0; the end is the bare tag.
+    /// The address of the first cell, with a tag, so that a link is never 0. The tag alone is the end of the list.
     head: usize,
 }
 
@@ -14,7 +14,7 @@ const LINK_TAG: usize = 1;
 impl WeakList {
     pub(crate) const EMPTY: Self = Self { head: LINK_TAG };
 
-    /// Adds a weak cell, unless another marker that raced for it has added it.
+    /// Adds a weak cell, unless another marker has marked it at the same time and added it.
     pub(super) fn add(&mut self, payload: usize) {
         let link = link_of(payload);
         if link.compare_exchange(0, self.head, Relaxed, Relaxed).is_ok() {

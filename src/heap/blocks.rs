@@ -47,7 +47,7 @@ pub(crate) enum BlockState {
     LargeHead = 4,
     /// A further block of a large object.
     LargeTail = 5,
-    /// Free, but in some thread's reserve, or on its way from there into the thread's cache.
+    /// Free, but in some thread's reserve, or being moved from there into the thread's cache.
     Reserved = 6,
 }
 
@@ -55,8 +55,8 @@ pub(crate) enum BlockState {
 /// that reading them from anywhere is defined; each is written by the block's owner, under the allocation lock, or in the
 /// stopped world.
 ///
-/// Apart from the rest, and small: the collecting thread writes it for blocks that other processors wrote last, and both sides
-/// wait for each cache line of it.
+/// It is small, and apart from the rest of the state: the collecting thread writes it for blocks that other processors wrote last, and
+/// both sides wait for each of its cache lines.
 #[repr(C)]
 pub(crate) struct BlockHead {
     state: AtomicU8,
@@ -119,12 +119,12 @@ impl BlockInfo<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockWord(u64);
 
-/// Blocks cut into cells, and first blocks of large objects: an object may begin here.
+/// Bit of blocks in which an object may begin: blocks cut into cells, and first blocks of large objects.
 const KIND_CELLS: u64 = 1 << 48;
 const KIND_LARGE_HEAD: u64 = 2 << 48;
 const KIND_LARGE_TAIL: u64 = 4 << 48;
 const KINDS_WITH_OBJECTS: u64 = KIND_CELLS | KIND_LARGE_HEAD;
-/// The last collection found dead cells here, and their headers are still there.
+/// Bit of blocks in which the last collection found dead cells, whose headers are still there.
 const UNSWEPT: u64 = 1 << 56;
 
 impl BlockWord {
@@ -134,7 +134,7 @@ impl BlockWord {
         Self(KIND_CELLS | (cell_bytes as u64) << 32 | reciprocal(cell_bytes) as u64)
     }
 
-    /// A large object is a block of one cell: with a reciprocal of 0 every offset divides to cell 0.
+    /// The word of a large object's first block. It counts as one cell: with a reciprocal of 0, every offset is in cell 0.
     const LARGE_HEAD: Self = Self(KIND_LARGE_HEAD);
 
     const fn large_tail(blocks_to_head: u32) -> Self {
@@ -150,7 +150,7 @@ impl BlockWord {
         self.0 & KIND_LARGE_HEAD != 0
     }
 
-    /// Whether a cell with a header may be dead. In such a block, an object is alive only if it is marked.
+    /// Returns whether a cell of the block that has a header may be dead. In such a block, an object is alive only if it is marked.
     #[inline(always)]
     pub(crate) const fn is_unswept(self) -> bool {
         self.0 & UNSWEPT != 0
@@ -177,9 +177,9 @@ impl BlockWord {
 pub(crate) struct Cell {
     /// Address of the header word.
     pub(crate) header: usize,
-    /// Its block.
+    /// The block that contains the cell.
     pub(crate) block: BlockIndex,
-    /// Its index in the block.
+    /// The cell's index in the block.
     pub(crate) index: u32,
 }
 
@@ -189,8 +189,8 @@ impl Cell {
         self.header + HEADER_BYTES
     }
 
-    /// The cell's number among all cells: the index of its byte in the mark table, and of its entry in other tables of that
-    /// kind.
+    /// Returns the cell's number among all cells of the heap: the index of its byte in the mark table, and of its entry in other tables
+    /// with an entry for each cell.
     #[inline(always)]
     pub(crate) fn number(self) -> usize {
         self.block as usize * MARKS_PER_BLOCK + self.index as usize
@@ -203,8 +203,8 @@ impl Cell {
     }
 }
 
-/// The values needed to find a cell from an address, by value: a loop that keeps a copy in a local variable has them in
-/// registers, and no store through a pointer makes it load them again.
+/// Copies of the values that are needed to find a cell from an address: a loop that keeps them in a local variable has them in
+/// registers, and does not load them again after each store through a pointer.
 #[derive(Clone, Copy)]
 pub(crate) struct AddressMap {
     base: usize,
@@ -214,7 +214,7 @@ pub(crate) struct AddressMap {
 }
 
 impl AddressMap {
-    /// The dense word of the block of an address in the heap.
+    /// Returns the dense word of the block that contains an address of the heap.
     #[inline(always)]
     pub(crate) fn word_at(self, address: usize) -> BlockWord {
         debug_assert!(address.wrapping_sub(self.base) < self.bytes);
@@ -222,14 +222,14 @@ impl AddressMap {
         BlockWord(unsafe { &*self.words.add((address - self.base) >> BLOCK_SHIFT) }.load(Relaxed))
     }
 
-    /// The mark byte of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
+    /// Returns the mark byte of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
     #[inline(always)]
     pub(crate) fn mark_of_payload(self, payload: usize) -> Option<*const AtomicU8> {
         // SAFETY: the table has a byte for each number.
         self.number_of_payload(payload).map(|number| unsafe { self.marks.add(number) })
     }
 
-    /// The [number](Cell::number) of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
+    /// Returns the [number](Cell::number) of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
     #[inline(always)]
     pub(crate) fn number_of_payload(self, payload: usize) -> Option<usize> {
         let offset = payload.wrapping_sub(self.base);
@@ -245,7 +245,7 @@ impl AddressMap {
         Some((offset >> BLOCK_SHIFT) * MARKS_PER_BLOCK + index)
     }
 
-    /// The payload of the cell of this number, in a block where objects may be.
+    /// Returns the payload address of the cell with this number, which is in a block where objects may be.
     #[inline(always)]
     pub(crate) fn payload_of_number(self, number: usize) -> usize {
         let (block, index) = (number / MARKS_PER_BLOCK, number % MARKS_PER_BLOCK);
@@ -253,7 +253,7 @@ impl AddressMap {
         start + FIRST_CELL + HEADER_BYTES + index * self.word_at(start).cell_bytes()
     }
 
-    /// Cells in this block; 0 if no object may begin there.
+    /// Returns the number of cells in this block; 0 if no object may begin there.
     pub(crate) fn cells_in(self, block: BlockIndex) -> usize {
         match self.word_at(self.base + ((block as usize) << BLOCK_SHIFT)) {
             word if word.is_large_head() => 1,
@@ -263,7 +263,7 @@ impl AddressMap {
     }
 }
 
-/// The four parallel tables over one reservation.
+/// The heap's reservation, and the four tables that have an entry for each of its blocks.
 pub(crate) struct Blocks {
     memory: Reservation,
     words: Reservation,
@@ -274,8 +274,8 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// Reserves address space for `count` blocks and their tables. Nothing is committed but the tables, which the
-    /// kernel fills on first touch.
+    /// Reserves address space for `count` blocks and their tables. Only the tables are committed, whose pages the kernel provides on
+    /// first access.
     pub(crate) fn reserve(count: usize) -> io::Result<Self> {
         let table = |bytes: usize| -> io::Result<Reservation> {
             let reservation = Reservation::new(bytes, BLOCK_BYTES)?;
@@ -293,7 +293,8 @@ impl Blocks {
         })
     }
 
-    /// Asks for huge pages for the heap beyond `from` bytes, and makes huge pages of the part below it, marks included.
+    /// Asks for huge pages for the part of the heap from `from` bytes on, and makes huge pages of the part before it, and of the mark
+    /// bytes of that part.
     pub(crate) fn use_huge_pages(&self, from: usize) {
         let marks_of_it = from / BLOCK_BYTES * MARKS_PER_BLOCK;
         for (table, low) in [(&self.memory, from), (&self.marks, marks_of_it)] {
@@ -304,7 +305,7 @@ impl Blocks {
         }
     }
 
-    /// The address map by value. It is valid as long as the heap is.
+    /// Returns a copy of the address map. It is valid as long as the heap exists.
     pub(crate) fn map(&self) -> AddressMap {
         AddressMap {
             base: self.base(),
@@ -325,7 +326,7 @@ impl Blocks {
         self.memory.base() as usize
     }
 
-    /// Bytes from the base that belong to the heap, committed or not.
+    /// Returns the size of the heap's reservation in bytes, committed or not.
     #[inline(always)]
     pub(crate) fn reserved_bytes(&self) -> usize {
         self.count * BLOCK_BYTES
@@ -364,18 +365,18 @@ impl Blocks {
         BlockWord(self.word_cell(block as usize).load(Relaxed))
     }
 
-    /// Declares a block to be cut into cells, and no dead cell to have a header.
+    /// Records that a block is cut into cells, and that no dead cell has a header.
     pub(crate) fn set_cells(&self, block: BlockIndex, cell_bytes: usize) {
         self.word_cell(block as usize).store(BlockWord::cells(cell_bytes).0, Relaxed);
     }
 
-    /// Declares a block of cells to have dead cells with headers.
+    /// Records that a block of cells has dead cells with headers.
     pub(crate) fn set_unswept(&self, block: BlockIndex) {
         let word = self.word_cell(block as usize);
         word.store(word.load(Relaxed) | UNSWEPT, Relaxed);
     }
 
-    /// Declares `blocks` blocks from `head` on to be one large object.
+    /// Records that `blocks` blocks from `head` on are one large object.
     pub(crate) fn set_large(&self, head: BlockIndex, blocks: u32) {
         for tail in 1..blocks {
             self.info(head + tail).set_state(BlockState::LargeTail);
@@ -384,7 +385,7 @@ impl Blocks {
         self.word_cell(head as usize).store(BlockWord::LARGE_HEAD.0, Relaxed);
     }
 
-    /// Declares a block to contain no objects.
+    /// Records that a block contains no objects.
     pub(crate) fn set_none(&self, block: BlockIndex) {
         self.word_cell(block as usize).store(BlockWord::NONE.0, Relaxed);
     }
@@ -429,8 +430,8 @@ impl Blocks {
 
     /// The conservative address map: returns the cell that contains `address`, header included, whether it is allocated or not.
     ///
-    /// One past the end of a payload is the next cell's header, or offset 0 of the next block. A caller that wants the object
-    /// before it also queries `address - 1`.
+    /// The address just past the end of a payload is the next cell's header, or offset 0 of the next block. A caller that also accepts
+    /// such an address for the object before it queries `address - 1` too.
     #[inline]
     pub(crate) fn cell_containing(&self, address: usize) -> Option<Cell> {
         let offset = address.wrapping_sub(self.base());
@@ -463,7 +464,7 @@ impl Blocks {
         (header + word.cell_bytes() <= start + BLOCK_BYTES).then_some(Cell { header, block, index: index as u32 })
     }
 
-    /// The cell of this index in a block cut into cells of this size.
+    /// Returns the cell with this index in a block that is cut into cells of this size.
     #[inline(always)]
     pub(crate) fn cell(&self, block: BlockIndex, cell_bytes: usize, index: u32) -> Cell {
         Cell { header: self.start(block) + FIRST_CELL + index as usize * cell_bytes, block, index }

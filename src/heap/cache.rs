@@ -8,17 +8,17 @@
 //!                           ^cursor             ^limit   ^next run: (length, next) in its first payload word
 //! ```
 //!
-//! A thread may be stopped between any two instructions of this (`.stop.mid-alloc`). The order of the fast path is
-//! what makes that safe: payload, then header, then cursor.
+//! A thread may be stopped between any two instructions of an allocation (`.stop.mid-alloc`). This is safe because of the order of
+//! the stores in the fast path: payload, then header, then cursor.
 //!
-//! - Stopped before the cursor moves, the half-built cell is the one *at* the cursor. The collector scans it as a
-//!   root (the value may have left the registers already) and otherwise leaves it alone.
-//! - Stopped after, the cell is an object like any other, and its address is in a register.
+//! - If the thread is stopped before the cursor moves, the partially initialised cell is the one *at* the cursor. The collector
+//!   scans it as a root (references in it may not be in registers any more) and does not change it.
+//! - If the thread is stopped after that, the cell is an object like any other, and its address is in a register.
 //!
-//! When a thread has used up its block it takes the next from its *reserve*, free blocks that lie together, for which it needed
-//! the allocation lock once. It may be stopped in the middle of that too. A collection takes back the blocks that it finds in
-//! the reserve. It leaves a block alone that is on its way from there into the cache, since nothing lives in it before it has
-//! arrived. A block that no cache names any more has no owner, whatever its state says.
+//! When a thread has used up its block it takes the next block from its *reserve*: adjacent free blocks, which it has taken under
+//! the allocation lock all at once. It may be stopped in the middle of that too. A collection takes back the blocks that it finds
+//! in the reserve. It does not touch a block that is *on its way*, that is, taken from the reserve but not yet in the cache: the
+//! block has no objects yet. A block that is in no cache any more has no owner, even if its state is still `Owned`.
 //!
 //! The collector therefore never moves a cursor, and never gives a thread's run to another thread: the block stays its owner's
 //! across collections.
@@ -43,13 +43,13 @@ pub(crate) struct Run {
 pub(crate) struct AllocationCache {
     runs: [Run; BINS],
     blocks: [OwnedBlock; BINS],
-    /// One more than the block with which the thread is in the sweep gate; 0 outside. It identifies the thread that keeps a
-    /// collection from beginning, and the block that a thread was sweeping when a fork left it behind.
+    /// One more than the index of the block that the thread is sweeping inside the sweep gate; 0 outside the gate. It identifies the
+    /// thread that keeps a collection from beginning, and the block that a thread was sweeping when the process forked.
     sweeping: AtomicU32,
-    /// The thread's number in this heap, which spans remember. Not 0.
+    /// The thread's number in this heap, which is stored for the spans that it used (`FreeBlocks`). Not 0.
     tag: u8,
-    /// Free blocks that the thread may take without the allocation lock: a [`Reserve`] in one word, so that taking one, and noting
-    /// which one, is one step. The collector takes them back.
+    /// Free blocks that the thread may take without the allocation lock: a [`Reserve`] in one word, so that one step takes a block and
+    /// notes which block it was. The collector takes the blocks back.
     reserve: AtomicU64,
     /// The number of blocks taken from the reserve that had never been touched, until a thread that has the allocation lock
     /// counts them.
@@ -60,7 +60,7 @@ pub(crate) struct AllocationCache {
     large_to_tell: AtomicUsize,
     /// A block that the thread has taken and no event has reported, or `NO_BLOCK`.
     block_to_tell: AtomicU32,
-    /// In a world that charges its allocations: where they are charged, and to what.
+    /// In a world that charges its allocations: the table of charges, and the word with the number to charge to.
     account: Option<Account>,
     /// In a world that charges its allocations: the bins in which the thread may allocate without a check.
     open: Bins,
@@ -75,7 +75,7 @@ struct OwnedBlock {
     block: AtomicUsize,
     /// Bytes in the block's further runs.
     rest: AtomicUsize,
-    /// Cells of the run below this address are settled: events have reported them, or never will.
+    /// Cells of the run below this address are settled: an allocation event has reported them, or will never report them.
     settled: AtomicUsize,
     /// Cells of the run below this address are charged.
     charged: AtomicUsize,
@@ -83,7 +83,7 @@ struct OwnedBlock {
     end: AtomicUsize,
 }
 
-/// A free run as it lies in memory: this word is the first payload word of its first cell.
+/// The description of a free run, stored in the heap: it is the first payload word of the run's first cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunLink {
     /// Index of the first cell of the next run, or `NO_CELL`.
@@ -108,7 +108,7 @@ impl RunLink {
     }
 }
 
-/// A thread's reserve, as its word encodes it.
+/// A thread's reserve, decoded from its word.
 ///
 /// ```text
 ///    63           32  31      30        0
@@ -128,7 +128,7 @@ struct Reserve {
     taking: bool,
 }
 
-/// See [`Reserve`].
+/// The bit *taking* in the low half of the word: see [`Reserve`].
 const TAKING: u32 = 1 << 31;
 
 impl Reserve {
@@ -143,7 +143,7 @@ impl Reserve {
         (self.first as u64) << 32 | (self.count | if self.taking { TAKING } else { 0 }) as u64
     }
 
-    /// The blocks in it, without a block that is on its way.
+    /// Returns the blocks in the reserve, without the block that is on its way.
     const fn run(self) -> BlockRun {
         match self.taking {
             true => BlockRun { first: self.first + 1, count: self.count - 1 },
@@ -152,7 +152,7 @@ impl Reserve {
     }
 }
 
-/// A point at which tests may stop or lose a thread.
+/// Marks a point at which tests may stop the thread, or let it vanish as in a fork.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) fn window() {}
@@ -202,8 +202,8 @@ impl AllocationCache {
         Reserve::of(self.reserve.load(Ordering::Relaxed)).run()
     }
 
-    /// Empties the reserve, in the stopped world or for a thread that is gone. The returned blocks belong to the caller. A
-    /// block that is on its way stays so.
+    /// Empties the reserve, in the stopped world or for a thread that has ended. The returned blocks belong to the caller. A
+    /// block that is on its way is not returned, and stays on its way.
     pub(crate) fn take_reserve(&self) -> BlockRun {
         let reserve = Reserve::of(self.reserve.load(Ordering::Relaxed));
         let left = if reserve.taking { Reserve { count: 1, ..reserve } } else { Reserve::EMPTY };
@@ -213,15 +213,14 @@ impl AllocationCache {
         taken.run()
     }
 
-    /// The block that the thread has taken from its reserve and that its cache does not name yet.
+    /// Returns the block that the thread has taken from its reserve and that is not in its cache yet.
     pub(crate) fn on_its_way(&self) -> Option<BlockIndex> {
         let Reserve { first, taking, .. } = Reserve::of(self.reserve.load(Ordering::Relaxed));
         let has_arrived = || (0..BINS).any(|bin| self.block(bin) == Some(first));
         (taking && !has_arrived()).then_some(first)
     }
 
-    /// Takes a block from the reserve, if there is one. The thread calls [`arrived`](Self::arrived) when its cache names the
-    /// block.
+    /// Takes a block from the reserve, if there is one. The thread calls [`arrived`](Self::arrived) when the block is in its cache.
     pub(crate) fn take_reserved(&self) -> Option<BlockIndex> {
         loop {
             let word = self.reserve.load(Ordering::Relaxed);
@@ -241,8 +240,8 @@ impl AllocationCache {
         }
     }
 
-    /// Ends the taking of a block: the block that was on its way, if any, is now the thread's; or, after the thread's end, its
-    /// heap's.
+    /// Ends the taking of a block: the block that was on its way, if any, now belongs to the thread, or, after the thread's end, to the
+    /// heap.
     pub(crate) fn arrived(&self) {
         compiler_fence(Ordering::SeqCst);
         loop {
@@ -271,7 +270,7 @@ impl AllocationCache {
         result
     }
 
-    /// The block with which the thread is in the sweep gate: a hint, unless the thread is lost.
+    /// Returns the block that the thread is sweeping inside the sweep gate. Only a hint, unless the thread does not exist any more.
     pub(crate) fn sweeping(&self) -> Option<BlockIndex> {
         self.sweeping.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -330,7 +329,7 @@ impl AllocationCache {
         info.tail.first_run.store(link.next, Ordering::Relaxed);
         let run = &self.runs[bin];
         window();
-        // With a cursor of 0 the thread is building nothing, whatever the limit says.
+        // A cursor of 0 means that the thread is building no cell, whatever the limit is.
         run.cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         window();
@@ -344,7 +343,7 @@ impl AllocationCache {
         true
     }
 
-    /// The bin's run now: its first free cell, and its bytes.
+    /// Returns the bin's present run: the address of its first free cell, and its size in bytes.
     pub(crate) fn run(&self, bin: usize) -> (usize, usize) {
         let (cursor, end) =
             (self.runs[bin].cursor.load(Ordering::Relaxed), self.blocks[bin].end.load(Ordering::Relaxed));
@@ -356,8 +355,8 @@ impl AllocationCache {
         std::ptr::from_ref(&self.runs[bin]) as usize
     }
 
-    /// The cells of the bin's run that were allocated and are not settled: from the first one's header to the last one's
-    /// end. For the thread itself, and for the collector.
+    /// Returns the cells of the bin's run that were allocated and are not settled: from the header of the first cell to the end of the
+    /// last. For the thread itself, and for the collector.
     pub(crate) fn unsettled(&self, bin: usize) -> std::ops::Range<usize> {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
         self.blocks[bin].settled.load(Ordering::Relaxed).min(cursor)..cursor
@@ -420,14 +419,14 @@ impl AllocationCache {
         self.blocks[bin].rest.store(0, Ordering::Relaxed);
     }
 
-    /// Header address of the cell that the thread may be building right now; 0 if there is none.
+    /// Returns the header address of the cell that the thread may be building now; 0 if there is none.
     pub(crate) fn building(&self, bin: usize) -> usize {
         let cursor = self.runs[bin].cursor.load(Ordering::Relaxed);
         if cursor < self.blocks[bin].end.load(Ordering::Relaxed) { cursor } else { 0 }
     }
 
-    /// The cells that the thread may be building right now (`.stop.mid-alloc`): the address of each one's header, and its
-    /// bytes. In a bin without a block nothing is built.
+    /// Returns the cells that the thread may be building now (`.stop.mid-alloc`): the address of each cell's header, and the cell's size
+    /// in bytes. In a bin without a block no cell is being built.
     pub(crate) fn half_built(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let bins = (0..BINS).filter(|&bin| self.block(bin).is_some());
         bins.map(|bin| (self.building(bin), CELL_BYTES[bin % CLASSES])).filter(|&(cell, _)| cell != 0)
@@ -446,13 +445,13 @@ impl AllocationCache {
         (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
 
-    /// The bytes that the thread has acquired and not used, including its reserve, whatever it is doing. The caller holds the
-    /// allocation lock, so that the thread acquires nothing more. Exact if the thread is stopped or is the calling one;
-    /// otherwise off by up to a block.
+    /// Returns the number of bytes that the thread has acquired and not used, including its reserve, whatever it is doing. The caller
+    /// holds the allocation lock, so that the thread acquires nothing more. Exact if the thread is stopped or is the calling one;
+    /// otherwise wrong by up to a block.
     pub(crate) fn unused_by_now(&self) -> usize {
         loop {
             let reserve = self.reserve();
-            // While a run is replaced by the next one, its two ends do not belong together.
+            // While the thread replaces a run by the next one, cursor and limit may be of different runs: the difference is bounded.
             let in_bins: usize = (0..BINS).map(|bin| self.unused_bytes(bin).min(BLOCK_BYTES)).sum();
             let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
             let uncovered = self.uncovered_bytes.load(Ordering::Relaxed);
@@ -476,8 +475,8 @@ impl AllocationCache {
     #[inline(always)]
     fn charge(&self, bin: usize) -> bool {
         let Some(account) = &self.account else { return false };
-        // The word comes first. A thread in a blocking region may change it while the collector is here; a thread that reads
-        // the new word sees that everything is charged.
+        // The word with the number is read first. A thread in a blocking region may change it while the collector is here; a
+        // thread that reads the new word sees that everything is charged.
         let charge = account.charge();
         let cells = self.uncharged(bin);
         if cells.is_empty() {
@@ -534,7 +533,7 @@ impl AllocationCache {
         self.used.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Closes all bins: whatever the thread allocates next takes the slow path (`.stop.no-mutator`), which
+    /// Closes all bins: the thread's next allocation of any size takes the slow path (`.stop.no-mutator`), which
     /// [reopens](Self::reopen) the bin. For the thread itself, between two allocations.
     pub(crate) fn close(&self) {
         for run in &self.runs {
@@ -553,7 +552,7 @@ impl AllocationCache {
         true
     }
 
-    /// Charges everything that a stopped thread has allocated and not charged, and the cell that it is building if that is an
+    /// Charges everything that a stopped thread has allocated and not charged, and the cell that it is building if the cell is an
     /// object already (`.profile.charge`, `.stop.mid-alloc`).
     pub(crate) fn charge_for_the_stopped(&self, _stopped: WorldStopped<'_>) {
         let Some(account) = &self.account else { return };
@@ -578,7 +577,7 @@ impl AllocationCache {
     }
 }
 
-/// After this many changes of the charged number, bins that were not used meanwhile are closed.
+/// After this many changes of the charged number, the bins that were not used meanwhile are closed.
 const CHANGES_TO_CLOSE: u32 = 16;
 
 /// A bit for each bin.

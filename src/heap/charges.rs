@@ -1,21 +1,22 @@
-//! Charges: for each object, what its thread was doing when it allocated it.
+//! Charges: a number for each object, which shows what its thread was doing when it allocated the object.
 //!
 //! A world that charges its allocations has one more side table, with a number for each cell, as the mark table has a byte. The
 //! table's user defines what the numbers mean (`profile/` stores cost centre stacks). The heap stores what a word of the
 //! allocating thread contains at the time of the allocation.
 //!
-//! **The fast path does nothing for it.** A thread allocates by bumping cursors, so what it has allocated since a given moment lies
-//! between where its cursors were and where they are. It is enough to charge that, all at once, before the word changes:
+//! **The fast path does nothing for charges.** A thread allocates by bumping cursors, so the cells that it has allocated since a given
+//! moment are those between the old and the present positions of its cursors. It is enough to charge them all at once, before the
+//! word changes:
 //!
 //! ```text
 //!   run      | charged earlier | not charged yet | free …            |
 //!                              ^charged          ^cursor    ^limit   ^end
 //! ```
 //!
-//! Nor is it necessary to check every cursor then. A bin is *open* if its thread may allocate in it without a check. A bin in
-//! which nothing was allocated for a while is *closed*: the limit that the fast path compares with is lowered to the cursor. So
+//! A change of the word need not check every cursor either. A bin is *open* if its thread may allocate in it without a check. A bin
+//! in which nothing was allocated for a while is *closed*: the limit that the fast path compares with is lowered to the cursor. So
 //! the next allocation in that bin takes the slow path, which opens the bin again. A change of the word checks only the few
-//! bins that are in use, and an allocation costs what it costs without charging.
+//! bins that are in use, and an allocation costs the same as without charging.
 //!
 //! **Most blocks need no entries.** Adjacent objects of a thread are mostly charged to the same number. So a block has a word
 //! of its own: as long as everything in it is charged to one number, the word contains that number, and the entries of its
@@ -45,16 +46,17 @@ use crate::sync::{AtomicU32, Ordering, Present};
 /// Whether a world records, for each object, what it was allocated under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charging {
-    /// It does not.
+    /// Allocations are not charged.
     #[default]
     Off,
-    /// It does. Costs a page of memory for each block of the heap that needs it, and some time at each change of scope.
+    /// Allocations are charged. This costs a page of memory for each block of the heap that is charged to more than one number, and some
+    /// time at each change of scope.
     On,
 }
 
-/// A block's word: its cells have entries.
+/// Value of a block's word: its cells have entries.
 const MIXED: u32 = u32::MAX;
-/// A block's word: nothing in it is charged yet.
+/// Value of a block's word: no cell of the block is charged yet.
 const BLANK: u32 = u32::MAX - 1;
 
 static RECIPROCALS: [u32; CLASSES] = {
@@ -70,7 +72,7 @@ static RECIPROCALS: [u32; CLASSES] = {
 /// The table of a heap's charges.
 #[derive(Debug)]
 pub(crate) struct Charges {
-    /// For each block, the number that everything in it is charged to, if there is only one.
+    /// For each block, the number to which all its cells are charged, if there is only one.
     words: Reservation,
     /// For each cell, the number that it is charged to, if its block is mixed.
     entries: Reservation,
@@ -79,7 +81,7 @@ pub(crate) struct Charges {
 }
 
 impl Charges {
-    /// A table for these blocks. The kernel provides its memory on first access.
+    /// Creates a table for these blocks. The kernel provides its memory on first access.
     pub(crate) fn new(blocks: &Blocks) -> io::Result<Self> {
         let count = blocks.reserved_bytes() / BLOCK_BYTES;
         let table = |words: usize| -> io::Result<Reservation> {
@@ -122,7 +124,7 @@ impl Charges {
         self.word(block).store(BLANK, Ordering::Relaxed);
     }
 
-    /// Charges everything in a block, that is, the one object that will be there.
+    /// Charges a whole block, for the one large object that will be in it.
     pub(crate) fn set(&self, block: BlockIndex, charge: u32) {
         self.word(block).store(charge, Ordering::Relaxed);
     }
@@ -153,7 +155,7 @@ impl Charges {
             entries[range].iter().for_each(|entry| entry.store(charge, Ordering::Relaxed));
         };
         if present != MIXED {
-            // Not over the cells themselves: a collection that stopped this thread here may have charged them.
+            // The entries of `cells` themselves are not written here: a collection that stopped this thread here may have charged them.
             fill(0..cells.start, present);
             fill(cells.end..cells_per_block(CELL_BYTES[class]), present);
         }
@@ -196,7 +198,7 @@ mod tests {
             let count = cells_per_block(cell_bytes);
             charges.blank(3);
             let mut oracle = vec![0; count];
-            // As a thread does: first each cell of an empty block, in order, then any cells.
+            // Cells are charged as by a thread: first each cell of an empty block, in order, then any cells.
             for (index, oracle) in oracle.iter_mut().enumerate() {
                 let header = blocks.cell(3, cell_bytes, index as u32).header;
                 let charge = fills[index * fills.len() / count].2;

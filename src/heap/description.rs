@@ -32,12 +32,12 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 pub struct Description(AtomicU64);
 
 impl Description {
-    /// No description: the object counts under the name of its type.
+    /// Creates an empty description: the object counts under the name of its type.
     pub const fn none() -> Description {
         Description(AtomicU64::new(0))
     }
 
-    /// A description with this text.
+    /// Creates a description with this text.
     pub const fn new(label: Label) -> Description {
         Description(AtomicU64::new(label.get()))
     }

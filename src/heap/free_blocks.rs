@@ -7,9 +7,9 @@ use crate::os::memory::Reservation;
 
 /// The set of free blocks: a bit each, set when free. Part of the [`HeapState`].
 ///
-/// Each *span* of eight blocks remembers which thread had it last: a thread gets back what it had before the last collection,
-/// if possible. Memory that another processor wrote last has to be fetched from its cache, line by line: two threads that took
-/// blocks in plain order allocated three times more slowly each than either alone.
+/// For each *span* of eight blocks, the set stores which thread took blocks from it last, so that a thread gets the spans that it had
+/// before the last collection, if possible. Memory that another processor wrote last has to be fetched from that processor's cache,
+/// line by line: two threads that took blocks in address order each allocated at a third of the speed of one thread alone.
 pub(crate) struct FreeBlocks {
     bits: Reservation,
     /// For each span, the tag of the thread that took blocks from it last; 0 if no thread has.
@@ -20,7 +20,7 @@ pub(crate) struct FreeBlocks {
 }
 
 impl FreeBlocks {
-    /// An empty set for `blocks` blocks.
+    /// Creates an empty set for `blocks` blocks.
     pub(crate) fn new(blocks: usize) -> io::Result<Self> {
         let bits = Reservation::new(blocks.div_ceil(64) * 8, 4096)?;
         bits.commit(0, bits.len())?;
@@ -88,8 +88,8 @@ impl FreeBlocks {
         }
     }
 
-    /// Takes up to `most` adjacent free blocks, from the lowest span that `tag` had last or that no thread ever had, or else
-    /// from the lowest span.
+    /// Takes up to `most` adjacent free blocks from the lowest span that the thread `tag` had last or that no thread ever had. If there is
+    /// no such span, takes them from the lowest span.
     pub(crate) fn take_some(&mut self, tag: u8, most: u32, end: usize) -> Option<BlockRun> {
         let mut block = self.next_free(self.lowest, end)?;
         self.lowest = block;
@@ -101,7 +101,7 @@ impl FreeBlocks {
             match next.filter(|_| strangers < MOST_STRANGERS) {
                 Some(next) => block = next,
                 None => {
-                    // There is none of its own: the lowest span, whole.
+                    // No span is preferred for the thread: take the lowest span as a whole.
                     block = lowest;
                     *self.owner(block / SPAN_BLOCKS) = tag;
                     break;
@@ -121,13 +121,13 @@ impl FreeBlocks {
         Some(BlockRun { first: block as BlockIndex, count: count as u32 })
     }
 
-    /// Whether a block is preferred for a thread: its span was last the thread's, or no thread's.
+    /// Returns whether a block is preferred for a thread: the thread was the last to take blocks from its span, or no thread ever did.
     fn is_for(&mut self, tag: u8, block: usize) -> bool {
         let owner = *self.owner(block / SPAN_BLOCKS);
         owner == tag || owner == 0
     }
 
-    /// The number of adjacent free blocks just below `end`, counted up to `most`.
+    /// Returns the number of adjacent free blocks just below `end`, counted up to `most`.
     pub(crate) fn free_before(&mut self, end: usize, most: usize) -> usize {
         (0..most.min(end)).take_while(|back| self.contains(end - 1 - back)).count()
     }
@@ -196,8 +196,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was given and taken before, a thread gets adjacent free blocks; and they are of its own spans or unowned
-        /// ones, as long as there are any.
+        /// Whatever was given and taken before, a thread gets adjacent free blocks. They are from its own spans or from spans without an owner,
+        /// as long as there are such spans.
         #[test]
         fn a_thread_gets_back_its_own_spans(
             steps in proptest::collection::vec((1_u8..4, 1_u32..40, proptest::collection::vec(0_usize..320, 0..40)), 1..60),

@@ -1,10 +1,10 @@
-//! The sweep gate: no stop begins while a thread is sweeping a block that is neither listed nor ready.
+//! The sweep gate: no stop begins while a thread is sweeping a block that it has taken from its list and not yet installed.
 //!
-//! A thread that takes a block from its list sweeps it outside the allocation lock; otherwise two threads would sweep one after
-//! the other. But the stopped world must not find such a block half swept (its marks belong to the collection before). So a
+//! A thread that takes a block from its list sweeps it outside the allocation lock; otherwise two threads could not sweep at the
+//! same time. But when the world stops, no block may be half swept (its marks are those of the previous collection). So a
 //! thread enters the gate while it still holds the allocation lock, and leaves it when the block is installed. The collecting
-//! thread holds that lock already, so that no other thread can enter, and waits here before the first signal. A sweep takes a
-//! microsecond or two.
+//! thread takes that lock, so that no other thread can enter, and then waits here before it sends the first signal. A sweep takes
+//! a microsecond or two.
 
 use crate::os::clock::Budget;
 use crate::os::futex;
@@ -25,14 +25,14 @@ impl SweepGate {
         Self { word: AtomicU32::new(0) }
     }
 
-    /// Enters, under the allocation lock.
+    /// Enters the gate. The caller holds the allocation lock.
     pub(crate) fn enter(&self, _held: &LockGuard<'_>) -> Sweeping<'_> {
-        // Release: pairs with the Acquire of `wait_until_empty`: the thread has recorded its block before (`while_sweeping`).
+        // Release: pairs with the Acquire of `wait_until_empty`: the block that the thread recorded before (`while_sweeping`) is visible.
         self.word.fetch_add(1, Ordering::Release);
         Sweeping(self)
     }
 
-    /// Waits, under the allocation lock, until no thread is sweeping. Returns false if the budget ran out first.
+    /// Waits, under the allocation lock, until no thread is sweeping. Returns false if the time budget is used up before that.
     pub(crate) fn wait_until_empty(&self, _held: &LockGuard<'_>, budget: &mut Budget) -> bool {
         let empty = loop {
             // Acquire: pairs with the Release of `Sweeping::drop`: the whole swept block is visible.

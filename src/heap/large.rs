@@ -1,8 +1,8 @@
 //! Large objects.
 //!
-//! An object above the largest size class takes whole, adjacent blocks; its mark is the first cell's mark byte
-//! of its first block. Its payload is zeroed before its header is written, so that a thread stopped while it builds
-//! the value leaves an object that can be traced.
+//! An object above the largest size class takes whole, adjacent blocks; its mark is the mark byte of the first cell
+//! of its first block. Its payload is zeroed before its header is written: if a thread is stopped while it builds the value, the
+//! object can be traced.
 
 use super::blocks::{BlockIndex, BlockState};
 use super::cache::AllocationCache;
@@ -43,7 +43,7 @@ impl Heap {
         block.set_state(BlockState::LargeHead);
         self.blocks.mark(head, 0).store(0, Relaxed);
         let header = self.blocks.start(head) + FIRST_CELL;
-        // SAFETY: the block was free; it is this object's now.
+        // SAFETY: the block was free, and now belongs to this object.
         unsafe { (*(header as *const AtomicUsize)).store(0, Relaxed) };
         self.blocks.set_large(head, blocks as u32);
         cache.while_sweeping(head, || {
@@ -61,7 +61,7 @@ impl Heap {
         Ok((header + HEADER_BYTES) as *mut u8)
     }
 
-    /// Zeroes a payload. The whole pages of a big one are returned to the kernel.
+    /// Zeroes a payload. If it is big, its whole pages are returned to the kernel.
     fn zero(&self, address: usize, bytes: usize) {
         const GIVE_BACK: usize = 1 << 20;
         let end = address + bytes;
@@ -94,7 +94,7 @@ impl Heap {
 
 /// The number of blocks that a large object of this payload takes; `None` if no heap could hold it.
 pub(crate) fn blocks_of(payload_bytes: usize) -> Option<usize> {
-    // One byte more, so that a pointer one past its end is still inside its own blocks.
+    // One byte more, so that a pointer just past the end of the payload is still inside the object's own blocks.
     let bytes = payload_bytes.checked_add(FIRST_CELL + HEADER_BYTES + 1)?;
     Some(bytes.div_ceil(BLOCK_BYTES)).filter(|&blocks| blocks < u32::MAX as usize)
 }

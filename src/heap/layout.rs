@@ -16,9 +16,9 @@
 //! - A cell is allocated exactly when its header is not 0, wherever its thread was stopped.
 //! - Any tool can tell an object's type from its address alone.
 //!
-//! Blocks begin their first cell at offset 8, so that payloads of classes whose size is a multiple of 16 are
-//! aligned to 16, and so that offset 0 of a block is never a header: a pointer there is one past the end of the
-//! block before.
+//! The first cell of a block begins at offset 8, so that payloads of classes whose size is a multiple of 16 are
+//! aligned to 16, and so that offset 0 of a block is never a header: a pointer to it is just past the end of the
+//! previous block.
 
 use crate::os::memory::HUGE_PAGE_BYTES;
 
@@ -44,8 +44,8 @@ pub(crate) const MAX_SMALL: usize = CELL_BYTES[CLASSES - 1] - HEADER_BYTES;
 /// The strictest alignment that a collected object can have.
 pub(crate) const MAX_ALIGN: usize = 16;
 
-/// Cell sizes: steps of 8 bytes up to 136 (the payloads that programs have), then about an eighth more each time. Each of these
-/// is a multiple of 16, and as large as possible for its number of cells per block.
+/// Cell sizes: steps of 8 bytes up to 136 (the usual payloads of programs), then each about an eighth larger than the previous one.
+/// Each of these larger sizes is a multiple of 16, and as large as possible for its number of cells per block.
 pub(crate) const CELL_BYTES: [usize; CLASSES] = cell_sizes();
 
 /// The number of bits of the fixed-point reciprocal by which an offset is divided by the cell size.
@@ -60,7 +60,8 @@ const fn cell_sizes() -> [usize; CLASSES] {
         class += 1;
         size += 8;
     }
-    // From here on a class is defined by its number of cells per block: the largest multiple of 16 with which that many fit.
+    // From here on a class is defined by its number of cells per block: its size is the largest multiple of 16 with which that number
+    // of cells fits.
     while class < CLASSES - 1 {
         let grown = sizes[class - 1] + sizes[class - 1] / 8;
         let mut cells = (BLOCK_BYTES - FIRST_CELL) / grown;
@@ -120,7 +121,7 @@ pub(crate) const fn cells_per_block(cell_bytes: usize) -> usize {
     (BLOCK_BYTES - FIRST_CELL) / cell_bytes
 }
 
-/// `offset / cell_bytes` becomes a multiplication by this and a shift ([`divide`]).
+/// Returns the factor that replaces the division `offset / cell_bytes` by a multiplication and a shift ([`divide`]).
 pub(crate) const fn reciprocal(cell_bytes: usize) -> u32 {
     (1_u64 << RECIPROCAL_SHIFT).div_ceil(cell_bytes as u64) as u32
 }
@@ -150,7 +151,7 @@ impl Space {
     /// Every space, in the order of their numbers.
     pub(crate) const ALL: [Space; SPACES] = [Space::Small, Space::Pinned, Space::Large];
 
-    /// Its name in events and reports.
+    /// Returns the space's name in events and reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Space::Small => "small objects",

@@ -10,11 +10,12 @@
 //! budget that the collector set is spent or the limit is reached; the collector does the rest.
 //!
 //! # Which thread may access what
-//! * `HeapState` (free blocks, lists, accounts): under the allocation lock; its functions require the lock's guard as proof.
-//!   The collecting thread holds that lock through the whole stop, and functions for it alone require a [`WorldStopped`].
-//! * A block that a thread owns, and its runs: that thread; in the stopped world the collector, which changes nothing but dead
-//!   cells' headers.
-//! * Mark bytes: the markers, in the stopped world; the thread that sweeps the block reads them.
+//! * `HeapState` (free blocks, lists, counts of bytes): any thread that holds the allocation lock; its functions require the lock's
+//!   guard as proof. The collecting thread holds that lock through the whole stop, and functions that only it may call require a
+//!   [`WorldStopped`].
+//! * A block that a thread owns, and its runs: the owner. In the stopped world the collector, which changes nothing but the headers
+//!   of dead cells.
+//! * Mark bytes: the markers write them in the stopped world; the thread that sweeps the block reads them.
 
 pub(crate) mod blocks;
 pub(crate) mod cache;
@@ -60,11 +61,11 @@ use crate::sync::{
 const NOW: u32 = 1;
 /// Value of [`Heap::requested`]: when the next collection is due anyway, its cause is reported as "requested".
 const WHEN_DUE: u32 = 2;
-/// From this size on the heap uses huge pages: they halve the time to mark a large random graph, but a small heap would pay for
-/// memory that it never touches.
+/// From this size on the heap uses huge pages: they halve the time to mark a large random graph, but in a small heap they would
+/// contain memory that is never used.
 const HUGE_PAGES_FROM: usize = 64 << 20;
 
-/// The most blocks that a thread takes at once: 512 KiB, which fits into its own part of the cache.
+/// The maximum number of blocks that a thread takes at once: 512 KiB, which fits into its processor's own cache.
 const MOST_RESERVED: u64 = 32;
 /// A thread takes at most the remaining budget divided by this.
 const RESERVE_PARTS: usize = 16;
@@ -110,7 +111,7 @@ pub(crate) struct HeapState {
     pub(crate) lists: [BlockIndex; BINS],
     /// Bytes handed to threads since the last collection, used or not.
     pub(crate) acquired_bytes: u64,
-    /// Bytes that were left unused by threads that have detached since then.
+    /// Bytes that threads which have detached since the last collection left unused.
     pub(crate) returned_bytes: u64,
     /// The bytes that may be handed out before the next collection.
     pub(crate) budget_bytes: u64,
@@ -125,15 +126,15 @@ pub(crate) struct Heap {
     /// Committed blocks may not exceed this.
     limit_blocks: usize,
     gate: SweepGate,
-    /// The mark byte of this collection, or of the last one when none is under way.
+    /// The mark byte of the present collection, or of the last one if none is under way.
     epoch: AtomicU8,
     /// The epoch of the last finished collection.
     swept_epoch: AtomicU8,
     pub(crate) paranoid: bool,
-    /// A bit for each tag that is in use.
+    /// The tags of threads that are in use: one bit for each.
     tags: AtomicU64,
     committed_bytes: AtomicU64,
-    /// How many of these bytes events have reported.
+    /// How many of the committed bytes events have reported.
     announced_bytes: AtomicU64,
     /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.
     requested: AtomicU32,
@@ -262,11 +263,11 @@ impl Heap {
         epoch
     }
 
-    /// Undoes a mark phase: the collection is abandoned, and everything that was alive stays alive.
+    /// Undoes a mark phase of a collection that is discarded: all objects that were alive stay alive.
     pub(crate) fn discard_marks(&self, stopped: WorldStopped<'_>) {
         self.check(stopped);
-        // The next mark phase must not find this one's marks, and `is_alive` must not lose the last one's. So the cells that
-        // were marked now get their old mark back.
+        // The next mark phase must not find the marks of this phase, and `is_alive` needs the marks of the phase before. So the cells
+        // that were marked now get their old mark back.
         let (old, new) = (self.swept_epoch(), self.epoch());
         for block in 0..self.committed_blocks() {
             let info = self.blocks.info(block);
@@ -353,7 +354,7 @@ impl Heap {
     /// no room.
     fn fill_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> bool {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
-        // Near the end of the budget few at a time, so that one thread does not keep what others lack.
+        // Near the end of the budget a thread takes few blocks at a time, so that it does not keep blocks that other threads need.
         let left = state.budget_bytes.saturating_sub(state.acquired_bytes) / (BLOCK_BYTES * RESERVE_PARTS) as u64;
         let most = left.clamp(1, MOST_RESERVED) as u32;
         let run = match state.free.take_some(cache.tag(), most, state.committed_blocks) {
@@ -382,8 +383,8 @@ impl Heap {
         window();
         let fresh = info.head.fresh.load(Relaxed) == 1;
         if fresh {
-            // In this order: if the thread is lost in between, one block too many counts as resident. With one too few, more
-            // memory could be returned to the kernel than there is.
+            // The block is counted first: if the thread vanishes in between, one block too many counts as resident. In the other order it
+            // could be one too few, and more memory could be returned to the kernel than there is.
             cache.freshly_touched.fetch_add(1, Relaxed);
             compiler_fence(Ordering::SeqCst);
             window();
@@ -396,7 +397,7 @@ impl Heap {
         // SAFETY: the block was taken from the thread's own reserve, and nothing lives in it.
         let free_bytes = unsafe { self.sweep_empty_block(block, cell_bytes, fresh) };
         window();
-        // The used-up block keeps its state: it is in no cache, and so the next collection recognises it.
+        // The used-up block keeps the state `Owned`; the next collection recognises that it has no owner because it is in no cache.
         cache.install(bin, block, free_bytes);
         window();
         cache.took_block(block);
@@ -408,8 +409,8 @@ impl Heap {
         window();
     }
 
-    /// Takes back the blocks that a stopped or former thread has reserved and not used. Returns the bytes that had been counted
-    /// as handed out.
+    /// Takes back the blocks that a thread has reserved and not used. The thread is stopped or has ended. Returns the number of bytes that
+    /// had been counted as handed out.
     pub(crate) fn take_back_reserve(&self, state: &mut HeapState, cache: &AllocationCache) -> u64 {
         state.resident_blocks += cache.freshly_touched.swap(0, Relaxed) as usize;
         let run = cache.take_reserve();
@@ -430,7 +431,7 @@ impl Heap {
                 if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { self.limit_blocks };
             let tail = state.free.free_before(state.committed_blocks, count);
             if state.committed_blocks - tail + count > limit {
-                // It would not fit at the limit either: for an absurd request, no memory is committed.
+                // The request would not fit even if the heap grew to its limit: no memory is committed for it.
                 return None;
             }
             let wanted = state.committed_blocks + (count - tail).max(CHUNK_BLOCKS);
@@ -452,7 +453,7 @@ impl Heap {
         }
     }
 
-    /// Whether a block that was just taken reads as zero. It is not fresh any more after this.
+    /// Returns whether a block that was just taken reads as zero, and marks it as not fresh any more.
     pub(crate) fn take_fresh(&self, state: &mut HeapState, block: BlockIndex) -> bool {
         let fresh = self.blocks.info(block).head.fresh.swap(0, Relaxed) == 1;
         state.resident_blocks += usize::from(fresh);
@@ -460,8 +461,8 @@ impl Heap {
     }
 
     /// Returns memory of free blocks to the kernel if more than `target_bytes` are resident: the highest piece below block
-    /// `below`. Sets `below` to the upper end of where the next piece may be. Returns the address and the bytes of the piece;
-    /// `None` if no memory was returned to the kernel.
+    /// `below`. Sets `below` to the block below which to search for the next piece. Returns the address and the size of the piece in
+    /// bytes; `None` if no memory was returned to the kernel.
     pub(crate) fn give_back(
         &self,
         held: &LockGuard<'_>,
@@ -509,7 +510,7 @@ impl Heap {
         (committed > before).then(|| (self.blocks.base() + before as usize, (committed - before) as usize))
     }
 
-    /// The table of what each object is charged to, if this heap has one.
+    /// Returns the table of charges, if this heap has one.
     #[inline]
     pub(crate) fn charges(&self) -> Option<&Charges> {
         self.charges.as_deref()
@@ -529,7 +530,7 @@ impl Heap {
     pub(crate) fn release_cache(&self, held: &LockGuard<'_>, cache: &AllocationCache) {
         let state = &mut *self.state(held);
         state.returned_bytes += self.take_back_reserve(state, cache);
-        // A thread that ended without detaching may have been in the middle of taking one.
+        // A thread that ended without detaching may have been in the middle of taking a block.
         if let Some(block) = cache.on_its_way() {
             self.blocks.set_none(block);
             self.blocks.info(block).set_state(BlockState::Free);
@@ -540,7 +541,7 @@ impl Heap {
         self.tags.fetch_and(!(1 << (cache.tag() - 1)), Relaxed);
         for bin in 0..CLASSED_SPACES * CLASSES {
             if let Some(block) = cache.block(bin) {
-                // What is left in its runs becomes allocatable again after the next collection.
+                // The unused cells of its runs can be allocated again after the next collection.
                 state.returned_bytes += cache.unused_bytes(bin) as u64;
                 cache.retire(bin);
                 self.blocks.info(block).set_state(BlockState::Full);
@@ -548,8 +549,8 @@ impl Heap {
         }
     }
 
-    /// Finishes the sweep of a thread that does not exist any more. The thread had taken the block, and no other thread knows it
-    /// (`.stop.fork`). A sweep may be started again at any point of it.
+    /// Finishes the sweep of a thread that does not exist any more. The thread had taken the block from its list, so no other thread would
+    /// ever find it (`.stop.fork`). A sweep that was interrupted at any point can be started again.
     ///
     /// # Safety
     /// The cache's thread does not exist any more, or is the calling one.
@@ -578,7 +579,7 @@ impl Heap {
         self.requested.store(NOW, Relaxed);
     }
 
-    /// Has the next collection that pacing causes count as requested. Asks for no collection of its own.
+    /// Makes the next collection that pacing causes count as requested. Requests no additional collection.
     pub(crate) fn induce_next_collection(&self) {
         self.requested.store(WHEN_DUE, Relaxed);
     }
@@ -599,7 +600,7 @@ impl Heap {
         self.requested.store(0, Relaxed);
     }
 
-    /// Called when a due collection could not happen: doubles the budget.
+    /// Doubles the budget. Called when a due collection could not happen.
     pub(crate) fn postpone_collection(&self, held: &LockGuard<'_>) {
         let mut state = self.state(held);
         state.budget_bytes = state.budget_bytes.saturating_mul(2);

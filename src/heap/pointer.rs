@@ -166,7 +166,7 @@ impl<W: Word> GcCell<W> {
         Self { bits: AtomicUsize::new(value.to_bits()), _holds: PhantomData }
     }
 
-    /// Returns the field's value. An acquire load.
+    /// Returns the field's value, by an acquire load.
     #[inline(always)]
     pub fn get(&self) -> W {
         // Acquire: pairs with the Release of `set` and `compare_exchange`: a thread that reads a reference written by another
@@ -176,7 +176,7 @@ impl<W: Word> GcCell<W> {
         unsafe { W::from_bits(bits) }
     }
 
-    /// Sets the field. A release store.
+    /// Sets the field, by a release store.
     #[inline(always)]
     pub fn set(&self, value: W) {
         // Release: pairs with the Acquire of `get`.
@@ -245,7 +245,7 @@ impl<T: fmt::Debug> fmt::Debug for Array<T> {
     }
 }
 
-/// The collected object that a [`Weak`] refers to.
+/// The collected object to which a [`Weak`] points: the weak cell, not the target.
 ///
 /// Two words: the address of the target, and a link in which a marker chains the weak cells that it has found.
 #[repr(C)]
@@ -287,9 +287,9 @@ impl<T: Trace> WeakCell<T> {
     /// Returns the target, or `None` if it has been cleared. The returned `Gc` keeps the target alive.
     #[inline]
     pub fn get(&self) -> Option<Gc<T>> {
-        // Acquire: pairs with the Release by which the weak cell itself was published. A target that another thread
-        // initialised is seen as it was when its weak cell was made. A collection between this load and the use of its
-        // result keeps the target alive: the stopped thread has the address in a register.
+        // Acquire: pairs with the Release by which the weak cell itself was published. If another thread initialised the
+        // target, this thread sees it as it was when the weak cell was made. A collection between this load and the use of its
+        // result keeps the target alive, because the stopped thread has the address in a register.
         let bits = self.target.load(Ordering::Acquire);
         // SAFETY: not cleared, so the target is live, and from here on the caller's stack keeps it alive.
         unsafe { Option::<Gc<T>>::from_bits(bits) }
@@ -298,8 +298,8 @@ impl<T: Trace> WeakCell<T> {
 
 /// Keeps `gc` alive up to this point of the program (`.root.derived`, `.final.early`). Costs at most a move of one word.
 ///
-/// Optimised code may keep only a pointer derived from a `Gc`, or drop the `Gc` after its last visible use, although
-/// something that the compiler cannot see (a raw pointer, the effect of a finalizer) still depends on the object.
+/// Optimised code may keep only a pointer derived from a `Gc`, or overwrite the `Gc` after its last visible use, although the program
+/// still depends on the object in a way that the compiler cannot see (by a raw pointer, or by the effect of a finalizer).
 #[inline(always)]
 pub fn keep_alive<T>(gc: Gc<T>) {
     // The value must exist, in a register or in memory, when this point is reached.

@@ -9,7 +9,7 @@ use std::io;
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicUsize, Lock, LockGuard, Ordering};
 
-/// Free slots form a list: an odd word holds the index of the next free slot, shifted by one.
+/// The tag of free slots. They form a list: the odd word of a free slot holds the index of the next free slot, shifted by one.
 const FREE_TAG: usize = 1;
 /// The end of the list of free slots.
 const END: usize = usize::MAX >> 1;
@@ -25,7 +25,7 @@ pub(crate) struct SlotTable {
 }
 
 impl SlotTable {
-    /// A table for at most `capacity` words; memory is used as it grows.
+    /// Creates a table for at most `capacity` words; the kernel provides memory as it grows.
     pub(crate) fn new(capacity: usize) -> io::Result<Self> {
         let memory = Reservation::new(capacity * size_of::<AtomicUsize>(), 4096)?;
         memory.commit(0, memory.len())?;

@@ -3,15 +3,15 @@
 use crate::sync::LockGuard;
 
 /// Proof that no thread allocates in a heap or sweeps it: all threads of its world are stopped, none of them inside the sweep
-/// gate, and the collecting thread holds the allocation lock. Functions that only the collector may call require it; the lock
-/// shows which world it belongs to.
+/// gate, and the collecting thread holds the allocation lock. Functions that only the collector may call require this proof; the
+/// lock shows to which world it belongs.
 #[derive(Clone, Copy)]
 pub(crate) struct WorldStopped<'a> {
     allocation: &'a LockGuard<'a>,
 }
 
 impl<'a> WorldStopped<'a> {
-    /// The proof for the world to whose allocation lock this guard belongs.
+    /// Makes the proof for the world to whose allocation lock this guard belongs.
     ///
     /// # Safety
     /// For as long as the guard is borrowed, every thread of that world except the calling one is stopped; the calling one

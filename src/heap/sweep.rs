@@ -5,12 +5,12 @@
 //! The real sweep of a block happens when a thread takes it to allocate from ([`Heap::sweep_block`]), outside the
 //! pause and outside the allocation lock.
 //!
-//! Until then its dead cells still have headers. Code that examines a cell of an unswept block must therefore check the mark as
-//! well ([`Heap::is_alive`]). Blocks that a thread owns at the stop keep their runs; the set-up removes the headers of their
-//! dead cells, so that in them too a header means a live object.
+//! Until it is swept, the dead cells of a block still have headers. Code that examines a cell of an unswept block must therefore
+//! check the mark as well ([`Heap::is_alive`]). Blocks that a thread owns at the stop keep their runs; the set-up removes the headers
+//! of their dead cells, so that in these blocks too a header means a live object.
 //!
-//! If each object's end is reported as an event, the set-up itself goes over the dead objects: it reports each and removes its
-//! header. The thread that takes the block then only links the runs.
+//! If an event reports the end of each object, the set-up itself walks over the dead objects: it reports each and removes its
+//! header. The thread that takes the block later only links the runs.
 
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
@@ -56,7 +56,7 @@ impl SpaceBytes {
 pub(crate) struct LiveCount {
     pub(crate) bytes: SpaceBytes,
     pub(crate) objects: u64,
-    /// How many of these are in the pinned space.
+    /// The number of live objects in the pinned space.
     pub(crate) pinned_objects: u64,
 }
 
@@ -154,8 +154,8 @@ impl Heap {
         live
     }
 
-    /// Reports each object in a block that this collection found dead, and removes its header. Objects that an earlier
-    /// collection found dead, when they were not reported, are left out: they were not among that collection's live objects.
+    /// Reports each object in a block that this collection found dead, and removes its header. Leaves out objects that an earlier
+    /// collection found dead and that were not reported then, because the event was disabled.
     fn tell_of_the_dead(&self, _stopped: WorldStopped<'_>, block: BlockIndex, epoch: u8, events: &Events) {
         let cell_bytes = CELL_BYTES[usize::from(self.blocks.info(block).head.class.load(Relaxed))];
         let is_unswept = self.blocks.word(block).is_unswept();
@@ -166,7 +166,7 @@ impl Heap {
                 if !is_unswept || mark == self.swept_epoch() {
                     events.fire_object_freed(cell.payload(), cell_bytes);
                 }
-                // SAFETY: not marked in the stopped world, so dead.
+                // SAFETY: the cell is not marked in the stopped world, so its object is dead.
                 unsafe { self.bury(cell, cell_bytes) };
             }
         }
@@ -203,9 +203,9 @@ impl Heap {
         }
     }
 
-    /// Settles the objects that a stopped thread has made and not settled itself. Reports them if allocation events are
-    /// enabled: the thread was stopped before it could. Otherwise their allocation is never reported: a listener that starts
-    /// later starts with what this collection found alive. Called after marking.
+    /// Settles the objects that a stopped thread has allocated and not settled itself. If allocation events are enabled, reports them
+    /// for the thread, which was stopped before it could. Otherwise their allocation is never reported: a listener that starts
+    /// later begins with the objects that this collection found alive. Called after marking.
     pub(crate) fn settle_the_new(&self, stopped: WorldStopped<'_>, cache: &AllocationCache, events: &Events) {
         self.check(stopped);
         let listens = events.is_enabled(EventId::ObjectAllocated);
@@ -227,7 +227,8 @@ impl Heap {
                     events.fire_object_allocated(header + HEADER_BYTES, cell_bytes);
                 }
             }
-            // The cell that is being built may be an object that has not left the allocator: it counts if it is marked.
+            // The cell that is being built may be an object already, whose address the allocator has not returned yet: it is reported if
+            // it is marked.
             let building = cache.building(bin);
             let counts = building != 0 && self.is_marked(building + HEADER_BYTES);
             if counts {
@@ -256,14 +257,14 @@ impl Heap {
                     if let Some(events) = tells {
                         events.fire_object_freed(cell.payload(), cell_bytes);
                     }
-                    // SAFETY: neither marked nor being built in the stopped world, so dead.
+                    // SAFETY: the cell is neither marked nor being built in the stopped world, so its object is dead.
                     unsafe { self.bury(cell, cell_bytes) };
                 }
             }
         }
     }
 
-    /// Makes free runs of a block's dead cells, and returns the bytes in them.
+    /// Makes free runs of a block's dead cells. Returns the number of bytes in the runs.
     ///
     /// # Safety
     /// Only the caller uses the block: it has just taken it from its list and is in the sweep gate with it, so that no stop
@@ -275,7 +276,7 @@ impl Heap {
         let marks = self.blocks.marks(block, cells_per_block(cell_bytes));
         let mut free_cells = 0;
         let mut next = NO_CELL;
-        // Backwards, so that each run's link can name the run after it.
+        // The runs are made from the last to the first, so that the link of each can name the run after it.
         let mut end = marks.len();
         while end > 0 {
             if marks[end - 1].load(Relaxed) == epoch {
@@ -285,7 +286,7 @@ impl Heap {
             let mut first = end;
             while first > 0 && marks[first - 1].load(Relaxed) != epoch {
                 first -= 1;
-                // SAFETY: dead, in the caller's block.
+                // SAFETY: the cell is dead, and the block belongs to the caller.
                 unsafe { self.bury(self.blocks.cell(block, cell_bytes, first as u32), cell_bytes) };
             }
             let link = RunLink { next, cells: (end - first) as u32 };
@@ -300,7 +301,7 @@ impl Heap {
         free_cells * cell_bytes
     }
 
-    /// [`sweep_block`](Self::sweep_block) for a block without live objects: one run. A `fresh` block is all zeros.
+    /// Like [`sweep_block`](Self::sweep_block), for a block without live objects: makes one run of it. A `fresh` block is all zeros.
     ///
     /// # Safety
     /// Only the caller uses the block, and nothing lives in it.
@@ -308,7 +309,7 @@ impl Heap {
         let cells = cells_per_block(cell_bytes);
         if self.paranoid {
             for index in 0..cells {
-                // SAFETY: dead, in the caller's block.
+                // SAFETY: the cell is dead, and the block belongs to the caller.
                 unsafe { self.bury(self.blocks.cell(block, cell_bytes, index as u32), cell_bytes) };
             }
         } else if !fresh {
@@ -319,8 +320,8 @@ impl Heap {
                 header += cell_bytes;
             }
         }
-        // After the last cell, the address map sees one more cell if a header has room there. A word that is no reference may
-        // point to it, and must find it free whatever the block held before.
+        // If the rest of the block after the last cell has room for a header, the address map finds one more cell there. A word that
+        // is no reference may point to that cell, so it must be free whatever the block held before.
         let behind = self.blocks.cell(block, cell_bytes, cells as u32).header;
         if behind < self.blocks.start(block) + BLOCK_BYTES {
             // SAFETY: in the block, which is this thread's.
@@ -350,7 +351,8 @@ impl Heap {
         }
     }
 
-    /// Whether a cell holds a live object, as known since the last collection (or, during marking, since the one before).
+    /// Returns whether a cell holds a live object: one that the last finished collection found alive, or that was allocated since. During
+    /// marking, the present collection does not count.
     #[inline]
     pub(crate) fn is_alive(&self, cell: Cell) -> bool {
         if cell.header_word() == 0 {
@@ -364,7 +366,7 @@ impl Heap {
     }
 
     /// Called before the epoch wraps to 1: finishes all sweeping and clears all marks, including marks in blocks that have
-    /// become free. An old mark must never meet its epoch again.
+    /// become free. Otherwise an old mark could equal a later epoch with the same number.
     pub(crate) fn forget_old_marks(&self, stopped: WorldStopped<'_>) {
         let mut state = self.state(stopped.allocation());
         for block in 0..state.committed_blocks as BlockIndex {
@@ -372,8 +374,8 @@ impl Heap {
             if info.state() == BlockState::Unswept {
                 // SAFETY: the world is stopped, and no thread is sweeping.
                 unsafe { self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]) };
-                // No second sweep: its marks are about to be cleared, and if this collection is discarded, a sweep with cleared
-                // marks would remove what is alive.
+                // The block must not be swept again: its marks are about to be cleared, and if this collection is discarded, a sweep with
+                // cleared marks would remove live objects.
                 info.set_state(BlockState::Full);
             }
             for mark in self.blocks.marks(block, MARKS_PER_BLOCK) {
@@ -384,7 +386,7 @@ impl Heap {
     }
 }
 
-/// The number of bytes that equal `value`. Plain enough for the compiler to use vector instructions.
+/// Returns the number of bytes that equal `value`. The loop is simple enough for the compiler to use vector instructions.
 fn count_equal(_stopped: WorldStopped<'_>, marks: &[AtomicU8], value: u8) -> usize {
     let mut total = 0;
     for chunk in marks.chunks(255) {
@@ -414,7 +416,7 @@ mod tests {
         (heap, lock)
     }
 
-    /// Begins a mark phase, and sweeps what it left.
+    /// Begins a mark phase, marks nothing, and sets up the sweep.
     fn collect<'a>(heap: &Heap, lock: &Lock, caches: impl Iterator<Item = &'a AllocationCache> + Clone) {
         let held = lock.lock();
         // SAFETY: no other thread uses this heap.
@@ -437,7 +439,8 @@ mod tests {
         }
     }
 
-    /// `.stop.fork`: a fork may leave a thread behind in the middle of a sweep: after its first store, or before its last.
+    /// `.stop.fork`: when the process forks, a thread may be in the middle of a sweep: after its first store, or before its last. The
+    /// thread does not exist in the child.
     #[rstest::rstest]
     fn the_block_that_a_lost_thread_was_sweeping_is_free_again_after_the_next_collection(
         #[values(1, 3)] live: usize,
@@ -465,7 +468,7 @@ mod tests {
         assert_eq!(info.state(), BlockState::Free);
     }
 
-    /// A thread may be stopped when its cache names a block and the block's state does not show it yet.
+    /// A thread may be stopped when a block is in its cache and the block's state is not `Owned` yet.
     #[test]
     fn a_block_that_a_thread_was_about_to_own_is_owned_after_the_next_collection() {
         let (heap, lock) = heap(1 << 20);
@@ -473,7 +476,7 @@ mod tests {
         assert!(matches!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready));
         let info = heap.blocks.info(cache.block(bin).unwrap());
         assert_eq!(info.state(), BlockState::Owned);
-        // As it was one store earlier.
+        // The state that the block had one store earlier.
         info.set_state(BlockState::Reserved);
         collect(&heap, &lock, std::iter::once(&cache));
         assert_eq!(info.state(), BlockState::Owned);

@@ -58,7 +58,7 @@ impl Layout {
         self.bits
     }
 
-    /// This layout with a field of layout `field` at `offset` bytes.
+    /// Returns this layout with a field added at `offset` bytes. `field` is the layout of the field.
     ///
     /// # Panics
     /// At compile time, when a reference is not aligned to 8 bytes or lies beyond the first 2 KiB.
@@ -123,7 +123,7 @@ impl fmt::Debug for Layout {
 ///   and null never are).
 /// - Values may be shared by the threads of the world: there is no unsynchronised interior mutability.
 /// - A type with references has no drop glue.
-/// - At [`DESCRIPTION`](Self::DESCRIPTION), if it is `Some`, there is a [`Description`](crate::Description).
+/// - If [`DESCRIPTION`](Self::DESCRIPTION) is `Some`, the value has a [`Description`](crate::Description) at that offset.
 pub unsafe trait Trace: 'static {
     /// The type's name, as traces and heap profiles show it.
     const NAME: &'static str;
@@ -202,7 +202,7 @@ pub struct TypeInfo {
 }
 
 impl TypeInfo {
-    /// The description of a type that is known at run time only. Its objects are not dropped.
+    /// Makes the description of a type that is known only at run time. Its objects are not dropped.
     pub(crate) const fn of_described(name: &'static str, size: usize, align: usize, shape: Shape) -> Self {
         let rust_name = || DESCRIBED_AT_RUN_TIME;
         Self {
@@ -214,19 +214,19 @@ impl TypeInfo {
             shape,
             drop_in_place: None,
             description: None,
-            // The code that described the type may write the words as it likes.
+            // The code that described the type may write the words of its objects at any time.
             mutable: !matches!(shape, Shape::Leaf),
             is_array: matches!(shape, Shape::Array { .. }),
             _not_constructible: PhantomData,
         }
     }
 
-    /// Whether it was described at run time, and has no Rust type.
+    /// Returns whether the type was described at run time, and has no Rust type.
     pub(crate) fn is_described(&self) -> bool {
         self.rust_name() == DESCRIBED_AT_RUN_TIME
     }
 
-    /// For [`traced!`](crate::traced): whether any of the fields is mutable.
+    /// For [`traced!`](crate::traced): returns whether any of the fields is mutable.
     #[doc(hidden)]
     pub const fn any(fields: &[bool]) -> bool {
         let mut index = 0;
@@ -239,7 +239,7 @@ impl TypeInfo {
         false
     }
 
-    /// For [`traced!`](crate::traced): the offset of the first description, among fields at these offsets.
+    /// For [`traced!`](crate::traced): returns the offset of the first field that is a description, given the offsets of the fields.
     #[doc(hidden)]
     pub const fn first_description(fields: &[(usize, Option<usize>)]) -> Option<usize> {
         let mut index = 0;
@@ -291,7 +291,7 @@ impl TypeInfo {
         Some(unsafe { &*(address as *const TypeInfo) })
     }
 
-    /// Whether this really is the description of a type.
+    /// Returns whether this is the description of a type, and not other memory at a wrong address.
     pub(crate) fn is_sound(&self) -> bool {
         self.magic == TYPE_INFO_MAGIC
     }
@@ -510,7 +510,7 @@ unsafe impl Word for bool {
 /// #[repr(C, packed)]
 /// struct Packed(Option<Gc<u64>>, u8);
 ///
-/// // SAFETY: none: the reference is not an aligned word in each element of an array.
+/// // SAFETY: not sound on purpose: the reference is not an aligned word in each element of an array.
 /// unsafe impl Trace for Packed {
 ///     const NAME: &'static str = "Packed";
 ///     const LAYOUT: Layout = Layout::WORD;
@@ -553,7 +553,7 @@ macro_rules! traced {
             );
         }
 
-        // Checked here, not where the first object is allocated.
+        // The layout is checked here, where the type is declared, not where its first object is allocated.
         const _: $crate::Layout = <$name as $crate::Trace>::LAYOUT;
     )+};
 }

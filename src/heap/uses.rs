@@ -24,7 +24,7 @@ use crate::sync::{AtomicU16, Ordering::Relaxed};
 
 /// Whether this build tracks uses.
 pub(crate) const TRACKED: bool = cfg!(feature = "biography");
-/// The last era that ends with a census. The era after it is the last that a word can hold.
+/// The last era that ends with a census. The era after that one is the last that a word can hold.
 pub(crate) const LAST_ERA: u16 = if cfg!(test) { 12 } else { u16::MAX - 1 };
 
 const GRANULE_SHIFT: u32 = 4;
@@ -71,7 +71,7 @@ impl Uses {
         used.store(life.used, Relaxed);
     }
 
-    /// Begins a new era. 0: uses are not recorded any more.
+    /// Begins a new era. With 0, uses are not recorded any more.
     pub(crate) fn set_era(&self, era: u16) {
         self.era.store(era, Relaxed);
     }
@@ -89,14 +89,14 @@ impl Uses {
     }
 }
 
-/// The tracking of a heap's uses: lives as long as the heap, and ends when dropped.
+/// The tracking of the uses of a heap's objects. It exists as long as the heap, and ends when dropped.
 pub(crate) struct Tracking {
     uses: &'static Uses,
     words: Reservation,
 }
 
 impl Tracking {
-    /// From now on records reads of this heap's objects, if the build supports it.
+    /// Starts recording the reads of this heap's objects, if the build supports it.
     ///
     /// # Errors
     /// The system provides no memory, or too many heaps track.
@@ -104,7 +104,7 @@ impl Tracking {
         let (base, bytes) = (heap.blocks.base(), heap.blocks.reserved_bytes());
         let words = Reservation::new((bytes >> GRANULE_SHIFT) * size_of::<[AtomicU16; 2]>(), page_size())?;
         words.commit(0, words.len())?;
-        // Small, and never freed: a thread may be testing whether an address is in it.
+        // The value is small, and never freed: a thread may be checking whether an address is in this heap.
         let uses = Box::leak(Box::new(Uses { base, bytes, words: words.base().cast(), era: AtomicU16::new(0) }));
         #[cfg(feature = "biography")]
         enlist(uses)?;
@@ -122,7 +122,7 @@ impl Tracking {
         // SAFETY: only atomic halves of words are there, and 0 is one of their values.
         if unsafe { self.words.release(0, self.words.len()) }.is_err() {
             let halves = self.words.len() / size_of::<AtomicU16>();
-            // SAFETY: all of it is committed and as long as `self`; other threads store halves, too, and as atomically.
+            // SAFETY: the whole table is committed, and lives as long as `self`; other threads access the halves atomically too.
             let halves = unsafe { std::slice::from_raw_parts(self.words.base().cast::<AtomicU16>(), halves) };
             halves.iter().for_each(|half| half.store(0, Relaxed));
         }
@@ -142,7 +142,7 @@ impl Drop for Tracking {
 const MOST_HEAPS: usize = 16;
 #[cfg(feature = "biography")]
 static HEAPS: [AtomicPtr<Uses>; MOST_HEAPS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_HEAPS];
-/// All entries from this index on were never used.
+/// The number of table entries that were ever used: all entries from this index on were never used.
 #[cfg(feature = "biography")]
 static PLACES: AtomicUsize = AtomicUsize::new(0);
 

@@ -81,15 +81,15 @@ pub enum VerifyError {
     Run {
         /// The block's index.
         block: u32,
-        /// The cell's index in it.
+        /// The cell's index in the block.
         cell: u32,
     },
     /// The count of live bytes differs from what the collection reported.
     #[error("{counted} bytes are alive, but the collection reported {reported}")]
     Count {
-        /// What the verifier counted.
+        /// The number of live bytes that the verifier counted.
         counted: u64,
-        /// What the collection reported.
+        /// The number of live bytes that the collection reported.
         reported: u64,
     },
 }
@@ -192,7 +192,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Checks the runs of a block that a thread owns, except the one that it has taken already.
+    /// Checks the runs of a block that a thread owns, except the run from which the thread is allocating.
     fn verify_runs(&self, block: BlockIndex, cell_bytes: usize, found: &mut Verified) -> Result<(), VerifyError> {
         let cells = cells_per_block(cell_bytes) as u32;
         let mut first = self.blocks.info(block).tail.first_run.load(Relaxed);

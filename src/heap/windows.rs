@@ -1,16 +1,16 @@
-//! Test support: what may happen to a thread between any two steps of its work, played step by step on one thread. The thread
-//! is stopped or lost while it takes a block (`.heap.reserve`), or stopped for a debugger's query while it changes a table
+//! Test support: simulates on one thread what may happen to a thread between any two steps of its work. The thread is stopped, or
+//! vanishes, while it takes a block (`.heap.reserve`), or is stopped for a debugger's query while it changes a table
 //! (`.debug.inspect`).
 
 use std::cell::RefCell;
 
 use crate::sync::SharedLock;
 
-/// A planned action, and the window in which it happens.
+/// A planned action, and the window in which it happens. A *window* is a point between two steps, marked by [`window`].
 struct Plan {
     /// The number of windows that pass first.
     left: usize,
-    /// Windows in which this lock is held do not count: a stop and a fork wait for it.
+    /// Windows in which this lock is held do not count, because a stop and a fork wait for the lock.
     lock: SharedLock,
     what: Box<dyn FnOnce()>,
 }
@@ -74,13 +74,13 @@ mod tests {
     /// What happens to the thread in the window.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Fate {
-        /// It is stopped for a collection, another thread takes blocks, and it continues.
+        /// The thread is stopped for a collection, another thread takes blocks, and the thread continues.
         Stopped,
-        /// It disappears, and its cache is released at once: a fork.
+        /// The thread vanishes, and its cache is released at once, as in a fork.
         Lost,
-        /// It is stopped for a collection, another thread takes blocks, and then it is lost.
+        /// The thread is stopped for a collection, another thread takes blocks, and then the thread vanishes.
         StoppedThenLost,
-        /// A collection comes between its loss and the release of its cache: a silent death.
+        /// The thread vanishes, and its cache is released only after another collection, as for a thread that ended without detaching.
         LostThenCollected,
     }
 
@@ -134,12 +134,12 @@ mod tests {
 
         fn bury(&self) {
             let held = self.lock.lock();
-            // SAFETY: the thread is lost, or at its end.
+            // SAFETY: the simulated thread has vanished, or ends here.
             unsafe { self.heap.finish_sweep_of(&held, &self.thread) };
             self.heap.release_cache(&held, &self.thread);
         }
 
-        /// Called when nothing lives any more: checks that each block is free, or the other thread's.
+        /// Checks that each block is free or belongs to the other thread. Called when no object is alive any more.
         fn check(&self) {
             self.collect(&[&self.other], |_| {});
             let held = self.lock.lock();
@@ -154,12 +154,12 @@ mod tests {
                 resident += usize::from(info.head.fresh.load(Relaxed) == 0);
             }
             assert_eq!(state.free.count() + others.len(), state.committed_blocks);
-            // One too many for a thread that was lost while it counted a block: see `install_empty`.
+            // If the thread vanished while it counted a block, the number is one too large: see `install_empty`.
             assert!((resident..=resident + 1).contains(&state.resident_blocks), "{resident} resident blocks");
         }
     }
 
-    /// Plays the window of this number. Returns false if there is no such window.
+    /// Runs the work of the thread, with the action in the window of this number. Returns false if there is no such window.
     fn play(from: From, fate: Fate, window: usize) -> bool {
         struct Gone;
         let scene = Scene::new();
