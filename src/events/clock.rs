@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use crate::os;
 use crate::sync::{AtomicU32, Ordering};
 
-/// What counts the ticks.
+/// The clock that counts the ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockSource {
     /// The processor's time stamp counter.
@@ -23,9 +23,9 @@ pub enum ClockSource {
 /// The ticks and the nanoseconds of one moment, and the rate of the ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Relation {
-    /// The ticks of the moment.
+    /// The number of ticks at the moment.
     pub ticks: u64,
-    /// CLOCK_MONOTONIC at the moment, in nanoseconds.
+    /// The time of CLOCK_MONOTONIC at the moment, in nanoseconds.
     pub ns: u64,
     /// The number of ticks per second.
     pub hz: u64,
@@ -54,8 +54,8 @@ static CLOCK: OnceLock<Clock> = OnceLock::new();
 /// The source of [`ticks`]: 0 the monotonic clock, 1 the counter. Set before anything is recorded.
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
-/// Reads the clock for a record: one load, and the counter's instruction or a call. [`Clock::of_process`] must have been
-/// called before. The read is not ordered with the instructions around it.
+/// Reads the clock for a record. This takes one load, and the instruction that reads the counter or a call of `clock_gettime`.
+/// [`Clock::of_process`] must have been called before. The read is not ordered with the instructions around it.
 #[inline(always)]
 pub(super) fn ticks() -> u64 {
     if is_the_counter() { os::tsc::read() } else { slow_ticks() }
@@ -131,7 +131,7 @@ impl Clock {
     }
 }
 
-/// Reads both clocks at one moment: makes `tries` attempts and returns the one that took the shortest time.
+/// Reads both clocks at one moment: makes `tries` attempts and returns the readings of the attempt that took the shortest time.
 fn pair(tries: u32) -> (u64, u64) {
     let tries = (0..tries).map(|_| {
         let before = os::tsc::read();
@@ -143,7 +143,7 @@ fn pair(tries: u32) -> (u64, u64) {
     (ticks, ns)
 }
 
-/// Measures the counter's ticks per second, to one millionth: the best of many pairs is off by about a nanosecond.
+/// Measures the counter's ticks per second, to one millionth: the best of many pairs has an error of about a nanosecond.
 fn measure() -> u64 {
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     const TRIES: u32 = 32;

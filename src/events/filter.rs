@@ -1,9 +1,9 @@
-//! The value of `MPS_TELEMETRY_CONTROL`, as the MPS reads it, and its mistakes, which the MPS does not report.
+//! Reads the value of `MPS_TELEMETRY_CONTROL` as the MPS does, and reports mistakes in the value, which the MPS does not.
 //!
 //! A value is first read as a number, by the rules of `strtoul` with base 0: white space, a sign, then hexadecimal
-//! (`0x`), octal (`0`) or decimal digits up to the first other character. If the number is not 0, it is the filter, and the rest is
-//! ignored: `6 Arena` is 6. Otherwise the value consists of words, separated by spaces, each the name of a category, spelled as the MPS
-//! spells it, or `all`.
+//! (`0x`), octal (`0`) or decimal digits up to the first other character. If the number is not 0, it is the filter, and the rest of
+//! the value is ignored: `6 Arena` is 6. Otherwise the value consists of words, separated by spaces. Each word is the name of a category,
+//! spelled as the MPS spells it, or `all`.
 //!
 //! With `arena` or `Arena,Pool` the MPS writes an empty trace without a message. [`Filter::parse`] returns the words that name no
 //! category, each once, with the most similar name.
@@ -75,8 +75,8 @@ fn meaning(word: &str) -> Option<Categories> {
     Category::ALL.iter().find(|category| category.name() == word).map(|category| Categories::of(&[*category]))
 }
 
-/// C's `strtoul(value, &rest, 0)`: returns the number, and what follows it. Without digits it returns 0 and the whole value. A number
-/// too large for 64 bits becomes the largest, also if it is negative; any other negative number wraps.
+/// C's `strtoul(value, &rest, 0)`: returns the number, and the text that follows it. Without digits it returns 0 and the whole value. A
+/// number too large for 64 bits becomes the largest number of 64 bits, also if it is negative; any other negative number wraps.
 fn strtoul(value: &str) -> (u64, &str) {
     let is_space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r');
     let unsigned = value.trim_start_matches(is_space);
@@ -110,8 +110,8 @@ mod tests {
 
     use super::*;
 
-    /// Observed with the real MPS. Its two dialects differ: the expected values are the newer one's for `all` and the older one's for
-    /// letter case.
+    /// The expected values were observed with the real MPS. Its two versions differ: for `all` they are those of the newer version, for
+    /// letter case those of the older one.
     #[rstest]
     #[case("", 0)]
     #[case("0", 0)]

@@ -5,10 +5,10 @@
 //! (`stopworld_fire_gc_start`). It is an `extern "C"` function, so a sink that panics aborts the process with a message
 //! and does not unwind through the stopped world.
 //!
-//! **What a probe costs.** The probe for gdb, perf and bpftrace (`usdt`) is a nop in that cold function, of which there is only one
-//! copy, and where the fields are in registers anyway. The function is called while there is a listener or a tracer:
-//! a single check combines the event's bit and the probe's semaphore. So an event with a probe costs two loads and an
-//! `or` more than one without, and no jump of its own (`.event.probes`).
+//! **What a probe costs.** The probe for gdb, perf and bpftrace (`usdt`) is a nop in that cold function. The function has only one
+//! copy, and the fields are in registers there anyway. It is called while there is a listener or a tracer:
+//! a single check combines the event's bit and the probe's semaphore. So firing an event with a probe costs two loads and an
+//! `or` more than firing an event without a probe, and no additional jump (`.event.probes`).
 
 use super::listeners::now_ns;
 use super::record;
@@ -102,7 +102,8 @@ impl Events {
     fn tell(&self, id: EventId, fields: &[u64]) {
         let mut words = [0; PAYLOAD_WORDS];
         words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
-        // A system call of 50 ns and more: acceptable for an event that is fired a few times per collection, but not once per object.
+        // The id takes a system call of 50 ns and more: acceptable for an event that is fired a few times per collection, but not for
+        // one that is fired once per object.
         let tid = if matches!(id.group(), Group::Object) { 0 } else { os::thread::gettid().0 as u32 };
         self.listeners.record(Record { timestamp: now_ns(), tid, id, words });
     }

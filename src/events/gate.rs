@@ -20,12 +20,13 @@
 //! event was selected again in the meantime, the fire finds that `since` is later than its timestamp. It is
 //! [`Entry::Early`] then, reads the clock again and retries.
 //!
-//! This is why the wait may be bounded. A thread can be suspended inside (by a collection, or by a debugger at its prompt),
-//! and no other thread waits for it indefinitely: `settle` gives up after [`PATIENCE`] slices and reports it.
+//! Therefore `settle` may limit its wait. A thread can be suspended inside the gate (by a collection, or by a debugger at its
+//! prompt), and no other thread waits for it indefinitely: `settle` gives up after [`PATIENCE`] slices and reports that.
 //!
 //! A fire takes no lock and never waits, so it may interrupt another fire, or a `select`, on its own thread.
 //!
-//! This file is a protocol and knows no events: the selection is a few words of bits, and a fire checks one bit.
+//! This file contains only the protocol, and nothing about particular events: the selection is a few words of bits, and a fire checks
+//! one bit.
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, port};
@@ -102,7 +103,7 @@ impl<const WORDS: usize> Gate<WORDS> {
         Entry::Inside(pass)
     }
 
-    /// From `now` on these are wanted. A caller that removes bits must call `settle` next.
+    /// Puts a new selection in force from the time `now` on. A caller that removes bits must call `settle` next.
     pub(super) fn change(&self, wanted: [u32; WORDS], now: u64) {
         self.since.store(now, Ordering::Relaxed);
         interrupt_point();

@@ -1,7 +1,7 @@
 //! Durations, counted in a fixed number of buckets.
 //!
-//! Sixteen buckets per power of two: a value is known to within 1/16 of itself, from a nanosecond to 18 minutes, in 592
-//! counters. Counting is one shift and one atomic addition; nothing is allocated. Minimum, maximum and sum are exact.
+//! There are sixteen buckets per power of two, 592 in all, from a nanosecond to 18 minutes. So a value is known to within 1/16 of
+//! itself. Counting is one shift and one atomic addition; nothing is allocated. Minimum, maximum and sum are exact.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -47,9 +47,9 @@ pub struct Summary {
     pub count: u64,
     /// The smallest value, exactly.
     pub min: u64,
-    /// Half of the values are at most this, to within 1/16.
+    /// The median: half of the values are at most this. Accurate to 1/16.
     pub median: u64,
-    /// 99 % of the values are at most this, to within 1/16.
+    /// The 99th percentile: 99 % of the values are at most this. Accurate to 1/16.
     pub p99: u64,
     /// The largest value, exactly.
     pub max: u64,
@@ -93,7 +93,8 @@ impl Histogram {
                 below += here;
                 below >= rank
             });
-            // While a thread is in `add`, `least` and `greatest` may be older than the buckets, so clamp in this order.
+            // While a thread is in `add`, `least` and `greatest` may be older than the buckets, and `min` may exceed `max`. So the value is
+            // first limited to `max`, and then raised to `min` only as far as that does not exceed `max`.
             bucket.map_or(max, top_of).min(max).max(min.min(max))
         };
         Summary {

@@ -46,7 +46,7 @@ pub enum LabelError {
     /// The text is too long.
     #[error("a label of {bytes} bytes is too long: at most {MAX_LABEL_BYTES} bytes are allowed")]
     TooLong {
-        /// Its length in bytes.
+        /// The length of the text in bytes.
         bytes: usize,
     },
     /// The text contains a byte 0, at which every reader would stop.
@@ -96,7 +96,7 @@ zeroed! {
     }
 }
 
-/// A part of a text; the first part begins with the length. The thread that claimed it writes it, before the index refers to it.
+/// A part of a text; the first part begins with the length. The thread that claimed the part writes it, before the index refers to it.
 #[repr(transparent)]
 struct Unit(UnsafeCell<[u8; UNIT]>);
 
@@ -252,13 +252,13 @@ impl Store {
     /// Returns the address of the text that begins with this unit, which must be in bounds.
     fn text_at(&self, unit: usize) -> *mut u8 {
         debug_assert!(unit < self.texts.len());
-        // A pointer derived from the whole array, not from one unit: the text continues in the next units.
+        // The pointer is derived from the whole array, not from one unit, because the text continues in the next units.
         self.texts.as_ptr().wrapping_add(unit).cast::<u8>().cast_mut()
     }
 
     /// Returns the slots in which an address may be, the preferred one first.
     fn probe(&self, address: u64) -> impl Iterator<Item = &Slot> {
-        // Fibonacci hashing: addresses are multiples of 8 and close together.
+        // Fibonacci hashing, because addresses are multiples of 8 and close together.
         let first = ((address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize;
         (0..PROBES).map(move |step| &self.bindings[(first + step) % SLOTS])
     }

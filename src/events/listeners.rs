@@ -25,7 +25,7 @@ pub const MAX_LISTENERS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId {
     place: usize,
-    /// Distinguishes it from earlier listeners in the same place.
+    /// Distinguishes this listener from earlier listeners in the same place.
     serial: u64,
 }
 
@@ -101,7 +101,7 @@ impl Listeners {
             let _inside = loop {
                 match place.gate.enter(word, bit, record.timestamp) {
                     Entry::Inside(pass) => break pass,
-                    // At most once for each concurrent change of the selection.
+                    // The loop repeats at most once for each concurrent change of the selection.
                     Entry::Early => record.timestamp = now_ns(),
                     Entry::Refused => continue 'places,
                 }

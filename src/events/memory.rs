@@ -13,7 +13,7 @@
 //!
 //! A writer claims a position by moving the tail, writes, and passes the cell to the reader. In between it can be
 //! stopped by a collection or interrupted by a handler that fires. No thread waits for it: other writers claim other
-//! cells, and a reader that arrives at the unfinished cell returns that there is nothing to read yet.
+//! cells, and a reader that finds the unfinished cell returns `None`, as if there were no further record.
 
 use std::io;
 use std::ptr::NonNull;

@@ -23,7 +23,7 @@
 //! **Switching is exact.** After [`Events::select`] has returned, no record of an event that it disabled carries a later
 //! timestamp. An event that was selected throughout is never lost. Every decision is based on one bit, computed
 //! from the new selection or from the old one, never from a mixture. The `gate` module explains how, and why no thread has to
-//! wait for one that is suspended in the middle of a fire.
+//! wait for a thread that is suspended in the middle of a fire.
 //!
 //! **The vocabulary of the tools.** A listener is configured in the terms of its tools ([`Control`]: keywords and levels, or the
 //! MPS filter; [`filter`] reads that filter from text). The table defines how a record's payload is converted to bytes and back to

@@ -37,9 +37,9 @@ impl Record {
 /// What happens to a sink in a forked child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFork {
-    /// It receives the child's events as it received the parent's.
+    /// The sink receives the child's events as it received the parent's events.
     GoOn,
-    /// It receives none: what it writes to belongs to the parent.
+    /// The sink receives no events of the child, because its file or connection belongs to the parent.
     Silence,
 }
 
@@ -54,13 +54,13 @@ pub enum AfterFork {
 /// # Why the trait is safe
 /// A sink that breaks these rules may hang or end the process, but does not damage the heap. Functions
 /// that use the heap or the list of threads (allocation, roots, finalizers, attaching, collecting, …) abort the process with one line that names the
-/// function if a sink calls them, for example by way of a thread-local [`Mutator`](crate::Mutator) (`.stop.no-mutator`). A reference that a sink
-/// could use without any of them is excluded by the promise of [`World::attach`](crate::World::attach).
+/// function if a sink calls them, for example by way of a thread-local [`Mutator`](crate::Mutator) (`.stop.no-mutator`). A sink could
+/// use a reference without calling any of them, but the promise of [`World::attach`](crate::World::attach) excludes that a sink has one.
 pub trait Sink: fmt::Debug + Send + Sync {
     /// Takes one record.
     fn record(&self, record: &Record);
 
-    /// Returns what happens to it in a forked child. Called in the child, by its only thread.
+    /// Returns what happens to the sink in a forked child. Called in the child, by its only thread.
     fn forked(&self) -> AfterFork {
         AfterFork::Silence
     }
@@ -78,7 +78,7 @@ impl Sink for NullSink {
     }
 }
 
-/// One sink after another, as one listener with one selection.
+/// Passes each record to one sink and then to another, as one listener with one selection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain<A, B>(pub A, pub B);
 

@@ -17,7 +17,7 @@ pub struct Events {
     pub(super) enabled: EnabledWords,
     /// The events that a listener wants.
     pub(super) heard: EnabledWords,
-    /// What is recorded of this world; null if nothing ever was.
+    /// The recorder's data for this world; null if no event of the world was ever recorded.
     recording: AtomicPtr<RecordedWorld>,
     /// How often the selection of a listener or a consumer has changed.
     changes: AtomicU32,
@@ -85,7 +85,7 @@ impl Events {
         self.listeners.change().selection(listener).copied()
     }
 
-    /// Ends a listener. Its sink is released when no fire is inside it: immediately, unless a thread is suspended there.
+    /// Ends a listener. Its sink is released when no fire is inside it: immediately, unless a thread is suspended inside.
     pub fn unlisten(&self, listener: ListenerId) -> Result<Settled, ListenError> {
         let mut change = self.listeners.change();
         change.retire(listener)?;
@@ -135,7 +135,7 @@ impl Events {
         unsafe { self.recording.load(Ordering::Acquire).as_ref() }
     }
 
-    /// From now on the events of this world are recorded with the number of `world`.
+    /// Makes the recorder record the events of this world from now on, with the number of `world`.
     pub(super) fn set_recorded_world(&self, world: &'static RecordedWorld) {
         // Release: pairs with the acquire of `recorded_world`.
         self.recording.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
@@ -147,7 +147,7 @@ impl Events {
         let recorded = self.recorded_world().map_or(EventSet::NONE, RecordedWorld::recorded);
         self.heard.store(heard);
         self.enabled.store(heard | recorded);
-        // Release: pairs with the acquire of `changes`: what is fired after that reaches the new selection.
+        // Release: pairs with the acquire of `changes`: events fired by a thread that has read the new number reach the new selection.
         self.changes.fetch_add(1, Ordering::Release);
     }
 }

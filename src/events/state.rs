@@ -11,10 +11,10 @@
 //!   chosen events
 //! ```
 //!
-//! **Levels are a set.** As in the design of 2017, `enable_level(Verbose)` alone does not turn `Informational` on;
-//! [`ProviderState::set`] enables every level up to the given one, as the shipped runtime does. Levels and keywords are
-//! in one word, so the new levels are never in force with the old keywords, or the reverse. The fire functions read one
-//! bit that was computed from both.
+//! **Levels are a set.** As in the .NET design of 2017, `enable_level(Verbose)` alone does not turn `Informational` on;
+//! [`ProviderState::set`] enables every level up to the given one, as the shipped .NET runtime does. Levels and keywords are
+//! in one word, so the new levels are never in force with the old keywords, or the new keywords with the old levels. The fire
+//! functions read one bit that was computed from both.
 //!
 //! **Listeners do not enable each other's events.** Each listener has its own set. The union only decides whether the out-of-line part
 //! of a fire function runs, which then checks each listener's own bit.
@@ -339,7 +339,8 @@ impl EnabledWords {
         EnabledWords([const { AtomicU32::new(0) }; GROUPS])
     }
 
-    /// Relaxed: the result is a hint that there may be a listener. Each listener's gate decides what it receives.
+    /// Tests one bit. The load is relaxed: the result is only a hint that there may be a listener. Each listener's gate decides what the
+    /// listener receives.
     #[inline(always)]
     pub(super) fn word(&self, group: usize) -> u32 {
         self.0[group].load(Ordering::Relaxed)
@@ -393,7 +394,7 @@ mod tests {
         assert!(state.selects(Keywords::GC, Level::Error), "disabling keywords left the levels alone");
     }
 
-    /// A transcript of the real MPS, from filter 0x7f.
+    /// The expected values are from a run of the real MPS that began with the filter 0x7f.
     #[test]
     fn telemetry_control_computes_as_the_mps_does() {
         let mut filter = Categories(0x7f);

@@ -24,7 +24,7 @@ macro_rules! phases {
             /// Every phase, in the order of a collection.
             pub const ALL: &[Phase] = &[$(Phase::$name),+];
 
-            /// Returns the event that begins it and the event that ends it.
+            /// Returns the event that begins the phase and the event that ends it.
             pub const fn bounds(self) -> (EventId, EventId) {
                 match self {
                     $(Phase::$name => (EventId::$begin, EventId::$end),)+
@@ -112,7 +112,7 @@ impl Statistics {
         }
     }
 
-    /// Returns the events to select for it: all except those that are fired once per object.
+    /// Returns the events to select for this listener: all except those that are fired once per object.
     pub fn wants() -> EventSet {
         EventSet::all().without(EventSet::group(Group::Object))
     }

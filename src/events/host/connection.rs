@@ -49,8 +49,8 @@ impl Events {
     }
 }
 
-/// The calls of a host. Each of the first five is in force when it returns: no event that it disabled is *fired* with
-/// a later time. Events that were fired before may still arrive; after a [`flush`](Self::flush) they have arrived.
+/// The calls of a host. The first five change its selection, and the change is in force when the call returns: no event that it
+/// disabled is *fired* with a later time. Events that were fired before may still arrive; after a [`flush`](Self::flush) they have arrived.
 ///
 /// # Errors
 /// For every function: the connection has ended, or was not made for this world.
@@ -63,7 +63,8 @@ impl HostConnection {
         keywords: Keywords,
         enabled: impl Into<Switch>,
     ) -> Result<(), HostError> {
-        // Converted here: `edit` runs in a blocking region, where code of the program may not use the heap.
+        // The conversion, which may be code of the program, is made here: `edit` runs in a blocking region, where such code may not
+        // use the heap.
         let enabled: Switch = enabled.into();
         Ok(events.change_recorded(self.consumer, |wants| wants.set_event_keyword_state(provider, keywords, enabled))?)
     }
@@ -103,7 +104,7 @@ impl HostConnection {
         Ok(old)
     }
 
-    /// Replaces what the host wants of a world's events.
+    /// Replaces the host's selection of a world's events.
     pub fn select(&self, events: &Events, selection: Selection) -> Result<(), HostError> {
         Ok(events.select_recorded(self.consumer, selection)?)
     }
@@ -124,8 +125,8 @@ impl HostConnection {
         if self.queue.state() == State::Failed { Err(HostError::Panicked) } else { Ok(()) }
     }
 
-    /// Ends the connection: the host receives everything that was fired before, and then nothing more. Inside `fire_event` this
-    /// returns at once, and the rest is still delivered.
+    /// Ends the connection: the host receives everything that was fired before, and then nothing more. If the host calls this inside
+    /// `fire_event`, it returns at once, and the remaining events are still delivered.
     pub fn end(&self, events: &Events, within: Duration) -> Result<HostTotals, HostError> {
         events.end_recording(self.consumer)?;
         if self.must_not_be_served().is_ok() {

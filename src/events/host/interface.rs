@@ -1,4 +1,4 @@
-//! What a host implements, what it is given, and why it may not be served.
+//! The trait that a host implements, the data that it receives, and the errors of its calls.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::events::record::{RecordError, RecordingThread, WorldNumber};
 /// What is known about an event in addition to its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// The time at which it happened, by CLOCK_MONOTONIC, in nanoseconds.
+    /// The time at which the event happened, by CLOCK_MONOTONIC, in nanoseconds.
     pub ns: u64,
-    /// The thread that fired it.
+    /// The thread that fired the event.
     pub thread: RecordingThread,
-    /// The world that it belongs to.
+    /// The world to which the event belongs.
     pub world: WorldNumber,
     /// The version of the payload.
     pub version: u8,
@@ -21,14 +21,15 @@ pub struct Stamp {
 /// A program that receives the events of a world. One thread calls it, one call at a time, with the events in order of time (as
 /// [`Consumer`](crate::events::record::Consumer) says).
 ///
-/// It may allocate, take locks, wait, and change its selection. It must not wait for something that happens only after it has
+/// A host may allocate, take locks, wait, and change its selection. It must not wait for something that happens only after it has
 /// returned: [`HostConnection::flush`](super::HostConnection::flush) and
-/// [`HostConnection::end`](super::HostConnection::end) fail or return at once when it calls them. A panic ends it.
+/// [`HostConnection::end`](super::HostConnection::end) fail or return at once when the host calls them. If the host panics, its
+/// connection ends.
 pub trait Host: Send + Sync + 'static {
     /// Receives an event: its number in the table, and its payload, with the fields in order, little-endian, without padding.
     fn fire_event(&self, event_id: u32, payload: &[u8]);
 
-    /// Receives an event with its time, thread and world. This is the function that is called; the default calls
+    /// Receives an event with its time, thread and world. The serving thread calls only this function; the default implementation calls
     /// [`fire_event`](Self::fire_event).
     fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
         let _ = stamp;

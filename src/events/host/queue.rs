@@ -23,14 +23,14 @@ use crate::sync::bell::Bell;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const HEAD_WORDS: usize = 3;
-/// In place of an event's number.
+/// Replaces the event's number in an entry that reports lost events.
 const LOST: u64 = 0xff;
 
 const _: () = assert!(EventId::COUNT <= LOST as usize);
 
-/// The thread is woken at the latest when this many words are new.
+/// The serving thread is woken at the latest when this many words have been added.
 const WAKE_WORDS: u64 = 8 << 10;
-/// The thread wakes at the latest after this time.
+/// The serving thread wakes at the latest after this time.
 const SLEEP_NS: u64 = 100_000_000;
 /// The interval at which the producer checks for room while it waits.
 const LOOK_NS: u64 = 50_000;
@@ -55,18 +55,18 @@ pub(super) enum State {
     Over,
 }
 
-/// What only the producer accesses.
+/// The state that only the producer accesses.
 #[derive(Debug, Default)]
 struct Filling {
     /// The end of the queue when the thread was last woken.
     woken: Cell<u64>,
     /// The number of events that were dropped and not yet reported to the host.
     untold: Cell<u64>,
-    /// The read position at which the producer last ran out of patience.
+    /// The read position at which the producer last gave up waiting for the host.
     stuck_at: Cell<Option<u64>>,
 }
 
-/// See the module documentation.
+/// The queue, as the module documentation describes it.
 #[derive(Debug)]
 pub(super) struct Queue {
     words: NonNull<u64>,
@@ -138,7 +138,7 @@ impl Queue {
         if self.filling.untold.get() > 0 || !self.has_room(HEAD_WORDS + fields.len()) {
             return match id {
                 Some(_) => self.drop_events(1, 1),
-                // These were lost before they reached the queue, and are not counted as taken.
+                // These events were lost before they reached the queue, and are not counted as taken.
                 None => self.drop_events(0, fields[0]),
             };
         }
@@ -188,7 +188,7 @@ impl Queue {
         self.free() >= words as u64 || self.wait_for_room(words as u64)
     }
 
-    /// Waits for room as long as the host takes entries, and then until the patience ends (`.host.bounded`).
+    /// Waits for room: without a limit as long as the host takes entries, and otherwise for the configured patience (`.host.bounded`).
     #[cold]
     #[inline(never)]
     fn wait_for_room(&self, words: u64) -> bool {
@@ -225,7 +225,7 @@ impl Queue {
         if position == self.written.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: it is written, and is not overwritten before `read` is past it.
+        // SAFETY: the entry is written, and is not overwritten before `read` has moved past it.
         let get = |offset: usize| unsafe { self.slot(position + offset as u64).read() };
         let (threads, what) = (get(1), get(2));
         let length = (what >> 32) as usize;
@@ -260,13 +260,13 @@ impl Queue {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Wakes the thread.
+    /// Wakes the thread that calls the host.
     pub(super) fn wake(&self) {
         self.filling.woken.set(self.written());
         self.bell.ring();
     }
 
-    /// Puts the thread to sleep until there may be an entry.
+    /// Sleeps until there may be an entry. Called by the thread that calls the host.
     pub(super) fn sleep(&self) {
         self.bell.wait(Some(SLEEP_NS));
     }
@@ -295,12 +295,12 @@ impl Queue {
         }
     }
 
-    /// Marks that the host has panicked: what was not delivered is lost.
+    /// Marks that the host has panicked: events that were not delivered are lost.
     pub(super) fn fail(&self) {
         self.enter(State::Failed);
     }
 
-    /// Marks that the thread is about to end.
+    /// Marks that the thread that calls the host is about to end.
     pub(super) fn over(&self) {
         if self.state() == State::Closed {
             self.enter(State::Over);

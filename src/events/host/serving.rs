@@ -1,4 +1,4 @@
-//! The two ends of a host's queue: the drain fills it, and a thread of its own takes events out and calls the host.
+//! The two ends of a host's queue: the drain adds events, and a separate thread takes them out and calls the host.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

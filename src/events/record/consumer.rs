@@ -12,10 +12,10 @@ use crate::events::sink::AfterFork;
 /// What a thread does when its ring is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Where it may wait, it waits until there is room. Elsewhere the ring grows, and at the limit the record is dropped
+    /// Where the thread may wait, it waits until there is room. Elsewhere the ring grows, and at the limit the record is dropped
     /// and counted.
     Lossless,
-    /// It continues; the record is dropped and counted.
+    /// The thread continues; the record is dropped and counted.
     Dropping,
 }
 
@@ -37,14 +37,14 @@ pub enum Policy {
 /// **Errors.** The first error ends the consumer: it receives no more records, those that it would have received are counted as lost, and
 /// [`end_recording`](crate::events::Events::end_recording) returns the error with the numbers.
 pub trait Consumer: fmt::Debug + Send {
-    /// Takes one of the records that it selected.
+    /// Takes one of the records that the consumer selected.
     fn record(&mut self, record: &Recorded) -> io::Result<()>;
 
     /// Takes a run of consecutive records that only this consumer receives. The default calls [`record`](Consumer::record) for each. It is
     /// a trait method so that it is monomorphised, and `record` inlined, for each consumer.
     ///
-    /// An implementation may return before the end of the run; it is called again with the rest. If it takes no record, the first one
-    /// is passed to `record`.
+    /// An implementation may return before the end of the run; it is called again with the rest. If it takes no record, the first record
+    /// of the run is passed to `record`.
     ///
     /// # Errors
     /// Those of `record`, for the record that was taken last. That record counts as lost, those before it as written.
@@ -80,24 +80,24 @@ pub trait Consumer: fmt::Debug + Send {
         self.flush()
     }
 
-    /// After an error: returns how many of the records that it took are lost too, because they were still in its buffers.
+    /// Returns, after an error, how many of the records that the consumer took are lost too, because they were still in its buffers.
     fn unwritten(&self) -> u64 {
         0
     }
 
-    /// Returns whether threads wait for it.
+    /// Returns whether firing threads wait for this consumer.
     fn policy(&self) -> Policy {
         Policy::Lossless
     }
 
-    /// Returns what happens to it in the child of a fork (`.fork.services`). A consumer that is silenced there is forgotten: it is not
-    /// flushed, closed or dropped, because its file belongs to the parent.
+    /// Returns what happens to the consumer in the child of a fork (`.fork.services`). A consumer that is silenced there is forgotten: it is
+    /// not flushed, closed or dropped, because its file belongs to the parent.
     fn forked(&self) -> AfterFork {
         AfterFork::Silence
     }
 
-    /// Passes the records that it has kept to another consumer, oldest first, and returns their number. For consumers that keep
-    /// records, such as the flight recorder. The rules for `record` apply.
+    /// Passes the records that this consumer has kept to another consumer, oldest first, and returns their number. For consumers that
+    /// keep records, such as the flight recorder. The rules for `record` apply.
     ///
     /// # Errors
     /// The consumer keeps no records, or `to` failed.
@@ -111,18 +111,18 @@ pub trait Consumer: fmt::Debug + Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConsumerId {
     pub(super) place: usize,
-    /// Distinguishes it from earlier consumers in the same place.
+    /// Distinguishes this consumer from earlier consumers in the same place.
     pub(super) serial: u64,
 }
 
-/// A consumer's numbers. `fired` = `written` + `lost` + `dropped`, after it was ended or flushed.
+/// The counts of a consumer's records. After the consumer was ended or flushed, `fired` = `written` + `lost` + `dropped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerTotals {
-    /// The number of records that it selected and that were fired.
+    /// The number of records that the consumer selected and that were fired.
     pub fired: u64,
-    /// The number of fired records that it has taken and not lost.
+    /// The number of fired records that the consumer has taken and not lost.
     pub written: u64,
-    /// The number of fired records that are lost because of its error.
+    /// The number of fired records that are lost because of the consumer's error.
     pub lost: u64,
     /// The number of fired records that were dropped because a ring had no room.
     pub dropped: u64,
@@ -131,7 +131,7 @@ pub struct ConsumerTotals {
 /// How a consumer ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its numbers.
+    /// The counts of its records.
     pub totals: ConsumerTotals,
     /// Its first error.
     pub error: Option<io::Error>,
@@ -139,7 +139,7 @@ pub struct Ended {
     pub consumer: Box<dyn Consumer>,
 }
 
-/// The process's numbers: `fired` = `drained` + `dropped` + what is still in the rings.
+/// The counts of the records of the process: `fired` = `drained` + `dropped` + the records that are still in the rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecorderTotals {
     /// The number of records that were fired while a consumer recorded them.
@@ -164,7 +164,7 @@ pub enum RecordError {
     /// All places are taken.
     #[error("a process has at most {max} recording consumers: end one first", max = MAX_CONSUMERS)]
     TooManyConsumers,
-    /// Too many worlds.
+    /// The maximum number of worlds records already.
     #[error("at most {max} worlds can record at once: end the recording of one first", max = MAX_WORLDS)]
     TooManyWorlds,
     /// The consumer has ended already, or never recorded this world.

@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 
 impl Drain {
     pub(super) fn flush_everything(&mut self, patience: u64) {
-        // Nothing was ever recorded, so the clock may not exist either.
+        // Nothing was ever recorded, so the process's clock may not have been chosen yet.
         if self.next_serial == 1 {
             return;
         }
@@ -59,7 +59,7 @@ impl Drain {
     /// Changes what a consumer selects of a world.
     pub(super) fn change(&mut self, world: &'static RecordedWorld, consumer: ConsumerId, selection: Option<Selection>) {
         let number = WorldNumber(world.number());
-        // A part of the history may be forgotten only after all records from that time were drained.
+        // A segment of the history may be removed only after all records from its time were drained.
         if !self.routes.books[usize::from(number.0)].has_room() {
             self.drain(PATIENCE_NS);
             let done_up_to = self.done_up_to;
@@ -83,7 +83,7 @@ impl Drain {
             }
         }
         self.settle(PATIENCE_NS);
-        // The place may be reused by another consumer, which must not receive records from this one's time.
+        // The place may be reused by another consumer, which must not receive records from the time of this consumer.
         self.routes.books.iter_mut().for_each(worlds::Book::forget_the_past);
         self.tell_of_losses();
         let totals = self.totals_of(consumer)?;

@@ -64,14 +64,14 @@ impl Place {
         }
         if let Err(error) = what(&mut *self.consumer) {
             self.error = Some(error);
-            // It may have lost records that it had taken and not written yet.
+            // The consumer may have lost records that it had taken and not written yet.
             let unwritten = self.consumer.unwritten().min(self.totals.written);
             self.totals.written -= unwritten;
             self.totals.lost += unwritten;
         }
     }
 
-    /// Passes it the record that the flow is at, and those after it that are for this consumer alone.
+    /// Passes the consumer the record that the flow is at, and the following records that are for this consumer alone.
     fn records(&mut self, flow: &mut Flow<'_>, it: Consumers) {
         self.unflushed = true;
         let before = self.totals.written;
@@ -81,13 +81,13 @@ impl Place {
         let has_taken = self.totals.written > before;
         match result {
             Ok(()) if has_taken => {}
-            // It took no record.
+            // The consumer took no record.
             Ok(()) => {
                 self.record(flow.record());
                 flow.advance();
             }
             Err(error) => {
-                // It failed at the last record that it took.
+                // The consumer failed at the last record that it took.
                 self.totals.written -= u64::from(has_taken);
                 self.attempt(|_| Err(error));
                 self.totals.lost += u64::from(has_taken);
@@ -115,7 +115,7 @@ impl Place {
         }
     }
 
-    /// Whether threads wait for it.
+    /// Returns whether firing threads wait for the consumer.
     pub(super) fn is_lossless(&self) -> bool {
         self.error.is_none() && self.consumer.policy() == Policy::Lossless
     }
@@ -141,7 +141,7 @@ pub(super) struct Drain {
 /// Whether a drain has delivered everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It has delivered everything that was fired before it.
+    /// The drain has delivered everything that was fired before it.
     All,
     /// A fire in flight held up the rest.
     HeldUp,
@@ -206,7 +206,7 @@ impl Drain {
         }
     }
 
-    /// After drains: notifies the consumers of the time reached.
+    /// Notifies the consumers of the time reached. Called after drains.
     pub(super) fn tell_the_time(&mut self) {
         let now = self.reached();
         for place in self.routes.consumers.iter_mut().flatten() {
@@ -214,7 +214,7 @@ impl Drain {
         }
     }
 
-    /// Returns the moment that the last drain has reached. What was fired since then, or was held up, is later.
+    /// Returns the moment that the last drain has reached. Records that were fired since then, or were held up, are later.
     pub(super) fn reached(&self) -> Relation {
         let now = Clock::of_process().relation();
         let ticks = self.done_up_to.min(now.ticks);
@@ -374,7 +374,7 @@ mod tests {
         All,
         /// Takes one record and returns.
         One,
-        /// Takes none, so each record is passed to `record`.
+        /// Takes no record, so each record is passed to `record`.
         None,
     }
 
@@ -383,7 +383,7 @@ mod tests {
         kept: Arc<Mutex<Vec<(u64, u64)>>>,
         losses: Arc<AtomicU64>,
         manner: Manner,
-        /// The number of records that it takes before it fails.
+        /// The number of records that the consumer takes before it fails.
         fails_after: usize,
     }
 
@@ -426,7 +426,7 @@ mod tests {
     /// The events of the records: for the first consumer, for both, for the second, for none.
     const IDS: [EventId; 4] = [EventId::GcEnd, EventId::GcStart, EventId::MarkBegin, EventId::MarkEnd];
     const FOR: [[bool; 2]; 4] = [[true, false], [true, true], [false, true], [false, false]];
-    /// Instead of an index of `IDS`: the record reports losses.
+    /// Used instead of an index of `IDS` for a record that reports losses.
     const LOSSES: usize = IDS.len();
 
     /// Creates a ring with these records: each has a time, a kind (an index of `IDS`, or `LOSSES`), and a unique number.
@@ -503,7 +503,7 @@ mod tests {
                     drain.merge.push(Source { ticks, head, ring, thread, published, holds_up });
                 }
             }
-            // The selections are made now, but the times are from long ago, so only the latest segments must apply.
+            // The selections are made now, but the records' times are long ago: the older segments of the history must not apply.
             drain.routes.books[usize::from(WORLD)].forget_the_past();
             let up_to = drain.merge_up_to(horizon);
             let totals: [_; 2] = std::array::from_fn(|index| drain.routes.consumers[index].take().unwrap().totals);

@@ -32,8 +32,8 @@ const WAIT_NS: u64 = 20_000_000;
 
 /// Records an event of this world, if it is wanted.
 ///
-/// `payload` is a function because an array whose address is passed on would be in memory on every path, and a pair of words that
-/// is stored separately and loaded as one costs more than everything else here.
+/// `payload` is a function because an array whose address is passed on would be in memory on every path: two words that are stored
+/// separately and loaded together cost more than everything else here.
 #[inline(always)]
 pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId, payload: impl Fn() -> [u64; N]) {
     let head = Head::new(id, N, world.number());
@@ -70,9 +70,9 @@ pub(in crate::events) fn time_of_last(world: &RecordedWorld, id: EventId) -> Opt
 
 /// The result of a fire in flight.
 enum Done {
-    /// It is over: recorded, dropped and counted, or not wanted.
+    /// The fire is over: its record was written, dropped and counted, or not wanted.
     Over,
-    /// It is over, and the writer must be woken.
+    /// The fire is over, and the writer must be woken.
     Ring,
     /// There is no room, and the thread may wait for it.
     NoRoom,
@@ -110,7 +110,8 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
             // The flight has ended before this call. Otherwise the writer might find the fire in flight while this thread is still in the
             // kernel.
             Done::Ring => return BELL.ring(),
-            // Not in flight during the wait, so that it holds up no drain. Afterwards the fire decides again.
+            // The fire is not in flight during the wait, so that it holds up no drain. After the wait it checks again whether the
+            // event is wanted.
             Done::NoRoom => wait_for_room(ring),
         }
     }
@@ -146,7 +147,7 @@ fn in_flight(
     let Some(chunk) = chunk else {
         Ring::count(&ring.dropped);
         world.count_dropped(id);
-        // A shorter record, which would still fit, must not be written before the report of this loss.
+        // The chunk is closed: a shorter record would still fit, but must not be written before the report of this loss.
         // SAFETY: as above.
         unsafe { ring.stream.close_chunk() };
         return Done::Ring;
@@ -196,7 +197,7 @@ impl Drop for Hurry {
     }
 }
 
-/// To be called after fires that could not wait: waits until the thread's ring is within its quota, if the thread may wait.
+/// Waits until the thread's ring is within its quota, if the thread may wait. Called after fires that could not wait.
 #[inline]
 pub(crate) fn catch_up() {
     if let Some(rings) = ring::own()

@@ -22,7 +22,7 @@ const HEAD_WORDS: usize = 3;
 /// The maximum number of profile starts that are kept: a heap profile with all of its filters, and ticks, of two worlds.
 const MOST_BEGINNINGS: usize = 18;
 
-/// The overwritten records about the start of running profiles: see the module documentation.
+/// The kept records about the starts of running profiles, which were overwritten in the ring: see the module documentation.
 #[derive(Debug)]
 struct Beginnings {
     kept: [Recorded; MOST_BEGINNINGS],
@@ -47,7 +47,8 @@ impl Beginnings {
         self.count = kept;
     }
 
-    /// Takes an overwritten record, if it is about the start of a profile. A new profile replaces the previous one; its filters precede it.
+    /// Keeps an overwritten record, if it is about the start of a profile. The records of a new profile replace those of the previous one;
+    /// the records of its filters come before the record of its start.
     fn take(&mut self, record: &Recorded) {
         const CENSUS: [EventId; 2] = [EventId::CensusFilter, EventId::CensusProfileBegin];
         const TICKS: [EventId; 1] = [EventId::TickerBegin];
@@ -72,7 +73,7 @@ impl Beginnings {
     }
 }
 
-/// Keeps the last records.
+/// The consumer that keeps the last records.
 pub struct FlightRecorder {
     words: NonNull<u64>,
     capacity: usize,
@@ -99,7 +100,7 @@ impl FlightRecorder {
         Ok(FlightRecorder { words, capacity, oldest: 0, newest: 0, records: 0, forgotten: 0, beginnings })
     }
 
-    /// Returns the number of records that it has.
+    /// Returns the number of records that are kept.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -155,7 +156,7 @@ impl Consumer for FlightRecorder {
         Ok(())
     }
 
-    /// Threads need not wait for it: it is never slow itself.
+    /// Threads need not wait for the flight recorder, because it is never slow itself.
     fn policy(&self) -> Policy {
         Policy::Dropping
     }

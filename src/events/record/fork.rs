@@ -38,12 +38,12 @@ pub(crate) unsafe fn after_fork_in_child() {
     if removed(Guard::ForkServices) {
         return;
     }
-    // The records in the ring were fired by the parent, which has them too.
+    // The records in the rings were fired by the parent, which delivers them itself.
     let mut silent = [false; MAX_CONSUMERS];
     for (place, silent) in held.routes.consumers.iter_mut().zip(&mut silent) {
         if place.as_ref().is_some_and(|place| place.consumer.forked() == AfterFork::Silence) {
             *silent = true;
-            // Neither flushed nor dropped: its file and the content of its buffers belong to the parent.
+            // The consumer is neither flushed nor dropped: its file and the content of its buffers belong to the parent.
             std::mem::forget(place.take());
         }
     }

@@ -18,7 +18,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Waits for the lock. Only inside [`as_blocking`](super::waiting::as_blocking).
+    /// Waits for the lock. To be called only inside [`as_blocking`](super::waiting::as_blocking).
     pub(super) fn take() -> Held {
         Held::with(DRAIN.lock().lock())
     }

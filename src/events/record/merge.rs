@@ -1,12 +1,13 @@
 //! The merge: the records of all rings as one sequence in order of time.
 //!
 //! It is a merge of sorted runs: a heap of the rings by the time of their first record, and in addition the current ring. Records are
-//! taken from the current ring as long as no ring in the heap has an earlier one. One thread that fires alone is one run; two that fire at
-//! the same time alternate at about every other record, at the cost of one comparison with the top of the heap.
+//! taken from the current ring as long as no ring in the heap has an earlier record. If only one thread fires, its records are one run. If
+//! two threads fire at the same time, the current ring changes at about every other record, at the cost of one comparison with the
+//! top of the heap.
 //!
-//! The cursor ([`Flow`]) is at a record, which has left its ring, until it is advanced. Then the record's consumers are known. So
-//! consecutive records for the same single consumer, which are usually nearly all records, can be taken by that consumer one by one, as a
-//! [`Run`]. A virtual call for each record would cost more than the merge.
+//! The cursor ([`Flow`]) stays at a record, which has left its ring and whose consumers are known, until it is advanced. A consumer
+//! can itself take consecutive records that are for it alone, one by one, as a [`Run`]. Usually these are nearly all records, and a
+//! virtual call for each of them would cost more than the merge.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -22,13 +23,13 @@ use crate::os::memory::{map_anonymous, unmap};
 /// A ring with records, in the merge.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
-    /// The time of its first record.
+    /// The time of the ring's first record.
     pub(super) ticks: u64,
     pub(super) head: Head,
     pub(super) ring: &'static Ring,
     pub(super) thread: RecordingThread,
     pub(super) published: u64,
-    /// A fire is in flight in this ring, so records of other rings that are later than its last record must wait.
+    /// Whether a fire is in flight in this ring: then records of other rings that are later than this ring's last record must wait.
     pub(super) holds_up: bool,
 }
 
@@ -158,7 +159,7 @@ pub(super) fn limit_of(draining: &mut Draining, ring: &Ring) -> u64 {
     drained.last.max(drained.quiet_at)
 }
 
-/// What a flow is at.
+/// The position of a flow.
 #[derive(Clone, Copy)]
 pub(super) enum At {
     /// A record, and its consumers, of which there is at least one.
@@ -192,7 +193,7 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// Creates a flow at the first record up to the horizon.
+    /// Creates a flow, which is at the first record in order of time. `horizon` is the time up to which records are delivered.
     pub(super) fn new(
         draining: &'a mut Draining,
         merge: &'a mut Merge,
@@ -294,13 +295,13 @@ impl<'a> Flow<'a> {
         self.until = self.merge.first().map_or(horizon, |first| first.ticks.min(horizon));
     }
 
-    /// Returns the time up to which everything has passed, once the flow is at the end.
+    /// Returns the time up to which all records have passed, once the flow is at the end.
     pub(super) fn horizon(&self) -> u64 {
         self.horizon
     }
 }
 
-/// Records beyond the horizon stay in the rings. This is so even if a consumer panics; the record that it was given is then lost.
+/// Records beyond the horizon stay in the rings, even if a consumer panics; then the record that was passed to the consumer is lost.
 impl Drop for Flow<'_> {
     fn drop(&mut self) {
         self.merge.len = 0;
@@ -324,8 +325,8 @@ impl<'a, 'flow> Run<'a, 'flow> {
         Run { flow, whose, taken, stands: false }
     }
 
-    /// Takes the next record. `None` at the end of the run: the next record has another consumer, or there is none now. Further calls then
-    /// return `None` too.
+    /// Takes the next record. Returns `None` at the end of the run: the next record is for other consumers too, or there is no further record
+    /// now. Further calls then return `None` too.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "the returned record is overwritten by the next call")]
     pub fn next(&mut self) -> Option<&Recorded> {

@@ -7,7 +7,7 @@ use crate::events::table::{Event, EventId, PAYLOAD_WORDS};
 pub struct RecordingThread {
     /// The kernel's id. The kernel may reuse it for another thread when this one has ended.
     pub tid: u32,
-    /// Its number among all threads of the process that ever recorded, from 0. No two threads have the same number, and a
+    /// The thread's number among all threads of the process that ever recorded, from 0. No two threads have the same number, and a
     /// thread keeps its number until it ends.
     pub index: u32,
 }
@@ -68,8 +68,8 @@ impl Recorded {
     }
 }
 
-/// Records that were lost because a ring was full and its thread could not wait. They were fired on this thread between its last record
-/// before and its first record after this moment.
+/// A report of records that were lost because a ring was full and its thread could not wait. The thread fired them after its last
+/// record before this moment, and before its first record after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The time at which the thread continued to record, in ticks.

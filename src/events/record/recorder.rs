@@ -83,7 +83,7 @@ impl Recorder {
         as_blocking(|| Held::take().totals_of(consumer))
     }
 
-    /// Drains, passes the records that a consumer keeps (a flight recorder) to another one, and flushes that.
+    /// Drains, passes the records that a consumer keeps (a flight recorder) to the consumer `to`, and flushes `to`.
     /// Returns the number of records.
     ///
     /// # Errors
@@ -104,8 +104,8 @@ impl Recorder {
 
 /// Writes everything that was fired to the files. A debugger may call this while all other threads are stopped, whatever locks they hold.
 ///
-/// The calling thread drains itself. Returns 0 on success; 1 if a stopped thread holds the recorder's lock: resume the program
-/// for a moment, and call again; 2 if a consumer has failed, now or before.
+/// The calling thread itself drains. Returns 0 on success; 1 if a stopped thread holds the recorder's lock: resume the program
+/// for a moment, and call this again; 2 if a consumer has failed, now or before.
 #[unsafe(no_mangle)]
 pub extern "C" fn stopworld_telemetry_flush() -> i32 {
     let Some(mut held) = Held::try_take() else { return 1 };

@@ -11,7 +11,7 @@ use crate::events::{Events, Selection};
 /// every `Gc` out of them.
 #[derive(Debug)]
 pub struct Recording<T> {
-    /// A source of no events. It keeps the consumer when the last world is gone.
+    /// A source that fires no events. It keeps the consumer alive when the last world is gone.
     anchor: Events,
     consumer: ConsumerId,
     shared: Mutex<T>,
@@ -41,8 +41,8 @@ impl<T: Send> Recording<T> {
         locked(&self.shared, f)
     }
 
-    /// Adds a world by its events. Nothing of it is selected until `meet` selects events; `meet` runs under the lock of the shared
-    /// state. Does nothing if the world has joined before.
+    /// Adds a world, given by its events. No event of the world is selected until `meet` selects events; `meet` runs under the lock of the
+    /// shared state. Does nothing if the world has joined before.
     ///
     /// # Errors
     /// The recording has ended, too many worlds are recorded, or `meet` failed.

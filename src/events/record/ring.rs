@@ -2,8 +2,8 @@
 //!
 //! A thread has two rings: the main one, and a smaller one for handlers that interrupt a fire into the main one. They are in mapped
 //! memory that is never unmapped, on a list that only grows. The rings of a thread that has ended are reused after they
-//! are drained. The thread finds them by a thread-local word without a destructor: in an executable that is one load. In a library that
-//! was loaded late its first use may allocate, so a thread touches it when it attaches ([`meet`]).
+//! are drained. A thread finds its rings by a thread-local word without a destructor: in an executable, reading it is one load. In a
+//! library that was loaded late, the first use of the word may allocate, so a thread touches it when it attaches ([`meet`]).
 //!
 //! The memory of a ring:
 //!
@@ -30,7 +30,7 @@ pub(super) type Chunk = stream::Chunk<CHUNK_WORDS>;
 
 const _: () = assert!(size_of::<Chunk>() == CHUNK_BYTES);
 
-/// The quota of a ring, in chunks: 1 MiB holds what a thread fires at full speed in half a millisecond.
+/// The quota of a ring, in chunks: 1 MiB holds the records that a thread fires at full speed in half a millisecond.
 pub(super) const QUOTA: u32 = 16;
 const NESTED_QUOTA: u32 = 2;
 /// The number of chunks that a ring may have however much memory all rings use: two that its thread fills, two that the drain gives back.
@@ -48,21 +48,21 @@ pub(super) fn bytes() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
 
-/// One of a thread's two rings: two cache lines that its thread writes, then two that the drain writes. A counter written by one side
-/// among the words of the other side would cost ten nanoseconds per fire.
+/// One of a thread's two rings: two cache lines that its thread writes, then two that the drain writes. If a counter of one side were
+/// on a cache line of the other side, each fire would take ten nanoseconds longer.
 #[repr(C, align(128))]
 pub(super) struct Ring {
     pub(super) flight: Flight,
     quota: u32,
-    /// The number of chunks that it has mapped. The thread increments it, the drain decrements it.
+    /// The number of chunks that the ring has mapped. The thread increments it, the drain decrements it.
     chunks: AtomicU32,
-    /// The number of records that were wanted, and of those that were dropped. Written by the thread alone.
+    /// The number of records that were wanted, and the number of those that were dropped. Only the thread writes them.
     pub(super) fired: AtomicU64,
     pub(super) dropped: AtomicU64,
     /// The number of dropped records that the stream reports.
     pub(super) announced: AtomicU64,
     pub(super) stream: stream::Stream<CHUNK_WORDS>,
-    /// What the drain remembers: see [`drained`](Self::drained).
+    /// The drain's own state for this ring: see [`drained`](Self::drained).
     drained: UnsafeCell<Drained>,
 }
 
@@ -78,16 +78,16 @@ impl Draining {
     }
 }
 
-/// What a drain remembers of a ring.
+/// The drain's own state for a ring.
 #[derive(Debug, Default)]
 pub(super) struct Drained {
-    /// The time of its last record.
+    /// The time of the ring's last drained record.
     pub(super) last: u64,
     /// The number of chunks that the current drain has drained.
     pub(super) chunks: u32,
     /// The number of dropped records that were reported to consumers.
     pub(super) lost_told: u64,
-    /// A fire that was in flight during a whole drain, and the time since which it is, by the monotonic clock.
+    /// A fire that was in flight during a whole drain, and the time since which it has been in flight, by the monotonic clock.
     pub(super) stuck: Option<(FlightNumber, u64)>,
     /// A time at which that fire had not begun yet.
     pub(super) quiet_at: u64,
@@ -106,7 +106,7 @@ impl Drained {
     }
 }
 
-/// How much memory a ring may take.
+/// The limit up to which a ring may map memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
     Quota,
@@ -129,7 +129,7 @@ impl Ring {
         }
     }
 
-    /// Returns what the drain remembers of this ring.
+    /// Returns the drain's own state for this ring.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the proof is borrowed exclusively")]
     pub(super) fn drained<'a>(&'a self, _draining: &'a mut Draining) -> &'a mut Drained {
@@ -168,7 +168,7 @@ impl Ring {
         Some(chunk)
     }
 
-    /// Whether it has grown beyond its quota, because its thread could not wait.
+    /// Returns whether the ring has grown beyond its quota, because its thread could not wait.
     pub(super) fn is_beyond_quota(&self) -> bool {
         self.chunks.load(Ordering::Relaxed) > self.quota
     }
@@ -196,13 +196,13 @@ impl Ring {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum State {
-    /// A thread is claiming them; or, in the child of a fork, they are retired for ever.
+    /// A thread is claiming the rings; or, in the child of a fork, they are retired for ever.
     Between = 0,
-    /// They belong to a thread.
+    /// The rings belong to a thread.
     Taken = 1,
-    /// Their thread has left them, and they are not drained yet.
+    /// The rings' thread has released them or has ended, and they are not drained yet.
     Left = 2,
-    /// They are free for a thread to claim.
+    /// The rings are free for a thread to claim.
     Free = 3,
 }
 
@@ -248,7 +248,7 @@ pub(super) fn own() -> Option<&'static ThreadRings> {
     HERE.with(|here| unsafe { here.rings.get().as_ref() })
 }
 
-/// Touches the calling thread's thread-local word, so that what this may allocate is allocated now.
+/// Touches the calling thread's thread-local word, so that memory which its first use may need is allocated now.
 pub(crate) fn meet() {
     HERE.with(|here| std::hint::black_box(here.rings.get()));
 }
@@ -263,7 +263,7 @@ pub(super) fn hurry(by: i32) {
     HERE.with(|here| here.hurries.set(here.hurries.get().saturating_add_signed(by)));
 }
 
-/// Releases the calling thread's rings, because the thread may end now. What it fires after this goes to other rings.
+/// Releases the calling thread's rings, because the thread may end now. If it fires again, it gets other rings.
 pub(crate) fn leave() {
     let rings = HERE.with(|here| here.rings.replace(ptr::null()));
     // SAFETY: as in `own`.
@@ -286,7 +286,7 @@ pub(super) fn own_or_new() -> Option<&'static ThreadRings> {
         here.number.get() - 1
     });
     let rings = take_free().or_else(map_new)?;
-    // Other rings with this id are those of a thread that has ended without releasing them, and whose id the kernel has reused.
+    // Other rings with this id belong to a thread that has ended without releasing them, and whose id the kernel has reused.
     all().for_each(|others| others.abandon(tid));
     rings.index.store(index, Ordering::Relaxed);
     // Release: pairs with the acquire in `is`.
@@ -366,23 +366,24 @@ impl ThreadRings {
         [&self.main, &self.nested]
     }
 
-    /// Whether they may contain records.
+    /// Returns whether the rings may contain records.
     pub(super) fn are_in_use(&self) -> bool {
         self.is(State::Taken) || self.is(State::Left)
     }
 
-    /// Whether their thread has left them.
+    /// Returns whether the rings' thread has released them or has ended.
     pub(super) fn are_left(&self) -> bool {
         self.is(State::Left)
     }
 
-    /// Frees the rings for another thread. Their thread left them before a drain that took out everything.
+    /// Frees the rings for another thread. Called when a drain has taken out all records after the rings' thread released them.
     pub(super) fn free(&self) {
         // Release: pairs with the acquire of `take_free`.
         self.owner.store(owner(0, State::Free), Ordering::Release);
     }
 
-    /// Checks whether their thread still exists, if it has not released them; if not, marks them as left.
+    /// Checks whether the rings' thread still exists, if it has not released them. If it has ended, marks the rings as
+    /// [`Left`](State::Left).
     pub(super) fn probe(&self) {
         let tid = self.tid();
         if self.is(State::Taken) && !thread::is_alive(Tid(tid as i32)) {
@@ -390,7 +391,7 @@ impl ThreadRings {
         }
     }
 
-    /// Marks the rings as left if they belong to the thread of this id, which does not exist any more.
+    /// Marks the rings as [`Left`](State::Left) if they belong to the thread with this id, which does not exist any more.
     fn abandon(&self, tid: u32) {
         let (taken, left) = (owner(tid, State::Taken), owner(tid, State::Left));
         // Release: as in `leave`; a thread that is gone has published everything.

@@ -51,7 +51,7 @@ impl<const WORDS: usize> Chunk<WORDS> {
 #[derive(Debug)]
 struct Tail<const WORDS: usize> {
     chunk: *mut Chunk<WORDS>,
-    /// The position of the chunk's first word, and that after its last word.
+    /// The position of the chunk's first word, and the position after its last word.
     start: u64,
     end: u64,
     /// Nothing is written from here on: the chunk's end, or an earlier position after [`Stream::close_chunk`].
@@ -60,7 +60,7 @@ struct Tail<const WORDS: usize> {
     kept: *mut Chunk<WORDS>,
 }
 
-/// What only the drain accesses.
+/// The state that only the drain accesses.
 #[derive(Debug)]
 struct Head<const WORDS: usize> {
     chunk: *mut Chunk<WORDS>,
@@ -68,7 +68,7 @@ struct Head<const WORDS: usize> {
     position: u64,
 }
 
-/// What the drain writes, on a cache line of its own.
+/// The words that the drain writes, on a separate cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct DrainSide<const WORDS: usize> {
@@ -76,7 +76,7 @@ struct DrainSide<const WORDS: usize> {
     head: UnsafeCell<Head<WORDS>>,
 }
 
-/// See the module documentation. All zero bytes are an empty stream.
+/// A stream, as the module documentation describes it. All zero bytes are an empty stream.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Stream<const WORDS: usize> {
@@ -198,7 +198,7 @@ impl<const WORDS: usize> Stream<WORDS> {
         Some(Next { head: word(0), ticks: word(1) })
     }
 
-    /// From now on, there is no room in this chunk, even for a short record, so the next write fails.
+    /// Closes the chunk: from now on it has no room, even for a short record, so the next write fails.
     ///
     /// # Safety
     /// The caller is the producer.
@@ -236,7 +236,7 @@ impl<const WORDS: usize> Stream<WORDS> {
 
     // ---- The drain's side -------------------------------------------------------------------------------------------
 
-    /// Returns the position up to which everything is written.
+    /// Returns the position up to which all words are written.
     pub(super) fn published(&self) -> u64 {
         // Acquire: pairs with the release of `publish`.
         self.published.load(Ordering::Acquire)

@@ -88,7 +88,7 @@ impl Events {
         self.change_recorded(consumer, |old| *old = selection)
     }
 
-    /// Returns the number that identifies this world in records. `None` if nothing of it was ever recorded.
+    /// Returns the number that identifies this world in records. `None` if no event of the world was ever recorded.
     pub fn world_number(&self) -> Option<WorldNumber> {
         self.recorded_world().map(|world| WorldNumber(world.number()))
     }
@@ -108,8 +108,8 @@ impl Events {
     }
 
     /// Ends a consumer, for all its worlds: removes its selections, drains, closes it, and returns it with its numbers.
-    /// (Its other worlds update the words that their fire functions test only at their next change. Until then a fire may call the
-    /// out-of-line function in vain.)
+    /// (Its other worlds update the words that their fire functions test only at the next change of a selection there. Until then a fire
+    /// may call the out-of-line function although no consumer wants the event.)
     ///
     /// # Errors
     /// The consumer has ended already.
@@ -147,7 +147,7 @@ impl Events {
 }
 
 impl Drop for Events {
-    /// When a world is dropped, what it fired is delivered to its consumers, and those without another world are closed.
+    /// When a world is dropped, the records that it fired are delivered to its consumers, and consumers without another world are closed.
     fn drop(&mut self) {
         let Some(world) = self.recorded_world() else { return };
         let number = usize::from(world.number());

@@ -1,4 +1,5 @@
-//! Waiting: of the writer for work, and of firing threads for room. Threads wait in blocking regions, so that a stop need not wait for them.
+//! Waiting: the writer waits for work, and firing threads wait for room. Threads wait in blocking regions, so that a stop need not wait
+//! for them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,15 +16,15 @@ pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
 /// Whether `exit` has been called.
 pub(super) static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether the process is about to exit: what is written now may be the last.
+/// Returns whether the process is about to exit: the present write may be the last one.
 pub fn is_ending() -> bool {
     ENDING.load(Ordering::Relaxed)
 }
 
-/// What the higher modules know about waiting. Set by the first world.
+/// Functions of the higher modules that decide how a thread may wait. Set by the first world.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    /// Whether the calling thread may wait for another thread at all: it is not in the stopped world.
+    /// Returns whether the calling thread may wait for another thread at all: it is not in the stopped world.
     pub(crate) may_wait: fn() -> bool,
     /// Runs a function that waits in such a way that a stop need not wait for it.
     pub(crate) as_blocking: fn(&mut dyn FnMut()),
@@ -31,7 +32,7 @@ pub(crate) struct Surroundings {
 
 static SURROUNDINGS: AtomicPtr<Surroundings> = AtomicPtr::new(std::ptr::null_mut());
 
-/// From now on, waits use these functions.
+/// Makes waits use these functions from now on.
 pub(crate) fn set_surroundings(surroundings: &'static Surroundings) {
     // Release: pairs with the acquire below.
     SURROUNDINGS.store(std::ptr::from_ref(surroundings).cast_mut(), Ordering::Release);
@@ -58,7 +59,7 @@ pub fn in_blocking_region<R: Send>(wait: impl FnOnce() -> R + Send) -> R {
 
 /// Runs `f` with what the mutex guards, in a blocking region from before the wait for the lock until after its release. So a stop
 /// does not wait for this thread; and if the thread is suspended meanwhile, it parks at the end of the region, without the lock
-/// (`.debug.frozen-waiter`). `f` is `Send`, which keeps every `Gc` out of it. A poisoned mutex is locked all the same.
+/// (`.debug.frozen-waiter`). `f` is `Send`, which keeps every `Gc` out of it. A poisoned mutex is locked like any other.
 ///
 /// # Deadlock
 /// `f` must not lock the same mutex.

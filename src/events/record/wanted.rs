@@ -34,7 +34,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, li
 #[repr(align(64))]
 pub(super) struct Wanted<const WORDS: usize> {
     words: [AtomicU32; WORDS],
-    /// The time from which the words apply.
+    /// The time from which on the words apply.
     since: AtomicU64,
 }
 
@@ -72,7 +72,8 @@ impl<const WORDS: usize> Wanted<WORDS> {
         }
     }
 
-    /// From `now` on these are wanted. The caller makes one change at a time, and must execute a heavy barrier afterwards.
+    /// Puts a new selection in force from the time `now` on. The caller makes one change at a time, and must execute a heavy barrier
+    /// afterwards.
     pub(super) fn change(&self, words: [u32; WORDS], now: u64) {
         self.since.store(now, Ordering::Relaxed);
         interrupt_point();
@@ -82,7 +83,7 @@ impl<const WORDS: usize> Wanted<WORDS> {
     }
 }
 
-/// Whether a thread's fire is in flight. Odd while one is; each fire has a different number.
+/// Shows whether a thread has a fire in flight. The value is odd while it has; each fire has a different number.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Flight(AtomicU32);
@@ -122,7 +123,7 @@ impl Flight {
         true
     }
 
-    /// Marks the end of the fire that began last.
+    /// Marks the end of the fire that is in flight.
     #[inline(always)]
     pub(super) fn end(&self) {
         let seen = self.0.load(Ordering::Relaxed);
@@ -130,7 +131,7 @@ impl Flight {
         self.0.store(seen.wrapping_add(1), Ordering::Release);
     }
 
-    /// Returns the current value. To be called after a heavy barrier.
+    /// Returns the current value. The caller has executed a heavy barrier before.
     pub(super) fn look(&self) -> FlightNumber {
         // Acquire: pairs with the release of `end`.
         FlightNumber(self.0.load(Ordering::Acquire))

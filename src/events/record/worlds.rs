@@ -81,8 +81,8 @@ pub(super) type Consumers = u8;
 
 const _: () = assert!(MAX_CONSUMERS <= Consumers::BITS as usize);
 
-/// The capacity of the history. Each change since the last complete drain takes two. A thread that is preempted in a fire holds up the
-/// drain.
+/// The maximum number of segments of the history. Each change since the last complete drain takes two segments. The history can grow
+/// because a thread that is preempted in a fire holds up the drain.
 const SEGMENTS: usize = 256;
 
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ pub(super) struct Book {
     subscriptions: [Option<Subscription>; MAX_CONSUMERS],
     segments: [Segment; SEGMENTS],
     count: usize,
-    /// The segment of the last record.
+    /// The index of the segment that applied to the last record.
     at: usize,
 }
 
@@ -137,7 +137,8 @@ impl Book {
     #[inline(never)]
     fn find(&mut self, ticks: u64) {
         let segments = &self.segments[..self.count];
-        // A record from before the history uses its first segment. It can only come from a thread that was suspended in a fire for long.
+        // A record that is older than the history uses the first segment. It can only come from a thread that was suspended in a fire for
+        // a long time.
         self.at = segments.partition_point(|segment| segment.from <= ticks).saturating_sub(1);
     }
 
@@ -146,9 +147,9 @@ impl Book {
         self.count + 2 <= SEGMENTS
     }
 
-    /// Removes the segments that end before `ticks`: everything up to then has been drained.
+    /// Removes the segments that end before `ticks`: all records up to that time have been drained.
     pub(super) fn forget_before(&mut self, ticks: u64) {
-        // The last segment that began by then is the first that is still needed.
+        // The last segment that began at or before `ticks` is the first that is still needed.
         let first = self.segments[..self.count].partition_point(|segment| segment.from <= ticks).saturating_sub(1);
         self.segments.copy_within(first..self.count, 0);
         self.count -= first;

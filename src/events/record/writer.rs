@@ -24,7 +24,7 @@ const BREATHER: Duration = Duration::from_micros(50);
 
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Starts the thread unless it runs. The drain is borrowed so that two threads cannot start it at the same time.
+/// Starts the writer thread unless it runs. The drain is borrowed so that two threads cannot start it at the same time.
 pub(super) fn ensure_started(_drain: &mut Drain) -> io::Result<()> {
     if RUNS.load(Ordering::Relaxed) {
         return Ok(());
@@ -36,7 +36,7 @@ pub(super) fn ensure_started(_drain: &mut Drain) -> io::Result<()> {
     Ok(())
 }
 
-/// In the child of a fork: the thread does not exist there.
+/// Forgets the writer thread, which does not exist in the child of a fork.
 pub(super) fn forget() {
     RUNS.store(false, Ordering::Relaxed);
 }

@@ -8,7 +8,7 @@
 use super::id::{EventId, Group};
 use crate::events::vocabulary::{Category, Keywords, Level, Provider};
 
-/// The most fields that an event may have. A record carries this many words, used or not.
+/// The maximum number of fields of an event. A record has this many words, used or not.
 pub const PAYLOAD_WORDS: usize = 6;
 
 /// The maximum size of a serialized payload, in bytes.
@@ -36,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns its name, as the reference shows it.
+    /// Returns the unit's name, as the reference shows it.
     pub const fn name(self) -> &'static str {
         match self {
             Unit::Ordinal => "ordinal",
@@ -63,7 +63,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// Returns its size in a serialized payload.
+    /// Returns the field's size in a serialized payload, in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             FieldKind::U32 => size_of::<u32>(),
@@ -72,7 +72,7 @@ impl FieldKind {
         }
     }
 
-    /// Returns its name, as self-describing formats spell it.
+    /// Returns the kind's name, as self-describing formats spell it.
     pub const fn name(self) -> &'static str {
         match self {
             FieldKind::U32 => "u32",

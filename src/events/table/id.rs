@@ -6,12 +6,12 @@
 pub enum Group {
     /// Worlds, threads, and how they are stopped.
     World,
-    /// The phases of a collection. Few per collection.
+    /// The phases of a collection. A few events per collection.
     Collection,
     /// The heap between collections: segments, allocation ticks, large objects, handles and finalizers.
     Memory,
-    /// One event per object or reference. A group of its own, because these events do without the system call that returns the firing
-    /// thread's id.
+    /// One event per object or reference. These events are a separate group because they are recorded without the firing thread's id,
+    /// which would take a system call.
     Object,
     /// One event per block, per scanned root, or per refill of an allocation cache.
     Block,
@@ -77,7 +77,7 @@ impl EventId {
     }
 }
 
-/// The event of a number that a host got.
+/// Returns the event with a number that a host received.
 impl TryFrom<u32> for EventId {
     type Error = u32;
 
@@ -93,7 +93,7 @@ const MASKS: [u32; EventId::COUNT] = {
     while index < EventId::COUNT {
         let group = GROUP_OF[index] as usize;
         masks[index] = next[group];
-        // A group of more than 31 events does not compile. Add a group then.
+        // A group of more than 31 events does not compile: add a group instead.
         next[group] *= 2;
         index += 1;
     }

@@ -59,7 +59,7 @@ macro_rules! payloads {
             #[allow(unused_mut, unused_variables, unused_assignments, reason = "an event may have no fields")]
             pub(super) fn from_words(words: &[u64; PAYLOAD_WORDS]) -> $name {
                 let mut next = words.iter();
-                // The default is never used: no event has more fields than there are words, see the assertion below.
+                // The default is never used: no event has more fields than a record has words, as the assertion below checks.
                 $(let $field = <$type as FieldType>::from_word(next.next().copied().unwrap_or_default());)*
                 $name { $($field),* }
             }
