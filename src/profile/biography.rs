@@ -1,8 +1,8 @@
 //! Biographies: void, lag, use, inherent use, drag.
 //!
-//! Whether a live object will be used again is known only when it dies. So a biography takes two kinds of data. At each *census*
-//! it counts which objects have been used so far and which have not. At each *collection* it notes for each dead object when it
-//! was created, when it was last used, and its size. At the end the two are combined.
+//! Whether a live object will be used again is known only when it dies. So a biography collects two kinds of data. At each *census*
+//! it counts the objects that have been used so far and those that have not. At each *collection* it notes for each dead object
+//! when it was created, when it was last used, and its size. At the end these data are combined.
 //!
 //! ```text
 //!              born c        first use          last use u                 died d          eras, one from census to census
@@ -11,19 +11,18 @@
 //! ```
 //!
 //! Two arrays, indexed by era, record the dead objects: `void[c] += n, void[d] -= n` for those that were never used,
-//! `drag[u+1] += n, drag[d] -= n` for those that were. Their prefix sums give, for each census, how much of the *not used* objects
-//! was void (the rest is lag), and how much of the *used* objects was drag (the rest is use). At the end every object that is
-//! still alive counts as dying then. So all five stages are exact for every census, and none is known before the end
+//! `drag[u+1] += n, drag[d] -= n` for those that were. Their prefix sums show, for each census, how much of the *not used* objects
+//! was void (the rest is lag), and how much of the *used* objects was drag (the rest is use). Every object that is still alive at the
+//! end of the biography counts as dying then. So all five stages are exact for every census, and none is known before the end
 //! (`.biography.exact`).
 //!
-//! **A use is a read through a [`Gc`](crate::Gc)**, a dereference: every access, also one that writes a field or calls a method.
-//! `Weak::get` uses the weak reference, not its target. Accesses through a Rust reference that the program keeps are not seen
-//! again, and creating an object is no use of it. **Inherent use**: objects that are used by address, in ways that cannot be
-//! observed: those of the pinned space, and those of types described at run time.
+//! **A use is a dereference of a [`Gc`](crate::Gc)**, also for an access that writes a field or calls a method.
+//! `Weak::get` uses the weak reference, not its target. If the program keeps a Rust reference into an object, further accesses
+//! through it are not seen, and creating an object is no use of it. **Inherent use** is the stage of objects that are used by address,
+//! in ways that cannot be observed: objects of the pinned space, and of types described at run time.
 //!
-//! **It ends by itself** after [`LAST_ERA`] censuses, the largest era number that the side word of an object can hold. After that
-//! no census is taken, and a request for one fails. Deaths are still recorded until the end, so that the existing censuses stay
-//! exact.
+//! **A biography takes at most [`LAST_ERA`] censuses**, because of the largest era number that the side word of an object can
+//! hold. After that a request for a census fails. Deaths are still recorded until the end, so that the existing censuses stay exact.
 //!
 //! A collection with a biography walks the whole heap, also if no census is due; a read costs a load, a comparison and a store.
 
@@ -54,7 +53,7 @@ pub(crate) enum Look {
     End,
 }
 
-/// What a census knows about an object's use at once: the second word of its key.
+/// The part of an object's stage that a census knows at once: the second word of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum So {
@@ -63,7 +62,7 @@ enum So {
     Inherent = 2,
 }
 
-/// A change of bytes and objects; negative for what dies.
+/// A change of the numbers of bytes and objects; negative for objects that die.
 type Change = [i64; 2];
 
 /// A running biography.
@@ -80,7 +79,7 @@ pub(crate) struct Biography {
     found: Found,
     /// The censuses so far.
     taken: Vec<Taken>,
-    /// For each heading, the changes of void bytes and objects at each era; `drag` likewise.
+    /// For each heading, the changes of void bytes and objects at each era. `drag` has the changes of drag bytes and objects.
     void: HashMap<Heading, Vec<Change>>,
     drag: HashMap<Heading, Vec<Change>>,
 }
@@ -157,7 +156,7 @@ impl Biography {
             }
         });
         if look == Look::Census && !removed(Guard::BiographyExact) {
-            // Here no mutator runs: every use after the restart belongs to the eras after this census.
+            // The era changes here, where no mutator runs: every use after the restart belongs to the eras after this census.
             self.uses.set_era(self.era + 1);
         }
         self.found.took_ns = now_ns() - begun;
@@ -193,7 +192,7 @@ impl Biography {
             return;
         }
         let heading = Self::heading(self.breakdown, object, heap).number();
-        // Without room for an entry, the object stays lag or use, as the censuses counted it.
+        // If there is no room for an entry, the object still counts as lag or use, as the censuses counted it.
         if let Some(count) = self.died.entry(Key(heading, u64::from(life.born) << 16 | u64::from(life.used))) {
             *count = [count[0] + object.bytes as u64, count[1] + 1];
         }
@@ -222,12 +221,13 @@ impl Biography {
         self.era += 1;
     }
 
-    /// Whether all eras are used up. Then it takes no more censuses, and only records the deaths of objects that earlier ones saw.
+    /// Returns whether all eras are used up. Then the biography takes no more censuses, and only records the deaths of objects that
+    /// earlier censuses counted.
     pub(crate) fn is_full(&self) -> bool {
         self.era > LAST_ERA
     }
 
-    /// The number of censuses so far.
+    /// Returns the number of censuses taken so far.
     pub(crate) fn eras(&self) -> u64 {
         self.taken.len() as u64
     }
@@ -243,7 +243,7 @@ impl Biography {
             let mut by_stage: Vec<(Heading, Stage, [u64; 2])> = Vec::new();
             for &(heading, so, count) in &taken.living {
                 let mut part = |stage, late: Change, early| {
-                    // At most the live count: an object may have another heading when it dies than when it was counted.
+                    // The result is limited to the live count: an object may have another heading when it dies than when it was counted.
                     let at_most = if removed(Guard::BiographyExact) { [u64::MAX; 2] } else { count };
                     let late = [0, 1].map(|of| (late[of].max(0) as u64).min(at_most[of]));
                     debug_assert!(late[0] <= count[0] && late[1] <= count[1], "a stage has more than was alive");
@@ -296,7 +296,7 @@ fn is_inherently_used(object: &Object) -> bool {
     object.space == Space::Pinned || object.info.is_described()
 }
 
-/// Prefix sums: for each era, what has begun by then and not ended.
+/// Returns the prefix sums: for each era, the count that has begun by then and not ended.
 fn sums(changes: &HashMap<Heading, Vec<Change>>) -> HashMap<Heading, Vec<Change>> {
     let sum = |changes: &Vec<Change>| {
         let mut so_far = [0; 2];

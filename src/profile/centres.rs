@@ -31,18 +31,18 @@ const PROBES: usize = 64;
 /// Number of recent centres to check for the same text before it is interned.
 const LOOKED_BACK: u32 = 4;
 
-/// The entry is complete.
+/// Flag: the entry is complete.
 const READY: u32 = 1 << 31;
-/// The centre belongs to the whole program and not to a caller.
+/// Flag: the centre belongs to the whole program and not to a caller.
 const CAF: u32 = 1;
 
 zeroed! {
-    /// A centre. All zeros until it is published.
+    /// The entry of a centre. It is all zeros until the centre is published.
     struct Entry {
         label: AtomicU32,
         module: AtomicU32,
         place: AtomicU32,
-        /// Written last.
+        /// The flags, which are written last.
         flags: AtomicU32,
     }
 }
@@ -56,27 +56,27 @@ zeroed! {
 }
 
 impl CentreId {
-    /// Its name; empty if the centre does not exist.
+    /// Returns the centre's name; empty if the centre does not exist.
     pub fn label(self) -> &'static str {
         self.text(|entry| &entry.label)
     }
 
-    /// Its module.
+    /// Returns the centre's module.
     pub fn module(self) -> &'static str {
         self.text(|entry| &entry.module)
     }
 
-    /// Its place in the source.
+    /// Returns the centre's place in the source.
     pub fn place(self) -> &'static str {
         self.text(|entry| &entry.place)
     }
 
-    /// Whether it belongs to the whole program and not to a caller.
+    /// Returns whether the centre belongs to the whole program and not to a caller.
     pub fn is_caf(self) -> bool {
         OF_THE_PROCESS.entry(self).is_some_and(|entry| entry.flags.load(Ordering::Relaxed) & CAF != 0)
     }
 
-    /// The labels of its texts (name, module, place), as in events; 0 for a missing one.
+    /// Returns the labels of the centre's texts (name, module, place), as in events; 0 for a missing text.
     pub fn labels(self) -> [u64; 3] {
         let numbers =
             |entry: &Entry| [&entry.label, &entry.module, &entry.place].map(|l| l.load(Ordering::Relaxed).into());

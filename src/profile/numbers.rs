@@ -16,7 +16,7 @@ macro_rules! built_in {
             pub const BUILT_IN: [CentreId; 7] = [$(CentreId::$name),+];
         }
 
-        /// Their names, modules and places.
+        /// The names, modules and places of the built-in centres.
         pub(super) const BUILT_IN_TEXTS: [[&str; 3]; 7] = [$([$label, $module, BUILT_IN_PLACE]),+];
     };
 }
@@ -32,9 +32,9 @@ built_in! {
     GC = 3: "GC" in "GC";
     /// The cost of profiling.
     OVERHEAD_OF = 4: "OVERHEAD_of" in "PROFILING";
-    /// Costs that need no detail; also every centre that did not fit into the store.
+    /// Costs that need no detail, and the costs of every centre that did not fit into the store.
     DONT_CARE = 5: "DONT_CARE" in "MAIN";
-    /// Pinned objects, for runtimes that cannot attribute them. This one can, and charges nothing to it.
+    /// Pinned objects, for runtimes that cannot attribute them to a stack. This library can, and charges nothing to this centre.
     PINNED = 6: "PINNED" in "SYSTEM";
     /// A waiting thread.
     IDLE = 7: "IDLE" in "IDLE";

@@ -25,17 +25,17 @@
 //!   [`most_retainers`](crate::profile::census::CensusRequest::most_retainers) members; with one more it is MANY, which does not
 //!   grow (`.retainer.bound`). So with a bound of *k* an object is processed at most *k* + 2 times, a mutable cell once, and the
 //!   total cost is at most (*k* + 2) times the number of references.
-//! - **The result does not depend on the order**: it is the least solution of "my set is the union of what my referrers pass on".
-//!   MANY is an upper bound that no set leaves, so there is exactly one least solution. So neither addresses nor the number of
-//!   markers affect a profile. The order only affects the cost: the heap is walked in the order of addresses, as no
-//!   traversal does, and the only cache misses to wait for are the words of referenced objects. It takes about as long as
-//!   marking with one marker, a third longer where few objects are mutable (`benches/census.rs`).
-//! - **It does not use malloc**: the side table (4 bytes for each 16 of the heap, untouched where there are no objects), the sets
-//!   and the work list are mapped memory. If the work list cannot grow (its limit is that of a marker's stack), the missing entries
-//!   are found by a walk over the heap, since each pending object has a bit set. If the sets cannot grow, an object is counted
-//!   under MANY.
-//! - **It keeps no memory** between two censuses, and none is zeroed or faulted in while the world is stopped: the side table is
-//!   mapped before the stop and released after the restart.
+//! - **The result does not depend on the order**: it is the least solution of the equations "the set of an object is the union of the
+//!   sets that its referrers pass on". A set that has become MANY stays MANY, so there is exactly one least solution. So neither
+//!   addresses nor the number of markers affect a profile. The order only affects the cost: the heap is walked in the order of
+//!   addresses, not along references, and so the only cache misses are those for the words of referenced objects. The search
+//!   takes about as long as marking with one marker, a third longer where few objects are mutable (`benches/census.rs`).
+//! - **The search does not use malloc**: the side table (4 bytes for each 16 of the heap, untouched where there are no objects), the
+//!   sets and the work list are mapped memory. If the work list cannot grow (its limit is that of a marker's stack), the missing
+//!   entries are found by a walk over the heap, since each pending object has a bit set. If the sets cannot grow, an object is
+//!   counted under MANY.
+//! - **The search keeps no memory** between two censuses, and no memory is zeroed or faulted in while the world is stopped: the side
+//!   table is mapped before the stop and released after the restart.
 
 mod spread;
 mod words;
@@ -58,11 +58,11 @@ use crate::heap::layout::BLOCK_BYTES;
 use crate::sabotage::{Guard, removed};
 use crate::world::ThreadName;
 
-/// The set of an object without a known retainer: it waits for a finalizer that did not fit into the queue.
+/// The set of an object without a known retainer: the object waits for a finalizer that did not fit into the queue.
 const NOBODY: u32 = 0;
-/// The set with more members than the bound.
+/// The set that stands for all sets with more members than the bound.
 const MANY: u32 = 1;
-/// Its name, as in GHC.
+/// The name of the set MANY, as in GHC.
 const MANY_NAME: &str = "MANY";
 /// The largest bound that may be requested.
 const LARGEST_SET: usize = 64;
@@ -345,7 +345,7 @@ enum Kind {
 
 impl Retainers {
     /// # Errors
-    /// The system gives no memory.
+    /// The system provides no memory.
     pub(crate) fn new(collector: &Collector, most: usize) -> io::Result<Retainers> {
         Ok(Retainers {
             table: words::Table::new(collector.heap.blocks.reserved_bytes())?,
@@ -374,7 +374,7 @@ impl Retainers {
             living.masks(&cells).for_each_run(|indices| {
                 let (sixteens, rest) = words[indices].as_chunks::<TOGETHER>();
                 for words in sixteens {
-                    // No branch for each word.
+                    // This loop has no branch for each word.
                     if words.iter().fold(true, |all, word| all & (word & SET == run.set)) {
                         run.objects += TOGETHER as u64;
                         continue;
@@ -419,7 +419,7 @@ impl Retainers {
         if let Some([set, _]) = self.by_identity.get(key) {
             return set as u32;
         }
-        // Its number is its index in the list. Numbers ascend from 0, so a set of one is sorted.
+        // The retainer's number is its index in the list. The members of a set are sorted; a set of one member is.
         let set = self.sets.intern(&[self.retainers.len() as u32]);
         if !self.retainers.push((retainer(), set)) {
             return MANY;
@@ -461,7 +461,7 @@ impl Retainers {
         set
     }
 
-    /// Whether a set has a member with this name.
+    /// Returns whether a set has a member with this name.
     pub(crate) fn has_member_called(&self, set: u32, name: &str) -> bool {
         if set == MANY {
             return name == MANY_NAME;

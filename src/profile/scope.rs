@@ -3,7 +3,7 @@
 //! Each thread's record has a word with its current stack. Only that thread writes it; any thread may read it: the ticker at any
 //! time, a census while the thread is stopped. A [`Scope`] pushes a centre, and restores the stack when it is dropped, also when a
 //! panic unwinds. It finds the record with two loads, through the table that the suspend handler uses. A thread that is not
-//! attached to a world has no record, and its scopes do nothing.
+//! attached to a world has no record, and scopes on it do nothing.
 //!
 //! The cost of a scope does not depend on whether a profile is running, because a thread's stack must be right when a profile starts. If
 //! allocations are charged, the beginning and the end of a scope also charge what the thread has allocated since its last change
@@ -19,8 +19,8 @@ use crate::world::fork;
 use crate::world::handler::known_current;
 use crate::world::stop_info::ThreadStopInfo;
 
-/// Enters a cost centre until the returned value is dropped. What this thread costs until then (its time and the objects that it
-/// allocates) is charged to the centre, on top of the enclosing scopes.
+/// Enters a cost centre until the returned value is dropped. Until then, the time of this thread and the objects that it allocates
+/// are charged to the centre, on top of the enclosing scopes.
 ///
 /// Module and place in the source are added to the name, so each place in the source is a centre of its own.
 ///
@@ -53,7 +53,7 @@ pub struct CentrePlace {
     label: &'static str,
     module: &'static str,
     place: &'static str,
-    /// 0 until it is first entered.
+    /// The centre's number; 0 until the centre is first entered.
     centre: AtomicU32,
 }
 
@@ -143,15 +143,15 @@ impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
         let Some(record) = self.record else { return };
-        // A thread that has detached meanwhile has no stack; if it has attached again, it has another one. The record is looked
-        // up again because it may belong to another thread by now.
+        // The record is looked up again because it may belong to another thread by now. If this thread has detached meanwhile, it
+        // has no stack; if it has attached again, it has another stack.
         if known_current().is_some_and(|now| std::ptr::eq(now, record)) && record.serial() == self.serial {
             change(record, stack_of(record), self.before);
         }
     }
 }
 
-/// Changes the stack of the calling thread, whose record this is.
+/// Changes the stack of the calling thread. `record` is its record.
 #[inline(always)]
 pub(crate) fn change(record: &ThreadStopInfo, before: StackId, now: StackId) {
     if now == before {

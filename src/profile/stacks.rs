@@ -1,4 +1,4 @@
-//! Cost centre stacks of the process: all of them form one [tree](super::tree), and a stack's number is its node's.
+//! The cost centre stacks of the process. All of them form one [tree](super::tree), and the number of a stack is the number of its node.
 //!
 //! The first edges are close together in memory, so that a program with few stacks touches few pages.
 
@@ -24,17 +24,17 @@ impl Stacks {
 }
 
 impl StackId {
-    /// The stack that it was pushed on. `None` for the empty stack.
+    /// Returns the stack on which the innermost centre was pushed. `None` for the empty stack.
     pub fn parent(self) -> Option<StackId> {
         OF_THE_PROCESS.node(self).map(|(parent, _)| parent)
     }
 
-    /// The innermost centre; MAIN for the empty stack.
+    /// Returns the innermost centre; MAIN for the empty stack.
     pub fn centre(self) -> CentreId {
         OF_THE_PROCESS.node(self).map_or(CentreId::MAIN, |(_, centre)| centre)
     }
 
-    /// Its centres, innermost first, without MAIN, which is the bottom of every stack.
+    /// Returns the stack's centres, innermost first, without MAIN, which is the bottom of every stack.
     pub fn centres(self) -> impl Iterator<Item = CentreId> {
         let mut next = OF_THE_PROCESS.node(self);
         std::iter::from_fn(move || {
@@ -44,13 +44,13 @@ impl StackId {
         })
     }
 
-    /// The number of its centres, not counting MAIN.
+    /// Returns the number of the stack's centres, not counting MAIN.
     pub fn depth(self) -> usize {
         self.centres().count()
     }
 
     /// Returns this stack with `centre` on top. If `centre` is on the stack already, returns the part of the stack that ends with
-    /// it. If there is no room for another stack, returns this one.
+    /// it. If there is no room for another stack, returns this stack.
     #[inline]
     #[must_use]
     pub fn push(self, centre: CentreId) -> StackId {
@@ -136,7 +136,7 @@ mod tests {
     fn a_full_store_keeps_the_stacks_that_it_has() {
         let store = store();
         let mut made = Vec::new();
-        // Stacks of one centre: as many nodes as edges.
+        // The stacks have one centre each, so there are as many nodes as edges.
         for centre in 8.. {
             let first = store.push(StackId::MAIN, CentreId(centre));
             if first == StackId::MAIN {
@@ -168,7 +168,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || walk(thread / 2)))));
-        // Equal lists are the same stack, however often they were pushed.
+        // Equal lists always give the same stack, however often they are pushed.
         let ids: HashMap<Vec<u32>, StackId> = store.iter().map(|stack| (expanded(store, stack), stack)).collect();
         for (list, _) in ids {
             let again = |list: &[u32]| list.iter().fold(StackId::MAIN, |stack, c| store.push(stack, CentreId(*c)));

@@ -4,14 +4,15 @@
 //! of its world: how much time each has used since the last sample, and in which cost centre stack it is now. For each used
 //! interval it fires a tick. No thread is stopped for that; the ticker reads only words of the threads' records, and clocks.
 //!
-//! **Ticks account for time; they are not alarms** (`.profile.ticks`). On a busy machine a thread does not wake on time. So a tick
-//! does not mean "the alarm went off" but "another interval of time has been used", according to the clock of the profile:
+//! **Ticks count used time, not wake-ups of the ticker** (`.profile.ticks`). On a busy machine a thread does not wake on time. So a tick
+//! means that another interval of time has been used, according to the clock of the profile:
 //!
-//! * [`Cpu`](TickClock::Cpu): each thread has a clock of its processor time. What it has used since the last sample is added to
-//!   its credit. For each whole interval in the credit the thread gets a tick; the remainder stays its credit. A thread that exits
-//!   settles its own account (see below). The processor time of collections is measured where it is spent
-//!   ([`timing`](crate::collector::timing)) and becomes ticks of [`StackId::GC`]. All other processor time of the process (the
-//!   runtime's own threads, threads of no world) becomes ticks of [`StackId::SYSTEM`]. So
+//! * [`Cpu`](TickClock::Cpu): each thread has a clock of its processor time. The ticker adds the time that a thread has used since the
+//!   last sample to the thread's *credit*, the time that has not become ticks yet. For each whole interval in the credit the thread
+//!   gets a tick; the remainder stays in the credit. A thread that exits reports its remaining time itself (it *settles its account*,
+//!   see below). The processor time of collections is measured where it is spent ([`timing`](crate::collector::timing)) and
+//!   becomes ticks of [`StackId::GC`]. All other processor time of the process (the runtime's own threads, threads of no world)
+//!   becomes ticks of [`StackId::SYSTEM`]. So
 //!
 //!   ```text
 //!     ticks × interval = processor time of the process       except for less than one interval for each thread
@@ -22,12 +23,12 @@
 //!   [`StackId::IDLE`] while it is in a blocking region or stopped, otherwise of its stack. Time in which the whole process was
 //!   stopped (at a debugger's prompt, on a suspended machine) does not count (`.stop.jobcontrol`).
 //!
-//! All threads are sampled at one moment, when the ticker wakes; that makes it a sampling profile. A late sample is charged to the
+//! All threads are sampled when the ticker wakes, so this is a sampling profile. If the ticker wakes late, the time is charged to the
 //! stack in which the thread is by then.
 //!
-//! **Threads that live shorter than an interval.** Thousands of them may start and exit without a tick to any. What is left of a
-//! thread's time when it exits is less than an interval, and its stack at that moment is useless: its scopes have ended. So the
-//! remainders are added up in the [`Pool`] by what they were spent on: collecting, which was measured, or a stack:
+//! **Threads that live shorter than an interval.** Thousands of them may start and exit without a tick to any. The time of a thread
+//! that has not become a tick when it exits is less than an interval, and its stack at that moment is useless: its scopes have
+//! ended. So these remainders are added up in the [`Pool`] by what they were spent on: collecting, which was measured, or a stack:
 //!
 //! | time of a thread that exits | is charged to |
 //! |---|---|
@@ -35,9 +36,9 @@
 //! | after that, if it has left that stack since | that stack, too |
 //! | after that, if it has come back to it, or was never sampled | the stack that it was in before it came back |
 //!
-//! The last row is a guess, since no clock is read when a scope ends: of nested scopes the outermost one is left last, and of
-//! consecutive scopes the last one. How many threads are never sampled depends on how long they live: of those that live for half
-//! an interval, one in two.
+//! The last row is a guess, since no clock is read when a scope ends: the thread leaves the outermost of nested scopes last, and
+//! the last of consecutive scopes last. How many threads are never sampled depends on how long they live: half of the threads that
+//! live for half an interval.
 //!
 //! **The list of threads** belongs to a collection while one runs. The ticker does not wait for the list; it then samples the
 //! threads that it knows. Threads that attach or detach while the ticker runs register themselves. The list is only needed for
@@ -75,7 +76,7 @@ pub enum TickClock {
 pub struct TimeProfile {
     /// The time between two ticks. A shorter time than [`SHORTEST`](TimeProfile::SHORTEST) is raised to it.
     pub interval: Duration,
-    /// The clock.
+    /// The clock by which ticks are measured.
     pub clock: TickClock,
 }
 
@@ -85,7 +86,7 @@ impl TimeProfile {
 }
 
 impl Default for TimeProfile {
-    /// One millisecond of processor time, as in GHC.
+    /// The default profile: a tick for each millisecond of processor time, as in GHC.
     fn default() -> Self {
         TimeProfile { interval: Duration::from_millis(1), clock: TickClock::Cpu }
     }
@@ -95,7 +96,7 @@ impl Default for TimeProfile {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TickError {
-    /// It is already running.
+    /// The world's ticker is already running.
     #[error("the world's ticker is already running: stop it before starting another one")]
     Already,
     /// The system could not create a thread.
@@ -105,7 +106,7 @@ pub enum TickError {
 
 /// The shortest interval.
 const SHORTEST_NS: u64 = 20_000;
-/// The most real time that counts between two samples.
+/// The maximum real time that counts between two samples.
 const LONGEST_LOOK_NS: u64 = 1_000_000_000;
 
 /// The ticker's states, in one word that its thread sleeps on.
@@ -129,7 +130,7 @@ pub(crate) struct Harvest {
 }
 
 impl Harvest {
-    /// Fires them. Call it without locks: a fire may wait for room.
+    /// Fires the ticks. Call it without locks: a fire may wait for room.
     fn fire(&mut self, events: &Events) {
         for Due { tid, stack, ticks } in self.due.drain(..) {
             for back in (0..ticks).rev() {
@@ -145,7 +146,7 @@ pub(crate) struct Ticker {
     book: Locked<Book>,
 }
 
-// A panic leaves the accounts slightly wrong, but usable.
+// After a panic the accounts may be slightly wrong, but are usable.
 impl std::panic::RefUnwindSafe for Ticker {}
 
 /// The accounts.
@@ -174,21 +175,21 @@ struct Book {
 struct Known {
     record: &'static ThreadStopInfo,
     serial: u64,
-    /// The sample at which the list of threads last contained it.
+    /// The number of the sample at which the list of threads last contained this thread.
     look: u64,
-    /// Its processor time at the last sample.
+    /// The thread's processor time at the last sample.
     cpu: u64,
     /// The part of `cpu` that was spent on collections.
     collected: u64,
     /// The time that has not become a tick yet.
     credit: u64,
     collected_credit: u64,
-    /// Its stack when its clock was last read; `None` if it was never sampled.
+    /// The thread's stack when its clock was last read; `None` if it was never sampled.
     seen: Option<StackId>,
 }
 
 impl Known {
-    /// A thread whose processor time is `now`. Time that it used before does not count.
+    /// Creates the account of a thread whose processor time is `now`. Time that the thread used before does not count.
     fn new(record: &'static ThreadStopInfo, look: u64, now: u64) -> Known {
         let (serial, collected) = (record.serial(), record.collected_ns(now));
         Known { record, serial, look, cpu: now, collected, credit: 0, collected_credit: 0, seen: None }
@@ -197,8 +198,8 @@ impl Known {
     /// Adds the time that the thread has used since the last sample, and returns it.
     fn update(&mut self, cpu: u64) -> u64 {
         let used = cpu.saturating_sub(self.cpu);
-        // Read at another moment than the clock, and while the thread may be changing it. An excess or a deficit is made up for at
-        // the next sample.
+        // This is read at another moment than the clock, and the thread may be changing it. If the result is too large or too small, the
+        // next sample corrects it.
         let collected = self.record.collected_ns(cpu).saturating_sub(self.collected).min(used);
         self.cpu += used;
         self.collected += collected;
@@ -215,7 +216,7 @@ impl Known {
         self.record.forget_left_cost_stack();
     }
 
-    /// The stack to charge for the time since the last sample, when the thread exits. See the module documentation.
+    /// Returns the stack to charge for the time since the last sample, when the thread exits. See the module documentation.
     fn spent_under(&self) -> StackId {
         let (present, left) = (stack_of(self.record), StackId::from_raw(self.record.left_cost_stack()));
         match self.seen {
@@ -239,12 +240,12 @@ impl Known {
 
 /// Pieces of time that are too small for a tick each, by the stack that they were spent on.
 ///
-/// As soon as they add up to an interval, the stack with the most time gets a tick. If it had less than an interval, it owes the
-/// difference. So the sum is exact, and each stack's share is right except for a few intervals.
+/// As soon as they add up to an interval, the stack with the most time gets a tick. If this stack had less than an interval, its
+/// time becomes negative. So the sum is exact, and each stack's share is right except for a few intervals.
 #[derive(Debug, Default)]
 struct Pool {
     sum: u64,
-    /// For each stack, the nanoseconds that have not become ticks yet; if negative, the time that the stack owes for ticks already fired.
+    /// For each stack, the nanoseconds that have not become ticks yet; if negative, the time by which its ticks exceed the time spent.
     of: HashMap<StackId, i64>,
 }
 
@@ -256,7 +257,7 @@ impl Pool {
         }
     }
 
-    /// Takes out whole intervals, as ticks.
+    /// Subtracts whole intervals from the sum, and adds their ticks to `due`.
     fn harvest(&mut self, interval: u64, tid: Tid, due: &mut Vec<Due>) {
         while self.sum >= interval {
             let Some((&stack, waiting)) = self.of.iter_mut().max_by_key(|(stack, ns)| (**ns, **stack)) else { return };
@@ -354,7 +355,7 @@ impl Book {
         self.meet(record, self.looks, thread_cpu_ns);
     }
 
-    /// Samples all threads.
+    /// Takes a sample of all threads.
     fn look(&mut self, threads: &Threads, time: &CollectorTime, harvest: &mut Harvest) {
         let now = now_ns();
         self.refresh(threads);
@@ -380,8 +381,8 @@ impl Book {
         self.counted / self.interval - ticked
     }
 
-    /// Returns the time until the next sample. Samples do not drift away from the ticks. With the wall clock they come often
-    /// enough, however long the interval is, that a normal gap is never taken for a stop of the whole process.
+    /// Returns the time until the next sample. Samples do not drift away from the ticks. With the wall clock, samples are taken so
+    /// often, however long the interval is, that the time between two of them is not mistaken for a stop of the whole process.
     fn until_next(&self, now: u64) -> u64 {
         match self.clock {
             TickClock::Cpu => self.interval - now.saturating_sub(self.begun) % self.interval,
@@ -390,7 +391,7 @@ impl Book {
     }
 
     fn look_at_processor_time(&mut self, time: &CollectorTime, due: &mut Vec<Due>) {
-        // Read first: what a thread uses while its clock is read must not count as time of other threads.
+        // This clock is read first: time that a thread uses while its clock is read must not count as time of other threads.
         let process = process_cpu_ns().saturating_sub(self.process_base);
         for known in self.known.values_mut() {
             // A thread that has just exited has no clock.
@@ -405,9 +406,9 @@ impl Book {
         advance(&mut self.system_ticks, system / self.interval, StackId::SYSTEM, due);
     }
 
-    /// Settles a thread that is about to leave the world; called by that thread.
+    /// Settles the account of a thread that is about to leave the world; called by that thread.
     fn leave(&mut self, record: &'static ThreadStopInfo, harvest: &mut Harvest) {
-        // The list still contains the thread for a moment: it must not be added again as a new one.
+        // The list still contains the thread for a moment: the thread must not be added again as a new one.
         record.settle();
         let known = self.known.remove(&key_of(record)).filter(|known| known.serial == record.serial());
         let Some(known) = known.filter(|_| self.clock == TickClock::Cpu) else { return };
@@ -446,7 +447,7 @@ impl Ticker {
         Ticker { word: AtomicU32::new(OFF), book: Locked::new(Book::new()) }
     }
 
-    /// Whether the ticker runs.
+    /// Returns whether the ticker runs.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.word.load(Ordering::Relaxed) != OFF
@@ -562,7 +563,7 @@ impl Ticker {
         self.book.lock().acquire();
     }
 
-    /// Unlocks them in the parent.
+    /// Unlocks the accounts in the parent.
     ///
     /// # Safety
     /// This thread has called [`before_fork`](Self::before_fork), and the fork is over.
@@ -571,7 +572,7 @@ impl Ticker {
         unsafe { self.book.lock().release() };
     }
 
-    /// In the child of a fork: there is no ticker any more (`.fork.services`).
+    /// Forgets the ticker in the child of a fork, where its thread does not exist (`.fork.services`).
     ///
     /// # Safety
     /// This is the child of a fork before which its thread called [`before_fork`](Self::before_fork), and no other thread runs yet.

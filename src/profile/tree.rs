@@ -1,8 +1,8 @@
 //! Cost centre stacks: a tree that only grows.
 //!
-//! A stack is its parent (the stack that it was pushed on) and the pushed centre. So all stacks together form a tree whose root is
-//! the empty stack, MAIN. A stack's number, its [`StackId`], is one word: a thread keeps its current one where any thread may
-//! read it, and each object can have the one that it was allocated under.
+//! A stack consists of its parent (the stack on which a centre was pushed) and the pushed centre. So all stacks together form a tree
+//! whose root is the empty stack, MAIN. A stack's number, its [`StackId`], is one word: a thread stores the number of its current
+//! stack where any thread may read it, and each object can have the number of the stack under which it was allocated.
 //!
 //! ```text
 //!   nodes | (parent, centre) | (parent, centre) | …          indexed by the stack's number
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! **Recursion** is compressed as in GHC: pushing a centre that is on the stack already goes back to that occurrence. So no stack
-//! contains a centre twice, no stack is deeper than there are centres, and a program that recurses makes no more stacks than one
-//! that loops.
+//! contains a centre twice, no stack is deeper than the number of centres, and a program that recurses makes no more stacks than a
+//! program that loops.
 //!
 //! ```text
 //!   push(a·b·c, b) = a·b        push(a·b, b) = a·b        push(anything, MAIN) = MAIN
@@ -22,9 +22,9 @@
 //! that finds no edge checks whether the centre is on the stack, makes a node if it is not, and tries to add the edge. Two threads
 //! that make the same node at the same time waste one number.
 //!
-//! **A thread that has a number can read the stack** (`.profile.tree`). A node is written before its number is published, first by
-//! an edge and then by a thread's [`Present`](crate::sync::Present). A reader of either acquires the writes before it. So the
-//! nodes themselves need no ordering.
+//! **A thread that has a number can read the stack** (`.profile.tree`). A node is written before its number is published, first in
+//! an edge and then in a thread's [`Present`](crate::sync::Present). A reader of either of them acquires the writes before its
+//! publication. So the nodes themselves need no ordering.
 //!
 //! This file is a protocol that is model-checked. The capacities are parameters, so that the models can use a small tree.
 
@@ -58,7 +58,7 @@ pub(super) struct Tree<const STACKS: usize, const NEAR: usize, const FAR: usize>
 
 impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR, FAR> {
     const_new! {
-        /// Not mapped yet.
+        /// Creates a tree that is not mapped yet.
         pub(super) fn new() -> Self {
             const {
                 assert!(CENTRE_BITS <= PART_BITS && STACKS <= 1 << PART_BITS && STACKS > CentreId::BUILT_IN.len());
@@ -69,7 +69,7 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
     }
 
     /// Returns the stack with `centre` on top. If `centre` is on the stack already, returns the part of the stack that ends with
-    /// it. If there is no room for another stack, returns the same one.
+    /// it. If there is no room for another stack, returns the stack itself.
     #[inline(always)]
     pub(super) fn push(&self, stack: StackId, centre: CentreId) -> StackId {
         let key = key(stack, centre);
@@ -87,7 +87,7 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
     #[inline(never)]
     fn push_slowly(&self, stack: StackId, centre: CentreId) -> StackId {
         let Ok(words) = self.words.map(prepare) else { return stack };
-        // A number that is no stack yet may become a descendant of what is pushed here: the nodes would form a cycle.
+        // A number that is no stack yet may become a descendant of the stack that is made here: the nodes would form a cycle.
         let stack = if self.node(stack).is_some() { stack } else { StackId::MAIN };
         let key = key(stack, centre);
         let mut child = None;
@@ -107,7 +107,7 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
                 return StackId((edge & PART) as u32);
             }
         }
-        // No room for an edge. Whether the centre is on the stack can be found out without one.
+        // There is no room for an edge. Whether the centre is on the stack can be found out without an edge.
         self.occurrence(stack, centre).unwrap_or(stack)
     }
 
@@ -159,7 +159,7 @@ impl<const STACKS: usize, const NEAR: usize, const FAR: usize> Tree<STACKS, NEAR
 
     /// Makes the stacks of the built-in centres readable.
     pub(super) fn prepare(&self) {
-        // Without memory there are no stacks.
+        // If there is no memory, there are no stacks.
         let _ = self.words.map(prepare);
     }
 }

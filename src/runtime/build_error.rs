@@ -35,7 +35,7 @@ pub enum BuildError {
     AddressSpace {
         /// Bytes of address space that the world needs, tables included.
         asked: u64,
-        /// The setting that makes the world need this much.
+        /// The setting because of which the world needs this much address space.
         setting: LimitSetting,
         /// Bytes of address space that the process may use (RLIMIT_AS); `None` if that is not limited.
         limit: Option<u64>,
@@ -68,7 +68,7 @@ pub enum BuildError {
     System(#[from] std::io::Error),
 }
 
-/// The setting that makes a world need the address space that the system refused.
+/// The setting because of which a world needs the address space that the system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LimitSetting {
@@ -76,7 +76,7 @@ pub enum LimitSetting {
     HeapLimit(usize),
     /// The mark stack limit that the program set, in bytes.
     MarkStackLimit(usize),
-    /// No setting of the program: even the smallest default heap, of this size in bytes, does not fit.
+    /// No setting of the program is the cause: even the smallest default heap, of this size in bytes, does not fit.
     Least(usize),
 }
 
@@ -108,7 +108,7 @@ impl std::fmt::Display for NoRoom<'_> {
                     mib(*used)
                 )?;
                 match setting {
-                    // Half of what is free, as for a default heap limit, less a tenth for the tables.
+                    // The text suggests half of the free address space, as for a default heap limit, less a tenth for the tables.
                     LimitSetting::HeapLimit(_) if free / 20 * 9 >= LEAST_HEAP_BYTES as u64 => write!(
                         f,
                         "lower the heap limit (WorldBuilder::heap_limit, --heap-limit) to about {} MiB, or raise the process's limit",

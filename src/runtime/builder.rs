@@ -29,7 +29,7 @@ use crate::world::{SafepointStopper, SignalStopper};
 /// How a new world stops its threads. [`World::set_thread_vtable`] can change this later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stopper {
-    /// Preemptively: a signal to each running thread, whose handler stops the thread at any instruction.
+    /// Preemptively: each running thread receives a signal, whose handler stops the thread at any instruction.
     #[default]
     Signals,
     /// Cooperatively: a thread stops at its next [safepoint](crate::Mutator::safepoint) or slow allocation. In a
@@ -46,7 +46,7 @@ const MOST_MARKERS: usize = 64;
 /// The largest default number of markers.
 const MOST_DEFAULT_MARKERS: usize = 4;
 
-/// Bytes that may be allocated between two collections, however little is live. Together with what the single mutator of a
+/// Bytes that may be allocated between two collections, however little is live. Together with the bytes that the single mutator of a
 /// small program adds, this is a third of a usual last-level cache.
 const FLOOR_BYTES: u64 = 4 << 20;
 /// Bytes that each mutator adds to [`FLOOR_BYTES`].
@@ -143,7 +143,7 @@ impl WorldBuilder {
     /// Returns the default heap limit in bytes: half of the machine's memory, at least 64 MiB. A world chooses less if the
     /// process's address space is limited.
     pub fn default_heap_limit() -> usize {
-        // Rounded down: a heap consists of whole blocks.
+        // The limit is rounded down, because a heap consists of whole blocks.
         (memory::physical_memory() / 2).max(64 << 20) / BLOCK_BYTES * BLOCK_BYTES
     }
 
@@ -258,9 +258,9 @@ impl WorldBuilder {
         })
     }
 
-    /// Calls `prepare` with the world before it fires its first event. A consumer that needs the creation events starts here:
-    /// to record, to listen, or to [serve](crate::events::Events::serve) a host. An error of `prepare` makes
-    /// [`build`](Self::build) fail. Several functions are called in the order in which they were added.
+    /// Calls `prepare` with the world before it fires its first event. `prepare` can add consumers that need the creation events: it can
+    /// record, listen, or [serve](crate::events::Events::serve) a host. An error of `prepare` makes [`build`](Self::build) fail.
+    /// Several functions are called in the order in which they were added.
     #[must_use]
     pub fn before_first_event(
         mut self,
@@ -277,7 +277,7 @@ impl WorldBuilder {
         self
     }
 
-    /// Checks the settings without building a world: for a program that must know them valid before it starts other work.
+    /// Checks the settings without building a world, for a program that must know whether they are valid before it starts other work.
     ///
     /// # Errors
     /// A setting is out of range; [`build`](Self::build) would return the same error.

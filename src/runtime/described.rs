@@ -34,7 +34,7 @@ unsafe impl Trace for Described {
     const LAYOUT: Layout = Layout::LEAF;
 }
 
-/// A type that was described at run time, and the type of arrays of it. A `Copy` handle; the description itself is never freed.
+/// A type that was described at run time, and the type of its arrays. This is a `Copy` handle; the description itself is never freed.
 #[derive(Clone, Copy, Debug)]
 pub struct DescribedType {
     object: &'static TypeInfo,
@@ -86,7 +86,7 @@ impl DescribedType {
             return Err(DescribeError::ReferenceBeyondTheEnd { word, words });
         }
         let name: &'static str = Box::leak(Box::from(name));
-        // Leaked: an object's header points to its description, and the collector may read it at any time.
+        // The description is leaked: an object's header points to its description, and the collector may read it at any time.
         let make = |size, shape| &*Box::leak(Box::new(TypeInfo::of_described(name, size, 8, shape)));
         let object = make(bytes, Shape::of_layout(&references));
         let stride = u32::try_from(bytes).ok().filter(|_| bytes.is_multiple_of(8) || references.is_leaf());

@@ -1,5 +1,5 @@
-//! What a recording must know of a world besides its events: its fixed properties, its present state, and its counters. All of it
-//! comes as values.
+//! The data that a recording needs about a world besides its events: its fixed properties, its present state, and its counters. All
+//! of them are returned as values.
 //!
 //! A recording that joins a running world has missed the events that report its blocks and its threads.
 //! [`World::with_held_blocks`] and [`World::with_threads`] describe them, under the locks that keep them from changing until the
@@ -37,7 +37,7 @@ pub struct WorldFacts {
 /// A block of the heap that is in use, or the blocks of a large object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBlock {
-    /// Its start address.
+    /// The block's start address.
     pub address: usize,
     /// Its size in bytes.
     pub bytes: usize,
@@ -45,8 +45,8 @@ pub struct HeldBlock {
     pub space: Space,
 }
 
-/// The counters of a world. Those of the last collection are 0 before the first. Read without waiting: during a collection some are
-/// of the collection before.
+/// The counters of a world. The counters of the last collection are 0 before the first collection. All are read without waiting: during
+/// a collection some may still be those of the previous collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorldCounters {
@@ -60,7 +60,7 @@ pub struct WorldCounters {
     pub pause_total_ns: u64,
     /// The pause of the last collection, in nanoseconds.
     pub pause_ns: u64,
-    /// The time from the end of the pause before to the end of the last pause, in nanoseconds.
+    /// The time from the end of the last pause but one to the end of the last pause, in nanoseconds.
     pub period_ns: u64,
     /// Bytes that the last collection left alive.
     pub live: SpaceBytes,
@@ -146,8 +146,8 @@ impl World {
         self.collector().threads.with_live(|live| look(&described(live)))
     }
 
-    /// As [`with_threads`](Self::with_threads), but does not wait: returns `None` if the list is in use. For a thread that may hold
-    /// the lock itself, as in a panic hook.
+    /// Does the same as [`with_threads`](Self::with_threads) without waiting: returns `None` if the list is in use. For a thread that may
+    /// itself hold the list's lock, as in a panic hook.
     pub fn try_with_threads<R>(&self, look: impl FnOnce(&[ThreadInfo]) -> R) -> Option<R> {
         let mut result = None;
         self.collector().threads.look_now(|live| result = Some(look(&described(live))));

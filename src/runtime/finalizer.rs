@@ -1,8 +1,8 @@
 //! The thread on which finalizers run.
 //!
 //! It is a mutator named `finalizer`, started when the first finalizer is registered. It sleeps in a blocking
-//! region, so a stop does not wait for it. It runs one finalizer after the other, each with its object on its own
-//! stack. A panic is caught, and the next finalizer runs.
+//! region, so a stop does not wait for it. It runs one finalizer after the other. The reference to the object of the running
+//! finalizer is on this thread's stack. A panic is caught, and the next finalizer runs.
 //!
 //! It also collects when a debugger requests a collection ([`Heap::request_collection`](crate::heap::Heap::request_collection)).
 
@@ -46,8 +46,8 @@ fn work(mutator: &Mutator) {
         let news = finalizers.news.load(Ordering::Acquire);
         let mut run = 0;
         if collector.heap.is_collection_requested() {
-            // A debugger's request. An error is reported only to the failure listener. A collection takes the request when it
-            // begins; a request that is made after that needs another collection.
+            // A debugger has requested a collection. An error is reported only to the failure listener. A collection clears the
+            // request when it begins; a request that is made after that causes another collection.
             if mutator.collect().is_err() {
                 collector.heap.forget_request();
             }
@@ -98,7 +98,7 @@ fn run_one(mutator: &Mutator) -> bool {
         let kept = std::hint::black_box(object);
         collector.events.fire_finalize_object(object, info);
         match action {
-            // SAFETY: registered with the object's own type; no other code can reach the object any more.
+            // SAFETY: the drop was registered with the object's own type; no other code can reach the object any more.
             Action::Drop(drop_in_place) => unsafe { drop_in_place(kept as *mut u8) },
             // SAFETY: the trampoline was made for the types of this function and this object. The object is live:
             // it was in the queue until now, and is on this stack from now on.

@@ -18,8 +18,8 @@ impl Drop for EndOfThread<'_> {
     }
 }
 
-/// Waits until the thread has ended, or until `deadline`, and returns whether it has ended. Called on the finalizer thread
-/// itself, by a finalizer or a drop, it returns `true` at once: the thread runs the rest of its queue afterwards.
+/// Waits until the thread has ended, or until `deadline`, and returns whether it has ended. If a finalizer or a drop calls this, on
+/// the finalizer thread itself, it returns `true` at once: the thread runs the rest of its queue afterwards.
 pub(super) fn wait_for_end(finalizers: &Finalizers, deadline: u64) -> bool {
     if finalizers.thread.load(Ordering::Relaxed) == os::thread::gettid().0 as u32 {
         return true;

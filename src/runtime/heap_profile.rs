@@ -53,8 +53,8 @@ pub(super) fn keep_time(inner: &Arc<Inner>, change: u32) -> std::io::Result<()> 
             }
         }
     };
-    // Signal handlers of the program do not run on this thread: it inherits the signal mask of this one, from its first
-    // instruction on.
+    // Signal handlers of the program must not run on the new thread: from its first instruction on it has the signal mask that
+    // it inherits from the calling thread.
     let _blocked = signals::block_all();
     spawn("stopworld-census", work).map(drop)
 }

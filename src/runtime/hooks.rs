@@ -1,4 +1,4 @@
-//! The world's part when one of its threads ends, when a cost centre is defined, and around a fork.
+//! The functions of a world that are called when one of its threads ends, when a cost centre is defined, and around a fork.
 
 use super::inner::{Inner, ThreadNews};
 use crate::collector::Collector;
@@ -39,7 +39,8 @@ impl WorldHooks for Inner {
         self.collector.ranges.lock.acquire();
         self.collector.observing.lock.acquire();
         self.ticker.before_fork();
-        // A thread in the sweep gate is not waited for: it may be suspended. The child ends the sweep that it had begun.
+        // The fork does not wait for a thread in the sweep gate, which may be suspended. The child finishes the sweep that the thread had
+        // begun.
         self.collector.events.before_fork();
     }
 

@@ -26,10 +26,10 @@ use crate::world::stop_info::ThreadStopInfo;
 pub(crate) struct Inner {
     pub(crate) collector: Collector,
     pub(crate) profiler: Arc<Profiler>,
-    /// Shared with the ticker's thread.
+    /// The ticker. It is shared with the ticker's thread.
     pub(crate) ticker: Arc<Ticker>,
-    /// Runs on the finalizer thread: attaches it, reports the result, and runs finalizers until the world closes. A function
-    /// pointer, because the finalizer thread is a mutator, and this module must not depend on mutators.
+    /// The function that runs on the finalizer thread: attaches it, reports the result, and runs finalizers until the world closes. It is
+    /// a function pointer, because the finalizer thread is a mutator, and this module must not depend on mutators.
     pub(super) finalizer_thread: FinalizerThread,
 }
 
@@ -70,7 +70,7 @@ impl Inner {
     pub(super) fn tell_of_thread(&self, record: &ThreadStopInfo, what: ThreadNews) {
         let events = &self.collector.events;
         let (tid, address) = (record.tid().0 as u32, std::ptr::from_ref(record) as usize);
-        // Stored even without a consumer: one that starts later needs the names of the threads.
+        // The name is stored even without a consumer: a consumer that starts later needs the names of the threads.
         let label = events.name(address, record.name().as_str());
         match what {
             ThreadNews::Attached => events.fire_thread_attached(tid, address, label),
@@ -104,7 +104,7 @@ impl Inner {
         let collector = &self.collector;
         let deadline = now_ns().saturating_add(u64::try_from(within.as_nanos()).unwrap_or(u64::MAX));
         collector.threads.close();
-        // Both threads are asked to end before either is waited for.
+        // Both threads are requested to end before this thread waits for one of them.
         collector.finalizers.closing.store(true, Ordering::Relaxed);
         collector.finalizers.announce();
         let has_ticked = self.ticker.stop(&collector.threads, Some(deadline));
@@ -172,7 +172,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Also of a handle that does not keep the world open (`WeakWorld`): this waits for locks and frees memory.
+        // This may also be the drop of a handle that does not keep the world open (`WeakWorld`): it waits for locks and frees memory.
         refuse_inside("the last drop of a World");
         self.collector.threads.published().withdraw();
         self.tell_of_the_end();

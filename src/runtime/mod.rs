@@ -1,8 +1,8 @@
 //! The interface for programs: the world, its mutators, and handles.
 //!
 //! A [`World`] is a heap, the threads that use it, and the mechanism that stops them. Several may live in one process. A
-//! thread becomes a [`Mutator`] by [`World::attach`]. The safety requirement of that function is the only one that a program
-//! must satisfy: after it, allocating and following references are safe code.
+//! thread becomes a [`Mutator`] by [`World::attach`]. A program that satisfies the safety requirement of that function can allocate
+//! and follow references in safe code.
 
 mod build_error;
 mod builder;

@@ -35,7 +35,7 @@ const TICK_BYTES: usize = 100 << 10;
 /// The name of all allocating functions in the message of an abort (`refuse_inside`).
 const ALLOCATION: &str = "an allocation";
 
-/// How many types a thread remembers as named in the trace.
+/// The number of types for which a thread stores that it has named them in the trace.
 const TYPES_TOLD: usize = 16;
 
 /// An attached thread's permission to allocate in a [`World`]. Dropping it detaches the thread.
@@ -61,17 +61,16 @@ const TYPES_TOLD: usize = 16;
 /// ```
 ///
 /// # Panics
-/// An allocation panics inside the thread's own [blocking](Self::blocking) region, if it needs more than the thread's current run
-/// of free cells.
+/// An allocation inside the thread's own [blocking](Self::blocking) region panics if the thread's current run of free cells is used up.
 pub struct Mutator {
     record: &'static ThreadStopInfo,
-    /// Boxed, because the collector uses its address. Freed after the thread has detached.
+    /// The cache is boxed, because the collector uses its address. It is freed after the thread has detached.
     cache: Box<AllocationCache>,
     world: World,
     since_tick: Cell<usize>,
     /// The serial of the record's use by this thread: another value means that the record now belongs to another thread.
     serial: u64,
-    /// Types that this thread has named in the trace, hashed by address, with the [`Events::changes`] of that time.
+    /// Types that this thread has named in the trace, hashed by address, with the value of [`Events::changes`] at that time.
     told: [Cell<(usize, u32)>; TYPES_TOLD],
     _stays_on_its_thread: PhantomData<*mut ()>,
 }
@@ -87,8 +86,8 @@ impl World {
     ///
     /// # Safety
     /// While attached, the thread keeps every `Gc` of this world that it will use again where the collector looks: on its
-    /// stack or in its registers, in other collected objects, in a [`Root`], or in a registered range. Not only in a `Box`, a
-    /// `Vec`, a thread-local, or a future. The same holds for references into objects, which are `Send` although a `Gc` is not
+    /// stack or in its registers, in other collected objects, in a [`Root`], or in a registered range. A `Box`, a `Vec`, a
+    /// thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
     /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
     ///
     /// In a [blocking](Mutator::blocking) region, also of a function that is documented to run code of the program in one
@@ -149,8 +148,8 @@ impl Mutator {
         self.alloc_in::<T, { Space::Small as u8 }>(value)
     }
 
-    /// Moves `value` into the pinned space, a separate space that reports show as generation 4. It documents that the address is
-    /// used outside the heap. (Objects in the other spaces do not move either.)
+    /// Moves `value` into the pinned space, a separate space that reports show as generation 4. Use it to document that the object's
+    /// address is used outside the heap. (Objects in the other spaces do not move either.)
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
@@ -170,7 +169,7 @@ impl Mutator {
                     return Err(error);
                 }
             };
-            // SAFETY: a fresh object of this size and, in a block of its own, of any alignment up to 16.
+            // SAFETY: the object is fresh, has this size and, because it begins a block, any alignment up to 16.
             unsafe { ptr::copy_nonoverlapping::<T>(&*value, payload.cast(), 1) };
             payload
         } else {
@@ -198,7 +197,7 @@ impl Mutator {
                 }
             }
         };
-        // SAFETY: the value is in place, and the cell is this object's.
+        // SAFETY: the value is in place, and the cell belongs to this object.
         let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<T>())) };
         if const { needs_drop::<T>() } {
             self.register_drop(gc)?;
@@ -230,7 +229,7 @@ impl Mutator {
 
     /// Returns the payload bytes of an array, or an error with that number if no heap can hold them.
     pub(super) fn array_bytes(&self, length: usize, element_bytes: usize) -> Result<usize, OutOfMemory> {
-        // Both are below 2^64, so this does not overflow.
+        // Both factors are below 2^64, so this does not overflow.
         let wanted = length as u128 * element_bytes as u128 + ARRAY_HEAD_BYTES as u128;
         let requested = usize::try_from(wanted).unwrap_or(OutOfMemory::BEYOND);
         if requested < isize::MAX as usize / 2 { Ok(requested) } else { Err(self.out_of_memory(requested)) }
@@ -244,7 +243,7 @@ impl Mutator {
         self.alloc(WeakCell::new(target))
     }
 
-    /// Registers `finalizer`, to be called with the object after a collection has found it otherwise unreachable. It runs on the
+    /// Registers `finalizer`, to be called with the object after a collection has found it otherwise unreachable. The finalizer runs on the
     /// world's finalizer thread, once for each registration. It may resurrect the object, and may panic: the panic is counted in
     /// [`Totals::finalizers_panicked`](crate::Totals::finalizers_panicked).
     ///
@@ -273,8 +272,8 @@ impl Mutator {
         Root::new(&self.world, gc)
     }
 
-    /// Names an object in the trace, if a consumer has enabled names: for example a data structure of the program. The name
-    /// belongs to the address: after the object has been freed, it applies to the next object there, until that one is named.
+    /// Names an object in the trace, for example a data structure of the program, if a consumer has enabled names. The name
+    /// belongs to the address: after the object has been freed, it applies to the next object at this address, until that is named.
     pub fn name_object<T: Trace>(&self, gc: Gc<T>, text: &str) {
         let events = &self.world.collector().events;
         if events.is_enabled(EventId::Labelled) {
@@ -341,13 +340,13 @@ impl Mutator {
         StackGuard::new(&self.world, low as usize, high as usize)
     }
 
-    /// See [`crate::testing::charged_to`].
+    /// Implements [`crate::testing::charged_to`].
     pub(crate) fn charged_to(&self, payload: usize) -> Option<StackId> {
         self.cache.settle_charges();
         profile::charged_to(&self.world.collector().heap, payload)
     }
 
-    /// See [`crate::testing::alloc_with_a_pause`].
+    /// Implements [`crate::testing::alloc_with_a_pause`].
     ///
     /// # Safety
     /// As for that function.
@@ -447,8 +446,8 @@ impl Mutator {
         Ok(())
     }
 
-    /// Fires the event of a new object, if per-object events are enabled. Called right after the allocation, with nothing of
-    /// this thread in between.
+    /// Fires the event of a new object, if per-object events are enabled. Called right after the allocation, before this thread does
+    /// anything else.
     #[inline(always)]
     fn tell_of(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
         if self.world.collector().events.is_enabled(EventId::ObjectAllocated) {
@@ -456,8 +455,9 @@ impl Mutator {
         }
     }
 
-    /// `.event.objects`. A collection between the allocation and this call has found the object unreported, and has reported it.
-    /// No collection may come between the event and `settle`: it would report the object a second time.
+    /// Reports a new object exactly once (`.event.objects`). If a collection has run between the allocation and this call, it has found
+    /// the object unreported, and has reported it. No collection may run between the event and `settle`: it would report the
+    /// object a second time.
     #[cold]
     #[inline(never)]
     fn tell_of_cell(&self, bin: usize, payload: usize, cell_bytes: usize, info: &'static TypeInfo) {
@@ -511,7 +511,7 @@ impl Mutator {
         let start = payload as usize - HEADER_BYTES - FIRST_CELL;
         events.fire_block_acquired(start, footprint, Space::Large as u32);
         self.record.undisturbed(|| {
-            // As for cells: a collection may have reported it.
+            // As for cells, a collection may have reported the object already.
             if let Some(object) = self.cache.take_large() {
                 events.fire_object_allocated(object, footprint);
             }
@@ -535,7 +535,8 @@ impl Mutator {
         let mut for_room = 0;
         let emergency = Emergency { events: &collector.events, requested, on: Cell::new(false) };
         let mut finalizers_seen = collector.finalizers.run.load(Ordering::Relaxed);
-        // Possible with a mutator in a thread-local. Checked here, not on the fast path: a program with this error soon gets here.
+        // A sink or a vtable can get here with a mutator in a thread-local. The check is here, not on the fast path: a program with this
+        // error gets here soon.
         assert!(
             !self.record.is_blocking(),
             "a thread allocates inside its own blocking region, where a stop does not wait for it: allocate before or after the region"
@@ -616,7 +617,7 @@ impl Mutator {
     #[cold]
     #[inline(never)]
     fn register_drop<T: Trace>(&self, gc: Gc<T>) -> Result<(), OutOfMemory> {
-        // Always present: the caller has checked `needs_drop`.
+        // The function is always present, because the caller has checked `needs_drop`.
         let Some(drop_in_place) = T::INFO.drop_in_place else { return Ok(()) };
         let registered = self.register(Entry { object: gc.addr(), action: Action::Drop(drop_in_place) });
         if registered.is_err() {
@@ -668,7 +669,7 @@ impl Drop for Emergency<'_> {
 impl Drop for Mutator {
     fn drop(&mut self) {
         if self.record.serial() != self.serial || !ptr::eq(self.record.user().cast(), &*self.cache) {
-            // The thread has exited before, and its exit has detached it.
+            // The thread has ended already, and was detached when it ended.
             return;
         }
         refuse_inside("the drop of a Mutator");
@@ -701,7 +702,7 @@ impl<T: Trace> Root<T> {
     pub fn get(&self, mutator: &Mutator) -> Gc<T> {
         refuse_inside("Root::get");
         assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "the root belongs to another world");
-        // SAFETY: the slot holds the address of a `T` that it keeps alive.
+        // SAFETY: the slot holds the address of a `T`, and keeps that object alive.
         unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
     }
 }

@@ -40,8 +40,8 @@ impl World {
     /// Starts a heap profile. A profile that is running ends first, as by [`end_profile`](Self::end_profile).
     ///
     /// # Errors
-    /// The profile is impossible in this world, or there is not enough memory or no thread for it. No profile is running then.
-    /// Also an error of the end of the previous profile.
+    /// The profile is impossible in this world, there is not enough memory or no thread for it, or the end of the previous profile
+    /// failed. No profile is running then.
     pub fn profile(&self, profile: HeapProfile) -> Result<(), ProfileError> {
         refuse_inside("World::profile");
         self.end_profile()?;
@@ -58,7 +58,7 @@ impl World {
         if let Every::Time(_) = every
             && let Err(error) = keep_time(inner, change)
         {
-            // Only this profile, not one that has begun in between.
+            // Only this profile is ended, not one that another thread has begun in between.
             inner.end_profile_of(Some(change))?;
             return Err(error.into());
         }

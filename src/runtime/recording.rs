@@ -1,4 +1,5 @@
-//! How a world's events get into a recording: one way for trace files, diagnostics sessions, and recordings of a program's own.
+//! The interface by which a recording gets a world's events. It is the same for trace files, diagnostics sessions, and a program's own
+//! recordings.
 
 use std::sync::Arc;
 
@@ -8,10 +9,10 @@ use crate::events::record::RecordError;
 /// A recording that worlds can join: a trace file, a diagnostics socket. [`WorldBuilder::record_to`] and [`World::record_to`] pass
 /// it the worlds.
 ///
-/// A recording outlives its worlds, and may have several at a time. Implementations usually subscribe a
+/// A recording outlives its worlds, and may record several worlds at a time. Implementations usually subscribe a
 /// [`Consumer`](crate::events::record::Consumer) to [`World::events`].
 pub trait RecordWorld {
-    /// Records the world's events from now on. A world that this recording already has stays as it is.
+    /// Records the world's events from now on. Does nothing if this recording already has the world.
     ///
     /// # Errors
     /// The recording has ended, or the recorder has no place for another world.

@@ -1,4 +1,4 @@
-//! How much address space a world reserves.
+//! The sizes of the address space that a world reserves.
 //!
 //! A world reserves everything at once: the heap at its limit, its tables, a mark stack for each marker, the tables of
 //! handles and finalizers. A reservation costs no memory before it is used, but counts against a limit of the process's
@@ -46,7 +46,7 @@ const BLOCK_TABLES_BYTES: u64 = 8 + 8 + 24 + 2;
 /// The charge words of a block and of its cells.
 const CHARGES_BYTES: u64 = 4 + 4 * MARKS_PER_BLOCK as u64;
 
-/// The requested sizes. `None`: the program did not set this one.
+/// The requested sizes. A size that the program did not set is `None`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) heap: Option<usize>,
@@ -66,7 +66,7 @@ pub(super) struct Reserved {
     pub(super) finalizers: Finalizers,
 }
 
-/// A row of the table in the module's text.
+/// A row of the table in the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
     heap: usize,
@@ -169,7 +169,7 @@ mod tests {
         let row = wanted.first_row(&space);
         let bytes = wanted.bytes(wanted.sizes(row));
         assert!(bytes <= space.free().unwrap() / 2, "{bytes}");
-        // And no smaller row than necessary.
+        // The row is no smaller than necessary.
         assert!(row == 0 || wanted.bytes(wanted.sizes(row - 1)) > space.free().unwrap() / 2);
     }
 

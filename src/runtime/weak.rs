@@ -1,4 +1,4 @@
-//! A reference to a world that keeps neither its memory nor the world itself alive.
+//! A reference to a world that keeps neither the world open nor its memory allocated.
 
 use std::sync::{Arc, Weak};
 

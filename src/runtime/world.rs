@@ -67,11 +67,11 @@ impl Drop for CloseOnDrop {
 #[derive(Clone)]
 pub struct World {
     inner: Arc<Inner>,
-    /// `None` for the world's own service threads: they do not keep the world open.
+    /// Keeps the world open. `None` in the handles of the world's own service threads, which do not keep it open.
     handle: Option<Arc<CloseOnDrop>>,
 }
 
-/// Counters of a world, from [`World::totals`].
+/// Counters of a world, returned by [`World::totals`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of finished collections.
@@ -99,13 +99,13 @@ pub struct ThreadInfo {
     pub name: ThreadName,
     /// The kernel's thread id.
     pub tid: Tid,
-    /// Whether it was in a [blocking](crate::Mutator::blocking) region.
+    /// Whether the thread was in a [blocking](crate::Mutator::blocking) region.
     pub blocking: bool,
-    /// Whether it was suspended by [`World::suspend`] or a debugger.
+    /// Whether the thread was suspended by [`World::suspend`] or a debugger.
     pub suspended: bool,
-    /// The value of its `stack_ptr` slot, from the latest stop; 0 if no stop has written it.
+    /// The value of the thread's `stack_ptr` slot, from the latest stop; 0 if no stop has written it.
     pub stack_ptr: usize,
-    /// The label of its name, if there was room for one: the name of the thread in events.
+    /// The label of the thread's name, which events use, if there was room for a label.
     pub label: Option<Label>,
 }
 
@@ -134,8 +134,8 @@ impl World {
         self.inner.collect_as_anyone(Reason::Explicit)
     }
 
-    /// Makes [`Reason::Explicit`] the reason of the next collection that pacing causes. Readers of .NET heap dumps expect the
-    /// dump of a requested collection. This gives them one with the program's own data, without an extra pause.
+    /// Makes [`Reason::Explicit`] the reason of the next collection that pacing causes. Readers of .NET heap dumps expect a dump in
+    /// a requested collection. With this function they get such a dump of the program's own data, without an extra pause.
     pub fn induce_next_collection(&self) {
         self.collector().heap.induce_next_collection();
     }

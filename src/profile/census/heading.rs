@@ -1,4 +1,4 @@
-//! Headings: what a census counts an object under.
+//! Headings: the keys under which a census counts objects.
 //!
 //! No text can be made in the stopped world, so a heading is a number: the address of a type's description, the number of a label,
 //! a kind of object. It is turned into a name after the restart. Two headings with the same name, for example of two copies of one
@@ -24,7 +24,7 @@ const TAG: u64 = (1 << TAG_BITS) - 1;
 const DESCRIBED_BY_TYPE: u64 = 0;
 /// The object's own description: the number of a label.
 const DESCRIBED_BY_ITSELF: u64 = 1;
-/// A type: the address of its description.
+/// The object's type: the address of the type's description.
 const TYPE: u64 = 2;
 /// A kind of object: an index into [`KINDS`], plus one.
 const KIND: u64 = 3;

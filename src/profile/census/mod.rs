@@ -10,8 +10,8 @@
 //! whole cell in the heap, including the header and the unused rest.
 //!
 //! **In the stopped world** every live object is visited once, in the order of addresses, and counted under its heading, a number
-//! (`heading.rs`), in mapped memory (`table.rs`). Neighbours have the same heading or one of a few, so most objects are summed up
-//! before they reach the table. **After the restart** the thread that collected turns the headings into names and bands.
+//! (`heading.rs`), in mapped memory (`table.rs`). Neighbouring objects often have the same heading, or one of a few, so most objects
+//! are summed up before they reach the table. **After the restart** the thread that collected turns the headings into names and bands.
 //!
 //! | breakdown | counts by |
 //! |---|---|
@@ -64,7 +64,7 @@ pub enum Breakdown {
 }
 
 impl Breakdown {
-    /// All of them, in the order of their numbers.
+    /// All breakdowns, in the order of their numbers.
     pub const ALL: [Breakdown; 7] = [
         Breakdown::CostCentre,
         Breakdown::Module,
@@ -75,17 +75,17 @@ impl Breakdown {
         Breakdown::Kind,
     ];
 
-    /// Whether a census by this breakdown and these filters is known only when the objects' lives have ended.
+    /// Returns whether the result of a census by this breakdown and these filters is known only when the objects' lives have ended.
     pub(crate) fn is_by_life(self, filters: &Filters) -> bool {
         self == Breakdown::Biography || !filters.biography.is_empty()
     }
 
-    /// Whether the census needs to know what keeps each object alive.
+    /// Returns whether the census needs to find the retainers of each object.
     pub(crate) fn needs_retainers(self, filters: &Filters) -> bool {
         self == Breakdown::Retainer || !filters.retainers.is_empty()
     }
 
-    /// The command-line option for it: `hc`, `hm`, `hd`, `hy`, `hr`, `hb`, `hT`.
+    /// Returns the breakdown's command-line option: `hc`, `hm`, `hd`, `hy`, `hr`, `hb`, `hT`.
     pub const fn option(self) -> &'static str {
         match self {
             Breakdown::CostCentre => "hc",
@@ -107,23 +107,23 @@ impl Breakdown {
 /// A stage in the life of an object, known after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// It is never used.
+    /// The object is never used.
     Void,
-    /// It has not been used yet, and will be.
+    /// The object has not been used yet, and will be.
     Lag,
-    /// It has been used, and was last used between the previous census and this one, or later.
+    /// The object has been used, and was last used between the previous census and this one, or later.
     Use,
-    /// Its uses cannot be observed.
+    /// The object's uses cannot be observed.
     InherentUse,
-    /// It has been used for the last time.
+    /// The object has been used for the last time.
     Drag,
 }
 
 impl Stage {
-    /// All of them, in the order of a profile's bands.
+    /// All stages, in the order of a profile's bands.
     pub const ALL: [Stage; 5] = [Stage::Void, Stage::Lag, Stage::Use, Stage::InherentUse, Stage::Drag];
 
-    /// Its name in a profile.
+    /// Returns the stage's name in a profile.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Void => "VOID",
@@ -134,14 +134,14 @@ impl Stage {
         }
     }
 
-    /// The stage with this name; case is ignored.
+    /// Returns the stage with this name; case is ignored.
     pub fn from_name(name: &str) -> Option<Stage> {
         Self::ALL.into_iter().find(|stage| stage.name().eq_ignore_ascii_case(name))
     }
 }
 
-/// Which objects are counted. A list that is not empty passes only objects that match one of its entries. An object must pass all
-/// lists. The bytes that do not pass are in the census too, as one sum.
+/// Selects the objects that are counted, by lists. A list that is not empty passes only objects that match one of its entries. An
+/// object must pass all lists. The bytes of the other objects are in the census too, as one sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
     /// The module of the innermost cost centre.
@@ -161,7 +161,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    /// Everything passes.
+    /// No list: all objects pass.
     pub fn none() -> Filters {
         Filters::default()
     }
@@ -184,16 +184,16 @@ impl Filters {
 /// The settings of a census.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CensusRequest {
-    /// What to count by.
+    /// The breakdown to count by.
     pub breakdown: Breakdown,
     /// Which objects to count.
     pub filters: Filters,
-    /// The most retainers that are distinguished for one object; an object with more is counted under `MANY`.
+    /// The maximum number of retainers that are distinguished for one object; an object with more is counted under `MANY`.
     pub most_retainers: usize,
 }
 
 impl CensusRequest {
-    /// All live objects, by this breakdown.
+    /// Creates a request that counts all live objects by this breakdown.
     pub fn by(breakdown: Breakdown) -> CensusRequest {
         CensusRequest { breakdown, filters: Filters::none(), most_retainers: MOST_RETAINERS }
     }
@@ -207,7 +207,7 @@ pub const MOST_RETAINERS: usize = 8;
 pub enum Every {
     /// At every n-th collection.
     Collections(u32),
-    /// Each time that this time has passed, at least a millisecond: at the next collection if one happens soon, otherwise at a
+    /// Whenever this time has passed, which is at least a millisecond: at the next collection if one happens soon, otherwise at a
     /// collection started for the census.
     Time(Duration),
     /// Only when [`World::sample`](crate::World::sample) requests one.
@@ -226,7 +226,7 @@ pub struct HeapProfile {
     pub filters: Filters,
     /// When they are taken.
     pub every: Every,
-    /// The most retainers that are distinguished for one object.
+    /// The maximum number of retainers that are distinguished for one object.
     pub most_retainers: usize,
     /// Called with each census after the restart, by the thread that collected, which holds no lock then. The next collection,
     /// with its census, may run before this returns.
@@ -234,7 +234,7 @@ pub struct HeapProfile {
 }
 
 impl HeapProfile {
-    /// A profile by this breakdown, with a census at every collection.
+    /// Creates the settings of a profile by this breakdown, with a census at every collection.
     pub fn by(breakdown: Breakdown) -> HeapProfile {
         let filters = Filters::none();
         let (every, most_retainers) = (Every::Collections(1), MOST_RETAINERS);
@@ -265,7 +265,7 @@ impl HeapProfile {
     /// Checks whether this build supports the profile.
     ///
     /// # Errors
-    /// It can't, in any world.
+    /// This build does not support the profile, in any world.
     pub fn check(&self) -> Result<(), ProfileError> {
         match self.breakdown.is_by_life(&self.filters) {
             true if !TRACKED => Err(ProfileError::NotTracked),
@@ -315,13 +315,13 @@ pub struct Band {
 pub struct Census {
     /// The number of the census in its profile, from 1; 0 for a single census.
     pub era: u64,
-    /// What it counted by.
+    /// The breakdown by which the census counted.
     pub breakdown: Breakdown,
-    /// The time that it describes: CLOCK_MONOTONIC in nanoseconds.
+    /// The time that the census describes: CLOCK_MONOTONIC in nanoseconds.
     pub taken_ns: u64,
-    /// How long the world was stopped for it, in nanoseconds.
+    /// How long the world was stopped for the census, in nanoseconds.
     pub took_ns: u64,
-    /// The collection in which it was taken.
+    /// The number of the collection in which the census was taken.
     pub collection: u32,
     /// Bytes of all live objects: those in the bands, and those that did not pass the filters.
     pub live_bytes: u64,
@@ -329,20 +329,20 @@ pub struct Census {
     pub live_objects: u64,
     /// Bytes of objects that did not pass the filters.
     pub filtered_bytes: u64,
-    /// The number of those objects.
+    /// The number of objects that did not pass the filters.
     pub filtered_objects: u64,
-    /// The bands, largest first; bands of the same size are sorted by name. No two have the same name, except stacks of centres
-    /// with the same names. A biography has its five bands in their order.
+    /// The bands, largest first; bands of the same size are sorted by name. No two bands have the same name, except stacks of centres
+    /// with the same names. The five bands of a biography are in the order of [`Stage::ALL`].
     pub bands: Vec<Band>,
 }
 
 impl Census {
-    /// The bytes of the band of this name; 0 if there is none.
+    /// Returns the bytes of the band with this name; 0 if there is none.
     pub fn bytes_of(&self, label: &str) -> u64 {
         self.band(label).map_or(0, |band| band.bytes)
     }
 
-    /// The band of this name.
+    /// Returns the band with this name.
     pub fn band(&self, label: &str) -> Option<&Band> {
         self.bands.iter().find(|band| band.label == label)
     }

@@ -33,7 +33,7 @@ impl OnDemand {
 
 impl Observer for OnDemand {
     fn begin(&self, collector: &Collector) -> Attention {
-        // Only the collecting thread uses it, so these three methods never find it borrowed.
+        // Only the collecting thread uses the state, so these three methods never find it borrowed.
         self.taker.borrow_mut().prepare(collector);
         Attention::Looks
     }

@@ -1,8 +1,9 @@
 //! A heap profile: repeated censuses, reported by events.
 //!
-//! A world has one. Its whole state is guarded by the lock of the collector's [observer](crate::collector::observer), which the
-//! collecting thread holds from before the stop until the events are fired. So no two collections, and no thread that changes
-//! the profile, use the state at the same time. While no profile runs the observer is not armed, and a collection reads one word.
+//! A world has at most one heap profile at a time. Its whole state is guarded by the lock of the collector's
+//! [observer](crate::collector::observer), which the collecting thread holds from before the stop until the events are fired. So no
+//! two collections, and no thread that changes the profile, use the state at the same time. While no profile runs the observer is
+//! not armed, and a collection only reads one word.
 //!
 //! ```text
 //!   profile    CensusFilter for each filter, CensusProfileBegin
@@ -10,9 +11,9 @@
 //!   biography  the same, for all censuses at the end, each with its own time
 //! ```
 //!
-//! Bands are emitted in the order of the census, largest first. Stacks of more than [`MOST_ORDERED_CENTRES`] centres come last, next to those
-//! with the same innermost centres. So a writer of a format without room for more centres can merge the stacks that it cannot
-//! distinguish, and needs to remember only the last band.
+//! Bands are emitted in the order of the census, largest first. But stacks of more than [`MOST_ORDERED_CENTRES`] centres come last, and
+//! those with the same innermost centres follow each other. So the writer of a format without room for more centres can merge the
+//! stacks that it cannot distinguish, and needs to keep only the last band.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ pub(crate) struct Profiler {
 #[derive(Default)]
 struct State {
     running: Option<Running>,
-    /// Made for the first biography, and kept as long as the world: a mutator may be noting a use at any time.
+    /// The table of uses. It is made for the first biography, and kept as long as the world: a mutator may be recording a use at any time.
     tracking: Option<Tracking>,
 }
 
@@ -54,11 +55,11 @@ struct Running {
     work: Work,
     /// The number of censuses so far.
     era: u64,
-    /// The number of collections until the next census, if they are counted.
+    /// The number of collections until the next census, if a census is taken every n-th collection.
     until_next: u32,
-    /// A census was requested.
+    /// Whether a census was requested.
     asked: bool,
-    /// The end was requested.
+    /// Whether the end of the profile was requested.
     ending: bool,
     /// The number of censuses that were due but could not be taken.
     missed: u64,
@@ -79,7 +80,7 @@ enum Work {
 /// The bands of a census are ordered by the names of stacks up to this many centres; stacks with more come last.
 pub const MOST_ORDERED_CENTRES: usize = 255;
 
-/// The message in the trace when no era is left.
+/// The message in the trace when all eras of a biography are used up.
 const NO_MORE_ERAS: &str = "the biography has taken its maximum number of censuses: no more are taken";
 
 /// The result of a profile that has ended.
@@ -94,7 +95,7 @@ pub struct Finished {
 }
 
 impl Profiler {
-    /// A profiler that collections call with `observing` held.
+    /// Creates a profiler, which collections call while they hold the lock `observing`.
     pub(crate) fn new(observing: SharedLock) -> Profiler {
         let state = Guarded::new(RefCell::new(State::default()));
         Profiler { observing, state, due_ns: AtomicU64::new(0), changes: AtomicU32::new(0) }
@@ -220,8 +221,8 @@ impl Profiler {
         Some((finished, running.profile.listener))
     }
 
-    /// In a forked child, before anything else runs there: the profile and its timer thread are the parent's (`.fork.services`).
-    /// A child that wants a profile starts its own.
+    /// Forgets the profile in a forked child, before anything else runs there: the profile and its timer thread belong to the parent
+    /// (`.fork.services`). A child that wants a profile starts its own.
     ///
     /// # Safety
     /// The caller is the only thread of the process.
@@ -229,7 +230,7 @@ impl Profiler {
         // SAFETY: the caller's promise.
         let held = unsafe { self.observing.assume_held() };
         let state = &mut *self.state(&held);
-        // Not dropped: a destructor may do things that are not allowed here.
+        // The profile is not dropped: a destructor may do things that are not allowed here.
         std::mem::forget(state.running.take());
         if let Some(tracking) = &state.tracking {
             tracking.uses().set_era(0);
@@ -257,7 +258,7 @@ impl Profiler {
         let due = self.due_ns.load(Ordering::Relaxed);
         if due != 0 {
             let later = now_ns().saturating_add(BEAT_NS);
-            // The time may have changed meanwhile. The exchange fails then, and the new time stays.
+            // If another thread has set a new time meanwhile, the exchange fails, and the new time stays.
             let _ = self.due_ns.compare_exchange(due, later, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -278,7 +279,7 @@ impl Profiler {
 }
 
 impl Running {
-    /// Whether it takes no more censuses.
+    /// Returns whether the profile takes no more censuses.
     fn is_full(&self) -> bool {
         matches!(&self.work, Work::Biography(biography) if biography.is_full())
     }
@@ -333,7 +334,8 @@ impl Running {
         if self.ended {
             return Attention::Passes;
         }
-        // Unless a census is still due, because the world could not be stopped or the debugger that stopped it resumed it.
+        // If `look` is not `Deaths`, the census of an earlier attempt is still due: the world could not be stopped, or the debugger that
+        // stopped the world resumed it.
         if self.look == Look::Deaths {
             self.look = match () {
                 () if std::mem::take(&mut self.ending) => Look::End,
@@ -403,7 +405,7 @@ fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) 
             None => match labels.get(&band.label) {
                 Some(label) => *label,
                 None => {
-                    // Without room for the label, the band has no name but keeps its bytes.
+                    // If there is no room for the label, the event of the band has no name, but still has its bytes.
                     let label = events.telemetry_intern(&band.label).map_or(0, |label| label.get());
                     labels.insert(band.label.clone(), label);
                     label

@@ -30,7 +30,7 @@ impl Looks {
         match self {
             Looks::Centre => heading.as_centre().is_some_and(|centre| centre.label() == name),
             Looks::Stack => heading.as_stack().is_some_and(|stack| {
-                // The empty stack too has a centre.
+                // The empty stack, too, has a centre: MAIN.
                 stack.centre().label() == name || stack.centres().any(|centre| centre.label() == name)
             }),
             Looks::Retainers => {
@@ -45,7 +45,7 @@ impl Looks {
 struct Filter {
     looks: Looks,
     names: Vec<String>,
-    /// The verdicts on headings so far: 1 passes, 2 does not.
+    /// For each heading that was checked, whether it passes: 1 if it does, 2 if not.
     verdicts: Table,
     last: Option<(Heading, bool)>,
 }
@@ -79,13 +79,13 @@ impl Sieve {
         }
     }
 
-    /// Whether everything passes.
+    /// Returns whether all objects pass.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.filters.is_empty()
     }
 
-    /// Whether an object passes.
+    /// Returns whether an object passes.
     #[inline(always)]
     pub(crate) fn passes(&mut self, object: &Object, heap: &Heap, retainers: Option<&Retainers>) -> bool {
         self.is_empty() || self.all_pass(object, heap, retainers)
@@ -116,7 +116,7 @@ impl Filter {
             Some([verdict, _]) => verdict == 1,
             None => {
                 let passes = self.names.iter().any(|name| self.looks.finds(name, heading, retainers));
-                // Without room for the verdict the names are compared again the next time.
+                // If there is no room for the result, the names are compared again the next time.
                 if let Some(verdict) = self.verdicts.entry(key) {
                     verdict[0] = if passes { 1 } else { 2 };
                 }

@@ -33,7 +33,7 @@ struct Entry {
 /// A hash table from [`Key`]s to two numbers.
 pub(crate) struct Table {
     entries: NonNull<Entry>,
-    /// A power of two.
+    /// The number of entries; a power of two.
     capacity: usize,
     used: usize,
 }
@@ -45,7 +45,7 @@ unsafe impl Send for Table {}
 const FIRST: usize = 1024;
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new() -> io::Result<Table> {
         Table::with_capacity(FIRST)
     }
@@ -117,7 +117,7 @@ impl Table {
         self.entries().iter().filter(|entry| entry.key.0 != 0).map(|entry| (entry.key, entry.value))
     }
 
-    /// Removes all entries, and releases the memory that it has grown by. Maps memory: call it after the restart.
+    /// Removes all entries, and releases the memory by which the table has grown. Maps memory: call it after the restart.
     pub(crate) fn reset(&mut self) {
         if self.capacity > FIRST
             && let Ok(small) = Table::new()
@@ -157,12 +157,12 @@ pub(crate) struct List<T: Copy> {
 unsafe impl<T: Copy + Send> Send for List<T> {}
 
 impl<T: Copy> List<T> {
-    /// An empty list.
+    /// Creates an empty list.
     pub(crate) fn new() -> io::Result<List<T>> {
         List::of_at_most(usize::MAX)
     }
 
-    /// An empty list that grows to at most this many values.
+    /// Creates an empty list that grows to at most this many values.
     pub(crate) fn of_at_most(most: usize) -> io::Result<List<T>> {
         let mut list = List::with_capacity(FIRST.min(most.max(1)))?;
         list.most = most;
@@ -205,18 +205,18 @@ impl<T: Copy> List<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.used = self.used.checked_sub(1)?;
-        // SAFETY: below the old `used`, so it was written.
+        // SAFETY: the index is below the old `used`, so the value was written.
         Some(unsafe { self.values.add(self.used).read() })
     }
 
-    /// The values.
+    /// Returns the values.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[T] {
         // SAFETY: the first `used` values were written.
         unsafe { std::slice::from_raw_parts(self.values.as_ptr(), self.used) }
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
         self.used
     }
@@ -226,7 +226,7 @@ impl<T: Copy> List<T> {
         self.used = self.used.min(length);
     }
 
-    /// Removes all values, and releases the memory that it has grown by. Maps memory: call it after the restart.
+    /// Removes all values, and releases the memory by which the list has grown. Maps memory: call it after the restart.
     pub(crate) fn reset(&mut self) {
         if self.capacity > FIRST
             && let Ok(small) = List::of_at_most(self.most)

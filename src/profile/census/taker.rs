@@ -1,4 +1,4 @@
-//! Takes one census: counts in the stopped world, and makes names of the headings afterwards.
+//! Takes one census: counts the live objects in the stopped world, and finds the names of the headings afterwards.
 
 use std::collections::HashMap;
 
@@ -43,8 +43,8 @@ pub(crate) struct Found {
     pub(crate) no_room: Count,
 }
 
-/// Sums up runs of objects with one heading. Often a few headings alternate, so runs are summed up in a few places here, and move
-/// to the table when another heading needs the place.
+/// Sums up runs of objects with one heading. Often a few headings alternate, so the sums of a few headings are kept here. A sum
+/// moves to the table when another heading needs its place.
 struct Tally<'a> {
     counts: &'a mut Table,
     places: [(Heading, Count); PLACES],
@@ -145,7 +145,7 @@ impl Taker {
             }
             Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
             Breakdown::Kind => {
-                // Neighbours are mostly of one type and one space.
+                // Neighbouring objects mostly have one type and are in one space.
                 let mut last = (std::ptr::null(), Space::Small, Heading::ALL);
                 self.count(living, |object, _| {
                     let info = std::ptr::from_ref(object.info);
@@ -159,7 +159,7 @@ impl Taker {
             Breakdown::Retainer => self.count(living, |object, retainers| {
                 Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell)))
             }),
-            // `new` has refused it.
+            // `new` has refused this breakdown.
             Breakdown::Biography => self.count(living, |_, _| Heading::ALL),
         }
         self.found.took_ns = now_ns() - begun;

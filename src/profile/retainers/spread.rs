@@ -9,12 +9,13 @@
 //! What a mutable cell passes on does not depend on its own retainers. So the references of mutable cells, which are most
 //! references of a program, need no traversal: the first pass processes them in the order of addresses, with sequential reads. An
 //! object that cannot change refers only to objects that were created before it, and memory is usually allocated upwards. So when
-//! the second pass, downwards, reaches an object, most of its referrers have been processed, and its set is final. Where it is not,
-//! because cells between older ones were reused, the object goes to the work list when its set grows.
+//! the second pass, downwards, reaches an object, most of its referrers have been processed, and its set is final. If it is not
+//! final, because the object is in a reused cell between older objects, the object is put on the work list when its set grows.
 //!
-//! Each reference needs the word of its target, which may be anywhere. So the passes only record *steps*, up to some hundred, and
-//! prefetch those words; then the steps are executed in order. Selecting the set to pass on is a step, too: an object's set is read
-//! when its turn comes. So a chain of neighbours, each of which gets its set from the one before, is processed correctly.
+//! For each reference the word of its target is needed, which may be anywhere in memory. So the passes only record *steps*, up to
+//! some hundred, and prefetch those words; then the steps are executed in order. Selecting the set to pass on is a step, too: an
+//! object's set is read only when this step is executed. So a chain of neighbouring objects, each of which gets its set from the
+//! previous one, is processed correctly.
 
 use super::words::{LOOKED_AT, PENDING, SET, Words};
 use super::{NOBODY, Retainers};
@@ -32,12 +33,12 @@ const WORD: usize = size_of::<usize>();
 const WORDS: usize = u64::BITS as usize;
 /// Capacity of the list of recorded steps.
 const STEPS: usize = 256;
-/// The most steps recorded for one object at a time: selecting its set, and a bitmap of references.
+/// The maximum number of steps recorded for one object at a time: selecting its set, and a bitmap of references.
 const AT_ONCE: usize = 1 + WORDS;
 /// The number of objects of the work list that are prefetched together.
 const OBJECTS: usize = 32;
 
-/// Recorded steps. A step is the number of a cell, to which the current set is added; or it selects the current set.
+/// The recorded steps. A step either selects the current set, or is the number of a cell to whose set the current set is added.
 struct Steps {
     steps: [usize; STEPS],
     count: usize,
@@ -59,14 +60,14 @@ impl Steps {
         self.count + AT_ONCE <= STEPS
     }
 
-    /// Records a step. There must be room.
+    /// Records a step. The list must not be full.
     #[inline(always)]
     fn put(&mut self, step: usize) {
         self.steps[self.count % STEPS] = step;
         self.count += 1;
     }
 
-    /// Records the targets of these words and prefetches their entries. There must be room.
+    /// Records the targets of these words and prefetches their entries. The list must have room for all of them.
     #[inline(always)]
     fn put_references(&mut self, map: AddressMap, words: Words, address: usize, bits: u64) {
         let mut count = self.count;
@@ -88,7 +89,7 @@ fn refers(info: &TypeInfo) -> bool {
 }
 
 impl Retainers {
-    /// Propagates the sets of the roots, then all others.
+    /// Propagates the sets of the roots, then the sets of all objects.
     pub(super) fn spread(&mut self, living: &Living<'_>) {
         let mut steps = Steps::new();
         self.roots(living);
@@ -124,7 +125,7 @@ impl Retainers {
 
     fn mutable_cells_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) -> bool {
         let (map, words) = (living.map(), self.table.words());
-        // Neighbours are mostly of one type, and use the same set.
+        // Neighbouring objects mostly have one type, and use the same set.
         let mut said: *const TypeInfo = std::ptr::null();
         let mut some_pass = false;
         living.masks_with_headers(cells).for_each(|index| {
@@ -165,7 +166,7 @@ impl Retainers {
 
     fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
-        // Neighbours are mostly of one type.
+        // Neighbouring objects mostly have one type.
         let mut last: (*const TypeInfo, u64) = (std::ptr::null(), 0);
         living.masks_with_headers(cells).for_each_downwards(|index| {
             let (info, cell) = (cells.type_of(index), cells.cell(index));
@@ -183,7 +184,7 @@ impl Retainers {
             let before = steps.count;
             steps.put(OF_CELL | cell.number());
             steps.put_references(map, words, cell.payload(), last.1);
-            // No targets: the object is like a leaf.
+            // The object has no targets, so it is like a leaf.
             steps.count -= usize::from(steps.count == before + 1);
         });
     }
@@ -198,7 +199,7 @@ impl Retainers {
         self.put_all_references(living, payload, info, steps);
     }
 
-    /// Records all references of an object, of whatever shape.
+    /// Records all references of an object of any shape.
     #[inline(never)]
     fn put_all_references(&mut self, living: &Living<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         let (map, words) = (living.map(), self.table.words());
@@ -222,7 +223,7 @@ impl Retainers {
                 let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
                 let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
                 if (stride, element[0]) == (WORD, 1) {
-                    // Only references, as in most arrays.
+                    // The elements consist only of references, as in most arrays.
                     for first in (0..length).step_by(WORDS) {
                         let count = WORDS.min(length - first);
                         put(start + first * WORD, u64::MAX >> (WORDS - count));
@@ -255,8 +256,8 @@ impl Retainers {
 
     /// Adds a set to that of a cell. A word may look like a reference to a dead cell; then this does no harm.
     ///
-    /// No branch depends on the cell's old set until the cell has been processed: it cannot be predicted, and a misprediction costs
-    /// more than the rest.
+    /// No branch depends on the cell's old set until the cell has been processed: such a branch cannot be predicted, and a misprediction
+    /// costs more than the rest.
     #[inline(always)]
     fn arrive(&mut self, words: Words, cell: usize, set: u32) {
         let word = words.get(cell);
@@ -275,7 +276,7 @@ impl Retainers {
         let (map, words) = (living.map(), self.table.words());
         let mut some = [0; OBJECTS];
         loop {
-            // A batch at a time, all of which is prefetched before the first object is processed.
+            // The list is processed in batches: all objects of a batch are prefetched before the first is processed.
             let mut count = 0;
             while count < OBJECTS
                 && let Some(cell) = self.work.pop()

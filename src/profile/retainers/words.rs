@@ -6,9 +6,9 @@
 //!                        └ whether it was processed, and the number of its set
 //! ```
 //!
-//! A word has the same index in this table as the cell's mark byte has in its own. So the address map finds both at once, and the
-//! words of neighbours are neighbours, whatever the size of the objects. There are more indices than the smallest cells need; the
-//! last word belongs to the block.
+//! A cell's word has the same index in this table as the cell's mark byte has in the mark table. So the address map finds both at
+//! once, and the words of neighbouring cells are adjacent, whatever the size of the objects. A block has more indices than even the
+//! smallest cells need; the last word belongs to the block itself.
 //!
 //! The table is all zeros before a census. The part that the heap needs is mapped before the world is stopped, so that nothing is
 //! zeroed or faulted in during the stop, and released after the restart. So it takes no memory between two censuses of a profile.
@@ -29,7 +29,7 @@ pub(super) const LOOKED_AT: u32 = 1 << 30;
 /// The number of the object's set.
 pub(super) const SET: u32 = LOOKED_AT - 1;
 
-/// Bytes for each block.
+/// The size of the words of a block, in bytes.
 const BYTES_PER_BLOCK: usize = MARKS_PER_BLOCK * size_of::<u32>();
 /// The index of the block's own word.
 const OF_THE_BLOCK: usize = MARKS_PER_BLOCK - 1;
@@ -78,13 +78,13 @@ impl Words {
 /// The memory of the words.
 pub(super) struct Table {
     memory: Reservation,
-    /// Bytes at the start that may have been written.
+    /// The number of bytes, from the start, that may have been written.
     used: usize,
 }
 
 impl Table {
     /// # Errors
-    /// The system gives no memory.
+    /// The system provides no memory.
     pub(super) fn new(heap_bytes: usize) -> io::Result<Table> {
         let memory = Reservation::new(heap_bytes / BLOCK_BYTES * BYTES_PER_BLOCK, CHUNK_BYTES)?;
         memory.commit(0, memory.len())?;
