@@ -1,7 +1,7 @@
-//! The bridge: a thread vtable that lets the debugger in control take part in stops, and does without if there is none.
+//! The bridge: a thread vtable that makes the debugger in control, if there is one, take part in stops.
 //!
-//! It wraps another way of stopping. A world uses it unless configured otherwise. While no debugger is in control it costs a load at each
-//! phase of a collection, and one for each thread that attaches or detaches.
+//! It wraps another vtable, which stops the threads if there is no debugger. A world uses the bridge unless configured otherwise. While
+//! no debugger is in control it costs a load at each phase of a collection, and one for each thread that attaches or detaches.
 //!
 //! # Two contracts
 //!
@@ -19,35 +19,38 @@
 //!   START_WORLD ───> restore exactly, resume      START_WORLD ───> nothing to do
 //! ```
 //!
-//! In both, the threads are held in the handshake first. This makes the debugger's death harmless: a thread that the kernel resumes because
-//! its tracer is gone finds that it is held: in the assisted contract by its pending suspend signal, in the full contract in
-//! [`stopworld_debugger_park`].
+//! In both contracts, the threads are held in the handshake first. This makes the debugger's death harmless. When the kernel resumes a
+//! thread because its tracer is gone, the thread finds that it is held: in the assisted contract in the handler of its pending
+//! suspend signal, in the full contract in [`stopworld_debugger_park`].
 //!
 //! A stop may begin without a debugger, because there was none or it did not acknowledge. After 20 ms such a stop sends AGAIN to the
-//! debugger that is in control by then: it may have attached during the stop, and have frozen a thread before it could park.
+//! debugger that is in control by then: this debugger may have attached during the stop, and have frozen a thread before the thread
+//! could park.
 //!
 //! # When no debugger acknowledges
 //!
-//! A notification that was not acknowledged clears the control word. At the beginning of a stop, the stop is then done by signals. Later,
-//! the stop is lost. It is also lost if the tracer, as the kernel reports it, is no longer the one of its beginning when the collecting
-//! thread checks, before anything is cleared or freed. The marks of a lost stop are discarded, and the collection is repeated by signals
-//! (`.debug.dies`).
+//! If a notification is not acknowledged, the collecting thread clears the control word. If that happens at the beginning of a stop, the
+//! stop is done by signals; later, the stop is *lost*. Before anything is cleared or freed, the collecting thread checks whether the
+//! tracer that the kernel reports is still the same as at the beginning of the stop; if not, the stop is lost too. The marks of a
+//! lost stop are discarded, and the collection is repeated by signals (`.debug.dies`).
 //!
-//! This check is not the end of the stop. If the debugger dies after the check and before the end of the stop, this happens to a thread:
+//! The threads are stopped for some time after this check. If the debugger dies in that time, this happens to a thread:
 //!
-//! * In full mode, if the answer was PARKED_ON_DEATH: the thread parks where the debugger has sent it.
-//! * In full mode with any other answer: the thread takes the suspend signal, which the collecting thread has sent to all before the check,
-//!   and parks.
+//! * In full mode, if the answer was PARKED_ON_DEATH: the thread parks in the function to which the debugger has moved its registers.
+//! * In full mode with any other answer: the thread takes the suspend signal, which the collecting thread has sent to all threads before
+//!   the check, and parks.
 //! * In assisted mode: the thread takes the suspend signal that is pending since the stop began, and parks.
 //!
-//! So there is no second check, however long a dump or a census takes after the first: marks made while the debugger held the threads stay
-//! valid. By then weak references are cleared and finalizers queued, which a discarded collection could not undo.
+//! So a second check is not needed, however long a dump or a census takes after the first one: marks made while the debugger held the
+//! threads stay valid. A second check would also be too late: by then weak references are cleared and finalizers queued, which a
+//! discarded collection could not undo.
 //!
 //! # When the answer is false
 //!
-//! The kernel is asked about each thread that a debugger claims to hold, once when the debugger has answered and once after marking
-//! (`claims.rs`). A debugger whose claim is false loses control. Before the scan, a false claim ends the stop with an error; after
-//! marking, it discards the marks. In both cases the collection is repeated without the debugger (`.debug.lies`).
+//! The collecting thread compares each thread that a debugger claims to hold with what the kernel reports about it, once when the
+//! debugger has answered and once after marking (`claims.rs`). A debugger whose claim is false loses control. A false claim that is found
+//! before the scan ends the stop with an error; if it is found after marking, the marks are discarded. In both cases the collection is
+//! repeated without the debugger (`.debug.lies`).
 //!
 //! # Limits
 //!
@@ -55,8 +58,8 @@
 //!   kernel has reported the thread's suspend signal to it and before it has passed the signal on, the kernel discards the signal. If all
 //!   that happens after the check, the thread runs while the collection ends. The same holds for a thread that masks the signal in a
 //!   handler of the program. The contract requires a debugger to keep each acknowledged thread frozen until START_WORLD.
-//! * One bridge serves one world, while that world uses it or was built with it as its way of stopping. It keeps the state of one stop
-//!   only, so it refuses a second world.
+//! * A bridge has the state of one stop only, so it serves one world at a time, and refuses a second one. It serves a world as long as
+//!   the bridge is installed there, or if the world was built with it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -89,7 +92,7 @@ pub struct DebuggerBridge {
     answer: AtomicU64,
     /// The pid of the collecting thread's tracer before the debugger was notified. 0: no debugger has acknowledged anything in this stop.
     tracer: AtomicI32,
-    /// 1: a debugger has answered for a thread in this stop; until the first notification of a stop, in the stop before.
+    /// 1: a debugger has answered for a thread in this stop. Before the first notification of a stop, the value is that of the previous stop.
     answered: AtomicU32,
     /// The control word when a stop last began.
     known: AtomicU64,
@@ -103,7 +106,7 @@ pub struct DebuggerBridge {
 }
 
 impl DebuggerBridge {
-    /// A bridge over a way of stopping that needs no debugger. If `inner` is not a built-in one, every call is only forwarded to it:
+    /// Creates a bridge over a vtable that needs no debugger. If `inner` is not a built-in vtable, every call is only forwarded to it:
     /// debuggers get no requests and no notifications.
     pub fn over(inner: Arc<dyn ThreadVtable>) -> Arc<Self> {
         Arc::new(Self {
@@ -122,7 +125,7 @@ impl DebuggerBridge {
         })
     }
 
-    /// Returns the control word of a debugger that can be asked, with its mode.
+    /// Returns the control word and the mode of the debugger that is in control, if requests can be sent to it.
     fn in_control(&self) -> Option<(Control, Mode)> {
         let control = protocol::in_control(&stopworld_debugger.control);
         let mode = control.mode()?;
@@ -158,7 +161,7 @@ impl DebuggerBridge {
         answer
     }
 
-    /// Records that the debugger of this word is gone.
+    /// Records that the debugger with this control word is gone.
     fn lose(&self, control: Control, phase: Phase) {
         if self.agreed.control().is_of_the_same(control) {
             self.agreed.lose();
@@ -196,8 +199,8 @@ impl DebuggerBridge {
         self.notify(control, world.map_or(Phase::Running, PublishedWorld::phase), &notification);
     }
 
-    /// Returns the tracer before a request, so that a debugger that attaches during the request is not mistaken for it. If there is none,
-    /// returns `None` and clears the control word: a word without a tracer is a dead debugger's.
+    /// Returns the present tracer. It is read before a request, so that a debugger that attaches during the request is not mistaken for
+    /// it. If there is no tracer, returns `None` and clears the control word, which a dead debugger has left.
     fn current_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
         let tracer = tracer::of_myself();
         if tracer == 0 {
@@ -206,7 +209,8 @@ impl DebuggerBridge {
         (tracer != 0).then_some(tracer)
     }
 
-    /// Holds and signals all threads. With a debugger, by the assisted contract; without one, until one attaches.
+    /// Holds and signals all threads, and waits until they have stopped. If a debugger is in control, or attaches meanwhile, it takes part
+    /// by the assisted contract.
     fn hold_and_signal(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let asker = Asker::of(self, stop);
         let epoch = ask::hold(stop, |record| asker.tell(record));
@@ -256,7 +260,7 @@ impl DebuggerBridge {
         {
             self.answer.store(answer, Ordering::Relaxed);
             self.tracer.store(tracer, Ordering::Relaxed);
-            // No thread is waited for any more.
+            // The collecting thread waits for no thread any more.
             stop.handshake().close(Holder::Collection);
             self.rely_on(stop);
             return match claims::first_lie(stop, |record| claims::fault(record, self.claim())) {
@@ -265,7 +269,8 @@ impl DebuggerBridge {
                 _ => Ok(()),
             };
         }
-        // From here on as without a debugger. It may have stopped some threads, which its death has resumed.
+        // From here on the stop continues as without a debugger. The debugger may have stopped some threads, which its death has
+        // resumed.
         self.agreed.end();
         let asker = Asker::of(self, stop);
         let gone = ask::tell_again(&asker, stop);
@@ -279,7 +284,8 @@ impl DebuggerBridge {
         for record in stop.threads() {
             let had_stopped = record.stop_state().has_answered();
             if had_stopped {
-                // In a blocking region, or still parked: the values that it published are valid, whatever the debugger wrote.
+                // The thread is in a blocking region, or still parked: the values that it published are valid, whatever the debugger
+                // wrote.
                 record.use_saved_sp();
             } else if record.stack_ptr() == 0 && !thread::is_alive(record.tid()) {
                 record.mark_gone();
@@ -314,10 +320,10 @@ impl DebuggerBridge {
         StopError::FalseAnswer(answer.unwrap_or(FalseAnswer { name: record.name(), tid: record.tid(), found: fault }))
     }
 
-    /// Whether the debugger that holds a full stop still does.
+    /// Returns whether the debugger that stopped the threads in a full stop still holds them.
     fn holds_full(&self, stop: &StopRequest<'_>) -> bool {
         if self.answer.load(Ordering::Relaxed) & Answer::PARKED_ON_DEATH == 0 {
-            // Before the check: if the debugger dies after it, these threads take the signal and park.
+            // The signal is sent before the check: if the debugger dies after the check, these threads take the signal and park.
             stop.threads().for_each(|record| {
                 send_suspend_signal(record);
             });
@@ -326,7 +332,7 @@ impl DebuggerBridge {
             let let_go = |record: &ThreadStopInfo| match claims::fault(record, self.claim()) {
                 None if record.stop_state().has_answered() => Some(HoldFault::LetGo),
                 None => None,
-                // It was stopped when the debugger answered.
+                // The thread was stopped when the debugger answered.
                 Some(HoldFault::Running) => Some(HoldFault::LetGo),
                 fault => fault,
             };
@@ -340,17 +346,17 @@ impl DebuggerBridge {
                 Some(_) => {}
             }
         }
-        // They are parking by now; the scan is over, and its result is not used.
+        // The threads are parking by now; the scan is over, and its result is not used.
         claims::wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
         false
     }
 
-    /// Whether the tracer is still the one that has acknowledged in this stop.
+    /// Returns whether the tracer is still the one that has acknowledged in this stop.
     fn is_traced_as_before(&self) -> bool {
         tracer::of_myself() == self.tracer.load(Ordering::Relaxed)
     }
 
-    /// Whether the debugger that acknowledged in this stop still holds the threads that it held then.
+    /// Returns whether the debugger that acknowledged in this stop still holds the threads that it held then.
     fn is_still_traced(&self, stop: &StopRequest<'_>) -> bool {
         let same = self.is_traced_as_before();
         let agreed = self.agreed.control();
@@ -361,7 +367,7 @@ impl DebuggerBridge {
         stands || removed(Guard::DebugDies)
     }
 
-    /// Whether every thread for which a debugger has answered is still frozen, or has parked.
+    /// Returns whether every thread for which a debugger has answered is still frozen, or has parked.
     fn holds_assisted(&self, stop: &StopRequest<'_>) -> bool {
         if self.answered.load(Ordering::Relaxed) == 0 {
             return true;
@@ -395,15 +401,16 @@ fn send_suspend_signal(record: &ThreadStopInfo) -> Told {
     if sent == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
 }
 
-/// The built-in way of stopping, with a debugger that may answer for some threads.
+/// A built-in vtable, with a debugger that may answer for some threads.
 struct Asker<'a> {
     bridge: &'a DebuggerBridge,
     /// No debugger has been notified in this stop yet.
     first: Cell<bool>,
-    /// A debugger has acknowledged, and its answers count. Answers of a debugger that died do not: the kernel has resumed its threads.
+    /// A debugger has acknowledged, and its answers count. The answers of a debugger that has died do not count: the kernel has resumed its
+    /// threads.
     counts: Cell<bool>,
     epoch: u64,
-    /// The control word when the stop began, how often a debugger was asked, and how often it acknowledged: for an error.
+    /// Data for an error: the control word when the stop began, how many requests were sent to a debugger, and how many it acknowledged.
     control: Control,
     asked: Cell<u32>,
     acknowledged: Cell<u32>,
@@ -514,7 +521,7 @@ impl Teller for Asker<'_> {
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
         if let Some((record, fault)) = claims::first_unfrozen(stop, Look::BeforeScanning) {
             self.counts.set(false);
-            // If the debugger has died since, it has answered for no thread.
+            // A debugger that has died since counts as having answered for no thread.
             if self.bridge.is_traced_as_before() {
                 self.bridge.reject_claim(record, fault, control, stop.world().phase());
             }
@@ -528,8 +535,8 @@ impl Teller for Asker<'_> {
     }
 }
 
-/// The bridge without its contracts: stops in the wrapped way even if a debugger is in control, which is only asked about threads that do
-/// not acknowledge. Used to repeat a collection.
+/// The bridge without its contracts: stops by the wrapped vtable even if a debugger is in control. The debugger is only requested to
+/// answer for threads that do not acknowledge. Used to repeat a collection.
 pub(crate) struct WithoutContract(pub(crate) Arc<DebuggerBridge>);
 
 // SAFETY: as for the bridge.
@@ -597,7 +604,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         if !self.stops_by_handshake() {
             return self.inner.start_world(stop);
         }
-        // Before the debugger resumes them: a thread that the debugger's death resumes now must continue, too.
+        // The threads are released before the debugger resumes them: a thread that the debugger's death resumes now must continue, too.
         ask::start(stop);
         match self.agreed.end() {
             Control::NOBODY => {}

@@ -2,21 +2,21 @@
 //!
 //! A debugger that answers for a thread claims that the thread is stopped, that its stack begins at `stack_ptr`, and, in a full stop with
 //! PARKED_ON_DEATH, that the thread will resume in [`stopworld_debugger_park`] with the frame at `stack_ptr` if the debugger dies. A
-//! debugger with a bug may claim that of a running thread, and the collection would free what that thread uses. The kernel knows the truth,
-//! in two files of /proc: `stat` has the state (`t` for a thread that a tracer has stopped); `syscall` has the stack and the instruction
-//! pointer of a thread that does not run. A thread whose kernel registers point to `park` is stopped there, since nothing else sends
-//! threads to that address.
+//! debugger with a bug may claim this although the thread runs, and the collection would free objects that the thread uses. Two files of
+//! /proc show the real state: `stat` has the state (`t` for a thread that a tracer has stopped); `syscall` has the stack and the
+//! instruction pointer of a thread that does not run. A thread whose instruction pointer is at `park` was moved there by a debugger,
+//! since nothing else moves threads to that address.
 //!
 //! A stop compares twice (`.debug.lies`): when the debugger has answered, before anything is scanned, and after marking, before anything is
-//! cleared or freed. Each comparison reads one file per thread in a full stop with PARKED_ON_DEATH, else two, at about 10 µs per file. A
-//! stop in which no debugger answers for a thread reads none.
+//! cleared or freed. In a full stop with PARKED_ON_DEATH each comparison reads one file per thread, in other stops two, at about 10 µs per
+//! file. A stop in which no debugger answers for a thread reads no files.
 //!
 //! # Limits
 //!
-//! * It is not checked that the written registers are the thread's.
-//! * A thread that is resumed and stopped again between the two comparisons is detected in a full stop with PARKED_ON_DEATH, because it
-//!   would have to be at `park` again; in other stops only if it entered a blocking region meanwhile or its stack has grown. If the
-//!   debugger also kept the suspend signal from it, it may have parked by itself at a safepoint, which looks correct.
+//! * The comparison does not check that the registers which the debugger wrote are those of the thread.
+//! * If a thread is resumed and stopped again between the two comparisons, a full stop with PARKED_ON_DEATH detects that, because the
+//!   thread would have to be at `park` again. Other stops detect it only if the thread has entered a blocking region meanwhile or its stack
+//!   has grown. If the debugger also withheld the suspend signal, the thread may have parked by itself at a safepoint, which looks correct.
 //! * Nothing is compared after the second comparison.
 
 use std::cell::Cell;
@@ -51,7 +51,7 @@ pub(super) fn fault(record: &ThreadStopInfo, claim: Claim) -> Option<HoldFault> 
         Claim::Stopped => match tracer::place_of(record.tid()) {
             Some(place) if reaches_below(record, place) => Some(HoldFault::BelowStackPointer),
             Some(_) => None,
-            // It was stopped a moment ago, and runs now.
+            // The thread was stopped a moment ago, and runs now.
             None => Some(HoldFault::Running),
         },
     };
@@ -63,8 +63,8 @@ fn is_at_park(record: &ThreadStopInfo, place: UserPlace) -> bool {
     place == UserPlace { stack_pointer: record.stack_ptr(), instruction_pointer: park }
 }
 
-/// Whether a part of the thread's live stack is below its `stack_ptr`. Only on its own stack: addresses on different stacks are not
-/// comparable.
+/// Returns whether a part of the thread's live stack is below its `stack_ptr`. Checks only addresses on the thread's own stack, since
+/// addresses on different stacks are not comparable.
 fn reaches_below(record: &ThreadStopInfo, place: UserPlace) -> bool {
     let (low, high) = record.stack();
     (low..record.stack_ptr().min(high)).contains(&place.stack_pointer)
@@ -85,7 +85,7 @@ pub(super) fn first_lie(
     Some((record, found.get().unwrap_or(HoldFault::Running)))
 }
 
-/// When a stop checks the threads that a debugger has answered for.
+/// The two moments at which a stop checks the threads that a debugger has answered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     BeforeScanning,
@@ -93,8 +93,9 @@ pub(super) enum Look {
 }
 
 /// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger
-/// has resumed all the same takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that. A thread
-/// that is in a blocking region after marking has run its own code since its stack was scanned: the debugger has kept the signal from it.
+/// has resumed nevertheless takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that. A
+/// thread that is in a blocking region after marking has run its own code since its stack was scanned: the debugger has withheld the
+/// signal.
 pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'static ThreadStopInfo, HoldFault)> {
     let found = Cell::new(None);
     let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
@@ -114,7 +115,7 @@ pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'st
     Some((record, found.get().unwrap_or(HoldFault::Running)))
 }
 
-/// How long a thread that its debugger has resumed may take to park, which is the first thing it does.
+/// The time that a thread may take to park after its debugger has resumed it. To park is the first thing that it does.
 const PARKS_WITHIN_NS: u64 = 1_000_000_000;
 
 /// Polls `holds` for up to a second. Returns whether it became true.
@@ -140,7 +141,7 @@ pub(super) fn member(record: &ThreadStopInfo) -> Member<'_> {
     }
 }
 
-/// The latest false answer, until it is taken.
+/// Stores the latest false answer until it is taken.
 pub(super) struct FalseClaim {
     record: AtomicPtr<ThreadStopInfo>,
     fault: AtomicU32,

@@ -1,14 +1,14 @@
 //! The contract between the collector and external debuggers: the data that a debugger reads.
 //!
 //! In 2003 Mono's debugger found an exported structure with a magic number, a version, and the address of a function at which it set a
-//! breakpoint. This contract works in the same way. There is one [`Descriptor`] per copy of the library. It leads to the control word by
-//! which a debugger takes control, the worlds, their threads, each thread's `stack_ptr`, and the notification function. It contains all
-//! field offsets as data, so a debugger needs no header of this version.
+//! breakpoint. This contract works in the same way. There is one [`Descriptor`] per copy of the library. From it a debugger finds the
+//! control word by which it takes control, the worlds, their threads, each thread's `stack_ptr`, and the notification function. The
+//! descriptor contains all field offsets as data, so a debugger needs no header of this version.
 //!
 //! The document for authors of debuggers is `docs/debugger-contract.md`, the C header `debugger/include/stopworld-debugger.h`; the test
 //! `tests/debuggers/contract.rs` checks that all three agree.
 //!
-//! # How it is found
+//! # How the descriptor is found
 //!
 //! * By the symbol `stopworld_debugger`, in `.dynsym` where the linker exports it, otherwise in `.symtab`.
 //! * In a stripped binary, static, position-independent or loaded later, by an allocated note (section `.note.stopworld`, name `stopworld`,
@@ -17,10 +17,10 @@
 //!
 //! The symbol is *protected*: two copies of the library in one process each have their own descriptor, and each note refers to its own.
 //!
-//! # How it grows
+//! # How the contract grows
 //!
-//! [`VERSION`] changes when the meaning of a field changes. New fields are added at the end of a structure. Its size is in its first field
-//! (for the descriptor, in `size`): an older debugger does not read that far, and a newer one checks the size first.
+//! [`VERSION`] changes when the meaning of a field changes. New fields are added at the end of a structure. The structure's size is in its
+//! first field (for the descriptor, in `size`): an older debugger does not read new fields, and a newer one checks the size first.
 
 pub use super::descriptor::stopworld_debugger;
 pub use super::protocol::{Control, Mode};
@@ -63,7 +63,7 @@ pub struct Descriptor {
     pub worlds: WorldList,
     /// Memory for the results of inferior calls.
     pub scratch: &'static Scratch,
-    /// Its size in bytes.
+    /// The size of that memory in bytes.
     pub scratch_size: usize,
     /// The offsets of the fields of a [`Request`].
     pub request: RequestOffsets,

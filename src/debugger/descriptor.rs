@@ -45,7 +45,7 @@ pub static stopworld_debugger: Descriptor = Descriptor {
     },
 };
 
-// The note. Its symbol is hidden, one per copy of the library; the reference below makes the linker include it.
+// The note. Its symbol is hidden, so that each copy of the library has its own; the reference below makes the linker include it.
 std::arch::global_asm!(
     ".protected stopworld_debugger",
     ".pushsection .note.stopworld, \"a\", @note",
@@ -80,14 +80,14 @@ unsafe impl Sync for Reference {}
 #[used]
 static NOTE: Reference = Reference(&raw const stopworld_debugger_note);
 
-/// Publishes the present suspend signal: a debugger must know it before it sees one.
+/// Publishes the number of the suspend signal: a debugger must know it before it receives the first such signal.
 pub(super) fn publish_suspend_signal() {
     let signal = crate::world::handler::installed().unwrap_or(0);
     stopworld_debugger.suspend_signal.store(signal as u32, Ordering::Relaxed);
 }
 
-/// `describe(address, *mut ObjectFacts)`: the object that has the address inside or just past its end. Returns 1; or 0 if there is none,
-/// and then the facts describe the cell.
+/// `describe(address, *mut ObjectFacts)`: describes the object that has the address inside or just past its end, and returns 1. If there
+/// is no such object, describes the cell and returns 0.
 ///
 /// # Safety
 /// As in [`inspect`](super::inspect): the buffer belongs to the caller, and all other threads are stopped during the call.
@@ -115,9 +115,9 @@ pub unsafe extern "C" fn referrers(address: usize, out: usize, capacity: usize, 
     unsafe { answers::referrers(&stopworld_debugger.worlds, address, out, capacity) }
 }
 
-/// `path(address, *mut Step, capacity)`: a shortest way from a root to the object. How many steps; 0 if there is none;
-/// [`Refusal::Busy`](super::inspect::Refusal::Busy) if there is none and a thread was stopped while it registered a stack. Looks at
-/// whatever the roots lead to until it is found.
+/// `path(address, *mut Step, capacity)`: finds a shortest path from a root to the object. Returns the number of steps; 0 if there is no
+/// path; [`Refusal::Busy`](super::inspect::Refusal::Busy) if there is no path and a thread was stopped while it registered a stack. Visits
+/// the objects that are reachable from the roots until it has found the object.
 ///
 /// # Safety
 /// As for [`describe`].
@@ -126,11 +126,11 @@ pub unsafe extern "C" fn path(address: usize, out: usize, capacity: usize, _: us
     unsafe { answers::path(&stopworld_debugger.worlds, address, out, capacity) }
 }
 
-/// `request_collection(world)`: requests a collection, done by the world's next thread that needs cells, or at once by its finalizer
-/// thread, if there is one. `world` is the address of the published record; 0 means all. Returns the number of worlds that have a thread
-/// that was woken for it.
+/// `request_collection(world)`: requests a collection. The world's next thread that needs cells collects, or at once the world's finalizer
+/// thread, if there is one. `world` is the address of the published record; 0 means all worlds. Returns the number of worlds in which a
+/// thread was woken to collect.
 ///
-/// It starts when the target runs. If no thread allocates and no object has a finalizer, no collection happens.
+/// The collection starts when the target runs. If no thread allocates and no object has a finalizer, no collection happens.
 ///
 /// # Safety
 /// No world is dropped during the call.

@@ -15,20 +15,20 @@
 //!   stack_ptr ─> └──────────────────────┘  written into the slot that it was given
 //! ```
 //!
-//! rsp itself is not moved: below the red zone is dead memory for the thread. If the stack has no room there, the registers are written
-//! into the save area of the thread's record. A thread without an alternate stack is stopped on its own stack, and the kernel's signal
-//! frame, which contains all registers, serves as the pushed registers.
+//! rsp itself is not changed: the thread does not use the memory below its red zone. If the stack has no room there, the registers are
+//! written into the save area of the thread's record. A thread without an alternate stack is stopped on its own stack, and the kernel's
+//! signal frame, which contains all registers, replaces the pushed registers.
 //!
 //! # The thread lock
 //!
-//! The debugger has one lock for its own state. It is held from the stop of the world to its start and during each user's freeze, like the
-//! original's global thread lock. So a freeze waits for the end of a collection, and a collection for the end of a freeze.
+//! The debugger has one lock for its own state. It is held from the stop of the world to its start and while a user freezes a thread, like
+//! the global thread lock of Mono's debugger. So a freeze waits for the end of a collection, and a collection for the end of a freeze.
 //!
 //! # Two kinds of stop, counted separately
 //!
-//! A user freezes and thaws single threads ([`freeze`](MockDebugger::freeze)); a collection stops all. Each thread has a handshake of the
-//! debugger's own with a hold for either, and runs only if it has neither: a frozen thread stays frozen after a collection
-//! (`.vtable.nested`), and a thread that was running runs again (`.vtable.exact-restore`).
+//! A user freezes and thaws single threads ([`freeze`](MockDebugger::freeze)); a collection stops all threads. For each thread the debugger
+//! has a handshake of its own, with one hold for the user and one for the collection. A thread runs only if it has neither hold: a frozen
+//! thread stays frozen after a collection (`.vtable.nested`), and a thread that was running runs again (`.vtable.exact-restore`).
 //!
 //! # The other contract
 //!
@@ -37,7 +37,7 @@
 //!
 //! # Limits
 //!
-//! It cannot stop a thread that masks its signal; a ptrace debugger could. The stop's error names such a thread.
+//! The mock debugger cannot stop a thread that masks its signal; a ptrace debugger could. The stop's error names such a thread.
 
 mod assisted;
 mod handler;
@@ -73,10 +73,10 @@ pub struct MockDebugger {
     mode: Mode,
     /// The debugger's global thread lock.
     thread_lock: Lock,
-    /// Never freed: a handler that runs late may still access it.
+    /// The debugger's handshake. It is never freed: a handler that runs late may still access it.
     handshake: &'static Handshake,
-    /// The number of worlds for which the thread lock is held over a fork. A thread takes this lock while it holds the thread lock; the
-    /// exception is a thread that thaws another one while a fork holds the thread lock.
+    /// The number of worlds for which the thread lock is held over a fork, with a lock of its own. A thread takes this lock while it holds
+    /// the thread lock, except a thread that thaws another one while a fork holds the thread lock.
     forking: Locked<u32>,
     /// Accessed only through [`with`](Self::with).
     inner: RefCell<Inner>,
@@ -90,7 +90,7 @@ struct Inner {
 
 // SAFETY: `inner` is accessed only by `with`, which checks that its thread holds the thread lock; everything else is Sync.
 unsafe impl Sync for MockDebugger {}
-// SAFETY: no part of it is bound to one thread.
+// SAFETY: no part of the debugger is bound to one thread.
 unsafe impl Send for MockDebugger {}
 
 /// The state of a thread, as the debugger shows it.
@@ -98,13 +98,13 @@ unsafe impl Send for MockDebugger {}
 pub struct MockThread {
     /// The thread's name, from the record to which its slot belongs.
     pub name: ThreadName,
-    /// Its id.
+    /// The thread's id.
     pub tid: Tid,
-    /// Whether a user has frozen it.
+    /// Whether a user has frozen the thread.
     pub frozen: bool,
     /// The value that the debugger last wrote, or would write, to the thread's slot; 0 for a thread that it never stopped.
     pub stack_ptr: usize,
-    /// The instruction pointer and the stack pointer at which it was last stopped.
+    /// The instruction pointer and the stack pointer at which the thread was last stopped.
     pub at: (usize, usize),
 }
 
@@ -144,7 +144,7 @@ impl MockDebugger {
         if debuggee.state.is_held_by(Holder::User) {
             return Ok(());
         }
-        // No thread is frozen during a thaw: it could hold what the next thaw needs.
+        // No thread is frozen during a thaw: the frozen thread could hold a lock that the next thaw needs.
         let _no_thaw = self.forking.lock().lock();
         let epoch = self.handshake.begin(Holder::User, 1);
         if debuggee.state.hold(Holder::User, epoch) == Held::MustPark {
@@ -168,7 +168,7 @@ impl MockDebugger {
                                 attempts: StopAttempts::default(),
                             });
                         }
-                        // It acknowledged at the last moment.
+                        // The thread acknowledged at the last moment.
                         break;
                     }
                 }
@@ -220,7 +220,7 @@ impl MockDebugger {
         self.with(|inner| inner.log.clear());
     }
 
-    /// Where it writes the registers of a thread that it stops.
+    /// Returns where the debugger writes the registers of a thread that it stops.
     fn pushes(&self) -> Pushed {
         if self.mode == Mode::Full { Pushed::OnStack } else { Pushed::InRecord }
     }
@@ -298,7 +298,7 @@ impl MockDebugger {
             return Signalled::Maybe;
         }
         debuggee.info().mark_gone();
-        // It owes an acknowledgement, unless it acknowledged before it ended.
+        // The acknowledgement of this thread will not come, unless it acknowledged before it ended.
         match debuggee.state.abandon(Holder::Collection) {
             Abandoned::Unanswered => Signalled::Gone,
             Abandoned::Answered => Signalled::Maybe,
@@ -367,7 +367,7 @@ unsafe impl ThreadVtable for MockDebugger {
             inner.log.note(MockEvent::WorldStopped { epoch: stop.epoch() });
             Ok(())
         })?;
-        // Held until `start_world`, which the same thread calls.
+        // The lock is held until `start_world`, which the same thread calls.
         std::mem::forget(lock);
         Ok(())
     }
@@ -451,7 +451,7 @@ impl AtSwap for MockDebugger {
     fn remove_all_threads(&self, threads: &[&'static ThreadStopInfo]) {
         let _lock = self.thread_lock.lock();
         self.with(|inner| {
-            // Only this world's threads: another world may have the same debugger.
+            // Only the threads of this world are removed: another world may use the same debugger.
             let is_removed = |debuggee: &&Debuggee| threads.iter().any(|info| std::ptr::eq(*info, debuggee.info()));
             for debuggee in inner.debuggees.extract_if(.., |debuggee| is_removed(&&**debuggee)) {
                 if debuggee.state.is_held_by(Holder::User) {
@@ -466,7 +466,7 @@ impl AtSwap for MockDebugger {
 
 impl AtFork for MockDebugger {
     unsafe fn fork(&self, step: ForkStep) {
-        // Called by each world that uses this debugger.
+        // Each world that uses this debugger calls this function.
         match step {
             ForkStep::Prepare => {
                 if !self.thread_lock.is_mine() {
@@ -479,7 +479,7 @@ impl AtFork for MockDebugger {
                 let forking = self.forking.get_mut(&mut held);
                 *forking -= 1;
                 if *forking == 0 {
-                    // SAFETY: this thread took it before the fork, without a guard.
+                    // SAFETY: this thread took the lock before the fork, without a guard.
                     unsafe { self.thread_lock.release() };
                 }
             }

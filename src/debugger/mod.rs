@@ -2,12 +2,12 @@
 //!
 //! | subject | where |
 //! |---|---|
-//! | what an external debugger finds, and where | [`contract`]; this process's own descriptor: `descriptor.rs` |
+//! | the data that an external debugger reads, and where it finds them | [`contract`]; this process's own descriptor: `descriptor.rs` |
 //! | how a debugger is notified | [`notify`]; the request that it then reads: `request.rs` |
 //! | how its answers stop the world | [`bridge`]; the protocol without I/O, as the model checker runs it: `protocol.rs` |
 //! | whether its answers are true | `claims.rs` |
-//! | where threads wait if it dies | `park.rs` |
-//! | the functions that it may call inside the process | [`inspect`] |
+//! | where threads wait if the debugger dies | `park.rs` |
+//! | the functions that a debugger may call inside the process | [`inspect`] |
 //! | the scripts for gdb and lldb | [`scripts`] |
 //! | a debugger in the same process, without ptrace | [`mock`] |
 //! | a debugger in a process of its own | the crate `stopworld-ptrace` |

@@ -1,4 +1,4 @@
-//! Notifies a debugger, over a channel that does no harm when there is none.
+//! Notifies a debugger, in a way that has no effect on the process if there is no debugger.
 //!
 //! The thread that sends a notification puts a [`Request`] on its own stack and makes itself stop:
 //!
@@ -7,9 +7,10 @@
 //!   tracer dies in that stop, the empty handler runs and returns. Nothing in the process is changed for a debugger, so a debugger that
 //!   dies leaves nothing to clean up. The signal is not ignored instead, because an ignored signal stays ignored in every process that the
 //!   program spawns.
-//! * **By a breakpoint**, for debuggers that handle breakpoints better. It calls [`stopworld_debugger_notify`], `nop; ret`, at whose first
-//!   byte the debugger has put an `int3`. If the debugger dies, the `int3` stays in the text. A SIGTRAP handler, installed before the first
-//!   such call, finds the thread at the `nop` or just past it and lets it return. Other SIGTRAPs are passed to the previous action.
+//! * **By a breakpoint**, for debuggers that handle breakpoints better. The thread calls [`stopworld_debugger_notify`], `nop; ret`, at whose
+//!   first byte the debugger has put an `int3`. If the debugger dies, the `int3` stays in the text. A SIGTRAP handler, installed before the
+//!   first such call, finds the thread at the `nop` or just past it and makes it continue at the `ret`. Other SIGTRAPs are passed to the
+//!   previous action.
 //!
 //! In both cases the debugger acknowledges by writing the request's own sequence number to `acknowledged`. If it has not done so when the
 //! thread continues, then there is no debugger, whatever the control word contains.
@@ -32,9 +33,9 @@ pub(super) fn send(control: Control, notification: &Notification<'_>) -> Answer 
     let request = Request::of(notification);
     if control.by_breakpoint() {
         make_breakpoints_harmless();
-        // A trap that is masked kills the process.
+        // A masked trap would kill the process, so SIGTRAP is unblocked.
         let was_blocked = signals::unblock(signals::TRAP);
-        // SAFETY: it does nothing by itself.
+        // SAFETY: the function does nothing by itself.
         unsafe { stopworld_debugger_notify(&raw const request) };
         if was_blocked {
             std::mem::forget(signals::block(signals::TRAP));
@@ -72,14 +73,14 @@ pub(super) fn choose_signal() {
 /// The SIGTRAP action that this module replaced.
 static TRAPS: Traps = Traps::new();
 
-/// The maximum number of threads that can be installing the handler at once before one of them has published what it replaces.
+/// The maximum number of threads that can be installing the handler at once before one of them has published the replaced action.
 const PLACES: usize = 8;
 
 /// The SIGTRAP handler's state: the action that it replaced.
 ///
-/// The handler may run on any thread as soon as it is installed, and what it reads must be complete. So the replaced action is written and
-/// published *before* that, in a slot that is never written again. No lock excludes two installing threads: the lock's holder may be
-/// stopped by the very stop of which the other thread notifies the debugger.
+/// The handler may run on any thread as soon as it is installed, and the action that it reads must be complete. So the replaced action is
+/// written and published *before* the installation, in a slot that is never written again. Two threads may install at the same time;
+/// a lock cannot exclude that, because its holder may be stopped by the same stop of which the other thread notifies the debugger.
 struct Traps {
     places: [UnsafeCell<Previous>; PLACES],
     claimed: AtomicU32,
@@ -114,7 +115,7 @@ impl Traps {
         }
     }
 
-    /// Returns false if all slots are taken and none is published yet.
+    /// Publishes an action. Returns false if all slots are taken and none is published yet.
     fn publish(&self, replaced: Previous) -> bool {
         if self.published.load(Ordering::Relaxed) != 0 {
             return true;
@@ -123,12 +124,12 @@ impl Traps {
         let Some(mine) = self.places.get(place as usize) else { return false };
         // SAFETY: claimed by this thread alone, and not published.
         mine.with_mut(|mine| unsafe { *mine = replaced });
-        // Release: pairs with the Acquire in `previous`. The first one is used; a second thread found the same action.
+        // Release: pairs with the Acquire in `previous`. The first published slot is used; a second thread found the same action.
         let _ = self.published.compare_exchange(0, place + 1, Ordering::Release, Ordering::Relaxed);
         true
     }
 
-    /// Returns the replaced action. Called by the handler: never a partial value.
+    /// Returns the replaced action, which is always complete. Called by the handler.
     fn previous(&self) -> Previous {
         // Acquire: pairs with the Release in `publish`.
         let published = self.published.load(Ordering::Acquire).checked_sub(1);
@@ -150,7 +151,7 @@ unsafe extern "C" fn trapped(signal: i32, info: *mut signals::SigInfo, context: 
     let place = stopworld_debugger_notify as *const () as usize;
     // SAFETY: the kernel's own argument.
     let at = unsafe { signals::context(context) }.instruction_pointer();
-    // Just past the `int3`; or at it, if the debugger had already set the thread back when it died.
+    // The thread is just past the `int3`, or at it, if the debugger had already moved the thread back when it died.
     if at == place || at == place + 1 {
         // SAFETY: the kernel's own argument; the byte after the `nop` is the `ret`.
         unsafe { signals::continue_at(context, place + 1) };
@@ -185,7 +186,7 @@ mod tests {
         choose_signal();
         assert_ne!(stopworld_debugger.notify_signal.load(Ordering::Relaxed), 0);
         assert_eq!(send(Control(Control::ASSISTED), &notification()), Answer::Nobody);
-        // The same in a thread that masks it.
+        // The same happens in a thread that masks SIGTRAP.
         let signal = stopworld_debugger.notify_signal.load(Ordering::Relaxed) as i32;
         let _blocked = signals::block(signal);
         assert_eq!(send(Control(Control::FULL), &notification()), Answer::Nobody);

@@ -1,13 +1,13 @@
-//! Where the threads of a full stop wait for the end of the collection if their debugger dies.
+//! The function in which the threads of a full stop wait for the end of the collection if their debugger dies.
 
 use crate::world::handler;
 
-/// Where a thread that a debugger had stopped resumes if the debugger dies during the collection.
+/// The function in which a thread that a debugger had stopped resumes if the debugger dies during the collection.
 ///
-/// It is entered like a signal handler: rsp points to the frame that the debugger has pushed, a word and then the kernel's `ucontext`. The
-/// thread waits as long as the collection holds it. Then it returns through the frame by `rt_sigreturn`, with the registers and the signal
-/// mask that are in the frame. All signals are blocked meanwhile: by the debugger, or, if the word is 1, by the first system call here,
-/// which also stores the previous mask in the frame.
+/// The thread enters the function like a signal handler: rsp points to the frame that the debugger has pushed, a word and then the kernel's
+/// `ucontext`. The thread waits as long as the collection holds it. Then it returns through the frame by `rt_sigreturn`, with the registers
+/// and the signal mask that are in the frame. All signals are blocked meanwhile: by the debugger, or, if the word is 1, by the first system
+/// call here, which also stores the previous mask in the frame.
 ///
 /// # Safety
 /// Never call it from the process: only a debugger sends a thread here, with such a frame.

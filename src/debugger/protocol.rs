@@ -5,15 +5,15 @@
 //! # Is a debugger there?
 //!
 //! The debugger is another process. It may die, or have died long ago and left its control word. So the collector treats the control word
-//! only as a hint that a request is worthwhile. It puts a [`Receipt`] on its stack, sends the request, and checks whether the receipt was
-//! signed with its own number. Without a signature there is no debugger; then [`vacate`] clears the word, unless another debugger has
-//! written its own meanwhile.
+//! only as a hint that a request is worthwhile. It puts a [`Receipt`] on its stack, sends the request, and checks whether the debugger has
+//! *signed* the receipt, that is, written the receipt's number to `acknowledged`. Without a signature there is no debugger; then [`vacate`]
+//! clears the control word, unless another debugger has written its own meanwhile.
 //!
 //! # Which contract applies?
 //!
-//! The word is read once, when a stop begins. [`Agreed`] is the contract of that stop until its world is started again, whatever the word
-//! contains by then: a stop that one debugger began is not ended by another one. If the debugger is lost meanwhile, the contract does not
-//! change to another one: the stop is lost.
+//! The control word is read once, when a stop begins. [`Agreed`] is the contract of that stop until its world is started again, whatever the
+//! word contains by then: a stop that one debugger began is not ended by another one. If the debugger is lost meanwhile, the stop does not
+//! continue under another contract: it is lost.
 //!
 //! # Have all threads stopped?
 //!
@@ -22,14 +22,14 @@
 //!
 //! A frozen thread may be resumed at any moment of the stop. It takes its pending signal first, parks, and acknowledges although the
 //! debugger has already answered for it. If both were counted, the count would reach zero while another thread still runs
-//! (`.debug.counted-twice`). So the count only wakes the collector. Whether all have stopped is decided by checking every thread:
+//! (`.debug.counted-twice`). So the count only wakes the collector, which then checks every thread to find out whether all have stopped:
 //! [`Member::standing`].
 //!
 //! # Is the answer true?
 //!
-//! A debugger may have a bug: it answers for a running thread, or resumes threads before the collection ends. The kernel knows which
-//! threads are stopped. The collector asks it about each thread that the debugger claims to hold: when the debugger claims it, and again
-//! before anything is cleared or freed ([`first_not_held`]). A debugger whose claim is false loses control (`.debug.lies`).
+//! A debugger may have a bug: it answers for a running thread, or resumes threads before the collection ends. So the collector compares
+//! each thread that the debugger claims to hold with what the kernel reports about the thread: when the debugger makes the claim, and
+//! again before anything is cleared or freed ([`first_not_held`]). A debugger whose claim is false loses control (`.debug.lies`).
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point};
@@ -38,9 +38,9 @@ use crate::world::handshake::StopState;
 /// The contract by which a debugger in control serves stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It stops all other threads itself, writes their registers and every `stack_ptr`, and restores exactly.
+    /// The debugger stops all other threads itself, writes their registers and every `stack_ptr`, and restores them exactly.
     Full,
-    /// The collector stops the threads; it answers for those that it holds frozen.
+    /// The collector stops the threads; the debugger answers for those that it holds frozen.
     Assisted,
 }
 
@@ -82,12 +82,12 @@ impl Control {
         }
     }
 
-    /// Whether notifications use the breakpoint function.
+    /// Returns whether notifications use the breakpoint function.
     pub fn by_breakpoint(self) -> bool {
         self.0 & Self::BREAKPOINT != 0
     }
 
-    /// Whether the debugger requests a notification of each phase.
+    /// Returns whether the debugger requests a notification of each phase.
     pub fn wants_phases(self) -> bool {
         self.0 & Self::PHASES != 0
     }
@@ -97,7 +97,7 @@ impl Control {
         (self.0 >> 32) as u32
     }
 
-    /// Whether both words have the same debugger and mode; the flags for notifications may differ.
+    /// Returns whether both words have the same debugger and mode; the flags for notifications may differ.
     pub fn is_of_the_same(self, other: Self) -> bool {
         self.who() == other.who() && self.mode() == other.mode()
     }
@@ -106,7 +106,7 @@ impl Control {
 /// Returns the control word. It is a hint: a debugger is there only if it acknowledges.
 #[inline]
 pub(crate) fn in_control(word: &AtomicU64) -> Control {
-    // Relaxed: the word is written by another process, and nothing is read that depends on it.
+    // Relaxed: the word is written by another process, and this process reads no data that depend on it.
     Control(word.load(Ordering::Relaxed))
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// An unsigned receipt.
+    /// Creates an unsigned receipt.
     pub(crate) fn new(sequence: u64) -> Self {
         Self { sequence, acknowledged: AtomicU64::new(0), answer: AtomicU64::new(0) }
     }
@@ -174,8 +174,8 @@ impl Receipt {
 
 /// The contract by which the present stop of a world was begun, and whether the debugger has been lost since.
 ///
-/// If a debugger is lost during a stop, the stop does not become one without a debugger: marks from stacks that were scanned on its word
-/// must not be used (`.debug.dies`, `.debug.lost`). So the word is kept until the stop is over.
+/// If a debugger is lost during a stop, the stop does not become a stop without a debugger: marks from stacks that were scanned because
+/// of the debugger's answers must not be used (`.debug.dies`, `.debug.lost`). So the control word is kept until the stop is over.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     word: AtomicU64,
@@ -184,7 +184,7 @@ pub(crate) struct Agreed {
 
 impl Agreed {
     const_new! {
-        /// Not in a stop.
+        /// Creates the state of a world that is not in a stop.
         pub(crate) fn new() -> Self {
             Self { word: AtomicU64::new(0), lost: AtomicU32::new(0) }
         }
@@ -209,20 +209,20 @@ impl Agreed {
         self.lost.store(1, Ordering::Relaxed);
     }
 
-    /// Whether the debugger failed to acknowledge in this stop.
+    /// Returns whether the debugger failed to acknowledge in this stop.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the debugger under whose word the stop began is still in control, and not lost.
+    /// Returns whether the debugger under whose control word the stop began is still in control, and not lost.
     pub(crate) fn stands(&self, word: &AtomicU64) -> bool {
         let now = in_control(word);
         // The mode is not compared: it may already be the one for the next stop.
         !self.is_lost() && now.mode().is_some() && now.who() == self.control().who()
     }
 
-    /// Ends the stop, or its dependence on the debugger. Returns the word for the notification of the stop's end, even if the debugger was
-    /// lost: another one may have served the stop and wait for that notification (`.debug.start`).
+    /// Ends the stop, or its dependence on the debugger. Returns the control word for the notification of the stop's end, even if the
+    /// debugger was lost: another debugger may have served the stop and wait for that notification (`.debug.start`).
     pub(crate) fn end(&self) -> Control {
         let is_silent = self.is_lost() && removed(Guard::DebugStart);
         let control = if is_silent { Control::NOBODY } else { self.control() };
@@ -234,11 +234,11 @@ impl Agreed {
 /// Whether a thread has stopped in an assisted stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It runs, or the debugger has not answered for it yet.
+    /// The thread runs, or the debugger has not answered for it yet.
     No,
-    /// It has acknowledged by itself: the values that it published are valid.
+    /// The thread has acknowledged by itself: the values that it published are valid.
     ByItself,
-    /// The debugger holds it and has answered for it: the values that the debugger wrote are valid.
+    /// The debugger holds the thread and has answered for it: the values that the debugger wrote are valid.
     Frozen,
 }
 
@@ -249,15 +249,15 @@ pub(crate) struct Member<'a> {
     pub(crate) state: &'a StopState,
     /// The debugger's answer: the number of the stop.
     pub(crate) frozen: &'a AtomicU64,
-    /// 1: that answer has been subtracted from the count.
+    /// 1: the debugger's answer has been subtracted from the count.
     pub(crate) counted: &'a AtomicU32,
     /// Not 0: the thread is in a non-preemptible section. If resumed now, it would park only a little later.
     pub(crate) undisturbed: &'a AtomicU32,
 }
 
 impl Member<'_> {
-    /// Returns whether it has stopped in the stop of this number. Its own acknowledgement takes precedence: a resumed thread has published
-    /// new values.
+    /// Returns whether the thread has stopped in the stop with this number. The thread's own acknowledgement takes precedence: a resumed
+    /// thread has published new values.
     pub(crate) fn standing(&self, epoch: u64) -> Standing {
         if self.state.has_answered() {
             return Standing::ByItself;
@@ -267,22 +267,23 @@ impl Member<'_> {
         if frozen && self.undisturbed.load(Ordering::Relaxed) == 0 { Standing::Frozen } else { Standing::No }
     }
 
-    /// Called when a stop begins: nothing is counted yet.
+    /// Records that the debugger's answer is not counted yet. Called when a stop begins.
     pub(crate) fn forget(&self) {
         self.counted.store(0, Ordering::Relaxed);
     }
 
-    /// In a full stop: records whether the debugger has answered for this thread (`true`), or the thread had stopped by itself.
+    /// Records, in a full stop, whether the debugger has answered for this thread (`true`), or the thread had stopped by itself.
     pub(crate) fn rely(&self, answered_for: bool) {
         self.counted.store(answered_for.into(), Ordering::Relaxed);
     }
 
-    /// Whether the debugger has answered for this thread in this full stop.
+    /// Returns whether the debugger has answered for this thread in this full stop.
     pub(crate) fn is_relied_on(&self) -> bool {
         self.counted.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether to subtract the debugger's answer from the count now: once, and not if the thread has acknowledged by itself.
+    /// Returns whether to subtract the debugger's answer from the count now. Returns true at most once, and not if the thread has
+    /// acknowledged by itself.
     fn counts(&self, epoch: u64) -> bool {
         self.standing(epoch) == Standing::Frozen && self.counted.swap(1, Ordering::Relaxed) == 0
     }
@@ -310,7 +311,8 @@ pub(crate) fn newly_frozen<'a>(members: impl Iterator<Item = Member<'a>>, epoch:
     count
 }
 
-/// Whether all members have stopped, by checking each of them; `outstanding` is what the count says.
+/// Returns whether all members have stopped, by checking each of them. `outstanding` is the number of missing acknowledgements by the
+/// count.
 pub(crate) fn all_stand<'a>(mut members: impl Iterator<Item = Member<'a>>, epoch: u64, outstanding: u32) -> bool {
     if removed(Guard::DebugCountedTwice) {
         return outstanding == 0;

@@ -77,8 +77,8 @@ fn a_thread_that_the_kernel_does_not_hold_is_found() {
     assert_eq!(first_not_held([0, 1, 4].into_iter(), is_held), None);
 }
 
-/// `.debug.lies`: a debugger's claim about a thread that had stopped by itself is not relied on, and no claim is after the next stop has
-/// begun.
+/// `.debug.lies`: the collector does not rely on a debugger's claim about a thread that had stopped by itself, nor on any claim from
+/// before the present stop.
 #[test]
 fn a_thread_is_relied_on_for_one_stop() {
     let state = StopState::new();

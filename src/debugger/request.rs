@@ -19,7 +19,7 @@ pub enum Notice {
     /// `thread` is the record of the collecting thread, or null if that thread is not a mutator of this world; `tid` is the collecting
     /// thread's id.
     StopWorld = 1,
-    /// Start the world.
+    /// Start the world. The fields are those of the stop.
     StartWorld = 2,
     /// A thread has become a mutator: `thread`, `slot`, `tid`. Sent by that thread, before it allocates.
     ThreadCreated = 3,
@@ -63,7 +63,7 @@ pub struct RequestOffsets {
     pub answer: usize,
     /// The [`Notice`], 32 bits. A debugger acknowledges an unknown one and otherwise ignores it.
     pub event: usize,
-    /// 32 bits that depend on the event: the number of the phase, or, for stops, the mode by which to serve them.
+    /// 32 bits whose meaning depends on the event: the number of the phase, or, for stops, the mode by which to serve them.
     pub detail: usize,
     /// The thread id that the event concerns, 32 bits.
     pub tid: usize,
@@ -71,7 +71,7 @@ pub struct RequestOffsets {
     pub world: usize,
     /// The thread's record, or 0.
     pub thread: usize,
-    /// The address of its `stack_ptr`, or 0.
+    /// The address of the thread's `stack_ptr`, or 0.
     pub slot: usize,
     /// The number of the stop, 64 bits.
     pub epoch: usize,

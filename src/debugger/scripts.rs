@@ -1,13 +1,13 @@
 //! The scripts by which gdb and lldb take part in collections.
 //!
-//! Each is one file for its user, and is assembled here: the common part (`script/`), then the part for one debugger (`gdb/stopworld.py`
-//! and others, `lldb/stopworld_lldb.py`). `stopworld gdb-script` and `stopworld lldb-script` print them.
+//! Each script is one file for its user, and is assembled here: the common part (`script/`), then the part for one debugger
+//! (`gdb/stopworld.py` and others, `lldb/stopworld_lldb.py`). `stopworld gdb-script` and `stopworld lldb-script` print them.
 //!
 //! # Every program contains the gdb script
 //! gdb looks for a section `.debug_gdb_scripts` in each program and library that it loads, and runs the Python text in it if its user
 //! trusts the file (`add-auto-load-safe-path`). So the script always fits the library. Despite its name the section is allocated, not debug
-//! information: `strip` leaves it alone with any option. `keep` refers to it from code that every program with a world has, since
-//! `--gc-sections` discards what is not referenced. It costs its size on disk; pages of it that are never read are never loaded.
+//! information: `strip` does not remove it with any option. `keep` refers to it from code that every program with a world has, since
+//! `--gc-sections` discards sections without a reference. It costs its size on disk; pages of it that are never read are never loaded.
 //!
 //! lldb has no such section. Its script is imported by hand, or from `~/.lldbinit`.
 
@@ -41,7 +41,7 @@ macro_rules! gdb_script {
 
 /// The script for gdb: `source` it, or let gdb find it by itself.
 ///
-/// It is a module of its own, so that its names do not collide with the user's.
+/// It is a separate Python module, so that its names do not collide with the user's names.
 pub const GDB: &str = gdb_script!();
 
 /// The script for lldb: `command script import` it, under any name.

@@ -127,7 +127,7 @@ impl Wanted {
 
     fn refused(&self, sizes: Sizes, space: AddressSpace) -> BuildError {
         let asked = self.bytes(sizes);
-        // Names the mark stacks only if they alone take most of it.
+        // If the program set both limits, the error names that of the mark stacks only if they take at least half of the address space.
         let stacks = (sizes.mark_stack as u64).saturating_mul(self.markers as u64);
         let is_heap = self.heap.is_some() && (self.mark_stack.is_none() || stacks < asked / 2);
         let setting = match (is_heap, self.mark_stack) {

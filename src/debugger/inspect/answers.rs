@@ -212,7 +212,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
             (size_of::<Array<u8>>() + length * stride as usize, length)
         }
         Shape::Leaf if is_of_any_size(info, object.room) => {
-            // The length is the first word of an array; other types of bytes have no known length.
+            // An array's length is its first word; other types without references have no known length.
             let is_array = info.size() == size_of::<Array<u8>>();
             flags |= if is_array { ARRAY } else { 0 };
             (object.room, if is_array { object.length(0) } else { 0 })
@@ -241,15 +241,15 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
     }
 }
 
-/// Whether objects of this leaf type differ in size, so that the type does not give it: types whose size fits another cell than the
-/// object's, or whose size is 0.
+/// Returns whether the objects of this leaf type differ in size, so that the type does not determine the size of an object: the size in
+/// the type is 0, or belongs to another size of cell than the object has.
 fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
-    // No collected type has a larger alignment. If this one has, its descriptor is damaged, and the size in it means nothing.
+    // No collected type has a larger alignment. If this type has, its descriptor is damaged, and its size is not valid.
     let class = if info.align() <= MAX_ALIGN { class_of_size(info.size(), info.align()) } else { CLASSES };
     info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
 }
 
-/// Whether a thread's allocation cursor is at this cell (`.stop.mid-alloc`).
+/// Returns whether a thread's allocation cursor is at this cell (`.stop.mid-alloc`).
 fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
     let mut found = false;
     view.for_each_record(|record| {

@@ -44,7 +44,7 @@ pub(super) fn take(view: &View<'_>, mut write: impl FnMut(usize, CensusRow)) -> 
     Ok(count)
 }
 
-/// Returns the index of a type's row, or of the first free one in its probe sequence, or of the last row if there is none.
+/// Returns the index of a type's row, or of the first free row in its probe sequence, or of the last row if there is neither.
 fn place(rows: &[CensusRow], type_info: usize) -> usize {
     let first = (type_info >> 5).wrapping_mul(0x9e37_79b9) % MOST_TYPES;
     let places = (0..64).map(|step| (first + step) % MOST_TYPES);

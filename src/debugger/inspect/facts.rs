@@ -35,29 +35,29 @@ pub struct ObjectFacts {
     pub bytes: usize,
     /// Size of the object's cell in bytes, with the header; for a large object, the size of all its blocks.
     pub cell_bytes: usize,
-    /// Address of its block.
+    /// Address of the block that contains the object.
     pub block: usize,
-    /// Address of its type descriptor, which is the value of its header; 0 if the cell is free.
+    /// Address of the object's type descriptor, which is the value of its header; 0 if the cell is free.
     pub type_info: usize,
-    /// The address of the name that its type declares.
+    /// The address of the name that the object's type declares.
     pub type_name: usize,
     /// The length of that name in bytes.
     pub type_name_bytes: usize,
-    /// The address of the full path of its Rust type.
+    /// The address of the full path of the object's Rust type.
     pub rust_name: usize,
     /// The length of that path in bytes.
     pub rust_name_bytes: usize,
-    /// The number of its [`FieldFacts`].
+    /// The number of the object's [`FieldFacts`].
     pub fields: usize,
     /// An array's length; otherwise 0.
     pub length: usize,
     /// The world: the address of its published record.
     pub world: usize,
-    /// 0 small, 1 pinned, 2 large.
+    /// The space: 0 small, 1 pinned, 2 large.
     pub space: u32,
-    /// [`ARRAY`], [`LEAF`], …
+    /// The flags: [`ARRAY`], [`LEAF`], …
     pub flags: u32,
-    /// 1: marked by the present collection, or, outside of one, by the last.
+    /// 1: the object is marked by the present collection or, if none is under way, by the last one.
     pub marked: u32,
     /// Unused.
     pub reserved: u32,
@@ -86,16 +86,16 @@ pub const DROPS: u32 = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct FieldFacts {
-    /// Bytes from the object's address.
+    /// The word's offset from the object's address in bytes.
     pub offset: usize,
     /// The value of the word.
     pub value: usize,
-    /// The object that it references; 0 if there is none.
+    /// The object that the word references; 0 if there is none.
     pub target: usize,
 }
 
-/// One step of a [`path`](super::path): a word, and the object that it keeps alive. The first step is a root, each other one is a field of
-/// the previous object.
+/// One step of a [`path`](super::path): a word, and the object that it keeps alive. The word of the first step is a root, that of each
+/// other step is a field of the previous object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Step {
@@ -107,7 +107,7 @@ pub struct Step {
     pub slot: usize,
     /// The value of the word.
     pub value: usize,
-    /// The object that it keeps alive.
+    /// The object that the word keeps alive.
     pub object: usize,
     /// For a field: its offset in bytes in the previous object. For a root: the offset in the object to which it points.
     pub offset: usize,
@@ -148,6 +148,6 @@ pub struct CensusRow {
     pub type_name_bytes: usize,
     /// The number of objects.
     pub objects: u64,
-    /// Bytes of their cells, headers included.
+    /// The size of the objects' cells in bytes, headers included.
     pub bytes: u64,
 }

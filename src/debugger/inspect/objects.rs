@@ -1,8 +1,8 @@
 //! The objects of a heap that may be in any state.
 //!
-//! The rule is the collector's: a cell is an object if it has a header and, in a block that is not swept yet, a mark of this collection or
-//! the last. These functions are stricter: a header is accepted only after its `TypeInfo` was read safely and has the magic number, and no
-//! word past the end of the cell is read, whatever a length says. A debugger is used when memory is damaged.
+//! These functions use the collector's rule: a cell is an object if it has a header and, in a block that is not swept yet, a mark of this
+//! collection or the last. But they are stricter, because a debugger is used when memory is damaged: a header is accepted only after its
+//! `TypeInfo` was read safely and has the magic number, and no word past the end of the cell is read, whatever the length in an array is.
 
 use std::cell::Cell as Remembered;
 use std::mem::offset_of;
@@ -20,12 +20,12 @@ use crate::world::stop_info::ThreadStopInfo;
 
 /// The size of the cache of types that are known to be valid; each type has one slot.
 const KNOWN_TYPES: usize = 64;
-/// The number of bytes copied at a time: this runs on the stack of a thread that a debugger has stopped anywhere.
+/// The number of bytes copied at a time. It is small, because the buffer is on the stack of a thread that a debugger has stopped anywhere.
 const PIECE_BYTES: usize = 1024;
 /// The number of unreadable pages in a range after which the rest of it is skipped.
 const MOST_HOLES: usize = 1024;
 
-/// One world's heap, as a query reads it.
+/// The heap of one world, for a query.
 pub(super) struct View<'a> {
     pub(super) collector: &'a Collector,
     pub(super) heap: &'a Heap,
@@ -39,7 +39,7 @@ pub(super) struct View<'a> {
 pub(super) struct Object {
     pub(super) info: &'static TypeInfo,
     pub(super) cell: Cell,
-    /// Bytes of its cell after the header.
+    /// The size of the object's cell after the header, in bytes.
     pub(super) room: usize,
 }
 
@@ -48,14 +48,14 @@ impl Object {
         self.cell.payload()
     }
 
-    /// The word at `offset` of the payload, which has room for it.
+    /// Returns the word at `offset` of the payload, which must be within it.
     fn word(&self, offset: usize) -> usize {
         debug_assert!(offset + size_of::<usize>() <= self.room);
         // SAFETY: within the cell of a committed block, and aligned: offsets are multiples of 8.
         unsafe { (*((self.payload() + offset) as *const AtomicUsize)).load(Relaxed) }
     }
 
-    /// The first word of an array, at most the number of elements that fit the cell.
+    /// Returns an array's length, limited to the number of elements that fit into the cell.
     pub(super) fn length(&self, stride: usize) -> usize {
         if self.room < ARRAY_HEAD_BYTES {
             return 0;
@@ -129,8 +129,8 @@ impl<'a> View<'a> {
         Some(Object { info, cell, room: self.room(cell) })
     }
 
-    /// Whether the block's layout can contain this cell, that is, the cell is aligned and inside its block, and its index has a mark and a slot
-    /// in the block's tables. If the block word is damaged, this may be false.
+    /// Returns whether the block's layout can contain this cell, that is, the cell is aligned and inside its block, and its index has a mark
+    /// and a slot in the block's tables. If the block's dense word is damaged, this may be false.
     fn is_possible(&self, cell: Cell) -> bool {
         let word = self.heap.blocks.word(cell.block);
         let (bytes, index) = (word.cell_bytes(), cell.index as usize);
@@ -156,13 +156,13 @@ impl<'a> View<'a> {
         self.heap.blocks.cell_of_payload(word).and_then(|cell| self.object_in(cell))
     }
 
-    /// The object that has `address` inside or just past its end.
+    /// Returns the object that has `address` inside or just past its end.
     pub(super) fn object_around(&self, address: usize) -> Option<Object> {
         self.objects_around(address).into_iter().flatten().next()
     }
 
-    /// Returns the objects that a word on a stack keeps alive (`.stop.interior`): the one that it points into, and the one that it points
-    /// just past the end of.
+    /// Returns the objects that a word on a stack keeps alive (`.stop.interior`): the object into which it points, and the object just past
+    /// whose end it points.
     pub(super) fn objects_around(&self, word: usize) -> [Option<Object>; 2] {
         let around = |address| self.heap.blocks.cell_containing(address).and_then(|cell| self.object_in(cell));
         let inside = around(word);
@@ -249,7 +249,7 @@ fn is_size_of_cells(bytes: usize) -> bool {
     bytes >= CELL_BYTES[0] && bytes.is_multiple_of(size_of::<usize>())
 }
 
-/// Reads directly, where the system provides no safe way.
+/// Reads a word directly, where the system provides no safe way.
 fn believe(address: usize, into: &mut [u8]) -> usize {
     // SAFETY: a stack of an attached thread, or memory that the program promised to be readable.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, into.as_mut_ptr(), into.len()) };

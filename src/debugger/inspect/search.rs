@@ -1,4 +1,4 @@
-//! Why an object is alive: finds a shortest path to it from a root.
+//! Finds out why an object is alive: finds a shortest path to it from a root.
 //!
 //! A breadth-first search over the whole heap, from all roots at once. Its memory (for each cell the parent object, and the queue) is
 //! mapped for the search and touched only where there are objects: 16 bytes for each object that is reached. The root of each path is not

@@ -90,7 +90,7 @@ fn a_search_that_needs_the_stack_list_while_a_thread_changes_it_is_busy() {
     assert_eq!(answer(), Ok(0));
 }
 
-/// What is allocated, and the expected facts.
+/// The kind of object to allocate, and the expected facts.
 #[rstest]
 #[case::small(|m: &Mutator| pair(m, None, None).addr(), "Pair", 24, 32, 2, 0, 0)]
 #[case::pinned(|m: &Mutator| m.alloc_pinned(5_u64).unwrap().addr(), "u64", 8, 16, 0, 1, LEAF | PINNED)]
@@ -161,7 +161,7 @@ fn addresses_without_an_object_are_distinguished_from_objects() {
     drop(kept);
 }
 
-/// A debugger is used when memory is damaged.
+/// The queries give results although memory is damaged, because then a debugger is used.
 #[rstest]
 #[case::odd(0x1001)]
 #[case::nowhere(0xdead_0000)]
@@ -189,7 +189,7 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
     drop(root);
 }
 
-/// No collected type has such an alignment: its size class is not looked up.
+/// A type descriptor with an alignment that no collected type has is damaged: its size class is not looked up.
 #[test]
 fn a_type_with_an_impossible_alignment_is_described_too() {
     let world = world();
@@ -204,7 +204,7 @@ fn a_type_with_an_impossible_alignment_is_described_too() {
     assert_eq!((facts.base, facts.bytes, facts.flags), (number, 8, LEAF));
 }
 
-/// With a damaged length.
+/// The array has a damaged length.
 #[test]
 fn an_array_is_no_longer_than_its_cell() {
     let world = world();
@@ -221,7 +221,7 @@ fn an_array_is_no_longer_than_its_cell() {
     length.store(3, Ordering::Relaxed);
 }
 
-/// With a damaged word in the block table: a cell size that no block has.
+/// A word in the block table is damaged: it has a cell size that no block has.
 #[rstest]
 #[case::across_words(12)]
 #[case::smaller_than_any(8)]
@@ -246,7 +246,7 @@ fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: usize
     assert!(describe_in(&v, pairs[0]).0);
 }
 
-/// With a damaged size of a large object, and a damaged length of its array.
+/// The size of a large object is damaged, and so is the length of its array.
 #[test]
 fn a_large_object_is_no_larger_than_the_heap() {
     let world = world();
@@ -267,7 +267,7 @@ fn a_large_object_is_no_larger_than_the_heap() {
     }
 }
 
-/// Objects by number, and for each of its words: which object it references, or another value.
+/// The objects by number, with the words of each: a reference to another object, by its number, or another value.
 type Graph = Vec<Vec<Result<usize, usize>>>;
 
 fn graphs() -> impl Strategy<Value = Graph> {
@@ -277,7 +277,7 @@ fn graphs() -> impl Strategy<Value = Graph> {
             1 => Just(Err(0)),
             1 => any::<usize>().prop_map(|word| Err(word | 1)),
         ];
-        // Some of them are large objects.
+        // Some of the objects are large objects.
         let words = prop_oneof![9 => 0_usize..12, 1 => 1100_usize..1300];
         let object = words.prop_flat_map(move |count| proptest::collection::vec(word.clone(), count));
         proptest::collection::vec(object, objects)
@@ -514,9 +514,9 @@ fn a_path_begins_at_a_partially_initialised_object() {
     assert_eq!(flags & HALF_BUILT, HALF_BUILT);
 }
 
-/// The cell that the only thread will return next.
+/// Returns the cell that the only thread will allocate next.
 fn half_built_cell(collector: &Collector) -> usize {
-    // SAFETY: the calling thread's.
+    // SAFETY: the cache belongs to the calling thread.
     let cache = unsafe { crate::collector::cache_of(record_of(collector)) }.expect("a thread that allocates");
     cache.half_built().next().expect("it allocates").0
 }
@@ -654,7 +654,8 @@ fn the_finalizer_thread_does_a_requested_collection_if_no_thread_allocates() {
     }
 }
 
-/// The second request arrives when the first one's collection is over, and its thread has not returned to its loop yet.
+/// The second request arrives when the collection of the first request is over, and the thread that made it has not returned to its loop
+/// yet.
 #[test]
 fn a_collection_requested_during_another_happens_too() {
     let published = std::sync::Arc::new(AtomicUsize::new(0));

@@ -5,9 +5,9 @@
 //! record's save area. They cannot be on the stack, where the full contract pushes them: a thread that is thawed during a collection takes
 //! its pending suspend signal, whose frame would overwrite them.
 //!
-//! The debugger's thread lock is not held during a collection. A thread that freezes another one holds it until that thread is stopped,
-//! perhaps until the end of the collection in which it is parked. So the collector, which requests answers, only tries to take it, and
-//! repeats the request.
+//! The debugger's thread lock is not held during a collection. But a thread that freezes another one holds the lock until that thread is
+//! stopped, perhaps until the end of a collection in which the freezing thread itself is parked. So the collector, when it requests
+//! answers, only tries to take the lock, and repeats the request later.
 
 use super::{ASSISTED, MockDebugger, MockEvent, Mode};
 use crate::debugger::protocol::{self, Member, Standing};
@@ -30,7 +30,7 @@ impl MockDebugger {
         ask::wait(&asker, stop, epoch)
     }
 
-    /// Whether each thread that it has answered for is still frozen, or has parked by now.
+    /// Returns whether each thread that the debugger has answered for is still frozen, or has parked by now.
     pub(super) fn holds_assisted(&self, stop: &StopRequest<'_>) -> bool {
         // A thread that is thawed between the two checks has the suspend signal pending.
         stop.threads().all(|record| {

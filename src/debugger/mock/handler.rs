@@ -27,11 +27,11 @@ pub(super) struct Debuggee {
     pub(super) silent: AtomicU32,
     /// The lowest address of the live stack, pushed registers included.
     stack_ptr: AtomicUsize,
-    /// How much of the save area the registers use, if they are there.
+    /// How many bytes of the save area the registers use, if they are there.
     saved: AtomicUsize,
     instruction: AtomicUsize,
     stack: AtomicUsize,
-    /// 1: [`Pushed::InRecord`].
+    /// 1: the registers are written as by [`Pushed::InRecord`].
     in_record: AtomicU32,
 }
 
@@ -131,7 +131,8 @@ impl Debuggee {
         self.saved.store(0, Ordering::Relaxed);
         let info = self.info();
         if on_alternate(sp) {
-            // Stopped in a handler of its own, on the alternate stack: the collector must know the bounds of that stack.
+            // The thread is stopped in a signal handler of the program, on its alternate stack: the collector must know the bounds of that
+            // stack.
             info.set_alternate(alternate);
         }
         let stack_ptr = if removed(Guard::StopRedZone) {
@@ -152,7 +153,7 @@ impl Debuggee {
                 unsafe { write_registers(place as *mut u8, context, extended, length) };
                 place
             } else {
-                // No room, or an unknown stack (a coroutine's), or the assisted contract: into the record.
+                // The registers are written into the record if the stack has no room or is unknown (a coroutine's), and in the assisted contract.
                 let (area, room) = info.save_area();
                 if size <= room {
                     // SAFETY: the area has room, and is this thread's own.

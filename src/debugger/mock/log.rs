@@ -6,12 +6,12 @@ use crate::os::Tid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MockEvent {
-    /// It came into use, and this many threads were announced.
+    /// The debugger was installed, and this many threads were announced to it.
     Attached {
         /// The number of threads.
         threads: u32,
     },
-    /// A thread that existed then was announced.
+    /// A thread that existed when the debugger was installed was announced.
     Announced {
         /// Its id.
         tid: Tid,
@@ -74,7 +74,7 @@ pub enum MockEvent {
     Frozen {
         /// Its id.
         tid: Tid,
-        /// Where its live stack begins.
+        /// The lowest address of the thread's live stack.
         stack_ptr: usize,
     },
     /// A thread was resumed by the user, or by the end of the debugger.

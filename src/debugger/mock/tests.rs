@@ -93,7 +93,7 @@ fn under_signals_a_thread_that_the_debugger_holds_is_named_and_the_next_stop_aft
     let threads = threads(By::Signals);
     let worker = Worker::new(&threads, "at the prompt", spin);
     let mock = MockDebugger::new().unwrap();
-    // Attached like a debugger that does not take over stopping.
+    // The debugger attaches without taking over stopping.
     mock.add_all_threads(&[worker.info]);
     mock.freeze(worker.info.tid()).unwrap();
     let error = stop_within(&threads, 150).err().expect("the thread is frozen");
@@ -167,7 +167,7 @@ fn a_stop_waits_for_the_debuggers_thread_lock_and_names_its_holder() {
     stop(&threads).start();
 }
 
-/// The collecting thread is attached: the debugger leaves its registers to it.
+/// If the collecting thread is attached, the debugger does not write its registers: the thread has published them itself.
 #[test]
 fn the_collecting_thread_is_not_stopped_by_the_debugger() {
     let threads = threads(By::Signals);
