@@ -14,9 +14,9 @@ pub const MINOR: u16 = 0;
 pub struct Header {
     /// The size of the whole structure in bytes, including this header.
     pub size: u32,
-    /// See [`MAJOR`].
+    /// The major version of the interface, [`MAJOR`], with which the structure was made.
     pub major: u16,
-    /// See [`MINOR`].
+    /// The minor version of the interface, [`MINOR`], with which the structure was made.
     pub minor: u16,
 }
 
@@ -146,7 +146,7 @@ pub struct EventDescription {
 /// `stopworld_code`
 pub type Code = i32;
 
-/// The target of a handle: known only to the collector.
+/// The target of a handle, which is opaque to the host.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Opaque(());
@@ -162,7 +162,7 @@ macro_rules! collector {
             $(pub $name: $type,)+
         }
 
-        /// Each member and its offset.
+        /// The name of each member, and its offset.
         pub const COLLECTOR_MEMBERS: &[(&str, usize)] = &[$((stringify!($name), std::mem::offset_of!(Collector, $name)),)+];
     };
 }

@@ -23,7 +23,7 @@ fn c_text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }
 
-/// Returns the texts of all events. They are made once and never freed, so a host may keep the pointers.
+/// Returns the texts of all events. The texts are made once and never freed, so a host may keep the pointers.
 fn texts() -> &'static [Texts] {
     static TEXTS: OnceLock<Vec<Texts>> = OnceLock::new();
     TEXTS.get_or_init(|| {

@@ -110,7 +110,7 @@ pub(crate) fn caught(call: impl FnOnce() -> Result<(), Failure>) -> abi::Code {
         Ok(()) => 0,
         Err(Failure { code, text }) => {
             let text = CString::new(text.replace('\0', "?")).unwrap_or_default();
-            // On a thread that is ending, thread-local storage is already gone.
+            // This fails on a thread that is ending, whose thread-local storage has been destroyed: the text is lost then.
             let _ = LAST.try_with(|last| last.replace(Some(text)));
             code as abi::Code
         }
@@ -123,7 +123,7 @@ unsafe extern "C" {
 
 const PTHREAD_CANCEL_DISABLE: i32 = 1;
 
-/// A guard that disables cancellation of the calling thread while it lives.
+/// A guard. While it exists, the calling thread cannot be cancelled.
 struct NotCancelled(i32);
 
 impl NotCancelled {

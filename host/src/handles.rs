@@ -1,4 +1,4 @@
-//! The worlds that are open, by handle. A handle is looked up, so that a stale one is an error.
+//! The worlds that are open, by handle. A handle is looked up in this list, so that the use of a stale handle is an error.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) struct Hosted {
 static WORLDS: Mutex<BTreeMap<usize, Arc<Hosted>>> = Mutex::new(BTreeMap::new());
 
 fn worlds() -> MutexGuard<'static, BTreeMap<usize, Arc<Hosted>>> {
-    // No code panics while it holds this lock.
+    // The lock cannot be poisoned: no code panics while it holds the lock.
     WORLDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn open(hosted: Hosted) -> *mut Opaque {
     handle as *mut Opaque
 }
 
-/// Takes a handle from the list. Returns false if it was not on it.
+/// Removes a handle from the list. Returns false if the list did not have the handle.
 pub(crate) fn close(handle: *mut Opaque) -> bool {
     worlds().remove(&(handle as usize)).is_some()
 }

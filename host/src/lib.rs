@@ -1,8 +1,8 @@
 //! The collector as a shared library for hosts that load it at run time, with a C header, `include/stopworld.h`.
 //!
-//! The design follows the standalone collector of .NET: the runtime loads the library and checks that their versions are compatible. Then
-//! the two exchange tables of functions, and neither looks up any more symbols of the other. Here
-//! [`stopworld_initialize`] takes the host's table and returns the collector's.
+//! The design follows the standalone collector of .NET: the runtime loads the library and checks that the versions of both are compatible.
+//! Then the two exchange tables of functions, and neither looks up any more symbols of the other. Here
+//! [`stopworld_initialize`] takes the host's table and returns the collector's table.
 //!
 //! ```text
 //!   host                                          libstopworld_host.so
@@ -11,7 +11,8 @@
 //!
 //! This crate adds to the `stopworld` library only what a language boundary needs:
 //!
-//! - **Versions** (`versions.rs`, `.host.version`): each structure contains its size and version, and its reader stays within that size.
+//! - **Versions** (`versions.rs`, `.host.version`): each structure contains its size and version, and no code reads or writes past that
+//!   size.
 //! - **Errors** (`failure.rs`, `.host.no-unwind`): calls return a code and store a text; a panic becomes a code.
 //! - **Handles** (`handles.rs`, `threads.rs`): world handles are looked up, so that a stale one is an error; each thread stores its own
 //!   mutator; types are [described](stopworld::DescribedType) at run time.
@@ -66,7 +67,7 @@ static COLLECTOR: Collector = Collector {
     event_describe: events::event_describe,
 };
 
-/// Takes the host's table and returns the collector's in `collector`. See the header.
+/// Takes the host's table and returns the collector's table in `collector`. See the header.
 ///
 /// # Safety
 /// `host` is null or points to the number of bytes that its header gives. Its functions may be called on any thread, with its context,

@@ -1,7 +1,8 @@
 //! Calls that act on the calling thread: attach, detach, allocate, roots, ranges, safepoints, blocking regions.
 //!
 //! A C host has no `Mutator` to pass around, so each thread stores its own in thread-local storage. (In a library loaded by dlopen,
-//! thread-local storage is allocated on first use. Attaching uses it, so that a signal handler on this thread never allocates it.)
+//! thread-local storage is allocated on first use. Attaching uses this storage, so that a signal handler on the thread never allocates
+//! it.)
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
@@ -14,7 +15,8 @@ use crate::failure::{Code, Failure, caught, failure, guarded, is_null, place, te
 use crate::handles::{Hosted, world_of};
 use crate::versions;
 
-/// The attachment of a thread. A blocking region keeps it borrowed, so the calls that would end it are refused in the region.
+/// The attachment of a thread. A blocking region keeps this value borrowed, so calls that would end the attachment are refused in the
+/// region.
 struct Attached {
     mutator: Mutator,
     hosted: Arc<Hosted>,
@@ -80,7 +82,7 @@ pub(crate) unsafe extern "C" fn thread_attach(world: *mut Opaque, name: *const c
 pub(crate) extern "C" fn thread_detach() -> abi::Code {
     guarded(|| {
         attached(|_| Ok(()))?;
-        // Dropped outside of the borrow: detaching fires an event, and may wait for a collection first.
+        // The mutator is dropped when the borrow has ended: detaching fires an event, and may wait for a collection first.
         drop(ATTACHED.try_with(|here| here.take()).ok().flatten());
         Ok(())
     })
@@ -247,7 +249,7 @@ pub(crate) extern "C" fn safepoint() -> abi::Code {
     })
 }
 
-/// The host's region function and its argument, which the collector passes on unseen.
+/// The host's region function and its argument, which the collector passes on without using it.
 struct Region(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
 
 // SAFETY: the region is called on the thread that passed it.
@@ -266,7 +268,7 @@ pub(crate) unsafe extern "C" fn blocking(
         }
     });
     let Some(region) = checked.filter(|_| refused == 0) else { return refused };
-    // Outside of `guarded`, which catches panics: if the thread is cancelled in the region, it unwinds through here.
+    // This is outside of `guarded`, which catches panics: if the thread is cancelled in the region, it unwinds through here.
     let called = ATTACHED.try_with(|attached| {
         if let Some(attached) = &*attached.borrow() {
             attached.run(region);
@@ -286,7 +288,7 @@ impl Attached {
         }
         let call = move || {
             let Region(function, argument) = { region };
-            // SAFETY: the host's function and argument.
+            // SAFETY: the host promises that its function may be called with this argument.
             unsafe { function(argument) };
         };
         if self.blocking.get() > 0 {

@@ -8,15 +8,15 @@ use crate::failure::{Code, Failure, failure, is_null};
 /// # Safety
 /// The type is `repr(C)`, the header is its first member, and all zeros is a valid value: numbers, pointers, and optional functions.
 pub(crate) unsafe trait Headed: Copy {
-    /// Its name in the C header.
+    /// The name of the structure in the C header.
     const NAME: &'static str;
-    /// Its size in the first version with this major number.
+    /// The size of the structure in the first version with this major number.
     const SMALLEST: usize;
 }
 
 macro_rules! headed {
     ($($type:ident = $name:literal),*) => {$(
-        // SAFETY: `abi` defines them as the trait requires.
+        // SAFETY: `abi` defines the structure as the trait requires.
         unsafe impl Headed for crate::abi::$type {
             const NAME: &'static str = $name;
             // This is the first version. When a structure grows, write its present size here.
@@ -77,7 +77,8 @@ pub(crate) unsafe fn read<T: Headed>(from: *const T) -> Result<T, Failure> {
     Ok(copy)
 }
 
-/// Fills a structure of the host with what `make` returns, up to the size in its header. `make` receives that header.
+/// Fills a structure of the host with the value that `make` returns, up to the size in the structure's header. `make` receives that
+/// header.
 ///
 /// # Safety
 /// `to` is null, or points to a header and the number of bytes that it gives.

@@ -93,7 +93,7 @@ pub(crate) extern "C" fn world_close(world: *mut Opaque, timeout_ms: u64) -> abi
         }
         let within = Duration::from_millis(timeout_ms);
         let closed = hosted.world.close(within);
-        // Even after a timeout, deliver the events recorded so far.
+        // Also after a timeout, the events recorded so far are delivered.
         hosted.connection.end(hosted.world.events(), within)?;
         Ok(closed?)
     })

@@ -87,7 +87,7 @@ fn a_host_in_c_allocates_collects_and_receives_exactly_the_selected_events() {
     assert_eq!(names, ["collections", "roots", "names", "end"], "{stdout}");
     let (_, collections) = phases[0];
 
-    // Collections: in pairs, ordered by time, and with the same numbers as in the reports.
+    // The events of collections come in pairs, ordered by time, with the same numbers as in the reports.
     let events = events_of(collections);
     assert!(events.windows(2).all(|pair| pair[0].number("at") <= pair[1].number("at")), "{stdout}");
     let pairs = events.iter().filter(|event| matches!(event.name, "GcStart" | "GcEnd"));
@@ -111,7 +111,7 @@ fn a_host_in_c_allocates_collects_and_receives_exactly_the_selected_events() {
         assert!(collections.contains(&format!("{name}: 1000 nodes, sum 500500\n")), "{stdout}");
     }
 
-    // After a change of the selection, no event that is disabled.
+    // After a change of the selection, the host receives no event that is disabled.
     let names_in =
         |phase: usize| events_of(phases[phase].1).iter().map(|event| event.name.to_owned()).collect::<Vec<_>>();
     assert!(phases[1].1.contains("collected with a root: number 4"), "{stdout}");

@@ -10,9 +10,9 @@ pub(crate) use crate::known_bad::{Fault, must_fail_without, must_fail_without_al
 /// Switches at waits are not counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Preemptions {
-    /// All executions.
+    /// Explores all executions.
     Unbounded,
-    /// All executions with at most this many preemptions.
+    /// Explores all executions with at most this many preemptions.
     AtMost(usize),
 }
 

@@ -1,4 +1,4 @@
-//! The model checker used by `kernel.rs` and the models of debuggers: here loom, in `shuttle-tests` shuttle.
+//! The model checker that `kernel.rs` and the models of debuggers use. In this crate it is loom, in `shuttle-tests` it is shuttle.
 
 pub(crate) use loom::sync::{Condvar, Mutex, atomic};
 pub(crate) use loom::{thread, thread_local};

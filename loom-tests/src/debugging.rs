@@ -34,7 +34,7 @@ use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering, UnsafeCell};
 use crate::world::handshake::{Epoch, Handshake, Held, Holder, Parked, Place, StopState};
 use crate::world::locks::WorldLocks;
 
-/// The values of `stack_ptr` and `saved_sp` here: which side has written them.
+/// The values of `stack_ptr` and `saved_sp` in the models: they show which side has written them.
 const BY_ITSELF: u32 = 1;
 const BY_DEBUGGER: u32 = 2;
 
@@ -67,7 +67,7 @@ pub(crate) struct Process {
     answered: Cell<bool>,
     epoch: Cell<u64>,
     sequence: AtomicU64,
-    /// The number of collections that used their marks, and the number of those that discarded them.
+    /// The number of collections that used their marks, and the number of collections that discarded them.
     pub(crate) used: Cell<u32>,
     pub(crate) discarded: Cell<u32>,
 }
@@ -118,8 +118,8 @@ impl Deref for Target {
 }
 
 impl Target {
-    /// A process with `threads` managed threads, all attached. Thread 1 is the calling one, which collects; `others` more are not
-    /// managed.
+    /// Creates a process with `threads` managed threads, all attached, and `others` threads that are not managed. Thread 1 is the calling
+    /// thread, which collects.
     pub(crate) fn new(others: u32, threads: u32) -> Self {
         Self::with_attached(others, threads, threads)
     }
@@ -176,7 +176,7 @@ impl Target {
     }
 }
 
-// The actions of managed thread `i`.
+// ---- the actions of managed thread `i`
 impl Process {
     fn publish(&self, i: usize) {
         self.threads[i].saved_sp.store(BY_ITSELF, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl Process {
     }
 }
 
-// The actions of the collecting thread.
+// ---- the actions of the collecting thread
 impl Process {
     fn listed(&self) -> impl Iterator<Item = usize> + '_ {
         let listed = |i: &usize| !self.list_changes || self.threads[*i].listed.load(Ordering::Acquire) != 0;
@@ -253,7 +253,7 @@ impl Process {
         let receipt = Receipt::new(self.sequence.fetch_add(1, Ordering::Relaxed));
         let is_of_a_stop = !matches!(notice, Notice::Created | Notice::Exited);
         let epoch = if is_of_a_stop { self.epoch.get() } else { 0 };
-        // The mode by which this stop is made, even if another debugger receives the notification.
+        // The mode is that of this stop, even if another debugger receives the notification.
         let mode = match (notice, self.agreed.control()) {
             (Notice::Again, _) => Some(Mode::Assisted),
             (_, Control::NOBODY) => control.mode(),
@@ -274,7 +274,7 @@ struct Asker {
     counts: Cell<bool>,
 }
 
-// The bridge, with the steps of `debugger/bridge.rs` and `world/ask.rs` in the same order.
+// ---- the bridge, with the steps of `debugger/bridge.rs` and `world/ask.rs` in the same order
 impl Process {
     fn lose(&self, control: Control) {
         if self.agreed.control().is_of_the_same(control) {
@@ -383,14 +383,15 @@ impl Process {
             self.believe_who_answered();
             return true;
         }
-        // From here on as without a debugger. Some threads may have been stopped by it, and resumed by its death.
+        // From here on the stop continues as without a debugger. Some threads may have been stopped by the debugger, and resumed by its
+        // death.
         self.agreed.end();
         self.listed().filter(|i| !self.threads[*i].state.has_answered()).for_each(|i| self.signal(i));
         self.wait(epoch);
         true
     }
 
-    /// Waits until all threads are stopped, and asks the debugger about threads that can't acknowledge.
+    /// Waits until all threads are stopped, and requests the debugger to answer for threads that can't acknowledge.
     fn wait(&self, epoch: Epoch) {
         let asker = Asker { first: Cell::new(true), counts: Cell::new(false) };
         let answered = self.ask_for_answers(&asker);
@@ -410,7 +411,7 @@ impl Process {
                 self.listed().filter(|i| !self.stands(&asker, *i)).for_each(|i| self.signal(i));
                 let answered = self.ask_for_answers(&asker);
                 self.handshake.satisfied(Holder::Collection, epoch, answered);
-                // Real slices end by themselves; in the model it is enough if this one does.
+                // Real slices end by themselves; in the model it is enough if this slice does.
                 slice = 0;
             }
         }
@@ -472,7 +473,7 @@ impl Process {
         newly
     }
 
-    /// Checks after marking whether the stop still holds.
+    /// Checks after marking whether the threads are still stopped.
     fn still_holds(&self) -> bool {
         if self.tracer.get() == 0 {
             return true;
@@ -489,7 +490,7 @@ impl Process {
             // Signal before the check: if the debugger dies after the check, the threads take the signal and park.
             self.listed().for_each(|i| self.signal(i));
         }
-        // If the stop does not hold, the real bridge gives the threads a second to park; no check here depends on that.
+        // If the threads are not stopped any more, the real bridge gives them a second to park; no check here depends on that.
         self.is_still_traced() && !self.is_found_out()
     }
 
@@ -535,8 +536,9 @@ impl Process {
         }
     }
 
-    /// Collects: stop, mark, use the marks if the stop still holds, start; if it does not hold, repeat without a contract. (The repeat
-    /// fails only if a debugger attaches during it, answers for a thread, and dies. Then the real collector gives up; the model tries again.)
+    /// Collects: stop, mark, use the marks if the threads are still stopped, start. If they are not, repeats the collection without a
+    /// contract, that is, without relying on a debugger. (The repetition fails only if a debugger attaches during it, answers for a thread,
+    /// and dies. Then the real collector gives up; the model tries again.)
     pub(crate) fn collect(&self) {
         let _locks = self.list_changes.then(|| {
             let locks = self.locks.for_stop(|take| take(), &mut Forever);
@@ -575,7 +577,7 @@ impl Process {
         held
     }
 
-    /// Scans a thread's stack and registers. Returns the number of steps that it had made.
+    /// Scans a thread's stack and registers. Returns the number of steps that the thread has made so far.
     fn mark(&self, i: usize) -> u32 {
         let thread = &self.threads[i];
         let steps = self.steps(i);

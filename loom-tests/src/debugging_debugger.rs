@@ -7,13 +7,13 @@ pub(crate) struct Debugger {
     target: Target,
     process: u32,
     control: Control,
-    /// The threads that its user has stopped.
+    /// The threads that the debugger's user has stopped.
     pub(crate) user_stopped: Vec<usize>,
-    /// The threads that it has stopped for a collection.
+    /// The threads that the debugger has stopped for a collection.
     stopped: Vec<usize>,
     answer: u64,
     steps_to_live: u32,
-    /// Whether it claims to hold threads that it does not hold.
+    /// Whether the debugger claims to hold threads that it does not hold.
     pub(crate) lies: bool,
 }
 
@@ -21,11 +21,12 @@ pub(crate) struct Debugger {
 #[derive(Debug)]
 pub(crate) struct Killed;
 
-/// A number of steps that is never reached.
+/// A number of steps that a debugger never reaches, so that it does not die.
 pub(crate) const IMMORTAL: u32 = u32::MAX;
 
 impl Debugger {
-    /// A debugger with this number, which is its process id and its attach id in the control word. It dies before its step number `steps`.
+    /// Creates a debugger with this number, which is its process id and its attach id in the control word. The debugger dies before its step
+    /// number `steps`.
     pub(crate) fn new(target: &Target, mode: u64, number: u32, answer: u64, steps: u32) -> Self {
         Self {
             target: target.clone(),
@@ -56,12 +57,12 @@ impl Debugger {
             thread::yield_now();
         }
         self.step()?;
-        // A swap, because in loom a compare-exchange may overwrite a plain store that precedes it in time.
+        // This is a swap, because in loom a compare-exchange may overwrite a plain store that precedes it in time.
         self.target.control.swap(self.control.0, Ordering::AcqRel);
         self.step()
     }
 
-    /// Returns whether the control word is still this debugger's.
+    /// Returns whether the control word is still that of this debugger.
     pub(crate) fn is_in_control(&self) -> bool {
         in_control(&self.target.control) == self.control
     }
@@ -79,7 +80,7 @@ impl Debugger {
         self.step()
     }
 
-    /// Resumes a thread for the user: at once, or, if the debugger has stopped the world, at the end of the stop.
+    /// Resumes a thread for the user: at once or, if the debugger has stopped the world, at the end of the stop.
     pub(crate) fn thaw(&mut self, i: usize) -> Result<(), Killed> {
         self.user_stopped.retain(|stopped| *stopped != i);
         if !self.stopped.contains(&i) || removed(Guard::DebugThawLater) {
@@ -150,7 +151,7 @@ impl Debugger {
         self.step()
     }
 
-    /// Resumes all threads that it has stopped for a collection, which may not have ended.
+    /// Resumes all threads that the debugger has stopped for a collection, which may not have ended.
     pub(crate) fn restore_early(&mut self) -> Result<(), Killed> {
         self.restore_all()
     }

@@ -23,7 +23,7 @@ fn what_is_taken_is_whole_and_in_order() {
         let next = Arc::new(AtomicU32::new(1));
         let (same, expected) = (Arc::clone(&ring), Arc::clone(&next));
         let take = move || {
-            // SAFETY: only one thread at a time takes: first the spawned one, and after its end this one.
+            // SAFETY: only one thread at a time takes values: first the spawned thread, and after its end this thread.
             let Some(value) = (unsafe { same.take() }) else { return };
             assert_eq!(value, expected.load(Ordering::Relaxed), "out of order");
             expected.store(value + 1, Ordering::Relaxed);

@@ -18,7 +18,7 @@ const BLOCKS: u64 = 4;
 
 struct Written {
     relay: Relay<PLACES>,
-    /// For each place (buffer), the position in the file of the block that it holds.
+    /// For each place (a buffer), the position in the file of the block that the place holds.
     places: [UnsafeCell<u64>; PLACES as usize],
     /// A bit for each block in the file. (Relaxed: the protocol must not rely on the ordering of the kernel's file lock.)
     file: AtomicU64,

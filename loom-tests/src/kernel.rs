@@ -14,8 +14,9 @@
 //!
 //! **ptrace.** A thread stopped by a tracer stops at its next step, or where it sleeps: see [`ptrace`].
 //!
-//! The lock orders more than the real port promises (the waker's past before the woken thread's future). Protocols must
-//! not rely on that. loom also explores all executions in which no thread has to sleep, and there the lock orders nothing.
+//! The lock orders more than the real port promises: everything that the waker did before the wake happens before everything that the
+//! woken thread does after it. Protocols must not rely on that. loom also explores all executions in which no thread has to sleep, and
+//! there the lock orders nothing.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -67,11 +68,11 @@ struct Task {
     flags: AtomicU32,
 }
 
-/// A task's flag: a signal is pending.
+/// Flag of a task: a signal is pending.
 const PENDING: u32 = 1;
-/// A task's flag: a tracer has stopped it.
+/// Flag of a task: a tracer has stopped the task.
 const STOPPED: u32 = 2;
-/// A task's flag: its registers point to `park`, which it enters when it is resumed.
+/// Flag of a task: its registers point to `park`, which the task enters when it is resumed.
 const AT_PARK: u32 = 4;
 
 type Handler = Rc<dyn Fn()>;
@@ -90,7 +91,7 @@ thread_local! {
 }
 
 impl Kernel {
-    /// A machine for `threads` threads, including the calling one, which is number 1.
+    /// Creates a machine for `threads` threads, including the calling thread, which is number 1.
     pub(crate) fn boot(threads: u32) -> Arc<Self> {
         Self::boot_for(threads, false)
     }
@@ -135,7 +136,7 @@ impl Kernel {
         &self.tasks[tid as usize - 1]
     }
 
-    /// tgkill.
+    /// Simulates `tgkill`.
     pub(crate) fn signal(&self, tid: u32) {
         let sleepers = self.sleepers.lock().expect("not poisoned");
         // Release: pairs with the Acquire in `interrupt_point`; the kernel's locks do that for a real signal.
@@ -178,7 +179,8 @@ pub(crate) fn interrupt_point() {
     }
     let kernel = kernel();
     let flags = &kernel.task(current_tid()).flags;
-    // Under a tracer, read the latest value: seeing the flag later has the same effect as the thread running later.
+    // Under a tracer, this reads the latest value: to see the flag later would have the same effect as running later, which
+    // the checker explores anyway.
     let seen = if traced { flags.fetch_or(0, Ordering::AcqRel) } else { flags.load(Ordering::Relaxed) };
     let seen = if seen & (STOPPED | AT_PARK) != 0 { ptrace::stand() } else { seen };
     let is_pending = |flags: u32| flags & PENDING != 0;
@@ -210,7 +212,7 @@ fn is_interrupted(flags: u32) -> bool {
     flags & STOPPED == 0 && (takes_signals && flags & PENDING != 0 || flags & AT_PARK != 0)
 }
 
-/// FUTEX_WAIT.
+/// Simulates FUTEX_WAIT.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> FutexWait {
     let kernel = kernel();
     let tid = current_tid();
@@ -250,7 +252,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout_ns: Option<u64>) -> 
     }
 }
 
-/// FUTEX_WAKE.
+/// Simulates FUTEX_WAKE.
 pub(crate) fn wake(word: &AtomicU32, n: u32) -> u32 {
     let word = std::ptr::from_ref(word) as usize;
     end(n, FutexWait::Woken, |s| s.word == word)
@@ -267,7 +269,7 @@ pub(crate) fn time_has_passed() -> bool {
     std::mem::take(&mut kernel().sleepers.lock().expect("not poisoned").time_has_passed)
 }
 
-/// Makes one timed wait time out: one that sleeps now, or else the next one.
+/// Makes one timed wait time out: a wait that is sleeping now, or else the next one.
 pub(crate) fn tick() {
     let kernel = kernel();
     let mut sleepers = kernel.sleepers.lock().expect("not poisoned");

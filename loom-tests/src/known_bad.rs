@@ -8,11 +8,11 @@ use crate::sabotage::{Guard, VARIABLE};
 /// A fault that a model checker finds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// All threads wait.
+    /// A deadlock: all threads wait.
     Deadlock,
     /// Two unordered accesses to a cell, one of them a write.
     Race,
-    /// An assertion of the model, with this text.
+    /// An assertion of the model fails, with this text.
     Claim(&'static str),
     /// A mutator ran while the collector considered it stopped. Detected by an assertion or as a race, whichever comes first.
     RanInScan,
@@ -24,7 +24,7 @@ pub(crate) fn must_fail_without(guard: Guard, name: &str, fault: Fault) {
     must_fail_without_all(&[guard], name, fault);
 }
 
-/// Like [`must_fail_without`], with several guards removed, because any one that is left would hide that the others are missing.
+/// Like [`must_fail_without`], with several guards removed, because each of them alone would hide that the others are missing.
 pub(crate) fn must_fail_without_all(guards: &[Guard], name: &str, fault: Fault) {
     let names: Vec<String> = guards.iter().map(|guard| format!("{guard:?}")).collect();
     let guard = names.join(",");

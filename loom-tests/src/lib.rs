@@ -20,8 +20,8 @@
 //! in [`debugging`], with the same steps as in `debugger/bridge.rs`, `world/ask.rs` and the contract's document: those files stop
 //! real threads by ptrace and signals. The models cover:
 //!
-//! * both contracts; notifications that are acknowledged or not; AGAIN; phases; the check before weak references are cleared; the repeat
-//!   without a contract;
+//! * both contracts; notifications that are acknowledged or not; the notification AGAIN; notifications of phases; the check before weak
+//!   references are cleared; the repetition of a collection without a contract;
 //! * attach, detach and death of the debugger at each step of its protocol, and at any step of the collector and the threads; a debugger
 //!   that attaches after a dead one, or attaches again under another contract;
 //! * threads that the user freezes and resumes at any of their steps, also in their handlers; `park`; the signal that is pending for a

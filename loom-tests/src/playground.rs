@@ -24,16 +24,16 @@ use crate::world::locks::{StopLocks, WorldLocks};
 pub(crate) enum Stopper {
     /// By a signal, at any step.
     Signals,
-    /// They check at safepoints.
+    /// Threads are not notified: they check at safepoints.
     Safepoints,
 }
 
 /// The code that wrote `published`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
-    /// Stale: the thread has resumed since.
+    /// The data are stale, because the thread has resumed since.
     Nothing,
-    /// Its signal handler.
+    /// The thread's signal handler.
     Handler,
     /// A safepoint.
     Safepoint,
@@ -102,8 +102,8 @@ impl Deref for Playground {
 }
 
 impl Playground {
-    /// A world with room for `mutators` threads, where the first `attached` are attached already, on a machine with
-    /// `others` more threads (including the calling one, which is number 1).
+    /// Creates a world with room for `mutators` threads, of which the first `attached` threads are attached already, on a machine with
+    /// `others` more threads (including the calling thread, which is number 1).
     pub(crate) fn new(stopper: Stopper, others: u32, mutators: u32, attached: usize) -> Self {
         let kernel = Kernel::boot(others + mutators);
         let thread = |i| Thread {
@@ -216,12 +216,12 @@ impl World {
         }
     }
 
-    /// Takes the locks for a stop by a thread that is not a mutator.
+    /// Takes the locks for a stop that is made by a thread that is not a mutator.
     pub(crate) fn locks_by_stranger(&self) -> StopLocks<'_> {
         self.locks.for_stop(|take| take(), &mut Forever).expect("Forever does not give up")
     }
 
-    /// Adds the thread to the list, or removes it. The shipped code around it is expected to take the list lock.
+    /// Adds the thread to the list, or removes it. The shipped code that calls this must hold the list lock.
     pub(crate) fn list(&self, i: usize, listed: bool) {
         self.listed.with_mut(|l| {
             // SAFETY: loom reports every concurrent access.

@@ -71,9 +71,9 @@ fn joined(thread: loom::thread::JoinHandle<()>) {
     thread.join().expect("loom reports what fails");
 }
 
-/// `.profile.tree`: two threads make the same stacks at the same time. One of them gets a number from the other, with nodes that the ticker
-/// has not seen. (The ticker is the last thread because loom does not explore every value that an earlier reader could
-/// see.)
+/// `.profile.tree`: two threads make the same stacks at the same time. One of them gets the number of a stack that the other has made,
+/// whose nodes the ticker has not seen. (The ticker is the last thread because loom does not explore every value that an earlier
+/// reader could see.)
 #[test]
 fn a_ticker_that_sees_a_threads_stack_sees_its_centres() {
     explore("tree, 2 threads that push and a ticker", AtMost(2), || {

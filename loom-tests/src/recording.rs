@@ -26,7 +26,7 @@ use crate::sync::{AtomicU32, Ordering, UnsafeCell, heavy_barrier};
 
 // ---- A stream of chunks --------------------------------------------------------------------------------------------
 
-/// Room for one record of one word, with a word to spare.
+/// The size of a chunk: room for one record with one word of payload, and one more word.
 const WORDS: usize = 4;
 
 struct Pipe {
@@ -92,7 +92,7 @@ fn what_is_drained_is_whole_in_order_and_complete() {
             // SAFETY: this thread is the producer.
             unsafe {
                 if !pipe.stream.write(number, number, &[number]) {
-                    // The real producer waits for room here, or drops the record: see the turnstile.
+                    // The real producer waits for room here, or drops the record: see the model of the turnstile below.
                     let Some(chunk) = fresh.next().or_else(|| pipe.stream.take_back()) else { break };
                     pipe.stream.extend(chunk);
                     assert!(pipe.stream.write(number, number, &[number]));
@@ -287,7 +287,7 @@ impl Woken {
     }
 }
 
-/// No wait times out in this model, so a lost ring is a deadlock.
+/// No wait times out in this model, so a lost ring of the bell is a deadlock.
 #[test]
 fn the_writer_hears_every_ring() {
     explore("bell, 2 rings", AtMost(4), || {

@@ -15,14 +15,14 @@ const MOST: usize = 32;
 
 /// A cached stack.
 struct Kept {
-    /// Its address; null if this entry is unused.
+    /// The address of the stack; null if this entry is unused.
     at: AtomicPtr<c_void>,
     is_free: AtomicBool,
 }
 
 static KEPT: [Kept; MOST] = [const { Kept { at: AtomicPtr::new(null_mut()), is_free: AtomicBool::new(false) } }; MOST];
 
-/// The size of a stack, the same for all; 0 before the first.
+/// The size of a stack, which is the same for all stacks; 0 before the first one is mapped.
 static STACK_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// # Safety

@@ -109,7 +109,7 @@ impl Traps {
             return;
         }
         let Ok(replaced) = replaced() else { return };
-        // If it is our own handler, then the thread that installed it has published what was there before.
+        // If the present action is our own handler, the thread that installed the handler has published the action before it.
         if (replaced.is(trapped) || self.publish(replaced)) && install() {
             self.live.store(1, Ordering::Relaxed);
         }

@@ -1,8 +1,8 @@
 //! The ptrace part of the simulated Linux.
 //!
-//! There is one tracer at a time. A thread that it stops stops at its next step, or where it sleeps: so it can be stopped between
-//! any two steps of any protocol, also in its handler. A resumed thread first takes its pending signal, as in the real kernel.
-//! A thread whose registers were left at `park` goes there first, even before its signal.
+//! There is one tracer at a time. If the tracer stops a thread, the thread stops at its next step, or where it sleeps: so it can be
+//! stopped between any two steps of any protocol, also in its handler. A resumed thread first takes its pending signal, as in the real
+//! kernel. A thread whose registers the tracer has set to `park` enters `park` first, even before it takes its signal.
 //!
 //! A notification ([`notify`]) represents a stop of the thread by a signal that the process ignores. Without a tracer it has no effect;
 //! with a tracer the thread stops until the tracer resumes it, or dies.
@@ -27,7 +27,7 @@ pub(super) struct Ptrace {
 }
 
 impl Kernel {
-    /// PTRACE_SEIZE: the calling thread becomes the tracer, with this number. Returns `false` if there is another tracer.
+    /// Simulates PTRACE_SEIZE: the calling thread becomes the tracer, with this number. Returns `false` if there is another tracer.
     pub(crate) fn attach_tracer(&self, number: u32) -> bool {
         let mut inside = self.sleepers.lock().expect("not poisoned");
         if inside.ptrace.tracer != 0 {
@@ -37,12 +37,12 @@ impl Kernel {
         true
     }
 
-    /// TracerPid: the tracer's number, 0 if there is none.
+    /// Simulates TracerPid in /proc: returns the tracer's number, 0 if there is none.
     pub(crate) fn tracer(&self) -> u32 {
         self.sleepers.lock().expect("not poisoned").ptrace.tracer
     }
 
-    /// /proc/PID/task/TID/stat: whether the tracer has stopped the thread.
+    /// Simulates /proc/PID/task/TID/stat: returns whether the tracer has stopped the thread.
     pub(crate) fn is_stopped(&self, tid: u32) -> bool {
         let _inside = self.sleepers.lock().expect("not poisoned");
         self.task(tid).flags.load(Ordering::Relaxed) & STOPPED != 0
@@ -53,7 +53,7 @@ impl Kernel {
         self.sleepers.lock().expect("not poisoned").ptrace.ended.contains(&tid)
     }
 
-    /// PTRACE_INTERRUPT, and the wait for the stop. Returns `false` if the thread has ended.
+    /// Simulates PTRACE_INTERRUPT, and the wait for the stop. Returns `false` if the thread has ended.
     pub(crate) fn stop_thread(&self, tid: u32) -> bool {
         let mut inside = self.sleepers.lock().expect("not poisoned");
         self.task(tid).flags.fetch_or(STOPPED, Ordering::Relaxed);
@@ -82,14 +82,15 @@ impl Kernel {
         self.task(tid).flags.fetch_and(!AT_PARK, Ordering::Relaxed);
     }
 
-    /// PTRACE_CONT.
+    /// Simulates PTRACE_CONT.
     pub(crate) fn continue_thread(&self, tid: u32) {
         let _inside = self.sleepers.lock().expect("not poisoned");
         self.let_go(tid);
     }
 
-    /// PTRACE_CONT of a thread, which stops at once for its pending signal; then the tracer dies before the second PTRACE_CONT, which would
-    /// pass the signal on. The kernel drops the signal. (Observed on Linux 6.18, if the tracer had waited for the stop.)
+    /// Simulates PTRACE_CONT of a thread that stops at once for its pending signal, and the death of the tracer before the second
+    /// PTRACE_CONT, which would pass the signal on. The kernel drops the signal. (Observed on Linux 6.18, if the tracer had waited for the
+    /// stop.)
     pub(crate) fn swallow_signal(&self, tid: u32) {
         self.task(tid).flags.fetch_and(!PENDING, Ordering::Relaxed);
     }
@@ -126,7 +127,7 @@ impl Kernel {
         self.tracer_waits.notify_all();
     }
 
-    /// SIGKILL of the tracer, or detach from all threads.
+    /// Simulates SIGKILL of the tracer, or PTRACE_DETACH of all threads.
     pub(crate) fn tracer_dies(&self) {
         let mut inside = self.sleepers.lock().expect("not poisoned");
         inside.ptrace.tracer = 0;

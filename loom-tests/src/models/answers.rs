@@ -1,7 +1,7 @@
-//! Data written before an answer is visible to the collector that sees the answer.
+//! The data that a debugger or a thread writes before its answer are visible to the collector that sees the answer.
 //!
-//! In the other models the two communicate through the simulated kernel, whose lock orders more than memory does. Here the debugger only
-//! writes memory, like a debugger that has mapped the target's memory.
+//! In the other models the debugger and the collector communicate through the simulated kernel, whose lock orders more than memory does.
+//! Here the debugger only writes memory, like a debugger that has mapped the target's memory.
 
 use std::sync::Arc;
 
@@ -117,8 +117,8 @@ impl Held {
     }
 }
 
-/// When the holder checks. For each word loom bases its exploration on one remembered access, and the thread's own access hides the holder's
-/// load. So one model lets the thread run first, and the other one does not.
+/// The time at which the holder checks. For each word loom bases its exploration on only one earlier access, and the thread's own access
+/// can hide the holder's load. So in one model the thread runs first, and in the other it does not.
 #[derive(Clone, Copy)]
 enum Look {
     AtOnce,

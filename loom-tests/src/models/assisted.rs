@@ -11,8 +11,8 @@ fn debugger(target: &Target, wishes: u64, steps: u32) -> Debugger {
     Debugger::new(target, Control::ASSISTED | wishes, 7, 0, steps)
 }
 
-/// Runs threads that work, a debugger that attaches, freezes the first thread and continues with `then`, and `collections` collections, all
-/// of which use their marks.
+/// Runs threads that work, a debugger that attaches, freezes the first thread and then calls `then`, and `collections` collections. All
+/// collections must use their marks.
 fn frozen_first(
     threads: usize,
     collections: u32,
@@ -70,7 +70,7 @@ fn a_frozen_thread_that_is_resumed_and_two_stops() {
     });
 }
 
-/// The thread is resumed only after it was counted.
+/// The thread is resumed only after the collector has counted the debugger's answer for it.
 #[test]
 fn a_frozen_thread_that_is_resumed_while_another_one_runs() {
     explore("assisted, a frozen thread is resumed, another one runs", AtMost(1), || {
@@ -162,7 +162,7 @@ fn a_death_that_is_not_checked_for_is_caught() {
     must_fail_without(Guard::DebugDies, model, Fault::RanInScan);
 }
 
-/// Explores a debugger that freezes a thread when the stop has already begun, or that attaches only then.
+/// Explores a debugger that freezes a thread, or attaches, only when the stop has already begun.
 fn frozen_in_mid_stop(attach_first: bool, preemptions: Preemptions, name: &'static str) {
     explore(name, preemptions, move || {
         let target = Target::new(1, 1);

@@ -18,7 +18,7 @@ fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
     Ok(())
 }
 
-/// Runs a thread that works, a collection, and a debugger with the life `live`.
+/// Runs a thread that works, a collection, and a debugger that executes `live`.
 fn meet(
     live: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
     target: &Target,
@@ -63,7 +63,7 @@ fn a_debugger_that_detaches_in_mid_stop() {
             let live = |debugger: &mut Debugger| {
                 debugger.attach()?;
                 debugger.freeze(0)?;
-                // If the collector waits for that thread, it asks the debugger.
+                // If the collector waits for that thread, it requests the debugger to answer for it.
                 kernel::tick();
                 debugger.serve()?;
                 debugger.detach();
@@ -74,7 +74,7 @@ fn a_debugger_that_detaches_in_mid_stop() {
     }
 }
 
-/// One debugger has died and left its control word; the next one attaches while the collector detects that.
+/// A debugger has died and left its control word; another debugger attaches while the collector detects the death.
 #[test]
 fn a_debugger_that_attaches_after_a_dead_one() {
     explore("a dead debugger's word, and the next debugger", AtMost(2), || {

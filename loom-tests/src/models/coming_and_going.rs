@@ -71,7 +71,7 @@ fn an_attach_without_the_list_lock_is_caught() {
     must_fail_without(Guard::StopCreateRace, "models::coming_and_going::attach_racing_a_users_stop", Fault::Race);
 }
 
-/// With signals the thread can be interrupted while it waits for the locks; a cooperative thread counts as blocking.
+/// A thread that is stopped by signals can be interrupted while it waits for the locks; a cooperative thread counts as blocking there.
 fn exit_racing(stopper: Stopper, cycles: usize) {
     let world = Playground::new(stopper, 1, 1, 1);
     let mutator = world.mutator(0, move |world| {

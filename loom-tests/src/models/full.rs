@@ -9,7 +9,8 @@ use crate::sabotage::Guard;
 const PARKS: u64 = Answer::PARKED_ON_DEATH;
 const RUNS_ON: u64 = 0;
 
-/// Runs a collection whose debugger runs `then` after it has attached. Returns how many times the marks were used, and discarded.
+/// Runs a collection with a debugger that calls `then` after it has attached. Returns how many times the marks were used, and how many
+/// times they were discarded.
 fn collection(
     threads: usize,
     mut debugger: impl FnMut(&Target) -> Debugger,
@@ -82,7 +83,8 @@ fn a_debugger_that_parks_all_threads_when_it_dies() {
     dies("full, parks", PARKS, 0, 0..14, AtMost(1));
 }
 
-/// The debugger's step at which the collecting thread resumes. From then on the debugger may die before or after the collector's check.
+/// The debugger's step at which the collecting thread resumes. From this step on the debugger may die before or after the collector's
+/// check.
 const COLLECTING: u32 = 7;
 
 #[test]
@@ -166,7 +168,7 @@ fn an_answer_that_is_believed_is_caught() {
     }
 }
 
-/// The debugger stops the world and dies. Before the collector's check, another one has seized the process.
+/// The debugger stops the world and dies. Another debugger seizes the process before the collector's check.
 #[test]
 fn another_debugger_attaches_right_after_a_death() {
     explore("full, death, and another one has seized the process", AtMost(2), || {

@@ -1,4 +1,4 @@
-//! Semaphore and lock on the futex port: lost wakes, waits that time out.
+//! The semaphore and the lock on the futex port: no wake is lost, also if waits time out.
 
 use std::sync::Arc;
 
@@ -156,7 +156,8 @@ fn a_wake_that_is_not_passed_on_is_caught() {
     must_fail_without(Guard::SyncTimedOut, "models::futex::a_waiter_that_gives_up_passes_its_wake_on", Fault::Deadlock);
 }
 
-/// The holder waits for the other thread's verdict, so that the wait for the lock times out; its error must name the holder.
+/// The holder keeps the lock until the other thread has its result, so the other thread's wait for the lock times out. The error must name
+/// the holder.
 #[test]
 fn a_lock_wait_that_times_out_names_the_holder() {
     explore("lock, a wait that runs out of time", AtMost(3), || {

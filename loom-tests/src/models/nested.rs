@@ -1,4 +1,4 @@
-//! A user's freeze and a collection, in any order and overlap: each undoes only its own effect.
+//! A user's freeze and a collection, in any order and with any overlap: the end of each undoes only its own effect.
 
 use super::coming_and_going::exit;
 use crate::check::Preemptions::AtMost;
@@ -7,7 +7,7 @@ use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
 use crate::world::handshake::{Holder, Place};
 
-/// The freeze and the collection share no lock here: the protocol alone keeps them apart.
+/// The freeze and the collection share no lock here: only the protocol keeps them from undoing each other.
 fn freeze_and_collect(stopper: Stopper) {
     let world = Playground::new(stopper, 2, 1, 1);
     let mutator = world.mutator(0, |world| {

@@ -132,7 +132,7 @@ fn no_marker_sleeps_while_there_is_work() {
     });
 }
 
-/// A pool without a lock: the marker checks it before it takes, and nothing else orders that check.
+/// The pool has no lock: a marker checks the pool before it takes work, and only the protocol orders that check.
 #[test]
 fn a_marker_that_sees_that_work_was_added_finds_it() {
     explore("termination, a pool that is checked without a lock", AtMost(5), || {
@@ -153,7 +153,7 @@ fn a_marker_that_sees_that_work_was_added_finds_it() {
         });
         offered.store(1, Ordering::Relaxed);
         termination.work_added();
-        // This thread waits until the work is taken: the other one must not sleep while there is work.
+        // This thread waits until the work is taken: the other marker must not sleep while there is work.
         taken.wait();
         while termination.became_idle(termination.glance()) != Idle::Finished {}
         other.join().expect("loom reports what fails");

@@ -1,4 +1,4 @@
-//! The thread vtable: a swap racing a stop, and notifications of new threads.
+//! The thread vtable: a swap that races with a stop, and the notifications of new threads.
 
 use std::sync::Arc;
 
@@ -48,9 +48,9 @@ impl Vtable {
     }
 }
 
-/// Swaps the vtable. In these models only one thread does.
+/// Swaps the vtable. In these models only one thread calls this.
 fn swap(latch: &Latch<Vtable>, vtable: Vtable, patience: &mut impl Patience) -> Result<Vtable, StillInUse<Vtable>> {
-    // SAFETY: no other thread does.
+    // SAFETY: no other thread swaps the vtable.
     unsafe { latch.swap(vtable, patience) }
 }
 
@@ -133,7 +133,7 @@ fn a_swap_that_gives_up_changes_nothing() {
 
 #[test]
 fn a_swap_that_tears_a_stop_from_its_start_is_caught() {
-    // Without the latch, the new vtable is asked to start the world that the old one stopped, or the old one is removed
+    // Without the latch, the new vtable would start the world that the old vtable stopped, or the old vtable is removed
     // while it is in use; loom finds the second fault first.
     must_fail_without(Guard::VtableSwap, "models::vtable::a_swap_racing_a_stop", Fault::Race);
 }

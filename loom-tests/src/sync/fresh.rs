@@ -27,14 +27,14 @@ unsafe impl Zeroed for AtomicU64 {
     }
 }
 
-// SAFETY: all elements are.
+// SAFETY: all elements are valid when they are zero.
 unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {
     fn zero() -> Self {
         std::array::from_fn(|_| T::zero())
     }
 }
 
-/// Like the shipped type. Kept memory is never freed: a small leak for each execution.
+/// Like the shipped type. Memory that was kept is never freed, which is a small leak for each execution.
 pub(crate) struct Fresh<T>(Box<T>);
 
 impl<T: Zeroed> Fresh<T> {
@@ -68,7 +68,7 @@ macro_rules! zeroed {
             $($(#[$field_attribute])* $field: $type,)+
         }
 
-        // SAFETY: all fields are.
+        // SAFETY: all fields are valid when they are zero.
         unsafe impl $(<$(const $size: usize),+>)? $crate::sync::Zeroed for $name $(<$($size),+>)? {
             fn zero() -> Self {
                 $name { $($field: $crate::sync::Zeroed::zero()),+ }
