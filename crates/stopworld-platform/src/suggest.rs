@@ -17,20 +17,8 @@ pub fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
 /// Returns the number of letters to insert, remove or replace (Levenshtein distance). Ignores letter case and the
 /// difference between `_` and `-`.
 fn distance(a: &str, b: &str) -> usize {
-    let letters =
-        |s: &str| -> Vec<char> { s.chars().map(|c| if c == '_' { '-' } else { c.to_ascii_lowercase() }).collect() };
-    let (a, b) = (letters(a), letters(b));
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, &from) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    let letters = |s: &str| s.to_ascii_lowercase().replace('_', "-");
+    strsim::levenshtein(&letters(a), &letters(b))
 }
 
 #[cfg(test)]
