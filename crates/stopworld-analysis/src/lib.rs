@@ -9,6 +9,7 @@
 
 pub mod convert;
 pub mod gcstats;
+mod json;
 pub mod profstats;
 pub mod report;
 

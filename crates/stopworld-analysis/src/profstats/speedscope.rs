@@ -1,13 +1,52 @@
 //! Exports a time profile for speedscope (<https://www.speedscope.app>): for each capability its ticks in sequence.
 
-use std::fmt::Write as _;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
+
+use ghc_eventlog::format::NO_CAPABILITY;
+use serde::Serialize;
 
 use super::centres::{Centres, StackId, Stacks};
 use super::folded::full_name;
 use super::log::Profiles;
-use ghc_eventlog::format::NO_CAPABILITY;
-use trace_io::json::Quoted;
+use crate::json::{self, Items};
+
+/// The file, in the words of its schema. The members are in the order of the output.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a, P, F> {
+    #[serde(rename = "$schema")]
+    schema: &'a str,
+    name: &'a str,
+    exporter: &'a str,
+    active_profile_index: usize,
+    profiles: P,
+    shared: Shared<F>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile<S, W> {
+    r#type: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u128,
+    samples: S,
+    weights: W,
+}
+
+#[derive(Serialize)]
+struct Shared<F> {
+    frames: F,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    file: &'a str,
+}
 
 /// Writes the export.
 ///
@@ -16,33 +55,31 @@ use trace_io::json::Quoted;
 /// Writing failed.
 pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result<()> {
     let Profiles { time, stacks, centres, .. } = profiles;
-    let mut frames = Frames::default();
-    write!(out, "{{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"name\":{},", Quoted(name))?;
-    write!(out, "\"exporter\":\"stopworld {}\",\"activeProfileIndex\":0,\"profiles\":[", env!("CARGO_PKG_VERSION"))?;
-    for (index, (cap, runs)) in time.runs.iter().enumerate() {
-        let ticks: u64 = runs.iter().map(|(_, ticks)| ticks).sum();
-        let end = u128::from(ticks) * u128::from(interval(time.interval_ns));
-        let comma = if index > 0 { "," } else { "" };
-        let whose = capability_name(*cap);
-        write!(out, "{comma}{{\"type\":\"sampled\",\"name\":\"{whose}\",\"unit\":\"nanoseconds\",")?;
-        write!(out, "\"startValue\":0,\"endValue\":{end},\"samples\":[")?;
-        for (index, &(stack, _)) in runs.iter().enumerate() {
-            let comma = if index > 0 { "," } else { "" };
-            write!(out, "{comma}[{}]", frames.of(stack, stacks))?;
-        }
-        write!(out, "],\"weights\":[")?;
-        for (index, &(_, ticks)) in runs.iter().enumerate() {
-            let comma = if index > 0 { "," } else { "" };
-            write!(out, "{comma}{}", u128::from(ticks) * u128::from(interval(time.interval_ns)))?;
-        }
-        write!(out, "]}}")?;
-    }
-    write!(out, "],\"shared\":{{\"frames\":[")?;
-    for (index, centre) in frames.centres.iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        write!(out, "{comma}{}", frame(*centre, centres))?;
-    }
-    writeln!(out, "]}}}}")
+    // A log without an interval uses one tick as the unit.
+    let interval = u128::from(time.interval_ns.max(1));
+    let frames = Frames::of(time.runs.values().flatten().map(|&(stack, _)| stack), stacks);
+    let frames = &frames;
+    let profiles = Items(|| {
+        time.runs.iter().map(|(cap, runs)| Profile {
+            r#type: "sampled",
+            name: capability_name(*cap),
+            unit: "nanoseconds",
+            start_value: 0,
+            end_value: runs.iter().map(|&(_, ticks)| u128::from(ticks)).sum::<u128>() * interval,
+            samples: Items(move || runs.iter().map(|&(stack, _)| frames.numbers(stack, stacks))),
+            weights: Items(move || runs.iter().map(move |&(_, ticks)| u128::from(ticks) * interval)),
+        })
+    });
+    let file = File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        name,
+        exporter: concat!("stopworld ", env!("CARGO_PKG_VERSION")),
+        active_profile_index: 0,
+        profiles,
+        shared: Shared { frames: Items(|| frames.centres.iter().map(|&centre| frame(centre, centres))) },
+    };
+    json::write(&mut *out, &file)?;
+    writeln!(out)
 }
 
 /// The name of a capability. In logs of stopworld, the time of threads outside the world belongs to no capability.
@@ -50,42 +87,40 @@ fn capability_name(cap: u32) -> String {
     if cap == u32::from(NO_CAPABILITY) { "no capability".to_owned() } else { format!("capability {cap}") }
 }
 
-/// The nanoseconds of a tick. A log without an interval uses one tick as the unit.
-fn interval(nanoseconds: u64) -> u64 {
-    nanoseconds.max(1)
-}
-
-fn frame(centre: u32, centres: &Centres) -> String {
-    let name = full_name(centre, centres);
-    let name = Quoted(&name);
-    let place = centres.get(centre).map(|centre| centre.place.as_str()).filter(|place| !place.is_empty());
-    place.map_or_else(
-        || format!("{{\"name\":{name}}}"),
-        |place| format!("{{\"name\":{name},\"file\":{}}}", Quoted(place)),
-    )
+fn frame(centre: u32, centres: &Centres) -> Frame<'_> {
+    Frame { name: full_name(centre, centres), file: centres.get(centre).map_or("", |centre| &centre.place) }
 }
 
 /// The frames in use, in the order of their first use.
 #[derive(Default)]
 struct Frames {
     centres: Vec<u32>,
-    by_centre: std::collections::HashMap<u32, usize>,
+    by_centre: HashMap<u32, usize>,
 }
 
 impl Frames {
-    /// The frames of a stack, outermost first, separated by commas. The empty stack has none.
-    fn of(&mut self, stack: StackId, stacks: &Stacks) -> String {
-        let mut centres: Vec<u32> = stacks.centres(stack).collect();
-        centres.reverse();
-        let mut text = String::new();
-        for centre in centres {
-            let next = self.centres.len();
-            let index = *self.by_centre.entry(centre).or_insert(next);
-            if index == next {
-                self.centres.push(centre);
+    fn of(used: impl Iterator<Item = StackId>, stacks: &Stacks) -> Self {
+        let mut frames = Self::default();
+        let mut seen = HashSet::new();
+        for stack in used.filter(|stack| seen.insert(*stack)) {
+            for centre in outermost_first(stack, stacks) {
+                frames.by_centre.entry(centre).or_insert_with(|| {
+                    frames.centres.push(centre);
+                    frames.centres.len() - 1
+                });
             }
-            let _ = write!(text, "{}{index}", if text.is_empty() { "" } else { "," });
         }
-        text
+        frames
     }
+
+    /// Returns the numbers of the frames of a stack, outermost first. The empty stack has none.
+    fn numbers(&self, stack: StackId, stacks: &Stacks) -> Vec<usize> {
+        outermost_first(stack, stacks).iter().map(|centre| self.by_centre[centre]).collect()
+    }
+}
+
+fn outermost_first(stack: StackId, stacks: &Stacks) -> Vec<u32> {
+    let mut centres: Vec<u32> = stacks.centres(stack).collect();
+    centres.reverse();
+    centres
 }

@@ -1,65 +1,94 @@
 //! The figures of the table as one JSON object, for scripts. Times are in nanoseconds, sizes in bytes.
-//!
-//! Written by hand: the structure is flat and fixed, and only the names of threads and files need escaping.
 
-use super::{Ledger, Phase, Run};
-use trace_io::json::Quoted;
+use serde::{Serialize, Serializer};
+
+use super::{Ledger, Pauses, Phase, Run, Slowest, Spread, Trace};
+use crate::json;
 
 /// Returns one line of JSON, without a newline at the end.
 pub fn render(ledger: &Ledger, run: &Run) -> String {
-    let mut fields = vec![
-        field("collections", ledger.collections),
-        field("wall_ns", run.wall.as_nanos()),
-        field("allocated_bytes", run.allocated),
-        field("freed_bytes", ledger.freed),
-        field("most_committed_bytes", ledger.most_committed),
-        field("threads", run.threads),
-        field("most_threads_stopped", ledger.most_threads),
-        field("most_threads_blocking", ledger.most_blocking),
-        field("mark_stack_high_bytes", ledger.mark_stack_high),
-        field("weak_cleared", ledger.weak_cleared),
-        field("finalizers_queued", ledger.finalizers),
-    ];
-    fields.extend(run.heap_limit.map(|limit| field("heap_limit_bytes", limit)));
-    let reasons: Vec<String> = ledger.reasons.iter().map(|(name, n)| format!("{}:{n}", Quoted(name))).collect();
-    fields.push(field("reasons", object(&reasons)));
-    if let Some(last) = &ledger.last {
-        let spaces =
-            [field("small", last.live.small), field("large", last.live.large), field("pinned", last.live.pinned)];
-        fields.push(field("live_bytes", object(&spaces)));
-        fields.push(field("live_objects", last.live_objects));
-    }
-    if let Some(slowest) = &ledger.slowest {
-        let name = slowest.name.to_string();
-        let thread = [field("name", Quoted(&name)), field("ns", slowest.ns), field("collection", slowest.collection)];
-        fields.push(field("slowest_to_stop", object(&thread)));
-    }
-    if let Some(trace) = &run.trace {
-        let numbers = [
-            field("file", Quoted(&trace.file)),
-            field("records", trace.records),
-            field("bytes", trace.bytes),
-            field("events", trace.events),
-            field("lost", trace.lost),
-        ];
-        fields.push(field("trace", object(&numbers)));
-    }
-    let pauses: Vec<String> = Phase::ALL.iter().map(|&phase| spread(ledger, phase)).collect();
-    fields.push(field("pauses_ns", object(&pauses)));
-    object(&fields)
+    let last = ledger.last.as_ref();
+    let figures = Figures {
+        collections: ledger.collections,
+        wall_ns: run.wall.as_nanos(),
+        allocated_bytes: run.allocated,
+        freed_bytes: ledger.freed,
+        most_committed_bytes: ledger.most_committed,
+        threads: run.threads,
+        most_threads_stopped: ledger.most_threads,
+        most_threads_blocking: ledger.most_blocking,
+        mark_stack_high_bytes: ledger.mark_stack_high,
+        weak_cleared: ledger.weak_cleared,
+        finalizers_queued: ledger.finalizers,
+        heap_limit_bytes: run.heap_limit,
+        reasons: &ledger.reasons,
+        live_bytes: last.map(|last| Live { small: last.live.small, large: last.live.large, pinned: last.live.pinned }),
+        live_objects: last.map(|last| last.live_objects),
+        slowest_to_stop: ledger.slowest.as_ref().map(|&Slowest { name, ns, collection }| Stopped {
+            name: name.to_string(),
+            ns,
+            collection,
+        }),
+        trace: run.trace.as_ref(),
+        pauses_ns: &ledger.pauses,
+    };
+    let mut line = Vec::new();
+    // Neither can fail: a vector takes everything, names of members are strings, and JSON is UTF-8.
+    json::write(&mut line, &figures).expect("figures can be written");
+    String::from_utf8(line).expect("JSON is UTF-8")
 }
 
-fn spread(ledger: &Ledger, phase: Phase) -> String {
-    let s = ledger.pauses.spread(phase);
-    let times =
-        [field("min", s.min), field("median", s.median), field("p99", s.p99), field("max", s.max), field("sum", s.sum)];
-    field(&phase.name().replace([' ', '-'], "_"), object(&times))
+/// The members are in the order of the output.
+#[derive(Serialize)]
+struct Figures<'a> {
+    collections: u64,
+    wall_ns: u128,
+    allocated_bytes: u64,
+    freed_bytes: u64,
+    most_committed_bytes: u64,
+    threads: usize,
+    most_threads_stopped: u32,
+    most_threads_blocking: u32,
+    mark_stack_high_bytes: u64,
+    weak_cleared: u64,
+    finalizers_queued: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heap_limit_bytes: Option<u64>,
+    #[serde(serialize_with = "reasons")]
+    reasons: &'a [(String, u64)],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_bytes: Option<Live>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live_objects: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowest_to_stop: Option<Stopped>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<&'a Trace>,
+    #[serde(serialize_with = "pauses")]
+    pauses_ns: &'a Pauses,
 }
 
-fn field(name: &str, value: impl std::fmt::Display) -> String {
-    format!("{}:{value}", Quoted(name))
+/// Live bytes in each space.
+#[derive(Serialize)]
+struct Live {
+    small: u64,
+    large: u64,
+    pinned: u64,
 }
 
-fn object(fields: &[String]) -> String {
-    format!("{{{}}}", fields.join(","))
+/// The thread that took longest to stop.
+#[derive(Serialize)]
+struct Stopped {
+    name: String,
+    ns: u64,
+    collection: u64,
+}
+
+fn reasons<S: Serializer>(reasons: &[(String, u64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(reasons.iter().map(|(name, count)| (name, count)))
+}
+
+fn pauses<S: Serializer>(pauses: &Pauses, to: S) -> Result<S::Ok, S::Error> {
+    let spread = |phase: &Phase| -> (String, Spread) { (phase.name().replace([' ', '-'], "_"), pauses.spread(*phase)) };
+    to.collect_map(Phase::ALL.iter().map(spread))
 }

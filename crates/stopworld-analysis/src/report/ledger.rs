@@ -61,7 +61,7 @@ pub struct Run {
 }
 
 /// The result of writing a trace.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Trace {
     /// The name of its file.
     pub file: String,

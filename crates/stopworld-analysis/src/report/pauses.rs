@@ -54,7 +54,7 @@ impl Phase {
 }
 
 /// The distribution of one phase over all collections, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Spread {
     /// The minimum.
     pub min: u64,
