@@ -240,6 +240,7 @@ fn a_leak_is_caught_once_and_ends_the_program_the_second_time() {
 #[case("(list (sqrt 16) (sqrt 2) (sqrt (expt 10 40)))", "(4 1.4142135623730951 100000000000000000000)")]
 #[case("(list #xff #b101 #e1e3 #i5 (string->number \"zz\" 36))", "(255 5 1000 5.0 1295)")]
 #[case("(list (string->number \"abc\") (string->number \"-12\") (string->number \"1.5e2\"))", "(#f -12 150.0)")]
+#[case("(string->number \"1_000\")", "#f")]
 #[case("(list (round 2.5) (round 3.5) (truncate -2.7) (exact (floor 2.7)))", "(2.0 4.0 -2.0 2)")]
 #[case("(list (< 1 2 3) (< 1 3 2) (= 1 1.0) (max 1 2.0) (min 1 2))", "(#t #f #t 2.0 1)")]
 #[case("(list (gcd 12 18) (lcm 4 6) (even? 10) (odd? -3) (abs -5) (expt 2 0.5))", "(6 12 #t #t 5 1.4142135623730951)")]

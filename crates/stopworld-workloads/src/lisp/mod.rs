@@ -33,7 +33,6 @@ use std::marker::PhantomData;
 use stopworld::{Gc, Mutator, Root, cost_centre};
 use stopworld_platform::sync::AtomicBool;
 
-mod bignum;
 mod builtins;
 mod code;
 mod conditions;

@@ -3,20 +3,29 @@
 //! Exact integers never overflow: a result that needs more than 63 bits becomes a bignum, and one that fits again
 //! becomes a fixnum. There are no exact fractions: `(/ 6 3)` is 2 and `(/ 1 3)` is the float 0.333….
 //! The machine adds and compares fixnums itself and calls this module for all other cases.
+//!
+//! A bignum's digits are a collected array. An operation copies them into a [`BigInt`], computes outside the heap, and copies the
+//! result back.
 
 use std::cmp::Ordering;
 
-use super::bignum::{Big, MOST_DIGITS};
+use num_bigint::{BigInt, Sign};
+use num_integer::Integer;
+use num_traits::{FromPrimitive, Signed, ToPrimitive};
+
 use super::error::{Outcome, Trouble};
 use super::objects::{Bignum, Flonum};
 use super::store::Store;
 use super::value::{Kind, Value};
 
+/// The most bits of an integer: larger results are refused.
+const MOST_BITS: u64 = 1 << 21;
+
 /// The number in a value.
 #[derive(Clone, Debug)]
 pub enum Number {
     Fix(i64),
-    Big(Big),
+    Big(BigInt),
     Float(f64),
 }
 
@@ -35,7 +44,10 @@ impl Number {
         if let Some(f) = value.get::<Flonum>() {
             return Some(Float(f.value));
         }
-        value.get::<Bignum>().map(|b| Self::Big(Big::new(b.head >> 8 == 1, b.digits.to_vec())))
+        value.get::<Bignum>().map(|b| {
+            let sign = if b.head >> 8 == 1 { Sign::Minus } else { Sign::Plus };
+            Self::Big(BigInt::from_slice(sign, &b.digits))
+        })
     }
 
     /// Returns the exact integer in a value. Fails if it is anything else.
@@ -49,16 +61,17 @@ impl Number {
     pub fn to_f64(&self) -> f64 {
         match self {
             Fix(n) => *n as f64,
-            Self::Big(b) => b.to_f64(),
+            Self::Big(b) => integer_to_f64(b),
             Float(f) => *f,
         }
     }
 
-    pub fn to_big(&self) -> Big {
+    /// Returns the integer part; 0 if there is none.
+    pub fn to_big(&self) -> BigInt {
         match self {
-            Fix(n) => Big::from(i128::from(*n)),
+            Fix(n) => BigInt::from(*n),
             Self::Big(b) => b.clone(),
-            Float(f) => Big::from_f64(*f),
+            Float(f) => BigInt::from_f64(*f).unwrap_or_default(),
         }
     }
 
@@ -96,32 +109,39 @@ impl Number {
 pub fn integer(store: &Store<'_>, n: i128) -> Outcome {
     match i64::try_from(n) {
         Ok(small @ Value::FIXNUM_MIN..=Value::FIXNUM_MAX) => Ok(Value::fixnum(small)),
-        _ => big(store, Big::from(n)),
+        _ => big(store, BigInt::from(n)),
     }
 }
 
-fn big(store: &Store<'_>, b: Big) -> Outcome {
+/// Converts an integer of any size to the nearest float.
+fn integer_to_f64(b: &BigInt) -> f64 {
+    // There is always one: it is infinite if the integer is too large.
+    b.to_f64().unwrap_or(f64::NAN)
+}
+
+fn big(store: &Store<'_>, b: BigInt) -> Outcome {
     if let Some(small @ Value::FIXNUM_MIN..=Value::FIXNUM_MAX) = b.to_i64() {
         return Ok(Value::fixnum(small));
     }
-    if b.digits().len() > MOST_DIGITS {
+    if b.bits() > MOST_BITS {
         return Err(Trouble::Failure("arithmetic", "an integer of more than 600,000 digits".to_owned(), None));
     }
-    let digits = store.mutator.alloc_array(b.digits().len(), |i| b.digits()[i])?;
+    let digits = b.magnitude().to_u32_digits();
+    let digits = store.mutator.alloc_array(digits.len(), |i| digits[i])?;
     Ok(store.object(Bignum { head: Kind::Bignum.head(u64::from(b.is_negative())), digits })?)
 }
 
 /// An operation on two numbers, for the larger of their two types.
 struct Operation {
     fix: fn(i128, i128) -> i128,
-    big: fn(&Big, &Big) -> Big,
+    big: fn(&BigInt, &BigInt) -> BigInt,
     float: fn(f64, f64) -> f64,
 }
 
 /// Runs an operation on large numbers, which are in malloc memory, without delaying a collection until its end.
-fn unhurried<R: Send>(store: &Store<'_>, operands: &[&Big], work: impl FnOnce() -> R + Send) -> R {
-    const LARGE: usize = 64;
-    if operands.iter().all(|b| b.digits().len() < LARGE) { work() } else { store.mutator.blocking(work) }
+fn unhurried<R: Send>(store: &Store<'_>, operands: &[&BigInt], work: impl FnOnce() -> R + Send) -> R {
+    const LARGE_BITS: u64 = 2048;
+    if operands.iter().all(|b| b.bits() < LARGE_BITS) { work() } else { store.mutator.blocking(work) }
 }
 
 fn operate(store: &Store<'_>, a: Value, b: Value, op: &Operation) -> Outcome {
@@ -136,16 +156,15 @@ fn operate(store: &Store<'_>, a: Value, b: Value, op: &Operation) -> Outcome {
 }
 
 pub fn add(store: &Store<'_>, a: Value, b: Value) -> Outcome {
-    operate(store, a, b, &Operation { fix: |a, b| a + b, big: Big::plus, float: |a, b| a + b })
+    operate(store, a, b, &Operation { fix: |a, b| a + b, big: |a, b| a + b, float: |a, b| a + b })
 }
 
 pub fn subtract(store: &Store<'_>, a: Value, b: Value) -> Outcome {
-    let big = |a: &Big, b: &Big| a.plus(&b.clone().negated());
-    operate(store, a, b, &Operation { fix: |a, b| a - b, big, float: |a, b| a - b })
+    operate(store, a, b, &Operation { fix: |a, b| a - b, big: |a, b| a - b, float: |a, b| a - b })
 }
 
 pub fn multiply(store: &Store<'_>, a: Value, b: Value) -> Outcome {
-    operate(store, a, b, &Operation { fix: |a, b| a * b, big: Big::times, float: |a, b| a * b })
+    operate(store, a, b, &Operation { fix: |a, b| a * b, big: |a, b| a * b, float: |a, b| a * b })
 }
 
 pub fn divide(store: &Store<'_>, a: Value, b: Value) -> Outcome {
@@ -170,8 +189,8 @@ fn split(store: &Store<'_>, a: &Number, b: &Number) -> Outcome<(Number, Number)>
         return Ok((Fix(a / b), Fix(a % b)));
     }
     let (a, b) = (a.to_big(), b.to_big());
-    let (quotient, remainder) = unhurried(store, &[&a, &b], || a.divided_by(&b));
-    let small = |b: Big| b.to_i64().map_or(Number::Big(b), Fix);
+    let (quotient, remainder) = unhurried(store, &[&a, &b], || a.div_rem(&b));
+    let small = |b: BigInt| b.to_i64().map_or(Number::Big(b), Fix);
     Ok((small(quotient), small(remainder)))
 }
 
@@ -202,7 +221,7 @@ pub fn integer_division(store: &Store<'_>, which: Division, a: Value, b: Value) 
     match which {
         Division::Quotient => quotient.value(store),
         Division::Modulo if !remainder.is_zero() && remainder.is_negative() != y.is_negative() => {
-            big(store, remainder.to_big().plus(&y.to_big()))
+            big(store, remainder.to_big() + y.to_big())
         }
         _ => remainder.value(store),
     }
@@ -270,8 +289,8 @@ pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
     if let Number::Big(square) = &n
         && root.is_finite()
     {
-        let whole = Big::from_f64(root);
-        if whole.times(&whole) == *square {
+        let whole = Number::Float(root).to_big();
+        if &whole * &whole == *square {
             return big(store, whole);
         }
     }
@@ -281,7 +300,7 @@ pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
 /// `exact`: returns the integer with the same value.
 pub fn to_exact(store: &Store<'_>, value: Value) -> Outcome {
     match Number::of(value)? {
-        Float(f) if f.is_finite() && f.fract() == 0.0 => big(store, Big::from_f64(f)),
+        Float(f) if f.is_finite() && f.fract() == 0.0 => big(store, Float(f).to_big()),
         Float(_) => Err(Trouble::Type("a number without a fraction (there are no exact fractions)", value)),
         _ => Ok(value),
     }
@@ -294,7 +313,7 @@ pub fn to_text(store: &Store<'_>, value: Value, radix: u32) -> Option<String> {
         Float(f) => float_text(f),
         n => {
             let n = n.to_big();
-            unhurried(store, &[&n], || n.to_text(radix))
+            unhurried(store, &[&n], || n.to_str_radix(radix))
         }
     })
 }
@@ -338,7 +357,10 @@ pub fn parse(store: &Store<'_>, token: &str, radix: u32) -> Outcome<Option<Value
     if digits.len() > MOST_CHARACTERS {
         return Err(Trouble::Failure("arithmetic", "a number of more than 600,000 digits".to_owned(), None));
     }
-    if let Some(number) = Big::parse(token, radix) {
+    // `BigInt` also accepts underscores.
+    if digits.chars().all(|c| c.is_digit(radix))
+        && let Some(number) = BigInt::parse_bytes(token.as_bytes(), radix)
+    {
         return big(store, number).map(Some);
     }
     let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
