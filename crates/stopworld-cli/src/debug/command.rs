@@ -1,38 +1,154 @@
-//! The commands of the debugger's prompt: parses the words of a line into a [`Command`].
+//! The commands of the debugger's prompt: parses a line into a [`Command`].
+//!
+//! The declaration of `Command` is the only list of the commands: clap derives the parser from it, and the help, the completion and
+//! the usage in errors are read from clap's description of it. Words are split as in a shell. All of them are positional, so a
+//! word may begin with `-`.
 
+use std::error::Error;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+
+use super::super::arguments::DebugMode;
 use stopworld::Tid;
 use stopworld::debugger::Phase;
 use stopworld_platform::suggest;
-use stopworld_ptrace::{Address, Mode};
+use stopworld_ptrace::Address;
 
-/// A parsed command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A line of the prompt.
+#[derive(Parser)]
+#[command(multicall = true, disable_help_subcommand = true)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A parsed command. The texts are those of the help.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(super) enum Command {
-    Help(Option<String>),
+    /// list all commands, or explain one
+    #[command(visible_aliases = ["h", "?"])]
+    Help {
+        #[arg(value_name = "COMMAND")]
+        about: Option<String>,
+    },
+    /// show the process, its worlds, and the debugger's statistics
     Status,
+    /// list all threads: activity, state for the collector, stack_ptr
+    #[command(visible_alias = "t")]
     Threads,
-    Stop(Whom),
-    Cont(Whom),
+    /// stop a thread, or all; it stays stopped across collections
+    Stop {
+        #[arg(value_name = "TID|all", default_value = "all", value_parser = Keywords(vec!["all"], whom))]
+        whom: Whom,
+    },
+    /// resume a thread, or all threads and a held collection
+    #[command(visible_aliases = ["c", "continue"])]
+    Cont {
+        #[arg(value_name = "TID|all", default_value = "all", value_parser = Keywords(vec!["all"], whom))]
+        whom: Whom,
+    },
+    /// request a collection of each world, and wait until it is over or held
     Collect,
-    Phases(Switch),
-    Hold(Vec<Phase>),
+    /// report each phase of each collection
+    Phases {
+        #[arg(value_name = "on|off")]
+        switch: Switch,
+    },
+    /// hold each collection at these phases until `step` or `cont`
+    #[command(visible_alias = "break")]
+    Hold {
+        #[arg(value_name = "PHASE…|all|off", required = true, value_parser = Keywords(words_of_hold(), at))]
+        at: Vec<At>,
+    },
+    /// resume the collection and hold it at its next phase
+    #[command(visible_alias = "s")]
     Step,
-    Object(Address),
-    Fields(Address),
-    Referrers(Address),
-    Path(Address),
-    Heap(Option<u64>),
-    Registers(Tid),
-    Backtrace(Tid),
-    Watch(Watched, Switch),
-    Handle(Vec<Signals>, Vec<Handling>),
-    Memory(Address, usize),
-    Wait(Until),
-    Mode(Option<Mode>),
+    /// describe the object that contains this address: type, size, mark, fields
+    #[command(visible_alias = "o")]
+    Object {
+        #[arg(value_name = "ADDR", value_parser = address)]
+        address: Address,
+    },
+    /// list the object's fields and what they reference
+    Fields {
+        #[arg(value_name = "ADDR", value_parser = address)]
+        address: Address,
+    },
+    /// list the objects that reference this object
+    #[command(visible_alias = "who")]
+    Referrers {
+        #[arg(value_name = "ADDR", value_parser = address)]
+        address: Address,
+    },
+    /// show a shortest path to the object from a root
+    #[command(visible_aliases = ["why-alive", "why"])]
+    Path {
+        #[arg(value_name = "ADDR", value_parser = address)]
+        address: Address,
+    },
+    /// count the objects of each type, and their bytes
+    #[command(visible_alias = "census")]
+    Heap {
+        #[arg(value_name = "WORLD", value_parser = world)]
+        world: Option<u64>,
+    },
+    /// show a thread's registers
+    #[command(visible_alias = "r")]
+    Registers {
+        #[arg(value_name = "TID", value_parser = thread)]
+        tid: Tid,
+    },
+    /// show a thread's call stack
+    #[command(visible_alias = "bt")]
+    Backtrace {
+        #[arg(value_name = "TID", value_parser = thread)]
+        tid: Tid,
+    },
+    /// report these events as they happen
+    Watch {
+        #[arg(value_name = "threads|collections", value_parser = Keywords(vec!["threads", "collections"], watched))]
+        what: Watched,
+        #[arg(value_name = "on|off")]
+        switch: Switch,
+    },
+    /// set or show how the program's signals are handled
+    #[command(visible_alias = "signals")]
+    Handle {
+        #[arg(
+            value_name = "SIGNAL…|all [stop|nostop|print|noprint|pass|nopass]…",
+            value_parser = Keywords(words_of_handle(), rule)
+        )]
+        rules: Vec<Rule>,
+    },
+    /// show memory, WORDS words (8 by default)
+    #[command(name = "x", visible_alias = "memory")]
+    Memory {
+        #[arg(value_name = "ADDR", value_parser = address)]
+        address: Address,
+        #[arg(value_name = "WORDS", default_value = "8", value_parser = words)]
+        words: usize,
+    },
+    /// wait for a time, for an event, or until the process ends (the default)
+    #[command(visible_alias = "w")]
+    Wait {
+        #[arg(value_name = "SECONDS|event|exit", default_value = "exit", value_parser = Keywords(vec!["event", "exit"], until))]
+        until: Until,
+    },
+    /// show or set what stops the world: the debugger, or the collector's signals
+    Mode {
+        #[arg(value_name = "full|assisted")]
+        mode: Option<DebugMode>,
+    },
+    /// detach from the process, which continues to run
     Detach,
+    /// kill the process
+    #[command(visible_alias = "k")]
     Kill,
+    /// end the session: kills a process that it started, detaches from others
+    #[command(visible_aliases = ["q", "exit"])]
     Quit,
 }
 
@@ -43,7 +159,7 @@ pub(super) enum Whom {
     One(Tid),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Switch {
     On,
     Off,
@@ -54,6 +170,17 @@ pub(super) enum Switch {
 pub(super) enum Watched {
     Threads,
     Collections,
+}
+
+/// The phases that one word of `hold` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct At(pub(super) Vec<Phase>);
+
+/// One word of `handle`: the signals that it applies to, or the change of their handling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    Of(Signals),
+    Change(Handling),
 }
 
 /// The signals that `handle` applies to.
@@ -98,177 +225,120 @@ pub(super) enum Until {
     Exit,
 }
 
-/// A command as the help lists it.
-pub(super) struct Entry {
-    pub(super) name: &'static str,
-    /// Other names of the command.
-    aliases: &'static [&'static str],
-    pub(super) arguments: &'static str,
-    pub(super) about: &'static str,
-}
+/// Parses a word by a function, and lists the keywords among the words that it accepts.
+#[derive(Clone)]
+struct Keywords<T>(Vec<&'static str>, fn(&str) -> Result<T, String>);
 
-const fn entry(
-    name: &'static str,
-    aliases: &'static [&'static str],
-    arguments: &'static str,
-    about: &'static str,
-) -> Entry {
-    Entry { name, aliases, arguments, about }
-}
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Keywords<T> {
+    type Value = T;
 
-/// All commands, in the order of the help.
-pub(super) const COMMANDS: [Entry; 24] = [
-    entry("help", &["h", "?"], "[COMMAND]", "list all commands, or explain one"),
-    entry("status", &[], "", "show the process, its worlds, and the debugger's statistics"),
-    entry("threads", &["t"], "", "list all threads: activity, state for the collector, stack_ptr"),
-    entry("stop", &[], "[TID|all]", "stop a thread, or all; it stays stopped across collections"),
-    entry("cont", &["c", "continue"], "[TID|all]", "resume a thread, or all threads and a held collection"),
-    entry("collect", &[], "", "request a collection of each world, and wait until it is over or held"),
-    entry("phases", &[], "on|off", "report each phase of each collection"),
-    entry("hold", &["break"], "PHASE…|all|off", "hold each collection at these phases until `step` or `cont`"),
-    entry("step", &["s"], "", "resume the collection and hold it at its next phase"),
-    entry("object", &["o"], "ADDR", "describe the object that contains this address: type, size, mark, fields"),
-    entry("fields", &[], "ADDR", "list the object's fields and what they reference"),
-    entry("referrers", &["who"], "ADDR", "list the objects that reference this object"),
-    entry("path", &["why-alive", "why"], "ADDR", "show a shortest path to the object from a root"),
-    entry("heap", &["census"], "[WORLD]", "count the objects of each type, and their bytes"),
-    entry("registers", &["r"], "TID", "show a thread's registers"),
-    entry("backtrace", &["bt"], "TID", "show a thread's call stack"),
-    entry("watch", &[], "threads|collections on|off", "report these events as they happen"),
-    entry(
-        "handle",
-        &["signals"],
-        "[SIGNAL…|all [stop|nostop|print|noprint|pass|nopass]…]",
-        "set or show how the program's signals are handled",
-    ),
-    entry("x", &["memory"], "ADDR [WORDS]", "show memory, WORDS words (8 by default)"),
-    entry(
-        "wait",
-        &["w"],
-        "[SECONDS|event|exit]",
-        "wait for a time, for an event, or until the process ends (the default)",
-    ),
-    entry("mode", &[], "[full|assisted]", "show or set what stops the world: the debugger, or the collector's signals"),
-    entry("detach", &[], "", "detach from the process, which continues to run"),
-    entry("kill", &["k"], "", "kill the process"),
-    entry("quit", &["q", "exit"], "", "end the session: kills a process that it started, detaches from others"),
-];
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        word: &std::ffi::OsStr,
+    ) -> Result<T, clap::Error> {
+        self.1.parse_ref(command, argument, word)
+    }
 
-/// Returns the keywords that a command takes as arguments.
-pub(super) fn words_for(command: &str) -> Vec<&'static str> {
-    match find(command).map(|entry| entry.name) {
-        Some("help") => COMMANDS.iter().map(|entry| entry.name).collect(),
-        Some("stop" | "cont") => vec!["all"],
-        Some("phases") => vec!["on", "off"],
-        Some("hold") => Phase::ALL[1..].iter().map(|phase| phase.name()).chain(["all", "off"]).collect(),
-        Some("watch") => vec!["threads", "collections", "on", "off"],
-        Some("handle") => HANDLINGS.iter().map(|(word, _)| *word).chain(["all"]).collect(),
-        Some("wait") => vec!["event", "exit"],
-        Some("mode") => vec!["full", "assisted"],
-        _ => Vec::new(),
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
     }
 }
 
+/// All commands, in the order of the help.
+pub(super) fn commands() -> Vec<clap::Command> {
+    Line::command().get_subcommands().cloned().collect()
+}
+
+/// Returns the keywords that a command takes as arguments.
+pub(super) fn words_for(command: &str) -> Vec<String> {
+    let Some(command) = find(command) else { return Vec::new() };
+    if command.get_name() == "help" {
+        return commands().iter().map(|command| command.get_name().to_owned()).collect();
+    }
+    let values = command.get_positionals().flat_map(clap::Arg::get_possible_values);
+    values.map(|value| value.get_name().to_owned()).collect()
+}
+
 /// Returns the command with this name or alias, or the only command whose name starts with it.
-pub(super) fn find(name: &str) -> Option<&'static Entry> {
-    let exact = COMMANDS.iter().find(|entry| entry.name == name || entry.aliases.contains(&name));
-    exact.or_else(|| {
-        let mut begun = COMMANDS.iter().filter(|entry| entry.name.starts_with(name));
+pub(super) fn find(name: &str) -> Option<clap::Command> {
+    let line = Line::command();
+    let begun = || {
+        let mut begun = line.get_subcommands().filter(|command| command.get_name().starts_with(name));
         begun.next().filter(|_| begun.next().is_none())
-    })
+    };
+    line.find_subcommand(name).or_else(begun).cloned()
+}
+
+/// Returns a command with its arguments.
+pub(super) fn usage(command: &clap::Command) -> String {
+    let arguments = command.get_positionals().map(|argument| {
+        let name = argument.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
+        if argument.is_required_set() { format!(" {name}") } else { format!(" [{name}]") }
+    });
+    command.get_name().to_owned() + &arguments.collect::<String>()
+}
+
+/// Returns the usage with the description and the aliases.
+pub(super) fn explained(command: &clap::Command) -> String {
+    let aliases: Vec<_> = command.get_visible_aliases().collect();
+    let also = if aliases.is_empty() { String::new() } else { format!(" (also {})", aliases.join(", ")) };
+    format!("{}: {}{also}", usage(command), command.get_about().unwrap_or_default())
 }
 
 /// Parses a line. Returns the command and its name, or `None` for an empty line or a comment.
 ///
 /// # Errors
 /// One line that names the wrong word and the expected one.
-pub(super) fn parse(line: &str) -> Result<Option<(&'static str, Command)>, String> {
-    let line = line.split('#').next().unwrap_or_default();
-    let mut words = line.split_whitespace();
-    let Some(name) = words.next() else { return Ok(None) };
-    let entry = find(name).ok_or_else(|| unknown(name))?;
-    let arguments: Vec<&str> = words.collect();
-    read(entry, &arguments).map(|command| Some((entry.name, command)))
+pub(super) fn parse(line: &str) -> Result<Option<(String, Command)>, String> {
+    let words = shlex::split(line).ok_or("the line ends inside quotation marks, or after a backslash")?;
+    let Some((name, arguments)) = words.split_first() else { return Ok(None) };
+    let found = find(name).ok_or_else(|| unknown(name))?;
+    let name = found.get_name();
+    let words = [name, "--"].into_iter().chain(arguments.iter().map(String::as_str));
+    let parsed = Line::try_parse_from(words).map_err(|error| fault(&found, &error));
+    let parsed = parsed.and_then(|Line { command }| checked(command));
+    parsed.map(|command| Some((name.to_owned(), command))).map_err(|error| format!("{name}: {error}"))
 }
 
 fn unknown(name: &str) -> String {
-    let mut begun = COMMANDS.iter().filter(|entry| entry.name.starts_with(name)).map(|entry| entry.name).peekable();
-    if begun.peek().is_some() {
-        return format!("'{name}' is ambiguous: it could be {}", begun.collect::<Vec<_>>().join(", "));
+    let commands = commands();
+    let names = || commands.iter().map(clap::Command::get_name);
+    let begun: Vec<_> = names().filter(|known| known.starts_with(name)).collect();
+    if !begun.is_empty() {
+        return format!("'{name}' is ambiguous: it could be {}", begun.join(", "));
     }
-    let guess = suggest::nearest(name, COMMANDS.iter().map(|entry| entry.name));
+    let guess = suggest::nearest(name, names());
     let guess = guess.map_or(String::new(), |name| format!("did you mean '{name}'? "));
     format!("unknown command '{name}': {guess}`help` lists the commands")
 }
 
-fn read(entry: &Entry, arguments: &[&str]) -> Result<Command, String> {
-    let usage = || format!("{name}: write `{line}`", name = entry.name, line = entry.line());
-    let one = || match arguments {
-        [one] => Ok(*one),
-        _ => Err(usage()),
-    };
-    let optional = || match arguments {
-        [] => Ok(None),
-        [one] => Ok(Some(*one)),
-        _ => Err(usage()),
-    };
-    let none = |command| if arguments.is_empty() { Ok(command) } else { Err(usage()) };
-    let in_place = |error: String| format!("{}: {error}", entry.name);
-    let object = |make: fn(Address) -> Command| Ok(make(address(one()?).map_err(in_place)?));
-    match entry.name {
-        "help" => Ok(Command::Help(optional()?.map(str::to_owned))),
-        "status" => none(Command::Status),
-        "threads" => none(Command::Threads),
-        "stop" => Ok(Command::Stop(whom(optional()?).map_err(in_place)?)),
-        "cont" => Ok(Command::Cont(whom(optional()?).map_err(in_place)?)),
-        "collect" => none(Command::Collect),
-        "phases" => Ok(Command::Phases(switch(one()?).map_err(in_place)?)),
-        "hold" => phases(arguments).map_err(in_place).map(Command::Hold),
-        "step" => none(Command::Step),
-        "object" => object(Command::Object),
-        "fields" => object(Command::Fields),
-        "referrers" => object(Command::Referrers),
-        "path" => object(Command::Path),
-        "heap" => {
-            Ok(Command::Heap(optional()?.map(|word| number(word, "a world's number")).transpose().map_err(in_place)?))
+/// Returns the text of an error: the word and what is expected in its place, or else the usage.
+fn fault(command: &clap::Command, error: &clap::Error) -> String {
+    let context = (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue));
+    match (error.kind(), error.source(), context) {
+        (ErrorKind::ValueValidation, Some(fault), _) => fault.to_string(),
+        (ErrorKind::InvalidValue, _, (Some(word), Some(ContextValue::Strings(valid)))) => {
+            format!("'{word}' is none of {}", valid.join(", "))
         }
-        "registers" => Ok(Command::Registers(thread(one()?).map_err(in_place)?)),
-        "backtrace" => Ok(Command::Backtrace(thread(one()?).map_err(in_place)?)),
-        "watch" => match arguments {
-            [what, how] => Ok(Command::Watch(watched(what).map_err(in_place)?, switch(how).map_err(in_place)?)),
-            _ => Err(usage()),
-        },
-        "handle" => handle(arguments).map_err(in_place),
-        "x" => match arguments {
-            [at] => Ok(Command::Memory(address(at).map_err(in_place)?, 8)),
-            [at, words] => {
-                let words = number(words, "a number of words").map_err(in_place)?;
-                if !(1..=4096).contains(&words) {
-                    return Err(in_place(format!("can't show {words} words: the number must be from 1 to 4096")));
-                }
-                Ok(Command::Memory(address(at).map_err(in_place)?, words as usize))
-            }
-            _ => Err(usage()),
-        },
-        "wait" => Ok(Command::Wait(until(optional()?).map_err(in_place)?)),
-        "mode" => Ok(Command::Mode(optional()?.map(mode).transpose().map_err(in_place)?)),
-        "detach" => none(Command::Detach),
-        "kill" => none(Command::Kill),
-        _ => none(Command::Quit),
+        (ErrorKind::MissingRequiredArgument, ..) if command.get_name() == "hold" => {
+            format!("name phases of a collection, all or off. {}", what_can_be_held_at())
+        }
+        _ => format!("write `{}`", usage(command)),
     }
 }
 
-impl Entry {
-    /// Returns the command with its arguments.
-    pub(super) fn line(&self) -> String {
-        let space = if self.arguments.is_empty() { "" } else { " " };
-        format!("{}{space}{}", self.name, self.arguments)
-    }
-
-    /// Returns the line with its description and aliases.
-    pub(super) fn explained(&self) -> String {
-        let also = if self.aliases.is_empty() { String::new() } else { format!(" (also {})", self.aliases.join(", ")) };
-        format!("{}: {}{also}", self.line(), self.about)
+/// Checks what concerns several words.
+fn checked(command: Command) -> Result<Command, String> {
+    match &command {
+        Command::Hold { at } if at.len() > 1 && at.iter().any(|At(phases)| phases.len() != 1) => {
+            Err("`all` and `off` stand alone".to_owned())
+        }
+        Command::Handle { rules } if !rules.is_empty() && rules.iter().all(|rule| matches!(rule, Rule::Change(_))) => {
+            Err("name a signal, or all: `handle SIGUSR1 stop`".to_owned())
+        }
+        _ => Ok(command),
     }
 }
 
@@ -278,8 +348,17 @@ fn address(word: &str) -> Result<Address, String> {
     number.map(Address).ok_or_else(|| format!("'{word}' is not an address: write it as 0x7f0123456789"))
 }
 
-fn number(word: &str, what: &str) -> Result<u64, String> {
-    word.parse().map_err(|_| format!("'{word}' is not {what}"))
+fn world(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("'{word}' is not a world's number"))
+}
+
+fn words(word: &str) -> Result<usize, String> {
+    let words = word.parse().map_err(|_| format!("'{word}' is not a number of words"))?;
+    if (1..=4096).contains(&words) {
+        Ok(words)
+    } else {
+        Err(format!("can't show {words} words: the number must be from 1 to 4096"))
+    }
 }
 
 fn thread(word: &str) -> Result<Tid, String> {
@@ -287,19 +366,8 @@ fn thread(word: &str) -> Result<Tid, String> {
     tid.map(Tid).ok_or_else(|| format!("'{word}' is not a thread id: `threads` lists them"))
 }
 
-fn whom(word: Option<&str>) -> Result<Whom, String> {
-    match word {
-        None | Some("all") => Ok(Whom::All),
-        Some(word) => thread(word).map(Whom::One),
-    }
-}
-
-fn switch(word: &str) -> Result<Switch, String> {
-    match word {
-        "on" => Ok(Switch::On),
-        "off" => Ok(Switch::Off),
-        _ => Err(format!("'{word}' is neither on nor off")),
-    }
+fn whom(word: &str) -> Result<Whom, String> {
+    if word == "all" { Ok(Whom::All) } else { thread(word).map(Whom::One) }
 }
 
 fn watched(word: &str) -> Result<Watched, String> {
@@ -311,61 +379,50 @@ fn watched(word: &str) -> Result<Watched, String> {
     }
 }
 
-fn mode(word: &str) -> Result<Mode, String> {
-    match word {
-        "full" => Ok(Mode::Full),
-        "assisted" => Ok(Mode::Assisted),
-        _ => Err(format!("'{word}' is not a mode: write full or assisted")),
-    }
-}
-
-fn until(word: Option<&str>) -> Result<Until, String> {
+fn until(word: &str) -> Result<Until, String> {
     /// A day.
     const LONGEST: f64 = 86_400.0;
     match word {
-        None | Some("exit") => Ok(Until::Exit),
-        Some("event") => Ok(Until::Event),
-        Some(word) => match word.parse::<f64>() {
+        "exit" => Ok(Until::Exit),
+        "event" => Ok(Until::Event),
+        word => match word.parse::<f64>() {
             Ok(seconds) if (0.0..=LONGEST).contains(&seconds) => Ok(Until::Time(Duration::from_secs_f64(seconds))),
             _ => Err(format!("'{word}' is not a number of seconds up to {LONGEST}, event, or exit")),
         },
     }
 }
 
-/// Parses the arguments of `handle`: the signals, and the changes of their handling.
-fn handle(words: &[&str]) -> Result<Command, String> {
-    let mut signals = Vec::new();
-    let mut handlings = Vec::new();
-    for word in words {
-        if let Some((_, handling)) = HANDLINGS.iter().find(|(name, _)| name == word) {
-            handlings.push(*handling);
-        } else if *word == "all" {
-            signals.push(Signals::All);
-        } else {
-            let signal = stopworld_platform::os::signals::of_name(word);
-            signals.push(Signals::One(signal.ok_or_else(|| {
-                format!(
-                    "'{word}' is neither a signal (write SIGUSR1, SIGRTMIN+3 or a number) nor one of stop, nostop, print, noprint, pass and nopass"
-                )
-            })?));
-        }
-    }
-    if signals.contains(&Signals::One(libc::SIGKILL)) {
-        return Err("SIGKILL ends the process at once: its handling can't be changed".to_owned());
-    }
-    if signals.is_empty() && !handlings.is_empty() {
-        return Err("name a signal, or all: `handle SIGUSR1 stop`".to_owned());
-    }
-    Ok(Command::Handle(signals, handlings))
+fn words_of_handle() -> Vec<&'static str> {
+    HANDLINGS.iter().map(|(word, _)| *word).chain(["all"]).collect()
 }
 
-/// Parses the names of phases.
-fn phases(words: &[&str]) -> Result<Vec<Phase>, String> {
-    match words {
-        [] => Err(format!("name phases of a collection, all or off. {}", what_can_be_held_at())),
-        ["off"] => Ok(Vec::new()),
-        ["all"] => Ok(Phase::ALL[1..].to_vec()),
-        names => names.iter().map(|name| phase(name)).collect(),
+/// Parses a word of `handle`.
+fn rule(word: &str) -> Result<Rule, String> {
+    if let Some((_, handling)) = HANDLINGS.iter().find(|(name, _)| *name == word) {
+        return Ok(Rule::Change(*handling));
+    }
+    if word == "all" {
+        return Ok(Rule::Of(Signals::All));
+    }
+    match stopworld_platform::os::signals::of_name(word) {
+        Some(libc::SIGKILL) => Err("SIGKILL ends the process at once: its handling can't be changed".to_owned()),
+        Some(signal) => Ok(Rule::Of(Signals::One(signal))),
+        None => Err(format!(
+            "'{word}' is neither a signal (write SIGUSR1, SIGRTMIN+3 or a number) nor one of stop, nostop, print, noprint, pass and nopass"
+        )),
+    }
+}
+
+fn words_of_hold() -> Vec<&'static str> {
+    Phase::ALL[1..].iter().map(|phase| phase.name()).chain(["all", "off"]).collect()
+}
+
+/// Parses a word of `hold`.
+fn at(word: &str) -> Result<At, String> {
+    match word {
+        "off" => Ok(At(Vec::new())),
+        "all" => Ok(At(Phase::ALL[1..].to_vec())),
+        name => phase(name).map(|phase| At(vec![phase])),
     }
 }
 
@@ -397,24 +454,27 @@ mod tests {
     #[case("   # a remark", None)]
     #[case("threads", Some(Command::Threads))]
     #[case("thr # those", Some(Command::Threads))]
-    #[case("stop", Some(Command::Stop(Whom::All)))]
-    #[case("stop 42", Some(Command::Stop(Whom::One(Tid(42)))))]
-    #[case("c all", Some(Command::Cont(Whom::All)))]
-    #[case("object 0x7f00", Some(Command::Object(Address(0x7f00))))]
-    #[case("why-alive 16", Some(Command::Path(Address(16))))]
-    #[case("x 0x10 3", Some(Command::Memory(Address(16), 3)))]
-    #[case("watch threads on", Some(Command::Watch(Watched::Threads, Switch::On)))]
-    #[case("hold mark-end gc-start", Some(Command::Hold(vec![Phase::MarkEnd, Phase::GcStart])))]
-    #[case("hold off", Some(Command::Hold(Vec::new())))]
-    #[case("wait 0.5", Some(Command::Wait(Until::Time(Duration::from_millis(500)))))]
-    #[case("wait", Some(Command::Wait(Until::Exit)))]
-    #[case("mode", Some(Command::Mode(None)))]
-    #[case("mode assisted", Some(Command::Mode(Some(Mode::Assisted))))]
-    #[case("handle", Some(Command::Handle(Vec::new(), Vec::new())))]
-    #[case("signals usr1", Some(Command::Handle(vec![Signals::One(libc::SIGUSR1)], Vec::new())))]
-    #[case("handle all nostop noprint", Some(Command::Handle(vec![Signals::All], vec![Handling::NoStop, Handling::NoPrint])))]
-    #[case("handle SIGRTMIN+3 ignore", Some(Command::Handle(vec![Signals::One(libc::SIGRTMIN() + 3)], vec![Handling::NoPass])))]
-    #[case("break mark-end", Some(Command::Hold(vec![Phase::MarkEnd])))]
+    #[case("b 42", Some(Command::Backtrace { tid: Tid(42) }))]
+    #[case("m", Some(Command::Mode { mode: None }))]
+    #[case("watch 'threads' \"off\"", Some(Command::Watch { what: Watched::Threads, switch: Switch::Off }))]
+    #[case("stop", Some(Command::Stop { whom: Whom::All }))]
+    #[case("stop 42", Some(Command::Stop { whom: Whom::One(Tid(42)) }))]
+    #[case("c all", Some(Command::Cont { whom: Whom::All }))]
+    #[case("object 0x7f00", Some(Command::Object { address: Address(0x7f00) }))]
+    #[case("why-alive 16", Some(Command::Path { address: Address(16) }))]
+    #[case("x 0x10 3", Some(Command::Memory { address: Address(16), words: 3 }))]
+    #[case("watch threads on", Some(Command::Watch { what: Watched::Threads, switch: Switch::On }))]
+    #[case("hold mark-end gc-start", Some(Command::Hold { at: vec![At(vec![Phase::MarkEnd]), At(vec![Phase::GcStart])] }))]
+    #[case("hold off", Some(Command::Hold { at: vec![At(Vec::new())] }))]
+    #[case("wait 0.5", Some(Command::Wait { until: Until::Time(Duration::from_millis(500)) }))]
+    #[case("wait", Some(Command::Wait { until: Until::Exit }))]
+    #[case("mode", Some(Command::Mode { mode: None }))]
+    #[case("mode assisted", Some(Command::Mode { mode: Some(DebugMode::Assisted) }))]
+    #[case("handle", Some(Command::Handle { rules: Vec::new() }))]
+    #[case("signals usr1", Some(Command::Handle { rules: vec![Rule::Of(Signals::One(libc::SIGUSR1))] }))]
+    #[case("handle all nostop noprint", Some(Command::Handle { rules: vec![Rule::Of(Signals::All), Rule::Change(Handling::NoStop), Rule::Change(Handling::NoPrint)] }))]
+    #[case("handle SIGRTMIN+3 ignore", Some(Command::Handle { rules: vec![Rule::Of(Signals::One(libc::SIGRTMIN() + 3)), Rule::Change(Handling::NoPass)] }))]
+    #[case("break mark-end", Some(Command::Hold { at: vec![At(vec![Phase::MarkEnd])] }))]
     #[case("q", Some(Command::Quit))]
     fn a_line_is_understood(#[case] line: &str, #[case] command: Option<Command>) {
         assert_eq!(parse(line).map(|parsed| parsed.map(|(_, command)| command)), Ok(command));
@@ -432,11 +492,15 @@ mod tests {
     #[case("registers", "write `registers TID`")]
     #[case("registers -1", "'-1' is not a thread id")]
     #[case("stop main", "'main' is not a thread id: `threads` lists them")]
-    #[case("phases maybe", "phases: 'maybe' is neither on nor off")]
+    #[case("phases maybe", "phases: 'maybe' is none of on, off")]
     #[case("hold", "hold: name phases of a collection, all or off. The phases are suspend-begin,")]
     #[case("break", "restart-end. There are no breakpoints in code")]
     #[case("break main", "'main' is not a phase of a collection. The phases are")]
     #[case("break src/main.rs:12", "gdb has breakpoints (docs/gdb.md)")]
+    #[case("hold off mark-end", "hold: `all` and `off` stand alone")]
+    #[case("stop 'main", "the line ends inside quotation marks")]
+    #[case("stop --help", "'--help' is not a thread id")]
+    #[case("threads --version", "threads: write `threads`")]
     #[case("hold mark", "'mark' is not a phase of a collection. Did you mean 'mark-")]
     #[case("handle SIGFOO stop", "handle: 'SIGFOO' is neither a signal")]
     #[case("handle stop", "name a signal, or all")]
@@ -446,7 +510,7 @@ mod tests {
     #[case("x 0x10 0", "1 to 4096")]
     #[case("wait soon", "not a number of seconds")]
     #[case("wait -1", "not a number of seconds")]
-    #[case("mode half", "write full or assisted")]
+    #[case("mode half", "mode: 'half' is none of full, assisted")]
     #[case("heap one", "'one' is not a world's number")]
     fn a_wrong_line_gets_one_line_with_the_place_and_the_remedy(#[case] line: &str, #[case] told: &str) {
         let error = parse(line).expect_err("the line is wrong");
@@ -456,13 +520,23 @@ mod tests {
 
     #[test]
     fn every_command_can_be_parsed_by_its_name() {
-        for entry in &COMMANDS {
-            for name in entry.aliases.iter().chain([&entry.name]) {
-                assert_eq!(find(name).map(|found| found.name), Some(entry.name));
+        Line::command().debug_assert();
+        for command in commands() {
+            for name in command.get_visible_aliases().chain([command.get_name()]) {
+                assert_eq!(find(name).expect("a command").get_name(), command.get_name());
             }
-            if entry.arguments.is_empty() || entry.arguments.starts_with('[') {
-                assert!(parse(entry.name).is_ok(), "{}", entry.name);
+            if !command.get_positionals().any(clap::Arg::is_required_set) {
+                assert!(parse(command.get_name()).is_ok(), "{}", command.get_name());
             }
         }
+    }
+
+    #[rstest]
+    #[case("status", "status: show the process, its worlds, and the debugger's statistics")]
+    #[case("x", "x ADDR [WORDS]: show memory, WORDS words (8 by default) (also memory)")]
+    #[case("why", "path ADDR: show a shortest path to the object from a root (also why-alive, why)")]
+    #[case("hold", "hold PHASE…|all|off: hold each collection at these phases until `step` or `cont` (also break)")]
+    fn a_command_is_explained_in_one_line(#[case] name: &str, #[case] line: &str) {
+        assert_eq!(explained(&find(name).expect("a command")), line);
     }
 }

@@ -200,11 +200,11 @@ fn follow(
 
 fn perform(session: &mut Session, line: &str) -> anyhow::Result<Flow> {
     let Some((name, command)) = command::parse(line).map_err(anyhow::Error::msg)? else { return Ok(Flow::Next) };
-    session.execute(command).map_err(|error| explained(error, name))
+    session.execute(command).map_err(|error| explained(error, &name))
 }
 
 /// Adds the command's name to an error, and the remedy if the error does not state it.
-fn explained(error: anyhow::Error, name: &'static str) -> anyhow::Error {
+fn explained(error: anyhow::Error, name: &str) -> anyhow::Error {
     let remedy = match error.downcast_ref() {
         Some(DebuggerError::NoThread(_)) => "; `threads` lists them",
         Some(DebuggerError::Ended) => "; `quit`",

@@ -20,7 +20,7 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{Editor, Helper};
 
-use super::command::{COMMANDS, words_for};
+use super::command::{commands, words_for};
 use stopworld_ptrace::Waker;
 
 /// An input of the user.
@@ -137,11 +137,12 @@ impl Completer for Words {
 fn complete(line: &str) -> (usize, Vec<String>) {
     let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let (before, word) = line.split_at(start);
-    let candidates: Vec<&str> = match before.split_whitespace().next() {
-        None => COMMANDS.iter().map(|entry| entry.name).collect(),
+    let mut candidates: Vec<String> = match before.split_whitespace().next() {
+        None => commands().iter().map(|command| command.get_name().to_owned()).collect(),
         Some(command) => words_for(command),
     };
-    (start, candidates.into_iter().filter(|name| name.starts_with(word)).map(str::to_owned).collect())
+    candidates.retain(|name| name.starts_with(word));
+    (start, candidates)
 }
 
 impl Hinter for Words {

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use super::answer::{Facts, Field, Holder, Way};
 use super::backtrace::Frame;
-use super::command::Entry;
+use super::command::{commands, usage};
 use stopworld::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
 use stopworld_analysis::report::{Bytes, Micros};
 use stopworld_platform::os::signals;
@@ -35,16 +35,12 @@ fn right(table: &mut Table, columns: impl IntoIterator<Item = usize>) {
     }
 }
 
-pub(super) fn help(commands: &[Entry]) -> String {
-    let width = commands.iter().map(|entry| entry.line().chars().count()).max().unwrap_or(0);
-    let lines: Vec<_> = commands
-        .iter()
-        .map(|entry| {
-            let line = entry.line();
-            let space = " ".repeat(width - line.chars().count());
-            format!("{line}{space}  {}", entry.about)
-        })
-        .collect();
+pub(super) fn help() -> String {
+    let commands = commands();
+    let usages: Vec<_> = commands.iter().map(usage).collect();
+    let width = usages.iter().map(|usage| usage.chars().count()).max().unwrap_or(0);
+    let about = commands.iter().map(|command| command.get_about().unwrap_or_default());
+    let lines: Vec<_> = usages.iter().zip(about).map(|(usage, about)| format!("{usage:width$}  {about}")).collect();
     lines.join("\n")
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 
 use super::backtrace::Modules;
-use super::command::{COMMANDS, Command, Handling, Signals, Switch, Until, Watched, Whom, find};
+use super::command::{At, Command, Handling, Rule, Signals, Switch, Until, Watched, Whom, explained, find};
 use super::render;
 use stopworld::Tid;
 use stopworld::debugger::Phase;
@@ -125,57 +125,58 @@ impl Session {
 
     /// Executes a command.
     pub(super) fn execute(&mut self, command: Command) -> anyhow::Result<Flow> {
-        let needs_nothing = matches!(command, Command::Help(_) | Command::Status | Command::Quit | Command::Wait(_));
+        let needs_nothing =
+            matches!(command, Command::Help { .. } | Command::Status | Command::Quit | Command::Wait { .. });
         if !needs_nothing {
             self.must_be_alive()?;
         }
         match command {
-            Command::Help(about) => self.help(about.as_deref())?,
+            Command::Help { about } => self.help(about.as_deref())?,
             Command::Status => self.status()?,
             Command::Threads => {
                 let table = render::threads(&self.debugger.threads()?);
                 self.say(table);
             }
-            Command::Stop(whom) => self.stop(whom)?,
-            Command::Cont(whom) => self.cont(whom)?,
+            Command::Stop { whom } => self.stop(whom)?,
+            Command::Cont { whom } => self.cont(whom)?,
             Command::Collect => self.collect()?,
-            Command::Phases(switch) => {
+            Command::Phases { switch } => {
                 self.watches.phases = switch;
                 self.debugger.set_phases(if switch == Switch::On { Phases::Told } else { Phases::Untold })?;
             }
-            Command::Hold(phases) => {
-                self.holds = phases.into_iter().collect();
+            Command::Hold { at } => {
+                self.holds = at.into_iter().flat_map(|At(phases)| phases).collect();
                 self.debugger.hold_at(self.holds)?;
             }
             Command::Step => self.step()?,
-            Command::Object(address) => self.object(address)?,
-            Command::Fields(address) => self.fields(address)?,
-            Command::Referrers(address) => self.referrers(address)?,
-            Command::Path(address) => self.path(address)?,
-            Command::Heap(world) => self.heap(world)?,
-            Command::Registers(tid) => {
+            Command::Object { address } => self.object(address)?,
+            Command::Fields { address } => self.fields(address)?,
+            Command::Referrers { address } => self.referrers(address)?,
+            Command::Path { address } => self.path(address)?,
+            Command::Heap { world } => self.heap(world)?,
+            Command::Registers { tid } => {
                 let registers = self.standing(tid, |session| Ok(session.debugger.registers(tid)?))?;
                 self.say(render::registers(&registers));
             }
-            Command::Backtrace(tid) => {
+            Command::Backtrace { tid } => {
                 let frames = self.standing(tid, |session| {
                     let registers = session.debugger.registers(tid)?;
                     Ok(session.modules.backtrace(&session.debugger, &registers)?)
                 })?;
                 self.say(render::frames(&frames));
             }
-            Command::Watch(what, switch) => match what {
+            Command::Watch { what, switch } => match what {
                 Watched::Threads => self.watches.threads = switch,
                 Watched::Collections => self.watches.collections = switch,
             },
-            Command::Handle(signals, handlings) => self.handle(&signals, &handlings)?,
-            Command::Memory(at, words) => self.memory(at, words)?,
-            Command::Wait(until) => self.wait(until)?,
-            Command::Mode(None) => {
+            Command::Handle { rules } => self.handle(&rules)?,
+            Command::Memory { address, words } => self.memory(address, words)?,
+            Command::Wait { until } => self.wait(until)?,
+            Command::Mode { mode: None } => {
                 let mode = render::mode(self.debugger.options().mode);
                 self.say(mode);
             }
-            Command::Mode(Some(mode)) => self.set_mode(mode)?,
+            Command::Mode { mode: Some(mode) } => self.set_mode(mode_of(mode))?,
             Command::Detach => {
                 self.debugger.detach()?;
                 let pid = self.debugger.pid();
@@ -234,10 +235,10 @@ impl Session {
 
     fn help(&mut self, about: Option<&str>) -> anyhow::Result<()> {
         match about {
-            None => self.say(render::help(&COMMANDS)),
+            None => self.say(render::help()),
             Some(name) => {
-                let entry = find(name).ok_or_else(|| anyhow!("there is no command '{name}': `help` lists them"))?;
-                self.say(entry.explained());
+                let command = find(name).ok_or_else(|| anyhow!("there is no command '{name}': `help` lists them"))?;
+                self.say(explained(&command));
             }
         }
         Ok(())
@@ -456,16 +457,25 @@ impl Session {
     }
 
     /// Sets or shows how signals are handled. As in gdb, `stop` implies `print`, and `noprint` implies `nostop`.
-    fn handle(&mut self, wanted: &[Signals], handlings: &[Handling]) -> anyhow::Result<()> {
-        let everything = wanted.is_empty();
+    fn handle(&mut self, rules: &[Rule]) -> anyhow::Result<()> {
+        let (mut wanted, mut handlings) = (Vec::new(), Vec::new());
+        for rule in rules {
+            match rule {
+                Rule::Of(signals) => wanted.push(*signals),
+                Rule::Change(handling) => handlings.push(*handling),
+            }
+        }
+        if wanted.is_empty() {
+            wanted.push(Signals::All);
+        }
         let mut handled = Vec::new();
-        for signals in wanted.iter().chain(everything.then_some(&Signals::All)) {
+        for signals in wanted {
             match signals {
                 Signals::One(signal) => {
-                    if let (Some(what), false) = (self.of_the_collector(*signal), handlings.is_empty()) {
-                        bail!("{} is reserved for the collector: {what}", signals::name(*signal));
+                    if let (Some(what), false) = (self.of_the_collector(signal), handlings.is_empty()) {
+                        bail!("{} is reserved for the collector: {what}", signals::name(signal));
                     }
-                    handled.push(*signal);
+                    handled.push(signal);
                 }
                 // As in gdb, `all` excludes the signals that the debugger uses: they are changed by name.
                 Signals::All => handled.extend((1..=libc::SIGRTMAX()).filter(|signal| {
