@@ -108,7 +108,7 @@ pub fn hostile_seed() -> Vec<u8> {
     let address = |at: usize| (IMAGE + at) as u64;
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
     // An ELF header with a loaded segment and one of notes.
-    put(0, b"\x7fELF\x02\x01");
+    put(0, b"\x7fELF\x02\x01\x01");
     put(18, &62u16.to_le_bytes());
     put(32, &(HEADERS as u64).to_le_bytes());
     put(54, &56u16.to_le_bytes());

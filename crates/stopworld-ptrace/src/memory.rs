@@ -161,8 +161,3 @@ pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
 pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|i| bytes[offset + i]))
 }
-
-/// As [`u64_at`].
-pub(super) fn u16_at(bytes: &[u8], offset: usize) -> u16 {
-    u16::from_le_bytes(std::array::from_fn(|i| bytes[offset + i]))
-}

@@ -12,9 +12,11 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSymbol};
+use object::elf::{EM_X86_64, FileHeader64, PT_LOAD, PT_NOTE, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{LittleEndian, Object, ObjectSymbol, pod};
 
-use super::memory::{Address, Memory, u16_at, u32_at, u64_at};
+use super::memory::{Address, Memory, u32_at, u64_at};
 
 /// The symbol of the descriptor.
 const SYMBOL: &str = "stopworld_debugger";
@@ -141,28 +143,27 @@ struct Image {
     notes: Vec<(u64, usize)>,
 }
 
-const ELF_HEADER: usize = 64;
-const PROGRAM_HEADER: usize = 56;
-const PT_LOAD: u32 = 1;
-const PT_NOTE: u32 = 4;
+type Header = FileHeader64<LittleEndian>;
+type Segment = ProgramHeader64<LittleEndian>;
 
 impl Image {
     fn read(memory: &Memory, start: u64) -> Option<Self> {
-        let mut header = [0; ELF_HEADER];
+        let mut header = [0; size_of::<Header>()];
         memory.read(Address(start), &mut header).ok()?;
-        let is_ours = header.starts_with(b"\x7fELF\x02\x01") && u16_at(&header, 18) == 62;
-        let (count, size) = (u16_at(&header, 56) as usize, u16_at(&header, 54) as usize);
-        if !is_ours || size != PROGRAM_HEADER || count > MOST_HEADERS {
+        let header = Header::parse(&header[..]).ok()?;
+        let endian = header.endian().ok()?;
+        let (count, size) = (header.e_phnum(endian) as usize, header.e_phentsize(endian) as usize);
+        if header.e_machine(endian) != EM_X86_64 || size != size_of::<Segment>() || count > MOST_HEADERS {
             return None;
         }
-        let mut table = vec![0; count * PROGRAM_HEADER];
-        memory.read(Address(start.wrapping_add(u64_at(&header, 32))), &mut table).ok()?;
-        let headers = || table.chunks_exact(PROGRAM_HEADER);
+        let mut table = vec![0; count * size];
+        memory.read(Address(start.wrapping_add(header.e_phoff(endian))), &mut table).ok()?;
+        let segments: &[Segment] = pod::slice_from_all_bytes(&table).ok()?;
         // The segment that contains the ELF header has the address of the module without a bias.
-        let first = headers().find(|h| u32_at(h, 0) == PT_LOAD && u64_at(h, 8) == 0)?;
-        let bias = start.wrapping_sub(u64_at(first, 16));
-        let notes = headers().filter(|h| u32_at(h, 0) == PT_NOTE);
-        let notes = notes.map(|h| (bias.wrapping_add(u64_at(h, 16)), u64_at(h, 40) as usize)).collect();
+        let first = segments.iter().find(|s| s.p_type(endian) == PT_LOAD && s.p_offset(endian) == 0)?;
+        let bias = start.wrapping_sub(first.p_vaddr(endian));
+        let notes = segments.iter().filter(|s| s.p_type(endian) == PT_NOTE);
+        let notes = notes.map(|s| (bias.wrapping_add(s.p_vaddr(endian)), s.p_memsz(endian) as usize)).collect();
         Some(Self { bias, notes })
     }
 

@@ -32,6 +32,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use object::elf::{EM_X86_64, FileHeader64};
+use object::read::elf::FileHeader;
+use object::{Endianness, FileKind};
 use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
@@ -83,10 +86,16 @@ fn options(settings: &DebugSettings) -> Options {
 /// Refuses a program for another architecture, which can't be inspected. Anything that is not an ELF file is left to the
 /// kernel.
 fn check_architecture(program: &Path) -> anyhow::Result<()> {
-    const X86_64: [u8; 2] = [62, 0];
-    let mut head = [0; 20];
+    let mut head = [0; size_of::<FileHeader64<Endianness>>()];
     let read = File::open(program).and_then(|mut file| file.read_exact(&mut head));
-    if read.is_ok() && head.starts_with(b"\x7fELF") && (head[4] != 2 || head[18..20] != X86_64) {
+    let is_foreign = match FileKind::parse(&head[..]) {
+        Ok(FileKind::Elf32) => true,
+        Ok(FileKind::Elf64) => FileHeader64::<Endianness>::parse(&head[..])
+            .and_then(|header| Ok(header.e_machine(header.endian()?)))
+            .is_ok_and(|machine| machine != EM_X86_64),
+        _ => false,
+    };
+    if read.is_ok() && is_foreign {
         let name = std::fs::read_link(program).unwrap_or_else(|_| program.to_owned());
         bail!("{} is a program for another architecture: this debugger supports only 64-bit x86-64", name.display());
     }
