@@ -9,6 +9,7 @@ use super::{Figures, Identity, Process, Rollup, Rules, Settings};
 use nettrace::clr::gc::CommittedUsage;
 use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
 use nettrace::clr::{Enumeration, MarkRoot, label};
+use quick_xml::escape::escape;
 
 impl Process {
     /// Writes the process and its collections.
@@ -49,24 +50,9 @@ fn number(value: f64, decimals: usize, width: usize) -> String {
     padded(Grouped(value, decimals), width)
 }
 
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            '&' => escaped.push_str("&amp;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&apos;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            char => escaped.push(char),
-        }
-    }
-    escaped
-}
-
 fn head(to: &mut dyn Write, identity: &Identity, all: &Rollup, rules: Rules) -> io::Result<()> {
     let name = identity.name(rules);
-    let name = if rules == Rules::Ours { escaped(&name) } else { name };
+    let name = if rules == Rules::Ours { escape(name) } else { name.into() };
     write!(to, " Process={} ProcessID={}", padded(name, 10), padded(identity.process, 5))?;
     if let Some(settings) = &identity.settings {
         self::settings(to, settings)?;
@@ -74,7 +60,7 @@ fn head(to: &mut dyn Write, identity: &Identity, all: &Rollup, rules: Rules) -> 
     rollup(to, all)?;
     write!(to, " RuntimeVersion={}", padded(identity.version_text(), 8))?;
     write!(to, " StartupFlags={}", padded(label(Enumeration::StartupFlags, identity.startup_flags), 10))?;
-    write!(to, " CommandLine=\"{}\"", escaped(&identity.runtime_command_line))
+    write!(to, " CommandLine=\"{}\"", escape(&identity.runtime_command_line))
 }
 
 fn settings(to: &mut dyn Write, settings: &Settings) -> io::Result<()> {
