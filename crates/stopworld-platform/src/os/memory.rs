@@ -8,6 +8,8 @@
 
 use std::io;
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+
 /// The size of a page.
 pub const fn page_size() -> usize {
     // x86-64 has one base page size; asking sysconf each time would be a call for a constant.
@@ -75,15 +77,10 @@ impl AddressSpace {
 
 /// Returns the size and the limit of the process's address space. Allocates.
 pub fn address_space() -> AddressSpace {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: a valid place for the limits; a failure leaves it unchanged.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    let limit = getrlimit(Resource::RLIMIT_AS).map_or(RLIM_INFINITY, |(soft, _)| soft);
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
-    AddressSpace {
-        limit: (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur),
-        used: pages.unwrap_or(0) * page_size() as u64,
-    }
+    AddressSpace { limit: (limit != RLIM_INFINITY).then_some(limit), used: pages.unwrap_or(0) * page_size() as u64 }
 }
 
 fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {

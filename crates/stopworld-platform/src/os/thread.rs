@@ -60,8 +60,7 @@ impl Drop for NotCancelled {
 /// library allocates on first use, and would be wrong after a fork. Async-signal-safe; can't fail, so errno stays.
 #[inline]
 pub fn gettid() -> Tid {
-    // SAFETY: no arguments, no failure.
-    Tid(unsafe { libc::syscall(libc::SYS_gettid) } as i32)
+    Tid(nix::unistd::gettid().as_raw())
 }
 
 /// The process id after its first use; 0 before, and in the child of a fork.
@@ -73,8 +72,7 @@ static PID: AtomicI32 = AtomicI32::new(0);
 pub fn getpid() -> i32 {
     match PID.load(Ordering::Relaxed) {
         0 => {
-            // SAFETY: no arguments, no failure.
-            let pid = unsafe { libc::getpid() };
+            let pid = nix::unistd::getpid().as_raw();
             PID.store(pid, Ordering::Relaxed);
             pid
         }
