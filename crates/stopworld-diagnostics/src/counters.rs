@@ -69,7 +69,7 @@ pub(crate) struct Sampler {
     before: Vec<(u64, Snapshot)>,
     cpu_ns: u64,
     processors: f64,
-    /// The last values of numbers that can't always be read.
+    /// The last values of the totals that can't always be read.
     fresh: u64,
     threads: usize,
 }

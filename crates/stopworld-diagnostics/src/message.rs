@@ -101,7 +101,7 @@ impl Header {
         Ok(Header { set: bytes[16], id: bytes[17], payload })
     }
 
-    /// Whether it is that of a reply that says no.
+    /// Returns whether this is the header of an error reply.
     pub(crate) fn is_error(&self) -> bool {
         self.set == set::SERVER && self.id != 0
     }

@@ -5,8 +5,8 @@
 //! one writer (the thread that holds the recorder's lock) and one reader (the session's thread).
 //!
 //! **When the queue is full, records are lost, and counted per thread** (`.live.exact`), so that a client can account for all
-//! records. The writer keeps the counts until a quarter of the ring is free again, and then puts them in before the next
-//! record: so they appear where the gap is. The ring reserves slots for the counts at the end of the session, one for each
+//! records. The writer keeps the counts until a quarter of the ring is free again, and then puts them into the ring before the next
+//! record: so they appear where the gap is. For the counts at the end of the session the ring has reserved slots, one for each
 //! entry of the table of threads. If there are more threads than entries, the last entry counts for all the others.
 
 use super::ring::{Ring, Slot};

@@ -112,7 +112,7 @@ impl Control {
 struct Tap {
     queue: Arc<Queue>,
     losses: Losses,
-    /// Only the bell and not the whole `Control`: the drain must not be the one that frees `Control`.
+    /// The session's bell. The tap does not refer to the whole `Control`, because the drain must not be the last owner that frees it.
     bell: Arc<Bell>,
     came: bool,
 }

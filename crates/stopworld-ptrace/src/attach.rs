@@ -3,8 +3,8 @@
 //! # Attaching
 //!
 //! Threads are seized one by one, while new ones are created. Threads created by a seized thread are seized too. So the list of threads is
-//! read until a pass finds no new thread. Then all are stopped once, so that the descriptor, the control word and the lists are read and
-//! written in a stopped process, and all are resumed.
+//! read again until a pass finds no new thread. Then all threads are stopped once, so that the descriptor, the control word and the lists
+//! are read and written in a stopped process, and all are resumed.
 //!
 //! # Launching
 //!
@@ -15,12 +15,13 @@
 //!
 //! # Detaching
 //!
-//! Possible at any moment. A stop of the world in progress is completed first. If it does not end in time, the threads are left as a dead
-//! debugger would leave them, but in an orderly way: in `park`, where they wait for the end of the collection, each detached by a request,
-//! and without a signal. A notification that was not served is not acknowledged, and the collector continues by itself.
+//! The debugger can detach at any moment. A stop of the world in progress is completed first. If the stop does not end in time, the
+//! threads are left where a dead debugger would leave them, in `park`, where they wait for the end of the collection; but each is
+//! detached by a request, and without a signal. A notification that was not served is not acknowledged, and the collector continues
+//! without the debugger.
 //!
 //! The kernel detaches a thread by request only while it is stopped. A thread that is not stopped (it is about to end, is in
-//! uninterruptible sleep, or was created at the last moment) is waited for and detached as soon as it stops. If that takes too long, the
+//! uninterruptible sleep, or was created at the last moment) is detached as soon as it stops. If that takes too long, the
 //! error names the thread. It is still traced, and a later attempt can detach it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -58,7 +59,7 @@ impl Debugger {
     pub fn attach(pid: i32, options: Options) -> Result<Self, DebuggerError> {
         let alarm = Alarm::new().map_err(system("setting a timer"))?;
         let leader = proc::threads(pid).map_err(|_| DebuggerError::NoProcess(pid))?;
-        // Before anything is seized: by the first thread that is alive.
+        // The memory is opened before any thread is seized, by the first thread that is alive.
         let live = leader.iter().copied().find(|tid| !proc::is_zombie(pid, *tid));
         let live = live.ok_or(DebuggerError::NoProcess(pid))?;
         let refused = |_: io::Error| DebuggerError::NotAllowed { pid, tracer: proc::tracer(pid, live) };
@@ -85,7 +86,7 @@ impl Debugger {
         Ok(debugger)
     }
 
-    /// Runs a program under the debugger. It is stopped before its first instruction, held by the user.
+    /// Runs a program under the debugger. The program is stopped before its first instruction, held by the user.
     ///
     /// # Errors
     /// If the program cannot be run, or may not be traced.
@@ -178,7 +179,7 @@ impl Debugger {
                         self.tracees.insert(tid, Tracee::new(Stop::Running));
                         new = true;
                     }
-                    // It was seized at its creation, and will report that; or it has ended, or is about to.
+                    // The thread was seized at its creation, and will report that; or it has ended, or is about to end.
                     Err(_) if proc::tracer(self.pid, tid) == self.tracer => {
                         self.tracees.insert(tid, Tracee::new(Stop::Running));
                         new = true;
@@ -251,9 +252,10 @@ impl Debugger {
         }
     }
 
-    /// Stops all threads, undoes what was written, and detaches all. The error names one that is still traced.
+    /// Stops all threads, undoes the debugger's changes to the target's memory, and detaches all threads. The error names a thread that is
+    /// still traced.
     fn leave(&mut self) -> Result<(), DebuggerError> {
-        // A thread that did not stop is waited for again when the others are detached; nothing was changed in it.
+        // This waits again for a thread that did not stop when the others are detached; nothing was changed in that thread.
         let _ = self.halt(|_, _| true);
         for library in &self.libraries {
             if self.in_control.contains(&library.descriptor)
@@ -265,7 +267,7 @@ impl Debugger {
         for (at, byte) in std::mem::take(&mut self.breakpoints) {
             let _ = self.memory.write(super::Address(at), &[byte]);
         }
-        // Control is not to be taken again when these threads report.
+        // The debugger must not take control again when these threads report.
         self.silent.clear();
         self.detach_all()
     }
@@ -300,9 +302,9 @@ impl Debugger {
         Ok(())
     }
 
-    /// Waits for threads that could not be detached. A thread that is about to end, or was created at the last moment, is still traced: if
-    /// its end were not taken note of, the process's own end would wait for that as long as the debugger lives. And one that runs would
-    /// stop some day with no tracer to resume it. Returns the threads that neither ended nor were detached in time.
+    /// Waits for threads that could not be detached. A thread that is about to end, or was created at the last moment, is still traced. If
+    /// the debugger did not take the report of its end, the process could not end as long as the debugger lives. And a thread that runs would
+    /// stop at some time when no debugger waits to resume it. Returns the threads that neither ended nor were detached in time.
     fn detach_remaining(&mut self, mut left: Vec<i32>) -> Vec<i32> {
         let born = proc::threads(self.pid).unwrap_or_default();
         left.extend(born.into_iter().filter(|tid| proc::tracer(self.pid, *tid) == self.tracer));
@@ -336,8 +338,8 @@ impl Debugger {
         left
     }
 
-    /// Returns the signal to deliver when a thread that has reported this is detached: the reported one, if it is the program's and its
-    /// rule passes it. 0 for anything else, such as notifications and our breakpoints.
+    /// Returns the signal to deliver when a thread that has reported this is detached: the reported signal, if it is a signal of the program
+    /// and its rule passes it on. 0 for anything else, such as notifications and our breakpoints.
     fn signal_at_detach(&self, tid: i32, report: Report) -> i32 {
         match report {
             Report::Signal(libc::SIGTRAP) if self.at_breakpoint(tid).is_some() => 0,

@@ -1,4 +1,4 @@
-//! Collects writes to the target's memory, so that few system calls do them all.
+//! Collects writes to the target's memory, so that they are made by few system calls.
 
 use std::ops::Range;
 

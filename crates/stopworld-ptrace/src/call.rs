@@ -7,9 +7,9 @@
 //!
 //! Problems that a debugger must avoid, and how:
 //!
-//! * A thread in a system call that the kernel would restart: `orig_rax` = −1 marks it as being in no system call; otherwise the kernel
-//!   would move the instruction pointer back by two. `orig_rax` is restored with the other registers, and the system call is restarted in
-//!   the end.
+//! * A thread in a system call that the kernel would restart: `orig_rax` is set to −1, which means that the thread is in no system call.
+//!   Otherwise the kernel would move the instruction pointer back by two. After the call `orig_rax` is restored with the other registers,
+//!   and the system call is restarted.
 //! * Vector registers: the extended state is saved too.
 //! * A thread that is in a signal-delivery stop: the signal is saved with its siginfo, and restored at the breakpoint, which is a
 //!   signal-delivery stop as well. Other signals are blocked during the call, except those that the function itself could raise.
@@ -31,9 +31,9 @@ use stopworld_platform::os::Tid;
 pub enum Inspect {
     /// The object that contains an address.
     Describe = 0,
-    /// The objects that its fields reference.
+    /// The objects that an object's fields reference.
     Fields = 1,
-    /// The objects that reference it.
+    /// The objects that reference an object.
     Referrers = 2,
     /// A path from a root.
     Path = 3,
@@ -91,8 +91,8 @@ impl Debugger {
         }
     }
 
-    /// Sends a query to the collector, in the given stopped thread. Without one, in any suitable thread: a frozen one, or one that is
-    /// stopped for the duration of the call.
+    /// Sends a query to the collector, in the given stopped thread. Without a thread, uses any suitable one: a frozen thread, or a thread that
+    /// is stopped for the duration of the call.
     ///
     /// # Errors
     /// As for [`call`](Self::call); or if this target has no such function.
@@ -168,7 +168,8 @@ impl Debugger {
         ] {
             *register = argument.next().unwrap_or(0);
         }
-        // Below the red zone, and below what was pushed there for a collection. At a function's entry rsp is 8 above a multiple of 16.
+        // The function's frame is below the red zone, and below the registers that were pushed there for a collection. At a function's
+        // entry rsp is 8 above a multiple of 16.
         let top = state.general.rsp.wrapping_sub(RED_ZONE).min(lowest);
         registers.rsp = (top & !15).wrapping_sub(8);
         registers.rip = function.0;
@@ -239,7 +240,7 @@ impl Debugger {
                     while let Ended::Interrupted = self.wait_for_return(tid, return_to, ticking, until)? {}
                     return Ok(());
                 }
-                // It returned, or faulted, at the last moment.
+                // The function returned, or faulted, at the last moment.
                 Waited::Reported(_, Report::Signal(_)) => {
                     if let Some(tracee) = self.tracees.get_mut(&tid) {
                         tracee.interrupt_pending = true;

@@ -36,8 +36,8 @@ pub struct Debugger {
     pub(super) batch: Batch,
     pub(super) tracees: BTreeMap<i32, Tracee>,
     pub(super) libraries: Vec<Library>,
-    /// The attach id in our control words. It is different for each attachment and each time in control. Otherwise a collection that began
-    /// under the first could be mistaken for one that the second holds.
+    /// The attach id in our control words. It is different each time the debugger attaches or takes control again. Otherwise a collection
+    /// that began under an earlier control could be mistaken for one that the debugger holds now.
     pub(super) who: u32,
     /// The id of the thread that is the tracer.
     pub(super) tracer: i32,
@@ -55,7 +55,7 @@ pub struct Debugger {
     pub(super) events: VecDeque<Event>,
     pub(super) statistics: Statistics,
     pub(super) death: Death,
-    /// Threads that did not stop in time: control is taken again when all of them have reported.
+    /// Threads that did not stop in time: the debugger takes control again when all of them have reported.
     pub(super) silent: HashSet<i32>,
     /// Whether the process is a child of this process for which other code waits.
     pub(super) is_others_child: bool,
@@ -76,13 +76,13 @@ pub struct Debugger {
 /// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
-    /// It is alive, and debugged.
+    /// The process is alive, and debugged.
     Alive,
-    /// It exited with this code.
+    /// The process exited with this code.
     Exited(i32),
-    /// It was killed by this signal.
+    /// The process was killed by this signal.
     Killed(i32),
-    /// It is no longer debugged.
+    /// The process is no longer debugged.
     Detached,
 }
 
@@ -132,7 +132,7 @@ impl Debugger {
     /// If the kernel refused a request. Errors in the target's data are events.
     pub fn poll(&mut self, timeout: Duration) -> Result<Option<Event>, DebuggerError> {
         let until = Instant::now() + timeout;
-        // Kept from the first sleep on: later stops of the world are served without setting the timer again.
+        // The alarm is kept from the first sleep on, so that later stops of the world are served without setting the timer again.
         let alarm = Rc::clone(&self.alarm);
         let mut ticking = None;
         loop {
@@ -215,8 +215,8 @@ impl Debugger {
         }
     }
 
-    /// Polls each known thread in turn, because the kernel returns an unrelated child first. Stopped threads too: they may have been
-    /// killed.
+    /// Polls each known thread in turn, because the kernel returns an unrelated child first. Polls stopped threads too, because they may have
+    /// been killed.
     fn take_from_known(&mut self) -> Result<bool, DebuggerError> {
         if self.is_others_child
             && let Some(end) = sys::end_of(self.pid)
@@ -235,12 +235,14 @@ impl Debugger {
         Ok(taken)
     }
 
-    /// Whether to consume the thread's end. The end of a process that is another's child is left to that parent's wait.
+    /// Returns whether to consume the report of the thread's end. The end of a process whose parent is another process is left for that
+    /// parent's wait.
     pub(super) fn ends_of(&self, tid: i32) -> Ends {
         if tid == self.pid && self.is_others_child { Ends::Left } else { Ends::Taken }
     }
 
-    /// Whether a report is for us. The end of a process that is another's child is noted and left for the code that waits for it.
+    /// Returns whether a report is for this debugger. The end of a process for which other code waits is noted, and its report is left for
+    /// that code.
     fn is_ours(&mut self, reporter: i32, end: Option<Report>) -> bool {
         if let (Some(end), true) = (end, reporter == self.pid && self.is_others_child) {
             self.ended(end);
@@ -338,15 +340,15 @@ impl Debugger {
         // while the thread is stopped: no stop can cancel that request.
         let was_interrupted = std::mem::take(&mut tracee.interrupt_pending);
         if let (Stop::Notification(notification), true) = (stop, was_interrupted) {
-            // It was also interrupted, and stops before its next instruction. There it is not in a signal-delivery stop, whose signal a
-            // call could lose, or our death deliver.
+            // The thread was also interrupted, and stops before its next instruction. That is better than the present signal-delivery
+            // stop, whose signal could be lost by a call, or delivered if the debugger dies.
             tracee.noted = Some(notification);
             self.interrupt_and_resume(tid);
             return;
         }
         if matches!(report, Report::Clone | Report::Other) && was_interrupted {
-            // It is in the middle of a system call, whose result is not in rax yet: a frame pushed here would return without it if we died.
-            // It stops at the end of the call.
+            // The thread is in the middle of a system call, whose result is not in rax yet: if the debugger died, a frame pushed here
+            // would return without the result. The thread stops at the end of the call.
             self.interrupt_and_resume(tid);
         }
         if report == Report::Exit {
@@ -354,8 +356,8 @@ impl Debugger {
         }
     }
 
-    /// Called when a thread has reported. When the last of the threads because of which control was given up has reported, control is taken
-    /// again; between two stops under a new attach id, since the collector may still be about to clear the old word.
+    /// Called when a thread has reported. When all threads because of which control was given up have reported, takes control again. Between
+    /// two stops this is done under a new attach id, since the collector may still be about to clear the old control word.
     fn no_longer_silent(&mut self, tid: i32) {
         if self.silent.remove(&tid) && self.silent.is_empty() {
             if self.stop.is_none() && self.answered.is_empty() {
@@ -374,7 +376,7 @@ impl Debugger {
         self.resume(tid);
     }
 
-    /// Detaches from a task that shares memory with the process, and is traced for that, but is a process of its own: as soon as it stops.
+    /// Detaches, as soon as it stops, from a task that is traced because it shares memory with the process, but is a separate process.
     fn decline(tid: i32) {
         loop {
             match sys::wait(tid, Patience::Sleep, Ends::Taken) {
@@ -527,7 +529,7 @@ impl Debugger {
         Ok(())
     }
 
-    /// Resumes a thread, in the way that its stop requires. If it is gone already, its end will be reported.
+    /// Resumes a thread, in the way that its stop requires. If the thread has ended already, its end will be reported.
     pub(super) fn resume(&mut self, tid: i32) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         let signal = match tracee.stop {
@@ -652,7 +654,7 @@ impl Debugger {
         if self.breakpoints.contains_key(&at.0) {
             return true;
         }
-        // Also over one that a dead debugger left: the original byte is the same.
+        // The breakpoint is also written over one that a dead debugger has left: the original byte is the same.
         const NOP: u8 = 0x90;
         let planted = self.memory.write(at, &[BREAKPOINT]).is_ok();
         if planted {

@@ -53,7 +53,7 @@ pub(super) struct Death {
 }
 
 impl Death {
-    /// Reads it from the environment. An unknown step is never reached.
+    /// Reads the step from the environment. An unknown step is never reached.
     pub(super) fn from_environment() -> Self {
         env::var("STOPWORLD_DEBUGGER_DIES_AT").map(|wish| Self::parse(&wish)).unwrap_or_default()
     }

@@ -121,20 +121,20 @@ pub enum Event {
 /// Whether the collecting thread waits for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// It waits.
+    /// The collecting thread waits.
     Yes,
-    /// It continues.
+    /// The collecting thread continues.
     No,
 }
 
 /// What happened to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// It was passed on to the thread.
+    /// The signal was passed on to the thread.
     On,
-    /// The thread is stopped, and receives it when it is resumed.
+    /// The thread is stopped, and receives the signal when it is resumed.
     Later,
-    /// The program does not receive it.
+    /// The program does not receive the signal.
     Withheld,
 }
 

@@ -1,9 +1,9 @@
 //! All registers of a stopped thread, as a signal frame on its stack.
 //!
-//! The registers must be where the collector scans: between `stack_ptr` and the base of the thread's stack. Any format would do for the
-//! collector. This one is the format in which the kernel stores them when it delivers a signal, byte for byte, because then the thread can
-//! use them, too. If the debugger dies during the collection, the kernel resumes the thread. It continues at the `park` function, waits
-//! there for the end of the collection as if it were in the suspend handler, and `rt_sigreturn` returns it to where it was.
+//! The registers must be where the collector scans: between `stack_ptr` and the base of the thread's stack. For the collector any format
+//! is possible. This one is, byte for byte, the format in which the kernel stores registers when it delivers a signal, so that the thread
+//! itself can restore them. If the debugger dies during the collection, the kernel resumes the thread. The thread continues at the `park`
+//! function, waits there for the end of the collection as if it were in the suspend handler, and `rt_sigreturn` returns it to where it was.
 //!
 //! ```text
 //!   rsp ──> ┌────────────────────────────────┐
@@ -21,19 +21,21 @@
 //! # A thread in a system call
 //!
 //! An interrupted system call that the kernel would restart has one of four results in rax that a program never sees, and `orig_rax` ≥ 0
-//! marks such a call. The frame contains what a program would see. Three of the results restart by returning to the instruction. The fourth
-//! needs the kernel's own record of the call, which a return through `rt_sigreturn` loses, so the call ends with EINTR, as sleeping calls
-//! do when a signal handler interrupts them. This matters only if the debugger dies. A normal start restores the registers themselves,
-//! `orig_rax` included, and the kernel restarts the call as if it had not been interrupted.
+//! marks such a call. The frame contains the registers that a program would see. For three of the results, the thread returns to the
+//! instruction of the call and so restarts it. To restart the fourth, the kernel needs its own record of the call, which a return through
+//! `rt_sigreturn` loses. So this call ends with EINTR, as sleeping calls do when a signal handler interrupts them. The frame matters only
+//! if the debugger dies. A normal start restores the registers themselves, `orig_rax` included, and the kernel restarts the call as if it
+//! had not been interrupted.
 //!
 //! # Limits
 //!
-//! The signals that a thread blocks are neither read nor changed here, since each costs a request: `park` does it. So if a signal with a
-//! handler of the program is pending when the debugger dies, the handler may run before the thread parks, as handlers may in blocking
-//! regions.
+//! The mask of signals that a thread blocks is neither read nor changed here, since each of these costs a request: `park` does both. So if
+//! a signal with a handler of the program is pending when the debugger dies, the handler may run before the thread parks, as handlers may
+//! in blocking regions.
 //!
-//! A tracer does not know `uc_stack`: its flags are a value that the kernel refuses, so that the thread keeps its alternate stack. A
-//! restartable sequence (rseq) that was interrupted is not aborted on the way through `park`.
+//! A tracer cannot read a thread's alternate stack, which `uc_stack` should contain: the flags of `uc_stack` are a value that the kernel
+//! refuses, so that the thread keeps its alternate stack. A restartable sequence (rseq) that was interrupted is not aborted when the thread
+//! goes through `park`.
 
 use std::ops::Range;
 
@@ -48,16 +50,16 @@ const FRAME: u64 = 440;
 /// The number of bytes below the frame that `park` and the functions that it calls may need.
 pub(super) const PARKING_ROOM: u64 = 16 << 10;
 
-/// `uc_flags`: an XSAVE image, a valid ss, to be restored strictly.
+/// The value of `uc_flags`: there is an XSAVE image, and a valid ss that must be restored exactly.
 const UC_FLAGS: u64 = 1 | 2 | 4;
 /// An invalid mode of an alternate stack.
 const NO_STACK_MODE: u32 = 4;
 
 const MAGIC1: u32 = 0x4650_5853;
 const MAGIC2: u32 = 0x4650_5845;
-/// In the image: the kernel's description of it. In an image read by ptrace, its first word is XCR0.
+/// The offset of the kernel's description in the image. In an image read by ptrace, the first word there is XCR0.
 const SOFTWARE: usize = 464;
-/// In the image: the components that are not in their initial state.
+/// The offset in the image of the set of components that are not in their initial state.
 const IN_USE: usize = 512;
 /// The size in bytes of the legacy part and the header.
 const SMALLEST_IMAGE: usize = 576;
@@ -80,7 +82,7 @@ const REGISTERS: usize = 48;
 const SELECTORS: usize = 192;
 const IMAGE_POINTER: usize = 232;
 
-/// The value of the first word: the tracer has neither read the mask nor changed it; each would cost a request per thread.
+/// The value of the first word: the tracer has neither read nor changed the signal mask, since each would cost a request per thread.
 const COMPLETE_THE_MASK: u64 = 1;
 
 /// The addresses of the parts for a given stack pointer: the frame, and the image above it.
@@ -91,8 +93,8 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// `image` is the size of the extended state. `None` if there are too few addresses below the stack pointer, which the target can
-    /// set to any number.
+    /// Returns the places of a frame with an extended state of `image` bytes. `None` if there are too few addresses below the stack pointer,
+    /// which the target can set to any number.
     pub(super) fn below(stack_pointer: u64, image: usize) -> Option<Self> {
         let with_magic = image as u64 + 4;
         let image = stack_pointer.checked_sub(RED_ZONE)?.checked_sub(with_magic)? & !63;
@@ -179,7 +181,7 @@ pub(super) fn at_park(registers: &General, park: u64, frame: u64) -> General {
     r.rsi = frame.wrapping_add(SIGINFO as u64);
     r.rdx = frame.wrapping_add(UCONTEXT as u64);
     r.eflags &= !TRAP_AND_DIRECTION;
-    // Not in a system call: nothing is restarted at the wrong address.
+    // The thread is marked as in no system call, so that no call is restarted at the wrong address.
     r.orig_rax = u64::MAX;
     r
 }
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(u64::from(number(IMAGE_POINTER)), places.image);
     }
 
-    /// A stack pointer is any value that the target has put into the register.
+    /// The stack pointer may be any value that the target has put into the register.
     #[rstest]
     fn a_stack_pointer_near_zero_has_no_room_for_a_frame(#[values(0, 512, 832, 2440)] image: usize) {
         for sp in 0..8192 {

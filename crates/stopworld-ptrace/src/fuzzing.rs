@@ -14,9 +14,9 @@ use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
 use stopworld::debugger::notify::{REQUEST_MAGIC, REQUEST_OFFSETS};
 use stopworld_platform::os::Tid;
 
-/// The address of the image: an input refers to itself by addresses from here on.
+/// The address of the image: the addresses in an input refer to the input itself from this address on.
 const IMAGE: usize = 0x2000_0000;
-/// Its size in bytes.
+/// The size of the image in bytes.
 const IMAGE_BYTES: usize = 16 << 10;
 
 // Offsets in the image of [`hostile_seed`].

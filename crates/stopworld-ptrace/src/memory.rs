@@ -1,9 +1,9 @@
 //! The memory of the target.
 //!
 //! There are two ways to access it. `process_vm_readv` and `writev` take many pieces in one call; a stop of hundreds of threads uses them.
-//! `/proc/PID/mem` writes into read-only text and lets a stack grow, which the first way refuses with EFAULT. It also continues to work
-//! when the process's first thread has ended and the process cannot be named by it any more, because it was opened early. So the first way
-//! is tried first, and the second where the first transfers less.
+//! `/proc/PID/mem` can write into read-only text and make a stack grow, which the first way refuses with EFAULT. Since the file is opened
+//! early, it also works when the process's first thread has ended and its id does not name the process any more. So the first way is
+//! tried first, and the second if the first transfers fewer bytes than requested.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::sys::{self, PIECES, Piece};
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address `bytes` further on; it wraps, as addresses in a hostile target may.
+    /// Returns the address `bytes` further on. The addition wraps, because a hostile target may contain any address.
     #[must_use]
     pub fn offset(self, bytes: usize) -> Self {
         Self(self.0.wrapping_add(bytes as u64))

@@ -5,7 +5,8 @@
 //! first page of each module's mapping. So only the target's memory is read, and it does not matter whether the file was deleted, replaced,
 //! or is in another mount namespace. Only if no module has the note, the files' symbol tables are read.
 //!
-//! The target controls everything that is read here. The number of headers is bounded, tables are truncated, and invalid data is no module.
+//! The target controls everything that is read here. So the number of headers is limited, long tables are truncated, and a module with
+//! invalid data is ignored.
 
 use std::collections::HashSet;
 use std::fs::{self, File};

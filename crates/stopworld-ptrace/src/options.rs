@@ -8,9 +8,9 @@ use super::signal_rules::SignalRules;
 /// Whether the collector notifies of its phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phases {
-    /// It does. Each notification costs a stop of the collecting thread.
+    /// The collector notifies of phases. Each notification costs a stop of the collecting thread.
     Told,
-    /// It does not.
+    /// The collector does not notify of phases.
     #[default]
     Untold,
 }
@@ -28,10 +28,10 @@ pub enum Channel {
 /// What happens to the threads that a full stop holds if the debugger dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeath {
-    /// They wait for the end of the collection in the collector's `park` function.
+    /// The threads wait for the end of the collection in the collector's `park` function.
     #[default]
     Park,
-    /// They run on, and the collection is discarded.
+    /// The threads run on, and the collection is discarded.
     RunOn,
 }
 
@@ -41,7 +41,7 @@ pub enum Restored {
     /// Before a full stop's threads are resumed, the state of each is compared with its state when the world had stopped: all registers,
     /// including the extended ones, the blocked signals, and its red zone. This makes stops several times as long.
     Compared,
-    /// They are not compared.
+    /// The states are not compared.
     #[default]
     Trusted,
 }

@@ -47,13 +47,13 @@ pub(super) fn is_zombie(pid: i32, tid: i32) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Silence {
-    /// It has created a process by vfork and sleeps until that has ended or executed another program.
+    /// The thread has created a process by vfork and sleeps until this process has ended or executed another program.
     Vfork,
-    /// It is in uninterruptible sleep in the kernel; in this function, if the kernel reports it.
+    /// The thread is in uninterruptible sleep in the kernel; in this function, if the kernel reports it.
     Uninterruptible(String),
-    /// It has ended, and is still listed.
+    /// The thread has ended, and is still listed.
     Zombie,
-    /// It can stop, but has not done so yet.
+    /// The thread can stop, but has not done so yet.
     Slow(String),
 }
 

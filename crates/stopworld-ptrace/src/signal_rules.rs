@@ -46,7 +46,7 @@ impl SignalRules {
         rules
     }
 
-    /// The rule for a signal. One that does not exist is [`SignalRule::REPORTED`].
+    /// Returns the rule for a signal; [`SignalRule::REPORTED`] for a signal that does not exist.
     pub fn of(&self, signal: i32) -> SignalRule {
         let rule = usize::try_from(signal).ok().and_then(|signal| self.0.get(signal));
         rule.copied().unwrap_or(SignalRule::REPORTED)

@@ -50,7 +50,7 @@ impl Debugger {
         }
         let mut stopped = Stopped::No;
         if rule.stop {
-            // This thread at once; the others as soon as this report has been handled.
+            // This thread is stopped at once, the others as soon as this report has been handled.
             tracee.by_user = true;
             self.stop_is_due = true;
             stopped = Stopped::All;

@@ -18,7 +18,7 @@
 //! before the debugger took control are not missed. The notifications of created and exited mutators only make this faster: they give the
 //! probable addresses of the records, with which all records are read in one call.
 //!
-//! Each thread is waited for by its id: to wait for any of hundreds, the kernel visits all of them each time.
+//! The debugger waits for each thread by its id: if it waited for any of hundreds of threads, the kernel would visit all of them each time.
 //!
 //! # Assisted
 //!
@@ -51,7 +51,7 @@ use stopworld::debugger::Phase;
 use stopworld::debugger::notify::Notice;
 use stopworld_platform::os::Tid;
 
-/// The answer to a full stop: each thread waits in `park` if the debugger dies.
+/// The answer to a full stop that means: each thread waits in `park` if the debugger dies.
 const PARKED_ON_DEATH: u64 = 1;
 
 /// The data that a full stop writes, collected while its threads stop: stopped threads are read while the others have not stopped yet.
@@ -67,7 +67,7 @@ struct Gathering {
     /// The stacks of the world's mutators, by thread id.
     stacks: Vec<Stack>,
     parking: Vec<Parking>,
-    /// Whether each of them has room to park.
+    /// Whether each mutator has room on its stack to park.
     all_park: bool,
     failed: Option<DebuggerError>,
 }
@@ -142,7 +142,7 @@ impl Gathering {
 /// A thread whose registers were added to the batch.
 struct Pushed {
     general: sys::General,
-    /// The lowest address of the frame that is written below the thread's stack pointer; without a frame, of the thread's red zone.
+    /// The lowest address of the frame that is written below the thread's stack pointer, or of the thread's red zone if there is no frame.
     lowest: u64,
     parks: Parks,
 }
@@ -161,8 +161,8 @@ struct Parking {
 }
 
 impl Debugger {
-    /// Serves the notification for which a thread is stopped, and resumes the thread. If it is killed meanwhile, with the process or by an
-    /// exec, then nothing waits for an answer, and a failure is not an error.
+    /// Serves the notification for which a thread is stopped, and resumes the thread. If the thread is killed meanwhile, with the process or by
+    /// an exec, no thread waits for an answer, and a failure is not an error.
     pub(super) fn serve(&mut self, tid: i32, notification: Notification) -> Result<(), DebuggerError> {
         let served = self.try_to_serve(tid, notification);
         let was_killed = served.is_err() && sys::unless_killed(sys::blocked(tid)).is_ok_and(|mask| mask.is_none());
@@ -187,7 +187,7 @@ impl Debugger {
             event if event == Notice::ThreadExited as u32 => self.mutator_exited(library, &request)?,
             event if event == Notice::Phase as u32 => self.phase(tid, library, &request)?,
             event if event == Notice::Again as u32 => self.again(library, &request)?,
-            // An event of a later version: acknowledged, and otherwise ignored.
+            // This is an event of a later version of the contract: it is acknowledged, and otherwise ignored.
             _ => Served::Acknowledge,
         };
         if let Served::Acknowledge = served {
@@ -236,7 +236,8 @@ impl Debugger {
         arrived: Instant,
     ) -> Result<Served, DebuggerError> {
         self.death.reached(Step::StopNotified);
-        // Left over from an earlier stop whose start was not notified. It cannot be another world's: those wait for their turn.
+        // This stop is left from an earlier collection, of whose start the debugger was not notified. It cannot be a stop of another
+        // world, because notifications of other worlds wait for their turn.
         if self.stop.is_some() {
             self.end_full_stop();
         }
@@ -268,7 +269,7 @@ impl Debugger {
     }
 
     /// Stops all other threads and writes the data that the collector scans. Returns the world's number, and the number of stopped threads.
-    /// `None` if a thread did not stop; then none is stopped.
+    /// `None` if a thread did not stop; then no thread stays stopped.
     fn stop_all_others(
         &mut self,
         collecting: i32,
@@ -317,7 +318,7 @@ impl Debugger {
         wanted: impl Fn(i32, &super::tracee::Tracee) -> bool,
         mut gathering: Option<&mut Gathering>,
     ) -> Vec<(Tid, Silence)> {
-        // A second owner of the alarm, so that `self` can be modified while it ticks.
+        // This is a second reference to the alarm, so that `self` can be modified while the alarm exists.
         let alarm = std::rc::Rc::clone(&self.alarm);
         let ticking = alarm.ticking();
         let until = Instant::now() + self.options.stop_within;
@@ -358,8 +359,8 @@ impl Debugger {
 
     fn request_interrupt(&mut self, tid: i32) {
         if let Some(tracee) = self.tracees.get_mut(&tid) {
-            // Also if it was interrupted already: two interruptions count as one, and a stop that it has reported since may have cancelled
-            // the first. A thread that cannot be interrupted has ended, which the wait will report.
+            // The thread is interrupted even if it was interrupted already: two interruptions count as one, and a stop that it has reported
+            // since may have cancelled the first. A thread that cannot be interrupted has ended, which the wait will report.
             let _ = sys::interrupt(tid);
             tracee.interrupt_pending = true;
         }
@@ -406,8 +407,8 @@ impl Debugger {
         enrolled.filter(is_in).map(|e| e.record).collect()
     }
 
-    /// Adds the registers of one mutator to the batch, in a frame on its stack if there is room, else in its save area. `None` if it was
-    /// killed.
+    /// Adds the registers of one mutator to the batch, in a frame on its stack if there is room, else in its save area. Returns `None` if the
+    /// mutator was killed.
     fn push(&mut self, stack: &Stack) -> Result<Option<Pushed>, DebuggerError> {
         let tid = stack.tid;
         let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
@@ -446,8 +447,9 @@ impl Debugger {
         Ok(Some(Pushed { general, lowest: general.rsp.wrapping_sub(frame::RED_ZONE), parks: Parks::No }))
     }
 
-    /// Whether a thread in this stop executes no code of the program between the debugger's death and `park`. A signal whose delivery is
-    /// pending would be delivered then, and its handler would run during the scan; unless the handler does nothing, or is the collector's.
+    /// Returns whether a thread in this stop would execute no code of the program between the debugger's death and `park`. In a
+    /// signal-delivery stop the signal would be delivered then, and its handler would run during the scan. This is harmless only if the
+    /// handler does nothing, or is the collector's.
     fn runs_no_code_before_park(&self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(signal) => self.libraries.iter().any(|known| known.suspend_signal == signal),
@@ -466,7 +468,7 @@ impl Debugger {
                 tracee.saved = Some(Box::new(saved));
                 continue;
             }
-            // Stored first: if a later step fails, these are the registers to restore.
+            // The registers are stored first: if a later step fails, these are the registers to restore.
             tracee.saved = Some(Box::new(saved));
             let parked = frame::at_park(&saved.general, park.0, saved.lowest);
             sys::unless_killed(sys::redirect(tid, &parked)).map_err(system("writing registers"))?;
@@ -558,8 +560,8 @@ impl Debugger {
         Ok(served)
     }
 
-    /// Adds the data of a thread that the user holds: its registers for its save area, and its `stack_ptr`. Returns `false` if it was
-    /// killed.
+    /// Adds the data of a thread that the user holds: its registers for its save area, and its `stack_ptr`. Returns `false` if the thread
+    /// was killed.
     fn add_frozen(&self, record: &Record, batch: &mut Batch) -> Result<bool, DebuggerError> {
         let mut image = Vec::new();
         let Some(general) = self.all_registers(record.tid.0, &mut image)? else { return Ok(false) };
@@ -568,8 +570,8 @@ impl Debugger {
         Ok(true)
     }
 
-    /// Returns the general registers of a stopped thread, and writes the extended ones into `image`. `None` if it was killed, so that
-    /// its registers are not needed any more.
+    /// Returns the general registers of a stopped thread, and writes the extended ones into `image`. `None` if the thread was killed, so
+    /// that its registers are not needed any more.
     fn all_registers(&self, tid: i32, image: &mut Vec<u8>) -> Result<Option<sys::General>, DebuggerError> {
         image.clear();
         let general = sys::unless_killed(sys::general(tid)).map_err(system("reading registers"))?;
@@ -701,11 +703,11 @@ impl Debugger {
 
 /// How a request was handled.
 enum Served {
-    /// It still has to be acknowledged.
+    /// The request still has to be acknowledged.
     Acknowledge,
-    /// It was acknowledged.
+    /// The request was acknowledged.
     Acknowledged,
-    /// It must not be acknowledged: the collector is to continue without the debugger.
+    /// The request must not be acknowledged: the collector is to continue without the debugger.
     LeftAlone,
 }
 

@@ -32,21 +32,21 @@ pub(super) type General = libc::user_regs_struct;
 /// What a thread reports to a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// It has exited; for the leader, the process has.
+    /// The thread has exited; for the leader, the process has.
     Exited(i32),
-    /// It was killed by a signal; for the leader, the process was.
+    /// The thread was killed by a signal; for the leader, the process was.
     Killed(i32),
     /// A signal-delivery stop.
     Signal(i32),
     /// A group stop by this signal.
     Group(i32),
-    /// It has stopped because of an interruption, because it was just created, or because its group stop has ended.
+    /// The thread has stopped because of an interruption, because it was just created, or because its group stop has ended.
     Interrupted,
-    /// It has created a thread.
+    /// The thread has created another thread.
     Clone,
-    /// It has executed another program.
+    /// The process has executed another program.
     Exec,
-    /// It is about to end.
+    /// The thread is about to end.
     Exit,
     /// Another stop, after which it only has to be resumed.
     Other,
@@ -265,7 +265,7 @@ pub(super) fn event_message(tid: i32) -> io::Result<i32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waited {
     Reported(i32, Report),
-    /// Nothing yet, or a signal for this process interrupted the wait.
+    /// There is no report yet, or a signal for this process interrupted the wait.
     Nothing,
     /// There is no such thread to wait for.
     NoThread,
@@ -281,9 +281,9 @@ pub(super) enum Patience {
 /// How a wait handles the end of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// It is a report like any other.
+    /// The end is a report like any other.
     Taken,
-    /// It is left for the code that waits for the process; for the debugger there is no thread any more.
+    /// The report is left for the code that waits for the process; for the debugger the thread does not exist any more.
     Left,
 }
 
@@ -297,7 +297,7 @@ pub(super) fn wait(tid: i32, patience: Patience, ends: Ends) -> Waited {
             let reporter = unsafe { libc::waitpid(tid, &mut status, flags) };
             if reporter == -1 { Err(io::Error::last_os_error()) } else { Ok((reporter, status)) }
         }
-        // In the format of the other call: the signal, then the mark of a stop.
+        // The status has the format of `waitpid`: the signal, then the mark of a stop.
         Ends::Left => {
             look_at(libc::P_PID, tid, libc::WSTOPPED | flags).map(|info| (info.reporter, info.status << 8 | 0x7f))
         }
@@ -348,7 +348,7 @@ pub(super) fn end_of(pid: i32) -> Option<Report> {
 /// Returns which of this thread's tracees and children has a report, and how it has ended if it reports its end. The report is not
 /// consumed. `Err` if there are neither tracees nor children.
 pub(super) fn peek(patience: Patience) -> io::Result<Option<(i32, Option<Report>)>> {
-    // Only for this thread: another thread of this process may have children and tracees of its own.
+    // The wait is only for this thread: another thread of this process may have children and tracees of its own.
     let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
     let flags = flags | if patience == Patience::Look { libc::WNOHANG } else { 0 };
     match look_at(libc::P_ALL, 0, flags) {

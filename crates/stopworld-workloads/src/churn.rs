@@ -27,7 +27,7 @@ traced! {
     pub struct Link {
         /// The link allocated before this one.
         pub next: Option<Gc<Link>>,
-        /// The number of the child that allocated it, times the length of a list, plus the index of the link.
+        /// The number of the child that allocated the link, times the length of a list, plus the index of the link.
         pub key: u64,
     }
 }

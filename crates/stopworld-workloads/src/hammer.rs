@@ -1,7 +1,7 @@
 //! Threads that hold the process's locks when they are stopped.
 //!
 //! malloc's arenas, Rust's and C's standard streams, the dynamic linker, the thread list of pthread_create, the
-//! unwinder: each has a lock, and a thread that is stopped by a signal may hold any of them. A collector that calls
+//! unwinder: each has a lock, and a thread that is stopped by a signal may hold any of these locks. A collector that calls
 //! malloc, prints, looks up a symbol or starts a thread while the world is stopped deadlocks
 //! (`.stop.no-malloc`, `.stop.locks`). In this workload every thread of the plan repeatedly takes those locks, interrupted
 //! by its own timer (`.stop.eintr`), and allocates a little, while the main thread collects repeatedly.

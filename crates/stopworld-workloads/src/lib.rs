@@ -4,8 +4,8 @@
 //! must have the number of nodes of its depth, a list left by a thread that has ended must be complete. So the program
 //! itself, and not only a verifier, detects a collector that frees live objects.
 //!
-//! A [`Shift`] says how long to go on: one pass, some seconds, some collections, or until a thread calls
-//! [`Shift::end`]. Workloads ask [`Shift::is_over`] between pieces of work that take well under a millisecond (it is
+//! A [`Shift`] determines how long a workload runs: one pass, some seconds, some collections, or until a thread calls
+//! [`Shift::end`]. Workloads check [`Shift::is_over`] between pieces of work that take well under a millisecond (the check is
 //! one relaxed load), and call [`Mutator::safepoint`](stopworld::Mutator::safepoint) at the same places, so that they can
 //! be stopped by polling as well as by signals.
 //!

@@ -58,7 +58,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
     /// Returns the code of a top-level form, as a procedure without parameters.
     pub fn toplevel(&mut self, node: &Node) -> Expand<Gc<Code>> {
         let mut draft = Draft::new(0, 0);
-        // Not as a tail call: the form's own frame shows the place of an error.
+        // The form is not a tail call: its own frame shows the place of an error.
         self.node(&mut draft, node, Then::Push)?;
         draft.emit(Op::Return, 0);
         self.finish(draft, Value::FALSE, 0, false)
@@ -201,7 +201,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
         if function.itself == Some(variable) {
             return Capture::Itself;
         }
-        // The resolver has listed it for this mention.
+        // The resolver has listed the variable, because of this mention.
         let index = function.captures.iter().position(|&v| v == variable);
         Capture::Free(index.expect("the resolver lists every variable that a function captures"))
     }

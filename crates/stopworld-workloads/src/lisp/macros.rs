@@ -107,7 +107,7 @@ impl Expander<'_> {
         self.matches(found, tail, form, bindings)
     }
 
-    /// Binds each variable of a repeated pattern to the list of what it matched; `matched` is the last one first.
+    /// Binds each variable of a repeated pattern to the list of the data that it matched. `matched` has the last match first.
     fn collect(
         &mut self,
         found: Gc<Macro>,
@@ -177,7 +177,7 @@ impl Expander<'_> {
         let (first, mut rest) = (pair.car.get(), pair.cdr.get());
         let ellipsis = filling.found.ellipsis;
         if !filling.literal && first == ellipsis && rest.is::<Pair>() {
-            // (... template): ellipses in it are ordinary symbols.
+            // In `(... template)` ellipses are ordinary symbols.
             filling.literal = true;
             let filled = self.fill(filling, car(rest), bindings);
             filling.literal = false;
@@ -281,7 +281,7 @@ struct Filling {
     found: Gc<Macro>,
     /// `((symbol . alias) …)`.
     renamed: Value,
-    /// Inside `(... template)`.
+    /// Whether the template is inside `(... template)`.
     literal: bool,
 }
 

@@ -26,7 +26,7 @@ const NONE: usize = usize::MAX;
 /// A machine's meter, which does nothing unless the world is profiled.
 pub struct Meter<'v>(Option<Box<Costs<'v>>>);
 
-/// What a machine knows of its costs.
+/// The data of a machine whose costs are measured.
 struct Costs<'v> {
     mutator: &'v Mutator,
     /// The thread's cost centre stack outside the machine.
@@ -98,7 +98,7 @@ impl Meter<'_> {
         }
     }
 
-    /// What a continuation takes along: the row up to its return word, which is in this slot.
+    /// Returns the part of the array that a continuation contains: up to its return word, which is in this slot.
     pub fn capture(&self, slot: usize) -> Made<Option<Gc<Array<u32>>>> {
         let Some(costs) = &self.0 else { return Ok(None) };
         Ok(Some(costs.mutator.alloc_array(slot + 1, |slot| costs.returns_to(slot).get())?))
@@ -108,7 +108,7 @@ impl Meter<'_> {
     pub fn reinstate(&mut self, continuation: Gc<Continuation>) {
         let Some(costs) = &mut self.0 else { return };
         costs.waiting.clear();
-        // One that was captured before the profile began knows nothing.
+        // A continuation that was captured before the profile began has no such part.
         if let Some(stacks) = continuation.stacks {
             costs.waiting.extend(stacks.iter().map(|&stack| StackId::from_raw(stack)));
         }

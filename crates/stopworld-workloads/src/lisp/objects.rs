@@ -122,7 +122,7 @@ traced! {
         pub file: Value,
         /// The largest number of stack slots that a call needs.
         pub slots: usize,
-        /// The number of its cost centre, 0 before its first use; see `meter.rs`.
+        /// The number of the procedure's cost centre, 0 before its first use; see `meter.rs`.
         pub centre: GcCell<usize>,
     }
 }
@@ -136,7 +136,7 @@ traced! {
         pub resume: Value,
         pub handlers: Value,
         pub winders: Value,
-        /// The top-level forms after the one that captured it.
+        /// The top-level forms after the form that captured the continuation.
         pub forms: Value,
         /// In a profile: the cost centre stack that each waiting call returns to, see `meter.rs`.
         pub stacks: Option<Gc<Array<u32>>>,

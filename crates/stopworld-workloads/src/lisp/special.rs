@@ -4,7 +4,7 @@ use super::store::{Made, Store};
 
 macro_rules! specials {
     ($($variant:ident = $name:literal),* $(,)?) => {
-        /// What a keyword stands for.
+        /// The special form that a keyword names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Special { $($variant),* }

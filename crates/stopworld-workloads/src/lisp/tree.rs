@@ -28,11 +28,11 @@ pub type At = (u32, u32);
 
 /// A local variable.
 pub struct Variable {
-    /// A `set!` changes it, so it is stored in a box: a continuation that is entered again must see the new value.
+    /// A `set!` changes the variable, so it is stored in a box: a continuation that is entered again must see the new value.
     pub mutated: bool,
-    /// It is stored in a box (mutated, or captured before it had its value).
+    /// The variable is stored in a box, because it is assigned, or captured before it had its value.
     pub boxed: bool,
-    /// Not yet initialised at the resolver's current position.
+    /// The variable is not initialised yet at the resolver's current position.
     pub pending: bool,
     /// The function whose frame contains it.
     pub function: FunctionId,

@@ -176,7 +176,7 @@ pub fn reversed(store: &Store<'_>, list: Value) -> Made<Value> {
     reversed_onto(store, list, Value::NIL)
 }
 
-/// Does the same in front of `tail`.
+/// Returns the list's elements in reverse order, followed by `tail`.
 pub fn reversed_onto(store: &Store<'_>, list: Value, tail: Value) -> Made<Value> {
     elements(list).try_fold(tail, |rest, item| store.cons(item, rest))
 }
