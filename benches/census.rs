@@ -206,7 +206,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    // If none of `all` is named, all are wanted.
+    // If the arguments name none of `all`, all are selected.
     let is_wanted = |name: &str, all: &[&str]| is_named(name) || !all.iter().any(|name| is_named(name));
     let mut holds = true;
     for (name, subject) in subjects.into_iter().filter(|(name, _)| is_wanted(name, &heaps)) {

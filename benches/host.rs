@@ -29,7 +29,7 @@ static TO_FILE: Events = Events::new();
 static TO_HOST: Events = Events::new();
 static UNRECORDED: Events = Events::new();
 
-/// Writes time, event and fields, in blocks.
+/// A consumer that writes time, event and fields of each record to a file, in blocks.
 #[derive(Debug)]
 struct Blocks {
     file: File,

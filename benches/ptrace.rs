@@ -109,7 +109,7 @@ mod bare {
     /// The maximum number of bytes of extended state that are read.
     const EXTENDED: usize = 4096;
 
-    /// What a round writes.
+    /// The data that a round writes.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub enum Writes {
         Memory,

@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub enum Outcome {
     /// One sample per round.
     Samples(Vec<Sample>),
-    /// It can't run here.
+    /// The side can't run here.
     Skipped(&'static str),
-    /// It ran and failed.
+    /// The side ran and failed.
     Failed(String),
 }
 
@@ -182,7 +182,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // Both fail only if the process has already ended, which is fine.
+        // Both calls fail only if the process has already ended, which is fine.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -32,7 +32,7 @@ pub(crate) struct RoundArguments {
     directory: PathBuf,
 }
 
-/// Generous, because a stop waits for threads that a debugger holds, and the machine may be loaded.
+/// The time limit of a stop. It is long, because a stop waits for threads that a debugger holds, and the machine may be loaded.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time after which an alarm kills a forked child.
 const CHILD_SECONDS: u32 = 280;
@@ -68,7 +68,7 @@ impl Shared {
         self.roots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the same for the weak references.
+    /// Locks the weak references that threads pass to each other. To be called in a blocking region.
     pub(crate) fn weak(&self) -> MutexGuard<'_, Vec<Root<WeakCell<Node>>>> {
         self.weak.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -220,7 +220,7 @@ fn swap(world: &World, mut random: Rng, shared: &'static Shared) {
             1 => Arc::new(SafepointStopper),
             2 => mock.insert(MockDebugger::new().expect("the mock's signal is free")).clone(),
             3 => mock.insert(MockDebugger::assisted().expect("the mock's signal is free")).clone(),
-            // The stopper that is already installed.
+            // This installs the stopper that is already installed.
             _ => present.clone().unwrap_or_else(|| Arc::new(SafepointStopper)),
         };
         present = Some(Arc::clone(&next));

@@ -25,7 +25,7 @@ type Finish = Box<dyn FnOnce() -> Result<Finished, RecordError>>;
 struct Format {
     extension: &'static str,
     start: fn(&Path, &World, &mut Rng) -> Finish,
-    /// Panics if the file is not complete.
+    /// Checks a trace file. Panics if the file is not complete.
     check: fn(&Path),
     counter: fn(&Counts) -> &AtomicU64,
 }

@@ -34,7 +34,7 @@ use crate::sync::{
 pub(crate) enum Action {
     /// Runs the type's drop glue.
     Drop(unsafe fn(*mut u8)),
-    /// Calls the typed function at the given address, through a trampoline that knows its type.
+    /// Calls the typed function at the given address, through a trampoline that was compiled for the function's type.
     Call {
         /// Restores the type of the function and of the object, and calls it.
         trampoline: unsafe fn(function: *const (), mutator: *const (), payload: usize),

@@ -65,7 +65,7 @@ const SLICE_SHIFT: usize = 48;
 /// The maximum number of slices of one array.
 const MOST_SLICES: usize = 1 << 16;
 
-/// A reference on its way to its mark byte.
+/// A reference whose mark byte is being prefetched.
 #[derive(Clone, Copy)]
 struct Reference {
     payload: usize,

@@ -165,7 +165,7 @@ impl Ranges {
     /// the caller needs.
     ///
     /// # Panics
-    /// `lock` took another lock.
+    /// If `lock` took another lock.
     pub(crate) fn add<'a>(&'a self, low: usize, high: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
         let held = lock();
         assert!(held.is_of(&self.lock), "the guard of another lock");

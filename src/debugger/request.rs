@@ -133,7 +133,7 @@ impl Request {
 /// The address for a breakpoint: `nop; ret`. It is called with each request if the debugger requests notification by breakpoint.
 ///
 /// # Safety
-/// It does nothing. A debugger with a breakpoint here reads the request.
+/// The function does nothing. A debugger with a breakpoint here reads the request.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn stopworld_debugger_notify(request: *const Request) {

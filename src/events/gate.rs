@@ -41,7 +41,7 @@ const SLICE_NS: u64 = 1_000_000;
 /// Whether the fires that were under way when a selection changed are over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// They are over: the sink will receive no more records of the disabled events.
+    /// The fires are over: the sink will receive no more records of the disabled events.
     Quiet,
     /// This many fires are under way: new ones of events that are still enabled, or of threads that are stopped in the
     /// middle of one. If these still deliver a record of a disabled event, its timestamp is from before the change.

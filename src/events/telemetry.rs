@@ -27,7 +27,7 @@ impl Events {
     /// Writes a message of the program to the trace.
     ///
     /// # Errors
-    /// Those of [`telemetry_intern`](Self::telemetry_intern).
+    /// The errors of [`telemetry_intern`](Self::telemetry_intern).
     pub fn telemetry_message(&self, text: &str) -> Result<(), LabelError> {
         self.fire_user_message(self.telemetry_intern(text)?.get());
         Ok(())
@@ -36,7 +36,7 @@ impl Events {
     /// Marks this moment in the trace, so that it can be found in a timeline.
     ///
     /// # Errors
-    /// Those of [`telemetry_intern`](Self::telemetry_intern).
+    /// The errors of [`telemetry_intern`](Self::telemetry_intern).
     pub fn telemetry_marker(&self, text: &str) -> Result<(), LabelError> {
         self.fire_user_marker(self.telemetry_intern(text)?.get());
         Ok(())

@@ -186,7 +186,7 @@ impl AllocationCache {
         }
     }
 
-    /// The thread's number in this heap, which spans remember.
+    /// Returns the thread's number in this heap, which is stored for the spans that the thread used.
     pub(crate) fn tag(&self) -> u8 {
         self.tag
     }

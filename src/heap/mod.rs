@@ -207,7 +207,7 @@ impl Heap {
     /// The state that the allocation lock guards. `held` is the lock's guard.
     ///
     /// # Panics
-    /// `held` is another lock's guard, or the state is borrowed already.
+    /// If `held` is a guard of another lock, or the state is borrowed already.
     pub(crate) fn state<'a>(&'a self, held: &'a LockGuard<'_>) -> RefMut<'a, HeapState> {
         // SAFETY: always this heap's lock.
         unsafe { self.state.get(&self.lock, held) }.borrow_mut()

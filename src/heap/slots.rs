@@ -47,7 +47,7 @@ impl SlotTable {
     /// the way that the caller needs.
     ///
     /// # Panics
-    /// `lock` took another lock.
+    /// If `lock` took another lock.
     pub(crate) fn take<'a>(&'a self, word: usize, lock: impl FnOnce() -> LockGuard<'a>) -> Option<usize> {
         debug_assert_eq!(word & FREE_TAG, 0);
         let held = lock();

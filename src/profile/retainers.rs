@@ -60,7 +60,7 @@ use crate::world::ThreadName;
 
 /// The set of an object without a known retainer: the object waits for a finalizer that did not fit into the queue.
 const NOBODY: u32 = 0;
-/// The set that stands for all sets with more members than the bound.
+/// The set that represents all sets with more members than the bound.
 const MANY: u32 = 1;
 /// The name of the set MANY, as in GHC.
 const MANY_NAME: &str = "MANY";

@@ -237,7 +237,7 @@ impl WorldBuilder {
     /// Sets a function that is called when a collection fails, on the thread that tried to collect. This includes collections
     /// that an allocation caused: the allocation then proceeds without the collection as long as there is room. Default: none.
     ///
-    /// It is also called
+    /// The function is also called
     /// * before a [discarded](CollectError::Discarded) collection is repeated;
     /// * before a stop for a collection or a verification is repeated, because a debugger gave a
     ///   [false answer](crate::StopError::FalseAnswer);

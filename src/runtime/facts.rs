@@ -39,7 +39,7 @@ pub struct WorldFacts {
 pub struct HeldBlock {
     /// The block's start address.
     pub address: usize,
-    /// Its size in bytes.
+    /// The block's size in bytes.
     pub bytes: usize,
     /// The space that holds it.
     pub space: Space,

@@ -204,37 +204,37 @@ pub struct SilentThread {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SilenceReason {
-    /// It masks the suspend signal (or is inside a handler that does).
+    /// The thread masks the suspend signal (or is inside a handler that does).
     MasksSignal {
         /// The signal's number.
         signal: i32,
     },
-    /// A debugger has stopped it.
+    /// A debugger has stopped the thread.
     HeldByDebugger {
         /// The debugger's process id.
         tracer: i32,
     },
-    /// Job control or SIGSTOP has stopped it.
+    /// Job control or SIGSTOP has stopped the thread.
     StoppedByJobControl,
-    /// It is in an uninterruptible sleep in the kernel: vfork, a slow disk.
+    /// The thread is in an uninterruptible sleep in the kernel, for example in vfork, or because of a slow disk.
     Uninterruptible,
-    /// It was suspended by [`World::suspend`](crate::World::suspend) or by a debugger through stopworld.
+    /// The thread was suspended by [`World::suspend`](crate::World::suspend) or by a debugger through stopworld.
     SuspendedByUser,
     /// Other code has replaced the process's handler of the suspend signal.
     HandlerReplaced {
         /// The signal's number.
         signal: i32,
     },
-    /// It runs or sleeps outside a blocking region and has not reached a safepoint.
+    /// The thread runs or sleeps outside a blocking region and has not reached a safepoint.
     NoSafepoint,
-    /// It is the world's finalizer thread, in a finalizer that has not reached a safepoint.
+    /// The thread is the world's finalizer thread, in a finalizer that has not reached a safepoint.
     InFinalizer {
         /// The type of the object that is being finalized.
         type_name: &'static str,
         /// How long the finalizer has been running.
         running: Duration,
     },
-    /// It is collecting, and waits itself for another thread, which the error of that collection names.
+    /// The thread is collecting, and itself waits for another thread, which the error of that collection names.
     IsCollecting,
     /// The thread does not exist any more.
     Gone,

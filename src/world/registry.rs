@@ -566,7 +566,7 @@ impl Roster {
             // The order is reversed because records are taken from the end: they are used in the order of their addresses.
             self.free.extend(chunk.iter().rev());
         }
-        // Not empty: filled above.
+        // The list is not empty, because it was filled above.
         Ok(self.free[self.free.len() - 1])
     }
 

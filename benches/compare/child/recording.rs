@@ -56,7 +56,7 @@ impl Consumer for Blocks {
     }
 }
 
-/// Creates the output file; for the name `file` a temporary one, which is deleted when it is closed.
+/// Creates the output file. For the name `file`, creates a temporary file, which is deleted when it is closed.
 pub(super) fn open(path: &str) -> io::Result<File> {
     if path != "file" {
         return File::create(path);

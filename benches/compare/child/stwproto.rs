@@ -29,7 +29,8 @@ static OUTSTANDING: AtomicU32 = AtomicU32::new(0);
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Constant and without a destructor, so that the handler can read it without lazy initialisation.
+    /// The thread's record. Its initial value is constant and it has no destructor, so that the handler can read it without lazy
+    /// initialisation.
     static SELF: Cell<*const Stopped> = const { Cell::new(ptr::null()) };
 }
 

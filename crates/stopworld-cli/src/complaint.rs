@@ -1,8 +1,8 @@
 //! One-line messages for wrong arguments: what is wrong, where, and what to write instead.
 //!
-//! clap prints paragraphs (the fault, a tip, the usage, a pointer to the help). A user who mistyped a word needs the
-//! first two; the rest pushes them off the screen. So a message here is clap's own text up to the usage, joined into
-//! one line.
+//! clap prints paragraphs (the fault, a tip, the usage, and how to get help). A user who mistyped a word needs the
+//! first two paragraphs, but the rest scrolls them off the screen. So a message here is clap's own text up to the usage,
+//! joined into one line.
 
 use std::ffi::OsStr;
 

@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     Ok(report(arguments, &conversion))
 }
 
-/// The error for an output that can't be written, with its remedy.
+/// Makes the error for an output that can't be written, with its remedy.
 fn unwritable(error: &io::Error, path: &Path, replaces: bool) -> anyhow::Error {
     let remedy = remedy_of(error);
     let rest = if replaces { "the existing file is unchanged; " } else { "" };

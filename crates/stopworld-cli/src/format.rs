@@ -12,7 +12,7 @@ pub(super) fn parser(can_be: fn(&TraceFormat) -> bool) -> impl TypedValueParser<
         .try_map(|name| TraceFormat::by_name(&name).ok_or("there is no such format"))
 }
 
-/// Returns the formats with a selection of events, one of those that have the same.
+/// Returns the formats that have a selection of events. Of several formats with the same selection, returns only one.
 fn with_events() -> impl Iterator<Item = (&'static TraceFormat, &'static str)> {
     let with_events = FORMATS.iter().filter_map(|format| Some((format, format.events?)));
     with_events

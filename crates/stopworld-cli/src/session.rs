@@ -150,7 +150,7 @@ impl Session {
     }
 
     fn finish_trace_and_print(&self, allocated: u64) -> TraceEnd {
-        // Held while printing, so that a second thread does not exit the process in the middle of the table.
+        // The lock is held while printing, so that a second thread does not exit the process in the middle of the table.
         let mut unprinted = lock(&self.unprinted);
         if unprinted.take().is_none() {
             return TraceEnd::Complete;

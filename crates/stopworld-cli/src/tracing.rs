@@ -124,7 +124,7 @@ impl Tracing {
         match (self.trace.finish(), self.flight) {
             (Ok(finished), Flight::No) => End::Written(Ended { path: path(&*self.trace).to_owned(), finished }),
             _ if !is_written => End::NotWritten,
-            // Or this is the second thread to finish the trace, which has nothing to add.
+            // If this is the second thread that finishes the trace, there is nothing to add.
             _ => End::Kept,
         }
     }
@@ -155,11 +155,11 @@ fn report(file: &CStr, error: &io::Error) {
 
 /// The state of a trace at the end of the run.
 pub(super) enum End {
-    /// It was written continuously.
+    /// The trace was written continuously.
     Written(Ended),
-    /// It was kept in memory, and written when requested.
+    /// The trace was kept in memory, and written when requested.
     Kept,
-    /// It should have been written at the end, but writing failed.
+    /// The trace should have been written at the end, but writing failed.
     NotWritten,
 }
 
@@ -252,8 +252,8 @@ mod tests {
         Session::begin(&settings, request, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
-    /// `.event.crash`: holds whichever thread has the recorder's lock at the exit, and while other threads continue to fire
-    /// events.
+    /// `.event.crash`: the file has whole records whichever thread has the recorder's lock at the exit, and although other threads continue to
+    /// fire events.
     #[test]
     fn an_exit_leaves_whole_records() {
         for _ in 0..3 {
@@ -293,7 +293,7 @@ mod tests {
         (0..LINKS).map(|number| m.alloc(Leaf(number)).unwrap()).last().unwrap()
     }
 
-    /// `.event.crash`: holds whichever thread panics, and whether or not the run survives the panic.
+    /// `.event.crash`: the file has whole records whichever thread panics, and whether or not the run survives the panic.
     #[test]
     fn a_panic_writes_what_the_flight_recorder_has() {
         let Some((output, lines, _)) = in_own_process("a_panic_writes_what_the_flight_recorder_has") else {

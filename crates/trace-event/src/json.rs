@@ -88,7 +88,7 @@ impl<'s, S: Output> Args<'s, S> {
         self.member(name, |output| text(output, value));
     }
 
-    /// Adds a value that is JSON already.
+    /// Adds a value that is JSON text already.
     pub fn json(&mut self, name: &str, value: &str) {
         self.member(name, |output| output.put(value.as_bytes()));
     }

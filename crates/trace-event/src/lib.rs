@@ -32,7 +32,7 @@ mod timeline;
 pub use json::{Args, Output};
 pub use timeline::{BEGIN, END, Name, Timeline, Track};
 
-/// The README's examples are tests.
+/// Runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -20,9 +20,9 @@ pub const END: &[u8] = b"\n]\n";
 /// A thread of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Track {
-    /// `pid` of the rows.
+    /// The value of `pid` in the rows.
     pub process: u64,
-    /// `tid` of the rows.
+    /// The value of `tid` in the rows.
     pub thread: u64,
 }
 
@@ -40,7 +40,7 @@ impl<'a> From<&'a str> for Name<'a> {
 struct Open<K> {
     track: Track,
     kind: K,
-    /// No later row of the track has an earlier time.
+    /// The earliest time that a later row of the track may have.
     at: i64,
 }
 
@@ -60,8 +60,8 @@ pub struct Timeline<S, K> {
 }
 
 impl<S: Output, K: Copy + PartialEq> Timeline<S, K> {
-    /// A timeline whose time 0 is when the clock was at `start`; the clock makes `hz` ticks a second. Allocates everything that it will
-    /// need.
+    /// Creates a timeline. Time 0 is the moment at which the clock was at `start`; the clock makes `hz` ticks per second. Allocates all
+    /// memory that the timeline will need.
     ///
     /// Every function that writes returns the error of the output.
     pub fn new(output: S, start: i64, hz: u64) -> Timeline<S, K> {

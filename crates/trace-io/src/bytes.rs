@@ -13,7 +13,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// An empty buffer of this capacity, in bytes. The only call that allocates.
+    /// Creates an empty buffer of this capacity, in bytes. This is the only call that allocates.
     pub fn with_capacity(bytes: usize) -> Bytes {
         Bytes { memory: vec![0; bytes].into(), len: 0 }
     }
@@ -111,7 +111,7 @@ impl Bytes {
     /// Overwrites bytes that were written.
     ///
     /// # Panics
-    /// They do not all lie in the buffer's capacity.
+    /// If they are not all within the buffer's capacity.
     pub fn set(&mut self, at: usize, bytes: &[u8]) {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
@@ -122,7 +122,7 @@ impl Bytes {
     }
 }
 
-/// A piece that does not fit is left out.
+/// Appends a piece of text; a piece that does not fit is left out.
 impl fmt::Write for Bytes {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.put(text.as_bytes());

@@ -18,7 +18,7 @@ pub fn more_bytes(missing: u64) -> String {
     }
 }
 
-/// The text for damage after the first, which a message names itself: empty, or " (and 2 more places are damaged)".
+/// Returns the end of a message that names the first damage: empty, or " (and 2 more places are damaged)".
 pub fn and_more_places(damages: u64) -> String {
     match damages {
         0 | 1 => String::new(),

@@ -26,7 +26,7 @@ pub struct Source<R> {
 }
 
 impl<R: Read> Source<R> {
-    /// A source with a buffer of `usual` bytes. Reads nothing yet.
+    /// Creates a source with a buffer of `usual` bytes. Reads nothing yet.
     pub fn new(input: R, usual: usize) -> Source<R> {
         Source { input, buffer: Vec::new(), usual, at: 0, end: 0, base: 0 }
     }
@@ -51,7 +51,7 @@ impl<R: Read> Source<R> {
     /// Consumes `count` buffered bytes, and returns them.
     ///
     /// # Panics
-    /// Fewer than `count` bytes are buffered.
+    /// If fewer than `count` bytes are buffered.
     #[inline]
     pub fn take(&mut self, count: usize) -> &[u8] {
         debug_assert!(count <= self.end - self.at);
@@ -116,7 +116,7 @@ impl<R: Read> Source<R> {
     #[cold]
     fn grow(&mut self) {
         if self.buffer.is_empty() {
-            // Pages of zeros: those that a small file does not reach cost nothing.
+            // The memory is pages of zeros: pages that a small file does not reach cost nothing.
             self.buffer = vec![0; self.usual];
         } else {
             self.buffer.resize(2 * self.end, 0);

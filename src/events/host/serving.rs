@@ -72,7 +72,7 @@ impl Server {
         self.queue.server.store(thread::gettid().0 as u32, Ordering::Relaxed);
         loop {
             self.queue.sleep();
-            // Read before the last delivery, so that everything that was queued before the end is delivered.
+            // The state is read before the last delivery, so that everything that was queued before the end is delivered.
             let is_closed = self.queue.state() != State::Open;
             let delivered = catch_unwind(AssertUnwindSafe(|| self.deliver()));
             if delivered.is_err() {

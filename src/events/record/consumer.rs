@@ -47,7 +47,7 @@ pub trait Consumer: fmt::Debug + Send {
     /// of the run is passed to `record`.
     ///
     /// # Errors
-    /// Those of `record`, for the record that was taken last. That record counts as lost, those before it as written.
+    /// The errors of `record`, for the record that was taken last. That record counts as lost, the records before it as written.
     fn records(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
         while let Some(record) = run.next() {
             self.record(record)?;
@@ -133,7 +133,7 @@ pub struct ConsumerTotals {
 pub struct Ended {
     /// The counts of its records.
     pub totals: ConsumerTotals,
-    /// Its first error.
+    /// The consumer's first error.
     pub error: Option<io::Error>,
     /// The consumer itself, closed.
     pub consumer: Box<dyn Consumer>,

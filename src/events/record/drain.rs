@@ -180,7 +180,7 @@ impl Drain {
                     outcome = Outcome::HeldUp;
                 }
                 ring.drained(&mut self.draining).chunks = 0;
-                // Read after the check for a fire in flight: a fire that is over has published.
+                // `published` is read after the check for a fire in flight: a fire that is over has published its record.
                 let published = ring.stream.published();
                 match next_of(&mut self.draining, ring, published) {
                     Some((ticks, head)) => {

@@ -92,7 +92,8 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
         let (ring, may_wait) = if rings.main.flight.begin() {
             (&rings.main, true)
         } else if removed(Guard::EventNested) {
-            // Only while the chunk has room. Two fires that extend the stream at the same time would crash before the test sees a torn record.
+            // This is done only while the chunk has room: two fires that extend the stream at the same time would crash before the test sees a
+            // torn record.
             // SAFETY: it is the thread's own ring. Another fire is in flight in it, which is the fault that this guard detects.
             unsafe { rings.main.stream.write(head.0, clock::ticks(), payload) };
             return;

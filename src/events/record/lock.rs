@@ -65,7 +65,7 @@ impl std::ops::DerefMut for Held {
     }
 }
 
-/// Drains if no other thread holds the lock. For a thread that has waited for room in vain.
+/// Drains if no other thread holds the lock. For a thread that has waited for room and has got none.
 pub(super) fn drain_if_nobody_does() {
     if let Some(mut held) = Held::try_take().filter(|_| !is_ending()) {
         held.drain(PATIENCE_NS);

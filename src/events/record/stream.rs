@@ -54,7 +54,7 @@ struct Tail<const WORDS: usize> {
     /// The position of the chunk's first word, and the position after its last word.
     start: u64,
     end: u64,
-    /// Nothing is written from here on: the chunk's end, or an earlier position after [`Stream::close_chunk`].
+    /// The position at which writing ends: the end of the chunk, or an earlier position after [`Stream::close_chunk`].
     limit: u64,
     /// Drained chunks that have been taken back.
     kept: *mut Chunk<WORDS>,

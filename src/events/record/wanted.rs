@@ -65,7 +65,7 @@ impl<const WORDS: usize> Wanted<WORDS> {
             if self.words[word].load(Ordering::Acquire) & bit == 0 {
                 return None;
             }
-            // Otherwise a change overtook this fire, which retries once.
+            // If `since` is later, a change was made after this fire had read the clock. Then the fire retries once.
             if ticks >= self.since.load(Ordering::Relaxed) || removed(Guard::EventExact) {
                 return Some(ticks);
             }

@@ -88,7 +88,7 @@ impl<'a> View<'a> {
     /// Returns the field of this name, as a number.
     ///
     /// # Errors
-    /// Those of [`field`](Self::field).
+    /// The errors of [`field`](Self::field).
     pub fn named(&self, name: &str) -> Result<u64, FieldError> {
         let fields = self.descriptor().fields;
         self.field(fields.iter().position(|field| field.name == name).unwrap_or(fields.len()))

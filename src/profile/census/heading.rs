@@ -156,7 +156,7 @@ impl Heading {
         (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - places.ilog2())) as usize
     }
 
-    /// The number that identifies it.
+    /// Returns the number that identifies the heading.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
@@ -166,7 +166,7 @@ impl Heading {
         Heading(number)
     }
 
-    /// Calls `visit` with the pieces of its name, in order. Does not allocate.
+    /// Calls `visit` with the pieces of the heading's name, in order. Does not allocate.
     pub(crate) fn for_each_piece(self, mut visit: impl FnMut(&str)) {
         let value = self.0 >> TAG_BITS;
         // SAFETY: only the address of a description, which lives for ever, becomes such a heading.
@@ -201,14 +201,14 @@ impl Heading {
         }
     }
 
-    /// Its name.
+    /// Returns the heading's name.
     pub(crate) fn text(self) -> String {
         let mut text = String::new();
         self.for_each_piece(|piece| text.push_str(piece));
         text
     }
 
-    /// Whether this is its name. Does not allocate.
+    /// Returns whether this is the heading's name. Does not allocate.
     pub(crate) fn is_called(self, text: &str) -> bool {
         let mut rest = Some(text);
         self.for_each_piece(|piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));

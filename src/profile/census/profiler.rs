@@ -109,7 +109,7 @@ impl Profiler {
     /// Calls `f` with the running profile, in a collection that holds the lock.
     ///
     /// # Panics
-    /// The calling thread does not hold the lock.
+    /// If the calling thread does not hold the lock.
     fn with_running<R>(&self, f: impl FnOnce(&mut Running) -> R) -> Option<R> {
         assert!(self.observing.is_mine(), "an observer must be called with its lock held");
         // SAFETY: this thread holds it, and `RefCell` ensures that the state is borrowed from one guard at a time.

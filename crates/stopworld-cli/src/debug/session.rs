@@ -272,7 +272,7 @@ impl Session {
             Whom::One(tid) if self.debugger.thaw(tid)? => {}
             Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` shows the state of each thread"),
             Whom::All => {
-                // A `step` holds at every phase: restore the phases that the user has named.
+                // A `step` holds collections at every phase; this restores the phases that the user has named.
                 self.debugger.hold_at(self.holds)?;
                 self.debugger.cont_all()?;
             }
@@ -309,7 +309,7 @@ impl Session {
         Ok(answer)
     }
 
-    /// Resumes threads that were stopped for a request: all of them, even if resuming one fails.
+    /// Resumes all threads that were stopped for a request, even if resuming one of them fails.
     ///
     /// # Errors
     /// The first failure.

@@ -42,7 +42,7 @@ impl<T> Guarded<T> {
     /// `lock` is the same lock in all calls for these data.
     ///
     /// # Panics
-    /// `held` is another lock's guard.
+    /// If `held` is a guard of another lock.
     #[inline]
     pub unsafe fn get<'a>(&'a self, lock: &Lock, held: &'a LockGuard<'_>) -> &'a T {
         assert!(held.is_of(lock), "the guard of another lock");
@@ -101,7 +101,7 @@ impl<T> Locked<T> {
     /// The data, for reading.
     ///
     /// # Panics
-    /// `held` is another lock's guard.
+    /// If `held` is a guard of another lock.
     #[inline]
     pub fn get<'a>(&'a self, held: &'a LockGuard<'_>) -> &'a T {
         // SAFETY: always this lock.
@@ -111,7 +111,7 @@ impl<T> Locked<T> {
     /// The data, for changing.
     ///
     /// # Panics
-    /// `held` is another lock's guard.
+    /// If `held` is a guard of another lock.
     #[inline]
     pub fn get_mut<'a>(&'a self, held: &'a mut LockGuard<'_>) -> &'a mut T {
         // SAFETY: always this lock.

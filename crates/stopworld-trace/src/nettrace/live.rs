@@ -28,7 +28,7 @@ impl Limits {
     /// Notes the heap limit of a world of the trace. Call it before the world's first record.
     ///
     /// # Panics
-    /// There is no world of this number.
+    /// If there is no world with this number.
     pub fn note(&self, world: WorldNumber, bytes: u64) {
         self.0.note_limit(usize::from(world.0), bytes);
     }
