@@ -1,6 +1,6 @@
 //! Writing events: their metadata, and structs that append a payload.
 //!
-//! A declaration (see `template`) that is `written` yields a struct with the fields of one version, in order, by name. What a writer
+//! A declaration (see `declare`) that is `written` yields a struct with the fields of one version, in order, by name. What a writer
 //! can't get wrong is not in it: `ClrInstanceID` is an argument of [`Encode::encode`], since it is the same for all events of a
 //! runtime, and counts are those of the rows. Nothing is allocated, and pointers have eight bytes.
 //!

@@ -18,14 +18,15 @@
 //! takes precedence over the stated version. An older template reads a newer event and ignores its tail.
 //! The exceptions are three events whose version 1 widened a field; they have two templates.
 //!
-//! Each event is declared once, as input of the macro in `template`. The macro generates the struct with its accessors, the
+//! Each event is declared once, as input of the macro in `declare`. The macro generates the struct with its accessors, the
 //! row of [`Template`] from which a listing prints any of these events field by field, and, for the events that are written by the
 //! programs of this project, a struct in [`write`](mod@write) that appends a payload, and its metadata ([`Definition`]).
 //!
 //! | file | events |
 //! |---|---|
 //! | `payload` | bytes, pointers and UTF-16 text in a payload |
-//! | `template` | the declarations, and decoding by table |
+//! | `declare` | how events are declared |
+//! | `template` | decoding by table |
 //! | `encode` | metadata, and structs that append a payload |
 //! | `values`, `labels` | enumerated values, and their names |
 //! | `gc` | collections, suspensions, allocation, segments, finalizers, handles |
@@ -35,7 +36,7 @@
 //! | `runtime` | the process, the runtime and its settings |
 
 #[macro_use]
-mod template;
+mod declare;
 #[macro_use]
 mod encode;
 
@@ -47,6 +48,7 @@ pub mod payload;
 pub mod private;
 mod provider;
 pub mod runtime;
+mod template;
 mod values;
 
 pub use encode::{Definition, Encode, Level, Rows, Sink, Text, keyword};
