@@ -119,8 +119,8 @@ pub trait AtFork {
     /// releases them after it, in both processes.
     ///
     /// # Safety
-    /// The process is at this step of a fork. Only the collector calls this, once for each step, or a vtable that wraps this one
-    /// and is called in this way itself. (Implementations take and release locks without a guard.)
+    /// The process is at this step of a fork. Only the collector calls this, once for each step; a vtable that wraps this one may
+    /// pass on the calls that it receives from the collector. (Implementations take and release locks without a guard.)
     unsafe fn fork(&self, step: ForkStep);
 }
 

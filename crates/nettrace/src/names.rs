@@ -1,9 +1,9 @@
 //! The names of events.
 //!
-//! The native events of the runtime have no name in a file; a reader knows them by provider and number. These are the
-//! names that the common tools list: task, then opcode; those of the collector's events are in their declarations
-//! ([`clr`]). They also replace names in the file. Other
-//! events with a name are listed as those tools do, too: with their opcode, whether the file has it or the name
+//! The native events of the runtime have no name in a file; a reader identifies them by provider and number. This module has the
+//! names that the common tools list for them: the task, then the opcode. The names of the collector's events are in their
+//! declarations ([`clr`]). These names are used even if the file has others. All other events have their names from the
+//! file. As those tools do, the listing adds the opcode to such a name, whether the file declares the opcode or the name
 //! ends with it.
 
 use std::borrow::Cow;

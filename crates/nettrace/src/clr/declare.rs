@@ -249,7 +249,7 @@ macro_rules! templates {
             ];
         }
 
-        /// The events of this file.
+        /// The templates of the events in this source file.
         pub(super) const TEMPLATES: &[&$crate::clr::Template] = &[$($view::TEMPLATE),*];
     };
     (@written [$($written:ident $life:tt $place:tt)*] $doc:tt $view:ident $body:tt) => {

@@ -128,7 +128,7 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// An object was allocated; one of a sample of its type's objects.
+    /// An object was allocated and belongs to the sample: only some objects of each type are reported.
     SampledObjectAllocation = Runtime [20, 32] 0 "GC/SampledObjectAllocation"
         written GCSampledObjectAllocationHigh(Runtime 20 v 0 op 24 GC_SAMPLED_HIGH Informational)
         written GCSampledObjectAllocationLow(Runtime 32 v 0 op 24 GC_SAMPLED_LOW Informational)
