@@ -309,7 +309,7 @@ pub fn block(signal: i32) -> MaskGuard {
 const OF_WRITES: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
 /// A guard. While it exists, a failing write of this thread returns an error and does not end the process, whatever actions the program
-/// has set for the signals [`OF_WRITES`]. A signal that such a write raises never reaches the program.
+/// has set for the signals SIGPIPE and SIGXFSZ. A signal that such a write raises never reaches the program.
 pub struct FailingWrites {
     /// For each of [`OF_WRITES`], whether it was neither blocked nor pending before.
     open: [bool; OF_WRITES.len()],
