@@ -1,13 +1,7 @@
-//! The heap: what is kept, what is freed, weak references and finalizers, limits, whole worlds, and censuses.
+//! The heap: what is kept, limits, and whole worlds.
 
-#[cfg(feature = "biography")]
-mod biography;
-mod census;
-mod finalizers;
 #[path = "../heap_support/mod.rs"]
 mod heap_support;
 mod limit;
 mod marking;
-mod model;
-mod stuck_finalizers;
 mod worlds;

@@ -5,11 +5,13 @@
 //! objects by number, bytes by space, weak references, drops and finalizers by name. Then every reachable object is compared with the
 //! model, field by field.
 
+mod heap_support;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::heap_support::*;
+use heap_support::*;
 use proptest::prelude::*;
 use stopworld::{
     Array, CollectionReport, Gc, GcCell, Layout, Leaf, Mutator, Paranoid, RangeGuard, Root, Stopper, Trace, Weak, Word,

@@ -86,7 +86,7 @@ fn a_census_counts_what_lives_by_description_by_type_and_by_kind() {
         let roots = (m.root(array), m.root(references), m.root(large), m.root(pinned), m.root(weak));
         (many, roots, m.root(called), m.root(nameless), m.root(text), m.root(described), m.root(bytes))
     });
-    let of = "heap::census::";
+    let of = "census::counts::";
     let by_description = check(&world, &CensusRequest::by(Breakdown::Description));
     let expected: BTreeMap<String, (u64, u64)> = [
         (format!("{of}One"), (16 * 102, 102)),
@@ -131,10 +131,10 @@ fn a_census_counts_what_lives_by_description_by_type_and_by_kind() {
 
 /// Objects that the filter rejects are in the totals, too.
 #[rstest]
-#[case::by_description(Filters { descriptions: vec!["heap::census::One".into(), "u64[]".into()], ..Filters::none() }, 160 + 96)]
+#[case::by_description(Filters { descriptions: vec!["census::counts::One".into(), "u64[]".into()], ..Filters::none() }, 160 + 96)]
 #[case::by_type(Filters { types: vec!["Array<u64>".into()], ..Filters::none() }, 96)]
-#[case::by_both(Filters { types: vec!["Array<u64>".into()], descriptions: vec!["heap::census::One".into()], ..Filters::none() }, 0)]
-#[case::by_a_retainer(Filters { retainers: vec!["handle:heap::census::Fixed".into()], ..Filters::none() }, 24 + 16)]
+#[case::by_both(Filters { types: vec!["Array<u64>".into()], descriptions: vec!["census::counts::One".into()], ..Filters::none() }, 0)]
+#[case::by_a_retainer(Filters { retainers: vec!["handle:census::counts::Fixed".into()], ..Filters::none() }, 24 + 16)]
 #[case::by_nothing_that_is_there(Filters { types: vec!["Arra".into(), "".into()], ..Filters::none() }, 0)]
 fn a_filter_accepts_what_it_names(#[case] filters: Filters, #[case] passes: u64, #[values(false, true)] by_kind: bool) {
     let world = paranoid().build().unwrap();
@@ -174,11 +174,11 @@ fn the_retainers_of_an_object_are_exact_to_the_byte() {
         })
         .collect();
     let expected = [
-        ("heap::census::Left,heap::census::Right", (24 + 16, 2)),
-        ("heap::census::Left", (24, 1)),
-        ("handle:heap::census::Left", (32, 1)),
-        ("handle:heap::census::Right", (24, 1)),
-        ("handle:heap::census::One", (16, 1)),
+        ("census::counts::Left,census::counts::Right", (24 + 16, 2)),
+        ("census::counts::Left", (24, 1)),
+        ("handle:census::counts::Left", (32, 1)),
+        ("handle:census::counts::Right", (24, 1)),
+        ("handle:census::counts::One", (16, 1)),
         ("range", (16, 1)),
     ];
     assert_eq!(found, expected.into());
@@ -261,7 +261,7 @@ fn a_listener_may_ask_the_world_while_another_thread_collects() {
 
 /// `.retainer.bound`: sets larger than the bound are counted as MANY, which is a band like any other.
 #[rstest]
-#[case(2, "(2)heap::census::Left,heap::census::Right")]
+#[case(2, "(2)census::counts::Left,census::counts::Right")]
 #[case(1, "MANY")]
 fn beyond_the_bound_a_set_is_many(#[case] most: usize, #[case] name: &str) {
     let world = paranoid().build().unwrap();
@@ -546,15 +546,15 @@ fn a_leak_is_found_by_cost_centre_stack_and_by_module() {
         assert!(band.label == labels.join("/") || (band.label == "MAIN" && labels.is_empty()));
     }
     let by_module = check(&world, &CensusRequest::by(Breakdown::Module));
-    assert_eq!(bands(&by_module), [("heap::census", (40 * 1000, 2000)), ("MAIN", (16, 1))].into());
+    assert_eq!(bands(&by_module), [("census::counts", (40 * 1000, 2000)), ("MAIN", (16, 1))].into());
     let some = |name: &str| vec![name.to_owned()];
     for (filters, passes) in [
         (Filters { centres: some("cache"), ..Filters::none() }, 24_000),
         (Filters { centres: some("request"), ..Filters::none() }, 0),
         (Filters { stacks: some("request"), ..Filters::none() }, 40_000),
         (Filters { stacks: some("MAIN"), ..Filters::none() }, 16),
-        (Filters { modules: some("heap::census"), ..Filters::none() }, 40_000),
-        (Filters { modules: some("heap::census"), centres: some("parse"), ..Filters::none() }, 16_000),
+        (Filters { modules: some("census::counts"), ..Filters::none() }, 40_000),
+        (Filters { modules: some("census::counts"), centres: some("parse"), ..Filters::none() }, 16_000),
     ] {
         let census = check(&world, &CensusRequest { filters: filters.clone(), ..CensusRequest::by(Breakdown::Type) });
         assert_eq!(census.live_bytes - census.filtered_bytes, passes, "{filters:?}");
@@ -636,7 +636,7 @@ fn a_profile_on_demand_is_sampled_and_switched_while_the_world_runs() {
     for (breakdown, name) in [
         (Breakdown::Type, "One"),
         (Breakdown::Kind, "SMALL_LEAF"),
-        (Breakdown::Retainer, "(2)handle:heap::census::One"),
+        (Breakdown::Retainer, "(2)handle:census::counts::One"),
     ] {
         world.profile(HeapProfile::by(breakdown).every(Every::Demand)).unwrap();
         for era in 1..4 {
