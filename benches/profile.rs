@@ -26,7 +26,7 @@ use stopworld::events::{EventId, NullSink, Selection};
 use stopworld::profile::{TickClock, TimeProfile};
 use stopworld::{Charging, Gc, GcCell, Mutator, World, cost_centre, traced};
 use stopworld_workloads::lisp::Interpreter;
-use stopworld_workloads::{self as workloads, Plan, Shift, Until};
+use stopworld_workloads::{self as workloads, Plan, RunControl, Until};
 
 traced! {
     /// A node of GCBench.
@@ -85,8 +85,8 @@ fn processor_time() -> Duration {
 
 fn gcbench(m: &Mutator) {
     let workload = workloads::find("gcbench").expect("there is one");
-    let shift = Shift::new(Plan { threads: NonZeroUsize::MIN, until: Until::OnePass, depth: 18 });
-    workloads::run(m, workload, &shift).expect("it works");
+    let run_control = RunControl::new(Plan { threads: NonZeroUsize::MIN, until: Until::OnePass, depth: 18 });
+    workloads::run(m, workload, &run_control).expect("it works");
 }
 
 /// Builds small trees, each in a separate scope.

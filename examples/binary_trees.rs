@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use stopworld::{CollectionReport, Mutator, OutOfMemory, World};
-use stopworld_analysis::report::{Bytes, Ledger, Phase};
+use stopworld_analysis::report::{Bytes, Phase, RunSummary};
 use stopworld_trace::mps;
 use stopworld_workloads::binary_trees::{build, count, full};
 
@@ -20,8 +20,8 @@ const SHALLOWEST: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (depth, threads) = (argument(1, 18)?, argument(2, 1)?.max(1));
-    let ledger = Arc::new(Mutex::new(Ledger::default()));
-    let noted = Arc::clone(&ledger);
+    let summary = Arc::new(Mutex::new(RunSummary::default()));
+    let noted = Arc::clone(&summary);
     let note = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
     let world = World::builder().record_to(&mps::Trace::from_environment()?).on_collection(note).build()?;
     // SAFETY: each tree is referenced from this thread's stack while it is in use.
@@ -37,10 +37,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     line("long lived tree", 1, depth, count(long_lived));
 
     let (allocated, wall) = (Bytes(world.totals().allocated_bytes), begun.elapsed());
-    let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
-    let pauses = ledger.pauses.spread(Phase::Total);
-    println!("{:.3} s, {allocated} allocated, {} freed", wall.as_secs_f64(), Bytes(ledger.freed));
-    println!("{} collections, {:.3} s in them", ledger.collections, pauses.sum as f64 / 1e9);
+    let summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+    let pauses = summary.pauses.spread(Phase::Total);
+    println!("{:.3} s, {allocated} allocated, {} freed", wall.as_secs_f64(), Bytes(summary.freed));
+    println!("{} collections, {:.3} s in them", summary.collections, pauses.sum as f64 / 1e9);
     Ok(())
 }
 

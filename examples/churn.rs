@@ -16,19 +16,19 @@ use std::time::Duration;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::Micros;
 use stopworld_trace::mps;
-use stopworld_workloads::{self as workloads, Plan, Shift, Until, churn};
+use stopworld_workloads::{self as workloads, Plan, RunControl, Until, churn};
 
 /// For each number of threads: the number of collections that stopped this number, and the total time to stop, in nanoseconds.
-type Met = BTreeMap<u32, (u64, u64)>;
+type StopTimes = BTreeMap<u32, (u64, u64)>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let usage = "usage: churn [ALIVE [SECONDS]], both at least 1";
     let alive: NonZeroUsize = argument(1, 8)?.try_into().map_err(|_| usage)?;
     let seconds = argument(2, 3)?.max(1) as u64;
     let until = Until::Time(Duration::from_secs(seconds));
-    let shift = Shift::new(Plan { threads: alive, until, depth: 0 });
+    let run_control = RunControl::new(Plan { threads: alive, until, depth: 0 });
 
-    let met = Arc::new(Mutex::new(Met::new()));
+    let met = Arc::new(Mutex::new(StopTimes::new()));
     let counted = Arc::clone(&met);
     let listener = move |report: &CollectionReport| {
         let mut met = counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let world = World::builder().record_to(&mps::Trace::from_environment()?).on_collection(listener).build()?;
     // SAFETY: this thread holds no `Gc` of its own; the workload fulfils the contract of `attach`.
     let m = unsafe { world.attach("main") }?;
-    let outcome = workloads::run(&m, &churn::WORKLOAD, &shift)?;
+    let outcome = workloads::run(&m, &churn::WORKLOAD, &run_control)?;
 
     let met = met.lock().unwrap_or_else(PoisonError::into_inner);
     let most = met.values().map(|(count, _)| *count).max().unwrap_or(1);

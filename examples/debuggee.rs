@@ -43,7 +43,7 @@ struct Shared {
 
 /// `(address with every bit flipped, over, ready)`: restores the address in one register or stack slot only, and spins. Returns 1 if
 /// its value was changed.
-type Keeper = extern "C" fn(usize, *const AtomicBool, *const AtomicU64) -> u64;
+type KeepAliveFn = extern "C" fn(usize, *const AtomicBool, *const AtomicU64) -> u64;
 
 macro_rules! keeper {
     ($name:ident, [$($take:expr),*], [$($forget:expr),*], $check:expr) => {
@@ -94,7 +94,7 @@ fn hidden(world: &World) -> Result<usize, Box<dyn Error>> {
 /// The role of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Role {
-    Keep(&'static str, Keeper, usize),
+    Keep(&'static str, KeepAliveFn, usize),
     Sleep,
     Allocate,
     Churn,

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use stopworld::{CollectionReport, World};
-use stopworld_analysis::report::{Bytes, Ledger, Micros, Run, table};
+use stopworld_analysis::report::{Bytes, Micros, Run, RunSummary, table};
 use stopworld_trace::mps;
-use stopworld_workloads::{self as workloads, Plan, Shift, Until, gcbench};
+use stopworld_workloads::{self as workloads, Plan, RunControl, Until, gcbench};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let threads = match std::env::args().nth(1) {
@@ -23,13 +23,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => NonZeroUsize::MIN,
     };
     let depth = gcbench::WORKLOAD.default_depth.unwrap_or(18);
-    let shift = Shift::new(Plan { threads, until: Until::OnePass, depth });
+    let run_control = RunControl::new(Plan { threads, until: Until::OnePass, depth });
 
-    let ledger = Arc::new(Mutex::new(Ledger::default()));
-    let noted = Arc::clone(&ledger);
+    let summary = Arc::new(Mutex::new(RunSummary::default()));
+    let noted = Arc::clone(&summary);
     let listener = move |report: &CollectionReport| {
-        let mut ledger = noted.lock().unwrap_or_else(PoisonError::into_inner);
-        ledger.note(report);
+        let mut summary = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        summary.note(report);
         line(report);
     };
     let world = World::builder().record_to(&mps::Trace::from_environment()?).on_collection(listener).build()?;
@@ -38,13 +38,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("{:>5} {:<12} {:>10} {:>10} {:>12} {:>12}", "#", "by", "stop µs", "mark µs", "live", "freed");
     let begun = Instant::now();
-    let outcome = workloads::run(&m, &gcbench::WORKLOAD, &shift)?;
+    let outcome = workloads::run(&m, &gcbench::WORKLOAD, &run_control)?;
     let wall = begun.elapsed();
 
     let run =
         Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get(), trace: None };
     println!("{} long-lived objects were verified", outcome.verified);
-    println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
+    println!("{}", table::render(&summary.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use stopworld::{CollectionReport, JoinHandle, Mutator, World};
-use stopworld_analysis::report::{Ledger, Run, table};
+use stopworld_analysis::report::{Run, RunSummary, table};
 use stopworld_trace::mps;
 use stopworld_workloads::lisp::{LispError, run_file};
 
@@ -21,7 +21,7 @@ const PROGRAMS: [&str; 8] =
     ["nqueens", "metacircular", "strings", "mccarthy", "gc-bench", "continuations", "errors", "tour"];
 
 /// The arguments of the command line.
-struct Asked {
+struct Arguments {
     threads: usize,
     limit: usize,
     files: Vec<String>,
@@ -29,8 +29,8 @@ struct Asked {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let asked = asked()?;
-    let ledger = Arc::new(Mutex::new(Ledger::default()));
-    let noted = Arc::clone(&ledger);
+    let summary = Arc::new(Mutex::new(RunSummary::default()));
+    let noted = Arc::clone(&summary);
     let listener = move |report: &CollectionReport| noted.lock().unwrap_or_else(PoisonError::into_inner).note(report);
     let world = World::builder()
         .record_to(&mps::Trace::from_environment()?)
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let allocated = world.totals().allocated_bytes;
     let heap_limit = Some((asked.limit as u64) << 20);
     let run = Run { wall: begun.elapsed(), allocated, heap_limit, threads: asked.threads, trace: None };
-    println!("{}", table::render(&ledger.lock().unwrap_or_else(PoisonError::into_inner), &run));
+    println!("{}", table::render(&summary.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())
 }
 
@@ -85,8 +85,8 @@ fn on_all_threads(world: &World, file: &str, text: &str, threads: usize) -> Resu
     Ok(first)
 }
 
-fn asked() -> Result<Asked, Box<dyn Error>> {
-    let mut asked = Asked { threads: 2, limit: 256, files: Vec::new() };
+fn asked() -> Result<Arguments, Box<dyn Error>> {
+    let mut asked = Arguments { threads: 2, limit: 256, files: Vec::new() };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || {

@@ -21,18 +21,18 @@ const PATIENT: HostOptions = HostOptions { queue_bytes: 4 << 20, patience: WHOLE
 
 /// Records what it gets.
 #[derive(Default)]
-struct Keeper {
+struct StoringHost {
     got: Mutex<Vec<(EventId, Vec<u8>, Stamp)>>,
     lost: AtomicU64,
 }
 
-impl Keeper {
+impl StoringHost {
     fn ids(&self) -> Vec<EventId> {
         self.got.lock().unwrap().iter().map(|(id, ..)| *id).collect()
     }
 }
 
-impl Host for Keeper {
+impl Host for StoringHost {
     fn fire_event(&self, _: u32, _: &[u8]) {
         unreachable!("the host uses the variant with the stamp")
     }
@@ -63,7 +63,7 @@ fn gc() -> Selection {
 #[test]
 fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table() {
     let world = World::builder().build().unwrap();
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(StoringHost::default());
     let host = world.events().serve(keeper.clone(), gc(), PATIENT).unwrap();
     // SAFETY: this thread keeps no reference.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -93,7 +93,7 @@ fn a_host_gets_the_events_of_collections_in_order_with_the_payloads_of_the_table
 /// A host and a listener registered before the first event both get the creation event. If a registration fails, the world is not built.
 #[test]
 fn a_host_that_is_served_before_the_first_event_gets_the_worlds_creation() {
-    let (keeper, heard) = (Arc::new(Keeper::default()), Arc::new(Statistics::new()));
+    let (keeper, heard) = (Arc::new(StoringHost::default()), Arc::new(Statistics::new()));
     let arena = || Selection::categories(Categories::of(&[Category::Arena]));
     let connection: Arc<OnceLock<HostConnection>> = Arc::default();
     let (host, place) = (keeper.clone(), connection.clone());
@@ -125,7 +125,7 @@ fn a_host_that_is_served_before_the_first_event_gets_the_worlds_creation() {
 fn a_host_switches_keywords_levels_and_categories_and_gets_nothing_of_what_is_off() {
     let world = World::builder().build().unwrap();
     let events = world.events();
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(StoringHost::default());
     let host = events.serve(keeper.clone(), Selection::nothing(), HostOptions::default()).unwrap();
     let provider = Provider::Default;
     let after_a_collection = || {
@@ -192,8 +192,8 @@ fn a_host_that_waits_for_a_firing_thread_loses_events_and_learns_how_many_and_wh
     let world = World::builder().build().unwrap();
     let events = world.events();
     let lock = Arc::new(Mutex::new(()));
-    let keeper = Arc::new(Keeper::default());
-    struct Waits(Arc<Mutex<()>>, Arc<Keeper>);
+    let keeper = Arc::new(StoringHost::default());
+    struct Waits(Arc<Mutex<()>>, Arc<StoringHost>);
     impl Host for Waits {
         fn fire_event(&self, _: u32, _: &[u8]) {
             drop(self.0.lock());
@@ -293,7 +293,7 @@ fn inside_fire_event_a_host_may_switch_and_end_but_not_flush() {
 
 #[test]
 fn a_world_that_is_dropped_has_delivered_everything_to_its_host() {
-    let keeper = Arc::new(Keeper::default());
+    let keeper = Arc::new(StoringHost::default());
     let world = World::builder().build().unwrap();
     let wants = [EventId::WorldClosed, EventId::GcEnd].into_iter().collect();
     world.events().serve(keeper.clone(), Selection::of(wants), HostOptions::default()).unwrap();

@@ -36,7 +36,7 @@ pub fn run(contest: &Contest, programs: &Programs, options: &Options) -> Vec<Out
     let mut done = 0;
     while done < options.rounds {
         let rounds = (options.rounds - done).min(contest.rounds_of_a_life());
-        let mut lives: Vec<Option<Life>> = contest.sides.iter().map(|_| None).collect();
+        let mut lives: Vec<Option<ChildProcess>> = contest.sides.iter().map(|_| None).collect();
         // the first round of a process is a warm-up and is not counted
         let warm_up = usize::from(contest.pace != Pace::WholeProcess);
         for round in 0..rounds + warm_up {
@@ -100,17 +100,17 @@ fn command(side: &Side, programs: &Programs) -> Result<Command, String> {
 }
 
 fn whole_process(side: &Side, programs: &Programs) -> Result<Sample, String> {
-    let mut life = Life::start(command(side, programs)?)?;
+    let mut life = ChildProcess::start(command(side, programs)?)?;
     let answer = life.answer()?;
     life.end()?;
     Ok(answer)
 }
 
-fn served(life: &mut Option<Life>, side: &Side, programs: &Programs) -> Result<Sample, String> {
+fn served(life: &mut Option<ChildProcess>, side: &Side, programs: &Programs) -> Result<Sample, String> {
     let life = match life {
         Some(life) => life,
         None => {
-            let mut born = Life::start(command(side, programs)?)?;
+            let mut born = ChildProcess::start(command(side, programs)?)?;
             match born.line()?.as_str() {
                 "ready" => life.insert(born),
                 other => return Err(format!("printed {other:?} instead of ready")),
@@ -122,14 +122,14 @@ fn served(life: &mut Option<Life>, side: &Side, programs: &Programs) -> Result<S
 }
 
 /// A running process of one side of a comparison, with its input (requests) and output (answers). Killed when dropped.
-struct Life {
+struct ChildProcess {
     process: Child,
     questions: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
-impl Life {
-    fn start(mut command: Command) -> Result<Life, String> {
+impl ChildProcess {
+    fn start(mut command: Command) -> Result<ChildProcess, String> {
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let output = process.stdout.take().ok_or("no standard output")?;
@@ -142,7 +142,7 @@ impl Life {
                 }
             }
         });
-        Ok(Life { questions: process.stdin.take(), process, answers })
+        Ok(ChildProcess { questions: process.stdin.take(), process, answers })
     }
 
     fn ask(&mut self) -> Result<(), String> {
@@ -180,7 +180,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // Both calls fail only if the process has already ended, which is fine.
         let _ = self.process.kill();

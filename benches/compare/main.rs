@@ -45,8 +45,8 @@ fn main() -> ExitCode {
         return child::run(program);
     }
     match options::Options::parse(&arguments) {
-        Ok(options::Asked::Compare(options)) => compare(&options),
-        Ok(options::Asked::Help) => {
+        Ok(options::CommandLine::Compare(options)) => compare(&options),
+        Ok(options::CommandLine::Help) => {
             print!("{}", options::HELP);
             ExitCode::SUCCESS
         }

@@ -16,7 +16,7 @@ usage: cargo bench --bench compare -- [ROW...] [options]
 ";
 
 /// The parsed command line.
-pub enum Asked {
+pub enum CommandLine {
     Compare(Options),
     Help,
 }
@@ -32,7 +32,7 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn parse(arguments: &[String]) -> Result<Asked, String> {
+    pub fn parse(arguments: &[String]) -> Result<CommandLine, String> {
         let mut options = Options {
             rows: Vec::new(),
             rounds: 30,
@@ -48,7 +48,7 @@ impl Options {
             match argument.as_str() {
                 // cargo bench passes it to every bench
                 "--bench" => {}
-                "--help" | "-h" => return Ok(Asked::Help),
+                "--help" | "-h" => return Ok(CommandLine::Help),
                 "--quick" => options.rounds = 3,
                 "--spread" => options.spread = true,
                 "--calibrate" => options.calibrate = true,
@@ -65,6 +65,6 @@ impl Options {
                 row => options.rows.push(row.to_lowercase()),
             }
         }
-        Ok(Asked::Compare(options))
+        Ok(CommandLine::Compare(options))
     }
 }

@@ -51,7 +51,7 @@ fn options(random: &mut Rng) -> Options {
     let within = Duration::from_secs(60);
     Options {
         mode: if random.bool() { Mode::Full } else { Mode::Assisted },
-        phases: if random.bool() { Phases::Told } else { Phases::Untold },
+        phases: if random.bool() { Phases::Reported } else { Phases::Unreported },
         channel: if random.u8(0..4) == 0 { Channel::Breakpoint } else { Channel::Signal },
         on_death: if random.u8(0..4) == 0 { OnDeath::RunOn } else { OnDeath::Park },
         restored: if random.bool() { Restored::Compared } else { Restored::Trusted },
@@ -84,7 +84,7 @@ fn act(debugger: &mut Debugger, random: &mut Rng, counts: &Counts) -> Result<(),
         0 | 1 => hold_thread(debugger, random, counts)?,
         2 => hold_collection(debugger, random, counts)?,
         3 => debugger.set_mode(if random.bool() { Mode::Full } else { Mode::Assisted })?,
-        4 => debugger.set_phases(if random.bool() { Phases::Told } else { Phases::Untold })?,
+        4 => debugger.set_phases(if random.bool() { Phases::Reported } else { Phases::Unreported })?,
         5 => {
             debugger.stop_all()?;
             debugger.worlds()?;

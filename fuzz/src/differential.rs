@@ -32,7 +32,7 @@ fn converted(input: &[u8], target: Target) -> Option<(Vec<u8>, Conversion)> {
 
 /// The parts of an event that must be the same in both containers.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct ComparedEvent {
     kind: EventType,
     time: i64,
     thread: u64,
@@ -47,7 +47,7 @@ struct Seen {
 #[derive(Default)]
 struct Listener {
     trace: Option<TraceInfo>,
-    events: Vec<Seen>,
+    events: Vec<ComparedEvent>,
     threads: u64,
 }
 
@@ -65,7 +65,7 @@ impl Visitor for Listener {
     }
 
     fn event(&mut self, event: &NetEvent<'_>) {
-        self.events.push(Seen {
+        self.events.push(ComparedEvent {
             // Numbers are specific to the file.
             kind: EventType { index: 0, id: 0, ..event.kind.clone() },
             time: event.time,

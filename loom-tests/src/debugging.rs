@@ -24,14 +24,14 @@ pub(crate) use debugging_debugger::{Debugger, IMMORTAL, Killed};
 
 use crate::checker::thread;
 use crate::debugger::protocol::{
-    Agreed, Answer, Control, Member, Mode, Receipt, Standing, all_stand, first_not_held, in_control, newly_frozen,
-    vacate,
+    AckState, Answer, Control, Member, Mode, Receipt, StopContract, all_stopped, first_not_held, in_control,
+    newly_frozen, vacate,
 };
 use crate::kernel::{self, Kernel, ptrace};
 use crate::sabotage::{Guard, removed};
 use crate::sync::lock::Patience;
 use crate::sync::{AtomicU32, AtomicU64, LockGuard, Ordering, UnsafeCell};
-use crate::world::handshake::{Epoch, Handshake, Held, Holder, Parked, Place, StopState};
+use crate::world::handshake::{Epoch, Handshake, HandshakeState, HoldOutcome, Holder, Parked, StopState};
 use crate::world::locks::WorldLocks;
 
 /// The values of `stack_ptr` and `saved_sp` in the models: they show which side has written them.
@@ -61,7 +61,7 @@ pub(crate) struct Process {
     locks: WorldLocks,
     handshake: Handshake,
     control: AtomicU64,
-    agreed: Agreed,
+    stop_contract: StopContract,
     tracer: Cell<u32>,
     answer: Cell<u64>,
     answered: Cell<bool>,
@@ -148,7 +148,7 @@ impl Target {
             locks: WorldLocks::new(),
             handshake: Handshake::new(),
             control: AtomicU64::new(0),
-            agreed: Agreed::new(),
+            stop_contract: StopContract::new(),
             tracer: Cell::new(0),
             answer: Cell::new(0),
             answered: Cell::new(false),
@@ -254,10 +254,10 @@ impl Process {
         let is_of_a_stop = !matches!(notice, Notice::Created | Notice::Exited);
         let epoch = if is_of_a_stop { self.epoch.get() } else { 0 };
         // The mode is that of this stop, even if another debugger receives the notification.
-        let mode = match (notice, self.agreed.control()) {
+        let mode = match (notice, self.stop_contract.control()) {
             (Notice::Again, _) => Some(Mode::Assisted),
             (_, Control::NOBODY) => control.mode(),
-            (_, agreed) => agreed.mode(),
+            (_, stop_contract) => stop_contract.mode(),
         };
         let request = Request { receipt, notice, mode, epoch };
         ptrace::notify(std::ptr::from_ref(&request) as usize);
@@ -269,7 +269,7 @@ impl Process {
 const A_WHILE: u64 = 1;
 
 /// The state of the collector's requests to the debugger during a stop.
-struct Asker {
+struct StopRequester {
     first: Cell<bool>,
     counts: Cell<bool>,
 }
@@ -277,8 +277,8 @@ struct Asker {
 // ---- the bridge, with the steps of `debugger/bridge.rs` and `world/ask.rs` in the same order
 impl Process {
     fn lose(&self, control: Control) {
-        if self.agreed.control().is_of_the_same(control) {
-            self.agreed.lose();
+        if self.stop_contract.control().is_of_the_same(control) {
+            self.stop_contract.lose();
         }
         vacate(&self.control, control);
     }
@@ -313,8 +313,8 @@ impl Process {
         let mut satisfied = 0;
         for i in listed {
             match self.threads[i].state.hold(Holder::Collection, epoch) {
-                Held::Already => satisfied += 1,
-                Held::MustPark => tell(i),
+                HoldOutcome::Already => satisfied += 1,
+                HoldOutcome::MustPark => tell(i),
             }
         }
         self.handshake.satisfied(Holder::Collection, epoch, satisfied);
@@ -330,7 +330,7 @@ impl Process {
         self.epoch.set(self.epoch.get() + 1);
         self.listed().for_each(|i| self.threads[i].stack_ptr.store(0, Ordering::Relaxed));
         let control = if with_contract { in_control(&self.control) } else { Control::NOBODY };
-        self.agreed.begin(if control.mode().is_some() { control } else { Control::NOBODY });
+        self.stop_contract.begin(if control.mode().is_some() { control } else { Control::NOBODY });
         self.tracer.set(0);
         match control.mode() {
             Some(Mode::Full) => self.stop_full(control),
@@ -385,7 +385,7 @@ impl Process {
         }
         // From here on the stop continues as without a debugger. Some threads may have been stopped by the debugger, and resumed by its
         // death.
-        self.agreed.end();
+        self.stop_contract.end();
         self.listed().filter(|i| !self.threads[*i].state.has_answered()).for_each(|i| self.signal(i));
         self.wait(epoch);
         true
@@ -393,14 +393,14 @@ impl Process {
 
     /// Waits until all threads are stopped, and requests the debugger to answer for threads that can't acknowledge.
     fn wait(&self, epoch: Epoch) {
-        let asker = Asker { first: Cell::new(true), counts: Cell::new(false) };
-        let answered = self.ask_for_answers(&asker);
+        let requester = StopRequester { first: Cell::new(true), counts: Cell::new(false) };
+        let answered = self.request_answers(&requester);
         self.handshake.satisfied(Holder::Collection, epoch, answered);
         let mut slice = A_WHILE;
         loop {
             let outstanding = self.handshake.wait_slice(Holder::Collection, slice);
             slice = A_WHILE;
-            if self.all_stand(&asker, outstanding) {
+            if self.all_stopped(&requester, outstanding) {
                 break;
             }
             if outstanding == 0 {
@@ -408,8 +408,8 @@ impl Process {
                 thread::yield_now();
             }
             if kernel::time_has_passed() && !removed(Guard::DebugAgain) {
-                self.listed().filter(|i| !self.stands(&asker, *i)).for_each(|i| self.signal(i));
-                let answered = self.ask_for_answers(&asker);
+                self.listed().filter(|i| !self.is_stopped(&requester, *i)).for_each(|i| self.signal(i));
+                let answered = self.request_answers(&requester);
                 self.handshake.satisfied(Holder::Collection, epoch, answered);
                 // Real slices end by themselves; in the model it is enough if this slice does.
                 slice = 0;
@@ -424,31 +424,31 @@ impl Process {
         }
     }
 
-    fn stands(&self, asker: &Asker, i: usize) -> bool {
-        match self.member(i).standing(self.epoch.get()) {
-            Standing::ByItself => true,
-            Standing::Frozen => asker.counts.get(),
-            Standing::No => false,
+    fn is_stopped(&self, requester: &StopRequester, i: usize) -> bool {
+        match self.member(i).ack_state(self.epoch.get()) {
+            AckState::ByItself => true,
+            AckState::Frozen => requester.counts.get(),
+            AckState::No => false,
         }
     }
 
-    fn all_stand(&self, asker: &Asker, outstanding: u32) -> bool {
-        if asker.counts.get() {
-            all_stand(self.members(), self.epoch.get(), outstanding)
+    fn all_stopped(&self, requester: &StopRequester, outstanding: u32) -> bool {
+        if requester.counts.get() {
+            all_stopped(self.members(), self.epoch.get(), outstanding)
         } else {
-            outstanding == 0 && (!self.answered.get() || self.listed().all(|i| self.stands(asker, i)))
+            outstanding == 0 && (!self.answered.get() || self.listed().all(|i| self.is_stopped(requester, i)))
         }
     }
 
-    fn ask_for_answers(&self, asker: &Asker) -> u32 {
-        let first = asker.first.replace(false);
+    fn request_answers(&self, requester: &StopRequester) -> u32 {
+        let first = requester.first.replace(false);
         if first && self.answered.replace(false) {
             self.members().for_each(|member| member.forget());
         }
-        if first && self.agreed.control().mode() != Some(Mode::Assisted) {
+        if first && self.stop_contract.control().mode() != Some(Mode::Assisted) {
             return 0;
         }
-        asker.counts.set(false);
+        requester.counts.set(false);
         let control = in_control(&self.control);
         if control.mode().is_none() {
             return 0;
@@ -461,13 +461,13 @@ impl Process {
         self.tracer.set(tracer);
         // A claimed thread that is neither stopped nor parks is a false answer, which the bridge reports as an error. In the model each
         // thread eventually parks.
-        let frozen = self.listed().filter(|i| self.member(*i).standing(self.epoch.get()) == Standing::Frozen);
+        let frozen = self.listed().filter(|i| self.member(*i).ack_state(self.epoch.get()) == AckState::Frozen);
         let is_held = |i: usize| {
             self.until(|| self.stands_as_claimed(i));
             true
         };
         first_not_held(frozen, is_held);
-        asker.counts.set(true);
+        requester.counts.set(true);
         let newly = newly_frozen(self.members(), self.epoch.get());
         self.answered.set(self.answered.get() || newly != 0);
         newly
@@ -478,8 +478,9 @@ impl Process {
         if self.tracer.get() == 0 {
             return true;
         }
-        let agreed = if removed(Guard::DebugLatched) { in_control(&self.control) } else { self.agreed.control() };
-        match agreed.mode() {
+        let stop_contract =
+            if removed(Guard::DebugLatched) { in_control(&self.control) } else { self.stop_contract.control() };
+        match stop_contract.mode() {
             Some(Mode::Full) => self.holds_full(),
             _ => self.holds_assisted(),
         }
@@ -496,19 +497,19 @@ impl Process {
 
     fn is_still_traced(&self) -> bool {
         let same = self.kernel.tracer() == self.tracer.get();
-        let agreed = self.agreed.control();
-        let stands = same && (agreed == Control::NOBODY || self.agreed.stands(&self.control));
-        if !stands && agreed != Control::NOBODY {
-            self.lose(agreed);
+        let stop_contract = self.stop_contract.control();
+        let still_stopped = same && (stop_contract == Control::NOBODY || self.stop_contract.is_in_force(&self.control));
+        if !still_stopped && stop_contract != Control::NOBODY {
+            self.lose(stop_contract);
         }
-        stands || removed(Guard::DebugDies)
+        still_stopped || removed(Guard::DebugDies)
     }
 
     fn holds_assisted(&self) -> bool {
         if !self.answered.get() {
             return true;
         }
-        let frozen = |i: &usize| self.member(*i).standing(self.epoch.get()) == Standing::Frozen;
+        let frozen = |i: &usize| self.member(*i).ack_state(self.epoch.get()) == AckState::Frozen;
         if !self.is_still_traced() {
             return false;
         }
@@ -529,7 +530,7 @@ impl Process {
     }
 
     fn start_world(&self) {
-        let control = self.agreed.end();
+        let control = self.stop_contract.end();
         self.listed().for_each(|i| self.threads[i].state.release(Holder::Collection));
         if control != Control::NOBODY {
             self.tell_or_lose(control, Notice::StartWorld);
@@ -558,7 +559,7 @@ impl Process {
         let listed: Vec<usize> = self.listed().collect();
         let marked: Vec<u32> = listed.iter().map(|i| self.mark(*i)).collect();
         let control = in_control(&self.control);
-        if control.wants_phases() && self.agreed.stands(&self.control) {
+        if control.wants_phases() && self.stop_contract.is_in_force(&self.control) {
             self.tell_or_lose(control, Notice::Phase);
         }
         let held = removed(Guard::DebugAskedLate) || self.still_holds();

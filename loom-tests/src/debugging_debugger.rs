@@ -165,7 +165,7 @@ impl Debugger {
             self.step()?;
         }
         // Threads that are parked or in a blocking region already need nothing.
-        let runs = |i: &usize| self.target.threads[*i].state.place() == Place::Running;
+        let runs = |i: &usize| self.target.threads[*i].state.handshake_state() == HandshakeState::Running;
         for i in self.stopped.clone().into_iter().filter(runs) {
             self.write_registers(i);
             if self.answer & Answer::PARKED_ON_DEATH != 0 && !removed(Guard::DebugParks) {
@@ -190,7 +190,7 @@ impl Debugger {
     fn answer_for_the_frozen(&mut self, epoch: u64) -> Result<(), Killed> {
         for i in self.user_stopped.clone() {
             let member = self.target.member(i);
-            if member.state.place() == Place::Running {
+            if member.state.handshake_state() == HandshakeState::Running {
                 self.write_registers(i);
                 member.freeze(epoch);
             }

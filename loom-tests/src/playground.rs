@@ -16,7 +16,7 @@ use crate::checker::thread;
 use crate::kernel::{self, Kernel};
 use crate::sync::UnsafeCell;
 use crate::sync::lock::Patience;
-use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Parked, Place, StopState};
+use crate::world::handshake::{Abandoned, Handshake, HandshakeState, HoldOutcome, Holder, Parked, StopState};
 use crate::world::locks::{StopLocks, WorldLocks};
 
 /// How running threads are notified that they are held.
@@ -248,15 +248,15 @@ impl World {
     }
 
     /// Holds each thread except `me`, and signals those that run.
-    pub(crate) fn ask(&self, holder: Holder, me: Option<usize>) {
+    pub(crate) fn request_stop(&self, holder: Holder, me: Option<usize>) {
         let others = self.each_other(me);
         let epoch = self.handshake.begin(holder, others.len() as u32);
         let mut satisfied = 0;
         for i in others {
             match self.threads[i].state.hold(holder, epoch) {
-                Held::MustPark if self.stopper == Stopper::Signals => self.kernel.signal(self.threads[i].tid),
-                Held::MustPark => {}
-                Held::Already => satisfied += 1,
+                HoldOutcome::MustPark if self.stopper == Stopper::Signals => self.kernel.signal(self.threads[i].tid),
+                HoldOutcome::MustPark => {}
+                HoldOutcome::Already => satisfied += 1,
             }
         }
         self.handshake.satisfied(holder, epoch, satisfied);
@@ -264,7 +264,7 @@ impl World {
 
     /// Stops all threads except `me`.
     pub(crate) fn stop(&self, holder: Holder, me: Option<usize>) {
-        self.ask(holder, me);
+        self.request_stop(holder, me);
         while self.handshake.wait_slice(holder, u64::MAX) != 0 {}
     }
 
@@ -275,7 +275,7 @@ impl World {
             // SAFETY: loom reports every concurrent write.
             let published = thread.published.with(|p| unsafe { *p });
             assert_ne!(published, Published::Nothing, "a stopped thread has published nothing");
-            if thread.state.place() == Place::Blocking {
+            if thread.state.handshake_state() == HandshakeState::Blocking {
                 assert_eq!(
                     published,
                     Published::Region,
@@ -307,11 +307,11 @@ impl World {
         self.handshake.close(holder);
         let others = self.each_other(None);
         let silent = others.iter().filter(|i| self.threads[**i].state.take_back(holder) == Abandoned::Unanswered);
-        let all_stand = silent.count() == 0;
-        if !all_stand {
+        let all_stopped = silent.count() == 0;
+        if !all_stopped {
             self.start(holder, None);
         }
-        all_stand
+        all_stopped
     }
 
     /// Collects on a thread that holds the necessary locks: stop, mark, start.

@@ -1,7 +1,7 @@
 //! The shipped tree of cost centre stacks, and its models.
 //!
-//! Threads push and pop as scopes do: a push returns a stack number, which is stored in the thread's [`Present`]. A ticker reads the
-//! `Present` of other threads at any moment and resolves the numbers, as the reader of a tick and a census do. Only the orderings in the
+//! Threads push and pop as scopes do: a push returns a stack number, which is stored in the thread's [`CurrentId`]. A ticker reads the
+//! `CurrentId` of other threads at any moment and resolves the numbers, as the reader of a tick and a census do. Only the orderings in the
 //! shipped files synchronize these threads: a number whose node is not visible yet would be mistaken for the root stack, the
 //! program itself.
 
@@ -20,7 +20,7 @@ use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::kernel::Kernel;
 use crate::sabotage::Guard;
-use crate::sync::Present;
+use crate::sync::CurrentId;
 
 /// A tree with room for four stacks in addition to the built-in ones, and for the edges to them.
 type Small = Tree<12, 4, 2>;
@@ -30,12 +30,12 @@ const B: CentreId = CentreId(9);
 
 struct Program {
     tree: Small,
-    present: [Present; 2],
+    present: [CurrentId; 2],
 }
 
 impl Program {
     fn new() -> Arc<Program> {
-        Arc::new(Program { tree: Small::new(), present: [Present::new(), Present::new()] })
+        Arc::new(Program { tree: Small::new(), present: [CurrentId::new(), CurrentId::new()] })
     }
 
     /// Enters a scope on `thread`. Returns the previous stack.

@@ -1,23 +1,23 @@
-//! The shipped protocol files of `events/record/`, with `sync/bell.rs`, and their models (not in `models`, because the files are private to their
+//! The shipped protocol files of `events/record/`, with `sync/wakeup.rs`, and their models (not in `models`, because the files are private to their
 //! parent module).
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
-#[path = "../../crates/stopworld-platform/src/sync/bell.rs"]
-mod bell;
+#[path = "../../src/events/record/enabled.rs"]
+mod enabled;
+#[path = "../../crates/stopworld-platform/src/sync/notify.rs"]
+mod notify;
 #[path = "../../src/events/record/stream.rs"]
 mod stream;
-#[path = "../../src/events/record/wanted.rs"]
-mod wanted;
 
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use self::bell::{Bell, Turnstile};
+use self::enabled::{EnabledEvents, Flight};
+use self::notify::{EventCount, Notify};
 use self::stream::{Chunk, Stream};
-use self::wanted::{Flight, Wanted};
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::kernel::{self, Kernel};
@@ -92,7 +92,7 @@ fn what_is_drained_is_whole_in_order_and_complete() {
             // SAFETY: this thread is the producer.
             unsafe {
                 if !pipe.stream.write(number, number, &[number]) {
-                    // The real producer waits for room here, or drops the record: see the model of the turnstile below.
+                    // The real producer waits for room here, or drops the record: see the model of the event count below.
                     let Some(chunk) = fresh.next().or_else(|| pipe.stream.take_back()) else { break };
                     pipe.stream.extend(chunk);
                     assert!(pipe.stream.write(number, number, &[number]));
@@ -119,7 +119,7 @@ const EVENT: u32 = 1;
 
 /// A thread that fires, with a ring for one record. The ring holds the record's time plus one, and 0 before.
 struct Firing {
-    wanted: Wanted<1>,
+    enabled: EnabledEvents<1>,
     flight: Flight,
     clock: AtomicU32,
     record: AtomicU32,
@@ -128,7 +128,7 @@ struct Firing {
 impl Firing {
     fn new() -> Arc<Firing> {
         Arc::new(Firing {
-            wanted: Wanted::new([AtomicU32::new(EVENT)]),
+            enabled: EnabledEvents::new([AtomicU32::new(EVENT)]),
             flight: Flight::new(),
             clock: AtomicU32::new(0),
             record: AtomicU32::new(0),
@@ -155,7 +155,7 @@ impl Firing {
             }
             self.now()
         };
-        if let Some(ticks) = self.wanted.decide(0, EVENT, clock) {
+        if let Some(ticks) = self.enabled.decide(0, EVENT, clock) {
             self.record.store(ticks as u32 + 1, Ordering::Release);
         }
         self.flight.end();
@@ -165,8 +165,8 @@ impl Firing {
         self.record.load(Ordering::Acquire).checked_sub(1)
     }
 
-    fn set(&self, wanted: u32, now: u32) {
-        self.wanted.change([wanted], u64::from(now));
+    fn set(&self, enabled: u32, now: u32) {
+        self.enabled.change([enabled], u64::from(now));
         heavy_barrier();
     }
 }
@@ -269,8 +269,8 @@ fn a_handler_knows_whether_it_has_interrupted_a_fire() {
 // ---- Waking --------------------------------------------------------------------------------------------------------
 
 struct Woken {
-    bell: Bell,
-    room: Turnstile,
+    wakeup: Notify,
+    room: EventCount,
     word: AtomicU32,
     brought: UnsafeCell<u32>,
 }
@@ -282,15 +282,15 @@ unsafe impl Send for Woken {}
 
 impl Woken {
     fn new() -> Arc<Woken> {
-        let (bell, room) = (Bell::new(), Turnstile::new());
-        Arc::new(Woken { bell, room, word: AtomicU32::new(0), brought: UnsafeCell::new(0) })
+        let (wakeup, room) = (Notify::new(), EventCount::new());
+        Arc::new(Woken { wakeup, room, word: AtomicU32::new(0), brought: UnsafeCell::new(0) })
     }
 }
 
-/// No wait times out in this model, so a lost ring of the bell is a deadlock.
+/// No wait times out in this model, so a lost notification is a deadlock.
 #[test]
 fn the_writer_hears_every_ring() {
-    explore("bell, 2 rings", AtMost(4), || {
+    explore("notify, 2 notifications", AtMost(4), || {
         let kernel = Kernel::boot(3);
         let woken = Woken::new();
         let ringing: Vec<_> = (2..=3)
@@ -298,12 +298,12 @@ fn the_writer_hears_every_ring() {
                 let woken = Arc::clone(&woken);
                 kernel.spawn(tid, move || {
                     woken.word.fetch_add(1, Ordering::Relaxed);
-                    woken.bell.ring();
+                    woken.wakeup.notify();
                 })
             })
             .collect();
         while woken.word.load(Ordering::Relaxed) < 2 {
-            woken.bell.wait(None);
+            woken.wakeup.wait(None);
         }
         ringing.into_iter().for_each(|thread| thread.join().expect("loom reports what fails"));
     });
@@ -316,7 +316,7 @@ fn a_writer_that_checks_and_then_sleeps_is_caught() {
 
 #[test]
 fn every_waiter_for_room_is_woken_and_sees_it() {
-    explore("turnstile, 2 waiters", AtMost(3), || {
+    explore("event count, 2 waiters", AtMost(3), || {
         let kernel = Kernel::boot(3);
         let woken = Woken::new();
         let waiting: Vec<_> = (2..=3)
@@ -338,7 +338,7 @@ fn every_waiter_for_room_is_woken_and_sees_it() {
         // SAFETY: as above.
         woken.brought.with_mut(|brought| unsafe { *brought = 7 });
         woken.word.store(1, Ordering::Release);
-        woken.room.turn();
+        woken.room.notify_all();
         waiting.into_iter().for_each(|thread| thread.join().expect("loom reports what fails"));
     });
 }

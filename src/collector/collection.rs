@@ -3,17 +3,17 @@
 use super::caches::{caches, close_own_cache, records_and_caches};
 use super::dump::Dump;
 use super::error::CollectError;
-use super::living::Living;
+use super::live_heap::LiveHeap;
 use super::observer::Observers;
 use super::outcome::Outcome;
-use super::parallel::{Company, Marking};
+use super::parallel::{Marking, MarkingThreads};
 use super::phases::{Phases, Step};
 use super::report::{CollectionReport, Reason};
 use super::roots::RootScan;
 use super::state::{Collecting, Collector};
 use super::stopping::Stopped;
 use crate::events::EventId;
-use crate::events::record::{self, Hurry};
+use crate::events::record::{self, NoWaitSection};
 use crate::heap::cache::AllocationCache;
 use crate::heap::verify::VerifyError;
 use crate::os::callback::{self, Callback};
@@ -36,7 +36,7 @@ impl Collector {
         reason: Reason,
     ) -> Result<Option<CollectionReport>, CollectError> {
         callback::refuse_inside("a collection");
-        let mut result = self.collect_and_tell(who, reason, StopBy::InForce);
+        let mut result = self.collect_and_report(who, reason, StopBy::InForce);
         let unless_after = match result {
             Err(CollectError::Discarded { number, .. }) => Some(who.unless_after.map(|_| number)),
             Err(CollectError::Stop(StopError::FalseAnswer(_))) => Some(who.unless_after),
@@ -45,12 +45,12 @@ impl Collector {
         if let Some(unless_after) = unless_after {
             // The debugger lost the stopped world, or gave a false answer: collect again without it (`.debug.dies`,
             // `.debug.lies`).
-            result = self.collect_and_tell(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
+            result = self.collect_and_report(Collecting { unless_after, ..who }, reason, StopBy::BuiltIn);
         }
         result
     }
 
-    fn collect_and_tell(
+    fn collect_and_report(
         &self,
         who: Collecting<'_>,
         reason: Reason,
@@ -84,7 +84,7 @@ impl Collector {
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
         // thread waits for it.
         record::catch_up();
-        let hurry = Hurry::begin();
+        let no_wait = NoWaitSection::begin();
         let called_back = Callback::begin();
         let mut budget = Budget::new(self.stop_timeout);
         let locks = self.threads.lock_for_stop(&mut budget)?;
@@ -107,12 +107,12 @@ impl Collector {
         let stopped = match self.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
-                self.tell_of_debuggers();
+                self.report_debugger_news();
                 self.events.fire_stop_abandoned(number, error.unanswered());
                 return Err(self.with_finalizer(error).into());
             }
         };
-        self.tell_of_debuggers();
+        self.report_debugger_news();
         phases.suspended(stopped.census());
 
         // Collect.
@@ -143,10 +143,10 @@ impl Collector {
             drop(observers);
             None
         };
-        drop(hurry);
-        self.threads.tell_phase(Phase::RestartEnd);
+        drop(no_wait);
+        self.threads.notify_phase(Phase::RestartEnd);
         drop(called_back);
-        self.tell_of_debuggers();
+        self.report_debugger_news();
 
         result?;
         if let Some(lost) = outcome.lost {
@@ -169,7 +169,7 @@ impl Collector {
     }
 
     /// Fires the events of debuggers that have attached, detached, or been lost.
-    fn tell_of_debuggers(&self) {
+    fn report_debugger_news(&self) {
         while let Some(news) = self.threads.debugger_news() {
             match news {
                 DebuggerNews::Attached { control } => self.events.fire_debugger_attached(control),
@@ -200,9 +200,9 @@ impl Collector {
         }
         caches(stopped).for_each(|cache| cache.charge_for_the_stopped(stopped.proof()));
         self.heap.begin_marking(stopped.proof());
-        let company = if stopped.is_whole_process() { Company::Alone } else { Company::All };
+        let threads = if stopped.is_whole_process() { MarkingThreads::Alone } else { MarkingThreads::All };
         // SAFETY: the collection lock is held and the world is stopped.
-        let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, company) };
+        let mut marking = unsafe { self.markers.begin(&self.heap, &self.events, threads) };
 
         phases.run(Step::Roots, |outcome| self.find_roots(stopped, finalizer_tables, &mut marking, outcome));
         phases.run(Step::Mark, |outcome| self.mark(stopped, &mut marking, outcome));
@@ -228,7 +228,7 @@ impl Collector {
             phases.skip_time();
         }
 
-        let mutators = phases.stop.crowd.threads;
+        let mutators = phases.stop.summary.threads;
         phases.run(Step::Sweep, |outcome| self.set_up_sweep(stopped, number, mutators, outcome));
 
         if self.heap.paranoid {
@@ -263,7 +263,7 @@ impl Collector {
     fn mark(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         marking.run();
         if self.events.is_enabled(EventId::BlockScanned) {
-            self.heap.tell_of_the_scanned(stopped.proof(), &self.events);
+            self.heap.report_scanned(stopped.proof(), &self.events);
         }
         outcome.marked = marking.objects();
         outcome.mark_stack_high = marking.stack_high();
@@ -273,13 +273,13 @@ impl Collector {
     fn discard(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, number: u32) {
         marking.for_each_weak(|_| {});
         self.heap.discard_marks(stopped.proof());
-        self.tell_of_debuggers();
+        self.report_debugger_news();
         self.events.fire_collection_discarded(number, 0);
     }
 
     /// Sorts the blocks for the mutators to sweep, and sets the next budget.
     fn set_up_sweep(&self, stopped: &Stopped<'_>, number: u32, mutators: u32, outcome: &mut Outcome) {
-        self.settle_the_new(stopped);
+        self.settle_new_objects(stopped);
         let live = self.heap.set_up_sweep(stopped.proof(), caches(stopped), &self.events);
         outcome.live = live.bytes;
         outcome.live_objects = live.objects;
@@ -305,24 +305,24 @@ impl Collector {
         if !dumps && observers.is_empty() {
             return false;
         }
-        let living = self.living(stopped, finalizer_tables, number);
+        let live_heap = self.live_heap(stopped, finalizer_tables, number);
         if dumps {
-            let dump = Dump::new(&living, &self.events);
+            let dump = Dump::new(&live_heap, &self.events);
             dump.roots();
             dump.objects();
         }
-        observers.look(&living);
+        observers.look(&live_heap);
         true
     }
 
-    fn living<'a>(
+    fn live_heap<'a>(
         &'a self,
         stopped: &'a StoppedWorld<'a>,
         finalizer_tables: &'a LockGuard<'a>,
         number: u32,
-    ) -> Living<'a> {
+    ) -> LiveHeap<'a> {
         let Self { heap, ranges, roots: handles, finalizers, .. } = self;
-        Living { heap, stopped, ranges, handles, finalizers, finalizer_tables, epoch: heap.epoch(), number }
+        LiveHeap { heap, stopped, ranges, handles, finalizers, finalizer_tables, epoch: heap.epoch(), number }
     }
 
     /// Clears every weak reference whose target is not marked.
@@ -357,10 +357,10 @@ impl Collector {
 
     /// Fires the allocation events that stopped threads have not fired yet, if such events are enabled. Leaves out a thread that a
     /// debugger stopped in the middle of firing such an event: the thread itself completes it after the restart.
-    fn settle_the_new(&self, stopped: &Stopped<'_>) {
+    fn settle_new_objects(&self, stopped: &Stopped<'_>) {
         for (record, cache) in records_and_caches(stopped) {
             if !record.is_undisturbed() {
-                self.heap.settle_the_new(stopped.proof(), cache, &self.events);
+                self.heap.settle_new_objects(stopped.proof(), cache, &self.events);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Heap dumps: every live object, its references, and the roots, reported as events in the stopped world.
 //!
-//! A dump walks over the [live objects](super::living). It fires one event for each object, then one for each reference in it.
+//! A dump walks over the [live objects](super::live_heap). It fires one event for each object, then one for each reference in it.
 //! The sweep later counts exactly these objects as alive, byte for byte. A reference is reported only if its target is reported
 //! too.
 //!
@@ -10,7 +10,7 @@
 
 use std::cell::Cell as Counter;
 
-use super::living::{Living, Object};
+use super::live_heap::{LiveHeap, Object};
 use crate::events::{EventId, Events, record};
 
 /// The maximum number of events between two drains; a ring holds twice as many.
@@ -18,7 +18,7 @@ const BETWEEN_DRAINS: u32 = 2_048;
 
 /// A dump of a heap whose marking is over and whose sweep has not begun.
 pub(super) struct Dump<'a> {
-    living: &'a Living<'a>,
+    live_heap: &'a LiveHeap<'a>,
     events: &'a Events,
     fired: Counter<u32>,
     /// Set when a drain is not possible because a stopped thread holds what it needs. From then on the rings grow; when they reach
@@ -33,14 +33,14 @@ impl<'a> Dump<'a> {
     }
 
     /// Creates a dump of the live objects.
-    pub(super) fn new(living: &'a Living<'a>, events: &'a Events) -> Dump<'a> {
-        Dump { living, events, fired: Counter::new(0), gave_up: Counter::new(false) }
+    pub(super) fn new(live_heap: &'a LiveHeap<'a>, events: &'a Events) -> Dump<'a> {
+        Dump { live_heap, events, fired: Counter::new(0), gave_up: Counter::new(false) }
     }
 
     /// Reports every live object, in address order, each with its references.
     pub(super) fn objects(&self) {
         let (mut objects, mut bytes) = (0, 0);
-        self.living.for_each_object(|object| {
+        self.live_heap.for_each_object(|object| {
             self.object(object);
             objects += 1;
             bytes += object.bytes;
@@ -51,10 +51,10 @@ impl<'a> Dump<'a> {
     fn object(&self, object: Object) {
         let (payload, Object { info, bytes, .. }) = (object.payload(), object);
         let mut edges = 0;
-        self.living.for_each_reference(payload, info, |_, _| edges += 1);
+        self.live_heap.for_each_reference(payload, info, |_, _| edges += 1);
         self.events.fire_dump_node(payload, bytes, std::ptr::from_ref(info) as usize, edges);
         self.count();
-        self.living.for_each_reference(payload, info, |slot, target| {
+        self.live_heap.for_each_reference(payload, info, |slot, target| {
             self.events.fire_dump_edge(target, (slot - payload) as u32);
             self.count();
         });
@@ -62,8 +62,8 @@ impl<'a> Dump<'a> {
 
     /// Reports the roots with which the collection began, as far as they refer to an object.
     pub(super) fn roots(&self) {
-        self.living.for_each_root(|root| {
-            let of_type = std::ptr::from_ref(self.living.type_of(root.object)) as usize;
+        self.live_heap.for_each_root(|root| {
+            let of_type = std::ptr::from_ref(self.live_heap.type_of(root.object)) as usize;
             self.events.fire_dump_root(root.object, root.kind as u32, root.place, of_type);
             self.count();
         });

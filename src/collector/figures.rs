@@ -25,7 +25,7 @@ pub(crate) struct Figures {
 
 /// A snapshot of the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct FiguresSnapshot {
     /// The sum of all pauses so far.
     pub(crate) pause_total_ns: u64,
     /// The last pause.
@@ -67,9 +67,9 @@ impl Figures {
     }
 
     /// Returns the current figures.
-    pub(crate) fn see(&self) -> Seen {
+    pub(crate) fn see(&self) -> FiguresSnapshot {
         let read = |figure: &AtomicU64| figure.load(Relaxed);
-        Seen {
+        FiguresSnapshot {
             pause_total_ns: read(&self.pause_total_ns),
             pause_ns: read(&self.pause_ns),
             period_ns: read(&self.period_ns),

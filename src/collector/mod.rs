@@ -13,7 +13,7 @@ mod dump;
 pub(crate) mod error;
 pub(crate) mod figures;
 pub(crate) mod finalize;
-pub(crate) mod living;
+pub(crate) mod live_heap;
 pub(crate) mod mark;
 mod mark_stack;
 pub(crate) mod masks;

@@ -1,6 +1,6 @@
 //! The observers of one collection.
 
-use super::living::Living;
+use super::live_heap::LiveHeap;
 use super::state::{Afterwards, Attention, Collecting, Collector, Observer};
 use crate::os::clock::Budget;
 use crate::sync::{HeldBy, LockGuard, Ordering::Relaxed};
@@ -14,8 +14,8 @@ pub(super) struct Observers<'a> {
 }
 
 impl Observers<'_> {
-    pub(super) fn look(&self, living: &Living<'_>) {
-        self.looking.iter().flatten().for_each(|observer| observer.look(living));
+    pub(super) fn look(&self, live_heap: &LiveHeap<'_>) {
+        self.looking.iter().flatten().for_each(|observer| observer.look(live_heap));
     }
 
     /// Finishes the observers and releases the lock. Returns the callbacks to call after the collection.
@@ -37,7 +37,7 @@ impl Collector {
         who: Collecting<'a>,
         budget: &mut Budget,
     ) -> Result<Observers<'a>, StopError> {
-        let looks = |observer: &&dyn Observer| observer.begin(self) == Attention::Looks;
+        let looks = |observer: &&dyn Observer| observer.begin(self) == Attention::Observes;
         let mut guard = None;
         let mut own = None;
         if self.observing.armed.load(Relaxed)

@@ -5,7 +5,7 @@ use super::state::Collector;
 use crate::heap::sweep::SpaceBytes;
 use crate::world::LostStop;
 use crate::world::name::ThreadName;
-use crate::world::stop::StopCensus;
+use crate::world::stop::StopSummary;
 use crate::world::stop_info::ThreadStopInfo;
 
 /// The results of the stopped part of a collection.
@@ -42,7 +42,7 @@ pub(super) struct StopFacts {
     pub(super) stop_ns: u64,
     pub(super) restart_ns: u64,
     pub(super) pause_ns: u64,
-    pub(super) crowd: StopCensus,
+    pub(super) summary: StopSummary,
 }
 
 impl Collector {
@@ -77,7 +77,7 @@ impl Collector {
         outcome: &Outcome,
     ) -> CollectionReport {
         let by = collecting.map_or_else(|| ThreadName::new("(not attached)"), ThreadStopInfo::name);
-        let slowest = stop.crowd.slowest;
+        let slowest = stop.summary.slowest;
         CollectionReport {
             number,
             reason,
@@ -95,8 +95,8 @@ impl Collector {
             allocated_bytes: outcome.allocated,
             committed_bytes: self.heap.committed_bytes(),
             stack_bytes: outcome.stack_bytes,
-            threads_stopped: stop.crowd.threads - u32::from(collecting.is_some()),
-            threads_blocking: stop.crowd.blocking,
+            threads_stopped: stop.summary.threads - u32::from(collecting.is_some()),
+            threads_blocking: stop.summary.blocking,
             slowest: slowest.map_or(ThreadName::EMPTY, |slowest| slowest.name),
             slowest_ns: slowest.map_or(0, |slowest| slowest.ns),
             mark_stack_high: outcome.mark_stack_high,

@@ -57,8 +57,9 @@ fn mark_until_the_end(shared: &Shared, marker: &mut Marker<'_>) {
         if look_for_work(shared, marker) {
             continue;
         }
-        let glance = shared.termination.glance();
-        if !shared.pool.take(|tasks| marker.adopt(tasks)) && shared.termination.became_idle(glance) == Idle::Finished {
+        let snapshot = shared.termination.snapshot();
+        if !shared.pool.take(|tasks| marker.adopt(tasks)) && shared.termination.became_idle(snapshot) == Idle::Finished
+        {
             return;
         }
     }
@@ -120,7 +121,7 @@ impl Markers {
             let thread = spawn(&name, move || {
                 // The thread fires events in the stopped world, where nothing may be allocated on first use
                 // (`.stop.no-malloc`).
-                crate::events::record::ring::meet();
+                crate::events::record::ring::allocate_thread_local();
                 help(&shared, index, stack);
             })?;
             markers.threads.push(thread);
@@ -138,12 +139,17 @@ impl Markers {
     ///
     /// # Safety
     /// The caller holds the collection lock and has stopped the world.
-    pub(crate) unsafe fn begin<'a>(&'a self, heap: &'a Heap, events: &'a Events, company: Company) -> Marking<'a> {
+    pub(crate) unsafe fn begin<'a>(
+        &'a self,
+        heap: &'a Heap,
+        events: &'a Events,
+        threads: MarkingThreads,
+    ) -> Marking<'a> {
         // SAFETY: the collection lock makes this the only mark phase.
         let stack = unsafe { &mut *self.stack.get() };
-        let helpers = match company {
-            Company::Alone => 0,
-            Company::All => self.helpers.load(Ordering::Relaxed),
+        let helpers = match threads {
+            MarkingThreads::Alone => 0,
+            MarkingThreads::All => self.helpers.load(Ordering::Relaxed),
         };
         Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
     }
@@ -167,7 +173,7 @@ impl Markers {
 
 /// The threads that mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum MarkingThreads {
     /// The collecting thread alone: all other threads of the process are suspended from outside, the service threads included.
     Alone,
     /// The collecting thread and the service threads.
@@ -272,7 +278,7 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
     shared.time.is_helper(index);
     let mut seen = 0;
     loop {
-        // Acquire: pairs with the Release in `Shared::consider_company` and in `drop`.
+        // Acquire: pairs with the Release in `Shared::wake_helpers_if_useful` and in `drop`.
         let phase = shared.phase.load(Ordering::Acquire);
         if phase == seen {
             futex::wait(&shared.phase, phase, None);

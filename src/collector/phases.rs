@@ -12,7 +12,7 @@ use crate::events::EventId;
 use crate::events::clock::Clock;
 use crate::os::clock::now_ns;
 use crate::world::Phase;
-use crate::world::stop::StopCensus;
+use crate::world::stop::StopSummary;
 
 /// A step of a collection in the stopped world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl<'a> Phases<'a> {
     }
 
     /// Ends the stop.
-    pub(super) fn suspended(&mut self, crowd: StopCensus) {
-        self.stop.crowd = crowd;
+    pub(super) fn suspended(&mut self, summary: StopSummary) {
+        self.stop.summary = summary;
         self.reach(Phase::SuspendEnd);
         self.stop.stop_ns = self.clock.lap();
     }
@@ -125,12 +125,12 @@ impl<'a> Phases<'a> {
 
     /// Fires the event of a point.
     fn fire(&self, phase: Phase) {
-        let Self { number, reason, outcome, stop: StopFacts { crowd, .. }, .. } = self;
+        let Self { number, reason, outcome, stop: StopFacts { summary, .. }, .. } = self;
         let (events, number, reason) = (&self.collector.events, *number, *reason as u32);
         match phase {
             Phase::Running => {}
             Phase::SuspendBegin => events.fire_suspend_begin(number, reason),
-            Phase::SuspendEnd => events.fire_suspend_end(number, crowd.threads, crowd.blocking),
+            Phase::SuspendEnd => events.fire_suspend_end(number, summary.threads, summary.blocking),
             Phase::GcStart => events.fire_gc_start(number, reason),
             Phase::RootsBegin => events.fire_roots_begin(number),
             Phase::RootsEnd => events.fire_roots_end(number, outcome.stack_bytes as usize, outcome.roots as usize),

@@ -132,7 +132,7 @@ impl Shared {
     #[inline]
     pub(crate) fn offer(&self, stack: &mut MarkStack) {
         if self.asleep.load(Ordering::Relaxed) > 0 {
-            return self.consider_company(stack);
+            return self.wake_helpers_if_useful(stack);
         }
         if (self.hungry.load(Ordering::Relaxed) > 0 || self.termination.has_idle())
             && stack.len() > WORTH_SHARING
@@ -144,7 +144,7 @@ impl Shared {
 
     /// Wakes the helper threads if there is enough work for them.
     #[cold]
-    fn consider_company(&self, stack: &MarkStack) {
+    fn wake_helpers_if_useful(&self, stack: &MarkStack) {
         let alone = self.offers_alone.load(Ordering::Relaxed);
         if alone > 0 {
             self.offers_alone.store(alone - 1, Ordering::Relaxed);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::error::CollectError;
 use super::figures::Figures;
 use super::finalize::Finalizers;
-use super::living::Living;
+use super::live_heap::LiveHeap;
 use super::pacing::Pacing;
 use super::parallel::Markers;
 use super::report;
@@ -140,7 +140,7 @@ impl LiveSpaces {
 /// Whether an observer wants to see this collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attention {
-    Looks,
+    Observes,
     Passes,
 }
 
@@ -148,8 +148,8 @@ pub(crate) enum Attention {
 pub(crate) trait Observer {
     /// Called when a collection is about to stop the world. If the collection fails, no other call follows.
     fn begin(&self, collector: &Collector) -> Attention;
-    /// Called in the stopped world, after marking and before the sweep; only if `begin` returned [`Attention::Looks`].
-    fn look(&self, living: &Living<'_>);
+    /// Called in the stopped world, after marking and before the sweep; only if `begin` returned [`Attention::Observes`].
+    fn look(&self, live_heap: &LiveHeap<'_>);
     /// Called when the world runs again, after `look`. Returns a callback that the collector calls after it has released the
     /// observer's lock.
     fn finish(&self, collector: &Collector) -> Option<Afterwards>;

@@ -48,7 +48,7 @@ impl Collector {
                 // SAFETY: the allocation lock and the list lock are held.
                 unsafe { cache_of(record) }.is_some_and(|cache| cache.sweeping().is_some())
             };
-            let error = self.threads.hindered_by(&locks, budget.total(), is_sweeping);
+            let error = self.threads.blocked_by(&locks, budget.total(), is_sweeping);
             if error.unanswered() > 0 {
                 return Err(error);
             }

@@ -14,10 +14,10 @@
 //!
 //! ```text
 //!   loop {
-//!       let glance = termination.glance();
+//!       let seen = termination.snapshot();
 //!       match pool.take() {
 //!           Some(work) => mark(work),        // shares surplus: pool.put(..); termination.work_added()
-//!           None => match termination.became_idle(glance) { Finished => break, LookAgain => {} },
+//!           None => match termination.became_idle(seen) { Finished => break, LookAgain => {} },
 //!       }
 //!   }
 //! ```
@@ -26,8 +26,8 @@
 //! itself as idle *after* it found the pool empty, and as busy again *before* it looks into the pool (`.mark.termination`). So
 //! when all are counted as idle, each has found the pool empty at a time when only idle markers could have filled it, and idle
 //! markers do not fill it. **No marker sleeps while there is work.** A new value of `work added` announces work, and a marker becomes
-//! idle only by a compare-exchange that still finds the value of its *glance*, the word that it read before it looked into the
-//! pool (`.mark.glance`).
+//! idle only by a compare-exchange that still finds the value of its *snapshot*, the word that it read before it looked into the
+//! pool (`.mark.snapshot`).
 //!
 //! An idle marker sleeps in a futex on that word; no marker spins. The last marker that becomes idle wakes all. The number of
 //! additions wraps around after 2^23. A marker could take an old value for the present one only if the others added work that
@@ -52,7 +52,7 @@ pub(crate) struct Termination {
 
 /// The word as a marker saw it before it looked into the pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Glance(u32);
+pub(crate) struct PoolSnapshot(u32);
 
 /// What a marker without work does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +80,9 @@ impl Termination {
     }
 
     /// Returns the present value of the word. A marker calls this before it looks into the pool.
-    pub(crate) fn glance(&self) -> Glance {
+    pub(crate) fn snapshot(&self) -> PoolSnapshot {
         // Acquire: pairs with the Release of `work_added`: a marker that sees the new number finds the work.
-        Glance(self.word.load(Ordering::Acquire))
+        PoolSnapshot(self.word.load(Ordering::Acquire))
     }
 
     /// Whether a marker is idle, so that sharing is worth it. One relaxed load, for the inner loop.
@@ -93,7 +93,7 @@ impl Termination {
 
     /// Announces that work was put into the pool. Wakes one idle marker, if there is one.
     pub(crate) fn work_added(&self) {
-        // Release: pairs with the Acquire of `glance` and of `became_idle`.
+        // Release: pairs with the Acquire of `snapshot` and of `became_idle`.
         let before = self.word.fetch_add(ADDED, Ordering::Release);
         interrupt_point();
         if before & IDLE != 0 {
@@ -101,13 +101,13 @@ impl Termination {
         }
     }
 
-    /// Counts the caller as idle, which found the pool empty after this glance and holds no work. Returns when work was added, or
+    /// Counts the caller as idle, which found the pool empty after this snapshot and holds no work. Returns when work was added, or
     /// when all markers are without work.
-    pub(crate) fn became_idle(&self, glance: Glance) -> Idle {
+    pub(crate) fn became_idle(&self, snapshot: PoolSnapshot) -> Idle {
         let markers = self.markers.load(Ordering::Relaxed);
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
-            if seen / ADDED != glance.0 / ADDED && !removed(Guard::MarkGlance) {
+            if seen / ADDED != snapshot.0 / ADDED && !removed(Guard::MarkGlance) {
                 return Idle::LookAgain;
             }
             let last = (seen & IDLE) + 1 == markers;

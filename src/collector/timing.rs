@@ -12,19 +12,19 @@ use crate::world::stop_info::ThreadStopInfo;
 /// Whether the time is wanted, and the ids of the service threads.
 #[derive(Debug)]
 pub(crate) struct CollectorTime {
-    wanted: AtomicBool,
+    measured: AtomicBool,
     /// The service threads' ids; 0 for one that has not started or does not exist.
     helpers: Box<[AtomicU32]>,
 }
 
 impl CollectorTime {
     pub(crate) fn new(helpers: usize) -> Self {
-        Self { wanted: AtomicBool::new(false), helpers: (0..helpers).map(|_| AtomicU32::new(0)).collect() }
+        Self { measured: AtomicBool::new(false), helpers: (0..helpers).map(|_| AtomicU32::new(0)).collect() }
     }
 
     /// Turns the measurement on or off.
-    pub(crate) fn want(&self, wanted: Wanted) {
-        self.wanted.store(wanted == Wanted::Yes, Ordering::Relaxed);
+    pub(crate) fn set_measured(&self, measured: Measured) {
+        self.measured.store(measured == Measured::Yes, Ordering::Relaxed);
     }
 
     /// The processor time of the service threads since they started.
@@ -36,7 +36,7 @@ impl CollectorTime {
     /// Records that a collection begins on the calling thread. `record` is the thread's record, if it is attached. The collection ends
     /// when the result is dropped.
     pub(crate) fn of_a_collection<'a>(&self, record: Option<&'a ThreadStopInfo>) -> InCollection<'a> {
-        let record = record.filter(|_| self.wanted.load(Ordering::Relaxed));
+        let record = record.filter(|_| self.measured.load(Ordering::Relaxed));
         if let Some(record) = record {
             record.begins_to_collect(thread_cpu_ns());
         }
@@ -56,7 +56,7 @@ impl CollectorTime {
 
 /// Whether the time is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum Measured {
     Yes,
     No,
 }

@@ -64,17 +64,17 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::claims::{self, Claim, FalseClaim, Look, member};
+use super::claims::{self, Claim, ClaimCheck, FalseClaim, member};
 use super::descriptor::{publish_suspend_signal, stopworld_debugger};
 use super::notify;
 pub use super::park::stopworld_debugger_park;
-use super::protocol::{self, Agreed, Answer, Control, Mode, Standing};
+use super::protocol::{self, AckState, Answer, Control, Mode, StopContract};
 use super::request::{Notice, Notification};
-use super::serves::Serves;
+use super::served_world::ServedWorld;
 use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use crate::world::ask::{self, Teller, Told};
+use crate::world::ask::{self, Notifier, NotifyOutcome};
 use crate::world::error::DebuggerPart;
 use crate::world::handler;
 use crate::world::handshake::{Epoch, Holder};
@@ -87,7 +87,7 @@ use crate::world::{
 pub struct DebuggerBridge {
     inner: Arc<dyn ThreadVtable>,
     /// The contract of the present stop.
-    agreed: Agreed,
+    stop_contract: StopContract,
     /// The answer with which the debugger acknowledged the present stop. Used in full mode only.
     answer: AtomicU64,
     /// The pid of the collecting thread's tracer before the debugger was notified. 0: no debugger has acknowledged anything in this stop.
@@ -100,7 +100,7 @@ pub struct DebuggerBridge {
     detached: AtomicU64,
     lost: AtomicU64,
     lost_in: AtomicU32,
-    serves: Serves,
+    serves: ServedWorld,
     /// The false answer of this stop.
     false_claim: FalseClaim,
 }
@@ -111,7 +111,7 @@ impl DebuggerBridge {
     pub fn over(inner: Arc<dyn ThreadVtable>) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            agreed: Agreed::new(),
+            stop_contract: StopContract::new(),
             answer: AtomicU64::new(0),
             tracer: AtomicI32::new(0),
             answered: AtomicU32::new(0),
@@ -120,7 +120,7 @@ impl DebuggerBridge {
             detached: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             lost_in: AtomicU32::new(0),
-            serves: Serves::no_world(),
+            serves: ServedWorld::no_world(),
             false_claim: FalseClaim::nothing(),
         })
     }
@@ -163,8 +163,8 @@ impl DebuggerBridge {
 
     /// Records that the debugger with this control word is gone.
     fn lose(&self, control: Control, phase: Phase) {
-        if self.agreed.control().is_of_the_same(control) {
-            self.agreed.lose();
+        if self.stop_contract.control().is_of_the_same(control) {
+            self.stop_contract.lose();
         }
         if protocol::vacate(&stopworld_debugger.control, control) {
             self.known.store(0, Ordering::Relaxed);
@@ -174,14 +174,14 @@ impl DebuggerBridge {
     }
 
     fn notify_stop(&self, control: Control, notice: Notice, stop: &StopRequest<'_>) -> Answer {
-        let agreed = match (notice, self.agreed.control()) {
+        let stop_contract = match (notice, self.stop_contract.control()) {
             (Notice::Again, _) => Control(Control::ASSISTED),
             (_, Control::NOBODY) => control,
-            (_, agreed) => agreed,
+            (_, stop_contract) => stop_contract,
         };
         let notification = Notification {
             notice,
-            detail: agreed.mode_number(),
+            detail: stop_contract.mode_number(),
             tid: thread::gettid(),
             world: Some(stop.world()),
             thread: stop.collecting(),
@@ -212,14 +212,14 @@ impl DebuggerBridge {
     /// Holds and signals all threads, and waits until they have stopped. If a debugger is in control, or attaches meanwhile, it takes part
     /// by the assisted contract.
     fn hold_and_signal(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        let asker = Asker::of(self, stop);
-        let epoch = ask::hold(stop, |record| asker.tell(record));
-        self.wait(&asker, stop, epoch)
+        let requester = StopRequester::of(self, stop);
+        let epoch = ask::hold(stop, |record| requester.notify(record));
+        self.wait(&requester, stop, epoch)
     }
 
     /// Waits until all threads have stopped. Fails if the debugger's answer is false.
-    fn wait(&self, asker: &Asker<'_>, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
-        let stopped = ask::wait(asker, stop, epoch);
+    fn wait(&self, requester: &StopRequester<'_>, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
+        let stopped = ask::wait(requester, stop, epoch);
         let Some(answer) = self.false_claim.take() else { return stopped };
         if stopped.is_ok() {
             ask::start(stop);
@@ -236,7 +236,7 @@ impl DebuggerBridge {
     fn stop_assisted(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
         self.ensure_suspend_signal();
         let stopped = self.hold_and_signal(stop);
-        if stopped.is_err() && self.agreed.end() != Control::NOBODY {
+        if stopped.is_err() && self.stop_contract.end() != Control::NOBODY {
             self.notify_stop(control, Notice::StartWorld, stop);
         }
         stopped
@@ -254,7 +254,7 @@ impl DebuggerBridge {
 
     fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
         self.ensure_suspend_signal();
-        let epoch = ask::hold(stop, |_| Told::Maybe);
+        let epoch = ask::hold(stop, |_| NotifyOutcome::Maybe);
         if let Some(tracer) = self.current_tracer(control, stop.world().phase())
             && let Answer::Acknowledged(answer) = self.notify_stop(control, Notice::StopWorld, stop)
         {
@@ -271,11 +271,11 @@ impl DebuggerBridge {
         }
         // From here on the stop continues as without a debugger. The debugger may have stopped some threads, which its death has
         // resumed.
-        self.agreed.end();
-        let asker = Asker::of(self, stop);
-        let gone = ask::tell_again(&asker, stop);
+        self.stop_contract.end();
+        let requester = StopRequester::of(self, stop);
+        let gone = ask::notify_again(&requester, stop);
         stop.handshake().satisfied(Holder::Collection, epoch, gone);
-        self.wait(&asker, stop, epoch)
+        self.wait(&requester, stop, epoch)
     }
 
     /// Called when a full stop is acknowledged: records the threads that the debugger has answered for, which are those that had not
@@ -313,7 +313,7 @@ impl DebuggerBridge {
     ) -> StopError {
         self.reject_claim(record, fault, control, stop.world().phase());
         ask::start(stop);
-        if self.agreed.end() != Control::NOBODY {
+        if self.stop_contract.end() != Control::NOBODY {
             self.notify_stop(control, Notice::StartWorld, stop);
         }
         let answer = self.false_claim.take();
@@ -339,7 +339,7 @@ impl DebuggerBridge {
             match claims::first_lie(stop, let_go) {
                 None => return true,
                 Some((record, fault)) if self.is_still_traced(stop) => {
-                    self.reject_claim(record, fault, self.agreed.control(), stop.world().phase());
+                    self.reject_claim(record, fault, self.stop_contract.control(), stop.world().phase());
                     return false;
                 }
                 // The debugger has died between the two checks.
@@ -359,12 +359,13 @@ impl DebuggerBridge {
     /// Returns whether the debugger that acknowledged in this stop still holds the threads that it held then.
     fn is_still_traced(&self, stop: &StopRequest<'_>) -> bool {
         let same = self.is_traced_as_before();
-        let agreed = self.agreed.control();
-        let stands = same && (agreed == Control::NOBODY || self.agreed.stands(&stopworld_debugger.control));
-        if !stands && agreed != Control::NOBODY {
-            self.lose(agreed, stop.world().phase());
+        let stop_contract = self.stop_contract.control();
+        let still_stopped =
+            same && (stop_contract == Control::NOBODY || self.stop_contract.is_in_force(&stopworld_debugger.control));
+        if !still_stopped && stop_contract != Control::NOBODY {
+            self.lose(stop_contract, stop.world().phase());
         }
-        stands || removed(Guard::DebugDies)
+        still_stopped || removed(Guard::DebugDies)
     }
 
     /// Returns whether every thread for which a debugger has answered is still frozen, or has parked.
@@ -375,34 +376,34 @@ impl DebuggerBridge {
         if !self.is_still_traced(stop) {
             return false;
         }
-        let Some((record, fault)) = claims::first_unfrozen(stop, Look::AfterMarking) else { return true };
+        let Some((record, fault)) = claims::first_unfrozen(stop, ClaimCheck::AfterMarking) else { return true };
         if self.is_still_traced(stop) {
             let fault = if fault == HoldFault::Running { HoldFault::LetGo } else { fault };
-            self.reject_claim(record, fault, self.agreed.control(), stop.world().phase());
+            self.reject_claim(record, fault, self.stop_contract.control(), stop.world().phase());
         }
         false
     }
 
     /// Stops the world by signals, whichever debugger is in control. Called after a lost stop.
     fn stop_without_contract(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        self.agreed.begin(Control::NOBODY);
+        self.stop_contract.begin(Control::NOBODY);
         self.tracer.store(0, Ordering::Relaxed);
         if self.stops_by_handshake() { self.hold_and_signal(stop) } else { self.inner.stop_world(stop) }
     }
 }
 
 /// Sends the suspend signal, if there is one.
-fn send_suspend_signal(record: &ThreadStopInfo) -> Told {
+fn send_suspend_signal(record: &ThreadStopInfo) -> NotifyOutcome {
     let sent = match handler::installed() {
         Some(signal) => handler::send(record, signal),
         // SAFETY: signal 0 only checks whether the thread exists.
         None => unsafe { thread::tgkill(record.tid(), 0) },
     };
-    if sent == Err(Errno::ESRCH) { Told::Gone } else { Told::Maybe }
+    if sent == Err(Errno::ESRCH) { NotifyOutcome::Gone } else { NotifyOutcome::Maybe }
 }
 
 /// A built-in vtable, with a debugger that may answer for some threads.
-struct Asker<'a> {
+struct StopRequester<'a> {
     bridge: &'a DebuggerBridge,
     /// No debugger has been notified in this stop yet.
     first: Cell<bool>,
@@ -416,7 +417,7 @@ struct Asker<'a> {
     acknowledged: Cell<u32>,
 }
 
-impl<'a> Asker<'a> {
+impl<'a> StopRequester<'a> {
     fn of(bridge: &'a DebuggerBridge, stop: &StopRequest<'_>) -> Self {
         let control = protocol::in_control(&stopworld_debugger.control);
         let (first, counts) = (Cell::new(true), Cell::new(false));
@@ -425,11 +426,11 @@ impl<'a> Asker<'a> {
     }
 
     fn is_assisted(&self) -> bool {
-        self.bridge.agreed.control().mode() == Some(Mode::Assisted)
+        self.bridge.stop_contract.control().mode() == Some(Mode::Assisted)
     }
 }
 
-impl Teller for Asker<'_> {
+impl Notifier for StopRequester<'_> {
     fn name(&self) -> &'static str {
         self.bridge.name()
     }
@@ -441,39 +442,39 @@ impl Teller for Asker<'_> {
         }
     }
 
-    fn tell(&self, record: &ThreadStopInfo) -> Told {
+    fn notify(&self, record: &ThreadStopInfo) -> NotifyOutcome {
         if self.signal() != 0 {
             send_suspend_signal(record)
         } else if thread::is_alive(record.tid()) {
-            Told::Maybe
+            NotifyOutcome::Maybe
         } else {
-            Told::Gone
+            NotifyOutcome::Gone
         }
     }
 
-    fn is_in_vain(&self) -> bool {
+    fn should_give_up(&self) -> bool {
         self.bridge.false_claim.is_something()
     }
 
-    fn asks_again_after_ns(&self) -> u64 {
-        if self.bridge.in_control().is_some() { 20_000_000 } else { ask::TELL_AGAIN_NS }
+    fn notify_again_after_ns(&self) -> u64 {
+        if self.bridge.in_control().is_some() { 20_000_000 } else { ask::NOTIFY_AGAIN_NS }
     }
 
-    fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
+    fn all_stopped(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
         if self.counts.get() {
-            protocol::all_stand(stop.threads().map(member), self.epoch, outstanding)
+            protocol::all_stopped(stop.threads().map(member), self.epoch, outstanding)
         } else {
             // Check the threads that were counted for a debugger that has died since.
             let nobody = self.bridge.answered.load(Ordering::Relaxed) == 0;
-            outstanding == 0 && (nobody || stop.threads().all(|record| self.stands(record)))
+            outstanding == 0 && (nobody || stop.threads().all(|record| self.is_stopped(record)))
         }
     }
 
-    fn stands(&self, record: &ThreadStopInfo) -> bool {
-        match member(record).standing(self.epoch) {
-            Standing::ByItself => true,
-            Standing::Frozen => self.counts.get(),
-            Standing::No => false,
+    fn is_stopped(&self, record: &ThreadStopInfo) -> bool {
+        match member(record).ack_state(self.epoch) {
+            AckState::ByItself => true,
+            AckState::Frozen => self.counts.get(),
+            AckState::No => false,
         }
     }
 
@@ -487,7 +488,7 @@ impl Teller for Asker<'_> {
         })
     }
 
-    fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
+    fn request_answers(&self, stop: &StopRequest<'_>) -> u32 {
         let first = self.first.replace(false);
         if first && self.bridge.answered.swap(0, Ordering::Relaxed) != 0 {
             stop.threads().for_each(|record| member(record).forget());
@@ -519,7 +520,7 @@ impl Teller for Asker<'_> {
             return 0;
         }
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
-        if let Some((record, fault)) = claims::first_unfrozen(stop, Look::BeforeScanning) {
+        if let Some((record, fault)) = claims::first_unfrozen(stop, ClaimCheck::BeforeScanning) {
             self.counts.set(false);
             // A debugger that has died since counts as having answered for no thread.
             if self.bridge.is_traced_as_before() {
@@ -575,7 +576,7 @@ const ASSISTED: &str = "debugger (assisted)";
 // takes a lock that a stopped thread may hold.
 unsafe impl ThreadVtable for DebuggerBridge {
     fn name(&self) -> &'static str {
-        match self.agreed.control().mode() {
+        match self.stop_contract.control().mode() {
             None => self.inner.name(),
             Some(Mode::Full) => FULL,
             Some(Mode::Assisted) => ASSISTED,
@@ -589,13 +590,13 @@ unsafe impl ThreadVtable for DebuggerBridge {
         };
         self.note_debugger(control);
         self.tracer.store(0, Ordering::Relaxed);
-        self.agreed.begin(control);
+        self.stop_contract.begin(control);
         let stopped = match mode {
             Mode::Full => self.stop_full(stop, control),
             Mode::Assisted => self.stop_assisted(stop, control),
         };
         if stopped.is_err() {
-            self.agreed.end();
+            self.stop_contract.end();
         }
         stopped
     }
@@ -606,7 +607,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
         }
         // The threads are released before the debugger resumes them: a thread that the debugger's death resumes now must continue, too.
         ask::start(stop);
-        match self.agreed.end() {
+        match self.stop_contract.end() {
             Control::NOBODY => {}
             control => {
                 self.notify_stop(control, Notice::StartWorld, stop);
@@ -657,7 +658,7 @@ unsafe impl RevocableStop for DebuggerBridge {
         if self.tracer.load(Ordering::Relaxed) == 0 {
             return self.inner.revocable_stop().map_or(Ok(()), |inner| inner.still_holds(stop));
         }
-        let is_held = match self.agreed.control().mode() {
+        let is_held = match self.stop_contract.control().mode() {
             Some(Mode::Full) => self.holds_full(stop),
             _ => self.holds_assisted(stop),
         };
@@ -700,7 +701,7 @@ impl AtPhase for DebuggerBridge {
         let Some((control, _)) = self.in_control() else { return };
         // In the stopped world only the debugger with which the stop was begun is notified.
         let is_outside = matches!(phase, Phase::SuspendBegin | Phase::RestartEnd);
-        if is_outside || self.agreed.stands(&stopworld_debugger.control) {
+        if is_outside || self.stop_contract.is_in_force(&stopworld_debugger.control) {
             let (detail, tid) = (phase as u32, thread::gettid());
             let notification = Notification {
                 notice: Notice::Phase,
@@ -740,7 +741,7 @@ impl AtFork for DebuggerBridge {
         if let ForkStep::Child { .. } = step {
             // The parent's tracer does not trace this child; if it does, it takes control again.
             stopworld_debugger.control.store(0, Ordering::Relaxed);
-            self.agreed.begin(Control::NOBODY);
+            self.stop_contract.begin(Control::NOBODY);
             self.tracer.store(0, Ordering::Relaxed);
             for word in [&self.known, &self.attached, &self.detached, &self.lost] {
                 word.store(0, Ordering::Relaxed);

@@ -22,12 +22,12 @@
 use std::cell::Cell;
 
 use super::park::stopworld_debugger_park;
-use super::protocol::{self, Member, Standing};
+use super::protocol::{self, AckState, Member};
 use crate::os::clock::now_ns;
 use crate::os::thread;
 use crate::os::tracer::{self, UserPlace};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
-use crate::world::handshake::Place;
+use crate::world::handshake::HandshakeState;
 use crate::world::{FalseAnswer, HoldFault, StopRequest, ThreadStopInfo};
 
 /// How a debugger claims to hold threads.
@@ -87,7 +87,7 @@ pub(super) fn first_lie(
 
 /// The two moments at which a stop checks the threads that a debugger has answered for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ClaimCheck {
     BeforeScanning,
     AfterMarking,
 }
@@ -96,7 +96,7 @@ pub(super) enum Look {
 /// has resumed nevertheless takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that. A
 /// thread that is in a blocking region after marking has run its own code since its stack was scanned: the debugger has withheld the
 /// signal.
-pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: ClaimCheck) -> Option<(&'static ThreadStopInfo, HoldFault)> {
     let found = Cell::new(None);
     let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
     let is_held = |record: &ThreadStopInfo| {
@@ -105,12 +105,12 @@ pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: Look) -> Option<(&'st
             found.get() != Some(HoldFault::Running) || has_answered(record)
         });
         let parks = match look {
-            Look::BeforeScanning => has_answered(record),
-            Look::AfterMarking => record.stop_state().place() == Place::Parked,
+            ClaimCheck::BeforeScanning => has_answered(record),
+            ClaimCheck::AfterMarking => record.stop_state().handshake_state() == HandshakeState::Parked,
         };
         found.get().is_none() || parks
     };
-    let frozen = stop.threads().filter(|record| member(record).standing(stop.epoch()) == Standing::Frozen);
+    let frozen = stop.threads().filter(|record| member(record).ack_state(stop.epoch()) == AckState::Frozen);
     let record = protocol::first_not_held(frozen, is_held)?;
     Some((record, found.get().unwrap_or(HoldFault::Running)))
 }

@@ -52,7 +52,7 @@ use crate::os::{Errno, Tid, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, LockGuard, Locked, Ordering};
 use crate::world::ask;
-use crate::world::handshake::{Abandoned, Handshake, Held, Holder, Place};
+use crate::world::handshake::{Abandoned, Handshake, HandshakeState, HoldOutcome, Holder};
 use crate::world::inside;
 use crate::world::{
     AtFork, AtSwap, ForkStep, LostStop, RevocableStop, SetupError, SilentThread, Slot, StopAttempts, StopError,
@@ -147,7 +147,7 @@ impl MockDebugger {
         // No thread is frozen during a thaw: the frozen thread could hold a lock that the next thaw needs.
         let _no_thaw = self.forking.lock().lock();
         let epoch = self.handshake.begin(Holder::User, 1);
-        if debuggee.state.hold(Holder::User, epoch) == Held::MustPark {
+        if debuggee.state.hold(Holder::User, epoch) == HoldOutcome::MustPark {
             let mut budget = crate::os::clock::Budget::new(FREEZE_WITHIN);
             loop {
                 // SAFETY: the mock's own signal, whose handler is installed.
@@ -273,10 +273,10 @@ impl MockDebugger {
         let epoch = self.handshake.begin(Holder::Collection, debuggees.len() as u32);
         let mut satisfied = 0;
         for debuggee in debuggees {
-            let stands = !stop.concerns(debuggee.info())
-                || debuggee.state.hold(Holder::Collection, epoch) == Held::Already
+            let is_stopped = !stop.concerns(debuggee.info())
+                || debuggee.state.hold(Holder::Collection, epoch) == HoldOutcome::Already
                 || self.signal(debuggee) == Signalled::Gone;
-            satisfied += u32::from(stands);
+            satisfied += u32::from(is_stopped);
         }
         self.handshake.satisfied(Holder::Collection, epoch, satisfied);
         loop {
@@ -309,13 +309,13 @@ impl MockDebugger {
     /// only then reports those that did not acknowledge.
     fn give_up(&self, stop: &StopRequest<'_>, debuggees: &[&'static Debuggee]) -> Result<(), StopError> {
         self.handshake.close(Holder::Collection);
-        let mut all_stand = true;
+        let mut all_stopped = true;
         for debuggee in debuggees.iter().filter(|d| stop.concerns(d.info())) {
             let silent = debuggee.state.take_back(Holder::Collection) == Abandoned::Unanswered;
             debuggee.silent.store(u32::from(silent), Ordering::Relaxed);
-            all_stand &= !silent;
+            all_stopped &= !silent;
         }
-        if all_stand {
+        if all_stopped {
             return Ok(());
         }
         debuggees.iter().filter(|d| stop.concerns(d.info())).for_each(|d| d.state.release(Holder::Collection));
@@ -503,7 +503,7 @@ impl Debuggee {
         MockThread {
             name: self.info().name(),
             tid: self.tid(),
-            frozen: self.state.is_held_by(Holder::User) && self.state.place() == Place::Parked,
+            frozen: self.state.is_held_by(Holder::User) && self.state.handshake_state() == HandshakeState::Parked,
             stack_ptr: self.stack_ptr(),
             at: self.at(),
         }

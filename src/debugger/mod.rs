@@ -25,7 +25,7 @@ pub(crate) mod protocol;
 mod protocol_tests;
 mod request;
 pub mod scripts;
-mod serves;
+mod served_world;
 
 pub use crate::world::{Phase, PublishedWorld, WORLD_OFFSETS, WorldList, WorldOffsets};
 

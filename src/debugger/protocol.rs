@@ -11,7 +11,7 @@
 //!
 //! # Which contract applies?
 //!
-//! The control word is read once, when a stop begins. [`Agreed`] is the contract of that stop until its world is started again, whatever the
+//! The control word is read once, when a stop begins. [`StopContract`] is the contract of that stop until its world is started again, whatever the
 //! word contains by then: a stop that one debugger began is not ended by another one. If the debugger is lost meanwhile, the stop does not
 //! continue under another contract: it is lost.
 //!
@@ -23,7 +23,7 @@
 //! A frozen thread may be resumed at any moment of the stop. It takes its pending signal first, parks, and acknowledges although the
 //! debugger has already answered for it. If both were counted, the count would reach zero while another thread still runs
 //! (`.debug.counted-twice`). So the count only wakes the collector, which then checks every thread to find out whether all have stopped:
-//! [`Member::standing`].
+//! [`Member::ack_state`].
 //!
 //! # Is the answer true?
 //!
@@ -177,12 +177,12 @@ impl Receipt {
 /// If a debugger is lost during a stop, the stop does not become a stop without a debugger: marks from stacks that were scanned because
 /// of the debugger's answers must not be used (`.debug.dies`, `.debug.lost`). So the control word is kept until the stop is over.
 #[derive(Debug)]
-pub(crate) struct Agreed {
+pub(crate) struct StopContract {
     word: AtomicU64,
     lost: AtomicU32,
 }
 
-impl Agreed {
+impl StopContract {
     const_new! {
         /// Creates the state of a world that is not in a stop.
         pub(crate) fn new() -> Self {
@@ -215,7 +215,7 @@ impl Agreed {
     }
 
     /// Returns whether the debugger under whose control word the stop began is still in control, and not lost.
-    pub(crate) fn stands(&self, word: &AtomicU64) -> bool {
+    pub(crate) fn is_in_force(&self, word: &AtomicU64) -> bool {
         let now = in_control(word);
         // The mode is not compared: it may already be the one for the next stop.
         !self.is_lost() && now.mode().is_some() && now.who() == self.control().who()
@@ -233,7 +233,7 @@ impl Agreed {
 
 /// Whether a thread has stopped in an assisted stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum AckState {
     /// The thread runs, or the debugger has not answered for it yet.
     No,
     /// The thread has acknowledged by itself: the values that it published are valid.
@@ -258,13 +258,13 @@ pub(crate) struct Member<'a> {
 impl Member<'_> {
     /// Returns whether the thread has stopped in the stop with this number. The thread's own acknowledgement takes precedence: a resumed
     /// thread has published new values.
-    pub(crate) fn standing(&self, epoch: u64) -> Standing {
+    pub(crate) fn ack_state(&self, epoch: u64) -> AckState {
         if self.state.has_answered() {
-            return Standing::ByItself;
+            return AckState::ByItself;
         }
         // Acquire: pairs with the Release of `freeze`. A frozen thread changes nothing, so `undisturbed` is read after it.
         let frozen = self.frozen.load(Ordering::Acquire) == epoch;
-        if frozen && self.undisturbed.load(Ordering::Relaxed) == 0 { Standing::Frozen } else { Standing::No }
+        if frozen && self.undisturbed.load(Ordering::Relaxed) == 0 { AckState::Frozen } else { AckState::No }
     }
 
     /// Records that the debugger's answer is not counted yet. Called when a stop begins.
@@ -285,13 +285,13 @@ impl Member<'_> {
     /// Returns whether to subtract the debugger's answer from the count now. Returns true at most once, and not if the thread has
     /// acknowledged by itself.
     fn counts(&self, epoch: u64) -> bool {
-        self.standing(epoch) == Standing::Frozen && self.counted.swap(1, Ordering::Relaxed) == 0
+        self.ack_state(epoch) == AckState::Frozen && self.counted.swap(1, Ordering::Relaxed) == 0
     }
 
     /// Answers as a debugger does once everything else is written, for a model or a debugger in this process.
     #[allow(dead_code, reason = "for models and tests")]
     pub(crate) fn freeze(&self, epoch: u64) {
-        // Release: pairs with the Acquire of `standing`.
+        // Release: pairs with the Acquire of `ack_state`.
         self.frozen.store(epoch, Ordering::Release);
     }
 }
@@ -313,9 +313,9 @@ pub(crate) fn newly_frozen<'a>(members: impl Iterator<Item = Member<'a>>, epoch:
 
 /// Returns whether all members have stopped, by checking each of them. `outstanding` is the number of missing acknowledgements by the
 /// count.
-pub(crate) fn all_stand<'a>(mut members: impl Iterator<Item = Member<'a>>, epoch: u64, outstanding: u32) -> bool {
+pub(crate) fn all_stopped<'a>(mut members: impl Iterator<Item = Member<'a>>, epoch: u64, outstanding: u32) -> bool {
     if removed(Guard::DebugCountedTwice) {
         return outstanding == 0;
     }
-    members.all(|member| member.standing(epoch) != Standing::No)
+    members.all(|member| member.ack_state(epoch) != AckState::No)
 }

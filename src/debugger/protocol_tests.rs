@@ -2,7 +2,7 @@
 
 use super::protocol::*;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::world::handshake::{Handshake, Held, Holder, StopState};
+use crate::world::handshake::{Handshake, HoldOutcome, Holder, StopState};
 
 /// `.debug.acknowledged`
 #[test]
@@ -43,7 +43,7 @@ fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     states.iter().for_each(StopState::attach);
     let epoch = handshake.begin(Holder::Collection, 2);
     for state in &states {
-        assert_eq!(state.hold(Holder::Collection, epoch), Held::MustPark);
+        assert_eq!(state.hold(Holder::Collection, epoch), HoldOutcome::MustPark);
     }
     assert_eq!(newly_frozen(members(), 9), 0);
     member(0).freeze(9);
@@ -54,17 +54,17 @@ fn a_thread_that_is_answered_for_and_then_answers_is_not_counted_for_another() {
     assert_eq!(newly_frozen(members(), 9), 1);
     assert_eq!(newly_frozen(members(), 9), 0);
     handshake.satisfied(Holder::Collection, epoch, 1);
-    assert!(!all_stand(members(), 9, 1));
+    assert!(!all_stopped(members(), 9, 1));
     // Resumed, it enters a blocking region.
     states[0].enter_blocking(&handshake, || {});
     let outstanding = handshake.wait_slice(Holder::Collection, 1);
     assert_eq!(outstanding, 0);
-    assert_eq!(member(0).standing(9), Standing::ByItself);
-    assert!(!all_stand(members(), 9, outstanding));
+    assert_eq!(member(0).ack_state(9), AckState::ByItself);
+    assert!(!all_stopped(members(), 9, outstanding));
     states[1].enter_blocking(&handshake, || {});
-    assert!(all_stand(members(), 9, 0));
+    assert!(all_stopped(members(), 9, 0));
     // An answer for another stop does not count.
-    assert_eq!(member(1).standing(9), Standing::ByItself);
+    assert_eq!(member(1).ack_state(9), AckState::ByItself);
     assert_eq!(newly_frozen(members(), 10), 0);
 }
 
@@ -96,26 +96,26 @@ fn a_thread_is_relied_on_for_one_stop() {
 #[test]
 fn a_debugger_that_is_lost_in_mid_stop_does_not_turn_the_stop_into_another_one() {
     let word = AtomicU64::new(1 | 5 << 32);
-    let agreed = Agreed::new();
-    agreed.begin(in_control(&word));
-    assert!(agreed.stands(&word));
+    let stop_contract = StopContract::new();
+    stop_contract.begin(in_control(&word));
+    assert!(stop_contract.is_in_force(&word));
     // The debugger may change its flags, and the mode for the next stop, without an effect on this stop.
     word.store(1 | Control::PHASES | 5 << 32, Ordering::Relaxed);
-    assert!(agreed.stands(&word));
+    assert!(stop_contract.is_in_force(&word));
     word.store(2 | 5 << 32, Ordering::Relaxed);
-    assert!(agreed.stands(&word));
+    assert!(stop_contract.is_in_force(&word));
     word.store(1 | 6 << 32, Ordering::Relaxed);
-    assert!(!agreed.stands(&word));
+    assert!(!stop_contract.is_in_force(&word));
     word.store(5 << 32, Ordering::Relaxed);
-    assert!(!agreed.stands(&word));
+    assert!(!stop_contract.is_in_force(&word));
     word.store(1 | 5 << 32, Ordering::Relaxed);
-    agreed.lose();
-    assert!(!agreed.stands(&word));
-    assert_eq!(agreed.control().mode(), Some(Mode::Full));
+    stop_contract.lose();
+    assert!(!stop_contract.is_in_force(&word));
+    assert_eq!(stop_contract.control().mode(), Some(Mode::Full));
     // The end is reported to whichever debugger serves the stop now, or to none (`.debug.start`).
-    assert_eq!(agreed.end().who(), 5);
-    agreed.begin(in_control(&word));
-    assert!(!agreed.is_lost());
-    assert_eq!(agreed.end().who(), 5);
-    assert_eq!(agreed.control(), Control::NOBODY);
+    assert_eq!(stop_contract.end().who(), 5);
+    stop_contract.begin(in_control(&word));
+    assert!(!stop_contract.is_lost());
+    assert_eq!(stop_contract.end().who(), 5);
+    assert_eq!(stop_contract.control(), Control::NOBODY);
 }

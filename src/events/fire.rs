@@ -93,13 +93,13 @@ impl Events {
             record::fire::fire(world, id, &fields);
         }
         if self.heard.word(id.group() as usize) & id.mask() != 0 {
-            self.tell(id, &fields());
+            self.report(id, &fields());
         }
     }
 
     /// Makes the record and passes it to the listeners.
     #[inline(never)]
-    fn tell(&self, id: EventId, fields: &[u64]) {
+    fn report(&self, id: EventId, fields: &[u64]) {
         let mut words = [0; PAYLOAD_WORDS];
         words.iter_mut().zip(fields).for_each(|(word, field)| *word = *field);
         // The id takes a system call of 50 ns and more: acceptable for an event that is fired a few times per collection, but not for

@@ -5,8 +5,8 @@
 //! so that a listener can be removed while threads fire continuously.
 //!
 //! ```text
-//!   fire:    read the clock ── count in ── read `wanted`, then `since` ── record ── count out
-//!   select:  `since` = clock ── change `wanted` ── wait for a limited time until the gate is empty
+//!   fire:    read the clock ── count in ── read `enabled`, then `since` ── record ── count out
+//!   select:  `since` = clock ── change `enabled` ── wait for a limited time until the gate is empty
 //! ```
 //!
 //! Both *count in, then read* and *change, then check whether a fire is inside* use read-modify-writes of one word, `inside`,
@@ -52,8 +52,8 @@ pub enum Settled {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Gate<const WORDS: usize> {
-    wanted: [AtomicU32; WORDS],
-    /// The time from which `wanted` applies.
+    enabled: [AtomicU32; WORDS],
+    /// The time from which `enabled` applies.
     since: AtomicU64,
     /// The number of fires inside, and [`WAITED`].
     inside: AtomicU32,
@@ -76,17 +76,17 @@ pub(super) struct Pass<'gate>(&'gate AtomicU32);
 
 impl<const WORDS: usize> Gate<WORDS> {
     const_new! {
-        /// Creates a gate at which `wanted` has always been selected.
-        pub(super) fn new(wanted: [AtomicU32; WORDS]) -> Self {
-            Gate { wanted, since: AtomicU64::new(0), inside: AtomicU32::new(0) }
+        /// Creates a gate at which `enabled` has always been selected.
+        pub(super) fn new(enabled: [AtomicU32; WORDS]) -> Self {
+            Gate { enabled, since: AtomicU64::new(0), inside: AtomicU32::new(0) }
         }
     }
 
     /// Lets a fire enter if the bit of this word is wanted, and was wanted already when the fire read the clock, at `timestamp`.
     pub(super) fn enter(&self, word: usize, bit: u32, timestamp: u64) -> Entry<'_> {
-        let wanted = &self.wanted[word];
+        let enabled = &self.enabled[word];
         // Most listeners do not want most events. These events should not cost an atomic read-modify-write.
-        if wanted.load(Ordering::Relaxed) & bit == 0 {
+        if enabled.load(Ordering::Relaxed) & bit == 0 {
             return Entry::Refused;
         }
         // Acquire: pairs with the release of `settle`. If that was earlier, the change before it is visible.
@@ -94,7 +94,7 @@ impl<const WORDS: usize> Gate<WORDS> {
         let pass = Pass(&self.inside);
         interrupt_point();
         // Acquire: pairs with the release of `change`, so that `since` belongs to this selection or to a later one.
-        if wanted.load(Ordering::Acquire) & bit == 0 && !removed(Guard::EventGate) {
+        if enabled.load(Ordering::Acquire) & bit == 0 && !removed(Guard::EventGate) {
             return Entry::Refused;
         }
         if timestamp < self.since.load(Ordering::Relaxed) && !removed(Guard::EventExact) {
@@ -104,11 +104,11 @@ impl<const WORDS: usize> Gate<WORDS> {
     }
 
     /// Puts a new selection in force from the time `now` on. A caller that removes bits must call `settle` next.
-    pub(super) fn change(&self, wanted: [u32; WORDS], now: u64) {
+    pub(super) fn change(&self, enabled: [u32; WORDS], now: u64) {
         self.since.store(now, Ordering::Relaxed);
         interrupt_point();
         // Release: pairs with the acquire of `enter`.
-        self.wanted.iter().zip(wanted).for_each(|(word, bits)| word.store(bits, Ordering::Release));
+        self.enabled.iter().zip(enabled).for_each(|(word, bits)| word.store(bits, Ordering::Release));
     }
 
     /// Waits, for a limited time, until the fires inside have left. One caller at a time.

@@ -1,6 +1,6 @@
 //! The chain of listeners: several sinks at once, each with its own selection.
 //!
-//! There is a fixed number of places, so that a fire iterates over an array and not over a list that another thread may be changing.
+//! There is a fixed number of slots, so that a fire iterates over an array and not over a list that another thread may be changing.
 //! Changes are made under a lock, outside a stop; a fire only passes gates.
 //!
 //! ```text
@@ -24,15 +24,15 @@ pub const MAX_LISTENERS: usize = 8;
 /// A listener of a world's events, until [`Events::unlisten`](super::Events::unlisten).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId {
-    place: usize,
-    /// Distinguishes this listener from earlier listeners in the same place.
+    slot: usize,
+    /// Distinguishes this listener from earlier listeners in the same slot.
     serial: u64,
 }
 
 /// Why a sink cannot listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
-    /// All places are taken.
+    /// All slots are taken.
     #[error("a world has at most {MAX_LISTENERS} listeners: end one, or let one sink feed several consumers")]
     TooMany,
     /// The listener has ended already.
@@ -50,14 +50,14 @@ pub(super) fn now_ns() -> u64 {
 }
 
 #[derive(Debug)]
-struct Place {
+struct ListenerSlot {
     gate: Gate<GROUPS>,
     sink: UnsafeCell<Option<Arc<dyn Sink>>>,
 }
 
-impl Place {
-    const fn new() -> Place {
-        Place { gate: Gate::new([const { AtomicU32::new(0) }; GROUPS]), sink: UnsafeCell::new(None) }
+impl ListenerSlot {
+    const fn new() -> ListenerSlot {
+        ListenerSlot { gate: Gate::new([const { AtomicU32::new(0) }; GROUPS]), sink: UnsafeCell::new(None) }
     }
 }
 
@@ -69,45 +69,45 @@ enum State {
 }
 
 #[derive(Debug)]
-struct Book {
+struct Registrations {
     states: [State; MAX_LISTENERS],
     next_serial: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Listeners {
-    places: [Place; MAX_LISTENERS],
+    slots: [ListenerSlot; MAX_LISTENERS],
     lock: Lock,
-    book: UnsafeCell<Book>,
+    registrations: UnsafeCell<Registrations>,
 }
 
-// SAFETY: `book` is accessed only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and
+// SAFETY: `registrations` is accessed only under `lock`. A `sink` is written only under `lock`, while its gate wants nothing and
 // no fire is inside. It is read only by fires inside or under `lock`. `Sink` is Send and Sync.
 unsafe impl Sync for Listeners {}
 
 impl Listeners {
     pub(super) const fn new() -> Listeners {
         Listeners {
-            places: [const { Place::new() }; MAX_LISTENERS],
+            slots: [const { ListenerSlot::new() }; MAX_LISTENERS],
             lock: Lock::new(),
-            book: UnsafeCell::new(Book { states: [State::Free; MAX_LISTENERS], next_serial: 1 }),
+            registrations: UnsafeCell::new(Registrations { states: [State::Free; MAX_LISTENERS], next_serial: 1 }),
         }
     }
 
     /// Passes the record to every listener that wants it. Takes no lock; callable anywhere.
     pub(super) fn record(&self, mut record: Record) {
         let (word, bit) = (record.id.group() as usize, record.id.mask());
-        'places: for place in &self.places {
+        'slots: for slot in &self.slots {
             let _inside = loop {
-                match place.gate.enter(word, bit, record.timestamp) {
+                match slot.gate.enter(word, bit, record.timestamp) {
                     Entry::Inside(pass) => break pass,
                     // The loop repeats at most once for each concurrent change of the selection.
                     Entry::Early => record.timestamp = now_ns(),
-                    Entry::Refused => continue 'places,
+                    Entry::Refused => continue 'slots,
                 }
             };
             // SAFETY: this fire is inside the gate, so the sink was stored before, and it stays while the fire is inside.
-            if let Some(sink) = place.sink.with(|sink| unsafe { (*sink).as_deref() }) {
+            if let Some(sink) = slot.sink.with(|sink| unsafe { (*sink).as_deref() }) {
                 let _called_back = Callback::begin();
                 sink.record(&record);
             }
@@ -117,9 +117,9 @@ impl Listeners {
     /// Returns the right to change the listeners. Waits while another thread has it.
     pub(super) fn change(&self) -> Change<'_> {
         let lock = self.lock.lock();
-        // SAFETY: the lock is held as long as the `Change` lives, so there is no other reference to the book.
-        let book = self.book.with_mut(|book| unsafe { &mut *book });
-        Change { places: &self.places, book, _lock: lock }
+        // SAFETY: the lock is held as long as the `Change` lives, so there is no other reference to the registrations.
+        let registrations = self.registrations.with_mut(|registrations| unsafe { &mut *registrations });
+        Change { slots: &self.slots, registrations, _lock: lock }
     }
 
     /// Prevents changes of the listeners while the process forks.
@@ -145,17 +145,17 @@ impl Listeners {
         // SAFETY: the caller's promise.
         unsafe { self.lock.reset_in_child() };
         let change = self.change();
-        for (place, state) in self.places.iter().zip(&mut change.book.states) {
-            place.gate.forget_who_is_inside();
+        for (slot, state) in self.slots.iter().zip(&mut change.registrations.states) {
+            slot.gate.forget_who_is_inside();
             // SAFETY: sinks are added and removed only under the lock, which is held.
-            let sink = place.sink.with(|sink| unsafe { (*sink).as_deref() });
+            let sink = slot.sink.with(|sink| unsafe { (*sink).as_deref() });
             let goes_on = sink.is_some_and(|sink| {
                 let _called_back = Callback::begin();
                 sink.forked() == AfterFork::GoOn
             });
             if let (State::Live { selection, .. }, false) = (state, goes_on) {
                 *selection = Selection::nothing();
-                place.gate.change(EventSet::NONE.words(), now_ns());
+                slot.gate.change(EventSet::NONE.words(), now_ns());
             }
         }
         change
@@ -164,15 +164,15 @@ impl Listeners {
 
 /// The right to change the listeners, until dropped.
 pub(super) struct Change<'a> {
-    places: &'a [Place; MAX_LISTENERS],
-    book: &'a mut Book,
+    slots: &'a [ListenerSlot; MAX_LISTENERS],
+    registrations: &'a mut Registrations,
     _lock: LockGuard<'a>,
 }
 
 impl Change<'_> {
     /// Returns the union of what all listeners want.
     pub(super) fn union(&self) -> EventSet {
-        self.book.states.iter().fold(EventSet::NONE, |union, state| match state {
+        self.registrations.states.iter().fold(EventSet::NONE, |union, state| match state {
             State::Live { selection, .. } => union | selection.selected(),
             State::Free | State::Retired => union,
         })
@@ -180,18 +180,18 @@ impl Change<'_> {
 
     pub(super) fn add(&mut self, sink: Arc<dyn Sink>, selection: Selection) -> Result<ListenerId, ListenError> {
         let free = |state: &State| matches!(state, State::Free);
-        let place = self.book.states.iter().position(free).ok_or(ListenError::TooMany)?;
-        let serial = self.book.next_serial;
-        self.book.next_serial += 1;
-        self.book.states[place] = State::Live { serial, selection };
-        // SAFETY: the place is free: its gate wants nothing and no fire is inside. The lock is held.
-        self.places[place].sink.with_mut(|free| unsafe { *free = Some(sink) });
-        self.places[place].gate.change(selection.selected().words(), now_ns());
-        Ok(ListenerId { place, serial })
+        let slot = self.registrations.states.iter().position(free).ok_or(ListenError::TooMany)?;
+        let serial = self.registrations.next_serial;
+        self.registrations.next_serial += 1;
+        self.registrations.states[slot] = State::Live { serial, selection };
+        // SAFETY: the slot is free: its gate wants nothing and no fire is inside. The lock is held.
+        self.slots[slot].sink.with_mut(|free| unsafe { *free = Some(sink) });
+        self.slots[slot].gate.change(selection.selected().words(), now_ns());
+        Ok(ListenerId { slot, serial })
     }
 
     pub(super) fn selection(&mut self, listener: ListenerId) -> Result<&mut Selection, ListenError> {
-        match &mut self.book.states[listener.place] {
+        match &mut self.registrations.states[listener.slot] {
             State::Live { serial, selection } if *serial == listener.serial => Ok(selection),
             _ => Err(ListenError::Ended),
         }
@@ -199,32 +199,32 @@ impl Change<'_> {
 
     pub(super) fn set_selection(&mut self, listener: ListenerId, new: Selection) -> Result<(), ListenError> {
         *self.selection(listener)? = new;
-        self.places[listener.place].gate.change(new.selected().words(), now_ns());
+        self.slots[listener.slot].gate.change(new.selected().words(), now_ns());
         Ok(())
     }
 
     /// Waits, for a limited time, for the fires that are under way.
     pub(super) fn settle(&mut self, listener: ListenerId) -> Settled {
-        self.places[listener.place].gate.settle()
+        self.slots[listener.slot].gate.settle()
     }
 
     /// Ends a listener. `reclaim` releases its sink later.
     pub(super) fn retire(&mut self, listener: ListenerId) -> Result<(), ListenError> {
         self.set_selection(listener, Selection::nothing())?;
-        self.book.states[listener.place] = State::Retired;
+        self.registrations.states[listener.slot] = State::Retired;
         Ok(())
     }
 
-    /// Frees the places of ended listeners whose gate is empty. Returns their sinks, which the caller must drop after releasing
+    /// Frees the slots of ended listeners whose gate is empty. Returns their sinks, which the caller must drop after releasing
     /// the lock, because a sink's destructor is code of the program.
     pub(super) fn reclaim(&mut self) -> [Option<Arc<dyn Sink>>; MAX_LISTENERS] {
-        std::array::from_fn(|place| {
-            let State::Retired = self.book.states[place] else { return None };
-            let Place { gate, sink } = &self.places[place];
+        std::array::from_fn(|slot| {
+            let State::Retired = self.registrations.states[slot] else { return None };
+            let ListenerSlot { gate, sink } = &self.slots[slot];
             if gate.settle() != Settled::Quiet {
                 return None;
             }
-            self.book.states[place] = State::Free;
+            self.registrations.states[slot] = State::Free;
             // SAFETY: the gate wants nothing and was seen empty after that, so no fire is inside or will be. The lock is held.
             sink.with_mut(|sink| unsafe { (*sink).take() })
         })

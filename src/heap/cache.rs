@@ -373,7 +373,7 @@ impl AllocationCache {
     }
 
     /// Takes the record of the block that no event has reported, if there is one. For the thread itself.
-    pub(crate) fn take_block_to_tell(&self) -> Option<BlockIndex> {
+    pub(crate) fn take_block_to_report(&self) -> Option<BlockIndex> {
         let block = self.block_to_tell.load(Ordering::Relaxed);
         self.block_to_tell.store(NO_BLOCK, Ordering::Relaxed);
         (block != NO_BLOCK).then_some(block)

@@ -41,7 +41,7 @@ use super::layout::{
     BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CLASSES, FIRST_CELL, MARKS_PER_BLOCK, cells_per_block, divide, reciprocal,
 };
 use crate::os::memory::{Reservation, page_size};
-use crate::sync::{AtomicU32, Ordering, Present};
+use crate::sync::{AtomicU32, CurrentId, Ordering};
 
 /// Whether a world records, for each object, what it was allocated under.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Charges {
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) charges: Arc<Charges>,
-    pub(crate) word: &'static Present,
+    pub(crate) word: &'static CurrentId,
 }
 
 impl Account {

@@ -53,7 +53,7 @@ use stopped::WorldStopped;
 use crate::os::clock::Budget;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
-    AtomicU8, AtomicU32, AtomicU64, Guarded, LockGuard, Ordering, Ordering::Relaxed, Present, SharedLock,
+    AtomicU8, AtomicU32, AtomicU64, CurrentId, Guarded, LockGuard, Ordering, Ordering::Relaxed, SharedLock,
     compiler_fence,
 };
 
@@ -518,7 +518,7 @@ impl Heap {
 
     /// Creates a cache for a thread that attaches. Its allocations are charged to the number in `word`, if the heap charges
     /// allocations.
-    pub(crate) fn new_cache(&self, word: &'static Present) -> AllocationCache {
+    pub(crate) fn new_cache(&self, word: &'static CurrentId) -> AllocationCache {
         let lowest = |tags: u64| (tags != u64::MAX).then(|| tags | (tags + 1));
         // Relaxed: a tag is a hint. Threads that attach when all tags are in use share the last one.
         let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);

@@ -115,7 +115,7 @@ impl Heap {
                     if space == Space::Pinned {
                         live.pinned_objects += marked as u64;
                         if marked > 0 && events.is_enabled(EventId::ObjectPinned) {
-                            self.tell_of_the_pinned(block, CELL_BYTES[class], epoch, events);
+                            self.report_pinned(block, CELL_BYTES[class], epoch, events);
                         }
                     }
                     live.bytes.add(space, (marked * CELL_BYTES[class]) as u64);
@@ -124,7 +124,7 @@ impl Heap {
                         continue;
                     }
                     if let Some(events) = tells {
-                        self.tell_of_the_dead(stopped, block, epoch, events);
+                        self.report_dead(stopped, block, epoch, events);
                     }
                     if marked == 0 {
                         events.fire_block_released(self.blocks.start(block), BLOCK_BYTES, space as u32);
@@ -156,7 +156,7 @@ impl Heap {
 
     /// Reports each object in a block that this collection found dead, and removes its header. Leaves out objects that an earlier
     /// collection found dead and that were not reported then, because the event was disabled.
-    fn tell_of_the_dead(&self, _stopped: WorldStopped<'_>, block: BlockIndex, epoch: u8, events: &Events) {
+    fn report_dead(&self, _stopped: WorldStopped<'_>, block: BlockIndex, epoch: u8, events: &Events) {
         let cell_bytes = CELL_BYTES[usize::from(self.blocks.info(block).head.class.load(Relaxed))];
         let is_unswept = self.blocks.word(block).is_unswept();
         for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
@@ -173,7 +173,7 @@ impl Heap {
     }
 
     /// Reports each live object in a block of the pinned space.
-    fn tell_of_the_pinned(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
+    fn report_pinned(&self, block: BlockIndex, cell_bytes: usize, epoch: u8, events: &Events) {
         for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
             if mark.load(Relaxed) == epoch {
                 let cell = self.blocks.cell(block, cell_bytes, index as u32);
@@ -183,7 +183,7 @@ impl Heap {
     }
 
     /// Fires an event for each block in which something is marked. Called after marking.
-    pub(crate) fn tell_of_the_scanned(&self, stopped: WorldStopped<'_>, events: &Events) {
+    pub(crate) fn report_scanned(&self, stopped: WorldStopped<'_>, events: &Events) {
         self.check(stopped);
         let epoch = self.epoch();
         for block in 0..self.committed_blocks() {
@@ -206,7 +206,7 @@ impl Heap {
     /// Settles the objects that a stopped thread has allocated and not settled itself. If allocation events are enabled, reports them
     /// for the thread, which was stopped before it could. Otherwise their allocation is never reported: a listener that starts
     /// later begins with the objects that this collection found alive. Called after marking.
-    pub(crate) fn settle_the_new(&self, stopped: WorldStopped<'_>, cache: &AllocationCache, events: &Events) {
+    pub(crate) fn settle_new_objects(&self, stopped: WorldStopped<'_>, cache: &AllocationCache, events: &Events) {
         self.check(stopped);
         let listens = events.is_enabled(EventId::ObjectAllocated);
         if let Some(payload) = cache.take_large()
@@ -403,10 +403,10 @@ mod tests {
     use super::*;
     use crate::heap::charges::Charging;
     use crate::heap::{Paranoid, Refill};
-    use crate::sync::{Lock, Present, SharedLock};
+    use crate::sync::{CurrentId, Lock, SharedLock};
     use proptest::prelude::*;
 
-    static WORD: Present = Present::new();
+    static WORD: CurrentId = CurrentId::new();
 
     /// A heap, and its allocation lock.
     fn heap(bytes: usize) -> (Heap, SharedLock) {

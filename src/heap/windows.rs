@@ -57,9 +57,9 @@ mod tests {
     use super::super::{Heap, Paranoid, Refill};
     use super::*;
     use crate::events::Events;
-    use crate::sync::{Ordering::Relaxed, Present};
+    use crate::sync::{CurrentId, Ordering::Relaxed};
 
-    static WORD: Present = Present::new();
+    static WORD: CurrentId = CurrentId::new();
 
     /// The bin for which the thread takes blocks.
     const BIN: usize = 2;

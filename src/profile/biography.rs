@@ -29,13 +29,13 @@
 use std::collections::HashMap;
 
 use super::StackId;
+use super::census::band_key::BandKey;
+use super::census::census_taker::{Bands, Found};
+use super::census::compiled_filters::CompiledFilters;
 use super::census::count::Count;
-use super::census::heading::Heading;
-use super::census::sieve::Sieve;
 use super::census::table::{Key, Table};
-use super::census::taker::{Bands, Found};
 use super::census::{Band, Breakdown, Census, CensusRequest, ProfileError, Stage};
-use crate::collector::living::{Living, Object};
+use crate::collector::live_heap::{LiveHeap, Object};
 use crate::heap::Heap;
 use crate::heap::layout::Space;
 use crate::heap::uses::{LAST_ERA, Life, Tracking, Uses};
@@ -44,7 +44,7 @@ use crate::sabotage::{Guard, removed};
 
 /// The purpose of a walk over the heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum WalkPurpose {
     /// Only record the dead objects.
     Deaths,
     /// Also take a census.
@@ -56,7 +56,7 @@ pub(crate) enum Look {
 /// The part of an object's stage that a census knows at once: the second word of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-enum So {
+enum UseKind {
     NotUsed = 0,
     Used = 1,
     Inherent = 2,
@@ -69,26 +69,26 @@ type Change = [i64; 2];
 pub(crate) struct Biography {
     breakdown: Breakdown,
     stages: Vec<Stage>,
-    sieve: Sieve,
+    compiled_filters: CompiledFilters,
     uses: &'static Uses,
     era: u16,
-    /// The live objects, by heading and [`So`]. Counted in the stopped world.
+    /// The live objects, by band key and [`UseKind`]. Counted in the stopped world.
     living: Table,
-    /// The dead objects, by heading, and by eras of birth and last use. Counted in the stopped world.
+    /// The dead objects, by band key, and by eras of birth and last use. Counted in the stopped world.
     died: Table,
     found: Found,
     /// The censuses so far.
     taken: Vec<Taken>,
-    /// For each heading, the changes of void bytes and objects at each era. `drag` has the changes of drag bytes and objects.
-    void: HashMap<Heading, Vec<Change>>,
-    drag: HashMap<Heading, Vec<Change>>,
+    /// For each band key, the changes of void bytes and objects at each era. `drag` has the changes of drag bytes and objects.
+    void: HashMap<BandKey, Vec<Change>>,
+    drag: HashMap<BandKey, Vec<Change>>,
 }
 
 /// A census whose stages are not known yet.
 struct Taken {
     era: u16,
     found: Found,
-    living: Vec<(Heading, u64, [u64; 2])>,
+    living: Vec<(BandKey, u64, [u64; 2])>,
 }
 
 impl Biography {
@@ -104,7 +104,7 @@ impl Biography {
         let biography = Biography {
             breakdown: request.breakdown,
             stages,
-            sieve: Sieve::new(filters)?,
+            compiled_filters: CompiledFilters::new(filters)?,
             uses,
             era: 1,
             living: Table::new()?,
@@ -118,67 +118,67 @@ impl Biography {
         Ok(biography)
     }
 
-    fn heading(breakdown: Breakdown, object: &Object, heap: &Heap) -> Heading {
+    fn band_key(breakdown: Breakdown, object: &Object, heap: &Heap) -> BandKey {
         match breakdown {
-            Breakdown::CostCentre => Heading::stack(object, heap),
-            Breakdown::Module => Heading::centre(object, heap),
-            Breakdown::Description => Heading::description(object.payload(), object.info),
-            Breakdown::Type => Heading::of_type(object),
-            Breakdown::Kind => Heading::kind(object),
-            // Without a second breakdown, all objects have one heading. `new` has refused retainers as the second breakdown.
-            Breakdown::Biography | Breakdown::Retainer => Heading::ALL,
+            Breakdown::CostCentre => BandKey::stack(object, heap),
+            Breakdown::Module => BandKey::centre(object, heap),
+            Breakdown::Description => BandKey::description(object.payload(), object.info),
+            Breakdown::Type => BandKey::of_type(object),
+            Breakdown::Kind => BandKey::kind(object),
+            // Without a second breakdown, all objects have one band key. `new` has refused retainers as the second breakdown.
+            Breakdown::Biography | Breakdown::Retainer => BandKey::ALL,
         }
     }
 
     /// Walks the heap, in the stopped world. Do not call it for a census once the biography [is full](Self::is_full).
-    pub(crate) fn look(&mut self, living: &Living<'_>, look: Look) {
+    pub(crate) fn look(&mut self, living: &LiveHeap<'_>, look: WalkPurpose) {
         let begun = now_ns();
         self.found = Found { taken_ns: begun, collection: living.number(), ..Found::default() };
         self.living.clear();
         self.died.clear();
-        self.sieve.forget();
-        living.for_each_cell(|place| {
-            let payload = place.payload();
+        self.compiled_filters.forget();
+        living.for_each_cell(|visited| {
+            let payload = visited.payload();
             let uses = self.uses;
             let life = uses.life(payload);
-            if place.lives {
+            if visited.lives {
                 // A last use in a future era comes from an earlier profile.
                 let used = if life.used > self.era { 0 } else { life.used };
                 let life = Life { born: if life.born == 0 { self.era } else { life.born }, used };
                 uses.set_life(payload, life);
-                self.lives(&place.object(), living.heap(), life, look);
+                self.lives(&visited.object(), living.heap(), life, look);
             } else if life != (Life { born: 0, used: 0 }) {
                 uses.set_life(payload, Life { born: 0, used: 0 });
                 // An object that no collection has seen alive was in no census.
                 if life.born != 0 {
-                    self.dies(&place.object(), living.heap(), life);
+                    self.dies(&visited.object(), living.heap(), life);
                 }
             }
         });
-        if look == Look::Census && !removed(Guard::BiographyExact) {
+        if look == WalkPurpose::Census && !removed(Guard::BiographyExact) {
             // The era changes here, where no mutator runs: every use after the restart belongs to the eras after this census.
             self.uses.set_era(self.era + 1);
         }
         self.found.took_ns = now_ns() - begun;
     }
 
-    fn lives(&mut self, object: &Object, heap: &Heap, life: Life, look: Look) {
+    fn lives(&mut self, object: &Object, heap: &Heap, life: Life, look: WalkPurpose) {
         match look {
-            Look::Deaths => {}
-            Look::End => self.dies(object, heap, life),
-            Look::Census => {
+            WalkPurpose::Deaths => {}
+            WalkPurpose::End => self.dies(object, heap, life),
+            WalkPurpose::Census => {
                 let this = Count { bytes: object.bytes as u64, objects: 1 };
                 self.found.live.add(this);
-                if !self.sieve.passes(object, heap, None) {
+                if !self.compiled_filters.passes(object, heap, None) {
                     self.found.filtered.add(this);
                     return;
                 }
                 let so = match life.used {
-                    _ if is_inherently_used(object) => So::Inherent,
-                    0 => So::NotUsed,
-                    _ => So::Used,
+                    _ if is_inherently_used(object) => UseKind::Inherent,
+                    0 => UseKind::NotUsed,
+                    _ => UseKind::Used,
                 };
-                let key = Key(Self::heading(self.breakdown, object, heap).number(), so as u64);
+                let key = Key(Self::band_key(self.breakdown, object, heap).number(), so as u64);
                 match self.living.entry(key) {
                     Some(count) => *count = [count[0] + this.bytes, count[1] + 1],
                     None => self.found.no_room.add(this),
@@ -188,35 +188,35 @@ impl Biography {
     }
 
     fn dies(&mut self, object: &Object, heap: &Heap, life: Life) {
-        if is_inherently_used(object) || !self.sieve.passes(object, heap, None) {
+        if is_inherently_used(object) || !self.compiled_filters.passes(object, heap, None) {
             return;
         }
-        let heading = Self::heading(self.breakdown, object, heap).number();
+        let band_key = Self::band_key(self.breakdown, object, heap).number();
         // If there is no room for an entry, the object still counts as lag or use, as the censuses counted it.
-        if let Some(count) = self.died.entry(Key(heading, u64::from(life.born) << 16 | u64::from(life.used))) {
+        if let Some(count) = self.died.entry(Key(band_key, u64::from(life.born) << 16 | u64::from(life.used))) {
             *count = [count[0] + object.bytes as u64, count[1] + 1];
         }
     }
 
     /// Adds the results of the walk. Call it after the restart.
-    pub(crate) fn note(&mut self, look: Look) {
+    pub(crate) fn note(&mut self, look: WalkPurpose) {
         let now = usize::from(self.era);
-        for (Key(heading, when), [bytes, objects]) in self.died.iter() {
+        for (Key(band_key, when), [bytes, objects]) in self.died.iter() {
             let (born, used) = ((when >> 16) as usize, (when & 0xffff) as usize);
             let change = [bytes as i64, objects as i64];
             let (array, from) = if used == 0 { (&mut self.void, born) } else { (&mut self.drag, used + 1) };
             if from < now {
-                let array = array.entry(Heading::from_number(heading)).or_default();
+                let array = array.entry(BandKey::from_number(band_key)).or_default();
                 array.resize(array.len().max(now + 1), [0; 2]);
                 for (at, sign) in [(from, 1), (now, -1)] {
                     array[at] = [array[at][0] + sign * change[0], array[at][1] + sign * change[1]];
                 }
             }
         }
-        if look != Look::Census {
+        if look != WalkPurpose::Census {
             return;
         }
-        let living = self.living.iter().map(|(Key(heading, so), count)| (Heading::from_number(heading), so, count));
+        let living = self.living.iter().map(|(Key(band_key, so), count)| (BandKey::from_number(band_key), so, count));
         self.taken.push(Taken { era: self.era, found: self.found, living: living.collect() });
         self.era += 1;
     }
@@ -236,26 +236,26 @@ impl Biography {
     pub(crate) fn finish(self) -> Vec<Census> {
         self.uses.set_era(0);
         let [void, drag] = [&self.void, &self.drag].map(sums);
-        let at = |sums: &HashMap<Heading, Vec<Change>>, heading: Heading, era: u16| {
-            sums.get(&heading).and_then(|sums| sums.get(usize::from(era))).copied().unwrap_or_default()
+        let at = |sums: &HashMap<BandKey, Vec<Change>>, band_key: BandKey, era: u16| {
+            sums.get(&band_key).and_then(|sums| sums.get(usize::from(era))).copied().unwrap_or_default()
         };
         let census = |taken: &Taken| {
-            let mut by_stage: Vec<(Heading, Stage, [u64; 2])> = Vec::new();
-            for &(heading, so, count) in &taken.living {
+            let mut by_stage: Vec<(BandKey, Stage, [u64; 2])> = Vec::new();
+            for &(band_key, so, count) in &taken.living {
                 let mut part = |stage, late: Change, early| {
-                    // The result is limited to the live count: an object may have another heading when it dies than when it was counted.
+                    // The result is limited to the live count: an object may have another band key when it dies than when it was counted.
                     let at_most = if removed(Guard::BiographyExact) { [u64::MAX; 2] } else { count };
                     let late = [0, 1].map(|of| (late[of].max(0) as u64).min(at_most[of]));
                     debug_assert!(late[0] <= count[0] && late[1] <= count[1], "a stage has more than was alive");
-                    by_stage.push((heading, stage, late));
-                    by_stage.push((heading, early, [count[0] - late[0], count[1] - late[1]]));
+                    by_stage.push((band_key, stage, late));
+                    by_stage.push((band_key, early, [count[0] - late[0], count[1] - late[1]]));
                 };
-                if so == So::NotUsed as u64 {
-                    part(Stage::Void, at(&void, heading, taken.era), Stage::Lag);
-                } else if so == So::Used as u64 {
-                    part(Stage::Drag, at(&drag, heading, taken.era), Stage::Use);
+                if so == UseKind::NotUsed as u64 {
+                    part(Stage::Void, at(&void, band_key, taken.era), Stage::Lag);
+                } else if so == UseKind::Used as u64 {
+                    part(Stage::Drag, at(&drag, band_key, taken.era), Stage::Use);
                 } else {
-                    by_stage.push((heading, Stage::InherentUse, count));
+                    by_stage.push((band_key, Stage::InherentUse, count));
                 }
             }
             self.census(taken, &by_stage)
@@ -263,18 +263,18 @@ impl Biography {
         self.taken.iter().map(census).collect()
     }
 
-    fn census(&self, taken: &Taken, by_stage: &[(Heading, Stage, [u64; 2])]) -> Census {
+    fn census(&self, taken: &Taken, by_stage: &[(BandKey, Stage, [u64; 2])]) -> Census {
         let mut found = taken.found;
         let mut bands = Bands::default();
         let mut stages = Stage::ALL.map(|_| [0; 2]);
-        for &(heading, stage, count) in by_stage {
+        for &(band_key, stage, count) in by_stage {
             if !self.stages.contains(&stage) {
                 found.filtered.add(Count { bytes: count[0], objects: count[1] });
             } else if self.breakdown == Breakdown::Biography {
                 let sum = &mut stages[stage as usize];
                 *sum = [sum[0] + count[0], sum[1] + count[1]];
             } else if count[1] > 0 {
-                bands.add(heading.text(), heading.as_stack().map(StackId::get), count[0], count[1]);
+                bands.add(band_key.text(), band_key.as_stack().map(StackId::get), count[0], count[1]);
             }
         }
         bands.add_unplaced(found.no_room);
@@ -297,7 +297,7 @@ fn is_inherently_used(object: &Object) -> bool {
 }
 
 /// Returns the prefix sums: for each era, the count that has begun by then and not ended.
-fn sums(changes: &HashMap<Heading, Vec<Change>>) -> HashMap<Heading, Vec<Change>> {
+fn sums(changes: &HashMap<BandKey, Vec<Change>>) -> HashMap<BandKey, Vec<Change>> {
     let sum = |changes: &Vec<Change>| {
         let mut so_far = [0; 2];
         let add = |change: &Change| {
@@ -306,5 +306,5 @@ fn sums(changes: &HashMap<Heading, Vec<Change>>) -> HashMap<Heading, Vec<Change>
         };
         changes.iter().map(add).collect()
     };
-    changes.iter().map(|(heading, changes)| (*heading, sum(changes))).collect()
+    changes.iter().map(|(band_key, changes)| (*band_key, sum(changes))).collect()
 }

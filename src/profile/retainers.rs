@@ -45,11 +45,11 @@ use std::io;
 
 use words::SET;
 
+use super::census::band_key::BandKey;
 use super::census::count::Count;
-use super::census::heading::Heading;
 use super::census::table::{Key, List, Table};
 use crate::collector::Collector;
-use crate::collector::living::{Living, Root};
+use crate::collector::live_heap::{LiveHeap, Root};
 use crate::collector::roots::RootKind;
 use crate::events::Labels;
 use crate::heap::Heap;
@@ -71,9 +71,9 @@ const LARGEST_SET: usize = 64;
 #[derive(Clone, Copy)]
 enum Retainer {
     Thread(ThreadName),
-    Handle(Heading),
+    Handle(BandKey),
     /// A mutable cell, by its description.
-    Cell(Heading),
+    Cell(BandKey),
     /// A range that the program registered, by its address.
     Range(usize),
     /// A stack that the program registered, by its address.
@@ -96,11 +96,11 @@ impl Retainer {
                 visit("thread:");
                 visit(name.as_str());
             }
-            Retainer::Handle(heading) => {
+            Retainer::Handle(band_key) => {
                 visit("handle:");
-                heading.for_each_piece(visit);
+                band_key.for_each_piece(visit);
             }
-            Retainer::Cell(heading) => heading.for_each_piece(visit),
+            Retainer::Cell(band_key) => band_key.for_each_piece(visit),
             Retainer::Range(address) => labelled("range", address),
             Retainer::Stack(address) => labelled("stack", address),
             Retainer::Finalizers => visit("finalizers"),
@@ -365,13 +365,13 @@ impl Retainers {
     }
 
     /// Counts all live objects by their sets. A set may be visited several times, with partial counts.
-    pub(crate) fn count(&self, living: &Living<'_>, mut visit: impl FnMut(u32, Count)) {
+    pub(crate) fn count(&self, live_heap: &LiveHeap<'_>, mut visit: impl FnMut(u32, Count)) {
         let mut tally = Tally::new();
-        living.for_each_block(|cells| {
+        live_heap.for_each_block(|cells| {
             let words = self.table.words().of_block(&cells);
             let mut run = Run { set: NOBODY, objects: 0 };
             tally.begin(cells.bytes as u64, &mut visit);
-            living.masks(&cells).for_each_run(|indices| {
+            live_heap.masks(&cells).for_each_run(|indices| {
                 let (sixteens, rest) = words[indices].as_chunks::<TOGETHER>();
                 for words in sixteens {
                     // This loop has no branch for each word.
@@ -397,9 +397,9 @@ impl Retainers {
     }
 
     /// Finds the sets of all live objects, in the stopped world.
-    pub(crate) fn trace(&mut self, living: &Living<'_>) {
-        self.table.note_use(living.committed_blocks());
-        self.spread(living);
+    pub(crate) fn trace(&mut self, live_heap: &LiveHeap<'_>) {
+        self.table.note_use(live_heap.committed_blocks());
+        self.spread(live_heap);
     }
 
     /// Discards the sets and releases their memory. Call it after the restart.
@@ -430,14 +430,14 @@ impl Retainers {
         set
     }
 
-    fn set_of_root(&mut self, living: &Living<'_>, root: &Root) -> u32 {
+    fn set_of_root(&mut self, live_heap: &LiveHeap<'_>, root: &Root) -> u32 {
         match (root.kind, root.thread) {
             (RootKind::Stack | RootKind::HalfBuilt, Some(thread)) => {
                 let identity = std::ptr::from_ref(thread) as u64;
                 self.alone(identity, Kind::Thread, || Retainer::Thread(thread.name()))
             }
             (RootKind::Handles, _) => {
-                let held = description(living, root.object);
+                let held = description(live_heap, root.object);
                 self.alone(held.number(), Kind::Handle, || Retainer::Handle(held))
             }
             (RootKind::Range, _) => self.alone(root.range as u64, Kind::Range, || Retainer::Range(root.range)),
@@ -450,7 +450,7 @@ impl Retainers {
         }
     }
 
-    fn set_of_cell(&mut self, cell: Heading) -> u32 {
+    fn set_of_cell(&mut self, cell: BandKey) -> u32 {
         let place = cell.spread_over(MET);
         let (met, set) = self.met[place];
         if met == cell.number() {
@@ -475,8 +475,8 @@ impl Retainers {
 }
 
 /// The description of a live object.
-fn description(living: &Living<'_>, payload: usize) -> Heading {
-    Heading::description(payload, living.type_of(payload))
+fn description(live_heap: &LiveHeap<'_>, payload: usize) -> BandKey {
+    BandKey::description(payload, live_heap.type_of(payload))
 }
 
 /// The names of sets: `(number)member,member`. The number is the same in all censuses of a profile, so that a set is one band over

@@ -52,12 +52,12 @@ use std::time::Duration;
 use super::numbers::StackId;
 use super::scope::stack_of;
 use crate::collector::Collector;
-use crate::collector::timing::{CollectorTime, Wanted};
+use crate::collector::timing::{CollectorTime, Measured};
 use crate::events::Events;
 use crate::os::clock::{now_ns, process_cpu_ns, thread_cpu_ns, thread_cpu_ns_of};
 use crate::os::{Tid, futex};
 use crate::sync::{AtomicU32, Locked, Ordering};
-use crate::world::handshake::Place;
+use crate::world::handshake::HandshakeState;
 use crate::world::registry::Threads;
 use crate::world::stop_info::ThreadStopInfo;
 
@@ -124,12 +124,12 @@ struct Due {
 
 /// Ticks that are due, and the number of the last tick of each entry.
 #[derive(Debug, Default)]
-pub(crate) struct Harvest {
+pub(crate) struct TickBatch {
     due: Vec<Due>,
     last: u64,
 }
 
-impl Harvest {
+impl TickBatch {
     /// Fires the ticks. Call it without locks: a fire may wait for room.
     fn fire(&mut self, events: &Events) {
         for Due { tid, stack, ticks } in self.due.drain(..) {
@@ -143,14 +143,14 @@ impl Harvest {
 /// The ticker of a world. See the module documentation.
 pub(crate) struct Ticker {
     word: AtomicU32,
-    book: Locked<Book>,
+    accounts: Locked<Accounts>,
 }
 
 // After a panic the accounts may be slightly wrong, but are usable.
 impl std::panic::RefUnwindSafe for Ticker {}
 
 /// The accounts.
-struct Book {
+struct Accounts {
     interval: u64,
     clock: TickClock,
     begun: u64,
@@ -158,7 +158,7 @@ struct Book {
     looked: u64,
     /// For the wall clock: the time counted since the start.
     counted: u64,
-    known: HashMap<usize, Known>,
+    known: HashMap<usize, ThreadAccount>,
     /// The number of samples so far.
     looks: u64,
     process_base: u64,
@@ -172,7 +172,7 @@ struct Book {
 }
 
 /// The account of a thread.
-struct Known {
+struct ThreadAccount {
     record: &'static ThreadStopInfo,
     serial: u64,
     /// The number of the sample at which the list of threads last contained this thread.
@@ -188,11 +188,11 @@ struct Known {
     seen: Option<StackId>,
 }
 
-impl Known {
+impl ThreadAccount {
     /// Creates the account of a thread whose processor time is `now`. Time that the thread used before does not count.
-    fn new(record: &'static ThreadStopInfo, look: u64, now: u64) -> Known {
+    fn new(record: &'static ThreadStopInfo, look: u64, now: u64) -> ThreadAccount {
         let (serial, collected) = (record.serial(), record.collected_ns(now));
-        Known { record, serial, look, cpu: now, collected, credit: 0, collected_credit: 0, seen: None }
+        ThreadAccount { record, serial, look, cpu: now, collected, credit: 0, collected_credit: 0, seen: None }
     }
 
     /// Adds the time that the thread has used since the last sample, and returns it.
@@ -285,9 +285,9 @@ fn take_whole(credit: &mut u64, interval: u64) -> u64 {
 /// The thread id for threads of the process that belong to no world.
 const NOBODY: Tid = Tid(0);
 
-impl Book {
-    fn new() -> Book {
-        Book {
+impl Accounts {
+    fn new() -> Accounts {
+        Accounts {
             interval: 1,
             clock: TickClock::Cpu,
             begun: 0,
@@ -306,14 +306,14 @@ impl Book {
 
     fn begin(&mut self, profile: TimeProfile, threads: &Threads, time: &CollectorTime) {
         let now = now_ns();
-        *self = Book {
+        *self = Accounts {
             interval: u64::try_from(profile.interval.as_nanos()).unwrap_or(u64::MAX).max(SHORTEST_NS),
             clock: profile.clock,
             begun: now,
             looked: now,
             process_base: process_cpu_ns(),
             helpers_base: time.helpers_ns(),
-            ..Book::new()
+            ..Accounts::new()
         };
         self.refresh(threads);
     }
@@ -341,7 +341,7 @@ impl Book {
     fn meet(&mut self, record: &'static ThreadStopInfo, look: u64, clock: impl FnOnce() -> u64) {
         match self.known.entry(key_of(record)) {
             Entry::Occupied(known) if known.get().serial == record.serial() => known.into_mut().look = look,
-            unknown => drop(unknown.insert_entry(Known::new(record, look, clock()))),
+            unknown => drop(unknown.insert_entry(ThreadAccount::new(record, look, clock()))),
         }
     }
 
@@ -356,7 +356,7 @@ impl Book {
     }
 
     /// Takes a sample of all threads.
-    fn look(&mut self, threads: &Threads, time: &CollectorTime, harvest: &mut Harvest) {
+    fn look(&mut self, threads: &Threads, time: &CollectorTime, harvest: &mut TickBatch) {
         let now = now_ns();
         self.refresh(threads);
         match self.clock {
@@ -407,7 +407,7 @@ impl Book {
     }
 
     /// Settles the account of a thread that is about to leave the world; called by that thread.
-    fn leave(&mut self, record: &'static ThreadStopInfo, harvest: &mut Harvest) {
+    fn leave(&mut self, record: &'static ThreadStopInfo, harvest: &mut TickBatch) {
         // The list still contains the thread for a moment: the thread must not be added again as a new one.
         record.settle();
         let known = self.known.remove(&key_of(record)).filter(|known| known.serial == record.serial());
@@ -435,7 +435,7 @@ fn advance(ticked: &mut u64, total: u64, stack: StackId, due: &mut Vec<Due>) {
 fn whereabouts(record: &ThreadStopInfo) -> StackId {
     if record.collects() {
         StackId::GC
-    } else if record.stop_state().place() == Place::Running {
+    } else if record.stop_state().handshake_state() == HandshakeState::Running {
         stack_of(record)
     } else {
         StackId::IDLE
@@ -444,7 +444,7 @@ fn whereabouts(record: &ThreadStopInfo) -> StackId {
 
 impl Ticker {
     pub(crate) fn new() -> Ticker {
-        Ticker { word: AtomicU32::new(OFF), book: Locked::new(Book::new()) }
+        Ticker { word: AtomicU32::new(OFF), accounts: Locked::new(Accounts::new()) }
     }
 
     /// Returns whether the ticker runs.
@@ -455,8 +455,8 @@ impl Ticker {
 
     /// Nanoseconds between two ticks, while the ticker runs.
     pub(crate) fn interval_ns(&self, threads: &Threads) -> Option<u64> {
-        let held = threads.lock(self.book.lock());
-        self.is_on().then(|| self.book.get(&held).interval)
+        let held = threads.lock(self.accounts.lock());
+        self.is_on().then(|| self.accounts.get(&held).interval)
     }
 
     /// Starts the ticker. `spawn` starts the thread, which executes [`run`](Self::run).
@@ -466,20 +466,20 @@ impl Ticker {
         collector: &Collector,
         spawn: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), TickError> {
-        let mut held = collector.threads.lock(self.book.lock());
+        let mut held = collector.threads.lock(self.accounts.lock());
         if self.is_on() {
             return Err(TickError::Already);
         }
         let time = collector.markers.time();
-        time.want(Wanted::Yes);
-        let book = self.book.get_mut(&mut held);
-        book.begin(profile, &collector.threads, time);
-        let interval = book.interval;
+        time.set_measured(Measured::Yes);
+        let accounts = self.accounts.get_mut(&mut held);
+        accounts.begin(profile, &collector.threads, time);
+        let interval = accounts.interval;
         self.word.store(ON, Ordering::Relaxed);
         drop(held);
         collector.events.fire_ticker_begin(interval);
         if let Err(error) = spawn() {
-            time.want(Wanted::No);
+            time.set_measured(Measured::No);
             // Release: pairs with the Acquire in `stop`, where another thread may already wait for the ticker.
             self.word.store(OFF, Ordering::Release);
             futex::wake(&self.word, u32::MAX);
@@ -490,7 +490,7 @@ impl Ticker {
 
     /// Runs the ticker's thread until the ticker is stopped, or until `with_collector` has no collector any more.
     pub(crate) fn run(&self, with_collector: impl Fn(&mut dyn FnMut(&Collector)) -> bool) {
-        let mut harvest = Harvest::default();
+        let mut harvest = TickBatch::default();
         let mut until_next = SHORTEST_NS;
         loop {
             if self.word.load(Ordering::Relaxed) == ON {
@@ -499,17 +499,17 @@ impl Ticker {
             let ends = self.word.load(Ordering::Relaxed) != ON;
             let is_there = with_collector(&mut |collector| {
                 {
-                    let mut held = self.book.lock().lock();
-                    let book = self.book.get_mut(&mut held);
-                    book.look(&collector.threads, collector.markers.time(), &mut harvest);
-                    until_next = book.until_next(now_ns());
+                    let mut held = self.accounts.lock().lock();
+                    let accounts = self.accounts.get_mut(&mut held);
+                    accounts.look(&collector.threads, collector.markers.time(), &mut harvest);
+                    until_next = accounts.until_next(now_ns());
                     if ends {
-                        book.end();
+                        accounts.end();
                     }
                 }
                 harvest.fire(&collector.events);
                 if ends {
-                    collector.markers.time().want(Wanted::No);
+                    collector.markers.time().set_measured(Measured::No);
                 }
             });
             if ends || !is_there {
@@ -544,7 +544,7 @@ impl Ticker {
     #[inline]
     pub(crate) fn joined(&self, record: &'static ThreadStopInfo) {
         if self.is_on() {
-            self.book.get_mut(&mut record.lock(self.book.lock())).join(record);
+            self.accounts.get_mut(&mut record.lock(self.accounts.lock())).join(record);
         }
     }
 
@@ -552,15 +552,15 @@ impl Ticker {
     #[inline]
     pub(crate) fn leaves(&self, record: &'static ThreadStopInfo, events: &Events) {
         if self.is_on() {
-            let mut harvest = Harvest::default();
-            self.book.get_mut(&mut record.lock(self.book.lock())).leave(record, &mut harvest);
+            let mut harvest = TickBatch::default();
+            self.accounts.get_mut(&mut record.lock(self.accounts.lock())).leave(record, &mut harvest);
             harvest.fire(events);
         }
     }
 
     /// Locks the accounts for the duration of a fork.
     pub(crate) fn before_fork(&self) {
-        self.book.lock().acquire();
+        self.accounts.lock().acquire();
     }
 
     /// Unlocks the accounts in the parent.
@@ -569,7 +569,7 @@ impl Ticker {
     /// This thread has called [`before_fork`](Self::before_fork), and the fork is over.
     pub(crate) unsafe fn after_fork_in_parent(&self) {
         // SAFETY: the caller's promise.
-        unsafe { self.book.lock().release() };
+        unsafe { self.accounts.lock().release() };
     }
 
     /// Forgets the ticker in the child of a fork, where its thread does not exist (`.fork.services`).
@@ -578,9 +578,9 @@ impl Ticker {
     /// This is the child of a fork before which its thread called [`before_fork`](Self::before_fork), and no other thread runs yet.
     pub(crate) unsafe fn after_fork_in_child(&self, time: &CollectorTime) {
         // SAFETY: the caller's promise.
-        unsafe { self.book.lock().reset_in_child() };
+        unsafe { self.accounts.lock().reset_in_child() };
         self.word.store(OFF, Ordering::Relaxed);
-        time.want(Wanted::No);
+        time.set_measured(Measured::No);
     }
 }
 
@@ -598,15 +598,15 @@ mod tests {
             interval in SHORTEST_NS..20_000_000_000,
             steps in proptest::collection::vec((0_u64..LONGEST_LOOK_NS / 2, prop_oneof![9 => Just(0_u64), 1 => 1..1000_u64]), 1..200),
         ) {
-            let mut book = Book { interval, clock: TickClock::Wall, begun: 1, looked: 1, ..Book::new() };
+            let mut accounts = Accounts { interval, clock: TickClock::Wall, begun: 1, looked: 1, ..Accounts::new() };
             let (mut now, mut passed, mut ticks) = (1, 0, 0);
             for (late, seconds_stopped) in steps {
-                let nap = book.until_next(now);
+                let nap = accounts.until_next(now);
                 prop_assert!(nap > 0 && nap <= interval && nap + late < LONGEST_LOOK_NS, "a normal gap counts in full");
                 let stopped = seconds_stopped * 1_000_000_000;
                 now += nap + late + stopped;
                 passed += (nap + late + stopped).min(LONGEST_LOOK_NS);
-                ticks += book.real_ticks(now);
+                ticks += accounts.real_ticks(now);
                 prop_assert_eq!(ticks, passed / interval);
             }
         }
@@ -638,11 +638,11 @@ mod tests {
 
     #[test]
     fn a_tick_of_five_seconds_comes_every_five_seconds() {
-        let mut book = Book { interval: 5_000_000_000, clock: TickClock::Wall, ..Book::new() };
+        let mut accounts = Accounts { interval: 5_000_000_000, clock: TickClock::Wall, ..Accounts::new() };
         let (mut now, mut ticks) = (0, 0);
         while now < 60_000_000_000 {
-            now += book.until_next(now);
-            ticks += book.real_ticks(now);
+            now += accounts.until_next(now);
+            ticks += accounts.real_ticks(now);
         }
         assert_eq!(ticks, 12);
     }

@@ -23,7 +23,7 @@
 //! that make the same node at the same time waste one number.
 //!
 //! **A thread that has a number can read the stack** (`.profile.tree`). A node is written before its number is published, first in
-//! an edge and then in a thread's [`Present`](crate::sync::Present). A reader of either of them acquires the writes before its
+//! an edge and then in a thread's [`CurrentId`](crate::sync::CurrentId). A reader of either of them acquires the writes before its
 //! publication. So the nodes themselves need no ordering.
 //!
 //! This file is a protocol that is model-checked. The capacities are parameters, so that the models can use a small tree.

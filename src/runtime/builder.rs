@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::build_error::BuildError;
 use super::inner::Inner;
-use super::reserve::{Reserved, Wanted};
+use super::reserve::{RequestedSizes, Reserved};
 use super::{World, finalizer};
 use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::report::{CollectionReport, Listener};
@@ -315,7 +315,7 @@ impl WorldBuilder {
         let threads = Threads::with(bridge, without_contract)?;
         let observing = SharedLock::new(Arc::new(Lock::new()), |lock| lock);
         let profiler = Arc::new(Profiler::new(observing.clone()));
-        let wanted = Wanted {
+        let requested = RequestedSizes {
             heap: self.heap_limit,
             default_heap: Self::default_heap_limit(),
             mark_stack: self.mark_stack_limit,
@@ -324,7 +324,7 @@ impl WorldBuilder {
             charging: self.charging,
         };
         let allocation = SharedLock::new(Arc::clone(&threads), |threads| &threads.locks().allocation);
-        let Reserved { mut heap, markers, handles, ranges, finalizers } = wanted.reserve(&allocation)?;
+        let Reserved { mut heap, markers, handles, ranges, finalizers } = requested.reserve(&allocation)?;
         let limit_bytes = heap.limit_bytes();
         heap.set_first_budget(self.pacing.budget(0, 1, limit_bytes, 0));
         let inner = Arc::new(Inner {
@@ -353,7 +353,7 @@ impl WorldBuilder {
         for prepare in self.before_first_event {
             prepare(&world)?;
         }
-        world.inner().tell_of_creation(self.heap_limit.unwrap_or(limit_bytes as usize));
+        world.inner().report_creation(self.heap_limit.unwrap_or(limit_bytes as usize));
         if let Some(profile) = self.profile {
             world.profile(profile)?;
         }

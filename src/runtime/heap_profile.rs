@@ -24,7 +24,7 @@ impl Inner {
         let needs_a_look = lock().is_some_and(|held| profiler.ask_for_the_end(&held));
         let looked = if needs_a_look { self.collect_observed(Reason::Explicit, None).map(|_| ()) } else { Ok(()) };
         let finished = lock().and_then(|held| profiler.end(collector, &held));
-        let finished = finished.map(tell);
+        let finished = finished.map(notify_listener);
         looked?;
         Ok(finished)
     }
@@ -32,7 +32,7 @@ impl Inner {
 
 /// Passes the censuses of a biography, which are known only at its end, to the program's listener. Called without the
 /// observer's lock.
-pub(super) fn tell((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
+pub(super) fn notify_listener((finished, listener): (Finished, Option<CensusListener>)) -> Finished {
     if let Some(listener) = listener {
         finished.biography.iter().for_each(|census| listener(census));
     }
@@ -49,7 +49,7 @@ pub(super) fn keep_time(inner: &Arc<Inner>, change: u32) -> std::io::Result<()> 
             let Some(inner) = inner.upgrade() else { return };
             // A failure is reported to the world's failure listener. The next period tries again.
             if inner.collect_observed(Reason::Explicit, None).is_err() {
-                profiler.skip_a_beat();
+                profiler.postpone();
             }
         }
     };

@@ -16,7 +16,7 @@ impl WorldHooks for Inner {
             // SAFETY: the calling thread's record, and the allocation lock of its world.
             unsafe { self.release_cache(&allocation, record) };
         }
-        self.tell_of_thread(record, ThreadNews::Detached);
+        self.report_thread(record, ThreadNews::Detached);
         crate::events::record::ring::leave();
         threads.detach(record);
     }

@@ -45,7 +45,7 @@ pub(super) enum ThreadNews {
 
 impl Inner {
     /// Fires the first events of a world: the world, its limit, its spaces, and the names of all of these.
-    pub(super) fn tell_of_creation(&self, limit_bytes: usize) {
+    pub(super) fn report_creation(&self, limit_bytes: usize) {
         let Collector { events, heap, .. } = &self.collector;
         let world = std::ptr::from_ref(self) as usize;
         let (base, reserved) = (heap.blocks.base(), heap.blocks.reserved_bytes());
@@ -58,7 +58,7 @@ impl Inner {
         }
     }
 
-    fn tell_of_the_end(&self) {
+    fn report_end(&self) {
         let Collector { events, heap, .. } = &self.collector;
         for space in Space::ALL {
             events.fire_pool_closed(heap.pool(space), space as u32);
@@ -67,7 +67,7 @@ impl Inner {
     }
 
     /// Reports that a thread has attached, or is about to detach, with its record and the label of its name.
-    pub(super) fn tell_of_thread(&self, record: &ThreadStopInfo, what: ThreadNews) {
+    pub(super) fn report_thread(&self, record: &ThreadStopInfo, what: ThreadNews) {
         let events = &self.collector.events;
         let (tid, address) = (record.tid().0 as u32, std::ptr::from_ref(record) as usize);
         // The name is stored even without a consumer: a consumer that starts later needs the names of the threads.
@@ -90,7 +90,7 @@ impl Inner {
     ) -> Result<CollectionReport, CollectError> {
         // The calling thread may not be attached, and it fires events in the stopped world, where nothing may be allocated on
         // first use (`.stop.no-malloc`). The thread-local storage of a library that was loaded late is allocated on first use.
-        crate::events::record::ring::meet();
+        crate::events::record::ring::allocate_thread_local();
         let report = self
             .collector
             .threads
@@ -175,6 +175,6 @@ impl Drop for Inner {
         // This may also be the drop of a handle that does not keep the world open (`WeakWorld`): it waits for locks and frees memory.
         refuse_inside("the last drop of a World");
         self.collector.threads.published().withdraw();
-        self.tell_of_the_end();
+        self.report_end();
     }
 }

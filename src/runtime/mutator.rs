@@ -104,12 +104,12 @@ impl Mutator {
     pub(super) fn attach(world: World, name: &str) -> Result<Self, AttachError> {
         refuse_inside("World::attach");
         let _whole = NotCancelled::begin();
-        crate::events::record::ring::meet();
+        crate::events::record::ring::allocate_thread_local();
         let record = world.collector().threads.attach(name)?;
         let cache = Box::new(world.collector().heap.new_cache(record.cost_stack_word()));
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
         world.inner().ticker.joined(record);
-        world.inner().tell_of_thread(record, ThreadNews::Attached);
+        world.inner().report_thread(record, ThreadNews::Attached);
         Ok(Self {
             record,
             cache,
@@ -185,7 +185,7 @@ impl Mutator {
                 };
                 match cell {
                     Some(payload) => {
-                        self.tell_of(bin, payload, CELL_BYTES[class], T::INFO);
+                        self.report_allocated(bin, payload, CELL_BYTES[class], T::INFO);
                         break payload;
                     }
                     None => {
@@ -368,7 +368,7 @@ impl Mutator {
             };
             match cell {
                 Some(payload) => {
-                    self.tell_of(bin, payload, CELL_BYTES[class], T::INFO);
+                    self.report_allocated(bin, payload, CELL_BYTES[class], T::INFO);
                     // SAFETY: `build` has put the value in place, by the caller's promise.
                     return Ok(unsafe { Gc::from_addr(payload as usize) });
                 }
@@ -417,7 +417,7 @@ impl Mutator {
             };
             match cell {
                 Some(payload) => {
-                    self.tell_of(bin, payload, CELL_BYTES[class], info);
+                    self.report_allocated(bin, payload, CELL_BYTES[class], info);
                     return Ok(payload);
                 }
                 None => self.refill(bin, bytes, info)?,
@@ -440,18 +440,18 @@ impl Mutator {
                 Refill::NeedsCollection(need) => Err(need),
             }
         })?;
-        self.tell_of_refill(bin);
-        self.tell_of_allocation(bin, info);
-        self.tell_of_type(info);
+        self.report_refill(bin);
+        self.report_allocation(bin, info);
+        self.report_type(info);
         Ok(())
     }
 
     /// Fires the event of a new object, if per-object events are enabled. Called right after the allocation, before this thread does
     /// anything else.
     #[inline(always)]
-    fn tell_of(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
+    fn report_allocated(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
         if self.world.collector().events.is_enabled(EventId::ObjectAllocated) {
-            self.tell_of_cell(bin, payload as usize, cell_bytes, info);
+            self.report_cell(bin, payload as usize, cell_bytes, info);
         }
     }
 
@@ -460,7 +460,7 @@ impl Mutator {
     /// object a second time.
     #[cold]
     #[inline(never)]
-    fn tell_of_cell(&self, bin: usize, payload: usize, cell_bytes: usize, info: &'static TypeInfo) {
+    fn report_cell(&self, bin: usize, payload: usize, cell_bytes: usize, info: &'static TypeInfo) {
         refuse_inside(ALLOCATION);
         let header = payload - HEADER_BYTES;
         self.record.undisturbed(|| {
@@ -470,11 +470,11 @@ impl Mutator {
             }
         });
         record::catch_up();
-        self.tell_of_type(info);
+        self.report_type(info);
     }
 
     /// Names a type in the trace, if names are enabled and this thread has not done it recently for the present consumers.
-    fn tell_of_type(&self, info: &'static TypeInfo) {
+    fn report_type(&self, info: &'static TypeInfo) {
         let events = &self.world.collector().events;
         if events.is_enabled(EventId::Labelled) {
             let address = ptr::from_ref(info) as usize;
@@ -485,10 +485,10 @@ impl Mutator {
         }
     }
 
-    fn tell_of_refill(&self, bin: usize) {
+    fn report_refill(&self, bin: usize) {
         let collector = self.world.collector();
         let cell_bytes = CELL_BYTES[bin % CLASSES];
-        if let Some(block) = self.cache.take_block_to_tell() {
+        if let Some(block) = self.cache.take_block_to_report() {
             let start = collector.heap.blocks.start(block);
             collector.events.fire_block_acquired(start, BLOCK_BYTES, (bin / CLASSES) as u32);
         }
@@ -521,7 +521,7 @@ impl Mutator {
         events.fire_large_allocated(payload as usize, bytes, of_type);
         events.fire_object_sampled(payload as usize, of_type, 1, footprint);
         self.tick(footprint, payload as usize, of_type, footprint, Space::Large);
-        self.tell_of_type(info);
+        self.report_type(info);
         Ok(payload)
     }
 
@@ -595,7 +595,7 @@ impl Mutator {
 
     /// Fires the sampling events of a run of cells. A run counts as allocated when the thread gets it; the sample is its first
     /// object, which is about to be made.
-    fn tell_of_allocation(&self, bin: usize, info: &'static TypeInfo) {
+    fn report_allocation(&self, bin: usize, info: &'static TypeInfo) {
         let ((_, bytes), cell_bytes) = (self.cache.run(bin), CELL_BYTES[bin % CLASSES]);
         let (next, of_type) = (self.cache.building(bin) + HEADER_BYTES, ptr::from_ref(info) as usize);
         self.world.collector().events.fire_object_sampled(next, of_type, bytes / cell_bytes, bytes);
@@ -681,7 +681,7 @@ impl Drop for Mutator {
             collector.heap.release_cache(&allocation, &self.cache);
             self.record.set_user(ptr::null_mut());
         }
-        self.world.inner().tell_of_thread(self.record, ThreadNews::Detached);
+        self.world.inner().report_thread(self.record, ThreadNews::Detached);
         crate::events::record::ring::leave();
         collector.threads.detach(self.record);
     }

@@ -1,7 +1,7 @@
 //! The functions of [`World`] for censuses and heap profiles.
 
 use super::World;
-use super::heap_profile::{keep_time, tell};
+use super::heap_profile::{keep_time, notify_listener};
 use super::inner::Inner;
 use crate::collector::report::Reason;
 use crate::os::callback::refuse_inside;
@@ -53,7 +53,7 @@ impl World {
         let others = inner.profiler.end(collector, &observing);
         let begun = inner.profiler.begin(profile, collector, &observing);
         drop(observing);
-        others.map(tell);
+        others.map(notify_listener);
         let change = begun?;
         if let Every::Time(_) = every
             && let Err(error) = keep_time(inner, change)

@@ -48,7 +48,7 @@ const CHARGES_BYTES: u64 = 4 + 4 * MARKS_PER_BLOCK as u64;
 
 /// The requested sizes. A size that the program did not set is `None`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct RequestedSizes {
     pub(super) heap: Option<usize>,
     pub(super) default_heap: usize,
     pub(super) mark_stack: Option<usize>,
@@ -74,7 +74,7 @@ struct Sizes {
     entries: usize,
 }
 
-impl Wanted {
+impl RequestedSizes {
     /// Reserves the largest sizes that fit. `allocation` is the world's allocation lock.
     pub(super) fn reserve(&self, allocation: &SharedLock) -> Result<Reserved, BuildError> {
         let space = memory::address_space();
@@ -144,8 +144,8 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn wanted(heap: Option<usize>) -> Wanted {
-        Wanted {
+    fn requested(heap: Option<usize>) -> RequestedSizes {
+        RequestedSizes {
             heap,
             default_heap: 12 << 30,
             mark_stack: None,
@@ -164,19 +164,19 @@ mod tests {
         #[values(160, 256, 512, 1024, 2048, 8192, 1 << 20)] limit_mib: u64,
         #[values(Charging::Off, Charging::On)] charging: Charging,
     ) {
-        let wanted = Wanted { charging, ..wanted(None) };
+        let requested = RequestedSizes { charging, ..requested(None) };
         let space = space(limit_mib);
-        let row = wanted.first_row(&space);
-        let bytes = wanted.bytes(wanted.sizes(row));
+        let row = requested.first_row(&space);
+        let bytes = requested.bytes(requested.sizes(row));
         assert!(bytes <= space.free().unwrap() / 2, "{bytes}");
         // The row is no smaller than necessary.
-        assert!(row == 0 || wanted.bytes(wanted.sizes(row - 1)) > space.free().unwrap() / 2);
+        assert!(row == 0 || requested.bytes(requested.sizes(row - 1)) > space.free().unwrap() / 2);
     }
 
     #[test]
     fn without_a_limit_nothing_is_halved_and_sizes_that_the_program_set_never_are() {
-        assert_eq!(wanted(None).first_row(&AddressSpace { limit: None, used: 0 }), 0);
-        let set = wanted(Some(4 << 30));
+        assert_eq!(requested(None).first_row(&AddressSpace { limit: None, used: 0 }), 0);
+        let set = requested(Some(4 << 30));
         let row = set.first_row(&space(256));
         assert_eq!(set.sizes(row).heap, 4 << 30);
         assert_eq!(set.sizes(row).mark_stack, LEAST_MARK_STACK_BYTES);
@@ -185,13 +185,13 @@ mod tests {
     /// The computed sum is what is really mapped, up to alignment.
     #[rstest]
     fn the_sum_of_the_sizes_is_what_a_world_maps(#[values(Charging::Off, Charging::On)] charging: Charging) {
-        let wanted = Wanted { charging, ..wanted(Some(256 << 20)) };
-        let sizes = wanted.sizes(6);
+        let requested = RequestedSizes { charging, ..requested(Some(256 << 20)) };
+        let sizes = requested.sizes(6);
         let before = memory::address_space().used;
-        let reserved = wanted.try_to_reserve(sizes, SharedLock::alone()).unwrap();
+        let reserved = requested.try_to_reserve(sizes, SharedLock::alone()).unwrap();
         let mapped = memory::address_space().used.saturating_sub(before);
         drop(reserved);
-        let sum = wanted.bytes(sizes);
+        let sum = requested.bytes(sizes);
         // Tests that run at the same time map and unmap memory too, but less than this.
         assert!(mapped.abs_diff(sum) < sum / 4, "{mapped} bytes are mapped, expected {sum}");
     }

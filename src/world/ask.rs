@@ -12,14 +12,14 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::Ordering;
 
 use super::error::{DebuggerPart, StopAttempts, StopError};
-use super::handshake::{Abandoned, Epoch, Held, Holder};
+use super::handshake::{Abandoned, Epoch, HoldOutcome, Holder};
 use super::inside;
 use super::stop_info::ThreadStopInfo;
 use super::stop_request::StopRequest;
 
 /// The result of notifying a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum NotifyOutcome {
     /// The notification was sent, or may have been: repeat it later if the thread does not acknowledge.
     Maybe,
     /// The thread does not exist any more.
@@ -27,32 +27,32 @@ pub(crate) enum Told {
 }
 
 /// A way to notify a thread that it is held.
-pub(crate) trait Teller {
+pub(crate) trait Notifier {
     /// Returns the stopper's name in errors.
     fn name(&self) -> &'static str;
     /// Returns the signal, for the diagnosis; 0 for none.
     fn signal(&self) -> i32;
     /// Notifies the thread.
-    fn tell(&self, thread: &ThreadStopInfo) -> Told;
+    fn notify(&self, thread: &ThreadStopInfo) -> NotifyOutcome;
 
     /// Returns the nanoseconds after which a thread that has not acknowledged is notified again.
-    fn asks_again_after_ns(&self) -> u64 {
-        TELL_AGAIN_NS
+    fn notify_again_after_ns(&self) -> u64 {
+        NOTIFY_AGAIN_NS
     }
 
     /// Returns whether further waiting is useless: the stop is then abandoned as if its time were over.
-    fn is_in_vain(&self) -> bool {
+    fn should_give_up(&self) -> bool {
         false
     }
 
     /// Returns whether all threads are stopped, given that `outstanding` acknowledgements are missing by the count.
-    fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
+    fn all_stopped(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
         let _ = stop;
         outstanding == 0
     }
 
     /// Returns whether the thread is stopped, or a debugger that holds it has acknowledged for it.
-    fn stands(&self, thread: &ThreadStopInfo) -> bool {
+    fn is_stopped(&self, thread: &ThreadStopInfo) -> bool {
         thread.state.has_answered()
     }
 
@@ -63,35 +63,35 @@ pub(crate) trait Teller {
 
     /// Called once all threads are notified. Requests a debugger, if there is one, to acknowledge for the threads that it holds;
     /// returns how many it newly acknowledged.
-    fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
+    fn request_answers(&self, stop: &StopRequest<'_>) -> u32 {
         let _ = stop;
         0
     }
 }
 
 /// The default time after which a thread that has not acknowledged is notified again, in nanoseconds.
-pub(crate) const TELL_AGAIN_NS: u64 = 50_000_000;
+pub(crate) const NOTIFY_AGAIN_NS: u64 = 50_000_000;
 /// The interval between two checks of the threads, used when the count of acknowledgements does not show any more whether all are
 /// stopped.
-const GLANCE_NS: u64 = 200_000;
+const CHECK_NS: u64 = 200_000;
 
 /// Holds all threads of the request and waits until they are stopped.
-pub(super) fn stop(teller: &impl Teller, stop: &StopRequest<'_>) -> Result<(), StopError> {
-    let epoch = hold(stop, |thread| teller.tell(thread));
-    wait(teller, stop, epoch)
+pub(super) fn stop(notifier: &impl Notifier, stop: &StopRequest<'_>) -> Result<(), StopError> {
+    let epoch = hold(stop, |thread| notifier.notify(thread));
+    wait(notifier, stop, epoch)
 }
 
-/// Holds all threads of the request; calls `tell` with each that is running.
-pub(crate) fn hold(stop: &StopRequest<'_>, tell: impl Fn(&ThreadStopInfo) -> Told) -> Epoch {
+/// Holds all threads of the request; calls `notify` with each that is running.
+pub(crate) fn hold(stop: &StopRequest<'_>, notify: impl Fn(&ThreadStopInfo) -> NotifyOutcome) -> Epoch {
     let epoch = stop.handshake.begin(Holder::Collection, stop.live.len() as u32);
     let mut asked = 0;
     let mut satisfied = 0;
     for thread in stop.threads() {
         asked += 1;
         match thread.state.hold(Holder::Collection, epoch) {
-            Held::Already => satisfied += 1,
-            Held::MustPark => {
-                if tell(thread) == Told::Gone {
+            HoldOutcome::Already => satisfied += 1,
+            HoldOutcome::MustPark => {
+                if notify(thread) == NotifyOutcome::Gone {
                     satisfied += mark_gone(thread);
                 }
             }
@@ -104,29 +104,29 @@ pub(crate) fn hold(stop: &StopRequest<'_>, tell: impl Fn(&ThreadStopInfo) -> Tol
 }
 
 /// Waits until all threads that are held since `epoch` are stopped.
-pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
-    let answered = teller.ask_for_answers(stop);
+pub(crate) fn wait(notifier: &impl Notifier, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
+    let answered = notifier.request_answers(stop);
     stop.handshake.satisfied(Holder::Collection, epoch, answered);
-    let mut told_at = stop.spent();
+    let mut notified_at = stop.spent();
     let mut requests = 1;
     loop {
         let slice = || stop.wait_slice(u64::MAX, |ns| stop.handshake.wait_slice(Holder::Collection, ns));
-        let outstanding = match if teller.is_in_vain() { None } else { slice() } {
+        let outstanding = match if notifier.should_give_up() { None } else { slice() } {
             Some(outstanding) => outstanding,
             // If the last thread has acknowledged in the meantime, `give_up` returns no error.
-            None => break give_up(teller, stop, requests)?,
+            None => break give_up(notifier, stop, requests)?,
         };
-        if teller.all_stand(stop, outstanding) {
+        if notifier.all_stopped(stop, outstanding) {
             break;
         }
         if outstanding == 0 {
             // A debugger acknowledged for a thread that then acknowledged itself: the count no longer wakes this thread.
-            stop.wait_slice(GLANCE_NS, thread::sleep_ns);
+            stop.wait_slice(CHECK_NS, thread::sleep_ns);
         }
-        if (stop.spent() - told_at).as_nanos() as u64 >= teller.asks_again_after_ns() {
-            told_at = stop.spent();
+        if (stop.spent() - notified_at).as_nanos() as u64 >= notifier.notify_again_after_ns() {
+            notified_at = stop.spent();
             requests += 1;
-            let answered = tell_again(teller, stop) + teller.ask_for_answers(stop);
+            let answered = notify_again(notifier, stop) + notifier.request_answers(stop);
             stop.handshake.satisfied(Holder::Collection, epoch, answered);
         }
     }
@@ -144,10 +144,10 @@ pub(crate) fn wait(teller: &impl Teller, stop: &StopRequest<'_>, epoch: Epoch) -
 
 /// Notifies again all threads that have not acknowledged. Returns the number of acknowledgements that will never come, because
 /// their threads do not exist any more.
-pub(crate) fn tell_again(teller: &impl Teller, stop: &StopRequest<'_>) -> u32 {
+pub(crate) fn notify_again(notifier: &impl Notifier, stop: &StopRequest<'_>) -> u32 {
     let mut gone = 0;
     for thread in stop.threads() {
-        if !teller.stands(thread) && teller.tell(thread) == Told::Gone {
+        if !notifier.is_stopped(thread) && notifier.notify(thread) == NotifyOutcome::Gone {
             gone += mark_gone(thread);
         }
     }
@@ -163,15 +163,16 @@ fn mark_gone(thread: &ThreadStopInfo) -> u32 {
 
 /// Called when the time is over: removes the hold from threads that have not acknowledged, releases the others, and returns an
 /// error that names the former. If there are none, all threads are stopped and the stop succeeds: every error names a thread.
-fn give_up(teller: &impl Teller, stop: &StopRequest<'_>, requests: u32) -> Result<(), StopError> {
+fn give_up(notifier: &impl Notifier, stop: &StopRequest<'_>, requests: u32) -> Result<(), StopError> {
     stop.handshake.close(Holder::Collection);
-    let mut all_stand = true;
+    let mut all_stopped = true;
     for thread in stop.threads() {
-        let unanswered = !teller.stands(thread) && thread.state.take_back(Holder::Collection) == Abandoned::Unanswered;
+        let unanswered =
+            !notifier.is_stopped(thread) && thread.state.take_back(Holder::Collection) == Abandoned::Unanswered;
         thread.silent.store(u32::from(unanswered), Ordering::Relaxed);
-        all_stand &= !unanswered;
+        all_stopped &= !unanswered;
     }
-    if all_stand {
+    if all_stopped {
         return Ok(());
     }
     start(stop);
@@ -179,14 +180,14 @@ fn give_up(teller: &impl Teller, stop: &StopRequest<'_>, requests: u32) -> Resul
     inside::leave();
     let silent: Vec<_> =
         stop.threads().filter(|t| t.silent.load(Ordering::Relaxed) != 0 && !removed(Guard::StopLost)).collect();
-    Err(stop.unanswered_of(teller, &silent, requests))
+    Err(stop.unanswered_by(notifier, &silent, requests))
 }
 
 impl StopRequest<'_> {
-    fn unanswered_of<T: Teller>(&self, teller: &T, silent: &[&'static ThreadStopInfo], requests: u32) -> StopError {
-        let mut error = self.unanswered(teller.name(), teller.signal(), silent);
+    fn unanswered_by<T: Notifier>(&self, notifier: &T, silent: &[&'static ThreadStopInfo], requests: u32) -> StopError {
+        let mut error = self.unanswered(notifier.name(), notifier.signal(), silent);
         if let StopError::Unanswered { attempts, .. } = &mut error {
-            *attempts = StopAttempts { requests, debugger: teller.debuggers_part() };
+            *attempts = StopAttempts { requests, debugger: notifier.debuggers_part() };
         }
         error
     }

@@ -69,7 +69,7 @@ pub trait ByHandshake {
 
     /// Makes one thread check soon whether it must stop: with the signal, for example. Called by
     /// [`World::suspend`](crate::World::suspend), repeatedly until the thread has stopped.
-    fn nudge(&self, thread: &ThreadStopInfo);
+    fn request_check(&self, thread: &ThreadStopInfo);
 }
 
 /// A vtable that keeps data about its worlds, or that refuses some of them.

@@ -2,7 +2,7 @@
 
 use crate::sync::Ordering;
 
-use super::handshake::Place;
+use super::handshake::HandshakeState;
 use super::registry::Threads;
 use super::stacks::{Location, locate, lowest, ranges};
 use super::stop_info::ThreadStopInfo;
@@ -29,10 +29,10 @@ pub(crate) unsafe fn for_a_debugger(
     info: &ThreadStopInfo,
     mut scan: impl FnMut(FoundIn, usize, usize),
 ) {
-    let stack_ptr = match info.state.place() {
-        Place::Detached => return,
-        Place::Running => info.stack_ptr(),
-        Place::Blocking | Place::Parked => info.saved_sp.load(Ordering::Relaxed),
+    let stack_ptr = match info.state.handshake_state() {
+        HandshakeState::Detached => return,
+        HandshakeState::Running => info.stack_ptr(),
+        HandshakeState::Blocking | HandshakeState::Parked => info.saved_sp.load(Ordering::Relaxed),
     };
     if info.is_gone() || info.has_died() {
         return;

@@ -121,7 +121,7 @@ unsafe extern "C" fn prepare() {
     // vtable's locks holds those of a world.
     for HeldWorld { threads, hooks } in &state.held {
         // SAFETY: the process is at this step of a fork.
-        unsafe { threads.tell_fork(ForkStep::Prepare) };
+        unsafe { threads.notify_fork(ForkStep::Prepare) };
         if let Some(hooks) = hooks {
             hooks.fork_prepare();
         }
@@ -154,7 +154,7 @@ unsafe extern "C" fn parent() {
             unsafe { hooks.fork_parent() };
         }
         // SAFETY: the process is at this step of a fork.
-        unsafe { threads.tell_fork(ForkStep::Parent) };
+        unsafe { threads.notify_fork(ForkStep::Parent) };
         let locks = threads.locks();
         for lock in [&locks.list, &locks.allocation, &locks.collection] {
             // SAFETY: taken by this thread in `prepare`, without a guard.
@@ -232,7 +232,7 @@ impl Threads {
     ///
     /// # Safety
     /// The process is at this step of a fork, and this is the only call for this step and world.
-    unsafe fn tell_fork(&self, step: ForkStep) {
+    unsafe fn notify_fork(&self, step: ForkStep) {
         self.vtable.latch().with(|vtable| {
             if let Some(vtable) = vtable.at_fork() {
                 // SAFETY: the caller's promise.
@@ -244,12 +244,12 @@ impl Threads {
     /// Removes every thread except the survivor.
     fn left_alone(&self, survivor: Option<&'static ThreadStopInfo>, before: Tid, now: Tid) {
         // SAFETY: the process is at this step of a fork.
-        unsafe { self.tell_fork(ForkStep::Child { before, now }) };
+        unsafe { self.notify_fork(ForkStep::Child { before, now }) };
         let is_survivor = |info: &ThreadStopInfo| survivor.is_some_and(|survivor| std::ptr::eq(survivor, info));
         // The locks are free: the child has no other thread.
         let mut locks = self.locks.all();
         while let Some(info) = self.live(&locks.list).iter().copied().find(|info| !is_survivor(info)) {
-            self.bury(&mut locks, info);
+            self.remove_ended_thread(&mut locks, info);
         }
     }
 }

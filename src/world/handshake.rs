@@ -9,12 +9,12 @@
 //!
 //! # The state
 //!
-//! One atomic word per thread has *the place of the thread* × *its holders* × *the epoch of each hold*:
+//! One atomic word per thread has *the state of the thread* × *its holders* × *the epoch of each hold*:
 //!
 //! ```text
 //!   63                  34 33                   4   3   2   1  0
 //!  +----------------------+----------------------+---+---+------+
-//!  | epoch of user's hold | epoch of collection's| U | C | place|
+//!  | epoch of user's hold | epoch of collection's| U | C | state|
 //!  +----------------------+----------------------+---+---+------+
 //!
 //!                      attach                    enter_blocking (acknowledges what it finds)
@@ -29,11 +29,11 @@
 //! The one rule: **a thread runs past its protocol step only if it has no holder**. Everything else follows.
 //!
 //! * In DETACHED, BLOCKING and PARKED every hold is *satisfied*: the thread touches no collected memory, and the data that
-//!   it published is in place. So a new hold on such a thread needs no acknowledgement ([`Held::Already`]), and costs
+//!   it published is in place. So a new hold on such a thread needs no acknowledgement ([`HoldOutcome::Already`]), and costs
 //!   one compare-exchange.
-//! * In RUNNING a hold is a request ([`Held::MustPark`]). A thread that leaves RUNNING finds the holds in the same word
+//! * In RUNNING a hold is a request ([`HoldOutcome::MustPark`]). A thread that leaves RUNNING finds the holds in the same word
 //!   that its compare-exchange replaces, and acknowledges each of them, once.
-//! * Only the thread itself changes its place. A release clears the hold and posts the thread's semaphore. The thread
+//! * Only the thread itself changes its state. A release clears the hold and posts the thread's semaphore. The thread
 //!   changes from PARKED to RUNNING when it finds that it has no holder any more. Until then it is still PARKED:
 //!   on a busy machine the next stop finds it satisfied although it never got the processor in between. PARKED also
 //!   keeps a handler that interrupts the waiting thread from waiting on the same semaphore: the handler returns.
@@ -70,10 +70,10 @@ pub(crate) enum Holder {
     User = 1,
 }
 
-/// The place of a thread, as far as it matters for stopping.
+/// The state of a thread, as far as it matters for stopping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Place {
+pub(crate) enum HandshakeState {
     /// No thread uses this record.
     Detached = 0,
     /// Anywhere in its own code.
@@ -100,7 +100,7 @@ impl Epoch {
 
 /// The result of [`StopState::hold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum HoldOutcome {
     /// The thread is stopped already (blocking, parked or detached): the requester sends nothing and waits for nothing.
     Already,
     /// The thread runs: it must be notified, and will acknowledge.
@@ -131,21 +131,21 @@ pub(crate) enum Abandoned {
 struct Word(u64);
 
 const OUTSTANDING: u64 = 0xffff_ffff;
-const PLACE: u64 = 0b11;
+const STATE: u64 = 0b11;
 const HOLDERS: u64 = 0b1100;
 
 impl Word {
-    fn place(self) -> Place {
-        match self.0 & PLACE {
-            0 => Place::Detached,
-            1 => Place::Running,
-            2 => Place::Blocking,
-            _ => Place::Parked,
+    fn handshake_state(self) -> HandshakeState {
+        match self.0 & STATE {
+            0 => HandshakeState::Detached,
+            1 => HandshakeState::Running,
+            2 => HandshakeState::Blocking,
+            _ => HandshakeState::Parked,
         }
     }
 
-    fn at(self, place: Place) -> Self {
-        Self(self.0 & !PLACE | place as u64)
+    fn with_state(self, state: HandshakeState) -> Self {
+        Self(self.0 & !STATE | state as u64)
     }
 
     fn is_held(self) -> bool {
@@ -268,7 +268,7 @@ impl Handshake {
     }
 
     /// Begins a stop of at most `threads` threads: the number of [`StopState::hold`] calls that follow. The caller
-    /// then reports with [`satisfied`](Self::satisfied) how many of them returned [`Held::Already`].
+    /// then reports with [`satisfied`](Self::satisfied) how many of them returned [`HoldOutcome::Already`].
     pub(crate) fn begin(&self, holder: Holder, threads: u32) -> Epoch {
         self.counter(holder).begin(threads)
     }
@@ -350,20 +350,20 @@ impl StopState {
 
     // ---- for the requester
 
-    /// Requests the thread to stop, on behalf of `holder`. If this returns [`Held::Already`], the thread is stopped, and what it
+    /// Requests the thread to stop, on behalf of `holder`. If this returns [`HoldOutcome::Already`], the thread is stopped, and what it
     /// published is visible. Each call counts as one of the threads of [`Handshake::begin`]. A detached record stays unheld.
-    pub(crate) fn hold(&self, holder: Holder, epoch: Epoch) -> Held {
+    pub(crate) fn hold(&self, holder: Holder, epoch: Epoch) -> HoldOutcome {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
             debug_assert!(!seen.is_held_by(holder), "two holds of one holder");
-            if seen.place() == Place::Detached {
-                return Held::Already;
+            if seen.handshake_state() == HandshakeState::Detached {
+                return HoldOutcome::Already;
             }
             // Release: pairs with the Acquire of `park_if_held` and `leave_blocking`.
             // Acquire: pairs with the Release by which the thread left RUNNING.
             match self.exchange(seen, seen.held(holder, epoch), Ordering::AcqRel) {
-                Ok(()) if seen.place() == Place::Running => return Held::MustPark,
-                Ok(()) => return Held::Already,
+                Ok(()) if seen.handshake_state() == HandshakeState::Running => return HoldOutcome::MustPark,
+                Ok(()) => return HoldOutcome::Already,
                 Err(now) => seen = now,
             }
         }
@@ -371,7 +371,7 @@ impl StopState {
 
     /// Releases the thread, on behalf of `holder`. If it is parked and has no other holder, it is woken.
     pub(crate) fn release(&self, holder: Holder) {
-        self.let_go(holder);
+        self.remove_hold(holder);
     }
 
     /// Removes a hold that has not been acknowledged, because the requester's time is over. An acknowledged hold stays, and what
@@ -381,7 +381,7 @@ impl StopState {
         // Acquire: pairs with the Release by which the thread left RUNNING.
         let mut seen = self.load(Ordering::Acquire);
         loop {
-            if seen.place() != Place::Running || !seen.is_held_by(holder) {
+            if seen.handshake_state() != HandshakeState::Running || !seen.is_held_by(holder) {
                 return Abandoned::Answered;
             }
             // Relaxed: the thread has not stopped, and the holder has done nothing that the thread must see.
@@ -394,8 +394,8 @@ impl StopState {
 
     /// Removes a hold, acknowledged or not: the thread does not exist any more.
     pub(crate) fn abandon(&self, holder: Holder) -> Abandoned {
-        match self.let_go(holder).place() {
-            Place::Running => Abandoned::Unanswered,
+        match self.remove_hold(holder).handshake_state() {
+            HandshakeState::Running => Abandoned::Unanswered,
             _ => Abandoned::Answered,
         }
     }
@@ -404,13 +404,13 @@ impl StopState {
     /// and the threads that an error names.
     pub(crate) fn has_answered(&self) -> bool {
         // Acquire: pairs with the Release by which the thread left RUNNING.
-        self.load(Ordering::Acquire).place() != Place::Running
+        self.load(Ordering::Acquire).handshake_state() != HandshakeState::Running
     }
 
-    /// Returns the place of the thread. A hint, unless the caller holds the thread.
-    pub(crate) fn place(&self) -> Place {
+    /// Returns the state of the thread. A hint, unless the caller holds the thread.
+    pub(crate) fn handshake_state(&self) -> HandshakeState {
         // Acquire: pairs with the Release by which the thread left RUNNING.
-        self.load(Ordering::Acquire).place()
+        self.load(Ordering::Acquire).handshake_state()
     }
 
     /// Returns whether `holder` holds the thread. Does not make visible what the thread has published.
@@ -424,7 +424,7 @@ impl StopState {
         self.load(Ordering::Relaxed).is_held()
     }
 
-    fn let_go(&self, holder: Holder) -> Word {
+    fn remove_hold(&self, holder: Holder) -> Word {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
             if !seen.is_held_by(holder) {
@@ -436,7 +436,7 @@ impl StopState {
                 Err(now) => seen = now,
             }
         }
-        if seen.place() == Place::Parked && !seen.released(holder).is_held() {
+        if seen.handshake_state() == HandshakeState::Parked && !seen.released(holder).is_held() {
             self.resume.post();
         }
         seen
@@ -445,7 +445,7 @@ impl StopState {
     /// In the child of a `fork`: resets the record of a thread that does not exist there.
     pub(crate) fn reset_in_child(&self) {
         let seen = self.load(Ordering::Relaxed);
-        self.word.store(Word(seen.0 & !HOLDERS).at(Place::Detached).0, Ordering::Relaxed);
+        self.word.store(Word(seen.0 & !HOLDERS).with_state(HandshakeState::Detached).0, Ordering::Relaxed);
         self.resume.reset_in_child();
     }
 
@@ -455,9 +455,9 @@ impl StopState {
     /// ensures that this does not happen during a stop.
     pub(crate) fn attach(&self) {
         let seen = self.load(Ordering::Relaxed);
-        debug_assert!(seen.place() == Place::Detached && !seen.is_held());
+        debug_assert!(seen.handshake_state() == HandshakeState::Detached && !seen.is_held());
         // No other thread writes a detached word. Relaxed: a holder finds the record in the list, whose lock orders this.
-        self.word.store(seen.at(Place::Running).0, Ordering::Relaxed);
+        self.word.store(seen.with_state(HandshakeState::Running).0, Ordering::Relaxed);
     }
 
     /// Takes the record out of use, for the calling thread, from RUNNING or from within a blocking region. A hold that was
@@ -466,8 +466,8 @@ impl StopState {
     pub(crate) fn detach(&self, handshake: &Handshake) {
         let mut seen = self.load(Ordering::Relaxed);
         let left = loop {
-            debug_assert!(matches!(seen.place(), Place::Running | Place::Blocking));
-            let gone = Word(seen.0 & !HOLDERS).at(Place::Detached);
+            debug_assert!(matches!(seen.handshake_state(), HandshakeState::Running | HandshakeState::Blocking));
+            let gone = Word(seen.0 & !HOLDERS).with_state(HandshakeState::Detached);
             interrupt_point();
             // Release: pairs with the Acquire of `hold`, or of `outstanding` by way of the acknowledgement. Acquire:
             // pairs with the Release of `hold`; without it this thread might read the counter's value from before the stop
@@ -478,7 +478,7 @@ impl StopState {
             }
         };
         interrupt_point();
-        if left.place() == Place::Running && !removed(Guard::StopExitRace) {
+        if left.handshake_state() == HandshakeState::Running && !removed(Guard::StopExitRace) {
             handshake.acknowledge(left);
         }
     }
@@ -487,11 +487,11 @@ impl StopState {
     /// waits until it has no holder. Called by the signal handler and by the safepoint, at any moment. Does nothing unless the
     /// thread is RUNNING and held. `publish` may be called several times.
     pub(crate) fn park_if_held(&self, handshake: &Handshake, mut publish: impl FnMut()) -> Parked {
-        // Acquire: pairs with the Release of `hold`, and with that of `let_go`: a thread that a debugger stopped at the entry, and
+        // Acquire: pairs with the Release of `hold`, and with that of `remove_hold`: a thread that a debugger stopped at the entry, and
         // which is not held any more when it gets here, continues without an exchange.
         let mut seen = self.load(Ordering::Acquire);
         let parked = loop {
-            if seen.place() != Place::Running || !seen.is_held() {
+            if seen.handshake_state() != HandshakeState::Running || !seen.is_held() {
                 return Parked::No;
             }
             if !removed(Guard::StopPublish) {
@@ -501,7 +501,7 @@ impl StopState {
             // Release: pairs with the Acquire of `hold` (a second holder that finds this thread parked), and with the Acquire of the
             // functions that only read the word. The exchange itself need not acquire: the load above, or the exchange that failed, has
             // acquired the value `seen`.
-            match self.exchange(seen, seen.at(Place::Parked), Ordering::Release) {
+            match self.exchange(seen, seen.with_state(HandshakeState::Parked), Ordering::Release) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
             }
@@ -511,7 +511,7 @@ impl StopState {
         if removed(Guard::StopPublish) {
             publish();
         }
-        self.wait_until_let_go();
+        self.wait_until_released();
         Parked::Yes
     }
 
@@ -521,13 +521,13 @@ impl StopState {
         // Relaxed: the value is used only if the exchange below finds it again, and that exchange acquires.
         let mut seen = self.load(Ordering::Relaxed);
         let entered = loop {
-            debug_assert!(seen.place() == Place::Running, "blocking regions do not nest here");
+            debug_assert!(seen.handshake_state() == HandshakeState::Running, "blocking regions do not nest here");
             publish();
             interrupt_point();
             // Release: pairs with the Acquire of `hold`. Acquire: pairs with its Release, so that the counter of its epoch is
             // seen. A handler that parked in between has changed the word (its epoch stays there), so the exchange fails and
             // this thread publishes again.
-            match self.exchange(seen, seen.at(Place::Blocking), Ordering::AcqRel) {
+            match self.exchange(seen, seen.with_state(HandshakeState::Blocking), Ordering::AcqRel) {
                 Ok(()) => break seen,
                 Err(now) => seen = now,
             }
@@ -541,10 +541,10 @@ impl StopState {
     pub(crate) fn leave_blocking(&self) -> Parked {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
-            debug_assert!(seen.place() == Place::Blocking);
+            debug_assert!(seen.handshake_state() == HandshakeState::Blocking);
             let held = seen.is_held() && !removed(Guard::StopBlocking);
-            let next = seen.at(if held { Place::Parked } else { Place::Running });
-            // Acquire: pairs with the Release of `let_go`. What the thread published when it entered is still released:
+            let next = seen.with_state(if held { HandshakeState::Parked } else { HandshakeState::Running });
+            // Acquire: pairs with the Release of `remove_hold`. What the thread published when it entered is still released:
             // every change of the word since then was an exchange.
             match self.exchange(seen, next, Ordering::Acquire) {
                 Ok(()) if held => break,
@@ -554,7 +554,7 @@ impl StopState {
             interrupt_point();
         }
         interrupt_point();
-        self.wait_until_let_go();
+        self.wait_until_released();
         Parked::Yes
     }
 
@@ -567,12 +567,12 @@ impl StopState {
         }
         let mut seen = self.load(Ordering::Relaxed);
         loop {
-            debug_assert!(seen.place() == Place::Blocking);
+            debug_assert!(seen.handshake_state() == HandshakeState::Blocking);
             if seen.is_held() {
                 return false;
             }
             // Acquire: as in `leave_blocking`.
-            match self.exchange(seen, seen.at(Place::Running), Ordering::Acquire) {
+            match self.exchange(seen, seen.with_state(HandshakeState::Running), Ordering::Acquire) {
                 Ok(()) => return true,
                 Err(now) => seen = now,
             }
@@ -582,7 +582,7 @@ impl StopState {
 
     /// Changes from PARKED to RUNNING as soon as the thread has no holder. A permit of the semaphore only means that the word
     /// may have changed: the permit may be left from an earlier wait that ended without taking it, and there may be a new hold.
-    fn wait_until_let_go(&self) {
+    fn wait_until_released(&self) {
         let mut seen = self.load(Ordering::Relaxed);
         loop {
             if seen.is_held() {
@@ -593,8 +593,8 @@ impl StopState {
                     continue;
                 }
             }
-            // Acquire: pairs with the Release of `let_go`.
-            match self.exchange(seen, seen.at(Place::Running), Ordering::Acquire) {
+            // Acquire: pairs with the Release of `remove_hold`.
+            match self.exchange(seen, seen.with_state(HandshakeState::Running), Ordering::Acquire) {
                 Ok(()) => break,
                 Err(now) => seen = now,
             }

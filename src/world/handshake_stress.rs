@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::handshake::{Abandoned, Handshake, Held, Holder, Parked, Place, StopState};
+use super::handshake::{Abandoned, Handshake, HandshakeState, HoldOutcome, Holder, Parked, StopState};
 use super::latch::Latch;
 use crate::collector::termination::{Idle, Termination};
 use crate::os::clock::Budget;
@@ -59,15 +59,15 @@ impl World {
         thread.state.detach(&self.handshake);
     }
 
-    fn ask(&self, holder: Holder) {
+    fn request_stop(&self, holder: Holder) {
         let epoch = self.handshake.begin(holder, MUTATORS as u32);
-        let already = |thread: &&Thread| thread.state.hold(holder, epoch) == Held::Already;
+        let already = |thread: &&Thread| thread.state.hold(holder, epoch) == HoldOutcome::Already;
         let satisfied = self.threads.iter().filter(already).count();
         self.handshake.satisfied(holder, epoch, satisfied as u32);
     }
 
     fn stop(&self, holder: Holder) {
-        self.ask(holder);
+        self.request_stop(holder);
         let late = Instant::now() + Duration::from_secs(20);
         while self.handshake.wait_slice(holder, 10_000_000) != 0 {
             assert!(Instant::now() < late, "a stop has not ended");
@@ -81,7 +81,7 @@ impl World {
         let after: Vec<_> = self.threads.iter().map(steps).collect();
         assert_eq!(before, after, "a thread ran in a stopped world");
         for (i, thread) in self.threads.iter().enumerate() {
-            assert_ne!(thread.state.place(), Place::Running);
+            assert_ne!(thread.state.handshake_state(), HandshakeState::Running);
             assert_eq!(thread.published.load(Ordering::Relaxed), i + 1, "a stopped thread has published nothing");
         }
     }
@@ -98,7 +98,7 @@ impl World {
             stops();
             self.over.store(true, Ordering::Relaxed);
         });
-        assert!(self.threads.iter().all(|thread| thread.state.place() == Place::Detached));
+        assert!(self.threads.iter().all(|thread| thread.state.handshake_state() == HandshakeState::Detached));
     }
 }
 
@@ -121,7 +121,7 @@ fn an_abandoned_stop_does_not_disturb_a_later_one() {
     let mut unanswered = 0;
     world.run(|| {
         for n in 0..1_500 {
-            world.ask(Holder::Collection);
+            world.request_stop(Holder::Collection);
             if n % 2 == 0 {
                 world.handshake.close(Holder::Collection);
                 let silent = |thread: &&Thread| thread.state.abandon(Holder::Collection) == Abandoned::Unanswered;
@@ -146,7 +146,7 @@ fn holds_of_a_user_and_of_a_collection_are_independent() {
                 for _ in 0..600 {
                     let epoch = world.handshake.begin(Holder::User, 1);
                     let frozen = &world.threads[0];
-                    let satisfied = u32::from(frozen.state.hold(Holder::User, epoch) == Held::Already);
+                    let satisfied = u32::from(frozen.state.hold(Holder::User, epoch) == HoldOutcome::Already);
                     world.handshake.satisfied(Holder::User, epoch, satisfied);
                     while world.handshake.wait_slice(Holder::User, 10_000_000) != 0 {}
                     let before = frozen.steps.load(Ordering::Relaxed);
@@ -207,10 +207,10 @@ fn marking_ends_when_everything_is_marked() {
         let (pool, marked) = (Mutex::new(vec![ITEMS]), AtomicU64::new(0));
         let marker = || {
             loop {
-                let glance = termination.glance();
+                let seen = termination.snapshot();
                 let taken = pool.lock().unwrap().pop();
                 let Some(mut items) = taken else {
-                    match termination.became_idle(glance) {
+                    match termination.became_idle(seen) {
                         Idle::Finished => break,
                         Idle::LookAgain => continue,
                     }

@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use crate::os::{clock, registers, thread};
 use crate::sync::{Lock, LockGuard, Ordering, compiler_fence};
 
-use super::handshake::Place;
+use super::handshake::HandshakeState;
 use super::stop_info::ThreadStopInfo;
 
 /// Pushes the callee-saved registers and calls `f`, deeper on the stack, with their lowest address.
@@ -93,7 +93,7 @@ impl ThreadStopInfo {
 
     /// Runs `f`, which touches no collected memory, as a blocking region. In a nested region this just calls `f`.
     pub(crate) fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        if self.state.place() == Place::Blocking {
+        if self.state.handshake_state() == HandshakeState::Blocking {
             return f();
         }
         with_stack_shown(|sp| {
@@ -108,7 +108,7 @@ impl ThreadStopInfo {
     /// Calls `take`, which waits, in a blocking region, and returns its result, usually a lock's guard. If the thread is held when
     /// `take` returns, the thread drops the result in the region, parks without it, and calls `take` again (`.debug.frozen-waiter`).
     pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
-        if self.state.place() == Place::Blocking {
+        if self.state.handshake_state() == HandshakeState::Blocking {
             // The thread is in a blocking region already, for which no stop waits, and it does not leave that region here.
             return take();
         }
@@ -146,7 +146,7 @@ impl ThreadStopInfo {
             let given_up = with_stack_shown(|sp| {
                 // SAFETY: the record's own thread, attached.
                 let handshake = unsafe { &self.threads().handshake };
-                if self.state.place() == Place::Running {
+                if self.state.handshake_state() == HandshakeState::Running {
                     self.state.enter_blocking(handshake, || self.publish(sp));
                 }
                 let given_up = give_up();

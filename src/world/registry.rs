@@ -34,7 +34,7 @@ use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock, LockGuard, Ordering};
 use super::capabilities::{AtInstall, DebuggerNews};
 use super::error::{AttachError, StopAttempts, StopError};
 use super::handler::{self, TABLE};
-use super::handshake::{Abandoned, Handshake, Held, Holder, Place};
+use super::handshake::{Abandoned, Handshake, HandshakeState, HoldOutcome, Holder};
 use super::inside;
 use super::latch::{Latch, StillInUse};
 use super::locks::{StopLocks, WorldLocks};
@@ -51,7 +51,7 @@ use super::vtable::ThreadVtable;
 pub(super) static SURROUNDINGS: record::Surroundings = record::Surroundings {
     may_wait: || !inside::may_be_inside() && handler::current().is_none_or(|info| !info.is_undisturbed()),
     as_blocking: |wait| match handler::current() {
-        Some(info) if info.state.place() == Place::Running => info.blocking(wait),
+        Some(info) if info.state.handshake_state() == HandshakeState::Running => info.blocking(wait),
         _ => wait(),
     },
 };
@@ -147,12 +147,12 @@ impl Threads {
     /// Publishes to debuggers that a collection has reached this phase, and notifies the vtable.
     pub(crate) fn enter_phase(&self, phase: Phase) {
         self.published.set_phase(phase);
-        self.tell_phase(phase);
+        self.notify_phase(phase);
     }
 
     /// Notifies the vtable that a collection has reached this phase, without publishing it. For the last phase: by then another collection
     /// may have begun and published its own phase.
-    pub(crate) fn tell_phase(&self, phase: Phase) {
+    pub(crate) fn notify_phase(&self, phase: Phase) {
         let tell = |vtable: &Vtable| {
             if let Some(observer) = vtable.at_phase() {
                 observer.phase(&self.published, phase);
@@ -286,7 +286,9 @@ impl Threads {
     /// with `None`. A thread of another world counts as blocking there.
     pub(crate) fn with_own_stack<R>(&self, f: impl FnOnce(Option<&OwnStack>) -> R) -> R {
         match self.own_record() {
-            Some(record) if record.state.place() == Place::Running => record.with_own_stack(|own| f(Some(own))),
+            Some(record) if record.state.handshake_state() == HandshakeState::Running => {
+                record.with_own_stack(|own| f(Some(own)))
+            }
             Some(_) => f(None),
             None => self.as_blocking(|| f(None)),
         }
@@ -295,7 +297,7 @@ impl Threads {
     /// Runs `wait` as a blocking region if the calling thread is attached to any world.
     pub(crate) fn as_blocking<R>(&self, wait: impl FnOnce() -> R) -> R {
         match handler::current() {
-            Some(info) if info.state.place() == Place::Running => info.blocking(wait),
+            Some(info) if info.state.handshake_state() == HandshakeState::Running => info.blocking(wait),
             _ => wait(),
         }
     }
@@ -304,7 +306,7 @@ impl Threads {
     /// world.
     pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {
         match handler::current() {
-            Some(info) if info.state.place() == Place::Running => info.blocking_until(take),
+            Some(info) if info.state.handshake_state() == HandshakeState::Running => info.blocking_until(take),
             _ => take(),
         }
     }
@@ -419,13 +421,13 @@ impl Threads {
             return Ok(());
         }
         let epoch = self.handshake.begin(Holder::User, 1);
-        if info.state.hold(Holder::User, epoch) == Held::Already {
+        if info.state.hold(Holder::User, epoch) == HoldOutcome::Already {
             return Ok(());
         }
         while info.state.is_held_by(Holder::User) {
             self.vtable.latch().with(|vtable| {
                 if let Some(stopper) = vtable.by_handshake() {
-                    callback::call(|| stopper.nudge(info));
+                    callback::call(|| stopper.request_check(info));
                 }
             });
             let outstanding = budget.slice(u64::MAX, |ns| self.handshake.wait_slice(Holder::User, ns));
@@ -512,14 +514,14 @@ impl Threads {
     }
 
     /// Removes threads that do not exist any more. Called when no thread is stopped any more.
-    pub(super) fn bury_the_gone(&self, locks: &mut StopLocks<'_>) {
+    pub(super) fn remove_ended_threads(&self, locks: &mut StopLocks<'_>) {
         while let Some(info) = self.live(&locks.list).iter().copied().find(|info| info.is_gone()) {
-            self.bury(locks, info);
+            self.remove_ended_thread(locks, info);
         }
     }
 
     /// Removes a thread that does not exist any more, and so cannot detach itself.
-    pub(super) fn bury(&self, locks: &mut StopLocks<'_>, info: &'static ThreadStopInfo) {
+    pub(super) fn remove_ended_thread(&self, locks: &mut StopLocks<'_>, info: &'static ThreadStopInfo) {
         let tid = info.tid();
         self.vtable.latch().with(|vtable| vtable.thread_exited(tid, info.slot()));
         if let Some(hooks) = self.hooks() {

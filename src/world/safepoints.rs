@@ -5,7 +5,7 @@
 //! reaching a safepoint delays the stop by a second. A thread that sleeps outside a blocking region makes the stop fail, with an
 //! error that names it.
 
-use super::ask::{self, Teller, Told};
+use super::ask::{self, Notifier, NotifyOutcome};
 use super::capabilities::ByHandshake;
 use super::error::StopError;
 use super::stop_info::{Slot, ThreadStopInfo};
@@ -23,7 +23,7 @@ pub struct SafepointStopper;
 
 const NAME: &str = "safepoints";
 
-impl Teller for SafepointStopper {
+impl Notifier for SafepointStopper {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -32,8 +32,8 @@ impl Teller for SafepointStopper {
         0
     }
 
-    fn tell(&self, thread: &ThreadStopInfo) -> Told {
-        if thread::is_alive(thread.tid()) { Told::Maybe } else { Told::Gone }
+    fn notify(&self, thread: &ThreadStopInfo) -> NotifyOutcome {
+        if thread::is_alive(thread.tid()) { NotifyOutcome::Maybe } else { NotifyOutcome::Gone }
     }
 }
 
@@ -68,5 +68,5 @@ impl ByHandshake for SafepointStopper {
     }
 
     /// Nothing: the thread polls.
-    fn nudge(&self, _: &ThreadStopInfo) {}
+    fn request_check(&self, _: &ThreadStopInfo) {}
 }

@@ -10,7 +10,7 @@
 
 use crate::os::{Errno, Tid};
 
-use super::ask::{self, Teller, Told};
+use super::ask::{self, Notifier, NotifyOutcome};
 use super::capabilities::ByHandshake;
 use super::error::StopError;
 use super::handler;
@@ -43,7 +43,7 @@ impl SignalStopper {
 
 const NAME: &str = "signals";
 
-impl Teller for SignalStopper {
+impl Notifier for SignalStopper {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -52,11 +52,11 @@ impl Teller for SignalStopper {
         self.signal
     }
 
-    fn tell(&self, thread: &ThreadStopInfo) -> Told {
+    fn notify(&self, thread: &ThreadStopInfo) -> NotifyOutcome {
         match handler::send(thread, self.signal) {
-            Err(Errno::ESRCH) => Told::Gone,
+            Err(Errno::ESRCH) => NotifyOutcome::Gone,
             // EAGAIN: the queue of real-time signals is full. The signal is sent again later (`.stop.lost`).
-            _ => Told::Maybe,
+            _ => NotifyOutcome::Maybe,
         }
     }
 }
@@ -91,7 +91,7 @@ impl ByHandshake for SignalStopper {
         Some(self.signal)
     }
 
-    fn nudge(&self, thread: &ThreadStopInfo) {
-        self.tell(thread);
+    fn request_check(&self, thread: &ThreadStopInfo) {
+        self.notify(thread);
     }
 }

@@ -19,7 +19,7 @@ use crate::sync::Ordering;
 use super::capabilities::LostStop;
 use super::error::{SilenceReason, SilentThread, StopAttempts, StopError};
 use super::handler;
-use super::handshake::Place;
+use super::handshake::HandshakeState;
 use super::inside;
 use super::latch::Latched;
 use super::locks::{Denied, StopLocks, Which};
@@ -77,7 +77,7 @@ pub(crate) struct Slowest {
 
 /// A summary of the threads at a stop.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StopCensus {
+pub(crate) struct StopSummary {
     /// All threads of the world, the collecting one included.
     pub(crate) threads: u32,
     /// The threads that were in a blocking region.
@@ -122,7 +122,7 @@ impl Threads {
     }
 
     /// Makes the error for a stop that cannot begin because of some threads. It may allocate, because no thread is stopped yet.
-    pub(crate) fn hindered_by(
+    pub(crate) fn blocked_by(
         &self,
         locks: &StopLocks<'_>,
         within: Duration,
@@ -153,7 +153,7 @@ impl Threads {
     ) -> Result<StoppedWorld<'a>, StopError> {
         let in_region = if own.is_some() { None } else { self.own_record() };
         assert!(
-            in_region.is_none_or(|me| me.state.place() != Place::Running),
+            in_region.is_none_or(|me| me.state.handshake_state() != HandshakeState::Running),
             "an attached thread that collects must show its own stack"
         );
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
@@ -257,8 +257,8 @@ impl StoppedWorld<'_> {
     }
 
     /// Returns a summary of the threads at this stop.
-    pub(crate) fn census(&self) -> StopCensus {
-        let mut census = StopCensus::default();
+    pub(crate) fn census(&self) -> StopSummary {
+        let mut census = StopSummary::default();
         for thread in self.live() {
             census.threads += 1;
             census.blocking += u32::from(thread.is_blocking());
@@ -303,7 +303,7 @@ impl StoppedWorld<'_> {
             self.threads.published().stop_is_over();
         }
         // No thread is stopped any more: allocation is allowed again.
-        self.threads.bury_the_gone(&mut self.locks);
+        self.threads.remove_ended_threads(&mut self.locks);
     }
 
     fn with_vtable<R>(&self, call: impl FnOnce(&Vtable, &StopRequest<'_>) -> R) -> R {

@@ -30,10 +30,10 @@ use crate::os::thread::{Pulse, StackBounds};
 use crate::os::{Tid, memory};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Lock, Locked, Ordering, Present,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CurrentId, Lock, Locked, Ordering,
 };
 
-use super::handshake::{Holder, Place, StopState};
+use super::handshake::{HandshakeState, Holder, StopState};
 use super::name::ThreadName;
 
 /// The record of one attached thread, through which a [`ThreadVtable`](crate::ThreadVtable) or a debugger stops it.
@@ -95,7 +95,7 @@ pub struct ThreadStopInfo {
     pub(super) next: AtomicPtr<ThreadStopInfo>,
     pub(super) previous: AtomicPtr<ThreadStopInfo>,
     /// The number of the cost centre stack that the thread is in.
-    cost_stack: Present,
+    cost_stack: CurrentId,
     /// The previous value of `cost_stack`, if the thread has changed it since a time profile last read this; otherwise 0. It is next to
     /// `cost_stack`, in the same cache line, so the store is cheap.
     left_cost_stack: AtomicU32,
@@ -278,7 +278,7 @@ impl ThreadStopInfo {
 
     /// Returns whether the thread is in a blocking region. A hint, unless the thread is stopped.
     pub fn is_blocking(&self) -> bool {
-        self.state.place() == Place::Blocking
+        self.state.handshake_state() == HandshakeState::Blocking
     }
 
     /// Returns whether the thread is suspended by [`World::suspend`](crate::World::suspend) or a debugger.
@@ -327,7 +327,7 @@ impl ThreadStopInfo {
     }
 
     /// Returns the word that holds the number of the thread's cost centre stack.
-    pub(crate) fn cost_stack_word(&self) -> &Present {
+    pub(crate) fn cost_stack_word(&self) -> &CurrentId {
         &self.cost_stack
     }
 
@@ -425,7 +425,7 @@ impl std::fmt::Debug for ThreadStopInfo {
             .field("name", &self.name())
             .field("tid", &self.tid())
             .field("stack_ptr", &format_args!("{:#x}", self.stack_ptr.load(Ordering::Relaxed)))
-            .field("place", &self.state.place())
+            .field("state", &self.state.handshake_state())
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::str::FromStr;
 
 /// The result of a command, or the reason why it failed.
-pub type Told<T> = Result<T, String>;
+pub type TestResult<T> = Result<T, String>;
 
 /// Named values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Facts {
         self.0.get(key).map_or("", String::as_str)
     }
 
-    pub fn number<N: FromStr>(&self, key: &str) -> Told<N> {
+    pub fn number<N: FromStr>(&self, key: &str) -> TestResult<N> {
         self.text(key).parse().map_err(|_| format!("no number {key:?} in \"{self}\""))
     }
 
@@ -38,7 +38,7 @@ impl Facts {
     }
 
     /// Parses an answer.
-    pub fn answered(line: &str) -> Told<Self> {
+    pub fn answered(line: &str) -> TestResult<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "ok" => Ok(Self(rest.split_whitespace().filter_map(|fact| fact.split_once('=')).map(owned).collect())),
@@ -60,7 +60,7 @@ impl fmt::Display for Facts {
 }
 
 /// Prints an answer.
-pub fn answer(told: &Told<Facts>) {
+pub fn answer(told: &TestResult<Facts>) {
     let line = match told {
         Ok(facts) => format!("ok {facts}"),
         Err(text) => format!("error {}", text.replace('\n', " | ")),

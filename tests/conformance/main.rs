@@ -47,8 +47,8 @@ fn main() -> ExitCode {
 }
 
 /// Parses what `cargo test` and users pass; options of the usual test harness are ignored.
-fn asked(arguments: &[String]) -> suite::Asked {
-    let mut asked = suite::Asked::default();
+fn asked(arguments: &[String]) -> suite::SuiteArguments {
+    let mut asked = suite::SuiteArguments::default();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use crate::facts::{Facts, Told};
+use crate::facts::{Facts, TestResult};
 
 /// How long an answer may take. On a loaded machine everything is slow; an answer that takes longer will never come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ pub struct Talker {
 }
 
 impl Talker {
-    pub fn start(name: &'static str, command: &mut Command) -> Told<Self> {
+    pub fn start(name: &'static str, command: &mut Command) -> TestResult<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // SAFETY: a plain system call between fork and exec: a child ends with its parent.
         unsafe {
@@ -48,13 +48,13 @@ impl Talker {
         self.child.id() as i32
     }
 
-    pub fn say(&mut self, line: &str) -> Told<()> {
+    pub fn say(&mut self, line: &str) -> TestResult<()> {
         let said = writeln!(self.input, "{line}").and_then(|()| self.input.flush());
         said.map_err(|error| format!("{}: \"{line}\": {error}", self.name))
     }
 
     /// Returns the next line that it prints.
-    pub fn line(&self, within: Duration) -> Told<String> {
+    pub fn line(&self, within: Duration) -> TestResult<String> {
         self.lines.recv_timeout(within).map_err(|error| match error {
             RecvTimeoutError::Timeout => format!("{} printed nothing for {within:?}", self.name),
             RecvTimeoutError::Disconnected => format!("{} has ended", self.name),
@@ -62,17 +62,17 @@ impl Talker {
     }
 
     /// Sends a command and waits for the answer.
-    pub fn ask(&mut self, line: &str) -> Told<Facts> {
+    pub fn ask(&mut self, line: &str) -> TestResult<Facts> {
         self.say(line)?;
         self.answer().map_err(|error| format!("\"{line}\": {error}"))
     }
 
-    pub fn answer(&self) -> Told<Facts> {
+    pub fn answer(&self) -> TestResult<Facts> {
         Facts::answered(&self.line(PATIENCE)?)
     }
 
     /// Kills it at once.
-    pub fn kill(&mut self) -> Told<()> {
+    pub fn kill(&mut self) -> TestResult<()> {
         self.child.kill().map_err(|error| error.to_string())?;
         // A process traced by another thread of this process may have been reaped there.
         let _ = self.child.wait();
@@ -90,11 +90,11 @@ impl Drop for Talker {
 pub struct Program(Talker);
 
 impl Program {
-    pub fn start() -> Told<Self> {
+    pub fn start() -> TestResult<Self> {
         Self::with_stop_timeout(Duration::from_secs(30))
     }
 
-    pub fn with_stop_timeout(timeout: Duration) -> Told<Self> {
+    pub fn with_stop_timeout(timeout: Duration) -> TestResult<Self> {
         let me = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(me);
         let talker = Talker::start("the program", command.arg("debuggee").arg(timeout.as_millis().to_string()))?;
@@ -104,7 +104,7 @@ impl Program {
     }
 
     /// Waits for its first line.
-    pub fn is_ready(&self) -> Told<()> {
+    pub fn is_ready(&self) -> TestResult<()> {
         self.0.answer().map(drop)
     }
 
@@ -112,36 +112,36 @@ impl Program {
         self.0.pid()
     }
 
-    pub fn ask(&mut self, line: &str) -> Told<Facts> {
+    pub fn ask(&mut self, line: &str) -> TestResult<Facts> {
         self.0.ask(line)
     }
 
-    pub fn say(&mut self, line: &str) -> Told<()> {
+    pub fn say(&mut self, line: &str) -> TestResult<()> {
         self.0.say(line)
     }
 
     /// Waits for an answer that takes minutes.
-    pub fn long_answer(&self) -> Told<Facts> {
+    pub fn long_answer(&self) -> TestResult<Facts> {
         Facts::answered(&self.0.line(PATIENCE * 20)?)
     }
 
     /// Starts a mutator; returns its thread's id.
-    pub fn start_mutator(&mut self, name: &str, kind: &str) -> Told<i32> {
+    pub fn start_mutator(&mut self, name: &str, kind: &str) -> TestResult<i32> {
         self.ask(&format!("start {name} {kind}"))?.number("tid")
     }
 
-    pub fn count(&mut self, name: &str) -> Told<u64> {
+    pub fn count(&mut self, name: &str) -> TestResult<u64> {
         self.ask(&format!("facts {name}"))?.number("count")
     }
 
     /// Asserts that a mutator continues to count.
-    pub fn runs(&mut self, name: &str) -> Told<()> {
+    pub fn runs(&mut self, name: &str) -> TestResult<()> {
         let before = self.count(name)?;
         wait_for(&format!("{name} to run"), || Ok(self.count(name)? > before + 2))
     }
 
     /// Asserts that it does not.
-    pub fn stays_stopped(&mut self, name: &str) -> Told<()> {
+    pub fn stays_stopped(&mut self, name: &str) -> TestResult<()> {
         let before = self.count(name)?;
         std::thread::sleep(Duration::from_millis(30));
         let now = self.count(name)?;
@@ -149,12 +149,12 @@ impl Program {
     }
 
     /// Collects `times` times; all must succeed. Returns the number of weak references that were cleared.
-    pub fn collect(&mut self, times: u32) -> Told<u64> {
+    pub fn collect(&mut self, times: u32) -> TestResult<u64> {
         self.ask(&format!("collect {times}"))?.number("killed")
     }
 
     /// Returns what /proc reports of a thread: the letter of its state, and its tracer.
-    pub fn status(&self, tid: i32) -> Told<(char, i32)> {
+    pub fn status(&self, tid: i32) -> TestResult<(char, i32)> {
         let path = format!("/proc/{}/task/{tid}/status", self.pid());
         let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
         let field = |name: &str| {
@@ -165,14 +165,14 @@ impl Program {
     }
 
     /// Returns every thread of the process.
-    pub fn tids(&self) -> Told<Vec<i32>> {
+    pub fn tids(&self) -> TestResult<Vec<i32>> {
         let path = format!("/proc/{}/task", self.pid());
         let entries = std::fs::read_dir(&path).map_err(|error| format!("{path}: {error}"))?;
         Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
     /// Waits until the process has no tracer and no stopped thread.
-    pub fn is_left_alone(&self) -> Told<()> {
+    pub fn is_left_alone(&self) -> TestResult<()> {
         wait_for("the program to be neither traced nor stopped", || {
             let mut alone = true;
             for tid in self.tids()? {
@@ -186,7 +186,7 @@ impl Program {
 }
 
 /// Waits for a condition that must become true.
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> Told<bool>) -> Told<()> {
+pub fn wait_for(what: &str, mut is_so: impl FnMut() -> TestResult<bool>) -> TestResult<()> {
     let begun = Instant::now();
     while !is_so()? {
         if begun.elapsed() > PATIENCE {

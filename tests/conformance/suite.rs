@@ -48,7 +48,7 @@ const UNSERVED: &str = "after a user's stop lldb misses notifications";
 
 /// What the command line requests.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct SuiteArguments {
     pub filters: Vec<String>,
     pub ignored: bool,
     pub list: bool,
@@ -62,7 +62,7 @@ struct Outcome {
 }
 
 /// Runs the requested cases. Returns whether none failed.
-pub fn run(asked: &Asked) -> bool {
+pub fn run(asked: &SuiteArguments) -> bool {
     let is_wanted = |case: &Case, which: Which| {
         let name = format!("{}::{}", which.name(), case.name);
         asked.ignored == case.long && (asked.filters.is_empty() || asked.filters.iter().any(|f| name.contains(f)))

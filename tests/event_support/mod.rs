@@ -98,14 +98,14 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
 /// Counts object bytes as they are allocated and freed, and records the sum at each collection's end, where the collecting thread fires the
 /// statistics in the stopped world. Every other event is added either before or after that.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct LiveBytes {
     pub allocated: AtomicU64,
     pub freed: AtomicU64,
     /// Live bytes according to the events, and according to the collection. Only the collecting thread and the test take the lock.
     pub ends: Mutex<Vec<(i128, u64)>>,
 }
 
-impl Sink for Ledger {
+impl Sink for LiveBytes {
     fn record(&self, record: &Record) {
         match record.event() {
             Event::ObjectAllocated(object) => _ = self.allocated.fetch_add(object.bytes as u64, Ordering::Relaxed),
@@ -119,10 +119,10 @@ impl Sink for Ledger {
     }
 }
 
-impl Ledger {
+impl LiveBytes {
     /// Reserves room for all collections of a test: in the stopped world nothing may be allocated.
-    pub fn new() -> Arc<Ledger> {
-        Arc::new(Ledger { ends: Mutex::new(Vec::with_capacity(100_000)), ..Ledger::default() })
+    pub fn new() -> Arc<LiveBytes> {
+        Arc::new(LiveBytes { ends: Mutex::new(Vec::with_capacity(100_000)), ..LiveBytes::default() })
     }
 
     fn told(&self) -> i128 {

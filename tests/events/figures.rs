@@ -40,21 +40,21 @@ fn the_bytes_allocated_are_exact_at_any_moment(
 #[test]
 fn allocations_of_threads_in_regions_and_of_ended_ones_count_to_the_byte() {
     let world = World::builder().heap_limit(64 << 20).build().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (go_on, wait) = mpsc::channel::<()>();
     // SAFETY: every Gc is a local variable.
     let blocking = unsafe {
         world.spawn("blocking", move |m| {
             allocate(m, 1000);
             m.blocking(move || {
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 wait.recv().unwrap();
             });
         })
     };
     // SAFETY: as above.
     unsafe { world.spawn("short", |m| allocate(m, 77)) }.unwrap().join().unwrap();
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     assert_eq!(world.totals().allocated_bytes, 1077 * CELL_BYTES);
     world.collect().unwrap();
     assert_eq!(world.totals().allocated_bytes, 1077 * CELL_BYTES);
@@ -80,17 +80,20 @@ fn while_another_thread_allocates_the_figure_is_off_by_at_most_a_block() {
         });
         for _ in 0..2000 {
             let before = done.load(SeqCst) * CELL_BYTES;
-            let told = world.totals().allocated_bytes;
+            let receiver = world.totals().allocated_bytes;
             // One object may be allocated but not yet counted by its thread.
             let after = (done.load(SeqCst) + 1) * CELL_BYTES;
-            assert!(told + BLOCK_BYTES >= before && told <= after + BLOCK_BYTES, "{before} ≤ {told} ≤ {after}");
+            assert!(
+                receiver + BLOCK_BYTES >= before && receiver <= after + BLOCK_BYTES,
+                "{before} ≤ {receiver} ≤ {after}"
+            );
         }
         over.store(true, SeqCst);
     });
     assert_eq!(world.totals().allocated_bytes, done.load(SeqCst) * CELL_BYTES);
 }
 
-type Asked = fn(&Mutator) -> OutOfMemory;
+type AllocationFn = fn(&Mutator) -> OutOfMemory;
 
 fn array<const LENGTH: usize>(m: &Mutator) -> OutOfMemory {
     let refused: Result<Gc<Array<u64>>, _> = m.alloc_array(LENGTH, |_| 0_u64);
@@ -112,7 +115,7 @@ fn described<const LENGTH: usize>(m: &Mutator) -> OutOfMemory {
 #[case::described(described::<{ isize::MAX as usize / 16 }>, "9223372036854775800 bytes were asked for")]
 #[case::described_beyond(described::<{ usize::MAX }>, "more than 2^64 bytes were asked for")]
 #[case::larger_than_the_heap(array::<{ 4 << 20 }>, "33554440 bytes were asked for")]
-fn a_size_that_could_not_be_allocated_is_reported_exactly(#[case] ask: Asked, #[case] expected: &str) {
+fn a_size_that_could_not_be_allocated_is_reported_exactly(#[case] ask: AllocationFn, #[case] expected: &str) {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();
     // SAFETY: no Gc at all.
     let m = unsafe { world.attach("main") }.unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use event_support::{Ledger, build, categories, listening, names_emitted, objects, told};
+use event_support::{LiveBytes, build, categories, listening, names_emitted, objects, told};
 use rstest::rstest;
 use stopworld::events::labels::Named;
 use stopworld::events::{
@@ -20,7 +20,7 @@ use stopworld::{Gc, GcCell, Mutator, Stopper, World, traced};
 /// Delays the events of some new objects, so that most stops find a thread inside such an event.
 #[derive(Debug)]
 struct Slow {
-    ledger: Arc<Ledger>,
+    live_bytes: Arc<LiveBytes>,
     /// The number of objects that it delayed.
     objects: AtomicUsize,
 }
@@ -34,7 +34,7 @@ impl Sink for Slow {
             }
             self.objects.fetch_add(1, Ordering::Relaxed);
         }
-        self.ledger.record(record);
+        self.live_bytes.record(record);
     }
 }
 
@@ -42,8 +42,8 @@ impl Sink for Slow {
 #[test]
 fn no_object_counts_as_live_before_its_event() {
     let world = build(1, Stopper::Signals);
-    let ledger = Ledger::new();
-    let slow = Arc::new(Slow { ledger: ledger.clone(), objects: AtomicUsize::new(0) });
+    let live_bytes = LiveBytes::new();
+    let slow = Arc::new(Slow { live_bytes: live_bytes.clone(), objects: AtomicUsize::new(0) });
     world.events().listen(slow.clone(), objects()).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -58,12 +58,12 @@ fn no_object_counts_as_live_before_its_event() {
                 }
             });
         }
-        while slow.objects.load(Ordering::Relaxed) < 2_000 || ledger.ends.lock().unwrap().len() <= 100 {
+        while slow.objects.load(Ordering::Relaxed) < 2_000 || live_bytes.ends.lock().unwrap().len() <= 100 {
             world.collect().unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
-    let ends = ledger.ends.lock().unwrap();
+    let ends = live_bytes.ends.lock().unwrap();
     assert!(ends.len() > 100, "{} collections", ends.len());
     let wrong: Vec<_> = ends.iter().filter(|(told, live)| *told != i128::from(*live)).take(10).collect();
     assert_eq!(wrong, [&(0, 0); 0], "live bytes by the events and by the collection, in {} collections", ends.len());

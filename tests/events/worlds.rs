@@ -7,11 +7,11 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use event_support::{Ledger, build, categories, listening, names_emitted, objects, told};
+use event_support::{LiveBytes, build, categories, listening, names_emitted, objects, told};
 use rstest::rstest;
 use stopworld::events::{Category, EventId, EventSet, Record, Selection};
 use stopworld::{Stopper, World};
-use stopworld_workloads::{self as workloads, Plan, Shift, Until, WORKLOADS, Workload};
+use stopworld_workloads::{self as workloads, Plan, RunControl, Until, WORKLOADS, Workload};
 
 /// A time limit for the runs of these tests, far longer than any of them takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
@@ -21,13 +21,13 @@ fn plan(threads: usize, until: Until) -> Plan {
 }
 
 fn run(world: &World, workload: &Workload, plan: Plan) {
-    work(world, workload, &Shift::new(plan));
+    work(world, workload, &RunControl::new(plan));
 }
 
-fn work(world: &World, workload: &Workload, shift: &Shift) {
+fn work(world: &World, workload: &Workload, run_control: &RunControl) {
     // SAFETY: the workloads keep their references where the collector finds them.
     let m = unsafe { world.attach("main") }.unwrap();
-    workloads::run(&m, workload, shift).unwrap();
+    workloads::run(&m, workload, run_control).unwrap();
     m.collect().unwrap();
 }
 
@@ -39,20 +39,20 @@ fn what_is_reported_as_allocated_and_not_as_freed_is_what_lives(
     #[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper,
 ) {
     let world = build(1 + threads % 2, stopper);
-    let ledger = Ledger::new();
-    world.events().listen(ledger.clone(), objects()).unwrap();
+    let live_bytes = LiveBytes::new();
+    world.events().listen(live_bytes.clone(), objects()).unwrap();
     run(&world, WORKLOADS[workload], plan(threads, Until::Time(Duration::from_millis(300))));
     world.collect().unwrap();
-    let ends = ledger.ends.lock().unwrap();
+    let ends = live_bytes.ends.lock().unwrap();
     assert!(ends.len() >= 2);
     for (number, (told, live)) in ends.iter().enumerate() {
         assert_eq!(*told, i128::from(*live), "{}: collection {}", WORKLOADS[workload].name, number + 1);
     }
-    assert!(ledger.freed.load(Ordering::Relaxed) > 0);
+    assert!(live_bytes.freed.load(Ordering::Relaxed) > 0);
 }
 
 /// Ends the run plan however the test ends.
-struct Ends<'a>(&'a Shift);
+struct Ends<'a>(&'a RunControl);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -67,25 +67,25 @@ fn the_sums_are_consistent_from_the_moment_of_switching_on(
     #[values(1, 4)] threads: usize,
 ) {
     let world = build(1, Stopper::Signals);
-    let ledger = Ledger::new();
-    let listener = world.events().listen(ledger.clone(), Selection::nothing()).unwrap();
+    let live_bytes = LiveBytes::new();
+    let listener = world.events().listen(live_bytes.clone(), Selection::nothing()).unwrap();
     let mut checked = 0;
-    let shift = Shift::new(plan(threads, Until::Time(LONG)));
+    let run_control = RunControl::new(plan(threads, Until::Time(LONG)));
     std::thread::scope(|scope| {
-        scope.spawn(|| work(&world, WORKLOADS[workload], &shift));
-        let _ends = Ends(&shift);
+        scope.spawn(|| work(&world, WORKLOADS[workload], &run_control));
+        let _ends = Ends(&run_control);
         let begun = Instant::now();
         while checked < 50 {
             assert!(begun.elapsed() < LONG, "only {checked} collections were checked");
             // Some collections without events, which leave blocks half swept.
             std::thread::sleep(Duration::from_millis(5));
-            ledger.ends.lock().unwrap().clear();
+            live_bytes.ends.lock().unwrap().clear();
             world.events().select(listener, objects()).unwrap();
             std::thread::sleep(Duration::from_millis(20));
             world.collect().unwrap();
             world.collect().unwrap();
             world.events().select(listener, Selection::nothing()).unwrap();
-            let ends = ledger.ends.lock().unwrap();
+            let ends = live_bytes.ends.lock().unwrap();
             let Some((told_first, live_first)) = ends.first() else { continue };
             for (told, live) in &ends[1..] {
                 assert_eq!(told - told_first, i128::from(*live) - i128::from(*live_first));

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 /// `(disguised, end, ready)`
-pub type Keeper = extern "C" fn(usize, *const AtomicBool, *const AtomicBool);
+pub type KeepAliveFn = extern "C" fn(usize, *const AtomicBool, *const AtomicBool);
 
 /// A keeper that holds the address where `take` (from rdi) puts it, and clears it by `forget`. rsi and rdx point to the flags, and rcx is
 /// free.
@@ -119,7 +119,7 @@ pub extern "C" fn r12_asleep(disguised: usize, end: *const AtomicBool, ready: *c
 }
 
 /// All keepers, by name.
-pub const KEEPERS: [(&str, Keeper, Needs); 23] = [
+pub const KEEPERS: [(&str, KeepAliveFn, Needs); 23] = [
     ("rax", rax, Needs::Nothing),
     ("rbx", rbx, Needs::Nothing),
     ("rcx", rcx, Needs::Nothing),

@@ -411,7 +411,7 @@ fn serve_until(debugger: &mut Debugger, wanted: impl Fn(&Event) -> bool) -> bool
 #[test]
 fn a_collection_is_stepped_through_phase_by_phase() {
     let program = Program::start("--threads 4 --until-end-of 0");
-    let options = Options { phases: Phases::Told, ..options(Mode::Full) };
+    let options = Options { phases: Phases::Reported, ..options(Mode::Full) };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     debugger.hold_at(PhaseSet::ALL).unwrap();
     let mut seen = Vec::new();
@@ -432,7 +432,7 @@ fn the_debugger() {
     let Ok(plan) = std::env::var("STOPWORLD_DEBUGGER") else { return };
     let words: Vec<&str> = plan.split(' ').collect();
     let mode = if words[1] == "full" { Mode::Full } else { Mode::Assisted };
-    let options = Options { phases: Phases::Told, ..options(mode) };
+    let options = Options { phases: Phases::Reported, ..options(mode) };
     let attach = || Debugger::attach(words[0].parse().unwrap(), options).unwrap();
     if std::env::var("STOPWORLD_DEBUGGER_DIES_AT").is_ok_and(|step| step == "again-notified") {
         // In a full stop no notification is repeated, except to a debugger that attaches during a stop that the collector has begun by

@@ -29,9 +29,9 @@ struct Got {
 
 /// Keeps everything. (It allocates, which a consumer must not do if drains happen in the stopped world: not in these tests.)
 #[derive(Clone, Debug, Default)]
-struct Keeper(Arc<Mutex<Got>>);
+struct StoringConsumer(Arc<Mutex<Got>>);
 
-impl Keeper {
+impl StoringConsumer {
     fn got(&self) -> MutexGuard<'_, Got> {
         self.0.lock().unwrap()
     }
@@ -41,7 +41,7 @@ impl Keeper {
     }
 }
 
-impl Consumer for Keeper {
+impl Consumer for StoringConsumer {
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.got().records.push(*record);
         Ok(())
@@ -79,7 +79,7 @@ fn is_in_order(records: &[Recorded]) -> bool {
 fn a_record_arrives_with_its_fields_thread_world_and_time() {
     let _alone = alone();
     let events = Events::new();
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
     let before = now();
     events.fire_world_created(1, 2, 3, 4, 5);
@@ -111,7 +111,7 @@ fn a_record_arrives_with_its_fields_thread_world_and_time() {
 fn all_threads_records_arrive_in_time_order_and_none_is_lost(#[case] threads: u64, #[case] each: u64) {
     let _alone = alone();
     let events = Events::new();
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -148,7 +148,7 @@ fn no_consumer_gets_more_than_it_selected_and_listeners_are_called_at_once() {
     let events = Events::new();
     let sink = Arc::new(MemorySink::with_capacity(16).unwrap());
     events.listen(sink.clone(), Selection::of(set([EventId::GcStart]))).unwrap();
-    let (all, some) = (Keeper::default(), Keeper::default());
+    let (all, some) = (StoringConsumer::default(), StoringConsumer::default());
     let first = events.record_to(Box::new(all.clone()), Selection::everything()).unwrap();
     let second = events.record_to(Box::new(some.clone()), Selection::of(set([EventId::GcEnd]))).unwrap();
     events.fire_gc_start(1, 2);
@@ -169,7 +169,7 @@ fn no_consumer_gets_more_than_it_selected_and_listeners_are_called_at_once() {
 fn one_consumer_takes_the_events_of_several_worlds_and_each_record_names_its_world() {
     let _alone = alone();
     let worlds = [const { Events::new() }; 3];
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let consumer = worlds[0].record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
     for world in &worlds[1..] {
         assert!(matches!(world.recorded_selection(consumer), Err(RecordError::Ended)));
@@ -196,7 +196,7 @@ fn one_consumer_takes_the_events_of_several_worlds_and_each_record_names_its_wor
 fn places_are_limited_and_free_again() {
     let _alone = alone();
     let events = Events::new();
-    let record = || events.record_to(Box::new(Keeper::default()), Selection::nothing());
+    let record = || events.record_to(Box::new(StoringConsumer::default()), Selection::nothing());
     let all: Vec<_> = (0..MAX_CONSUMERS).map(|_| record().unwrap()).collect();
     assert!(matches!(record(), Err(RecordError::TooManyConsumers)));
     for consumer in all {
@@ -213,7 +213,7 @@ fn after_a_change_no_disabled_record_is_later_and_what_stayed_on_is_complete() {
     const FLIPS: usize = 1200;
     let _alone = alone();
     let events = Events::new();
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let kept = set([EventId::ObjectFreed]);
     let consumer = events.record_to(Box::new(keeper.clone()), Selection::of(kept)).unwrap();
     let done = AtomicBool::new(false);
@@ -389,12 +389,12 @@ struct Stalled {
     gate: Arc<(Barrier, Barrier)>,
     first: bool,
     policy: Policy,
-    keeper: Keeper,
+    keeper: StoringConsumer,
 }
 
 impl Stalled {
-    fn new(policy: Policy) -> (Stalled, Arc<(Barrier, Barrier)>, Keeper) {
-        let (gate, keeper) = (Arc::new((Barrier::new(2), Barrier::new(2))), Keeper::default());
+    fn new(policy: Policy) -> (Stalled, Arc<(Barrier, Barrier)>, StoringConsumer) {
+        let (gate, keeper) = (Arc::new((Barrier::new(2), Barrier::new(2))), StoringConsumer::default());
         (Stalled { gate: Arc::clone(&gate), first: true, policy, keeper: keeper.clone() }, gate, keeper)
     }
 }
@@ -513,7 +513,7 @@ fn a_failing_consumer_is_reported_once_its_loss_is_counted_and_no_thread_waits_f
     let _alone = alone();
     let events = Events::new();
     let consumer = events.record_to(Box::new(Failing { takes: 1000, buffered: 300 }), Selection::everything()).unwrap();
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let other = events.record_to(Box::new(keeper.clone()), Selection::of(set([EventId::GcEnd]))).unwrap();
     (0..500_000).for_each(|number| events.fire_object_allocated(number, 0));
     events.fire_gc_end(1);
@@ -541,7 +541,7 @@ fn the_flight_recorder_has_the_latest_records_and_hands_them_on() {
             Recorder::of_process().flush().unwrap();
         }
     }
-    let mut keeper = Keeper::default();
+    let mut keeper = StoringConsumer::default();
     assert_eq!(Recorder::of_process().replay(consumer, &mut keeper).unwrap(), 1000);
     let got = keeper.take();
     assert!(got.iter().zip(19_000..).all(|(record, number)| record.fields() == [number, 0]));
@@ -554,7 +554,7 @@ fn the_flight_recorder_has_the_latest_records_and_hands_them_on() {
 fn threads_that_exit_leave_their_records_and_their_memory_is_reused() {
     let _alone = alone();
     let events = Events::new();
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let consumer = events.record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
     let round = |from: u64, until: u64| {
         for number in from..until {
@@ -582,7 +582,7 @@ fn threads_that_exit_leave_their_records_and_their_memory_is_reused() {
 fn a_world_that_collects_records_every_object_and_every_phase() {
     let _alone = alone();
     let world = World::builder().build().unwrap();
-    let keeper = Keeper::default();
+    let keeper = StoringConsumer::default();
     let consumer = world.events().record_to(Box::new(keeper.clone()), Selection::everything()).unwrap();
     // SAFETY: the references do not outlive the loop's body.
     let mutator = unsafe { world.attach("main") }.unwrap();

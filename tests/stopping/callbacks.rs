@@ -38,7 +38,7 @@ thread_local! {
 }
 
 /// The world and the handles that the hostile callbacks can use, besides the mutators.
-struct Loot {
+struct Captured {
     world: World,
     kept: Mutex<Option<Root<Node>>>,
     range: Mutex<Option<stopworld::RangeGuard>>,
@@ -51,7 +51,7 @@ fn mutator() -> &'static Mutator {
 }
 
 /// An action that is forbidden in a callback: its name, the function's name in the refusal, and the code.
-type Act = (&'static str, &'static str, fn(&Loot));
+type Act = (&'static str, &'static str, fn(&Captured));
 
 const ACTS: &[Act] = &[
     ("alloc-another-size", "an allocation", |_| {
@@ -133,8 +133,8 @@ struct Hostile {
     at: EventId,
     by_marker: bool,
     main: i32,
-    act: fn(&Loot),
-    loot: Arc<Loot>,
+    act: fn(&Captured),
+    loot: Arc<Captured>,
     armed: Arc<AtomicBool>,
 }
 
@@ -185,7 +185,7 @@ const WAYS: &[Way] = &[
     ("enter", |act, _| in_a_vtable(act, Where::Enter, |_| {})),
     ("swap", |act, _| in_a_vtable(act, Where::Swap, |_| {})),
     ("phase", |act, _| in_a_vtable(act, Where::Phase, |world| drop(world.collect()))),
-    ("nudge", |act, _| in_a_vtable(act, Where::Nudge, suspend_another)),
+    ("check", |act, _| in_a_vtable(act, Where::RequestCheck, suspend_another)),
     ("news", |act, _| in_a_vtable(act, Where::News, |world| drop(world.collect()))),
     ("fork", |act, _| in_a_vtable(act, Where::Fork, fork_once)),
     ("marker", |act, at| {
@@ -213,7 +213,7 @@ const WAYS: &[Way] = &[
     }),
 ];
 
-fn loot(world: &World, m: &Mutator) -> (Arc<Loot>, Arc<AtomicBool>) {
+fn loot(world: &World, m: &Mutator) -> (Arc<Captured>, Arc<AtomicBool>) {
     static MEMORY: [usize; 4] = [0; 4];
     let kept = m.alloc(node(1)).unwrap();
     // SAFETY: a static; zeroes are no references.
@@ -222,18 +222,18 @@ fn loot(world: &World, m: &Mutator) -> (Arc<Loot>, Arc<AtomicBool>) {
     let other = build(1);
     let closed = Mutex::new(other.downgrade().upgrade());
     drop(other);
-    (Arc::new(Loot { world: world.clone(), kept, range: Mutex::new(range), closed }), Arc::default())
+    (Arc::new(Captured { world: world.clone(), kept, range: Mutex::new(range), closed }), Arc::default())
 }
 
 fn everything() -> Selection {
     Selection::everything()
 }
 
-fn hostile(act: Act, at: EventId, by_marker: bool, loot: &Arc<Loot>, armed: &Arc<AtomicBool>) -> Hostile {
+fn hostile(act: Act, at: EventId, by_marker: bool, loot: &Arc<Captured>, armed: &Arc<AtomicBool>) -> Hostile {
     Hostile { at, by_marker, main: gettid(), act: act.2, loot: Arc::clone(loot), armed: Arc::clone(armed) }
 }
 
-fn listen(act: Act, at: EventId, by_marker: bool, loot: &Arc<Loot>, armed: &Arc<AtomicBool>) {
+fn listen(act: Act, at: EventId, by_marker: bool, loot: &Arc<Captured>, armed: &Arc<AtomicBool>) {
     let selection = Selection::of([at].into_iter().collect());
     loot.world.events().listen(Arc::new(hostile(act, at, by_marker, loot, armed)), selection).unwrap();
 }
@@ -268,7 +268,7 @@ enum Where {
     Enter,
     Swap,
     Phase,
-    Nudge,
+    RequestCheck,
     News,
     Fork,
 }
@@ -277,8 +277,8 @@ enum Where {
 struct Treacherous {
     signals: SignalStopper,
     at: Where,
-    act: fn(&Loot),
-    loot: Arc<Loot>,
+    act: fn(&Captured),
+    loot: Arc<Captured>,
     asked_for_news: AtomicU32,
 }
 
@@ -344,8 +344,8 @@ impl ByHandshake for Treacherous {
         Some(libc::SIGURG)
     }
 
-    fn nudge(&self, _: &ThreadStopInfo) {
-        self.act_in(Where::Nudge);
+    fn request_check(&self, _: &ThreadStopInfo) {
+        self.act_in(Where::RequestCheck);
     }
 }
 
@@ -408,7 +408,7 @@ fn in_a_vtable(act: Act, at: Where, next: impl FnOnce(&World)) {
     next(&world);
 }
 
-/// Suspends another thread, which makes the vtable nudge it.
+/// Suspends another thread, which makes the vtable request a check of it.
 fn suspend_another(world: &World) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -534,7 +534,7 @@ fn a_vtable_can_not_use_the_heap_in_the_stop(
 
 #[rstest]
 fn a_safe_capability_of_a_vtable_can_not_use_the_world(
-    #[values("enter", "swap", "phase", "nudge", "news", "fork")] way: &str,
+    #[values("enter", "swap", "phase", "check", "news", "fork")] way: &str,
     #[values("alloc-large", "root-drop", "collect", "threads")] name: &str,
 ) {
     assert_refused(way, act(name), "MarkEnd");
@@ -543,7 +543,7 @@ fn a_safe_capability_of_a_vtable_can_not_use_the_world(
 /// Unwinding would leave a stop, a swap or a fork half done.
 #[rstest]
 fn a_safe_capability_of_a_vtable_that_panics_ends_the_process(
-    #[values("enter", "swap", "phase", "nudge", "news", "fork")] way: &str,
+    #[values("enter", "swap", "phase", "check", "news", "fork")] way: &str,
 ) {
     assert_aborted(way, &PANIC, "MarkEnd", "stopworld: a thread vtable panicked");
 }

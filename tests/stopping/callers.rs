@@ -66,11 +66,11 @@ enum Caller {
 
 /// Runs `body` on a thread of its own and fails if that does not end: a collector that has stopped itself never does, and cannot be ended.
 fn in_time<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let thread = std::thread::spawn(move || {
-        let _ = tell.send(body());
+        let _ = sender.send(body());
     });
-    match told.recv_timeout(Duration::from_secs(60)) {
+    match receiver.recv_timeout(Duration::from_secs(60)) {
         Ok(result) => {
             thread.join().unwrap();
             result
@@ -161,8 +161,8 @@ fn a_stop_from_a_region_that_a_frozen_thread_blocks_times_out(#[values(How::Sign
     let error = in_time(move || {
         let world = builder().stop_timeout(Duration::from_millis(200)).build().unwrap();
         let end = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&end);
-        let (tell, masked) = mpsc::channel();
+        let receiver = Arc::clone(&end);
+        let (sender, masked) = mpsc::channel();
         let deaf = spawn(&world, "deaf", move |_| {
             // SAFETY: the mask of this thread, which ends with it.
             unsafe {
@@ -170,8 +170,8 @@ fn a_stop_from_a_region_that_a_frozen_thread_blocks_times_out(#[values(How::Sign
                 libc::sigfillset(&mut all);
                 libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
             }
-            tell.send(()).unwrap();
-            while !told.load(Ordering::Relaxed) {
+            sender.send(()).unwrap();
+            while !receiver.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
@@ -204,9 +204,9 @@ fn the_vtable_that_is_in_force_can_be_set_again(
     // SAFETY: every Gc is a local variable.
     let m = unsafe { world.attach("main") }.unwrap();
     let end = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&end);
+    let receiver = Arc::clone(&end);
     let worker = spawn(&world, "worker", move |m| {
-        while !told.load(Ordering::Relaxed) {
+        while !receiver.load(Ordering::Relaxed) {
             m.safepoint();
         }
     });
@@ -234,9 +234,9 @@ fn what_the_user_froze_stays_frozen_when_the_same_debugger_is_set_again() {
     let world = builder().build().unwrap();
     let mock = MockDebugger::new().unwrap();
     let end = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&end);
+    let receiver = Arc::clone(&end);
     let worker = spawn(&world, "worker", move |m| {
-        while !told.load(Ordering::Relaxed) {
+        while !receiver.load(Ordering::Relaxed) {
             m.safepoint();
         }
     });
@@ -287,9 +287,9 @@ fn vtables_that_share_their_state_can_follow_each_other() {
     // SAFETY: no Gc at all.
     let _m = unsafe { world.attach("main") }.unwrap();
     let end = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&end);
+    let receiver = Arc::clone(&end);
     let worker = spawn(&world, "worker", move |m| {
-        while !told.load(Ordering::Relaxed) {
+        while !receiver.load(Ordering::Relaxed) {
             m.safepoint();
         }
     });
@@ -313,9 +313,9 @@ fn one_debugger_serves_two_worlds(#[values(How::Full, How::Assisted)] how: How) 
         let workers: Vec<_> = worlds
             .iter()
             .map(|world| {
-                let told = Arc::clone(&end);
+                let receiver = Arc::clone(&end);
                 spawn(world, "worker", move |m| {
-                    while !told.load(Ordering::Relaxed) {
+                    while !receiver.load(Ordering::Relaxed) {
                         let list = a_list(m, 50);
                         assert_eq!(sum(list), 1225);
                     }

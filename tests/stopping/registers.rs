@@ -20,7 +20,7 @@ use stopworld::Mutator;
 
 /// Collects while a thread keeps an object by a reference that points `offset` bytes into it; then once more after the thread has cleared
 /// the reference. Returns whether the object survived, and whether it then died.
-fn fate(by: By, keeper: Keeper, offset: usize) -> (bool, bool) {
+fn fate(by: By, keeper: KeepAliveFn, offset: usize) -> (bool, bool) {
     let world = world(by);
     let hidden = Hidden::new(&world);
     let (disguised, flags) = (hidden.disguised(offset), Flags::new());
@@ -47,7 +47,7 @@ fn fate(by: By, keeper: Keeper, offset: usize) -> (bool, bool) {
 #[case::r14(r14)]
 #[case::r15(r15)]
 fn an_object_whose_only_reference_is_in_a_general_register_survives(
-    #[case] keeper: Keeper,
+    #[case] keeper: KeepAliveFn,
     #[values(By::Signals, By::Debugger)] by: By,
 ) {
     assert_eq!(fate(by, keeper, 0), (true, true), "(survived, then died)");
@@ -63,7 +63,7 @@ fn an_object_whose_only_reference_is_in_a_general_register_survives(
 #[case::zmm5_high(zmm5_high, Needs::Avx512)]
 #[case::zmm20(zmm20, Needs::Avx512)]
 fn an_object_whose_only_reference_is_in_a_vector_register_survives(
-    #[case] keeper: Keeper,
+    #[case] keeper: KeepAliveFn,
     #[case] needs: Needs,
     #[values(By::Signals, By::Debugger)] by: By,
 ) {
@@ -78,7 +78,7 @@ fn an_object_whose_only_reference_is_in_a_vector_register_survives(
 #[case::near(red_zone_near)]
 #[case::far(red_zone_far)]
 fn an_object_whose_only_reference_is_in_the_red_zone_survives(
-    #[case] keeper: Keeper,
+    #[case] keeper: KeepAliveFn,
     #[values(By::Signals, By::Debugger)] by: By,
 ) {
     assert_eq!(fate(by, keeper, 0), (true, true), "(survived, then died)");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use stopworld::{World, traced};
 
-use super::threads::{Crew, Mode};
+use super::threads::{Mode, ThreadGroup};
 use super::{Failure, Rounds, median, number, percentile};
 
 traced! {
@@ -21,7 +21,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
     let world = World::builder().build()?;
     // SAFETY: this thread holds no references.
     let main = unsafe { world.attach("main") }?;
-    let crew = Arc::new(Crew::new(threads, mode)?);
+    let crew = Arc::new(ThreadGroup::new(threads, mode)?);
     for index in 0..threads {
         let crew = crew.clone();
         // SAFETY: the threads hold references only during an allocation.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::threads::{Crew, Mode};
+use super::threads::{Mode, ThreadGroup};
 use super::{Failure, Rounds, median, nanoseconds, number, percentile};
 
 /// What the signal handler reads and writes for its thread, on a separate cache line.
@@ -42,7 +42,7 @@ pub fn run(arguments: &[&str], mut rounds: Rounds) -> Result<(), Failure> {
         return Err("the protocol must be bare; stwproto.c has others".into());
     }
     install_handler();
-    let crew = Arc::new(Crew::new(threads, mode)?);
+    let crew = Arc::new(ThreadGroup::new(threads, mode)?);
     let stopped: Arc<[Stopped]> = (0..threads).map(|_| Stopped::default()).collect();
     for index in 0..threads {
         let (crew, stopped) = (crew.clone(), stopped.clone());

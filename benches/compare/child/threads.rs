@@ -46,7 +46,7 @@ impl Mode {
 struct Steps(AtomicU64);
 
 /// The threads. Spinning and allocating threads run only during a round, and wait at a gate between rounds.
-pub struct Crew {
+pub struct ThreadGroup {
     mode: Mode,
     steps: Vec<Steps>,
     ready: AtomicUsize,
@@ -56,9 +56,9 @@ pub struct Crew {
     silent_pipe: (PipeReader, PipeWriter),
 }
 
-impl Crew {
-    pub fn new(threads: usize, mode: Mode) -> Result<Crew, Failure> {
-        Ok(Crew {
+impl ThreadGroup {
+    pub fn new(threads: usize, mode: Mode) -> Result<ThreadGroup, Failure> {
+        Ok(ThreadGroup {
             mode,
             steps: (0..threads).map(|_| Steps::default()).collect(),
             ready: AtomicUsize::new(0),

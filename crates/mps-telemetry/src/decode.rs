@@ -77,9 +77,9 @@ pub fn decode(
     output: impl Write,
     form: Form,
     version: Option<Version>,
-    tell: &mut dyn FnMut(&Notice),
+    report: &mut dyn FnMut(&Notice),
 ) -> Result<u64, DecodeError> {
-    let mut notices = Notices::new(tell);
+    let mut notices = Notices::new(report);
     let mut reader = Reader::new(input);
     let mut output = Output::new(output);
     let version = match version {
@@ -135,7 +135,7 @@ fn sorted<R: Read, W: Write>(
     let printed = sorter.finish(|record| {
         let layout = version.layout(record.code());
         if let Some(kind) = labels.learn(version, record) {
-            notices.tell(Notice { clock: record.clock(), offset: None, kind });
+            notices.report(Notice { clock: record.clock(), offset: None, kind });
         }
         output.line(|line| named::print(line, layout, record, &labels))
     });
@@ -175,7 +175,7 @@ fn each<R: Read>(
         }
     }
     if let End::Stray { offset, bytes } = reader.end().map_err(DecodeError::Damaged)? {
-        notices.tell(Notice { clock: reader.clock(), offset: Some(offset), kind: Kind::Stray(bytes) });
+        notices.report(Notice { clock: reader.clock(), offset: Some(offset), kind: Kind::Stray(bytes) });
     }
     Ok(())
 }
@@ -193,15 +193,15 @@ fn plain(layout: &Layout, record: &Record<'_>) -> bool {
 /// Reports the notices that a record causes.
 #[cold]
 fn examine(version: Version, layout: Option<&Layout>, record: &Record<'_>, notices: &mut Notices<'_>) {
-    let mut tell = |kind| notices.tell(Notice { clock: record.clock(), offset: Some(record.offset), kind });
-    let Some(layout) = layout else { return tell(Kind::UnknownCode(record.code())) };
+    let mut report = |kind| notices.report(Notice { clock: record.clock(), offset: Some(record.offset), kind });
+    let Some(layout) = layout else { return report(Kind::UnknownCode(record.code())) };
     let event = layout.name;
     if !record.has_all(layout) {
-        tell(Kind::Short { event, size: record.bytes().len() });
+        report(Kind::Short { event, size: record.bytes().len() });
     } else if let Some(string) = layout.params.last().filter(|param| is_string(param)) {
         let from = usize::from(string.offset);
         if record.string(from).is_some_and(|text| from + text.len() == record.bytes().len()) {
-            tell(Kind::Unterminated { event });
+            report(Kind::Unterminated { event });
         }
     }
     if version == Version::V2 && layout.code == EventInit::CODE {
@@ -209,13 +209,13 @@ fn examine(version: Version, layout: Option<&Layout>, record: &Record<'_>, notic
         if let [Some(major), Some(median), Some(minor)] = ["major", "median", "minor"].map(number)
             && [major, median, minor] != version.numbers()
         {
-            tell(Kind::Version([major, median, minor]));
+            report(Kind::Version([major, median, minor]));
         }
         if let Some(max) = number("maxCode").filter(|&max| max > u32::from(version.max_code())) {
-            tell(Kind::NewerCodes { known: version.max_code(), max });
+            report(Kind::NewerCodes { known: version.max_code(), max });
         }
         if let Some(width) = number("wordWidth").filter(|&width| width != 64) {
-            tell(Kind::WordWidth(width));
+            report(Kind::WordWidth(width));
         }
     }
 }

@@ -113,24 +113,24 @@ impl Kind {
 
 /// Passes on the first few notices of each kind.
 pub(super) struct Notices<'a> {
-    tell: &'a mut dyn FnMut(&Notice),
+    report: &'a mut dyn FnMut(&Notice),
     counts: [u64; ENDLESS.len()],
 }
 
 impl<'a> Notices<'a> {
-    pub(super) fn new(tell: &'a mut dyn FnMut(&Notice)) -> Notices<'a> {
-        Notices { tell, counts: [0; ENDLESS.len()] }
+    pub(super) fn new(report: &'a mut dyn FnMut(&Notice)) -> Notices<'a> {
+        Notices { report, counts: [0; ENDLESS.len()] }
     }
 
     #[cold]
-    pub(super) fn tell(&mut self, notice: Notice) {
+    pub(super) fn report(&mut self, notice: Notice) {
         if let Some(kind) = notice.kind.endless() {
             self.counts[kind] += 1;
             if self.counts[kind] > FIRST || matches!(notice.kind, Kind::TooManyLabels(_)) && self.counts[kind] > 1 {
                 return;
             }
         }
-        (self.tell)(&notice);
+        (self.report)(&notice);
     }
 
     /// Reports the number of notices that were not passed on.
@@ -138,7 +138,7 @@ impl<'a> Notices<'a> {
         for (&example, count) in ENDLESS.iter().zip(self.counts) {
             if count > FIRST {
                 let kind = Kind::More { count: count - FIRST, example };
-                (self.tell)(&Notice { clock, offset: None, kind });
+                (self.report)(&Notice { clock, offset: None, kind });
             }
         }
     }

@@ -129,11 +129,11 @@ impl Sorter {
         run.end()?;
         self.batch.clear();
         self.index.clear();
-        self.climb(0)
+        self.merge_level(0)
     }
 
     /// Merges a full level into one run of the next, and so on upwards.
-    fn climb(&mut self, from: usize) -> io::Result<()> {
+    fn merge_level(&mut self, from: usize) -> io::Result<()> {
         if self.levels[from].runs.len() < self.limits.fan_in {
             return Ok(());
         }
@@ -147,7 +147,7 @@ impl Sorter {
         full.runs.clear();
         full.len = 0;
         full.file.set_len(0)?;
-        self.climb(from + 1)
+        self.merge_level(from + 1)
     }
 
     /// Passes all records to `each`, in order. Errors of the files and errors of `each` are kept apart.

@@ -1,14 +1,14 @@
 //! Reads numbers and strings from untrusted bytes.
 //!
-//! Each step distinguishes two failures: the bytes ran out ([`Stuck::Short`]: more of them may
-//! follow), or the bytes present are invalid ([`Stuck::Wrong`]). Memory is allocated for a length only
+//! Each step distinguishes two failures: the bytes ran out ([`ItemError::Short`]: more of them may
+//! follow), or the bytes present are invalid ([`ItemError::Wrong`]). Memory is allocated for a length only
 //! if that many bytes are present (`.format.hostile`).
 
 use super::damage::DamageKind;
 
 /// Why an item could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stuck {
+pub(super) enum ItemError {
     /// The bytes end inside the item.
     Short,
     /// The item is invalid, whatever bytes follow.
@@ -24,7 +24,7 @@ pub(super) struct Bytes<'a> {
 macro_rules! little_endian {
     ($($name:ident $number:ty)*) => { $(
         #[inline]
-        pub(super) fn $name(&mut self) -> Result<$number, Stuck> {
+        pub(super) fn $name(&mut self) -> Result<$number, ItemError> {
             self.array().map(<$number>::from_le_bytes)
         }
     )* };
@@ -50,27 +50,27 @@ impl<'a> Bytes<'a> {
     }
 
     #[inline]
-    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Stuck> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Stuck::Short)?;
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], ItemError> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(ItemError::Short)?;
         self.rest = rest;
         Ok(taken)
     }
 
     /// Takes the first `count` bytes as a cursor of their own.
-    pub(super) fn part(&mut self, count: usize) -> Result<Bytes<'a>, Stuck> {
+    pub(super) fn part(&mut self, count: usize) -> Result<Bytes<'a>, ItemError> {
         self.take(count).map(Bytes::new)
     }
 
     #[inline]
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Stuck> {
-        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Stuck::Short)?;
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], ItemError> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(ItemError::Short)?;
         self.rest = rest;
         Ok(*taken)
     }
 
     #[inline]
-    pub(super) fn byte(&mut self) -> Result<u8, Stuck> {
-        let (&first, rest) = self.rest.split_first().ok_or(Stuck::Short)?;
+    pub(super) fn byte(&mut self) -> Result<u8, ItemError> {
+        let (&first, rest) = self.rest.split_first().ok_or(ItemError::Short)?;
         self.rest = rest;
         Ok(first)
     }
@@ -79,8 +79,8 @@ impl<'a> Bytes<'a> {
 
     /// A variable-length number: seven bits of each byte, the lowest first; the eighth bit is set if another byte follows.
     #[inline]
-    pub(super) fn var64(&mut self) -> Result<u64, Stuck> {
-        let (&first, rest) = self.rest.split_first().ok_or(Stuck::Short)?;
+    pub(super) fn var64(&mut self) -> Result<u64, ItemError> {
+        let (&first, rest) = self.rest.split_first().ok_or(ItemError::Short)?;
         if first < 0x80 {
             self.rest = rest;
             return Ok(u64::from(first));
@@ -88,13 +88,13 @@ impl<'a> Bytes<'a> {
         self.longer_var()
     }
 
-    fn longer_var(&mut self) -> Result<u64, Stuck> {
+    fn longer_var(&mut self) -> Result<u64, ItemError> {
         let mut value = 0;
         for (index, &byte) in self.rest.iter().enumerate().take(10) {
             let bits = u64::from(byte & 0x7F);
             // The tenth byte has room for one bit only.
             if index == 9 && byte > 1 {
-                return Err(Stuck::Wrong(DamageKind::Number));
+                return Err(ItemError::Wrong(DamageKind::Number));
             }
             value |= bits << (7 * index);
             if byte < 0x80 {
@@ -102,30 +102,30 @@ impl<'a> Bytes<'a> {
                 return Ok(value);
             }
         }
-        Err(if self.rest.len() < 10 { Stuck::Short } else { Stuck::Wrong(DamageKind::Number) })
+        Err(if self.rest.len() < 10 { ItemError::Short } else { ItemError::Wrong(DamageKind::Number) })
     }
 
     /// A variable-length number of at most 32 bits.
     #[inline]
-    pub(super) fn var32(&mut self) -> Result<u32, Stuck> {
-        u32::try_from(self.var64()?).map_err(|_| Stuck::Wrong(DamageKind::Number))
+    pub(super) fn var32(&mut self) -> Result<u32, ItemError> {
+        u32::try_from(self.var64()?).map_err(|_| ItemError::Wrong(DamageKind::Number))
     }
 
     /// A string of version 6: a number of bytes, then UTF-8. Invalid UTF-8 is replaced.
-    pub(super) fn utf8(&mut self) -> Result<String, Stuck> {
+    pub(super) fn utf8(&mut self) -> Result<String, ItemError> {
         let length = self.var32()?;
         Ok(String::from_utf8_lossy(self.take(length as usize)?).into_owned())
     }
 
     /// A string of version 4: UTF-16 up to a NUL. Invalid UTF-16 is replaced.
-    pub(super) fn utf16(&mut self) -> Result<String, Stuck> {
+    pub(super) fn utf16(&mut self) -> Result<String, ItemError> {
         let units = self.utf16_units()?;
         Ok(decode_utf16(units))
     }
 
     /// The bytes of a UTF-16 string, without its NUL.
-    pub(super) fn utf16_units(&mut self) -> Result<&'a [u8], Stuck> {
-        let units = self.rest.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]).ok_or(Stuck::Short)?;
+    pub(super) fn utf16_units(&mut self) -> Result<&'a [u8], ItemError> {
+        let units = self.rest.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]).ok_or(ItemError::Short)?;
         let text = self.take(2 * units)?;
         self.take(2)?;
         Ok(text)

@@ -21,7 +21,7 @@
 use std::io::{self, Read};
 
 use super::Container;
-use super::bytes::Stuck;
+use super::bytes::ItemError;
 use super::damage::{Damage, DamageKind};
 use trace_io::source::Source;
 
@@ -75,7 +75,7 @@ pub(super) struct Block {
 
 /// Why a block could not be read to its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trouble {
+pub(super) enum BlockError {
     /// The rest of the block can't be read; the next one can.
     Block(Damage),
     /// Nothing more can be read.
@@ -239,8 +239,8 @@ impl<R: Read> File<R> {
     pub(super) fn window(
         &mut self,
         what: &'static str,
-        each: impl FnOnce(&[u8], u64, u64) -> Result<usize, Stuck>,
-    ) -> Result<bool, Trouble> {
+        each: impl FnOnce(&[u8], u64, u64) -> Result<usize, ItemError>,
+    ) -> Result<bool, BlockError> {
         if self.left == 0 {
             return Ok(false);
         }
@@ -258,19 +258,19 @@ impl<R: Read> File<R> {
         };
         let present = bytes.len();
         match stuck {
-            Stuck::Wrong(kind) => Err(Trouble::Block(Damage { offset, kind })),
-            Stuck::Short if present as u64 == self.left => {
-                Err(Trouble::Block(Damage { offset, kind: DamageKind::Overrun(what) }))
+            ItemError::Wrong(kind) => Err(BlockError::Block(Damage { offset, kind })),
+            ItemError::Short if present as u64 == self.left => {
+                Err(BlockError::Block(Damage { offset, kind: DamageKind::Overrun(what) }))
             }
-            Stuck::Short if present >= LARGEST_ITEM => {
-                Err(Trouble::Block(Damage { offset, kind: DamageKind::TooLarge(what) }))
+            ItemError::Short if present >= LARGEST_ITEM => {
+                Err(BlockError::Block(Damage { offset, kind: DamageKind::TooLarge(what) }))
             }
-            Stuck::Short => {
-                if self.source.more().map_err(|error| Trouble::File(self.unreadable(&error)))? {
+            ItemError::Short => {
+                if self.source.more().map_err(|error| BlockError::File(self.unreadable(&error)))? {
                     return Ok(true);
                 }
                 let missing = self.left - present as u64;
-                Err(Trouble::File(self.cut(missing, self.block.began, self.block.kind.name())))
+                Err(BlockError::File(self.cut(missing, self.block.began, self.block.kind.name())))
             }
         }
     }
@@ -279,8 +279,8 @@ impl<R: Read> File<R> {
     pub(super) fn fixed<T>(
         &mut self,
         what: &'static str,
-        mut read: impl FnMut(&mut super::bytes::Bytes<'_>) -> Result<T, Stuck>,
-    ) -> Result<T, Trouble> {
+        mut read: impl FnMut(&mut super::bytes::Bytes<'_>) -> Result<T, ItemError>,
+    ) -> Result<T, BlockError> {
         let mut value = None;
         while value.is_none() {
             let went_on = self.window(what, |window, _, _| {
@@ -290,10 +290,10 @@ impl<R: Read> File<R> {
             })?;
             if !went_on {
                 let damage = Damage { offset: self.offset(), kind: DamageKind::Overrun(what) };
-                return Err(Trouble::Block(damage));
+                return Err(BlockError::Block(damage));
             }
         }
-        value.ok_or(Trouble::Block(Damage { offset: self.offset(), kind: DamageKind::Overrun(what) }))
+        value.ok_or(BlockError::Block(Damage { offset: self.offset(), kind: DamageKind::Overrun(what) }))
     }
 
     fn cut(&self, missing: u64, began: u64, what: &'static str) -> Damage {

@@ -8,7 +8,7 @@
 //! length can need, and to [`MOST_VALUES`], so an event of a few bytes is cheap to decode. The values decoded before the end
 //! are kept; the rest is returned as bytes.
 
-use super::bytes::{Bytes, Stuck, decode_utf16};
+use super::bytes::{Bytes, ItemError, decode_utf16};
 use super::damage::DamageKind;
 use super::metadata::{DEEPEST, FieldType, Type, Utc};
 
@@ -109,14 +109,14 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    fn value(&mut self, kind: &'a Type, bytes: &mut Bytes<'a>) -> Result<Value<'a>, Stuck> {
-        self.left = self.left.checked_sub(1).ok_or(Stuck::Wrong(DamageKind::TooMany("values")))?;
+    fn value(&mut self, kind: &'a Type, bytes: &mut Bytes<'a>) -> Result<Value<'a>, ItemError> {
+        self.left = self.left.checked_sub(1).ok_or(ItemError::Wrong(DamageKind::TooMany("values")))?;
         Ok(match kind {
             Type::Object(fields) => Value::Object(
                 fields
                     .iter()
                     .map(|field| Ok((&*field.name, self.value(&field.kind, bytes)?)))
-                    .collect::<Result<_, Stuck>>()?,
+                    .collect::<Result<_, ItemError>>()?,
             ),
             Type::Bool32 => Value::Bool(bytes.word()? != 0),
             Type::Bool8 => Value::Bool(bytes.byte()? != 0),
@@ -152,7 +152,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    fn elements(&mut self, kind: &'a Type, count: usize, bytes: &mut Bytes<'a>) -> Result<Value<'a>, Stuck> {
+    fn elements(&mut self, kind: &'a Type, count: usize, bytes: &mut Bytes<'a>) -> Result<Value<'a>, ItemError> {
         match kind {
             Type::Utf16Unit => return Ok(Value::Text(Text::Utf16(bytes.take(2 * count)?))),
             Type::Utf8Unit => return Ok(Value::Text(Text::Utf8(bytes.take(count)?))),
@@ -167,8 +167,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Elements of fixed size at another place of the payload; `size` is their size in bytes.
-    fn elsewhere(&mut self, kind: &'a Type, start: usize, size: u32) -> Result<Value<'a>, Stuck> {
-        let mut bytes = Bytes::new(self.payload.get(start..).ok_or(Stuck::Short)?).part(size as usize)?;
+    fn elsewhere(&mut self, kind: &'a Type, start: usize, size: u32) -> Result<Value<'a>, ItemError> {
+        let mut bytes = Bytes::new(self.payload.get(start..).ok_or(ItemError::Short)?).part(size as usize)?;
         match kind {
             Type::Utf16Unit => return self.elements(kind, bytes.len() / 2, &mut bytes),
             Type::Utf8Unit | Type::Unsigned(1) => return self.elements(kind, bytes.len(), &mut bytes),

@@ -18,7 +18,7 @@
 
 use super::Container;
 use super::block::header_bit;
-use super::bytes::{Bytes, Stuck};
+use super::bytes::{Bytes, ItemError};
 use super::damage::DamageKind;
 
 /// The limit for a header's length in any layout.
@@ -54,12 +54,12 @@ pub(super) struct Header {
 impl Header {
     /// Reads the next header over the previous one.
     #[inline]
-    pub(super) fn read(&mut self, layout: Layout, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    pub(super) fn read(&mut self, layout: Layout, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         if layout.compressed { self.compressed(layout.container, bytes) } else { self.fixed(layout.container, bytes) }
     }
 
     #[inline]
-    fn compressed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    fn compressed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         let flags = bytes.byte()?;
         if flags & header_bit::KIND != 0 {
             self.kind = bytes.var32()?;
@@ -90,7 +90,7 @@ impl Header {
     }
 
     #[cold]
-    fn activities(&mut self, flags: u8, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    fn activities(&mut self, flags: u8, container: Container, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         match container {
             Container::V4 => {
                 if flags & header_bit::ACTIVITY != 0 {
@@ -112,7 +112,7 @@ impl Header {
     /// The layout with fixed fields. Its size must match its payload: with up to three bytes of padding, or
     /// without (some readers accept that).
     #[cold]
-    fn fixed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    fn fixed(&mut self, container: Container, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         let size = bytes.word()?;
         let before = bytes.len();
         let kind = bytes.word()?;
@@ -136,7 +136,7 @@ impl Header {
         let header = (before - bytes.len()) as u64;
         self.padding = match u64::from(size).checked_sub(header + u64::from(self.payload)) {
             Some(padding @ 0..=3) => padding as u32,
-            _ => return Err(Stuck::Wrong(DamageKind::EventSize { size, payload: self.payload })),
+            _ => return Err(ItemError::Wrong(DamageKind::EventSize { size, payload: self.payload })),
         };
         Ok(())
     }

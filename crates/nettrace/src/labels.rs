@@ -3,7 +3,7 @@
 //! A list is validated when its block is read, so iterating over it can't fail. Each label begins with
 //! its kind; the highest bit of the kind is set in the last label of a list.
 
-use super::bytes::{Bytes, Stuck};
+use super::bytes::{Bytes, ItemError};
 use super::damage::DamageKind;
 use super::fields::unfold;
 
@@ -46,7 +46,7 @@ impl<'a> Labels<'a> {
     }
 
     /// The length in bytes of the list that begins here.
-    pub(super) fn length_of_list(window: &[u8]) -> Result<usize, Stuck> {
+    pub(super) fn length_of_list(window: &[u8]) -> Result<usize, ItemError> {
         let mut bytes = Bytes::new(window);
         while !label(&mut bytes)?.1 {}
         Ok(window.len() - bytes.len())
@@ -54,7 +54,7 @@ impl<'a> Labels<'a> {
 }
 
 /// Reads the next label, and whether it is the last.
-fn label<'a>(bytes: &mut Bytes<'a>) -> Result<(Label<'a>, bool), Stuck> {
+fn label<'a>(bytes: &mut Bytes<'a>) -> Result<(Label<'a>, bool), ItemError> {
     let kind = bytes.byte()?;
     let word = |bytes: &mut Bytes<'a>| {
         let length = bytes.var32()?;
@@ -74,7 +74,7 @@ fn label<'a>(bytes: &mut Bytes<'a>) -> Result<(Label<'a>, bool), Stuck> {
         8 => Label::Keywords(bytes.long()?),
         9 => Label::Level(bytes.byte()?),
         10 => Label::Version(bytes.byte()?),
-        unknown => return Err(Stuck::Wrong(DamageKind::LabelKind(unknown))),
+        unknown => return Err(ItemError::Wrong(DamageKind::LabelKind(unknown))),
     };
     Ok((label, kind & LAST != 0))
 }

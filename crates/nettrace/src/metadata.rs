@@ -9,7 +9,7 @@
 //! together.
 
 use super::Container;
-use super::bytes::{Bytes, Stuck};
+use super::bytes::{Bytes, ItemError};
 use super::damage::DamageKind;
 
 /// The limit for nested objects.
@@ -175,17 +175,17 @@ impl TraceInfo {
         ticks.saturating_sub(self.start_ticks) as f64 * 1000.0 / self.ticks_per_second as f64
     }
 
-    pub(super) fn read(container: Container, bytes: &mut Bytes<'_>) -> Result<TraceInfo, Stuck> {
+    pub(super) fn read(container: Container, bytes: &mut Bytes<'_>) -> Result<TraceInfo, ItemError> {
         let start = Utc::read(bytes)?;
         let start_ticks = bytes.long()? as i64;
         let ticks_per_second = bytes.long()? as i64;
         let pointer_bytes = match bytes.word()? {
             4 => 4,
             8 => 8,
-            _ => return Err(Stuck::Wrong(DamageKind::Trace("a pointer has 4 or 8 bytes"))),
+            _ => return Err(ItemError::Wrong(DamageKind::Trace("a pointer has 4 or 8 bytes"))),
         };
         if ticks_per_second <= 0 {
-            return Err(Stuck::Wrong(DamageKind::Trace("its clock has no ticks")));
+            return Err(ItemError::Wrong(DamageKind::Trace("its clock has no ticks")));
         }
         let mut info = TraceInfo {
             container,
@@ -209,10 +209,10 @@ impl TraceInfo {
         Ok(info)
     }
 
-    fn read_pairs(&mut self, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    fn read_pairs(&mut self, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         let count = bytes.word()?;
         if count > MOST_PAIRS {
-            return Err(Stuck::Wrong(DamageKind::Trace("it has too many pairs of words")));
+            return Err(ItemError::Wrong(DamageKind::Trace("it has too many pairs of words")));
         }
         for _ in 0..count {
             let (key, value) = (bytes.utf8()?, bytes.utf8()?);
@@ -230,7 +230,7 @@ impl TraceInfo {
 }
 
 impl Utc {
-    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Utc, Stuck> {
+    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Utc, ItemError> {
         Ok(Utc {
             year: bytes.short()?,
             month: bytes.short()?,
@@ -288,7 +288,7 @@ impl Utc {
 impl EventType {
     /// Reads a description of version 4, which takes all of these bytes. Also returns damage at its end, if any: an event
     /// whose fields can't be read is still an event.
-    pub(super) fn read_4(bytes: &mut Bytes<'_>) -> Result<(EventType, Option<DamageKind>), Stuck> {
+    pub(super) fn read_4(bytes: &mut Bytes<'_>) -> Result<(EventType, Option<DamageKind>), ItemError> {
         let mut kind = EventType { id: bytes.word()?, provider: bytes.utf16()?, ..EventType::default() };
         kind.event = bytes.word()?;
         kind.name = bytes.utf16()?;
@@ -299,7 +299,7 @@ impl EventType {
         kind.checked(rest)
     }
 
-    fn rest_4(&mut self, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    fn rest_4(&mut self, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         self.fields = fields_4(bytes, 0)?;
         // The first runtimes wrote nothing after the fields. Later ones append tags: a length, a kind, and that many bytes.
         while bytes.len() >= 5 {
@@ -316,7 +316,7 @@ impl EventType {
     }
 
     /// Reads a description of version 6, which takes all of these bytes.
-    pub(super) fn read_6(bytes: &mut Bytes<'_>) -> Result<(EventType, Option<DamageKind>), Stuck> {
+    pub(super) fn read_6(bytes: &mut Bytes<'_>) -> Result<(EventType, Option<DamageKind>), ItemError> {
         let mut kind = EventType { id: bytes.var32()?, provider: bytes.utf8()?, ..EventType::default() };
         kind.event = bytes.var32()?;
         kind.name = bytes.utf8()?;
@@ -324,7 +324,7 @@ impl EventType {
         kind.checked(rest)
     }
 
-    fn rest_6(&mut self, bytes: &mut Bytes<'_>) -> Result<(), Stuck> {
+    fn rest_6(&mut self, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         self.fields = fields_6(bytes, 0)?;
         let length = bytes.short()?;
         let mut more = bytes.part(usize::from(length))?;
@@ -345,13 +345,13 @@ impl EventType {
         Ok(())
     }
 
-    fn checked(self, rest: Result<(), Stuck>) -> Result<(EventType, Option<DamageKind>), Stuck> {
+    fn checked(self, rest: Result<(), ItemError>) -> Result<(EventType, Option<DamageKind>), ItemError> {
         if self.id == 0 {
-            return Err(Stuck::Wrong(DamageKind::Type("its id is 0")));
+            return Err(ItemError::Wrong(DamageKind::Type("its id is 0")));
         }
         let wrong = rest.err().map(|stuck| match stuck {
-            Stuck::Short => DamageKind::Type("it ends too early; what it said before counts"),
-            Stuck::Wrong(kind) => kind,
+            ItemError::Short => DamageKind::Type("it ends too early; what it said before counts"),
+            ItemError::Wrong(kind) => kind,
         });
         Ok((self, wrong))
     }
@@ -399,16 +399,20 @@ impl Type {
     }
 }
 
-fn deeper(depth: u32) -> Result<u32, Stuck> {
-    if depth < DEEPEST { Ok(depth + 1) } else { Err(Stuck::Wrong(DamageKind::Type("its fields are nested too deep"))) }
+fn deeper(depth: u32) -> Result<u32, ItemError> {
+    if depth < DEEPEST {
+        Ok(depth + 1)
+    } else {
+        Err(ItemError::Wrong(DamageKind::Type("its fields are nested too deep")))
+    }
 }
 
-fn unknown_code<T>() -> Result<T, Stuck> {
-    Err(Stuck::Wrong(DamageKind::Type("a field has an unknown type")))
+fn unknown_code<T>() -> Result<T, ItemError> {
+    Err(ItemError::Wrong(DamageKind::Type("a field has an unknown type")))
 }
 
 /// Fields as in version 4: type, then name.
-fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> {
+fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemError> {
     let count = bytes.word()?;
     let mut fields = Vec::new();
     for _ in 0..count {
@@ -422,12 +426,12 @@ fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> 
 }
 
 /// Fields as in the tag that .NET 5 added: size, name, then type, which may be an array.
-fn fields_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> {
+fn fields_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemError> {
     let count = bytes.word()?;
     let mut fields = Vec::new();
     for _ in 0..count {
         let size = bytes.word()?;
-        let size = size.checked_sub(4).ok_or(Stuck::Wrong(DamageKind::Type("a field is shorter than its size")))?;
+        let size = size.checked_sub(4).ok_or(ItemError::Wrong(DamageKind::Type("a field is shorter than its size")))?;
         let mut field = bytes.part(size as usize)?;
         let name = field.utf16()?;
         fields.push(FieldType { name, kind: type_5(&mut field, depth)? });
@@ -435,7 +439,7 @@ fn fields_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> 
     Ok(fields)
 }
 
-fn type_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, Stuck> {
+fn type_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, ItemError> {
     match bytes.word()? {
         1 => Ok(Type::Object(fields_5(bytes, deeper(depth)?)?)),
         19 => Ok(Type::Array(Box::new(type_5(bytes, deeper(depth)?)?))),
@@ -444,7 +448,7 @@ fn type_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, Stuck> {
 }
 
 /// Fields of version 6: size, name, type.
-fn fields_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> {
+fn fields_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemError> {
     let count = bytes.short()?;
     let mut fields = Vec::new();
     for _ in 0..count {
@@ -456,7 +460,7 @@ fn fields_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, Stuck> 
     Ok(fields)
 }
 
-fn type_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, Stuck> {
+fn type_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, ItemError> {
     let element = |bytes: &mut Bytes<'_>| type_6(bytes, deeper(depth)?).map(Box::new);
     Ok(match bytes.byte()? {
         1 => Type::Object(fields_6(bytes, deeper(depth)?)?),

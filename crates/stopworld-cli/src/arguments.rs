@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use super::format::{self, Wanted};
+use super::format::{self, EventsArgument};
 use super::profiling::Profiling;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
@@ -543,8 +543,8 @@ pub(super) struct Settings {
     #[arg(long, value_name = "FORMAT", value_parser = format::parser(|_| true))]
     pub(super) format: Option<&'static TraceFormat>,
 
-    #[arg(long, value_name = "EVENTS", value_parser = Wanted::parse, allow_hyphen_values = true, help = format::events_help())]
-    pub(super) events: Option<Wanted>,
+    #[arg(long, value_name = "EVENTS", value_parser = EventsArgument::parse, allow_hyphen_values = true, help = format::events_help())]
+    pub(super) events: Option<EventsArgument>,
 
     /// The events to record in a .nettrace, in dotnet-trace's syntax: NAME[:KEYWORDS[:LEVEL]], separated by commas. The provider
     /// `stopworld` has the events that .NET lacks

@@ -13,40 +13,43 @@ use super::arguments::Command;
 use super::eventcnv;
 
 /// What to print for arguments that did not parse.
-pub(super) enum Complaint {
+pub(super) enum ArgumentError {
     /// Help or version was requested: print it on stdout and succeed.
     Help(clap::Error),
     /// One line for stderr; the exit code is [`USAGE`].
     Usage(String),
 }
 
-impl Complaint {
+impl ArgumentError {
     /// Converts clap's error; `action` is the first argument.
-    pub(super) fn about(error: clap::Error, action: Option<&OsStr>) -> Complaint {
+    pub(super) fn about(error: clap::Error, action: Option<&OsStr>) -> ArgumentError {
         let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
         if action == Some(OsStr::new("eventcnv")) && !is_help {
-            return Complaint::Usage(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
+            return ArgumentError::Usage(one_line(&error.render().to_string()) + "; " + eventcnv::USAGE);
         }
         let debugs = [("debug", "debug [OPTIONS] -- PROGRAM [ARGUMENTS]"), ("attach", "attach [OPTIONS] PID")];
         if let Some((_, usage)) = debugs.iter().find(|(name, _)| action == Some(OsStr::new(name)))
             && !is_help
         {
-            return Complaint::Usage(format!("{}; usage: stopworld {usage}", one_line(&error.render().to_string())));
+            return ArgumentError::Usage(format!(
+                "{}; usage: stopworld {usage}",
+                one_line(&error.render().to_string())
+            ));
         }
         // The first argument may be mistyped: keep it only if it names a subcommand.
         let action = action.and_then(OsStr::to_str).filter(|name| Command::command().find_subcommand(name).is_some());
         match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Complaint::Help(error),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ArgumentError::Help(error),
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if action == Some("eventlog") => {
-                Complaint::Usage("error: no subcommand given: `stopworld eventlog show FILE` prints the events".to_owned())
+                ArgumentError::Usage("error: no subcommand given: `stopworld eventlog show FILE` prints the events".to_owned())
             }
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => Complaint::Usage(
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => ArgumentError::Usage(
                 "error: no subcommand given: `stopworld run binary-trees` runs a workload, `stopworld --help` lists the others"
                     .to_owned(),
             ),
             kind => {
                 let line = one_line(&error.render().to_string());
-                Complaint::Usage(match kind {
+                ArgumentError::Usage(match kind {
                     ErrorKind::MissingRequiredArgument if line.contains("<WORKLOAD>") => {
                         line + "; `stopworld workloads` lists what can be run"
                     }
@@ -116,7 +119,7 @@ mod tests {
     #[case(&[], &["stopworld --help"])]
     fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] told: &[&str]) {
         let error = Command::try_parse_from([&["stopworld"], words].concat()).expect_err("these arguments are wrong");
-        let Complaint::Usage(line) = Complaint::about(error, words.first().map(OsStr::new)) else {
+        let ArgumentError::Usage(line) = ArgumentError::about(error, words.first().map(OsStr::new)) else {
             panic!("help instead of a complaint")
         };
         assert_eq!(line.lines().count(), 1, "{line}");

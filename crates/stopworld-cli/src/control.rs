@@ -39,7 +39,7 @@ impl Control {
         let (session, seen) = (Arc::clone(session), Arc::clone(&ended_by));
         let thread = thread::Builder::new()
             .name("signals".to_owned())
-            .spawn(move || signals.forever().for_each(|signal| obey(&session, &seen, signal)))?;
+            .spawn(move || signals.forever().for_each(|signal| handle_signal(&session, &seen, signal)))?;
         Ok(Control { handle, thread: Some(thread), ended_by })
     }
 
@@ -64,7 +64,7 @@ impl Drop for Control {
     }
 }
 
-fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
+fn handle_signal(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
     if signal == SIGUSR1 {
         if let Err(error) = session.world().collect() {
             eprintln!("error: the collection requested by SIGUSR1 failed: {error}");
@@ -75,7 +75,7 @@ fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
         session.tracing.iter().for_each(Tracing::write_now);
         return;
     }
-    session.shift.end();
+    session.run_control.end();
     if ended_by.swap(signal, Ordering::Relaxed) != 0 {
         std::process::exit(i32::from(code(signal)));
     }
@@ -92,7 +92,7 @@ fn obey(session: &Arc<Session>, ended_by: &AtomicI32, signal: i32) {
 fn leave_behind(session: &Session, signal: i32) {
     thread::sleep(PATIENCE);
     // The exit code is the signal's.
-    let _ = session.finish_in_haste();
+    let _ = session.finish_now();
     std::process::exit(i32::from(code(signal)));
 }
 

@@ -1,6 +1,6 @@
 //! `stopworld convert`: converts a trace to another format.
 //!
-//! The output replaces an existing file only when it is complete (see `beside`). Standard error receives a table of what the
+//! The output replaces an existing file only when it is complete (see `atomic_output`). Standard error receives a table of what the
 //! output format can't represent, and the damage of the input with its byte offset. Exit codes: 0 for an input that was read
 //! to its end, whatever the output format can't represent; 1 for an input that is damaged (everything readable is converted)
 //! or not a trace (the output is not touched); 141 if standard output was closed.
@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 
 use super::arguments::Convert;
-use super::beside::Output;
+use super::atomic_output::Output;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
 use super::format::{can_convert_to, conversion_target, extensions};

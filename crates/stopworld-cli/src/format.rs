@@ -69,15 +69,15 @@ pub(super) fn can_convert_to(format: &TraceFormat) -> bool {
 
 /// The value of `--events`: valid for at least one format.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted(String);
+pub(super) struct EventsArgument(String);
 
-impl Wanted {
+impl EventsArgument {
     /// Parses a value that is valid for at least one format.
-    pub(super) fn parse(text: &str) -> Result<Wanted, String> {
+    pub(super) fn parse(text: &str) -> Result<EventsArgument, String> {
         let mut errors = Vec::new();
         for (format, _) in with_events() {
             match format.parse_events(text) {
-                Ok(_) => return Ok(Wanted(text.to_owned())),
+                Ok(_) => return Ok(EventsArgument(text.to_owned())),
                 Err(error) => errors.push((format, error)),
             }
         }

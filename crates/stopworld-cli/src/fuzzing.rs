@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Parser;
 
 use super::arguments::{Action, Command};
-use super::complaint::Complaint;
+use super::complaint::ArgumentError;
 use super::debug;
 use super::dump::Dumper;
 use nettrace::{Reader, Summary};
@@ -37,9 +37,9 @@ pub fn command_line(words: &[&str]) -> Option<String> {
             let _ = format!("{command:?}");
             None
         }
-        Err(error) => match Complaint::about(error, words.get(1).map(std::ffi::OsStr::new)) {
-            Complaint::Help(_) => None,
-            Complaint::Usage(line) => Some(line),
+        Err(error) => match ArgumentError::about(error, words.get(1).map(std::ffi::OsStr::new)) {
+            ArgumentError::Help(_) => None,
+            ArgumentError::Usage(line) => Some(line),
         },
     }
 }

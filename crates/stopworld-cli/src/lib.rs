@@ -10,7 +10,7 @@
 //! | `session` | the world with its listeners, and the end of a run, whatever ended it |
 //! | `debug` | the ptrace debugger: its commands, its prompt, its tables |
 //! | `eventcnv` | Memory Pool System telemetry streams as text |
-//! | `convert`, `beside` | conversion between trace formats; atomic replacement of the output file |
+//! | `convert`, `atomic_output` | conversion between trace formats; atomic replacement of the output file |
 //! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
 //! | `eventlog` | GHC eventlogs as text |
@@ -26,7 +26,7 @@
 //! number if a signal ended the run.
 
 mod arguments;
-mod beside;
+mod atomic_output;
 mod complaint;
 mod control;
 mod convert;
@@ -56,7 +56,7 @@ use std::process::ExitCode;
 
 use arguments::{Action, Command};
 use clap::Parser;
-use complaint::Complaint;
+use complaint::ArgumentError;
 use exit::{FAILED, Failure, USAGE, print};
 
 use stopworld::debugger::scripts;
@@ -66,19 +66,19 @@ use stopworld_workloads as workloads;
 
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
-    let command = match Command::try_parse().map_err(|error| Complaint::about(error, env::args_os().nth(1).as_deref()))
-    {
-        Ok(command) => command,
-        Err(Complaint::Help(help)) => {
-            // If standard output is closed, the error can't be reported either: ignore it.
-            let _ = help.print();
-            return ExitCode::SUCCESS;
-        }
-        Err(Complaint::Usage(line)) => {
-            eprintln!("{line}");
-            return ExitCode::from(USAGE);
-        }
-    };
+    let command =
+        match Command::try_parse().map_err(|error| ArgumentError::about(error, env::args_os().nth(1).as_deref())) {
+            Ok(command) => command,
+            Err(ArgumentError::Help(help)) => {
+                // If standard output is closed, the error can't be reported either: ignore it.
+                let _ = help.print();
+                return ExitCode::SUCCESS;
+            }
+            Err(ArgumentError::Usage(line)) => {
+                eprintln!("{line}");
+                return ExitCode::from(USAGE);
+            }
+        };
     // The debugged program must not inherit this signal disposition.
     let _errors = (!matches!(command.action, Action::Debug(_))).then(FailingWrites::are_errors);
     match execute(command.action) {

@@ -14,13 +14,13 @@ use rustyline::error::ReadlineError;
 
 use super::arguments::{Run, Settings};
 use super::exit::Failure;
-use super::progress::Chatter;
+use super::progress::ProgramOutput;
 use super::run::{LISP, perform, smallest_heap, until};
 use super::session::Session;
 use super::trace_request::TraceRequest;
 use stopworld::{JoinHandle, Mutator};
 use stopworld_workloads::lisp::{Interpreter, LispError, Prompt};
-use stopworld_workloads::{Plan, Shift, Until};
+use stopworld_workloads::{Plan, RunControl, Until};
 
 /// The description of the workload in one line.
 pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";
@@ -50,10 +50,10 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     let session = Session::begin(&run.settings, TraceRequest::by(&run.settings)?, plan)
         .map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
-    let shift = session.shift.clone();
-    let ended = perform(session, LISP, Chatter::Talks, |m| {
-        let _alarm = shift.start();
-        exit_code = on_threads(m, &shift, &programs)?;
+    let run_control = session.run_control.clone();
+    let ended = perform(session, LISP, ProgramOutput::Prints, |m| {
+        let _alarm = run_control.start();
+        exit_code = on_threads(m, &run_control, &programs)?;
         Ok(())
     })?;
     Ok(if ended == 0 { exit_code } else { ended })
@@ -72,20 +72,20 @@ fn read(file: &Path) -> Result<Program, Failure> {
 }
 
 /// Runs the programs on each thread of the plan. Returns their exit code.
-fn on_threads(m: &Mutator, shift: &Shift, programs: &Arc<[Program]>) -> anyhow::Result<u8> {
-    let threads = shift.plan().threads.get();
+fn on_threads(m: &Mutator, run_control: &RunControl, programs: &Arc<[Program]>) -> anyhow::Result<u8> {
+    let threads = run_control.plan().threads.get();
     if threads == 1 {
-        return exit_code(perform_all(m, shift, programs, &mut Lines::plain()));
+        return exit_code(perform_all(m, run_control, programs, &mut Lines::plain()));
     }
     let mut crew: Vec<JoinHandle<Result<(), LispError>>> = Vec::new();
     for index in 0..threads {
         let name = format!("{LISP}-{index}");
-        let (shift_of_thread, programs) = (shift.clone(), Arc::clone(programs));
+        let (run_control_of_thread, programs) = (run_control.clone(), Arc::clone(programs));
         let mut lines = Lines::of(&name);
         let work = move |m: &Mutator| {
-            let result = perform_all(m, &shift_of_thread, &programs, &mut lines);
+            let result = perform_all(m, &run_control_of_thread, &programs, &mut lines);
             if result.is_err() {
-                shift_of_thread.end();
+                run_control_of_thread.end();
             }
             result
         };
@@ -93,7 +93,7 @@ fn on_threads(m: &Mutator, shift: &Shift, programs: &Arc<[Program]>) -> anyhow::
         match unsafe { m.world().spawn(&name, work) } {
             Ok(member) => crew.push(member),
             Err(error) => {
-                shift.end();
+                run_control.end();
                 crew.into_iter().for_each(|member| drop(member.join()));
                 return Err(error.into());
             }
@@ -126,17 +126,22 @@ fn explained(error: LispError) -> anyhow::Error {
 }
 
 /// Runs all programs repeatedly until the run plan is finished. Only the first pass prints output.
-fn perform_all(m: &Mutator, shift: &Shift, programs: &[Program], lines: &mut Lines) -> Result<(), LispError> {
+fn perform_all(
+    m: &Mutator,
+    run_control: &RunControl,
+    programs: &[Program],
+    lines: &mut Lines,
+) -> Result<(), LispError> {
     loop {
         for (name, text) in programs {
-            let result = Interpreter::new(m)?.run_until(m, name, text, lines, Some(shift.flag()));
+            let result = Interpreter::new(m)?.run_until(m, name, text, lines, Some(run_control.flag()));
             lines.finish_line();
             match result {
-                Err(LispError::Interrupted) if shift.is_over() => return Ok(()),
+                Err(LispError::Interrupted) if run_control.is_over() => return Ok(()),
                 result => result?,
             }
         }
-        if shift.is_over() || shift.plan().until == Until::OnePass {
+        if run_control.is_over() || run_control.plan().until == Until::OnePass {
             return Ok(());
         }
         lines.shown = Shown::Nothing;
@@ -212,7 +217,7 @@ pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
     let session =
         Session::begin(settings, TraceRequest::by(settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
-    let ended = perform(session, LISP, Chatter::Talks, |m| {
+    let ended = perform(session, LISP, ProgramOutput::Prints, |m| {
         let interpreter = Interpreter::new(m).map_err(explained)?;
         let mut next_line = lines_of_input()?;
         exit_code = interpreter.repl(m, &mut *next_line, &mut Lines::plain()).map_err(explained)?;

@@ -22,7 +22,7 @@ use super::exit::{FAILED, Failure};
 use nettrace::Reader;
 use stopworld_analysis::report::Bytes;
 use stopworld_diagnostics::client::{Client, Provider, Rundown, Session};
-use stopworld_diagnostics::watched::{Told, Watching};
+use stopworld_diagnostics::watched::{CounterValue, CounterVisitor};
 use stopworld_platform::os::remedy::remedy_of;
 use stopworld_trace::nettrace::{Providers, ProvidersError};
 
@@ -34,7 +34,7 @@ const END: [u8; 2] = [6, 1];
 const REPAINT: Duration = Duration::from_millis(200);
 
 /// An event that ends the wait for a session.
-enum News {
+enum WaitEvent {
     Signal,
     /// The stream has ended.
     Over,
@@ -48,21 +48,21 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     };
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
-    let session = client.collect(&providers, MEGABYTES, Rundown::Wanted).map_err(anyhow::Error::from)?;
+    let session = client.collect(&providers, MEGABYTES, Rundown::Requested).map_err(anyhow::Error::from)?;
     // The file is created after the session, so that a refused session leaves none. If creating it fails, the connection is
     // closed, which ends the session.
     let mut file = File::create(&arguments.output).map_err(|error| unwritable(&arguments.output, &error))?;
     let (id, stream) = (session.id, session.stream);
-    let (send, news) = mpsc::channel();
+    let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
     let name = arguments.output.clone();
     let copying = thread::Builder::new().name("stream".into()).spawn(move || {
         let copied = copy(stream, &mut file, &name);
         // If this fails, the main thread no longer waits.
-        let _ = send.send(News::Over);
+        let _ = send.send(WaitEvent::Over);
         copied
     })?;
-    wait(&news, arguments.duration, || client.stop(id))?;
+    wait(&events, arguments.duration, || client.stop(id))?;
     let Ok(copied) = copying.join() else { bail_out("the thread that copies the stream panicked")? };
     let (bytes, last) = copied?;
     let size = Bytes(bytes);
@@ -97,7 +97,7 @@ fn from(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
     each.collect()
 }
 
-fn watch_signals(send: mpsc::Sender<News>) -> anyhow::Result<()> {
+fn watch_signals(send: mpsc::Sender<WaitEvent>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't install the handlers for SIGINT and SIGTERM")?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut came = false;
@@ -106,7 +106,7 @@ fn watch_signals(send: mpsc::Sender<News>) -> anyhow::Result<()> {
                 std::process::exit(128 + signal);
             }
             // If this fails, the command is about to end.
-            let _ = send.send(News::Signal);
+            let _ = send.send(WaitEvent::Signal);
         }
     })?;
     Ok(())
@@ -115,20 +115,20 @@ fn watch_signals(send: mpsc::Sender<News>) -> anyhow::Result<()> {
 /// Waits for a signal, the end of the duration, or the end of the stream. In the first two cases stops the session and waits
 /// for the end of the stream.
 fn wait<E: Into<anyhow::Error>>(
-    news: &mpsc::Receiver<News>,
+    events: &mpsc::Receiver<WaitEvent>,
     duration: Option<Duration>,
     stop: impl FnOnce() -> Result<(), E>,
 ) -> anyhow::Result<()> {
     let first = match duration {
-        Some(duration) => news.recv_timeout(duration),
-        None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(duration) => events.recv_timeout(duration),
+        None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
     };
-    if let Ok(News::Over) | Err(RecvTimeoutError::Disconnected) = first {
+    if let Ok(WaitEvent::Over) | Err(RecvTimeoutError::Disconnected) = first {
         return Ok(());
     }
     let stopped = stop().map_err(Into::into);
     // If the process has ended, `stop` fails but the stream ends soon: that is not an error.
-    let over = news.recv_timeout(Duration::from_secs(if stopped.is_ok() { 30 } else { 1 }));
+    let over = events.recv_timeout(Duration::from_secs(if stopped.is_ok() { 30 } else { 1 }));
     if over.is_err() { stopped.context("can't stop the session") } else { Ok(()) }
 }
 
@@ -176,10 +176,10 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
     let name = client.process_info().map_or_else(|_| String::new(), |info| info.command_line);
     let session = client.collect(&[provider], MEGABYTES, Rundown::LeftOut).map_err(anyhow::Error::from)?;
     let Session { id, stream } = session;
-    let (send, news) = mpsc::channel();
+    let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
-    let board = Arc::new(Mutex::new(Board::new(title(arguments.pid, &name))));
-    let painted = Arc::clone(&board);
+    let display = Arc::new(Mutex::new(CounterDisplay::new(title(arguments.pid, &name))));
+    let painted = Arc::clone(&display);
     thread::Builder::new().name("painter".into()).spawn(move || {
         loop {
             thread::sleep(REPAINT);
@@ -187,12 +187,12 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
         }
     })?;
     thread::Builder::new().name("stream".into()).spawn(move || {
-        Reader::new(stream).read(&mut Watching { told: |told| of(&board).take(told) });
-        of(&board).show();
+        Reader::new(stream).read(&mut CounterVisitor { on_counter: |counter| of(&display).take(counter) });
+        of(&display).show();
         // If this fails, the main thread no longer waits.
-        let _ = send.send(News::Over);
+        let _ = send.send(WaitEvent::Over);
     })?;
-    wait(&news, arguments.duration, || client.stop(id))?;
+    wait(&events, arguments.duration, || client.stop(id))?;
     Ok(0)
 }
 
@@ -206,39 +206,39 @@ fn title(pid: u32, name: &str) -> String {
     }
 }
 
-fn of(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+fn of(display: &Mutex<CounterDisplay>) -> MutexGuard<'_, CounterDisplay> {
     // A panic under this lock leaves at worst a row with its previous value.
-    board.lock().unwrap_or_else(PoisonError::into_inner)
+    display.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Displays counter values: on a terminal in a table that is redrawn in place, otherwise one line per value.
-struct Board {
+struct CounterDisplay {
     title: String,
     stays: bool,
     /// The counters, in the order of their first values.
-    rows: Vec<Told>,
+    rows: Vec<CounterValue>,
     lines: usize,
     changed: bool,
     begun: Instant,
 }
 
-impl Board {
-    fn new(title: String) -> Board {
+impl CounterDisplay {
+    fn new(title: String) -> CounterDisplay {
         let stays = io::stdout().is_terminal();
-        Board { title, stays, rows: Vec::new(), lines: 0, changed: false, begun: Instant::now() }
+        CounterDisplay { title, stays, rows: Vec::new(), lines: 0, changed: false, begun: Instant::now() }
     }
 
-    fn take(&mut self, told: Told) {
+    fn take(&mut self, counter: CounterValue) {
         if !self.stays {
             let after = self.begun.elapsed().as_secs_f64();
-            super::exit::print(format_args!("{after:9.3}  {:<34}{:>18}\n", label(&told), number(&told)));
+            super::exit::print(format_args!("{after:9.3}  {:<34}{:>18}\n", label(&counter), number(&counter)));
             return;
         }
         self.changed = true;
-        let is_same = |row: &&mut Told| row.provider == told.provider && row.name == told.name;
+        let is_same = |row: &&mut CounterValue| row.provider == counter.provider && row.name == counter.name;
         match self.rows.iter_mut().find(is_same) {
-            Some(row) => *row = told,
-            None => self.rows.push(told),
+            Some(row) => *row = counter,
+            None => self.rows.push(counter),
         }
     }
 
@@ -252,8 +252,8 @@ impl Board {
             text.push_str(&format!("\x1b[{}A\x1b[J", self.lines));
         }
         text.push_str(&format!("{}   (Ctrl-C ends)\n", self.title));
-        for told in &self.rows {
-            text.push_str(&format!("  {:<34}{:>18}\n", label(told), number(told)));
+        for counter in &self.rows {
+            text.push_str(&format!("  {:<34}{:>18}\n", label(counter), number(counter)));
         }
         self.lines = self.rows.len() + 1;
         super::exit::print(text);
@@ -261,12 +261,12 @@ impl Board {
 }
 
 /// Formats the label in front of the number.
-fn label(told: &Told) -> String {
-    let name = if told.display.is_empty() { &told.name } else { &told.display };
-    let per = told.grown_in.filter(|time| !time.is_zero());
+fn label(counter: &CounterValue) -> String {
+    let name = if counter.display.is_empty() { &counter.name } else { &counter.display };
+    let per = counter.grown_in.filter(|time| !time.is_zero());
     let per = per.map_or(String::new(), |time| format!(" / {} s", short(time.as_secs_f64())));
-    match told.units.as_str() {
-        "" if told.grown_in.is_some() => format!("{name} (count{per})"),
+    match counter.units.as_str() {
+        "" if counter.grown_in.is_some() => format!("{name} (count{per})"),
         "" => name.clone(),
         units if name.contains(units) && per.is_empty() => name.clone(),
         units => format!("{name} ({units}{per})"),
@@ -280,8 +280,8 @@ fn short(number: f64) -> String {
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
 }
 
-fn number(told: &Told) -> String {
-    let value = told.value;
+fn number(counter: &CounterValue) -> String {
+    let value = counter.value;
     if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
@@ -300,7 +300,7 @@ mod tests {
     #[case(Some(0.0), "GCs (count)")]
     #[case(None, "GCs")]
     fn a_rate_names_the_time_it_is_over(#[case] seconds: Option<f64>, #[case] expected: &str) {
-        let told = Told {
+        let counter = CounterValue {
             provider: String::new(),
             name: "gcs".into(),
             display: "GCs".into(),
@@ -309,6 +309,6 @@ mod tests {
             grown_in: seconds.map(Duration::from_secs_f64),
             time: 0,
         };
-        assert_eq!(label(&told), expected);
+        assert_eq!(label(&counter), expected);
     }
 }

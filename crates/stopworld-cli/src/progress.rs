@@ -16,11 +16,11 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 /// Whether a program prints while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chatter {
+pub(super) enum ProgramOutput {
     /// The program prints nothing until its end.
     Silent,
     /// The program prints while it runs: a bar on the same terminal would disturb its output.
-    Talks,
+    Prints,
 }
 
 /// A bar and the thread that draws it. Dropping it clears the bar.
@@ -31,12 +31,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Shows a bar if standard error is a terminal and the program does not print to the same terminal.
-    pub(super) fn show(session: &Arc<Session>, name: &str, chatter: Chatter) -> Option<Progress> {
-        let in_the_way = chatter == Chatter::Talks && io::stdout().is_terminal();
+    pub(super) fn show(session: &Arc<Session>, name: &str, program_output: ProgramOutput) -> Option<Progress> {
+        let in_the_way = program_output == ProgramOutput::Prints && io::stdout().is_terminal();
         if !io::stderr().is_terminal() || in_the_way {
             return None;
         }
-        let bar = bar(session.shift.plan().until, name)?;
+        let bar = bar(session.run_control.plan().until, name)?;
         let done = Arc::new((Mutex::new(false), Condvar::new()));
         let (session, finished) = (Arc::clone(session), Arc::clone(&done));
         let paint = move || paint(&session, &bar, &finished);
@@ -72,10 +72,10 @@ fn bar(until: Until, name: &str) -> Option<ProgressBar> {
 fn paint(session: &Session, bar: &ProgressBar, (finished, wake): &(Mutex<bool>, Condvar)) {
     let mut done = finished.lock().unwrap_or_else(PoisonError::into_inner);
     while !*done {
-        match session.shift.plan().until {
+        match session.run_control.plan().until {
             Until::OnePass => bar.tick(),
             Until::Time(_) => bar.set_position(session.elapsed().as_millis() as u64),
-            Until::Collections(_) => bar.set_position(u64::from(session.shift.collections())),
+            Until::Collections(_) => bar.set_position(u64::from(session.run_control.collections())),
         }
         bar.set_message(message(session));
         done = wake.wait_timeout(done, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
@@ -84,12 +84,12 @@ fn paint(session: &Session, bar: &ProgressBar, (finished, wake): &(Mutex<bool>, 
 }
 
 fn message(session: &Session) -> String {
-    let ledger = session.ledger();
-    match &ledger.last {
+    let summary = session.summary();
+    match &summary.last {
         None => "no collection yet".to_owned(),
         Some(last) => {
             let live = last.live.total();
-            let (count, pause) = (ledger.collections, Micros(last.pause_ns));
+            let (count, pause) = (summary.collections, Micros(last.pause_ns));
             format!("{count} collections, the last {pause} µs, {} live", Bytes(live))
         }
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use super::arguments::Run;
 use super::control::Control;
 use super::exit::{FAILED, Failure};
-use super::progress::{Chatter, Progress};
+use super::progress::{ProgramOutput, Progress};
 use super::session::Session;
 use super::trace_request::TraceRequest;
 use stopworld::{BuildError, Exhausted, Mutator, OutOfMemory};
@@ -31,14 +31,14 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     }
     let session = Session::begin(&run.settings, TraceRequest::by(&run.settings)?, plan)
         .map_err(|error| smallest_heap(error, &enough(workload, &plan)))?;
-    let chatter = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
-        Chatter::Talks
+    let program_output = if workload.name == hammer::WORKLOAD.name || run.settings.flexowriter {
+        ProgramOutput::Prints
     } else {
-        Chatter::Silent
+        ProgramOutput::Silent
     };
-    let shift = session.shift.clone();
-    perform(session, workload.name, chatter, |m| {
-        let outcome = workloads::run(m, workload, &shift).map_err(|error| explained(error, workload, &plan))?;
+    let run_control = session.run_control.clone();
+    perform(session, workload.name, program_output, |m| {
+        let outcome = workloads::run(m, workload, &run_control).map_err(|error| explained(error, workload, &plan))?;
         super::exit::print(said(workload, &plan, outcome));
         Ok(())
     })
@@ -48,11 +48,11 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
 pub(super) fn perform(
     session: Arc<Session>,
     name: &str,
-    chatter: Chatter,
+    program_output: ProgramOutput,
     work: impl FnOnce(&Mutator) -> anyhow::Result<()>,
 ) -> Result<u8, Failure> {
     let control = Control::take(&session)?;
-    let progress = Progress::show(&session, name, chatter);
+    let progress = Progress::show(&session, name, program_output);
     let result = attached(&session, work);
     drop(progress);
     let closed = session.close();

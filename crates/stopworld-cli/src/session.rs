@@ -15,11 +15,11 @@ use super::trace_request::TraceRequest;
 use super::tracing::{self, End, Tracing};
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
-use stopworld_analysis::report::{self, Ledger, flexowriter, json, table};
+use stopworld_analysis::report::{self, RunSummary, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
 use stopworld_trace::Finished;
 use stopworld_trace::nettrace::Nettrace;
-use stopworld_workloads::{Plan, Shift};
+use stopworld_workloads::{Plan, RunControl};
 
 /// The time limit for the finalizers that are queued at the end.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
@@ -31,11 +31,11 @@ const FLEXOWRITER_HEAP: usize = 1 << 20;
 pub(super) struct Session {
     /// `None` once the run has ended.
     world: Option<World>,
-    pub(super) shift: Shift,
+    pub(super) run_control: RunControl,
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
     passed: Arc<Passed>,
-    ledger: Arc<Mutex<Ledger>>,
+    summary: Arc<Mutex<RunSummary>>,
     begun: Instant,
     heap_limit: Option<u64>,
     json: bool,
@@ -49,10 +49,10 @@ pub(super) struct Session {
 impl Session {
     /// Builds the world that the settings describe.
     pub(super) fn begin(settings: &Settings, mut request: TraceRequest, plan: Plan) -> anyhow::Result<Arc<Session>> {
-        let shift = Shift::new(plan);
-        let ledger = Arc::new(Mutex::new(Ledger::default()));
+        let run_control = RunControl::new(plan);
+        let summary = Arc::new(Mutex::new(RunSummary::default()));
         let passed = Arc::new(Passed::default());
-        let builder = described(settings, &passed, listener(settings, shift.clone(), Arc::clone(&ledger)));
+        let builder = described(settings, &passed, listener(settings, run_control.clone(), Arc::clone(&summary)));
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
         let nettrace = request.selected.settings::<Nettrace>();
@@ -69,11 +69,11 @@ impl Session {
         }
         Ok(Arc::new(Session {
             world: Some(world),
-            shift,
+            run_control,
             tracing,
             diagnostics,
             passed,
-            ledger,
+            summary,
             begun: Instant::now(),
             heap_limit: settings.heap_limit.map(|limit| limit.bytes() as u64),
             json: settings.json,
@@ -90,8 +90,8 @@ impl Session {
     }
 
     /// Returns the summary of the collections so far.
-    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        lock(&self.ledger)
+    pub(super) fn summary(&self) -> MutexGuard<'_, RunSummary> {
+        lock(&self.summary)
     }
 
     /// Returns the time since the run began.
@@ -110,7 +110,7 @@ impl Session {
         }
         self.take_missing_census()?;
         let explicit = Reason::Explicit.to_string();
-        if self.has_heap_dump && !self.ledger().reasons.iter().any(|(reason, _)| *reason == explicit) {
+        if self.has_heap_dump && !self.summary().reasons.iter().any(|(reason, _)| *reason == explicit) {
             self.world().collect().context("the collection for the heap dump failed")?;
         }
         self.world().close(CLOSING_TIME).context("can't close the world")
@@ -140,12 +140,12 @@ impl Session {
                 session.finish_trace_and_print(allocated)
             }
             // The thread whose timeout expired still holds the session.
-            Err(session) => session.finish_in_haste(),
+            Err(session) => session.finish_now(),
         }
     }
 
     /// Ends a run whose workload does not end: finishes the trace and prints the figures without dropping the world.
-    pub(super) fn finish_in_haste(&self) -> TraceEnd {
+    pub(super) fn finish_now(&self) -> TraceEnd {
         self.finish_trace_and_print(self.world().totals().allocated_bytes)
     }
 
@@ -170,12 +170,12 @@ impl Session {
             wall: self.elapsed(),
             allocated,
             heap_limit: self.heap_limit,
-            threads: self.shift.plan().threads.get(),
+            threads: self.run_control.plan().threads.get(),
             trace,
         };
-        let ledger = self.ledger();
+        let summary = self.summary();
         let render = if self.json { json::render } else { table::render };
-        super::exit::print(format_args!("{}\n", render(&ledger, &run)));
+        super::exit::print(format_args!("{}\n", render(&summary, &run)));
         self.passed.tell();
         match end {
             End::Written(ended) if !ended.finished.is_complete() => {
@@ -216,13 +216,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Returns the collection listener. It is called after the restart, on the thread that collected.
 fn listener(
     settings: &Settings,
-    shift: Shift,
-    ledger: Arc<Mutex<Ledger>>,
+    run_control: RunControl,
+    summary: Arc<Mutex<RunSummary>>,
 ) -> impl Fn(&CollectionReport) + Send + Sync + 'static {
     let typed = settings.flexowriter;
     move |report| {
-        lock(&ledger).note(report);
-        shift.count_collection();
+        lock(&summary).note(report);
+        run_control.count_collection();
         if typed {
             super::exit::print(flexowriter::render(report));
         }

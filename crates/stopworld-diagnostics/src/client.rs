@@ -71,7 +71,7 @@ pub struct Provider {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rundown {
     /// The session ends with a rundown.
-    Wanted,
+    Requested,
     /// The session has no rundown.
     LeftOut,
 }
@@ -147,7 +147,7 @@ impl Client {
         let mut payload = Vec::new();
         payload.extend_from_slice(&megabytes.to_le_bytes());
         payload.extend_from_slice(&NETTRACE.to_le_bytes());
-        payload.push(u8::from(rundown == Rundown::Wanted));
+        payload.push(u8::from(rundown == Rundown::Requested));
         payload.extend_from_slice(&(providers.len() as u32).to_le_bytes());
         for provider in providers {
             payload.extend_from_slice(&provider.keywords.to_le_bytes());

@@ -77,7 +77,7 @@ impl Losses {
         }
         // SAFETY: guaranteed by the caller; there is room for the losses and one more item.
         unsafe {
-            self.tell(queue, ticks);
+            self.report(queue, ticks);
             queue.put(item);
         }
     }
@@ -86,7 +86,7 @@ impl Losses {
     ///
     /// # Safety
     /// As for [`put`](Self::put).
-    pub(super) unsafe fn tell(&mut self, queue: &Queue, ticks: u64) {
+    pub(super) unsafe fn report(&mut self, queue: &Queue, ticks: u64) {
         for (thread, count) in &self.by_thread[..self.used] {
             // SAFETY: guaranteed by the caller.
             unsafe { queue.put(Item::Lost(Lost { ticks, thread: *thread, count: *count })) };
@@ -152,7 +152,7 @@ mod tests {
         // SAFETY: one thread, here and below.
         (0..slots + 200).for_each(|tid| unsafe { losses.put(&queue, 1, record(tid, 1)) });
         // SAFETY: as above.
-        unsafe { losses.tell(&queue, 2) };
+        unsafe { losses.report(&queue, 2) };
         // SAFETY: one thread.
         let items: Vec<Item> = std::iter::from_fn(|| unsafe { queue.take() }).collect();
         assert_eq!(balance(items).values().sum::<u64>(), u64::from(slots) + 200);
@@ -170,7 +170,7 @@ mod tests {
                 unsafe { losses.put(&from, ticks, record(5, ticks)) };
             }
             // SAFETY: as above.
-            unsafe { losses.tell(&from, RECORDS) };
+            unsafe { losses.report(&from, RECORDS) };
         });
         let (mut last, mut seen) = (0, 0);
         loop {

@@ -40,12 +40,12 @@ pub(crate) struct Collect {
     pub(crate) megabytes: u32,
     /// Whether the client requests a rundown.
     pub(crate) rundown: bool,
-    pub(crate) providers: Vec<Wanted>,
+    pub(crate) providers: Vec<RequestedProvider>,
 }
 
 /// The events that are requested of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedProvider {
     pub(crate) name: String,
     pub(crate) keywords: u64,
     pub(crate) level: u32,
@@ -59,7 +59,7 @@ enum Filter {
     AllBut(Vec<u32>),
 }
 
-impl Wanted {
+impl RequestedProvider {
     /// Returns whether an event of this provider is requested: its level is not above the requested one, it has a requested
     /// keyword or no keyword at all, and the filter accepts it.
     pub(crate) fn wants(&self, event: u32, keywords: u64, level: u8) -> bool {
@@ -93,7 +93,8 @@ impl Collect {
             _ => (payload.u64()? != 0, payload.bool()?),
         };
         let count = payload.count(PROVIDER_BYTES, MOST_PROVIDERS)?;
-        let providers: Vec<Wanted> = (0..count).map(|_| provider(&mut payload, version)).collect::<Result<_, _>>()?;
+        let providers: Vec<RequestedProvider> =
+            (0..count).map(|_| provider(&mut payload, version)).collect::<Result<_, _>>()?;
         if version >= 6 && payload.u32()? > 1 {
             return Err(Refusal::BadEncoding);
         }
@@ -110,7 +111,7 @@ impl Collect {
     }
 }
 
-fn provider(payload: &mut Payload<'_>, version: u8) -> Result<Wanted, Refusal> {
+fn provider(payload: &mut Payload<'_>, version: u8) -> Result<RequestedProvider, Refusal> {
     let (keywords, level) = (payload.u64()?, payload.u32()?);
     let (name, arguments) = (payload.string()?, payload.string()?);
     let filter = match version {
@@ -125,7 +126,7 @@ fn provider(payload: &mut Payload<'_>, version: u8) -> Result<Wanted, Refusal> {
     if level > HIGHEST || name.is_empty() {
         return Err(Refusal::BadEncoding);
     }
-    Ok(Wanted { name, keywords, level, arguments, filter })
+    Ok(RequestedProvider { name, keywords, level, arguments, filter })
 }
 
 /// Returns the value of a key in `key=value;key=value`, where either may be in double quotes.
@@ -221,7 +222,8 @@ mod tests {
 
     #[test]
     fn an_empty_filter_accepts_all_events_or_none() {
-        let with = |filter| Wanted { name: "p".into(), keywords: 1, level: 4, arguments: String::new(), filter };
+        let with =
+            |filter| RequestedProvider { name: "p".into(), keywords: 1, level: 4, arguments: String::new(), filter };
         assert!(with(Filter::AllBut(Vec::new())).wants(1, 1, 4));
         assert!(!with(Filter::Only(Vec::new())).wants(1, 1, 4));
         assert!(!with(Filter::AllBut(vec![1])).wants(1, 1, 4));

@@ -31,7 +31,7 @@ use super::worlds::Worlds;
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::socket::Socket;
-use crate::sync::bell::Bell;
+use crate::sync::notify::Notify;
 use crate::sync::{AtomicBool, Ordering};
 use stopworld::World;
 use stopworld::events::clock::{Clock, Relation};
@@ -62,15 +62,15 @@ pub(super) struct Control {
     /// The id of the session, which the client knows.
     pub(super) id: u64,
     stopping: AtomicBool,
-    bell: Arc<Bell>,
+    wakeup: Arc<Notify>,
     over: Mutex<bool>,
     ended: Condvar,
-    recording: Option<Recording<Part>>,
+    recording: Option<Recording<WorldSelection>>,
 }
 
 /// The events that a session records in each world.
 #[derive(Debug)]
-struct Part {
+struct WorldSelection {
     needs: EventSet,
     limits: Limits,
 }
@@ -79,7 +79,7 @@ impl Control {
     /// Requests the end of the session. The session's thread performs it.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     fn is_stopping(&self) -> bool {
@@ -100,7 +100,7 @@ impl Control {
     pub(super) fn join(&self, world: &World) -> Result<(), RecordError> {
         let Some(recording) = &self.recording else { return Ok(()) };
         let events = world.events();
-        recording.join(events, |Part { needs, limits }, number| {
+        recording.join(events, |WorldSelection { needs, limits }, number| {
             limits.note(number, world.heap_limit());
             events.select_recorded(recording.consumer(), Selection::of(*needs))
         })
@@ -109,15 +109,15 @@ impl Control {
 
 /// The recorder's end of the queue.
 #[derive(Debug)]
-struct Tap {
+struct QueueConsumer {
     queue: Arc<Queue>,
     losses: Losses,
-    /// The session's bell. The tap does not refer to the whole `Control`, because the drain must not be the last owner that frees it.
-    bell: Arc<Bell>,
+    /// Wakes the session's thread. The tap does not refer to the whole `Control`, because the drain must not be the last owner that frees it.
+    wakeup: Arc<Notify>,
     came: bool,
 }
 
-impl Tap {
+impl QueueConsumer {
     fn put(&mut self, ticks: u64, item: Item) -> io::Result<()> {
         self.came = true;
         // SAFETY: the draining thread holds the recorder's lock, and there is one tap per queue.
@@ -125,14 +125,14 @@ impl Tap {
         Ok(())
     }
 
-    fn ring(&mut self) {
+    fn notify(&mut self) {
         if std::mem::take(&mut self.came) {
-            self.bell.ring();
+            self.wakeup.notify();
         }
     }
 }
 
-impl Consumer for Tap {
+impl Consumer for QueueConsumer {
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.put(record.ticks, Item::Record(*record))
     }
@@ -145,13 +145,13 @@ impl Consumer for Tap {
         let came = self.came;
         self.put(now.ticks, Item::Reached(*now))?;
         self.came = came;
-        self.ring();
+        self.notify();
         Ok(())
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         // SAFETY: as above.
-        unsafe { self.losses.tell(&self.queue, now.ticks) };
+        unsafe { self.losses.report(&self.queue, now.ticks) };
         Ok(())
     }
 }
@@ -190,17 +190,22 @@ impl Session {
         let bytes = (collect.megabytes as usize).saturating_mul(1 << 20).min(MOST_WAITING);
         let needs = Stream::needs(collect);
         let queue = Arc::new(queue(if needs == EventSet::NONE { 0 } else { bytes }));
-        let (bell, limits) = (Arc::new(Bell::new()), Limits::default());
+        let (wakeup, limits) = (Arc::new(Notify::new()), Limits::default());
         let recording = if needs == EventSet::NONE {
             None
         } else {
-            let tap = Tap { queue: Arc::clone(&queue), losses: Losses::none(), bell: Arc::clone(&bell), came: false };
-            Some(Recording::start(Box::new(tap), Part { needs, limits: limits.clone() })?)
+            let queue_consumer = QueueConsumer {
+                queue: Arc::clone(&queue),
+                losses: Losses::none(),
+                wakeup: Arc::clone(&wakeup),
+                came: false,
+            };
+            Some(Recording::start(Box::new(queue_consumer), WorldSelection { needs, limits: limits.clone() })?)
         };
         let control = Arc::new(Control {
             id,
             stopping: AtomicBool::new(false),
-            bell,
+            wakeup,
             over: Mutex::new(false),
             ended: Condvar::new(),
             recording,
@@ -236,7 +241,7 @@ impl Session {
     fn serve_while_wanted(&mut self, socket: &Socket) -> io::Result<()> {
         while !self.control.is_stopping() {
             if !self.write_what_came(AT_A_TIME)? {
-                self.control.bell.wait(Some(self.patience()));
+                self.control.wakeup.wait(Some(self.patience()));
             }
             self.write_counters()?;
             let now = now_ns();
@@ -251,7 +256,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the time, in nanoseconds, after which the session has work even if the bell does not ring.
+    /// Returns the time, in nanoseconds, after which the session has work even if there is no notification.
     fn patience(&self) -> u64 {
         let until_counters =
             self.counting.as_ref().map(|counting| counting.schedule.next_ns().saturating_sub(now_ns()));
@@ -316,7 +321,8 @@ fn interval(collect: &Collect) -> Option<Duration> {
 /// Like the .NET runtime, performs a collection if the client enables the keyword for it. The collection runs on its own
 /// thread, because this thread must write the events that the collection fires.
 pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
-    let asks = |wanted: &super::request::Wanted| wanted.name == RUNTIME && wanted.keywords & HEAP_COLLECT != 0;
+    let asks =
+        |wanted: &super::request::RequestedProvider| wanted.name == RUNTIME && wanted.keywords & HEAP_COLLECT != 0;
     if !collect.providers.iter().any(asks) {
         return;
     }

@@ -27,10 +27,10 @@ pub(super) struct Stream {
 }
 
 fn providers(collect: &Collect) -> Providers {
-    let request = |wanted: &super::request::Wanted| ProviderRequest {
-        name: wanted.name.clone(),
-        keywords: wanted.keywords,
-        level: wanted.level,
+    let request = |requested: &super::request::RequestedProvider| ProviderRequest {
+        name: requested.name.clone(),
+        keywords: requested.keywords,
+        level: requested.level,
     };
     Providers { requests: collect.providers.iter().map(request).collect(), rundown: true }
 }

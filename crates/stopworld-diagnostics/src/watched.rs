@@ -9,7 +9,7 @@ use nettrace::{EventType, FieldType, Interest, NetEvent, Type, Visitor};
 
 /// A counter's value, as reported by an event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct CounterValue {
     /// The name of the provider.
     pub provider: String,
     /// The name of the counter.
@@ -27,19 +27,19 @@ pub struct Told {
 }
 
 /// A visitor of a stream that passes on each counter.
-pub struct Watching<F> {
+pub struct CounterVisitor<F> {
     /// The function that is called with each counter.
-    pub told: F,
+    pub on_counter: F,
 }
 
-impl<F: FnMut(Told)> Visitor for Watching<F> {
+impl<F: FnMut(CounterValue)> Visitor for CounterVisitor<F> {
     fn event_type(&mut self, kind: &EventType) -> Interest {
         if kind.name == "EventCounters" { Interest::Deliver } else { Interest::Skip }
     }
 
     fn event(&mut self, event: &NetEvent<'_>) {
-        if let Some(told) = read(event) {
-            (self.told)(told);
+        if let Some(counter) = read(event) {
+            (self.on_counter)(counter);
         }
     }
 }
@@ -50,11 +50,11 @@ enum Value {
     Number(f64),
 }
 
-fn read(event: &NetEvent<'_>) -> Option<Told> {
+fn read(event: &NetEvent<'_>) -> Option<CounterValue> {
     let mut fields = Vec::new();
     leaves(&event.kind.fields, &mut fields);
     let mut rest = event.payload;
-    let mut told = Told {
+    let mut counter = CounterValue {
         provider: event.kind.provider.clone(),
         name: String::new(),
         display: String::new(),
@@ -66,22 +66,22 @@ fn read(event: &NetEvent<'_>) -> Option<Told> {
     let mut interval = 0.0;
     for field in fields {
         match (field.name.as_str(), value(&field.kind, &mut rest)?) {
-            ("Name", Value::Text(text)) => told.name = text,
-            ("DisplayName", Value::Text(text)) => told.display = text,
-            ("DisplayUnits", Value::Text(text)) => told.units = text,
-            ("Mean", Value::Number(number)) => told.value = number,
+            ("Name", Value::Text(text)) => counter.name = text,
+            ("DisplayName", Value::Text(text)) => counter.display = text,
+            ("DisplayUnits", Value::Text(text)) => counter.units = text,
+            ("Mean", Value::Number(number)) => counter.value = number,
             ("Increment", Value::Number(number)) => {
-                told.value = number;
-                told.grown_in = Some(Duration::ZERO);
+                counter.value = number;
+                counter.grown_in = Some(Duration::ZERO);
             }
             ("IntervalSec", Value::Number(number)) => interval = number,
             _ => {}
         }
     }
-    if told.grown_in.is_some() {
-        told.grown_in = Duration::try_from_secs_f64(interval).ok();
+    if counter.grown_in.is_some() {
+        counter.grown_in = Duration::try_from_secs_f64(interval).ok();
     }
-    Some(told).filter(|told| !told.name.is_empty() && !told.value.is_nan())
+    Some(counter).filter(|counter| !counter.name.is_empty() && !counter.value.is_nan())
 }
 
 /// Collects the fields that have bytes.

@@ -1,8 +1,8 @@
 //! The facade for all synchronisation.
 //!
 //! Nothing outside this module names `std::sync::atomic`. Protocol files (`sync/`, `world/handshake.rs`,
-//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `wanted.rs` and
-//! `stream.rs` of `events/record/`, `ring.rs` of `stopworld-diagnostics`, `mps/relay.rs` of `stopworld-trace`, `profile/tree.rs`) use only what is exported here, so
+//! `world/locks.rs`, `world/latch.rs`, `collector/termination.rs`, `events/gate.rs`, and `enabled.rs` and
+//! `stream.rs` of `events/record/`, `ring.rs` of `stopworld-diagnostics`, `mps/hand_off.rs` of `stopworld-trace`, `profile/tree.rs`) use only what is exported here, so
 //! the member `loom-tests` can include those very files and give them a `sync` of the same names whose atomics and
 //! whose futexes belong to the model checker.
 //!
@@ -13,20 +13,20 @@
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
 //! * [`Locked`], [`Guarded`] and [`SharedLock`]: data that can be accessed only with their lock's guard (not for protocol files),
 //! * [`Mapped`], memory that is mapped on first use, and [`zeroed!`] for the types that it may contain,
-//! * [`Present`], a number that one thread changes and any thread reads,
+//! * [`CurrentId`], a number that one thread changes and any thread reads,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
 //! * [`light_barrier`] and [`heavy_barrier`], a pair of fences of which only the heavy one costs time,
 //! * [`interrupt_point`]: does nothing here; under the model checker a signal handler may run at that point,
 //! * [`const_new!`]: a constructor that is `const` here (loom's can't be).
 
-pub mod bell;
 pub mod cell;
+mod current_id;
 mod fresh;
 mod guarded;
 pub mod lock;
 mod mapped;
+pub mod notify;
 pub mod port;
-mod present;
 pub mod semaphore;
 #[cfg(test)]
 mod stress;
@@ -34,12 +34,12 @@ mod stress;
 use std::ptr::NonNull;
 
 pub use cell::UnsafeCell;
+pub use current_id::CurrentId;
 pub use fresh::{Fresh, Zeroed, zeroed};
 pub use guarded::{Guarded, Locked, SharedLock};
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub use lock::{HeldBy, Lock, LockGuard, Patience};
 pub use mapped::Mapped;
-pub use present::Present;
 pub use semaphore::Semaphore;
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub use std::sync::atomic::{

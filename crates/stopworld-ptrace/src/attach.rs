@@ -201,8 +201,8 @@ impl Debugger {
 
     /// Resumes all threads that are not held.
     pub(super) fn resume_unheld(&mut self) {
-        let standing: Vec<i32> = self.tracees.keys().copied().collect();
-        for tid in standing {
+        let stopped: Vec<i32> = self.tracees.keys().copied().collect();
+        for tid in stopped {
             let Some(tracee) = self.tracees.get(&tid) else { continue };
             if !tracee.is_held() && !matches!(tracee.stop, Stop::Notification(_)) {
                 self.resume(tid);

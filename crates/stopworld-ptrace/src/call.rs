@@ -124,7 +124,7 @@ impl Debugger {
     fn save_state(&self, tid: Tid) -> Result<SavedState, CallError> {
         let tracee = self.tracees.get(&tid.0).ok_or(DebuggerError::NoThread(tid))?;
         if !tracee.is_stopped() || tracee.exiting {
-            return Err(DebuggerError::NotStanding(tid).into());
+            return Err(DebuggerError::NotStopped(tid).into());
         }
         let stop = tracee.stop;
         if matches!(stop, Stop::Group(_)) {

@@ -16,7 +16,7 @@ use super::event::{Event, PhaseSet, Statistics};
 use super::memory::{Address, Memory};
 use super::options::{Channel, Options, Phases};
 use super::registers::ThreadRegisters;
-use super::sys::{self, Alarm, Ends, Nudge, Patience, Report, Waited};
+use super::sys::{self, Alarm, Ends, Patience, Report, WaitInterrupter, Waited};
 use super::target::{Library, TargetError};
 use super::tracee::{Notification, Stop, Tracee};
 use super::{Mode, modules, proc};
@@ -115,12 +115,12 @@ const SEARCH_EVERY: Duration = Duration::from_millis(50);
 
 /// Ends a debugger's wait, from any thread.
 #[derive(Clone)]
-pub struct Waker(pub(super) Arc<Nudge>);
+pub struct Waker(pub(super) Arc<WaitInterrupter>);
 
 impl Waker {
     /// Makes the present or the next [`Debugger::poll`] return soon.
     pub fn wake(&self) {
-        self.0.nudge();
+        self.0.interrupt();
     }
 }
 
@@ -151,7 +151,7 @@ impl Debugger {
             }
             // Reports that cause no event may follow one another without a gap.
             let late = if taken { FLOODED } else { Duration::ZERO };
-            if self.alarm.was_nudged() || self.is_interrupted() || Instant::now() >= until + late {
+            if self.alarm.was_interrupted() || self.is_interrupted() || Instant::now() >= until + late {
                 return Ok(None);
             }
             if taken {
@@ -190,7 +190,7 @@ impl Debugger {
 
     /// Returns a handle that ends this debugger's waits.
     pub fn waker(&self) -> Waker {
-        Waker(self.alarm.nudge())
+        Waker(self.alarm.interrupter())
     }
 
     /// Takes one report and handles it. Returns whether there was one.
@@ -619,7 +619,7 @@ impl Debugger {
         if self.options.channel == Channel::Breakpoint {
             word |= Control::BREAKPOINT;
         }
-        if self.options.phases == Phases::Told || !self.hold_at.is_empty() {
+        if self.options.phases == Phases::Reported || !self.hold_at.is_empty() {
             word |= Control::PHASES;
         }
         word | u64::from(self.who) << 32

@@ -36,7 +36,7 @@ pub enum DebuggerError {
     NoThread(Tid),
     /// The operation needs a stopped thread.
     #[error("thread {0} is running: stop it first")]
-    NotStanding(Tid),
+    NotStopped(Tid),
     /// A thread did not stop in time.
     #[error("thread {tid} did not stop within {within:?}: it {why}")]
     Silent {

@@ -205,7 +205,7 @@ pub struct Statistics {
     /// Nanoseconds from a stop's notification to its acknowledgement, for the first 65,536.
     pub stop_ns: Vec<u64>,
     /// Nanoseconds from a stop's notification until every thread had stopped, for the first 65,536.
-    pub standing_ns: Vec<u64>,
+    pub all_stopped_ns: Vec<u64>,
     /// Nanoseconds from a start's notification until every thread had been resumed, for the first 65,536.
     pub start_ns: Vec<u64>,
     /// The number of threads of the process that were created.

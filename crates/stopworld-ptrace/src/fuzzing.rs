@@ -95,7 +95,7 @@ fn look_at(library: &Library, memory: &Memory, request: u64, tid: u64) {
         let (Ok(records), Ok(stacks)) = (records, stacks) else { continue };
         assert_eq!(records.len(), stacks.len(), "the same list, with guesses and without");
         for record in &records {
-            let _ = (record.standing(), library.record(memory, record.address));
+            let _ = (record.handshake_state(), library.record(memory, record.address));
         }
     }
     let _ = library.world(memory, Address(request));

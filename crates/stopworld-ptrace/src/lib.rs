@@ -70,7 +70,7 @@ pub use options::{Channel, OnDeath, Options, Phases, Restored};
 pub use proc::Silence;
 pub use registers::{Difference, Registers, ThreadRegisters};
 pub use signal_rules::{SignalRule, SignalRules};
-pub use target::{Library, Record, Standing, TargetError, WorldState};
+pub use target::{HandshakeState, Library, Record, TargetError, WorldState};
 
 pub use stopworld::debugger::contract::Mode;
 

@@ -251,9 +251,9 @@ impl Debugger {
         self.libraries.first().map(|library| (library.scratch, library.scratch_size))
     }
 
-    fn standing(&self, tid: Tid) -> Result<&Tracee, DebuggerError> {
+    fn stopped_tracee(&self, tid: Tid) -> Result<&Tracee, DebuggerError> {
         let tracee = self.tracees.get(&tid.0).ok_or(DebuggerError::NoThread(tid))?;
-        if tracee.is_stopped() { Ok(tracee) } else { Err(DebuggerError::NotStanding(tid)) }
+        if tracee.is_stopped() { Ok(tracee) } else { Err(DebuggerError::NotStopped(tid)) }
     }
 
     /// Returns the registers of a stopped thread, as the program has them, even while it is sent to `park` for a collection.
@@ -261,7 +261,7 @@ impl Debugger {
     /// # Errors
     /// If the thread runs, or does not exist.
     pub fn registers(&self, tid: Tid) -> Result<Registers, DebuggerError> {
-        match &self.standing(tid)?.saved {
+        match &self.stopped_tracee(tid)?.saved {
             Some(saved) => Ok(Registers(saved.general)),
             None => sys::general(tid.0).map(Registers).map_err(system("reading registers")),
         }
@@ -272,7 +272,7 @@ impl Debugger {
     /// # Errors
     /// If the thread runs, or does not exist.
     pub fn extended_state(&self, tid: Tid) -> Result<Vec<u8>, DebuggerError> {
-        self.standing(tid)?;
+        self.stopped_tracee(tid)?;
         let mut image = Vec::new();
         sys::extended(tid.0, self.extended_room, &mut image).map_err(system("reading the extended state"))?;
         Ok(image)

@@ -9,10 +9,10 @@ use super::signal_rules::SignalRules;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phases {
     /// The collector notifies of phases. Each notification costs a stop of the collecting thread.
-    Told,
+    Reported,
     /// The collector does not notify of phases.
     #[default]
-    Untold,
+    Unreported,
 }
 
 /// How the collector notifies.

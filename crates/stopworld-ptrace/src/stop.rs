@@ -45,7 +45,7 @@ use super::memory::Address;
 use super::options::{Channel, OnDeath};
 use super::proc::Silence;
 use super::sys::{self, Ticking, Waited};
-use super::target::{Record, Request, Stack, Standing, TargetError, WorldState};
+use super::target::{HandshakeState, Record, Request, Stack, TargetError, WorldState};
 use super::tracee::{Enrolled, Location, Notification, Saved, Stop};
 use stopworld::debugger::Phase;
 use stopworld::debugger::notify::Notice;
@@ -294,7 +294,7 @@ impl Debugger {
                 stopped += 1;
             }
         }
-        Statistics::sample(&mut self.statistics.standing_ns, arrived.elapsed());
+        Statistics::sample(&mut self.statistics.all_stopped_ns, arrived.elapsed());
         self.death.reached(Step::AllStopped);
         let (number, parking, all_park) = gathering.finish(self)?;
         self.note_originals(collecting);
@@ -536,7 +536,8 @@ impl Debugger {
         let frozen = self.libraries[library].thread.frozen;
         let mut batch = Batch::default();
         let mut served = 0;
-        let unanswered = |record: &&Record| record.standing() == Standing::Running && record.frozen != epoch;
+        let unanswered =
+            |record: &&Record| record.handshake_state() == HandshakeState::Running && record.frozen != epoch;
         for record in records.iter().filter(unanswered) {
             let tid = record.tid.0;
             if !self.tracees.get(&tid).is_some_and(|t| t.by_user && t.is_stopped()) {
@@ -616,7 +617,9 @@ impl Debugger {
         let mut shown = 0;
         for library in 0..self.libraries.len() {
             for world in self.libraries[library].worlds(&self.memory)?.iter().filter(|w| w.collecting.is_none()) {
-                for record in self.records_of(library, world)?.iter().filter(|r| r.standing() == Standing::Running) {
+                for record in
+                    self.records_of(library, world)?.iter().filter(|r| r.handshake_state() == HandshakeState::Running)
+                {
                     if self.tracees.get(&record.tid.0).is_some_and(|t| t.by_user && t.is_stopped()) {
                         shown += usize::from(self.add_frozen(record, &mut batch)?);
                     }

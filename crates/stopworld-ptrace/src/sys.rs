@@ -311,14 +311,14 @@ pub(super) fn wait(tid: i32, patience: Patience, ends: Ends) -> Waited {
 }
 
 /// The result of `waitid`.
-struct Looked {
+struct WaitidResult {
     /// 0: there was no report.
     reporter: i32,
     status: i32,
     code: i32,
 }
 
-impl Looked {
+impl WaitidResult {
     /// Returns how it has ended, if it has.
     fn end(&self) -> Option<Report> {
         match self.code {
@@ -329,14 +329,14 @@ impl Looked {
     }
 }
 
-fn look_at(which: libc::idtype_t, id: i32, flags: i32) -> io::Result<Looked> {
+fn look_at(which: libc::idtype_t, id: i32, flags: i32) -> io::Result<WaitidResult> {
     // SAFETY: integers; all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel fills one siginfo_t, or leaves it zero.
     check(unsafe { libc::waitid(which, id as libc::id_t, &raw mut info, flags) }.into())?;
     // SAFETY: filled by waitid, or zero.
     let (reporter, status) = unsafe { (info.si_pid(), info.si_status()) };
-    Ok(Looked { reporter, status, code: info.si_code })
+    Ok(WaitidResult { reporter, status, code: info.si_code })
 }
 
 /// Returns how a process has ended, if it has. The report is left for other waits.
@@ -482,7 +482,7 @@ static NUDGE: AtomicI32 = AtomicI32::new(0);
 extern "C" fn nothing(_: libc::c_int) {}
 
 /// Installs an empty handler for an unused real-time signal, once per process.
-fn nudge_signal() -> io::Result<i32> {
+fn interrupt_signal() -> io::Result<i32> {
     static CHOOSING: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = CHOOSING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let chosen = NUDGE.load(Ordering::Relaxed);
@@ -506,17 +506,17 @@ fn nudge_signal() -> io::Result<i32> {
 }
 
 /// Ends the waits of one tracer thread. A wait for a tracee has no time limit of its own, so a timer of the thread interrupts it.
-/// Other threads end a wait with a signal ([`Nudge`]). If that signal arrives just before the wait begins, the timer's next tick ends the wait.
+/// Other threads end a wait with a signal ([`WaitInterrupter`]). If that signal arrives just before the wait begins, the timer's next tick ends the wait.
 pub(super) struct Alarm {
     timer: libc::timer_t,
     /// The number of users that need it to tick.
     wanted_by: Cell<u32>,
-    nudge: Arc<Nudge>,
+    interrupter: Arc<WaitInterrupter>,
     _this_thread: PhantomData<*const ()>,
 }
 
 /// The part of an alarm that other threads can access, to end a wait of the tracer thread.
-pub(super) struct Nudge {
+pub(super) struct WaitInterrupter {
     signal: i32,
     thread: i32,
     wanted: AtomicBool,
@@ -529,7 +529,7 @@ const TICK: Duration = Duration::from_millis(10);
 impl Alarm {
     /// Creates an alarm for the calling thread.
     pub(super) fn new() -> io::Result<Self> {
-        let signal = nudge_signal()?;
+        let signal = interrupt_signal()?;
         // SAFETY: gettid cannot fail; the event names this thread; the kernel stores the timer's id.
         unsafe {
             let thread = libc::gettid();
@@ -543,19 +543,20 @@ impl Alarm {
             event.sigev_notify_thread_id = thread;
             let mut timer: libc::timer_t = std::ptr::null_mut();
             check(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer).into())?;
-            let nudge = Nudge { signal, thread, wanted: AtomicBool::new(false), over: AtomicBool::new(false) };
-            Ok(Self { timer, wanted_by: Cell::new(0), nudge: Arc::new(nudge), _this_thread: PhantomData })
+            let interrupter =
+                WaitInterrupter { signal, thread, wanted: AtomicBool::new(false), over: AtomicBool::new(false) };
+            Ok(Self { timer, wanted_by: Cell::new(0), interrupter: Arc::new(interrupter), _this_thread: PhantomData })
         }
     }
 
-    pub(super) fn nudge(&self) -> Arc<Nudge> {
-        Arc::clone(&self.nudge)
+    pub(super) fn interrupter(&self) -> Arc<WaitInterrupter> {
+        Arc::clone(&self.interrupter)
     }
 
-    /// Returns whether [`Nudge::nudge`] was called since the last call of this function.
-    pub(super) fn was_nudged(&self) -> bool {
-        // Acquire: pairs with the Release in `Nudge::nudge`; what was written before that call is visible.
-        self.nudge.wanted.swap(false, Ordering::Acquire)
+    /// Returns whether [`WaitInterrupter::interrupt`] was called since the last call of this function.
+    pub(super) fn was_interrupted(&self) -> bool {
+        // Acquire: pairs with the Release in `WaitInterrupter::interrupt`; what was written before that call is visible.
+        self.interrupter.wanted.swap(false, Ordering::Acquire)
     }
 
     fn set(&self, tick: Duration) {
@@ -601,16 +602,16 @@ impl Drop for Ticking<'_> {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        self.nudge.over.store(true, Ordering::Relaxed);
+        self.interrupter.over.store(true, Ordering::Relaxed);
         // SAFETY: our own timer, deleted once.
         unsafe { libc::timer_delete(self.timer) };
     }
 }
 
-impl Nudge {
+impl WaitInterrupter {
     /// Ends the thread's wait.
-    pub(super) fn nudge(&self) {
-        // Release: pairs with the Acquire in `was_nudged`.
+    pub(super) fn interrupt(&self) {
+        // Release: pairs with the Acquire in `was_interrupted`.
         self.wanted.store(true, Ordering::Release);
         if !self.over.load(Ordering::Relaxed) {
             // SAFETY: a thread of this process, or none; the handler does nothing.

@@ -627,7 +627,7 @@ impl WorldState {
 
 /// A thread's state in its handshake with the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum HandshakeState {
     /// It is not a mutator any more.
     Detached,
     /// It runs, or is stopped by a debugger.
@@ -684,12 +684,12 @@ impl Record {
     }
 
     /// Returns the thread's state in its handshake.
-    pub fn standing(&self) -> Standing {
+    pub fn handshake_state(&self) -> HandshakeState {
         match self.state & 3 {
-            0 => Standing::Detached,
-            1 => Standing::Running,
-            2 => Standing::Blocking,
-            _ => Standing::Parked,
+            0 => HandshakeState::Detached,
+            1 => HandshakeState::Running,
+            2 => HandshakeState::Blocking,
+            _ => HandshakeState::Parked,
         }
     }
 }

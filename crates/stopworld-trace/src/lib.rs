@@ -17,7 +17,7 @@
 //! | `options`, `trace`, `worlds` | a trace in any format: how it is started, its worlds, its end |
 //! | `format` | what distinguishes one format from another |
 //! | `list` | the formats by name, for programs whose users choose one |
-//! | `target`, `outlet`, `failure` | the file or the caller's destination; its buffer; reports of its failure |
+//! | `target`, `trace_output`, `failure` | the file or the caller's destination; its buffer; reports of its failure |
 //! | `progress`, `finished`, `trace_error` | the results |
 
 pub mod eventlog;
@@ -28,13 +28,13 @@ mod list;
 pub mod mps;
 pub mod nettrace;
 mod options;
-mod outlet;
 pub mod perfetto;
 pub mod profile_text;
 mod progress;
 mod target;
 mod trace;
 mod trace_error;
+mod trace_output;
 mod worlds;
 
 use stopworld_platform::{os, sabotage, sync};

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use super::failure::FailureReport;
 use super::format::Format;
-use super::outlet::Destination;
 use super::target::{OutputFile, Target};
 use super::trace::Trace;
 use super::trace_error::TraceError;
+use super::trace_output::Destination;
 use stopworld::events::record::{FlightRecorder, Policy};
 
 /// Options of a trace. Each format has a constructor, and methods for its own settings.

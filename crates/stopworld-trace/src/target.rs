@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::failure::FailureReport;
-use super::outlet::{Destination, Outlet};
 use super::trace_error::TraceError;
+use super::trace_output::{Destination, TraceOutput};
 
 /// The file of a trace.
 #[derive(Clone)]
@@ -47,10 +47,10 @@ pub enum Target {
 }
 
 impl Target {
-    pub(super) fn outlet(self) -> Outlet {
+    pub(super) fn trace_output(self) -> TraceOutput {
         match self {
-            Target::File(file) => Outlet::to_file(file.c_path, file.on_failure),
-            Target::Destination(destination) => Outlet::to(destination),
+            Target::File(file) => TraceOutput::to_file(file.c_path, file.on_failure),
+            Target::Destination(destination) => TraceOutput::to(destination),
         }
     }
 }

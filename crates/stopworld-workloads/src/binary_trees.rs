@@ -5,7 +5,7 @@
 //! that each depth allocates about the same number of nodes. The trees of a depth are distributed over the threads in turn.
 //! All objects are small and of one type, and nearly all of them are dead at the next collection.
 
-use super::shift::{Plan, Shift};
+use super::run_control::{Plan, RunControl};
 use super::workload::{Workload, WorkloadError, on_threads};
 use stopworld::{Gc, Mutator, OutOfMemory, cost_centre, traced};
 
@@ -66,8 +66,8 @@ const fn trees(deepest: u32, depth: u32) -> u64 {
     1 << (deepest - depth + SHALLOWEST)
 }
 
-fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
-    let deepest = shift.plan().depth;
+fn pass(m: &Mutator, run_control: &RunControl) -> Result<u64, WorkloadError> {
+    let deepest = run_control.plan().depth;
     let mut verified = {
         let _cost = cost_centre!("stretch tree");
         checked(build(m, deepest + 1)?, deepest + 1)?
@@ -77,19 +77,19 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
         build(m, deepest)?
     };
     m.name_object(long_lived, "long-lived tree");
-    verified += on_threads(m, shift, "trees", short_lived)?;
+    verified += on_threads(m, run_control, "trees", short_lived)?;
     verified += checked(long_lived, deepest)?;
     Ok(verified)
 }
 
 /// Builds and checks one thread's share of the short-lived trees.
-fn short_lived(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
+fn short_lived(m: &Mutator, run_control: &RunControl, index: usize) -> Result<u64, WorkloadError> {
     let _cost = cost_centre!("short-lived trees");
-    let (deepest, threads) = (shift.plan().depth, shift.plan().threads.get());
+    let (deepest, threads) = (run_control.plan().depth, run_control.plan().threads.get());
     let mut verified = 0;
     for depth in (SHALLOWEST..=deepest).step_by(SHALLOWEST as usize) {
         for _ in (index as u64..trees(deepest, depth)).step_by(threads) {
-            if shift.is_over() {
+            if run_control.is_over() {
                 return Ok(verified);
             }
             verified += checked(build(m, depth)?, depth)?;

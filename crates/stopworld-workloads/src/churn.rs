@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::shift::{Plan, Shift};
+use super::run_control::{Plan, RunControl};
 use super::workload::{Workload, WorkloadError, panicked};
 use stopworld::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
 
@@ -33,7 +33,7 @@ traced! {
 }
 
 /// The result of a child: the head of its list.
-type Legacy = Result<Root<Link>, WorkloadError>;
+type ThreadResult = Result<Root<Link>, WorkloadError>;
 
 /// The number of children in one pass.
 const BIRTHS: u64 = 400;
@@ -44,16 +44,16 @@ const WASTE: u64 = 4;
 /// One in this number of children requests a collection while it builds its list.
 const COLLECTOR_EVERY: u64 = 5;
 
-fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
+fn pass(m: &Mutator, run_control: &RunControl) -> Result<u64, WorkloadError> {
     let mut verified = 0;
-    let mut alive: VecDeque<(u64, JoinHandle<Legacy>)> = VecDeque::new();
+    let mut alive: VecDeque<(u64, JoinHandle<ThreadResult>)> = VecDeque::new();
     let mut result = Ok(());
     for birth in 0..BIRTHS {
-        if shift.is_over() || result.is_err() {
+        if run_control.is_over() || result.is_err() {
             break;
         }
-        if alive.len() == shift.plan().threads.get() {
-            result = bury_oldest(m, &mut alive).map(|nodes| verified += nodes);
+        if alive.len() == run_control.plan().threads.get() {
+            result = join_oldest(m, &mut alive).map(|nodes| verified += nodes);
         }
         // SAFETY: a child keeps its list on its stack, and hands it over in a `Root`.
         match unsafe { m.world().spawn(&format!("child-{birth}"), move |m| child(m, birth)) } {
@@ -64,14 +64,14 @@ fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
     }
     // Join all children, also after an error.
     while !alive.is_empty() {
-        let buried = bury_oldest(m, &mut alive).map(|nodes| verified += nodes);
+        let buried = join_oldest(m, &mut alive).map(|nodes| verified += nodes);
         result = result.and(buried);
     }
     result.map(|()| verified)
 }
 
 /// Does the work of a child.
-fn child(m: &Mutator, birth: u64) -> Legacy {
+fn child(m: &Mutator, birth: u64) -> ThreadResult {
     let _cost = cost_centre!("child");
     let mut list = None;
     for index in 0..LENGTH {
@@ -95,7 +95,7 @@ fn link(m: &Mutator, next: Option<Gc<Link>>, key: u64) -> Result<Gc<Link>, OutOf
 }
 
 /// Waits for the oldest child to end, and checks its list.
-fn bury_oldest(m: &Mutator, alive: &mut VecDeque<(u64, JoinHandle<Legacy>)>) -> Result<u64, WorkloadError> {
+fn join_oldest(m: &Mutator, alive: &mut VecDeque<(u64, JoinHandle<ThreadResult>)>) -> Result<u64, WorkloadError> {
     let Some((birth, handle)) = alive.pop_front() else { return Ok(0) };
     let legacy = handle.join().unwrap_or_else(|panic| Err(panicked(&*panic)))?;
     check(legacy.get(m), birth)

@@ -5,7 +5,7 @@
 //! first and its children are stored into it, as constructors do) and from the bottom up (children first). So the heap has
 //! live data of medium size and much short-lived data, and collections find partially built trees of both kinds.
 
-use super::shift::{Plan, Shift};
+use super::run_control::{Plan, RunControl};
 use super::workload::{Workload, WorkloadError, on_threads};
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
 
@@ -83,12 +83,12 @@ const fn iterations(stretch: u32, depth: u32) -> u64 {
     2 * tree_size(stretch) / tree_size(depth)
 }
 
-fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
-    on_threads(m, shift, "gcbench", body)
+fn pass(m: &Mutator, run_control: &RunControl) -> Result<u64, WorkloadError> {
+    on_threads(m, run_control, "gcbench", body)
 }
 
-fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError> {
-    let stretch = shift.plan().depth;
+fn body(m: &Mutator, run_control: &RunControl, _index: usize) -> Result<u64, WorkloadError> {
+    let stretch = run_control.plan().depth;
     let long_depth = stretch.saturating_sub(BELOW_STRETCH);
     {
         let _cost = cost_centre!("stretch tree");
@@ -101,18 +101,18 @@ fn body(m: &Mutator, shift: &Shift, _index: usize) -> Result<u64, WorkloadError>
     m.name_object(long_lived, "long-lived tree");
     m.name_object(array, "long-lived array");
     for depth in (SHALLOWEST..=long_depth).step_by(STEP) {
-        short_lived(m, shift, depth)?;
+        short_lived(m, run_control, depth)?;
     }
     keep_alive(long_lived);
     keep_alive(array);
     Ok(check_tree(long_lived, long_depth)? + check_array(array)?)
 }
 
-fn short_lived(m: &Mutator, shift: &Shift, depth: u32) -> Result<(), OutOfMemory> {
+fn short_lived(m: &Mutator, run_control: &RunControl, depth: u32) -> Result<(), OutOfMemory> {
     for (build, is_top_down) in [(top_down as Build, true), (bottom_up, false)] {
         let _cost = if is_top_down { cost_centre!("top down") } else { cost_centre!("bottom up") };
-        for _ in 0..iterations(shift.plan().depth, depth) {
-            if shift.is_over() {
+        for _ in 0..iterations(run_control.plan().depth, depth) {
+            if run_control.is_over() {
                 return Ok(());
             }
             build(m, depth)?;

@@ -5,8 +5,8 @@
 //! Vertices are replaced continuously. Some are the target of a weak reference, some have a finalizer, some are in the
 //! pinned space. A weak reference must return its original vertex or nothing, whatever was allocated at the same address.
 
-use super::shift::{Plan, Shift};
-use super::workload::{Disorder, Workload, WorkloadError, on_threads};
+use super::run_control::{Plan, RunControl};
+use super::workload::{Workload, WorkloadError, Xorshift, on_threads};
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
 use stopworld_platform::sync::{AtomicU64, Ordering};
 
@@ -60,16 +60,16 @@ const fn check_of(serial: u64) -> u64 {
     serial.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
-    on_threads(m, shift, "graph", body)
+fn pass(m: &Mutator, run_control: &RunControl) -> Result<u64, WorkloadError> {
+    on_threads(m, run_control, "graph", body)
 }
 
-fn body(m: &Mutator, shift: &Shift, index: usize) -> Result<u64, WorkloadError> {
-    let mut disorder = Disorder::new(index);
+fn body(m: &Mutator, run_control: &RunControl, index: usize) -> Result<u64, WorkloadError> {
+    let mut disorder = Xorshift::new(index);
     let graph = Graph::new(m)?;
     let _cost = cost_centre!("vertices");
     let mut serial = 0;
-    while serial < REPLACED as u64 && !shift.is_over() {
+    while serial < REPLACED as u64 && !run_control.is_over() {
         graph.replace(m, serial, &mut disorder)?;
         serial += 1;
         m.safepoint();
@@ -92,7 +92,7 @@ impl Graph {
     }
 
     /// Stores a new vertex at a random index, with edges to two others.
-    fn replace(&self, m: &Mutator, serial: u64, disorder: &mut Disorder) -> Result<(), OutOfMemory> {
+    fn replace(&self, m: &Mutator, serial: u64, disorder: &mut Xorshift) -> Result<(), OutOfMemory> {
         let mut other = || GcCell::new(self.vertices[disorder.below(VERTICES)].get());
         let vertex = Vertex { serial, check: check_of(serial), edges: [other(), other()] };
         let vertex = if serial.is_multiple_of(PIN_EVERY) { m.alloc_pinned(vertex)? } else { m.alloc(vertex)? };

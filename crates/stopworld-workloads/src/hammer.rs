@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::shift::{Plan, Shift};
-use super::workload::{Crew, Disorder, Workload, WorkloadError};
+use super::run_control::{Plan, RunControl};
+use super::workload::{WorkerGroup, Workload, WorkloadError, Xorshift};
 use stopworld::{Gc, Mutator, cost_centre, traced};
 use stopworld_platform::os::dynamic;
 use stopworld_platform::os::timer::OwnTimer;
@@ -48,24 +48,26 @@ const SPAWN_EVERY: u64 = 8;
 /// The interval of the timer that interrupts a thread, in nanoseconds.
 const TICK_NS: i64 = 1_000_000;
 
-fn pass(m: &Mutator, shift: &Shift) -> Result<u64, WorkloadError> {
+fn pass(m: &Mutator, run_control: &RunControl) -> Result<u64, WorkloadError> {
     let enough = Arc::new(AtomicBool::new(false));
-    let mut crew = Crew::default();
-    for index in 0..shift.plan().threads.get() {
+    let mut workers = WorkerGroup::default();
+    for index in 0..run_control.plan().threads.get() {
         let enough = Arc::clone(&enough);
-        crew.start(m, shift, &format!("hammer-{index}"), move |m, shift| hammer(m, shift, &enough, index))?;
+        workers.start(m, run_control, &format!("hammer-{index}"), move |m, run_control| {
+            hammer(m, run_control, &enough, index)
+        })?;
     }
-    let collected = collect(m, shift);
+    let collected = collect(m, run_control);
     enough.store(true, Ordering::Relaxed);
-    let verified = crew.join();
+    let verified = workers.join();
     collected.and(verified)
 }
 
 /// Collects repeatedly. The pause between two collections lets the other threads take their locks again. Without it they
 /// would all wait for the lock that a collection holds, and none would be stopped while it holds a lock.
-fn collect(m: &Mutator, shift: &Shift) -> Result<(), WorkloadError> {
+fn collect(m: &Mutator, run_control: &RunControl) -> Result<(), WorkloadError> {
     for _ in 0..COLLECTIONS {
-        if shift.is_over() {
+        if run_control.is_over() {
             break;
         }
         m.collect()?;
@@ -74,13 +76,13 @@ fn collect(m: &Mutator, shift: &Shift) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-fn hammer(m: &Mutator, shift: &Shift, enough: &AtomicBool, index: usize) -> Result<u64, WorkloadError> {
+fn hammer(m: &Mutator, run_control: &RunControl, enough: &AtomicBool, index: usize) -> Result<u64, WorkloadError> {
     // The kernel may refuse a timer. The thread then takes the locks without being interrupted.
     let _timer = OwnTimer::start(TICK_NS).ok();
-    let mut disorder = Disorder::new(index);
+    let mut disorder = Xorshift::new(index);
     let mut verified = 0;
     let mut round: u64 = 0;
-    while !shift.is_over() && !enough.load(Ordering::Relaxed) {
+    while !run_control.is_over() && !enough.load(Ordering::Relaxed) {
         verified += string_beads(m)?;
         malloc_and_free(&mut disorder);
         take_stdout(round, index);
@@ -118,7 +120,7 @@ fn wrong(bead: u64) -> WorkloadError {
 }
 
 /// Allocates and frees memory, in sizes that malloc takes from the thread's cache, from the arena and from mmap.
-fn malloc_and_free(disorder: &mut Disorder) {
+fn malloc_and_free(disorder: &mut Xorshift) {
     for limit in [64, 4096, 64 << 10, 512 << 10] {
         let size = 1 + disorder.below(limit);
         black_box(Vec::<u8>::with_capacity(size));

@@ -4,8 +4,8 @@
 //! must have the number of nodes of its depth, a list left by a thread that has ended must be complete. So the program
 //! itself, and not only a verifier, detects a collector that frees live objects.
 //!
-//! A [`Shift`] determines how long a workload runs: one pass, some seconds, some collections, or until a thread calls
-//! [`Shift::end`]. Workloads check [`Shift::is_over`] between pieces of work that take well under a millisecond (the check is
+//! A [`RunControl`] determines how long a workload runs: one pass, some seconds, some collections, or until a thread calls
+//! [`RunControl::end`]. Workloads check [`RunControl::is_over`] between pieces of work that take well under a millisecond (the check is
 //! one relaxed load), and call [`Mutator::safepoint`](stopworld::Mutator::safepoint) at the same places, so that they can
 //! be stopped by polling as well as by signals.
 //!
@@ -26,10 +26,10 @@ pub mod gcbench;
 pub mod graph;
 pub mod hammer;
 pub mod lisp;
-mod shift;
+mod run_control;
 mod workload;
 
-pub use shift::{Plan, Shift, Until};
+pub use run_control::{Plan, RunControl, Until};
 pub use workload::{Outcome, Workload, WorkloadError};
 
 use stopworld::Mutator;
@@ -43,17 +43,17 @@ pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().copied().find(|w| w.name == name)
 }
 
-/// Runs a workload until its [`Shift`] ends: the plan is done, or something else has ended it.
+/// Runs a workload until its [`RunControl`] ends: the plan is done, or something else has ended it.
 ///
 /// # Errors
 /// The first error of one of the workload's threads. All threads have ended when this returns.
-pub fn run(m: &Mutator, workload: &Workload, shift: &Shift) -> Result<Outcome, WorkloadError> {
-    let _alarm = shift.start();
+pub fn run(m: &Mutator, workload: &Workload, run_control: &RunControl) -> Result<Outcome, WorkloadError> {
+    let _alarm = run_control.start();
     let mut outcome = Outcome::default();
     loop {
         outcome.passes += 1;
-        outcome.verified += (workload.pass)(m, shift)?;
-        if shift.is_over() || shift.plan().until == Until::OnePass {
+        outcome.verified += (workload.pass)(m, run_control)?;
+        if run_control.is_over() || run_control.plan().until == Until::OnePass {
             return Ok(outcome);
         }
         m.safepoint();

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::shift::{Plan, Shift};
+use super::run_control::{Plan, RunControl};
 use stopworld::{CollectError, Mutator, OutOfMemory, SpawnError};
 
 /// A program that the command and the examples can run.
@@ -16,7 +16,7 @@ pub struct Workload {
     /// Returns about how many bytes of heap one pass needs.
     pub needs: fn(&Plan) -> usize,
     /// Does the work once. Returns the number of objects that were verified.
-    pub pass: fn(&Mutator, &Shift) -> Result<u64, WorkloadError>,
+    pub pass: fn(&Mutator, &RunControl) -> Result<u64, WorkloadError>,
 }
 
 /// The result of a run.
@@ -55,40 +55,48 @@ impl From<CollectError> for WorkloadError {
 }
 
 /// The work of one of several threads. The last argument is the index of the thread, from 0.
-pub(super) type Part = fn(&Mutator, &Shift, usize) -> Result<u64, WorkloadError>;
+pub(super) type Part = fn(&Mutator, &RunControl, usize) -> Result<u64, WorkloadError>;
 
 /// Runs a part of the work on each thread of the plan. Returns the total number of verified objects. If the plan has one
 /// thread, runs the work on the calling thread.
-pub(super) fn on_threads(m: &Mutator, shift: &Shift, role: &str, part: Part) -> Result<u64, WorkloadError> {
-    match shift.plan().threads.get() {
-        1 => part(m, shift, 0),
+pub(super) fn on_threads(m: &Mutator, run_control: &RunControl, role: &str, part: Part) -> Result<u64, WorkloadError> {
+    match run_control.plan().threads.get() {
+        1 => part(m, run_control, 0),
         threads => {
-            let mut crew = Crew::default();
+            let mut workers = WorkerGroup::default();
             for index in 0..threads {
-                crew.start(m, shift, &format!("{role}-{index}"), move |m, shift| part(m, shift, index))?;
+                workers.start(m, run_control, &format!("{role}-{index}"), move |m, run_control| {
+                    part(m, run_control, index)
+                })?;
             }
-            crew.join()
+            workers.join()
         }
     }
 }
 
 /// A group of threads that share a shift. If one of them fails, the shift ends for all.
 #[derive(Default)]
-pub(super) struct Crew {
+pub(super) struct WorkerGroup {
     members: Vec<stopworld::JoinHandle<Result<u64, WorkloadError>>>,
 }
 
-impl Crew {
+impl WorkerGroup {
     /// Starts a thread. If that fails, joins the threads already started before returning the error.
-    pub(super) fn start<F>(&mut self, m: &Mutator, shift: &Shift, name: &str, work: F) -> Result<(), WorkloadError>
+    pub(super) fn start<F>(
+        &mut self,
+        m: &Mutator,
+        run_control: &RunControl,
+        name: &str,
+        work: F,
+    ) -> Result<(), WorkloadError>
     where
-        F: FnOnce(&Mutator, &Shift) -> Result<u64, WorkloadError> + Send + 'static,
+        F: FnOnce(&Mutator, &RunControl) -> Result<u64, WorkloadError> + Send + 'static,
     {
-        let their_shift = shift.clone();
+        let their_run_control = run_control.clone();
         let whole = move |m: &Mutator| {
-            let result = work(m, &their_shift);
+            let result = work(m, &their_run_control);
             if result.is_err() {
-                their_shift.end();
+                their_run_control.end();
             }
             result
         };
@@ -96,7 +104,7 @@ impl Crew {
         match unsafe { m.world().spawn(name, whole) } {
             Ok(member) => self.members.push(member),
             Err(error) => {
-                shift.end();
+                run_control.end();
                 std::mem::take(self).join()?;
                 return Err(error.into());
             }
@@ -124,11 +132,11 @@ pub(super) fn panicked(payload: &(dyn Any + Send)) -> WorkloadError {
 }
 
 /// A small, fast pseudo-random generator (xorshift) for workloads that need irregular patterns, not good randomness.
-pub(super) struct Disorder(u64);
+pub(super) struct Xorshift(u64);
 
-impl Disorder {
-    pub(super) fn new(seed: usize) -> Disorder {
-        Disorder(88_172_645_463_325_252 ^ ((seed as u64 + 1) << 32))
+impl Xorshift {
+    pub(super) fn new(seed: usize) -> Xorshift {
+        Xorshift(88_172_645_463_325_252 ^ ((seed as u64 + 1) << 32))
     }
 
     /// Returns a number below `limit`.

@@ -18,7 +18,7 @@ pub(super) struct Ptrace {
     /// The tracer's number; 0 if there is none.
     tracer: u32,
     /// The threads that are stopped at a step.
-    standing: Vec<u32>,
+    ack_state: Vec<u32>,
     /// The threads that have ended.
     ended: Vec<u32>,
     /// The threads that wait in a notification, and the addresses of their requests.
@@ -63,7 +63,7 @@ impl Kernel {
             }
             let asleep = inside.queue.iter().any(|sleeper| sleeper.tid == tid && sleeper.ended.is_none());
             if asleep
-                || inside.ptrace.standing.contains(&tid)
+                || inside.ptrace.ack_state.contains(&tid)
                 || inside.ptrace.notifying.iter().any(|(notifying, _)| *notifying == tid)
             {
                 return true;
@@ -173,13 +173,13 @@ pub(super) fn stand() -> u32 {
     let mut inside = kernel.sleepers.lock().expect("not poisoned");
     let mut flags = task.flags.fetch_or(0, Ordering::AcqRel);
     if flags & STOPPED != 0 {
-        inside.ptrace.standing.push(tid);
+        inside.ptrace.ack_state.push(tid);
         kernel.tracer_waits.notify_all();
         while flags & STOPPED != 0 {
             inside = task.wakeup.wait(inside).expect("not poisoned");
             flags = task.flags.fetch_or(0, Ordering::AcqRel);
         }
-        inside.ptrace.standing.retain(|standing| *standing != tid);
+        inside.ptrace.ack_state.retain(|ack_state| *ack_state != tid);
     }
     drop(inside);
     if flags & AT_PARK != 0 {

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::check::Preemptions::Unbounded;
 use crate::check::explore;
-use crate::debugger::protocol::{Answer, Member, Receipt, Standing};
+use crate::debugger::protocol::{AckState, Answer, Member, Receipt};
 use crate::kernel::Kernel;
 use crate::sync::{AtomicU32, AtomicU64, UnsafeCell};
-use crate::world::handshake::{self, Abandoned, Handshake, Holder, Place, StopState};
+use crate::world::handshake::{self, Abandoned, Handshake, HandshakeState, Holder, StopState};
 
 #[test]
 fn a_signed_receipt_has_its_answer() {
@@ -63,17 +63,17 @@ fn a_thread_that_is_answered_for_has_its_registers_written() {
         thread.state.attach();
         let handshake = Handshake::new();
         let epoch = handshake.begin(Holder::Collection, 1);
-        assert_eq!(thread.state.hold(Holder::Collection, epoch), handshake::Held::MustPark);
+        assert_eq!(thread.state.hold(Holder::Collection, epoch), handshake::HoldOutcome::MustPark);
         let same = Arc::clone(&thread);
         let debugger = kernel.spawn(2, move || {
             // SAFETY: loom reports every concurrent access.
             same.registers.with_mut(|registers| unsafe { *registers = 16 });
             member(&same, &|member| member.freeze(STOP));
         });
-        member(&thread, &|member| match member.standing(STOP) {
-            Standing::No => {}
-            Standing::ByItself => panic!("the thread does not run"),
-            Standing::Frozen => {
+        member(&thread, &|member| match member.ack_state(STOP) {
+            AckState::No => {}
+            AckState::ByItself => panic!("the thread does not run"),
+            AckState::Frozen => {
                 // SAFETY: loom reports every concurrent write.
                 assert_eq!(thread.registers.with(|registers| unsafe { *registers }), 16);
             }
@@ -101,7 +101,7 @@ impl Held {
         Arc::new(Held { state, handshake, written: UnsafeCell::new(0) })
     }
 
-    fn hold(&self) -> handshake::Held {
+    fn hold(&self) -> handshake::HoldOutcome {
         let epoch = self.handshake.begin(Holder::Collection, 1);
         self.state.hold(Holder::Collection, epoch)
     }
@@ -130,7 +130,7 @@ fn a_look_at_a_thread_that_parks(name: &str, look: Look, is_stopped: fn(&StopSta
     explore(name, Unbounded, move || {
         let kernel = Kernel::boot(2);
         let thread = Held::new();
-        assert_eq!(thread.hold(), handshake::Held::MustPark);
+        assert_eq!(thread.hold(), handshake::HoldOutcome::MustPark);
         let same = Arc::clone(&thread);
         let parking = kernel.spawn(2, move || _ = same.state.park_if_held(&same.handshake, || same.write()));
         if let Look::AfterTheOtherRan = look {
@@ -151,7 +151,7 @@ fn a_thread_that_has_answered_has_published() {
 
 #[test]
 fn a_thread_that_is_seen_parked_has_published() {
-    let is_parked = |state: &StopState| state.place() == Place::Parked;
+    let is_parked = |state: &StopState| state.handshake_state() == HandshakeState::Parked;
     a_look_at_a_thread_that_parks("is it parked?", Look::AfterTheOtherRan, is_parked);
 }
 
@@ -176,7 +176,7 @@ fn a_thread_that_leaves_its_region_sees_what_its_holder_did() {
         let kernel = Kernel::boot(2);
         let thread = Held::new();
         thread.state.enter_blocking(&thread.handshake, || {});
-        assert_eq!(thread.hold(), handshake::Held::Already);
+        assert_eq!(thread.hold(), handshake::HoldOutcome::Already);
         let same = Arc::clone(&thread);
         let leaving = kernel.spawn(2, move || {
             while !same.state.try_leave_blocking() {

@@ -18,7 +18,7 @@ fn abandoned_then_collected(stopper: Stopper, mutators: usize) {
         })
     };
     let handles: Vec<_> = (0..mutators).map(spawn).collect();
-    world.ask(Holder::Collection, None);
+    world.request_stop(Holder::Collection, None);
     if world.give_up(Holder::Collection) {
         // The stop has timed out, but all threads have acknowledged in the meantime: they are stopped, and their data is published.
         world.mark(None);

@@ -5,7 +5,7 @@ use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::playground::{Playground, Stopper};
 use crate::sabotage::Guard;
-use crate::world::handshake::{Holder, Place};
+use crate::world::handshake::{HandshakeState, Holder};
 
 /// The freeze and the collection share no lock here: only the protocol keeps them from undoing each other.
 fn freeze_and_collect(stopper: Stopper) {
@@ -21,7 +21,7 @@ fn freeze_and_collect(stopper: Stopper) {
         let before = world.look(0);
         let state = &world.threads[0].state;
         assert!(state.is_held_by(Holder::User), "a collection undid a freeze");
-        assert_ne!(state.place(), Place::Running, "a frozen thread runs");
+        assert_ne!(state.handshake_state(), HandshakeState::Running, "a frozen thread runs");
         assert_eq!(world.look(0), before, "a frozen thread ran");
         world.start(Holder::User, None);
         assert!(!state.is_held_by(Holder::User));
@@ -31,7 +31,10 @@ fn freeze_and_collect(stopper: Stopper) {
     user.join().expect("loom reports what fails");
     mutator.join().expect("loom reports what fails");
     let state = &world.threads[0].state;
-    assert!(!state.is_held() && state.place() == Place::Blocking, "the state before the stops was not restored");
+    assert!(
+        !state.is_held() && state.handshake_state() == HandshakeState::Blocking,
+        "the state before the stops was not restored"
+    );
 }
 
 #[test]

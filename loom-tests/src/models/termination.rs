@@ -55,10 +55,10 @@ impl Marking {
     /// Runs a marker, which marks the first child of each item itself and shares the second.
     fn run(&self) {
         loop {
-            let glance = self.termination.glance();
+            let snapshot = self.termination.snapshot();
             let taken = self.pool.lock().expect("not poisoned").pop();
             let Some(mut item) = taken else {
-                match self.termination.became_idle(glance) {
+                match self.termination.became_idle(snapshot) {
                     Idle::Finished => break,
                     Idle::LookAgain => continue,
                 }
@@ -114,12 +114,12 @@ fn no_marker_sleeps_while_there_is_work() {
         marking.pool.lock().expect("not poisoned").clear();
         let other = kernel.spawn(2, move || {
             loop {
-                let glance = other.termination.glance();
+                let snapshot = other.termination.snapshot();
                 let taken = other.pool.lock().expect("not poisoned").pop();
                 if let Some(item) = taken {
                     other.mark(item);
                     other.marked.post();
-                } else if other.termination.became_idle(glance) == Idle::Finished {
+                } else if other.termination.became_idle(snapshot) == Idle::Finished {
                     break;
                 }
             }
@@ -143,10 +143,10 @@ fn a_marker_that_sees_that_work_was_added_finds_it() {
         let (its_end, its_pool, its_taken) = (Arc::clone(&termination), Arc::clone(&offered), Arc::clone(&taken));
         let other = kernel.spawn(2, move || {
             loop {
-                let glance = its_end.glance();
+                let snapshot = its_end.snapshot();
                 if its_pool.load(Ordering::Relaxed) != 0 && its_pool.swap(0, Ordering::Relaxed) != 0 {
                     its_taken.post();
-                } else if its_end.became_idle(glance) == Idle::Finished {
+                } else if its_end.became_idle(snapshot) == Idle::Finished {
                     break;
                 }
             }
@@ -155,7 +155,7 @@ fn a_marker_that_sees_that_work_was_added_finds_it() {
         termination.work_added();
         // This thread waits until the work is taken: the other marker must not sleep while there is work.
         taken.wait();
-        while termination.became_idle(termination.glance()) != Idle::Finished {}
+        while termination.became_idle(termination.snapshot()) != Idle::Finished {}
         other.join().expect("loom reports what fails");
     });
 }

@@ -10,10 +10,10 @@
 //! answers, only tries to take the lock, and repeats the request later.
 
 use super::{ASSISTED, MockDebugger, MockEvent, Mode};
-use crate::debugger::protocol::{self, Member, Standing};
+use crate::debugger::protocol::{self, AckState, Member};
 use crate::os::{Errno, signals, thread};
-use crate::world::ask::{self, Teller, Told};
-use crate::world::handshake::{Holder, Place};
+use crate::world::ask::{self, Notifier, NotifyOutcome};
+use crate::world::handshake::{HandshakeState, Holder};
 use crate::world::{SetupError, StopError, StopRequest, ThreadStopInfo, handler};
 
 impl MockDebugger {
@@ -25,22 +25,22 @@ impl MockDebugger {
 
     pub(super) fn stop_assisted(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         stop.threads().for_each(|record| member(record).forget());
-        let asker = Asker { mock: self, epoch: stop.epoch() };
-        let epoch = ask::hold(stop, |record| asker.tell(record));
-        ask::wait(&asker, stop, epoch)
+        let requester = StopRequester { mock: self, epoch: stop.epoch() };
+        let epoch = ask::hold(stop, |record| requester.notify(record));
+        ask::wait(&requester, stop, epoch)
     }
 
     /// Returns whether each thread that the debugger has answered for is still frozen, or has parked by now.
     pub(super) fn holds_assisted(&self, stop: &StopRequest<'_>) -> bool {
         // A thread that is thawed between the two checks has the suspend signal pending.
         stop.threads().all(|record| {
-            let stands = || {
+            let still_stopped = || {
                 record.stop_state().has_answered()
                     || self.thread_lock.try_lock().is_ok_and(|_held| self.is_frozen(record))
             };
-            member(record).standing(stop.epoch()) != Standing::Frozen
+            member(record).ack_state(stop.epoch()) != AckState::Frozen
                 || (0..10_000).any(|_| {
-                    stands() || {
+                    still_stopped() || {
                         thread::sleep_ns(100_000);
                         false
                     }
@@ -50,14 +50,15 @@ impl MockDebugger {
 
     /// Whether a user has frozen the thread. Panics in [`with`](Self::with) without the thread lock.
     fn is_frozen(&self, record: &ThreadStopInfo) -> bool {
-        self.find(record.tid()).is_some_and(|d| d.state.is_held_by(Holder::User) && d.state.place() == Place::Parked)
+        self.find(record.tid())
+            .is_some_and(|d| d.state.is_held_by(Holder::User) && d.state.handshake_state() == HandshakeState::Parked)
     }
 
     /// Answers for every thread that is frozen and that the collector considers running. Panics in [`with`](Self::with) without the thread
     /// lock.
     fn answer(&self, stop: &StopRequest<'_>) {
         for record in stop.threads() {
-            let is_answered = member(record).standing(stop.epoch()) != Standing::No;
+            let is_answered = member(record).ack_state(stop.epoch()) != AckState::No;
             if is_answered || !self.is_frozen(record) {
                 continue;
             }
@@ -78,12 +79,12 @@ fn member(record: &ThreadStopInfo) -> Member<'_> {
     }
 }
 
-struct Asker<'a> {
+struct StopRequester<'a> {
     mock: &'a MockDebugger,
     epoch: u64,
 }
 
-impl Teller for Asker<'_> {
+impl Notifier for StopRequester<'_> {
     fn name(&self) -> &'static str {
         ASSISTED
     }
@@ -92,26 +93,26 @@ impl Teller for Asker<'_> {
         handler::installed().unwrap_or(0)
     }
 
-    fn tell(&self, record: &ThreadStopInfo) -> Told {
+    fn notify(&self, record: &ThreadStopInfo) -> NotifyOutcome {
         match handler::send(record, self.signal()) {
-            Err(Errno::ESRCH) => Told::Gone,
-            _ => Told::Maybe,
+            Err(Errno::ESRCH) => NotifyOutcome::Gone,
+            _ => NotifyOutcome::Maybe,
         }
     }
 
-    fn asks_again_after_ns(&self) -> u64 {
+    fn notify_again_after_ns(&self) -> u64 {
         20_000_000
     }
 
-    fn all_stand(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
-        protocol::all_stand(stop.threads().map(member), self.epoch, outstanding)
+    fn all_stopped(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
+        protocol::all_stopped(stop.threads().map(member), self.epoch, outstanding)
     }
 
-    fn stands(&self, record: &ThreadStopInfo) -> bool {
-        member(record).standing(self.epoch) != Standing::No
+    fn is_stopped(&self, record: &ThreadStopInfo) -> bool {
+        member(record).ack_state(self.epoch) != AckState::No
     }
 
-    fn ask_for_answers(&self, stop: &StopRequest<'_>) -> u32 {
+    fn request_answers(&self, stop: &StopRequest<'_>) -> u32 {
         if let Ok(_held) = self.mock.thread_lock.try_lock() {
             self.mock.answer(stop);
         }

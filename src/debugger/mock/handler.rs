@@ -13,7 +13,7 @@ use crate::os::ucontext::Context;
 use crate::os::{Tid, memory, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Locked, Ordering};
-use crate::world::handshake::{Handshake, Holder, Place, StopState};
+use crate::world::handshake::{Handshake, HandshakeState, Holder, StopState};
 use crate::world::tid_table::TidTable;
 use crate::world::{SetupError, Slot, ThreadStopInfo};
 
@@ -208,7 +208,7 @@ pub(super) fn delist(debuggee: &'static Debuggee, handshake: &Handshake) {
     if std::ptr::eq(DEBUGGEES.find(tid), debuggee) {
         DEBUGGEES.clear(tid);
     }
-    if tid == thread::gettid() && debuggee.state.place() == Place::Running {
+    if tid == thread::gettid() && debuggee.state.handshake_state() == HandshakeState::Running {
         debuggee.state.detach(handshake);
         FREE.get_mut(&mut FREE.lock().lock()).push(debuggee);
     } else if debuggee.state.is_held_by(Holder::User) {

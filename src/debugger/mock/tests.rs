@@ -33,7 +33,7 @@ fn a_debugger_that_attaches_gets_all_threads_and_stops_them(#[values(By::Signals
         world.start();
     }
     let world = stop(&threads);
-    assert!(workers.iter().all(Worker::stands));
+    assert!(workers.iter().all(Worker::is_stopped));
     world.start();
     assert!(workers.iter().all(Worker::runs));
     threads.set_vtable(vtable(By::Signals), budget(10_000)).unwrap();
@@ -70,13 +70,13 @@ fn a_thread_frozen_by_the_user_is_scanned_and_stays_frozen_after_a_collection() 
     let tid = frozen.info.tid();
     mock.freeze(tid).unwrap();
     mock.freeze(tid).unwrap();
-    assert!(frozen.stands());
+    assert!(frozen.is_stopped());
     let at = mock.threads().iter().find(|thread| thread.tid == tid).unwrap().stack_ptr;
     for _ in 0..5 {
         let world = stop(&threads);
         assert_eq!(frozen.info.stack_ptr(), at, "the frozen thread's slot was not written again");
         world.start();
-        assert!(frozen.stands(), "the collection resumed the thread that the user froze");
+        assert!(frozen.is_stopped(), "the collection resumed the thread that the user froze");
         assert!(free.runs());
     }
     assert!(mock.thaw(tid));
@@ -98,7 +98,7 @@ fn under_signals_a_thread_that_the_debugger_holds_is_named_and_the_next_stop_aft
     mock.freeze(worker.info.tid()).unwrap();
     let error = stop_within(&threads, 150).err().expect("the thread is frozen");
     assert!(error.to_string().contains("at the prompt"), "{error}");
-    assert!(worker.stands());
+    assert!(worker.is_stopped());
     assert!(mock.thaw(worker.info.tid()));
     assert!(worker.runs(), "the late signal has stopped the thread");
     stop(&threads).start();
@@ -256,7 +256,7 @@ fn an_assisting_debugger_answers_for_threads_that_its_user_has_frozen(#[values(B
         assert!(workers.iter().all(|worker| worker.info.stack_ptr() != 0));
         assert!(world.still_holds().is_ok());
         world.start();
-        assert!(frozen.stands(), "the collection resumed a thread that the user froze");
+        assert!(frozen.is_stopped(), "the collection resumed a thread that the user froze");
         assert!(others.iter().all(Worker::runs));
         assert!(mock.thaw(frozen.info.tid()));
         assert!(frozen.runs());
@@ -277,7 +277,7 @@ fn a_thread_that_is_thawed_in_the_middle_of_a_collection_is_stopped_until_its_en
         mock.freeze(worker.info.tid()).unwrap();
         let world = stop(&threads);
         assert!(mock.thaw(worker.info.tid()));
-        assert!(worker.stands());
+        assert!(worker.is_stopped());
         assert!(world.still_holds().is_ok());
         world.start();
         assert!(worker.runs());

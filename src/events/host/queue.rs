@@ -19,7 +19,7 @@ use crate::os::clock::now_ns;
 use crate::os::memory::{map_anonymous, unmap};
 use crate::os::thread::sleep_ns;
 use crate::sabotage::{Guard, removed};
-use crate::sync::bell::Bell;
+use crate::sync::notify::Notify;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const HEAD_WORDS: usize = 3;
@@ -78,7 +78,7 @@ pub(super) struct Queue {
     delivered: AtomicU64,
     lost: AtomicU64,
     state: AtomicU32,
-    bell: Bell,
+    wakeup: Notify,
     /// The thread that calls the host, 0 before it runs.
     pub(super) server: AtomicU32,
     filling: Filling,
@@ -104,7 +104,7 @@ impl Queue {
             delivered: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             state: AtomicU32::new(State::Open as u32),
-            bell: Bell::new(),
+            wakeup: Notify::new(),
             server: AtomicU32::new(0),
             filling: Filling::default(),
         })
@@ -133,7 +133,7 @@ impl Queue {
         }
         if self.filling.untold.get() > 0 {
             // SAFETY: the caller's promise.
-            unsafe { self.tell_of_loss() };
+            unsafe { self.report_loss() };
         }
         if self.filling.untold.get() > 0 || !self.has_room(HEAD_WORDS + fields.len()) {
             return match id {
@@ -154,7 +154,7 @@ impl Queue {
     ///
     /// # Safety
     /// No other thread is the producer at the same time.
-    pub(super) unsafe fn tell_of_loss(&self) {
+    pub(super) unsafe fn report_loss(&self) {
         let count = self.filling.untold.get();
         if count > 0 && self.free() >= (HEAD_WORDS + 1) as u64 {
             self.filling.untold.set(0);
@@ -263,12 +263,12 @@ impl Queue {
     /// Wakes the thread that calls the host.
     pub(super) fn wake(&self) {
         self.filling.woken.set(self.written());
-        self.bell.ring();
+        self.wakeup.notify();
     }
 
     /// Sleeps until there may be an entry. Called by the thread that calls the host.
     pub(super) fn sleep(&self) {
-        self.bell.wait(Some(SLEEP_NS));
+        self.wakeup.wait(Some(SLEEP_NS));
     }
 
     pub(super) fn state(&self) -> State {
@@ -291,7 +291,7 @@ impl Queue {
         let (open, closed) = (State::Open as u32, State::Closed as u32);
         // Release: pairs with the acquire of `state`.
         if self.state.compare_exchange(open, closed, Ordering::Release, Ordering::Relaxed).is_ok() {
-            self.bell.ring();
+            self.wakeup.notify();
         }
     }
 

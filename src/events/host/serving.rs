@@ -41,14 +41,14 @@ impl Consumer for Filler {
 
     fn flush(&mut self) -> io::Result<()> {
         // SAFETY: as above.
-        unsafe { self.queue.tell_of_loss() };
+        unsafe { self.queue.report_loss() };
         self.queue.wake();
         Ok(())
     }
 
     fn close(&mut self, _: &Relation) -> io::Result<()> {
         // SAFETY: as above.
-        unsafe { self.queue.tell_of_loss() };
+        unsafe { self.queue.report_loss() };
         self.queue.close();
         Ok(())
     }

@@ -110,8 +110,8 @@ pub trait Consumer: fmt::Debug + Send {
 /// The id of a consumer, until it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConsumerId {
-    pub(super) place: usize,
-    /// Distinguishes this consumer from earlier consumers in the same place.
+    pub(super) slot: usize,
+    /// Distinguishes this consumer from earlier consumers in the same slot.
     pub(super) serial: u64,
 }
 
@@ -161,7 +161,7 @@ pub struct RecorderTotals {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// All places are taken.
+    /// All slots are taken.
     #[error("a process has at most {max} recording consumers: end one first", max = MAX_CONSUMERS)]
     TooManyConsumers,
     /// The maximum number of worlds records already.

@@ -4,7 +4,7 @@
 //!   T = now ── heavy barrier ── per ring: a fire in flight?  how far published? ── merge up to T
 //! ```
 //!
-//! After the barrier every record from before T is published, except those of fires in flight (see `wanted`). A fire on a
+//! After the barrier every record from before T is published, except those of fires in flight (see `enabled`). A fire on a
 //! running processor is over in a moment, and the drain checks several times. If a thread was preempted by the scheduler, or
 //! stopped, in the middle of a fire, the fire stays in flight: its record will have a time after the thread's last record, and after the
 //! last drain that found no fire in flight. The merge goes only up to that time, and the rest is left for the next drain, unless the
@@ -18,11 +18,11 @@
 use std::io;
 
 use super::consumer::{Consumer, ConsumerTotals, Policy};
-use super::merge::{At, Flow, Merge, Passed, Run, Source, limit_of, next_of};
+use super::merge::{At, Merge, MergeCursor, Passed, Run, Source, limit_of, next_of};
 use super::recorded::{Lost, Recorded, RecordingThread};
 use super::ring::{self, Draining, Ring, ThreadRings};
 use super::waiting::ROOM;
-use super::worlds::{Book, Consumers, MAX_CONSUMERS, MAX_WORLDS};
+use super::worlds::{Consumers, MAX_CONSUMERS, MAX_WORLDS, SelectionHistory};
 use crate::events::clock::{self, Clock, Relation};
 use crate::events::table::PAYLOAD_WORDS;
 use crate::os::clock::now_ns;
@@ -39,22 +39,22 @@ pub(super) const PATIENCE_NS: u64 = 50_000_000;
 /// fire; one that does is stopped.)
 const PATIENCE_WITH_THE_SCHEDULER: u64 = 60;
 
-/// A consumer in its place.
-pub(super) struct Place {
+/// A consumer in its slot.
+pub(super) struct ConsumerSlot {
     pub(super) consumer: Box<dyn Consumer>,
     pub(super) serial: u64,
     pub(super) totals: ConsumerTotals,
     pub(super) error: Option<io::Error>,
     /// Whether a flush has returned the error.
-    pub(super) error_told: bool,
+    pub(super) error_reported: bool,
     /// Whether the consumer received something since it was flushed.
     unflushed: bool,
 }
 
-impl Place {
-    pub(super) fn new(consumer: Box<dyn Consumer>, serial: u64) -> Place {
+impl ConsumerSlot {
+    pub(super) fn new(consumer: Box<dyn Consumer>, serial: u64) -> ConsumerSlot {
         let totals = ConsumerTotals::default();
-        Place { consumer, serial, totals, error: None, error_told: false, unflushed: true }
+        ConsumerSlot { consumer, serial, totals, error: None, error_reported: false, unflushed: true }
     }
 
     /// Calls `what` for the consumer, unless it has failed, and keeps its first error (`.event.full-disk`).
@@ -71,11 +71,11 @@ impl Place {
         }
     }
 
-    /// Passes the consumer the record that the flow is at, and the following records that are for this consumer alone.
-    fn records(&mut self, flow: &mut Flow<'_>, it: Consumers) {
+    /// Passes the consumer the record that the cursor is at, and the following records that are for this consumer alone.
+    fn records(&mut self, cursor: &mut MergeCursor<'_>, it: Consumers) {
         self.unflushed = true;
         let before = self.totals.written;
-        let mut run = Run::new(flow, it, &mut self.totals.written);
+        let mut run = Run::new(cursor, it, &mut self.totals.written);
         let result = self.consumer.records(&mut run);
         run.end();
         let has_taken = self.totals.written > before;
@@ -83,8 +83,8 @@ impl Place {
             Ok(()) if has_taken => {}
             // The consumer took no record.
             Ok(()) => {
-                self.record(flow.record());
-                flow.advance();
+                self.record(cursor.record());
+                cursor.advance();
             }
             Err(error) => {
                 // The consumer failed at the last record that it took.
@@ -123,8 +123,8 @@ impl Place {
 
 /// The consumers and their selections.
 pub(super) struct Routes {
-    pub(super) consumers: [Option<Place>; MAX_CONSUMERS],
-    pub(super) books: [Book; MAX_WORLDS],
+    pub(super) consumers: [Option<ConsumerSlot>; MAX_CONSUMERS],
+    pub(super) histories: [SelectionHistory; MAX_WORLDS],
     pub(super) passed: Passed,
 }
 
@@ -156,7 +156,7 @@ impl Drain {
             draining: unsafe { Draining::assume() },
             routes: Routes {
                 consumers: [const { None }; MAX_CONSUMERS],
-                books: [const { Book::new() }; MAX_WORLDS],
+                histories: [const { SelectionHistory::new() }; MAX_WORLDS],
                 passed: Passed { drained: 0, unclaimed: 0 },
             },
             merge: Merge::new(),
@@ -194,7 +194,7 @@ impl Drain {
         }
         self.done_up_to = self.merge_up_to(horizon);
         self.free_what_was_left(t);
-        ROOM.turn();
+        ROOM.notify_all();
         outcome
     }
 
@@ -207,10 +207,10 @@ impl Drain {
     }
 
     /// Notifies the consumers of the time reached. Called after drains.
-    pub(super) fn tell_the_time(&mut self) {
+    pub(super) fn report_time(&mut self) {
         let now = self.reached();
-        for place in self.routes.consumers.iter_mut().flatten() {
-            place.attempt(|consumer| consumer.drained(&now));
+        for slot in self.routes.consumers.iter_mut().flatten() {
+            slot.attempt(|consumer| consumer.drained(&now));
         }
     }
 
@@ -222,22 +222,22 @@ impl Drain {
     }
 
     pub(super) fn flush(&mut self) {
-        self.routes.consumers.iter_mut().flatten().for_each(Place::flush);
+        self.routes.consumers.iter_mut().flatten().for_each(ConsumerSlot::flush);
     }
 
     /// Delivers everything up to the horizon, or up to where a fire in flight holds it up. Returns the time reached.
     fn merge_up_to(&mut self, horizon: u64) -> u64 {
         let Drain { draining, routes, merge, .. } = self;
-        let Routes { consumers, books, passed } = routes;
-        let mut flow = Flow::new(draining, merge, books, passed, horizon);
+        let Routes { consumers, histories, passed } = routes;
+        let mut cursor = MergeCursor::new(draining, merge, histories, passed, horizon);
         loop {
-            match flow.at() {
-                At::Record(takers) => hand_on(consumers, &mut flow, takers),
+            match cursor.at() {
+                At::Record(takers) => hand_on(consumers, &mut cursor, takers),
                 At::Losses { ring, thread, ticks, total } => {
-                    tell_of_loss_total(flow.draining(), consumers, ring, thread, ticks, total);
-                    flow.advance();
+                    report_loss_total(cursor.draining(), consumers, ring, thread, ticks, total);
+                    cursor.advance();
                 }
-                At::End => return flow.horizon(),
+                At::End => return cursor.horizon(),
             }
         }
     }
@@ -250,7 +250,7 @@ impl Drain {
                 next_of(&mut self.draining, ring, published).is_none()
             };
             if rings.both().into_iter().all(&mut is_empty) {
-                self.routes.tell_of_losses(&mut self.draining, rings, t);
+                self.routes.report_losses(&mut self.draining, rings, t);
                 rings.free();
             }
         }
@@ -264,16 +264,16 @@ impl Drain {
                 let mut words = [0; PAYLOAD_WORDS];
                 // SAFETY: no other drain, by the proof; this record was just seen.
                 unsafe { ring.stream.take(&mut words[..head.payload_words().min(PAYLOAD_WORDS)]) };
-                self.routes.passed.drained += u64::from(!head.tells_of_losses());
+                self.routes.passed.drained += u64::from(!head.is_loss_report());
             }
         }
     }
 
     /// Reports to the consumers the losses that the rings had no room to report.
-    pub(super) fn tell_of_losses(&mut self) {
+    pub(super) fn report_losses(&mut self) {
         let t = clock::ticks();
         for rings in ring::all().filter(|rings| rings.are_in_use()) {
-            self.routes.tell_of_losses(&mut self.draining, rings, t);
+            self.routes.report_losses(&mut self.draining, rings, t);
         }
     }
 }
@@ -302,30 +302,30 @@ fn is_held_up(draining: &mut Draining, ring: &Ring, tid: u32, t: u64, patience: 
     stuck_for < patience || (stuck_for < patience * PATIENCE_WITH_THE_SCHEDULER && thread::is_runnable(Tid(tid as i32)))
 }
 
-/// Passes the record that the flow is at to its consumers. If there is only one, it also gets the following records that are for it alone.
+/// Passes the record that the cursor is at to its consumers. If there is only one, it also gets the following records that are for it alone.
 #[inline]
-fn hand_on(consumers: &mut [Option<Place>; MAX_CONSUMERS], flow: &mut Flow<'_>, mut takers: Consumers) {
+fn hand_on(consumers: &mut [Option<ConsumerSlot>; MAX_CONSUMERS], cursor: &mut MergeCursor<'_>, mut takers: Consumers) {
     if takers.is_power_of_two()
-        && let Some(Some(place)) = consumers.get_mut(takers.trailing_zeros() as usize)
-        && place.error.is_none()
+        && let Some(Some(slot)) = consumers.get_mut(takers.trailing_zeros() as usize)
+        && slot.error.is_none()
     {
-        return place.records(flow, takers);
+        return slot.records(cursor, takers);
     }
     while takers != 0 {
-        let place = takers.trailing_zeros() as usize;
+        let slot = takers.trailing_zeros() as usize;
         takers &= takers - 1;
-        if let Some(Some(place)) = consumers.get_mut(place) {
-            place.record(flow.record());
+        if let Some(Some(slot)) = consumers.get_mut(slot) {
+            slot.record(cursor.record());
         }
     }
-    flow.advance();
+    cursor.advance();
 }
 
 /// Reports the losses of a ring, which has lost `total` records since its creation.
 #[cold]
-fn tell_of_loss_total(
+fn report_loss_total(
     draining: &mut Draining,
-    consumers: &mut [Option<Place>; MAX_CONSUMERS],
+    consumers: &mut [Option<ConsumerSlot>; MAX_CONSUMERS],
     ring: &Ring,
     thread: RecordingThread,
     ticks: u64,
@@ -337,17 +337,17 @@ fn tell_of_loss_total(
         return;
     }
     drained.lost_told = total;
-    for place in consumers.iter_mut().flatten() {
-        place.unflushed = true;
-        place.attempt(|consumer| consumer.lost(&Lost { ticks, thread, count }));
+    for slot in consumers.iter_mut().flatten() {
+        slot.unflushed = true;
+        slot.attempt(|consumer| consumer.lost(&Lost { ticks, thread, count }));
     }
 }
 
 impl Routes {
-    fn tell_of_losses(&mut self, draining: &mut Draining, rings: &ThreadRings, ticks: u64) {
+    fn report_losses(&mut self, draining: &mut Draining, rings: &ThreadRings, ticks: u64) {
         for ring in rings.both() {
             let total = ring.dropped.load(Ordering::Relaxed);
-            tell_of_loss_total(draining, &mut self.consumers, ring, rings.thread(), ticks, total);
+            report_loss_total(draining, &mut self.consumers, ring, rings.thread(), ticks, total);
         }
     }
 }
@@ -369,7 +369,7 @@ mod tests {
 
     /// How a consumer takes a run.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Manner {
+    enum TakeMode {
         /// Takes all records, as most consumers do.
         All,
         /// Takes one record and returns.
@@ -382,7 +382,7 @@ mod tests {
     struct Keep {
         kept: Arc<Mutex<Vec<(u64, u64)>>>,
         losses: Arc<AtomicU64>,
-        manner: Manner,
+        mode: TakeMode,
         /// The number of records that the consumer takes before it fails.
         fails_after: usize,
     }
@@ -395,11 +395,11 @@ mod tests {
         }
 
         fn records(&mut self, run: &mut Run<'_, '_>) -> io::Result<()> {
-            while self.manner != Manner::None
+            while self.mode != TakeMode::None
                 && let Some(record) = run.next()
             {
                 self.record(record)?;
-                if self.manner == Manner::One {
+                if self.mode == TakeMode::One {
                     break;
                 }
             }
@@ -447,8 +447,8 @@ mod tests {
         ring
     }
 
-    fn manner() -> impl Strategy<Value = (Manner, usize)> {
-        let manners = prop_oneof![3 => Just(Manner::All), 1 => Just(Manner::One), 1 => Just(Manner::None)];
+    fn mode() -> impl Strategy<Value = (TakeMode, usize)> {
+        let manners = prop_oneof![3 => Just(TakeMode::All), 1 => Just(TakeMode::One), 1 => Just(TakeMode::None)];
         (manners, prop_oneof![3 => Just(usize::MAX), 1 => 0..200_usize])
     }
 
@@ -464,7 +464,7 @@ mod tests {
                 0..12,
             ),
             horizon in 0_u64..600,
-            manners in [manner(), manner()],
+            manners in [mode(), mode()],
         ) {
             let _alone = OWN.1.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // SAFETY: under the mutex.
@@ -474,13 +474,13 @@ mod tests {
             let world = WorldNumber(WORLD);
             let kept = manners.map(|_| Arc::new(Mutex::new(Vec::new())));
             let losses = manners.map(|_| Arc::new(AtomicU64::new(0)));
-            for (index, (manner, fails_after)) in manners.into_iter().enumerate() {
+            for (index, (mode, fails_after)) in manners.into_iter().enumerate() {
                 let (kept, losses) = (Arc::clone(&kept[index]), Arc::clone(&losses[index]));
-                let keep = Keep { kept, losses, manner, fails_after };
-                drain.routes.consumers[index] = Some(Place::new(Box::new(keep), 1));
+                let keep = Keep { kept, losses, mode, fails_after };
+                drain.routes.consumers[index] = Some(ConsumerSlot::new(Box::new(keep), 1));
                 let wants = IDS.into_iter().zip(FOR).filter(|(_, whom)| whom[index]).map(|(id, _)| id);
                 let wants = Selection::of(wants.collect());
-                drain.routes.books[usize::from(WORLD)].change(world, index, Some(wants));
+                drain.routes.histories[usize::from(WORLD)].change(world, index, Some(wants));
             }
 
             let (mut number, mut all, mut held, mut lost) = (1, Vec::new(), Vec::new(), Vec::new());
@@ -504,11 +504,11 @@ mod tests {
                 }
             }
             // The selections are made now, but the records' times are long ago: the older segments of the history must not apply.
-            drain.routes.books[usize::from(WORLD)].forget_the_past();
+            drain.routes.histories[usize::from(WORLD)].forget_the_past();
             let up_to = drain.merge_up_to(horizon);
             let totals: [_; 2] = std::array::from_fn(|index| drain.routes.consumers[index].take().unwrap().totals);
-            drain.routes.books[usize::from(WORLD)] = Book::new();
-            worlds::of(world).wanted.change([0; GROUPS], 0);
+            drain.routes.histories[usize::from(WORLD)] = SelectionHistory::new();
+            worlds::of(world).enabled.change([0; GROUPS], 0);
 
             // A ring with a fire in flight and no more records holds up all records that are later than its own last record, and than
             // the last drain that found no fire in flight.
@@ -526,8 +526,8 @@ mod tests {
             prop_assert_eq!(passed.unclaimed - before.unclaimed, unclaimed as u64);
             for index in 0..2 {
                 let mut got = kept[index].lock().unwrap().clone();
-                let wanted = all.iter().filter(|(_, kind, _)| FOR[*kind][index]);
-                let mut expected: Vec<_> = wanted.map(|(ticks, _, number)| (*ticks, *number)).collect();
+                let enabled = all.iter().filter(|(_, kind, _)| FOR[*kind][index]);
+                let mut expected: Vec<_> = enabled.map(|(ticks, _, number)| (*ticks, *number)).collect();
                 prop_assert!(got.is_sorted_by_key(|(ticks, _)| *ticks), "not in order of time");
                 prop_assert_eq!(totals[index].written, got.len() as u64);
                 prop_assert_eq!(totals[index].written + totals[index].lost, expected.len() as u64);
@@ -567,10 +567,10 @@ mod tests {
         barrier::register().unwrap();
         Clock::of_process();
         let kept = Arc::new(Mutex::new(Vec::new()));
-        drain.routes.consumers[0] = Some(Place::new(Box::new(Panics(Arc::clone(&kept))), 1));
+        drain.routes.consumers[0] = Some(ConsumerSlot::new(Box::new(Panics(Arc::clone(&kept))), 1));
         let world = WorldNumber(WORLD);
-        drain.routes.books[usize::from(WORLD)].change(world, 0, Some(Selection::everything()));
-        drain.routes.books[usize::from(WORLD)].forget_the_past();
+        drain.routes.histories[usize::from(WORLD)].change(world, 0, Some(Selection::everything()));
+        drain.routes.histories[usize::from(WORLD)].forget_the_past();
         let rings = [&[(1, 0), (3, 0), (5, 0)], &[(2, 0), (4, 0), (6, 0)]];
         let mut number = 1;
         let rings = rings.map(|records| ring_of(records, &mut number));
@@ -587,12 +587,12 @@ mod tests {
             let merged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drain.merge_up_to(10)));
             outcomes.push(merged.ok());
         }
-        drain.routes.books[usize::from(WORLD)] = Book::new();
-        worlds::of(world).wanted.change([0; GROUPS], 0);
-        let place = drain.routes.consumers[0].take().unwrap();
+        drain.routes.histories[usize::from(WORLD)] = SelectionHistory::new();
+        worlds::of(world).enabled.change([0; GROUPS], 0);
+        let slot = drain.routes.consumers[0].take().unwrap();
         assert_eq!(outcomes, [None, Some(10)]);
         assert_eq!(*kept.lock().unwrap(), [4, 2, 5, 3, 6]);
-        assert!(place.totals.written >= 5);
+        assert!(slot.totals.written >= 5);
     }
 
     /// A drain of three megabytes, to a slow file.

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use super::head::Head;
 use super::lock::{DRAIN, drain_if_nobody_does};
 use super::ring::{self, Growth, Ring, ThreadRings};
-use super::waiting::{BELL, LOSSLESS, ROOM, as_blocking, may_wait};
+use super::waiting::{LOSSLESS, ROOM, WRITER_WAKEUP, as_blocking, may_wait};
 use super::worlds::RecordedWorld;
 use crate::events::clock;
 use crate::events::table::EventId;
@@ -20,7 +20,7 @@ use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The number of records that were dropped because the thread had no ring.
-pub(super) static HOMELESS: AtomicU64 = AtomicU64::new(0);
+pub(super) static WITHOUT_RING: AtomicU64 = AtomicU64::new(0);
 /// How often a thread waited for room.
 pub(super) static WAITS: AtomicU64 = AtomicU64::new(0);
 
@@ -42,7 +42,7 @@ pub(in crate::events) fn fire<const N: usize>(world: &RecordedWorld, id: EventId
     {
         let ring = &rings.main;
         if ring.flight.begin() {
-            let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), tsc::read) else {
+            let Some(ticks) = world.enabled.decide(id.group() as usize, id.mask(), tsc::read) else {
                 ring.flight.end();
                 return;
             };
@@ -69,11 +69,11 @@ pub(in crate::events) fn time_of_last(world: &RecordedWorld, id: EventId) -> Opt
 }
 
 /// The result of a fire in flight.
-enum Done {
+enum FireOutcome {
     /// The fire is over: its record was written, dropped and counted, or not wanted.
     Over,
     /// The fire is over, and the writer must be woken.
-    Ring,
+    WakeWriter,
     /// There is no room, and the thread may wait for it.
     NoRoom,
 }
@@ -83,7 +83,7 @@ enum Done {
 #[inline(never)]
 fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
     let Some(rings) = ring::own_or_new() else {
-        HOMELESS.fetch_add(1, Ordering::Relaxed);
+        WITHOUT_RING.fetch_add(1, Ordering::Relaxed);
         world.count_dropped(id);
         return;
     };
@@ -100,20 +100,20 @@ fn slowly(world: &RecordedWorld, id: EventId, head: Head, payload: &[u64]) {
         } else if rings.nested.flight.begin() {
             (&rings.nested, false)
         } else {
-            HOMELESS.fetch_add(1, Ordering::Relaxed);
+            WITHOUT_RING.fetch_add(1, Ordering::Relaxed);
             world.count_dropped(id);
             return;
         };
         let done = in_flight(world, id, head, payload, ring, || may_wait && may_wait_for_room(rings));
         ring.flight.end();
         match done {
-            Done::Over => return,
+            FireOutcome::Over => return,
             // The flight has ended before this call. Otherwise the writer might find the fire in flight while this thread is still in the
             // kernel.
-            Done::Ring => return BELL.ring(),
+            FireOutcome::WakeWriter => return WRITER_WAKEUP.notify(),
             // The fire is not in flight during the wait, so that it holds up no drain. After the wait it checks again whether the
             // event is wanted.
-            Done::NoRoom => wait_for_room(ring),
+            FireOutcome::NoRoom => wait_for_room(ring),
         }
     }
 }
@@ -125,19 +125,21 @@ fn in_flight(
     payload: &[u64],
     ring: &Ring,
     may_wait: impl FnOnce() -> bool,
-) -> Done {
-    let Some(ticks) = world.wanted.decide(id.group() as usize, id.mask(), clock::ticks) else { return Done::Over };
+) -> FireOutcome {
+    let Some(ticks) = world.enabled.decide(id.group() as usize, id.mask(), clock::ticks) else {
+        return FireOutcome::Over;
+    };
     // SAFETY: it is the thread's own ring, in which no other fire is in flight. This holds for everything below.
     if unsafe { ring.stream.write(head.0, ticks, payload) } {
         Ring::count(&ring.fired);
-        return Done::Over;
+        return FireOutcome::Over;
     }
     // SAFETY: as above.
     let mut chunk = unsafe { ring.chunk(Growth::Quota) };
     let is_full = chunk.is_none();
     if is_full {
         if may_wait() {
-            return Done::NoRoom;
+            return FireOutcome::NoRoom;
         }
         if LOSSLESS.load(Ordering::Relaxed) > 0 {
             // SAFETY: as above.
@@ -151,7 +153,7 @@ fn in_flight(
         // The chunk is closed: a shorter record would still fit, but must not be written before the report of this loss.
         // SAFETY: as above.
         unsafe { ring.stream.close_chunk() };
-        return Done::Ring;
+        return FireOutcome::WakeWriter;
     };
     // SAFETY: as above; the chunk belongs to this thread.
     unsafe { ring.stream.extend(chunk) };
@@ -164,37 +166,37 @@ fn in_flight(
     // SAFETY: as above.
     unsafe { ring.stream.write(head.0, ticks, payload) };
     let is_time = (ring.stream.published() / ring::CHUNK_WORDS as u64).is_multiple_of(BELL_CHUNKS);
-    if is_full || is_time { Done::Ring } else { Done::Over }
+    if is_full || is_time { FireOutcome::WakeWriter } else { FireOutcome::Over }
 }
 
 /// Whether the calling thread may wait for room (`.event.no-block-in-handler`): only for a lossless consumer, not in the stopped world, not
-/// during a [`Hurry`] (`.event.hurry`), and not while it drains itself, because it would wait for itself.
+/// during a [`NoWaitSection`] (`.event.nest_no_wait`), and not while it drains itself, because it would wait for itself.
 fn may_wait_for_room(rings: &ThreadRings) -> bool {
     if removed(Guard::EventNoBlock) {
         return true;
     }
     LOSSLESS.load(Ordering::Relaxed) > 0
-        && (!ring::is_in_a_hurry() || removed(Guard::EventHurry))
+        && (!ring::is_in_no_wait_section() || removed(Guard::EventHurry))
         && DRAIN.lock().holder() != Some(rings.tid())
         && may_wait()
 }
 
 /// A no-wait section: while this value exists, its thread does not wait for room, and its ring grows, as in the stopped world. For a thread
-/// that holds a lock that others need: a trace whose reader has stopped must not delay the release of that lock (`.event.hurry`). The
+/// that holds a lock that others need: a trace whose reader has stopped must not delay the release of that lock (`.event.nest_no_wait`). The
 /// thread calls [`catch_up`] when it holds no such lock, before the next section.
 #[derive(Debug)]
-pub(crate) struct Hurry(PhantomData<*const ()>);
+pub(crate) struct NoWaitSection(PhantomData<*const ()>);
 
-impl Hurry {
-    pub(crate) fn begin() -> Hurry {
-        ring::hurry(1);
-        Hurry(PhantomData)
+impl NoWaitSection {
+    pub(crate) fn begin() -> NoWaitSection {
+        ring::nest_no_wait(1);
+        NoWaitSection(PhantomData)
     }
 }
 
-impl Drop for Hurry {
+impl Drop for NoWaitSection {
     fn drop(&mut self) {
-        ring::hurry(-1);
+        ring::nest_no_wait(-1);
     }
 }
 
@@ -216,7 +218,7 @@ fn wait_for_the_quota(rings: &ThreadRings) {
         as_blocking(|| {
             let ticket = ROOM.ticket();
             if rings.main.is_beyond_quota() {
-                BELL.ring();
+                WRITER_WAKEUP.notify();
                 ROOM.wait(ticket, Some(WAIT_NS));
                 if rings.main.is_beyond_quota() {
                     drain_if_nobody_does();
@@ -233,7 +235,7 @@ fn wait_for_room(ring: &Ring) {
     as_blocking(|| {
         let ticket = ROOM.ticket();
         if !ring.stream.has_spare() {
-            BELL.ring();
+            WRITER_WAKEUP.notify();
             ROOM.wait(ticket, Some(WAIT_NS));
             if !ring.stream.has_spare() {
                 // There may be no writer (as in a forked child), or it may wait for something that this thread, now in a signal handler,

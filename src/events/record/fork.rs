@@ -1,7 +1,7 @@
 //! The recorder and a fork of the process (`.fork.services`).
 
 use super::lock::{DRAIN, Held};
-use super::waiting::BELL;
+use super::waiting::WRITER_WAKEUP;
 use super::worlds::{self, MAX_CONSUMERS};
 use super::{ring, writer};
 use crate::events::sink::AfterFork;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn after_fork_in_child() {
     unsafe { DRAIN.lock().reset_in_child() };
     ring::after_fork_in_child();
     writer::forget();
-    BELL.forget();
+    WRITER_WAKEUP.forget();
     // The registration is inherited. If it is not, there is no other thread yet that a barrier would order.
     let _ = barrier::register();
     let mut held = Held::take();
@@ -40,14 +40,14 @@ pub(crate) unsafe fn after_fork_in_child() {
     }
     // The records in the rings were fired by the parent, which delivers them itself.
     let mut silent = [false; MAX_CONSUMERS];
-    for (place, silent) in held.routes.consumers.iter_mut().zip(&mut silent) {
-        if place.as_ref().is_some_and(|place| place.consumer.forked() == AfterFork::Silence) {
+    for (slot, silent) in held.routes.consumers.iter_mut().zip(&mut silent) {
+        if slot.as_ref().is_some_and(|slot| slot.consumer.forked() == AfterFork::Silence) {
             *silent = true;
             // The consumer is neither flushed nor dropped: its file and the content of its buffers belong to the parent.
-            std::mem::forget(place.take());
+            std::mem::forget(slot.take());
         }
     }
     held.discard();
-    worlds::silence(&mut held.routes.books, |place| silent[place]);
+    worlds::silence(&mut held.routes.histories, |slot| silent[slot]);
     held.count_lossless();
 }

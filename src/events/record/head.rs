@@ -33,7 +33,7 @@ impl Head {
     }
 
     #[inline(always)]
-    pub(super) fn tells_of_losses(self) -> bool {
+    pub(super) fn is_loss_report(self) -> bool {
         self.0 & LOSSES != 0
     }
 }

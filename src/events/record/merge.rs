@@ -5,7 +5,7 @@
 //! two threads fire at the same time, the current ring changes at about every other record, at the cost of one comparison with the
 //! top of the heap.
 //!
-//! The cursor ([`Flow`]) stays at a record, which has left its ring and whose consumers are known, until it is advanced. A consumer
+//! The cursor ([`MergeCursor`]) stays at a record, which has left its ring and whose consumers are known, until it is advanced. A consumer
 //! can itself take consecutive records that are for it alone, one by one, as a [`Run`]. Usually these are nearly all records, and a
 //! virtual call for each of them would cost more than the merge.
 
@@ -16,7 +16,7 @@ use super::head::Head;
 use super::recorded::{Recorded, RecordingThread, WorldNumber};
 use super::ring::{self, Draining, Ring};
 use super::waiting::ROOM;
-use super::worlds::{Book, Consumers, MAX_WORLDS};
+use super::worlds::{Consumers, MAX_WORLDS, SelectionHistory};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 
@@ -145,7 +145,7 @@ pub(super) fn next_of(draining: &mut Draining, ring: &'static Ring, published: u
         // SAFETY: no other drain, by the proof; the chunk is from this ring.
         unsafe { ring.recycle(chunk) };
         if drained.gets_back_a_chunk() {
-            ROOM.turn();
+            ROOM.notify_all();
         }
     };
     // SAFETY: no other drain, by the proof.
@@ -159,7 +159,7 @@ pub(super) fn limit_of(draining: &mut Draining, ring: &Ring) -> u64 {
     drained.last.max(drained.quiet_at)
 }
 
-/// The position of a flow.
+/// The position of a cursor.
 #[derive(Clone, Copy)]
 pub(super) enum At {
     /// A record, and its consumers, of which there is at least one.
@@ -170,7 +170,7 @@ pub(super) enum At {
     End,
 }
 
-/// The number of records that have passed through flows.
+/// The number of records that have passed through cursors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passed {
     pub(super) drained: u64,
@@ -179,10 +179,10 @@ pub(super) struct Passed {
 }
 
 /// The cursor of the merge.
-pub(super) struct Flow<'a> {
+pub(super) struct MergeCursor<'a> {
     draining: &'a mut Draining,
     merge: &'a mut Merge,
-    books: &'a mut [Book; MAX_WORLDS],
+    histories: &'a mut [SelectionHistory; MAX_WORLDS],
     /// The current ring, if there is one. It is not in the heap, and its first record is not later than `until`.
     turn: Option<Source>,
     until: u64,
@@ -192,20 +192,21 @@ pub(super) struct Flow<'a> {
     passed: &'a mut Passed,
 }
 
-impl<'a> Flow<'a> {
-    /// Creates a flow, which is at the first record in order of time. `horizon` is the time up to which records are delivered.
+impl<'a> MergeCursor<'a> {
+    /// Creates a cursor, which is at the first record in order of time. `horizon` is the time up to which records are delivered.
     pub(super) fn new(
         draining: &'a mut Draining,
         merge: &'a mut Merge,
-        books: &'a mut [Book; MAX_WORLDS],
+        histories: &'a mut [SelectionHistory; MAX_WORLDS],
         passed: &'a mut Passed,
         horizon: u64,
-    ) -> Flow<'a> {
+    ) -> MergeCursor<'a> {
         let record = Recorded::empty();
-        let mut flow = Flow { draining, merge, books, turn: None, until: 0, horizon, at: At::End, record, passed };
-        flow.next_turn();
-        flow.advance();
-        flow
+        let mut cursor =
+            MergeCursor { draining, merge, histories, turn: None, until: 0, horizon, at: At::End, record, passed };
+        cursor.next_turn();
+        cursor.advance();
+        cursor
     }
 
     #[inline(always)]
@@ -218,7 +219,7 @@ impl<'a> Flow<'a> {
         self.draining
     }
 
-    /// Returns the record that the flow is at.
+    /// Returns the record that the cursor is at.
     #[inline(always)]
     pub(super) fn record(&self) -> &Recorded {
         &self.record
@@ -243,15 +244,16 @@ impl<'a> Flow<'a> {
                 }
                 None => self.run_dry(),
             }
-            if head.tells_of_losses() {
+            if head.is_loss_report() {
                 break At::Losses { ring, thread, ticks, total: self.record.words[0] };
             }
             self.passed.drained += 1;
             let (world, id) = ((head.0 >> 16) as u16, (head.0 & 0xff) as usize);
-            let (Some(event), Some(book)) = (EventId::from_index(id), self.books.get_mut(usize::from(world))) else {
+            let (Some(event), Some(history)) = (EventId::from_index(id), self.histories.get_mut(usize::from(world)))
+            else {
                 continue;
             };
-            let takers = book.takers(id, ticks);
+            let takers = history.takers(id, ticks);
             if takers == 0 {
                 self.passed.unclaimed += 1;
                 continue;
@@ -295,14 +297,14 @@ impl<'a> Flow<'a> {
         self.until = self.merge.first().map_or(horizon, |first| first.ticks.min(horizon));
     }
 
-    /// Returns the time up to which all records have passed, once the flow is at the end.
+    /// Returns the time up to which all records have passed, once the cursor is at the end.
     pub(super) fn horizon(&self) -> u64 {
         self.horizon
     }
 }
 
 /// Records beyond the horizon stay in the rings, even if a consumer panics; then the record that was passed to the consumer is lost.
-impl Drop for Flow<'_> {
+impl Drop for MergeCursor<'_> {
     fn drop(&mut self) {
         self.merge.len = 0;
     }
@@ -310,19 +312,19 @@ impl Drop for Flow<'_> {
 
 /// Consecutive records for a single consumer, which it takes one by one: the argument of
 /// [`Consumer::records`](super::Consumer::records).
-pub struct Run<'a, 'flow> {
-    flow: &'a mut Flow<'flow>,
+pub struct Run<'a, 'cursor> {
+    cursor: &'a mut MergeCursor<'cursor>,
     whose: Consumers,
     /// Counts the records taken.
     taken: &'a mut u64,
-    /// Whether the flow is at the record that was taken last.
-    stands: bool,
+    /// Whether the cursor is at the record that was taken last.
+    at_record: bool,
 }
 
-impl<'a, 'flow> Run<'a, 'flow> {
-    /// Creates a run that begins with the record that the flow is at.
-    pub(super) fn new(flow: &'a mut Flow<'flow>, whose: Consumers, taken: &'a mut u64) -> Run<'a, 'flow> {
-        Run { flow, whose, taken, stands: false }
+impl<'a, 'cursor> Run<'a, 'cursor> {
+    /// Creates a run that begins with the record that the cursor is at.
+    pub(super) fn new(cursor: &'a mut MergeCursor<'cursor>, whose: Consumers, taken: &'a mut u64) -> Run<'a, 'cursor> {
+        Run { cursor, whose, taken, at_record: false }
     }
 
     /// Takes the next record. Returns `None` at the end of the run: the next record is for other consumers too, or there is no further record
@@ -330,26 +332,26 @@ impl<'a, 'flow> Run<'a, 'flow> {
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "the returned record is overwritten by the next call")]
     pub fn next(&mut self) -> Option<&Recorded> {
-        if self.stands {
-            self.flow.advance();
+        if self.at_record {
+            self.cursor.advance();
         }
-        match self.flow.at {
+        match self.cursor.at {
             At::Record(takers) if takers == self.whose => {
                 *self.taken += 1;
-                self.stands = true;
-                Some(&self.flow.record)
+                self.at_record = true;
+                Some(&self.cursor.record)
             }
             _ => {
-                self.stands = false;
+                self.at_record = false;
                 None
             }
         }
     }
 
-    /// Ends the run. The flow is then at the record after the last one taken.
+    /// Ends the run. The cursor is then at the record after the last one taken.
     pub(super) fn end(self) {
-        if self.stands {
-            self.flow.advance();
+        if self.at_record {
+            self.cursor.advance();
         }
     }
 }

@@ -9,7 +9,7 @@
 //!     │ fire                    │ fire                         │ fire
 //!     ▼                         ▼                              ▼
 //!   ┌──────┐                  ┌──────┐                       ┌────────┐
-//!   │ ring │ chunks of 64 KiB │ ring │                       │ nested │         `ring`, `stream`, `wanted`, `fire`
+//!   │ ring │ chunks of 64 KiB │ ring │                       │ nested │         `ring`, `stream`, `enabled`, `fire`
 //!   └──┬───┘                  └──┬───┘                       └───┬────┘
 //!      └──────────────┬──────────┴───────────────────────────────┘
 //!                     ▼
@@ -38,6 +38,7 @@
 mod consumer;
 mod consumers;
 mod drain;
+mod enabled;
 pub(super) mod fire;
 mod flight_recorder;
 mod fork;
@@ -52,12 +53,11 @@ pub(crate) mod ring;
 mod stream;
 mod subscriptions;
 mod waiting;
-mod wanted;
 mod worlds;
 mod writer;
 
 pub use consumer::{Consumer, ConsumerId, ConsumerTotals, Ended, Policy, RecordError, RecorderTotals};
-pub(crate) use fire::{Hurry, catch_up};
+pub(crate) use fire::{NoWaitSection, catch_up};
 pub use flight_recorder::FlightRecorder;
 pub(crate) use fork::{after_fork_in_child, after_fork_in_parent, before_fork};
 pub(crate) use keep_up::keep_up;

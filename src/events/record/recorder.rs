@@ -4,7 +4,7 @@ use std::io;
 
 use super::consumer::{Consumer, ConsumerId, ConsumerTotals, RecordError, RecorderTotals};
 use super::drain::PATIENCE_NS;
-use super::fire::{HOMELESS, WAITS};
+use super::fire::{WAITS, WITHOUT_RING};
 use super::lock::Held;
 use super::ring;
 use super::waiting::{ENDING, as_blocking};
@@ -39,9 +39,9 @@ impl Recorder {
         as_blocking(|| {
             let mut held = Held::take();
             held.flush_everything(PATIENCE_NS);
-            for place in held.routes.consumers.iter_mut().flatten().filter(|place| !place.error_told) {
-                if let Some(error) = &place.error {
-                    place.error_told = true;
+            for slot in held.routes.consumers.iter_mut().flatten().filter(|slot| !slot.error_reported) {
+                if let Some(error) = &slot.error {
+                    slot.error_reported = true;
                     return Err(same_error(error));
                 }
             }
@@ -53,8 +53,8 @@ impl Recorder {
     pub fn totals(&self) -> RecorderTotals {
         as_blocking(|| {
             let held = Held::take();
-            let homeless = HOMELESS.load(Ordering::Relaxed);
-            let (mut fired, mut dropped) = (homeless, homeless);
+            let without_ring = WITHOUT_RING.load(Ordering::Relaxed);
+            let (mut fired, mut dropped) = (without_ring, without_ring);
             for ring in ring::all().flat_map(ring::ThreadRings::both) {
                 fired += ring.fired.load(Ordering::Relaxed);
                 dropped += ring.dropped.load(Ordering::Relaxed);
@@ -93,8 +93,8 @@ impl Recorder {
             let mut held = Held::take();
             held.settle(PATIENCE_NS);
             let reached = held.reached();
-            let place = held.place(from).map_err(io::Error::other)?;
-            let records = place.consumer.replay(to)?;
+            let slot = held.slot(from).map_err(io::Error::other)?;
+            let records = slot.consumer.replay(to)?;
             to.drained(&reached)?;
             to.flush()?;
             Ok(records)
@@ -111,7 +111,7 @@ pub extern "C" fn stopworld_telemetry_flush() -> i32 {
     let Some(mut held) = Held::try_take() else { return 1 };
     // All fires in flight are those of stopped threads, so do not wait for them.
     held.flush_everything(0);
-    if held.routes.consumers.iter().flatten().any(|place| place.error.is_some()) { 2 } else { 0 }
+    if held.routes.consumers.iter().flatten().any(|slot| slot.error.is_some()) { 2 } else { 0 }
 }
 
 /// Returns an equivalent error, because `io::Error` cannot be cloned.

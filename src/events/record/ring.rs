@@ -14,9 +14,9 @@
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
+use super::enabled::{Flight, FlightNumber};
 use super::recorded::RecordingThread;
 use super::stream;
-use super::wanted::{Flight, FlightNumber};
 use crate::os::Tid;
 use crate::os::memory::{map_anonymous, unmap};
 use crate::os::thread;
@@ -233,12 +233,12 @@ struct Here {
     rings: Cell<*const ThreadRings>,
     /// The thread's index plus one; 0 before it has one.
     number: Cell<u32>,
-    /// The nesting depth of no-wait sections: see [`hurry`].
-    hurries: Cell<u32>,
+    /// The nesting depth of no-wait sections: see [`nest_no_wait`].
+    no_wait_depth: Cell<u32>,
 }
 
 thread_local! {
-    static HERE: Here = const { Here { rings: Cell::new(ptr::null()), number: Cell::new(0), hurries: Cell::new(0) } };
+    static HERE: Here = const { Here { rings: Cell::new(ptr::null()), number: Cell::new(0), no_wait_depth: Cell::new(0) } };
 }
 
 /// Returns the calling thread's rings, if it has them.
@@ -249,18 +249,18 @@ pub(super) fn own() -> Option<&'static ThreadRings> {
 }
 
 /// Touches the calling thread's thread-local word, so that memory which its first use may need is allocated now.
-pub(crate) fn meet() {
+pub(crate) fn allocate_thread_local() {
     HERE.with(|here| std::hint::black_box(here.rings.get()));
 }
 
 /// Whether the calling thread is in a no-wait section.
-pub(super) fn is_in_a_hurry() -> bool {
-    HERE.with(|here| here.hurries.get() > 0)
+pub(super) fn is_in_no_wait_section() -> bool {
+    HERE.with(|here| here.no_wait_depth.get() > 0)
 }
 
 /// Begins (`by` is 1) or ends (-1) a no-wait section of the calling thread.
-pub(super) fn hurry(by: i32) {
-    HERE.with(|here| here.hurries.set(here.hurries.get().saturating_add_signed(by)));
+pub(super) fn nest_no_wait(by: i32) {
+    HERE.with(|here| here.no_wait_depth.set(here.no_wait_depth.get().saturating_add_signed(by)));
 }
 
 /// Releases the calling thread's rings, because the thread may end now. If it fires again, it gets other rings.

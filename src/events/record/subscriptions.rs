@@ -42,7 +42,7 @@ impl Events {
     /// The consumer has ended, or too many worlds record.
     pub fn record_also_to(&self, consumer: ConsumerId, selection: Selection) -> Result<(), RecordError> {
         self.changing(|events, held| {
-            held.place(consumer)?;
+            held.slot(consumer)?;
             let world = events.enroll(held)?;
             held.change(world, consumer, Some(selection));
             Ok(())
@@ -70,10 +70,10 @@ impl Events {
         edit: impl FnOnce(&mut Selection) + Send,
     ) -> Result<(), RecordError> {
         self.changing(|events, held| {
-            held.place(consumer)?;
+            held.slot(consumer)?;
             let world = events.recorded_world().ok_or(RecordError::Ended)?;
-            let book = &held.routes.books[usize::from(world.number())];
-            let mut selection = *book.selection(consumer.place).ok_or(RecordError::Ended)?;
+            let history = &held.routes.histories[usize::from(world.number())];
+            let mut selection = *history.selection(consumer.slot).ok_or(RecordError::Ended)?;
             edit(&mut selection);
             held.change(world, consumer, Some(selection));
             Ok(())
@@ -100,10 +100,10 @@ impl Events {
     pub fn recorded_selection(&self, consumer: ConsumerId) -> Result<Selection, RecordError> {
         as_blocking(|| {
             let mut held = Held::take();
-            held.place(consumer)?;
+            held.slot(consumer)?;
             let world = self.recorded_world().ok_or(RecordError::Ended)?;
-            let book = &held.routes.books[usize::from(world.number())];
-            book.selection(consumer.place).copied().ok_or(RecordError::Ended)
+            let history = &held.routes.histories[usize::from(world.number())];
+            history.selection(consumer.slot).copied().ok_or(RecordError::Ended)
         })
     }
 
@@ -140,7 +140,7 @@ impl Events {
         }
         // Without a use, the linker would leave this function out, and a debugger would not find it.
         std::hint::black_box::<extern "C" fn() -> i32>(stopworld_telemetry_flush);
-        let world = worlds::take(&mut held.routes.books).ok_or(RecordError::TooManyWorlds)?;
+        let world = worlds::take(&mut held.routes.histories).ok_or(RecordError::TooManyWorlds)?;
         self.set_recorded_world(world);
         Ok(world)
     }
@@ -153,23 +153,23 @@ impl Drop for Events {
         let number = usize::from(world.number());
         as_blocking(|| {
             let mut held = Held::take();
-            for place in 0..MAX_CONSUMERS {
-                if held.routes.books[number].selection(place).is_none() {
+            for slot in 0..MAX_CONSUMERS {
+                if held.routes.histories[number].selection(slot).is_none() {
                     continue;
                 }
-                let Some(serial) = held.routes.consumers[place].as_ref().map(|consumer| consumer.serial) else {
+                let Some(serial) = held.routes.consumers[slot].as_ref().map(|consumer| consumer.serial) else {
                     continue;
                 };
-                let consumer = ConsumerId { place, serial };
+                let consumer = ConsumerId { slot, serial };
                 held.change(world, consumer, None);
-                let is_of_others = held.routes.books.iter().any(|book| book.selection(place).is_some());
+                let is_of_others = held.routes.histories.iter().any(|history| history.selection(slot).is_some());
                 if !is_of_others {
                     // An error cannot be returned here. A program that needs it ends the recording before.
                     drop(held.end(consumer));
                 }
             }
             held.flush_everything(PATIENCE_NS);
-            worlds::give_back(&mut held.routes.books, world);
+            worlds::give_back(&mut held.routes.histories, world);
         });
     }
 }

@@ -3,13 +3,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::sync::bell::{Bell, Turnstile};
+use crate::sync::notify::{EventCount, Notify};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 /// Wakes the writer.
-pub(super) static BELL: Bell = Bell::new();
+pub(super) static WRITER_WAKEUP: Notify = Notify::new();
 /// Wakes the threads that wait for room.
-pub(super) static ROOM: Turnstile = Turnstile::new();
+pub(super) static ROOM: EventCount = EventCount::new();
 /// The number of lossless consumers. If there is none, no thread waits.
 pub(super) static LOSSLESS: AtomicU32 = AtomicU32::new(0);
 

@@ -1,6 +1,6 @@
 //! The selections: which consumer records which events of which world, and at which time.
 //!
-//! A fire checks one bit of its world's [`Wanted`] words, the union of what all consumers want. Which consumers receive the record is
+//! A fire checks one bit of its world's [`EnabledEvents`] words, the union of what all consumers want. Which consumers receive the record is
 //! decided when it is drained, by what each consumer had selected *at the record's timestamp*. So a change
 //! need not drain first: each world keeps a short history of time segments, each with the consumers of each event.
 //!
@@ -14,8 +14,8 @@
 //!
 //! Everything here except [`RecordedWorld`] is protected by the recorder's lock.
 
+use super::enabled::EnabledEvents;
 use super::recorded::WorldNumber;
-use super::wanted::Wanted;
 use crate::events::clock;
 use crate::events::state::{EventSet, Selection};
 use crate::events::table::{EventId, GROUPS};
@@ -30,7 +30,7 @@ pub const MAX_WORLDS: usize = 64;
 /// The part of a recorded world that fires access.
 #[derive(Debug)]
 pub(in crate::events) struct RecordedWorld {
-    pub(super) wanted: Wanted<GROUPS>,
+    pub(super) enabled: EnabledEvents<GROUPS>,
     number: u16,
     /// How often each event was dropped.
     dropped: [AtomicU64; EventId::COUNT],
@@ -39,7 +39,7 @@ pub(in crate::events) struct RecordedWorld {
 impl RecordedWorld {
     const fn new(number: u16) -> RecordedWorld {
         RecordedWorld {
-            wanted: Wanted::new([const { AtomicU32::new(0) }; GROUPS]),
+            enabled: EnabledEvents::new([const { AtomicU32::new(0) }; GROUPS]),
             number,
             dropped: [const { AtomicU64::new(0) }; EventId::COUNT],
         }
@@ -53,12 +53,12 @@ impl RecordedWorld {
     /// Whether the event seems to be recorded.
     #[inline(always)]
     pub(in crate::events) fn seems_wanted(&self, id: EventId) -> bool {
-        self.wanted.guess(id.group() as usize) & id.mask() != 0
+        self.enabled.guess(id.group() as usize) & id.mask() != 0
     }
 
     /// Returns the events that are recorded, for all consumers together.
     pub(in crate::events) fn recorded(&self) -> EventSet {
-        EventSet::from_words(std::array::from_fn(|group| self.wanted.guess(group)))
+        EventSet::from_words(std::array::from_fn(|group| self.enabled.guess(group)))
     }
 
     pub(super) fn count_dropped(&self, id: EventId) {
@@ -76,7 +76,7 @@ static WORLDS: [RecordedWorld; MAX_WORLDS] = {
     worlds
 };
 
-/// A set of consumers: a bit for each place.
+/// A set of consumers: a bit for each slot.
 pub(super) type Consumers = u8;
 
 const _: () = assert!(MAX_CONSUMERS <= Consumers::BITS as usize);
@@ -101,7 +101,7 @@ struct Subscription {
 }
 
 /// The selections of one world, and their history.
-pub(super) struct Book {
+pub(super) struct SelectionHistory {
     taken: bool,
     subscriptions: [Option<Subscription>; MAX_CONSUMERS],
     segments: [Segment; SEGMENTS],
@@ -110,9 +110,9 @@ pub(super) struct Book {
     at: usize,
 }
 
-impl Book {
-    pub(super) const fn new() -> Book {
-        Book {
+impl SelectionHistory {
+    pub(super) const fn new() -> SelectionHistory {
+        SelectionHistory {
             taken: false,
             subscriptions: [None; MAX_CONSUMERS],
             segments: [Segment { from: 0, takers: [0; EventId::COUNT] }; SEGMENTS],
@@ -173,27 +173,27 @@ impl Book {
         }
     }
 
-    pub(super) fn selection(&self, place: usize) -> Option<&Selection> {
-        Some(&self.subscriptions[place].as_ref()?.selection)
+    pub(super) fn selection(&self, slot: usize) -> Option<&Selection> {
+        Some(&self.subscriptions[slot].as_ref()?.selection)
     }
 
     /// Returns how many of a consumer's records of this world were dropped since its last change.
-    pub(super) fn dropped(&self, number: WorldNumber, place: usize) -> u64 {
-        let Some(subscription) = &self.subscriptions[place] else { return 0 };
+    pub(super) fn dropped(&self, number: WorldNumber, slot: usize) -> u64 {
+        let Some(subscription) = &self.subscriptions[slot] else { return 0 };
         let counts = &WORLDS[usize::from(number.0)].dropped;
-        let wanted = EventId::all().filter(|id| subscription.wants.contains(*id));
+        let enabled = EventId::all().filter(|id| subscription.wants.contains(*id));
         let since =
             |id: EventId| counts[id as usize].load(Ordering::Relaxed) - subscription.dropped_before[id as usize];
-        wanted.map(since).sum()
+        enabled.map(since).sum()
     }
 
     /// Changes a consumer's selection of this world; `None` ends it. When this returns, no event that it
     /// disabled is recorded with a later timestamp (`.event.exact`). Returns how many records of the old selection were dropped.
-    pub(super) fn change(&mut self, number: WorldNumber, place: usize, selection: Option<Selection>) -> u64 {
+    pub(super) fn change(&mut self, number: WorldNumber, slot: usize, selection: Option<Selection>) -> u64 {
         let world = &WORLDS[usize::from(number.0)];
         let before = self.present();
         let wants = selection.map_or(EventSet::NONE, |selection| selection.selected());
-        let bit = 1 << place;
+        let bit = 1 << slot;
         let mut after = before;
         for id in EventId::all() {
             let takers = &mut after[id as usize];
@@ -205,15 +205,14 @@ impl Book {
 
         let since = clock::ticks();
         self.push(since, either);
-        world.wanted.change(union.words(), since);
+        world.enabled.change(union.words(), since);
         // Pairs with the light barrier of `Flight::begin`.
         heavy_barrier();
         self.push(clock::ticks() + 1, after);
 
-        let dropped = self.dropped(number, place);
+        let dropped = self.dropped(number, slot);
         let counts = std::array::from_fn(|id| world.dropped[id].load(Ordering::Relaxed));
-        self.subscriptions[place] =
-            selection.map(|selection| Subscription { selection, wants, dropped_before: counts });
+        self.subscriptions[slot] = selection.map(|selection| Subscription { selection, wants, dropped_before: counts });
         dropped
     }
 }
@@ -224,33 +223,33 @@ pub(super) fn of(number: WorldNumber) -> &'static RecordedWorld {
 }
 
 /// Takes a free number for a world that starts to record.
-pub(super) fn take(books: &mut [Book; MAX_WORLDS]) -> Option<&'static RecordedWorld> {
-    let free = books.iter().position(|book| !book.taken)?;
-    books[free].taken = true;
+pub(super) fn take(histories: &mut [SelectionHistory; MAX_WORLDS]) -> Option<&'static RecordedWorld> {
+    let free = histories.iter().position(|history| !history.taken)?;
+    histories[free].taken = true;
     Some(&WORLDS[free])
 }
 
 /// Frees the number of a world that has stopped recording, and whose records are all drained.
-pub(super) fn give_back(books: &mut [Book; MAX_WORLDS], world: &'static RecordedWorld) {
-    books[usize::from(world.number)] = Book::new();
+pub(super) fn give_back(histories: &mut [SelectionHistory; MAX_WORLDS], world: &'static RecordedWorld) {
+    histories[usize::from(world.number)] = SelectionHistory::new();
 }
 
 /// In the child of a fork: ends these consumers' selections.
-pub(super) fn silence(books: &mut [Book; MAX_WORLDS], silent: impl Fn(usize) -> bool) {
-    for (number, book) in books.iter_mut().enumerate().filter(|(_, book)| book.taken) {
-        book.forget_the_past();
-        for place in (0..MAX_CONSUMERS).filter(|place| silent(*place)) {
-            if book.subscriptions[place].is_some() {
-                if !book.has_room() {
-                    book.forget_the_past();
+pub(super) fn silence(histories: &mut [SelectionHistory; MAX_WORLDS], silent: impl Fn(usize) -> bool) {
+    for (number, history) in histories.iter_mut().enumerate().filter(|(_, history)| history.taken) {
+        history.forget_the_past();
+        for slot in (0..MAX_CONSUMERS).filter(|slot| silent(*slot)) {
+            if history.subscriptions[slot].is_some() {
+                if !history.has_room() {
+                    history.forget_the_past();
                 }
-                book.change(WorldNumber(number as u16), place, None);
+                history.change(WorldNumber(number as u16), slot, None);
             }
         }
     }
 }
 
 /// Returns the numbers of the worlds that record.
-pub(super) fn taken(books: &[Book; MAX_WORLDS]) -> impl Iterator<Item = WorldNumber> {
-    books.iter().enumerate().filter(|(_, book)| book.taken).map(|(number, _)| WorldNumber(number as u16))
+pub(super) fn taken(histories: &[SelectionHistory; MAX_WORLDS]) -> impl Iterator<Item = WorldNumber> {
+    histories.iter().enumerate().filter(|(_, history)| history.taken).map(|(number, _)| WorldNumber(number as u16))
 }

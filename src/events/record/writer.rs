@@ -1,7 +1,7 @@
 //! The writer thread: drains when a ring fills, and periodically.
 //!
 //! It is not a mutator, so no collection stops it. All signals are blocked on it, so no handler runs there. It sleeps until a
-//! thread rings its bell (after every few chunks), but at most a tenth of a second, so that a run that is killed leaves a
+//! thread notifies it (after every few chunks), but at most a tenth of a second, so that a run that is killed leaves a
 //! file that is complete up to that time (`.event.crash`).
 
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::drain::{Drain, Outcome, PATIENCE_NS};
 use super::lock::Held;
 use super::ring;
-use super::waiting::{BELL, is_ending};
+use super::waiting::{WRITER_WAKEUP, is_ending};
 use crate::os::clock::now_ns;
 use crate::os::signals;
 use crate::os::spawn::spawn;
@@ -44,9 +44,9 @@ pub(super) fn forget() {
 fn run() {
     let mut flushed = now_ns();
     loop {
-        let rung = BELL.wait(Some(FLUSH_NS));
+        let notified = WRITER_WAKEUP.wait(Some(FLUSH_NS));
         let is_due = now_ns().saturating_sub(flushed) >= FLUSH_NS;
-        if !rung && !is_due {
+        if !notified && !is_due {
             continue;
         }
         if work(is_due) == Outcome::HeldUp {
@@ -67,9 +67,9 @@ fn work(flush: bool) -> Outcome {
     let outcome = held.drain(PATIENCE_NS);
     if flush {
         ring::all().for_each(ring::ThreadRings::probe);
-        held.tell_of_losses();
+        held.report_losses();
     }
-    held.tell_the_time();
+    held.report_time();
     if flush {
         held.flush();
     }

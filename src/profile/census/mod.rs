@@ -1,4 +1,4 @@
-//! A census: how many bytes are live, by heading.
+//! A census: how many bytes are live, by band.
 //!
 //! ```text
 //!   collection  stop ─ roots ─ mark ─ weak ─┬─ [retainers] ─ count ─┬─ sweep set-up ─ restart ─┬─ names, bands, events
@@ -9,9 +9,9 @@
 //! live bytes that the collection reports and the verifier counts, to the byte (`.census.exact`). Each object counts with its
 //! whole cell in the heap, including the header and the unused rest.
 //!
-//! **In the stopped world** every live object is visited once, in the order of addresses, and counted under its heading, a number
-//! (`heading.rs`), in mapped memory (`table.rs`). Neighbouring objects often have the same heading, or one of a few, so most objects
-//! are summed up before they reach the table. **After the restart** the thread that collected turns the headings into names and bands.
+//! **In the stopped world** every live object is visited once, in the order of addresses, and counted under its band key, a number
+//! (`band_key.rs`), in mapped memory (`table.rs`). Neighbouring objects often have the same band key, or one of a few, so most objects
+//! are summed up before they reach the table. **After the restart** the thread that collected turns the band keys into names and bands.
 //!
 //! | breakdown | counts by |
 //! |---|---|
@@ -26,13 +26,13 @@
 //! A single census is returned as a value ([`World::census`](crate::World::census)). A [`HeapProfile`] takes censuses repeatedly and
 //! reports each by events.
 
+pub(crate) mod band_key;
+pub(crate) mod census_taker;
+pub(crate) mod compiled_filters;
 pub(crate) mod count;
-pub(crate) mod heading;
 pub(crate) mod on_demand;
 pub(crate) mod profiler;
-pub(crate) mod sieve;
 pub(crate) mod table;
-pub(crate) mod taker;
 
 pub use profiler::{Finished, MOST_ORDERED_CENTRES};
 
@@ -297,10 +297,10 @@ impl fmt::Debug for HeapProfile {
     }
 }
 
-/// The live objects under one heading.
+/// The live objects of one band.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// The heading, at most 255 bytes. For a cost centre stack: the labels of its centres, innermost first, separated by `/`.
+    /// The name of the band, at most 255 bytes. For a cost centre stack: the labels of its centres, innermost first, separated by `/`.
     pub label: String,
     /// The number of the cost centre stack, if the breakdown is by stack; 0 is the empty one.
     pub stack: Option<u32>,

@@ -18,17 +18,17 @@
 use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 
-use super::taker::{Taker, check_charges, cut};
+use super::census_taker::{CensusTaker, check_charges, cut};
 use super::{Band, Census, CensusListener, Every, HeapProfile, ProfileError};
 use crate::collector::Collector;
-use crate::collector::living::Living;
+use crate::collector::live_heap::LiveHeap;
 use crate::collector::{Afterwards, Attention, Observer};
 use crate::events::{EventId, Events};
 use crate::heap::uses::Tracking;
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::profile::StackId;
-use crate::profile::biography::{Biography, Look};
+use crate::profile::biography::{Biography, WalkPurpose};
 use crate::sync::{AtomicU32, AtomicU64, Guarded, LockGuard, Ordering, SharedLock};
 
 /// A world's heap profile.
@@ -66,14 +66,14 @@ struct Running {
     /// Whether the last walk was done. A collection between that walk and the end of the profile must not count the dead objects again.
     ended: bool,
     /// The purpose of the walk in the next collection.
-    look: Look,
+    look: WalkPurpose,
     /// The labels of the bands' names.
     labels: HashMap<String, u64>,
     last: Option<Census>,
 }
 
 enum Work {
-    Counting(Box<Taker>),
+    Counting(Box<CensusTaker>),
     Biography(Box<Biography>),
 }
 
@@ -135,9 +135,9 @@ impl Profiler {
             let tracking = state.tracking.as_ref().ok_or(ProfileError::NotTracked)?;
             Work::Biography(Box::new(Biography::new(&request, tracking)?))
         } else {
-            Work::Counting(Box::new(Taker::new(&request, collector)?))
+            Work::Counting(Box::new(CensusTaker::new(&request, collector)?))
         };
-        tell_of_beginning(&collector.events, &profile);
+        report_begin(&collector.events, &profile);
         let until_next = match profile.every {
             Every::Collections(count) => count.max(1),
             Every::Time(_) | Every::Demand => 0,
@@ -146,7 +146,7 @@ impl Profiler {
         let due = if period == 0 { 0 } else { now_ns().saturating_add(period) };
         self.due_ns.store(due, Ordering::Relaxed);
         let labels = HashMap::new();
-        let (look, asked, ending, ended, last, era, missed) = (Look::Deaths, false, false, false, None, 0, 0);
+        let (look, asked, ending, ended, last, era, missed) = (WalkPurpose::Deaths, false, false, false, None, 0, 0);
         state.running =
             Some(Running { profile, work, era, until_next, asked, ending, ended, missed, look, labels, last });
         collector.observing.arm(true);
@@ -215,7 +215,7 @@ impl Profiler {
         if let Work::Biography(biography) = running.work {
             finished.biography = biography.finish();
             for census in &finished.biography {
-                tell_of(&collector.events, &mut running.labels, census);
+                report_census(&collector.events, &mut running.labels, census);
             }
         }
         Some((finished, running.profile.listener))
@@ -253,7 +253,7 @@ impl Profiler {
     }
 
     /// Postpones a census that is due but cannot be taken now.
-    pub(crate) fn skip_a_beat(&self) {
+    pub(crate) fn postpone(&self) {
         const BEAT_NS: u64 = 100_000_000;
         let due = self.due_ns.load(Ordering::Relaxed);
         if due != 0 {
@@ -317,10 +317,10 @@ impl Observer for Profiler {
         self.with_running(|running| running.begin(collector, &self.due_ns)).unwrap_or(Attention::Passes)
     }
 
-    fn look(&self, living: &Living<'_>) {
+    fn look(&self, live_heap: &LiveHeap<'_>) {
         self.with_running(|running| match &mut running.work {
-            Work::Counting(taker) => taker.take(living),
-            Work::Biography(biography) => biography.look(living, running.look),
+            Work::Counting(census_taker) => census_taker.take(live_heap),
+            Work::Biography(biography) => biography.look(live_heap, running.look),
         });
     }
 
@@ -336,32 +336,32 @@ impl Running {
         }
         // If `look` is not `Deaths`, the census of an earlier attempt is still due: the world could not be stopped, or the debugger that
         // stopped the world resumed it.
-        if self.look == Look::Deaths {
+        if self.look == WalkPurpose::Deaths {
             self.look = match () {
-                () if std::mem::take(&mut self.ending) => Look::End,
-                () if !self.is_due(due_ns) => Look::Deaths,
+                () if std::mem::take(&mut self.ending) => WalkPurpose::End,
+                () if !self.is_due(due_ns) => WalkPurpose::Deaths,
                 () if self.is_full() => {
                     self.missed += 1;
-                    Look::Deaths
+                    WalkPurpose::Deaths
                 }
-                () => Look::Census,
+                () => WalkPurpose::Census,
             };
         }
         match &mut self.work {
-            Work::Counting(_) if self.look != Look::Census => return Attention::Passes,
-            Work::Counting(taker) => taker.prepare(collector),
+            Work::Counting(_) if self.look != WalkPurpose::Census => return Attention::Passes,
+            Work::Counting(census_taker) => census_taker.prepare(collector),
             Work::Biography(_) => {}
         }
-        Attention::Looks
+        Attention::Observes
     }
 
     fn finish(&mut self, collector: &Collector) -> Option<Afterwards> {
         let mut afterwards: Option<Afterwards> = None;
         match &mut self.work {
-            Work::Counting(taker) => {
+            Work::Counting(census_taker) => {
                 self.era += 1;
-                let census = taker.result(self.era);
-                tell_of(&collector.events, &mut self.labels, &census);
+                let census = census_taker.result(self.era);
+                report_census(&collector.events, &mut self.labels, &census);
                 if let Some(listener) = self.profile.listener.clone() {
                     let census = census.clone();
                     afterwards = Some(Box::new(move || listener(&census)));
@@ -370,20 +370,20 @@ impl Running {
             }
             Work::Biography(biography) => {
                 biography.note(self.look);
-                if self.look == Look::Census && biography.is_full() {
+                if self.look == WalkPurpose::Census && biography.is_full() {
                     // Also report it in the trace. If there is no room for the text, the message is lost.
                     let _ = collector.events.telemetry_message(NO_MORE_ERAS);
                 }
-                self.ended = self.look == Look::End;
+                self.ended = self.look == WalkPurpose::End;
                 self.era = biography.eras();
             }
         }
-        self.look = Look::Deaths;
+        self.look = WalkPurpose::Deaths;
         afterwards
     }
 }
 
-fn tell_of_beginning(events: &Events, profile: &HeapProfile) {
+fn report_begin(events: &Events, profile: &HeapProfile) {
     if !events.is_enabled(EventId::CensusProfileBegin) {
         return;
     }
@@ -394,7 +394,7 @@ fn tell_of_beginning(events: &Events, profile: &HeapProfile) {
     events.fire_census_profile_begin(profile.period_ns(), profile.breakdown as u32);
 }
 
-fn tell_of(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) {
+fn report_census(events: &Events, labels: &mut HashMap<String, u64>, census: &Census) {
     if !events.is_enabled(EventId::CensusBand) {
         return;
     }

@@ -1,8 +1,8 @@
 //! Tables in mapped memory, for counting in the stopped world.
 //!
-//! The lock of malloc may be held by a stopped thread, so a census counts in mapped memory. The number of headings is not known
+//! The lock of malloc may be held by a stopped thread, so a census counts in mapped memory. The number of band keys is not known
 //! beforehand. A full table maps one of twice the size and moves its entries; that is a system call and takes no lock of libc
-//! (`.stop.no-malloc`). If the system gives no more memory, an insertion fails. The caller then counts the object under a heading
+//! (`.stop.no-malloc`). If the system gives no more memory, an insertion fails. The caller then counts the object under a band key
 //! for the rest, so that the total stays exact.
 
 use std::io;

@@ -19,13 +19,13 @@
 
 use super::words::{LOOKED_AT, PENDING, SET, Words};
 use super::{NOBODY, Retainers};
-use crate::collector::living::{Cells, Living};
+use crate::collector::live_heap::{Cells, LiveHeap};
 use crate::collector::mark::for_each_word;
 use crate::heap::blocks::AddressMap;
 use crate::heap::layout::HEADER_BYTES;
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
-use crate::profile::census::heading::Heading;
+use crate::profile::census::band_key::BandKey;
 use crate::sync::{AtomicUsize, Ordering::Relaxed, prefetch};
 
 const WORD: usize = size_of::<usize>();
@@ -90,19 +90,19 @@ fn refers(info: &TypeInfo) -> bool {
 
 impl Retainers {
     /// Propagates the sets of the roots, then the sets of all objects.
-    pub(super) fn spread(&mut self, living: &Living<'_>) {
+    pub(super) fn spread(&mut self, live_heap: &LiveHeap<'_>) {
         let mut steps = Steps::new();
-        self.roots(living);
-        if self.mutable_cells(living, &mut steps) {
-            self.others(living, &mut steps);
-            self.work_off(living, &mut steps);
+        self.roots(live_heap);
+        if self.mutable_cells(live_heap, &mut steps) {
+            self.others(live_heap, &mut steps);
+            self.work_off(live_heap, &mut steps);
         }
     }
 
-    fn roots(&mut self, living: &Living<'_>) {
-        let (map, words) = (living.map(), self.table.words());
-        living.for_each_root(|root| {
-            let set = self.set_of_root(living, &root);
+    fn roots(&mut self, live_heap: &LiveHeap<'_>) {
+        let (map, words) = (live_heap.map(), self.table.words());
+        live_heap.for_each_root(|root| {
+            let set = self.set_of_root(live_heap, &root);
             if let Some(cell) = map.number_of_payload(root.object) {
                 self.arrive(words, cell, set);
             }
@@ -110,11 +110,11 @@ impl Retainers {
     }
 
     /// Runs the first pass. Returns whether there are immutable objects with references, which pass on their sets.
-    fn mutable_cells(&mut self, living: &Living<'_>, steps: &mut Steps) -> bool {
+    fn mutable_cells(&mut self, live_heap: &LiveHeap<'_>, steps: &mut Steps) -> bool {
         let words = self.table.words();
         let mut some_pass = false;
-        living.for_each_block(|cells| {
-            if self.mutable_cells_of(living, &cells, steps) {
+        live_heap.for_each_block(|cells| {
+            if self.mutable_cells_of(live_heap, &cells, steps) {
                 words.note_passing(&cells);
                 some_pass = true;
             }
@@ -123,12 +123,12 @@ impl Retainers {
         some_pass
     }
 
-    fn mutable_cells_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) -> bool {
-        let (map, words) = (living.map(), self.table.words());
+    fn mutable_cells_of(&mut self, live_heap: &LiveHeap<'_>, cells: &Cells, steps: &mut Steps) -> bool {
+        let (map, words) = (live_heap.map(), self.table.words());
         // Neighbouring objects mostly have one type, and use the same set.
         let mut said: *const TypeInfo = std::ptr::null();
         let mut some_pass = false;
-        living.masks_with_headers(cells).for_each(|index| {
+        live_heap.masks_with_headers(cells).for_each(|index| {
             let info = cells.type_of(index);
             if !refers(info) {
                 return;
@@ -143,39 +143,39 @@ impl Retainers {
             let payload = cells.cell(index).payload();
             if said != std::ptr::from_ref(info) || info.description.is_some() {
                 said = info;
-                steps.put(OF_SET | self.set_of_cell(Heading::description(payload, info)) as usize);
+                steps.put(OF_SET | self.set_of_cell(BandKey::description(payload, info)) as usize);
             }
             match info.shape {
                 Shape::Words(bits) => steps.put_references(map, words, payload, bits),
-                _ => self.put_all_references(living, payload, info, steps),
+                _ => self.put_all_references(live_heap, payload, info, steps),
             }
         });
         some_pass
     }
 
     /// Runs the second pass, which visits all other objects in descending address order.
-    fn others(&mut self, living: &Living<'_>, steps: &mut Steps) {
+    fn others(&mut self, live_heap: &LiveHeap<'_>, steps: &mut Steps) {
         let words = self.table.words();
-        living.for_each_block_downwards(|cells| {
+        live_heap.for_each_block_downwards(|cells| {
             if words.has_passing(&cells) {
-                self.others_of(living, &cells, steps);
+                self.others_of(live_heap, &cells, steps);
             }
         });
         self.take(words, steps);
     }
 
-    fn others_of(&mut self, living: &Living<'_>, cells: &Cells, steps: &mut Steps) {
-        let (map, words) = (living.map(), self.table.words());
+    fn others_of(&mut self, live_heap: &LiveHeap<'_>, cells: &Cells, steps: &mut Steps) {
+        let (map, words) = (live_heap.map(), self.table.words());
         // Neighbouring objects mostly have one type.
         let mut last: (*const TypeInfo, u64) = (std::ptr::null(), 0);
-        living.masks_with_headers(cells).for_each_downwards(|index| {
+        live_heap.masks_with_headers(cells).for_each_downwards(|index| {
             let (info, cell) = (cells.type_of(index), cells.cell(index));
             if last.0 != std::ptr::from_ref(info) {
                 match info.shape {
                     _ if info.mutable => return,
                     Shape::Leaf | Shape::Weak => return,
                     Shape::Words(bits) => last = (info, bits),
-                    _ => return self.look_at(living, cell.number(), cell.payload(), info, steps),
+                    _ => return self.look_at(live_heap, cell.number(), cell.payload(), info, steps),
                 }
             }
             if !steps.has_room() {
@@ -191,18 +191,18 @@ impl Retainers {
 
     /// Records the steps by which an object passes on its set.
     #[inline(never)]
-    fn look_at(&mut self, living: &Living<'_>, number: usize, payload: usize, info: &TypeInfo, steps: &mut Steps) {
+    fn look_at(&mut self, live_heap: &LiveHeap<'_>, number: usize, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         if !steps.has_room() {
             self.take(self.table.words(), steps);
         }
         steps.put(OF_CELL | number);
-        self.put_all_references(living, payload, info, steps);
+        self.put_all_references(live_heap, payload, info, steps);
     }
 
     /// Records all references of an object of any shape.
     #[inline(never)]
-    fn put_all_references(&mut self, living: &Living<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
-        let (map, words) = (living.map(), self.table.words());
+    fn put_all_references(&mut self, live_heap: &LiveHeap<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
+        let (map, words) = (live_heap.map(), self.table.words());
         let mut put = |address: usize, bits: u64| {
             if !steps.has_room() {
                 self.take(words, steps);
@@ -272,8 +272,8 @@ impl Retainers {
     }
 
     /// Processes the work list until it is empty.
-    fn work_off(&mut self, living: &Living<'_>, steps: &mut Steps) {
-        let (map, words) = (living.map(), self.table.words());
+    fn work_off(&mut self, live_heap: &LiveHeap<'_>, steps: &mut Steps) {
+        let (map, words) = (live_heap.map(), self.table.words());
         let mut some = [0; OBJECTS];
         loop {
             // The list is processed in batches: all objects of a batch are prefetched before the first is processed.
@@ -286,7 +286,7 @@ impl Retainers {
                 count += 1;
             }
             for &cell in &some[..count] {
-                self.look_again(living, cell, steps);
+                self.look_again(live_heap, cell, steps);
             }
             self.take(words, steps);
             if count == 0 && self.work.len() == 0 {
@@ -294,10 +294,10 @@ impl Retainers {
                     return;
                 }
                 // Objects for which the list had no room have PENDING set.
-                living.for_each_block_downwards(|cells| {
+                live_heap.for_each_block_downwards(|cells| {
                     if words.has_passing(&cells) {
-                        living.masks(&cells).for_each_downwards(|index| {
-                            self.look_again(living, cells.cell(index).number(), steps);
+                        live_heap.masks(&cells).for_each_downwards(|index| {
+                            self.look_again(live_heap, cells.cell(index).number(), steps);
                         });
                     }
                 });
@@ -306,10 +306,10 @@ impl Retainers {
     }
 
     /// Processes an object of the work list, unless it has been processed since it was added.
-    fn look_again(&mut self, living: &Living<'_>, cell: usize, steps: &mut Steps) {
+    fn look_again(&mut self, live_heap: &LiveHeap<'_>, cell: usize, steps: &mut Steps) {
         if self.table.words().get(cell) & PENDING != 0 {
-            let payload = living.map().payload_of_number(cell);
-            self.look_at(living, cell, payload, living.type_of(payload), steps);
+            let payload = live_heap.map().payload_of_number(cell);
+            self.look_at(live_heap, cell, payload, live_heap.type_of(payload), steps);
         }
     }
 }

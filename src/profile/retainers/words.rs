@@ -15,7 +15,7 @@
 
 use std::io;
 
-use crate::collector::living::Cells;
+use crate::collector::live_heap::Cells;
 use crate::heap::blocks::{AddressMap, BlockIndex};
 use crate::heap::layout::{BLOCK_BYTES, CHUNK_BYTES, MARKS_PER_BLOCK, cells_per_block};
 use crate::os::memory::Reservation;

@@ -22,16 +22,16 @@ fn a_thread_that_ends_without_detaching_is_detached() {
 #[test]
 fn a_thread_that_ends_by_a_raw_exit_is_removed() {
     let threads = threads(By::Signals);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let inner = threads.clone();
     std::thread::spawn(move || {
         let info = inner.attach("silent death").unwrap();
-        tell.send(info.tid()).unwrap();
-        drop((inner, tell));
+        sender.send(info.tid()).unwrap();
+        drop((inner, sender));
         // SAFETY: ends only this thread, without running any destructor, as the test needs.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     });
-    let tid = told.recv().unwrap();
+    let tid = receiver.recv().unwrap();
     assert!(within(LONG, || !thread::is_alive(tid)));
     stop(&threads).start();
     assert_eq!(stop(&threads).live().len(), 0);

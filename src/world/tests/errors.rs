@@ -43,7 +43,7 @@ fn a_thread_that_masks_the_signal_is_named_and_stops_when_it_unmasks_it() {
     masked.store(false, Ordering::Relaxed);
     assert!(worker.runs());
     let world = stop(&threads);
-    assert!(worker.stands() && other.stands());
+    assert!(worker.is_stopped() && other.is_stopped());
     world.start();
 }
 
@@ -122,17 +122,17 @@ fn the_holder_of_a_lock_that_is_not_released_is_named() {
     let hold = Arc::new(AtomicBool::new(true));
     let wish = hold.clone();
     let inner = threads.clone();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let worker = Worker::new(&threads, "lock owner", move |_| {
         if wish.load(Ordering::Relaxed) {
             let _held = inner.locks().allocation.lock();
-            let _ = tell.send(());
+            let _ = sender.send(());
             while wish.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
         }
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     let error = stop_within(&threads, 100).err().expect("the lock is held");
     let StopError::LockHeld { lock, holder, .. } = &error else { panic!("{error}") };
     assert_eq!((*lock, holder.tid), ("allocation", worker.info.tid()));
@@ -147,7 +147,7 @@ fn a_thread_held_by_a_debugger_is_named_with_the_debuggers_pid() {
     let threads = threads(By::Signals);
     let worker = Worker::new(&threads, "at a breakpoint", spin);
     let tid = worker.info.tid().0;
-    let (mut ready, tell) = std::io::pipe().unwrap();
+    let (mut ready, sender) = std::io::pipe().unwrap();
     let (hear, go) = std::io::pipe().unwrap();
     // SAFETY: the child only makes system calls, then _exit.
     let tracer = unsafe { libc::fork() };
@@ -159,7 +159,7 @@ fn a_thread_held_by_a_debugger_is_named_with_the_debuggers_pid() {
             let held = libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) == 0
                 && libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) == 0
                 && libc::waitpid(tid, &mut 0, libc::__WALL) == tid;
-            libc::write(tell.as_raw_fd(), [u8::from(held)].as_ptr().cast(), 1);
+            libc::write(sender.as_raw_fd(), [u8::from(held)].as_ptr().cast(), 1);
             libc::read(hear.as_raw_fd(), [0u8].as_mut_ptr().cast(), 1);
             libc::ptrace(libc::PTRACE_DETACH, tid, 0, 0);
             libc::_exit(0);

@@ -74,12 +74,12 @@ impl Worker {
     ) -> Self {
         let count = Arc::new(AtomicU64::new(0));
         let end = Arc::new(AtomicBool::new(false));
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let handle = {
             let (threads, name, count, end) = (Arc::clone(threads), name.to_owned(), count.clone(), end.clone());
             std::thread::spawn(move || {
                 let info = threads.attach(&name).unwrap();
-                tell.send(info).unwrap();
+                sender.send(info).unwrap();
                 while !end.load(Ordering::Relaxed) {
                     count.fetch_add(1, Ordering::Relaxed);
                     work(info);
@@ -87,7 +87,7 @@ impl Worker {
                 threads.detach(info);
             })
         };
-        Self { info: told.recv().unwrap(), count, end, handle: Some(handle) }
+        Self { info: receiver.recv().unwrap(), count, end, handle: Some(handle) }
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -99,7 +99,7 @@ impl Worker {
         within(LONG, || self.count() > before + 1)
     }
 
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         let before = self.count();
         std::thread::sleep(Duration::from_millis(30));
         self.count() == before

@@ -50,34 +50,34 @@ keeper!(red_zone_far, ["mov [rsp - 128], rdi"], ["mov qword ptr [rsp - 128], 0"]
 /// Two flags: the first requests the keeper to end its loop; the keeper sets the second when the word is in its place.
 pub(crate) type Flags = [AtomicBool; 2];
 
-pub(crate) type Keeper = extern "C" fn(u64, *const Flags);
+pub(crate) type KeepAliveFn = extern "C" fn(u64, *const Flags);
 
 /// Runs a keeper on an attached thread, stops the world with the vtable of `threads`, and returns whether the word was found.
-pub(crate) fn is_found(threads: &Arc<Threads>, keeper: Keeper) -> bool {
+pub(crate) fn is_found(threads: &Arc<Threads>, keeper: KeepAliveFn) -> bool {
     is_found_between(threads, keeper, |_| {}, |_| {})
 }
 
 /// As [`is_found`], with functions that act on the keeper before the stop and after the start.
 pub(crate) fn is_found_between(
     threads: &Arc<Threads>,
-    keeper: Keeper,
+    keeper: KeepAliveFn,
     before: impl FnOnce(Tid),
     after: impl FnOnce(Tid),
 ) -> bool {
     let word = 0x5709_0000_0000_0000_u64 | keeper as usize as u64;
     let inverted = !word;
     let flags = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let handle = {
         let (threads, flags) = (threads.clone(), flags.clone());
         std::thread::spawn(move || {
             let info = threads.attach("keeper").unwrap();
-            tell.send(info).unwrap();
+            sender.send(info).unwrap();
             keeper(inverted, Arc::as_ptr(&flags));
             threads.detach(info);
         })
     };
-    let info = told.recv().unwrap();
+    let info = receiver.recv().unwrap();
     assert!(within(Duration::from_secs(20), || flags[1].load(Ordering::Acquire)));
     before(info.tid());
     let world = stop(threads);
@@ -97,7 +97,7 @@ pub(crate) fn is_found_between(
 
 #[rstest]
 pub(crate) fn a_word_that_only_a_register_or_the_red_zone_holds_is_scanned(
-    #[values(rbx, r12, r13, r14, r15, r9, xmm8, red_zone_near, red_zone_far)] keeper: Keeper,
+    #[values(rbx, r12, r13, r14, r15, r9, xmm8, red_zone_near, red_zone_far)] keeper: KeepAliveFn,
 ) {
     assert!(is_found(&threads(By::Signals), keeper));
 }
@@ -109,4 +109,4 @@ fn a_word_in_the_upper_half_of_a_ymm_register_is_scanned() {
     }
 }
 
-pub(crate) const ALL: [Keeper; 9] = [rbx, r12, r13, r14, r15, r9, xmm8, red_zone_near, red_zone_far];
+pub(crate) const ALL: [KeepAliveFn; 9] = [rbx, r12, r13, r14, r15, r9, xmm8, red_zone_near, red_zone_far];

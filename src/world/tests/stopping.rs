@@ -43,7 +43,7 @@ fn a_thread_can_not_leave_a_blocking_region_into_a_stopped_world(#[values(By::Si
     let worker = Worker::new(&threads, "blocker", sleep_in_region);
     for _ in 0..20 {
         let world = stop(&threads);
-        assert!(worker.stands());
+        assert!(worker.is_stopped());
         world.start();
     }
     assert!(worker.runs());
@@ -90,9 +90,9 @@ fn a_thread_stopped_by_the_user_stays_stopped_after_a_collection(#[values(By::Si
     for _ in 0..3 {
         let world = stop(&threads);
         assert_ne!(frozen.info.stack_ptr(), 0);
-        assert!(frozen.stands() && free.stands());
+        assert!(frozen.is_stopped() && free.is_stopped());
         world.start();
-        assert!(frozen.stands(), "the start after a collection resumed the thread that the user suspended");
+        assert!(frozen.is_stopped(), "the start after a collection resumed the thread that the user suspended");
         assert!(free.runs());
     }
     assert!(threads.resume(frozen.info.tid()));
@@ -113,7 +113,7 @@ fn a_thread_that_the_user_suspends_during_a_stop_stays_stopped() {
     };
     world.start();
     suspender.join().unwrap().unwrap();
-    assert!(worker.stands());
+    assert!(worker.is_stopped());
     threads.resume(tid);
     assert!(worker.runs());
 }
@@ -144,17 +144,17 @@ fn errno_is_preserved_even_if_a_chained_handler_changes_it() {
 fn a_read_that_a_stop_interrupts_continues() {
     let threads = threads(By::Signals);
     let (mut reader, mut writer) = std::io::pipe().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let inner = threads.clone();
     let handle = std::thread::spawn(move || {
         let info = inner.attach("reader").unwrap();
-        tell.send(()).unwrap();
+        sender.send(()).unwrap();
         let mut byte = [0u8];
         let result = std::io::Read::read(&mut reader, &mut byte).map(|n| (n, byte[0]));
         inner.detach(info);
         result
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     for _ in 0..20 {
         std::thread::sleep(Duration::from_millis(1));
         stop(&threads).start();
@@ -170,14 +170,14 @@ fn the_slowest_thread_is_named() {
     let _quick = Worker::new(&threads, "quick", |info| {
         info.blocking(|| std::thread::sleep(Duration::from_millis(5)));
     });
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let _slow = Worker::new(&threads, "slow", move |info| {
         info.safepoint();
         // The thread does not reach a safepoint for a long time.
-        let _ = tell.send(());
+        let _ = sender.send(());
         std::thread::sleep(Duration::from_secs(1));
     });
-    told.recv().unwrap();
+    receiver.recv().unwrap();
     let slowest = stop(&threads).census().slowest.expect("the stop waited for a thread");
     assert_eq!(slowest.name.as_str(), "slow");
 }
@@ -188,16 +188,16 @@ fn the_slowest_thread_is_named() {
 fn stopping_threads_in_blocking_regions_is_cheap() {
     let threads = threads(By::Signals);
     let end = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let handles: Vec<_> = (0..128)
         .map(|i| {
-            let (threads, end, tell) = (threads.clone(), end.clone(), tell.clone());
+            let (threads, end, sender) = (threads.clone(), end.clone(), sender.clone());
             std::thread::Builder::new()
                 .stack_size(64 << 10)
                 .spawn(move || {
                     let info = threads.attach(&format!("idle-{i}")).unwrap();
                     info.blocking(|| {
-                        tell.send(()).unwrap();
+                        sender.send(()).unwrap();
                         drop(end.1.wait_while(end.0.lock().unwrap(), |end| !*end).unwrap());
                     });
                     threads.detach(info);
@@ -205,7 +205,7 @@ fn stopping_threads_in_blocking_regions_is_cheap() {
                 .unwrap()
         })
         .collect();
-    (0..128).for_each(|_| told.recv().unwrap());
+    (0..128).for_each(|_| receiver.recv().unwrap());
     std::thread::sleep(Duration::from_millis(50));
     let mut best = u64::MAX;
     for _ in 0..200 {
@@ -227,9 +227,9 @@ fn stopping_threads_in_blocking_regions_is_cheap() {
 #[test]
 fn an_installation_in_a_stop_does_not_wait() {
     let held = handler::lock().lock();
-    let (tell, told) = mpsc::channel();
-    std::thread::spawn(move || tell.send(handler::install_in_a_stop(signals::DEFAULT)));
-    let installed = told.recv_timeout(LONG);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(handler::install_in_a_stop(signals::DEFAULT)));
+    let installed = receiver.recv_timeout(LONG);
     drop(held);
     assert_eq!(installed, Ok(false));
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Session, equal, expect};
-use crate::facts::Told;
+use crate::facts::TestResult;
 
-pub fn reads_all_threads(s: &mut Session) -> Told<()> {
+pub fn reads_all_threads(s: &mut Session) -> TestResult<()> {
     for (index, kind) in ["spinning", "counting", "allocating", "blocking", "calling read"].into_iter().enumerate() {
         s.program.start_mutator(&format!("m{index}"), kind)?;
     }
@@ -21,7 +21,7 @@ pub fn reads_all_threads(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-pub fn races_collections(s: &mut Session) -> Told<()> {
+pub fn races_collections(s: &mut Session) -> TestResult<()> {
     for index in 0..4 {
         s.program.start_mutator(&format!("m{index}"), "allocating")?;
     }
@@ -41,7 +41,7 @@ pub fn races_collections(s: &mut Session) -> Told<()> {
 }
 
 /// `.vtable.swap`: while another vtable is in force the debugger is not called; after the swap back it is called again.
-pub fn swap(s: &mut Session) -> Told<()> {
+pub fn swap(s: &mut Session) -> TestResult<()> {
     s.program.start_mutator("m", "counting")?;
     s.attach()?;
     for _ in 0..3 {
@@ -58,7 +58,7 @@ pub fn swap(s: &mut Session) -> Told<()> {
 }
 
 /// The debugger detaches while collections are under way.
-pub fn detach_in_mid_stop(s: &mut Session) -> Told<()> {
+pub fn detach_in_mid_stop(s: &mut Session) -> TestResult<()> {
     for index in 0..4 {
         s.program.start_mutator(&format!("m{index}"), "allocating")?;
     }
@@ -78,7 +78,7 @@ pub fn detach_in_mid_stop(s: &mut Session) -> Told<()> {
 }
 
 /// No thread stays frozen after the debugger has detached.
-pub fn detach_thaws(s: &mut Session) -> Told<()> {
+pub fn detach_thaws(s: &mut Session) -> TestResult<()> {
     let tid = s.program.start_mutator("m", "looking")?;
     for _ in 0..3 {
         s.attach()?;
@@ -94,7 +94,7 @@ pub fn detach_thaws(s: &mut Session) -> Told<()> {
 
 /// `.debug.dies`: the debugger is killed while collections are under way, and while it holds a thread. The program continues at once by itself, and
 /// has lost nothing.
-pub fn death_in_mid_stop(s: &mut Session) -> Told<()> {
+pub fn death_in_mid_stop(s: &mut Session) -> TestResult<()> {
     let mut tids = Vec::new();
     for index in 0..4 {
         tids.push(s.program.start_mutator(&format!("m{index}"), "allocating")?);

@@ -2,11 +2,11 @@
 //! and exec.
 
 use super::{Session, equal, expect};
-use crate::facts::{Facts, Told};
+use crate::facts::{Facts, TestResult};
 use crate::program::{Program, wait_for};
 
 /// Waits for a thread that is inside `thread_created`.
-fn being_born(s: &mut Session) -> Told<i32> {
+fn being_born(s: &mut Session) -> TestResult<i32> {
     s.program.ask("dwell")?;
     s.program.ask("later birth birth being-born")?;
     let mut tid = 0;
@@ -19,7 +19,7 @@ fn being_born(s: &mut Session) -> Told<i32> {
 
 /// A new thread is announced under the allocation lock. If the user freezes it there, the world cannot collect, and the error names the thread and
 /// the reason.
-pub fn created_under_lock(s: &mut Session) -> Told<()> {
+pub fn created_under_lock(s: &mut Session) -> TestResult<()> {
     s.program = Program::with_stop_timeout(std::time::Duration::from_secs(3))?;
     s.program.start_mutator("free", "spinning")?;
     s.attach()?;
@@ -42,7 +42,7 @@ pub fn created_under_lock(s: &mut Session) -> Told<()> {
 }
 
 /// The debugger shows no threads that have ended, and their records are reused for new threads.
-pub fn exited_before_free(s: &mut Session) -> Told<()> {
+pub fn exited_before_free(s: &mut Session) -> TestResult<()> {
     s.attach()?;
     for round in 0..4 {
         for index in 0..4 {
@@ -60,7 +60,7 @@ pub fn exited_before_free(s: &mut Session) -> Told<()> {
 }
 
 /// Threads are created and exit at any moment of a stop.
-pub fn during_stops(s: &mut Session) -> Told<()> {
+pub fn during_stops(s: &mut Session) -> TestResult<()> {
     s.program.start_mutator("m", "allocating")?;
     s.attach()?;
     s.program.ask("collectors start")?;
@@ -72,7 +72,7 @@ pub fn during_stops(s: &mut Session) -> Told<()> {
 }
 
 /// `.debug.frozen-waiter`: a thread that is frozen while it waits for the locks owns none of them, and blocks no other thread.
-pub fn frozen_waiter(s: &mut Session) -> Told<()> {
+pub fn frozen_waiter(s: &mut Session) -> TestResult<()> {
     let waiter = s.program.start_mutator("waiter", "waiting")?;
     s.attach()?;
     being_born(s)?;
@@ -90,7 +90,7 @@ pub fn frozen_waiter(s: &mut Session) -> Told<()> {
 }
 
 /// A forked child has no debugger, and the parent continues with its own.
-pub fn fork(s: &mut Session) -> Told<()> {
+pub fn fork(s: &mut Session) -> TestResult<()> {
     s.program.start_mutator("a", "allocating")?;
     s.program.start_mutator("b", "spinning")?;
     s.attach()?;
@@ -104,7 +104,7 @@ pub fn fork(s: &mut Session) -> Told<()> {
 }
 
 /// After an exec, the new program in the process has its own collector, and the debugger finds it.
-pub fn exec(s: &mut Session) -> Told<()> {
+pub fn exec(s: &mut Session) -> TestResult<()> {
     s.program.start_mutator("a", "allocating")?;
     s.attach()?;
     s.collect(2)?;

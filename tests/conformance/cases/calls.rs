@@ -3,10 +3,10 @@
 //! recv with a timeout.
 
 use super::{Session, equal, expect};
-use crate::facts::Told;
+use crate::facts::TestResult;
 
 /// Collects while threads are in these calls. None of the calls may be interrupted.
-fn undisturbed(s: &mut Session, calls: &[&str]) -> Told<()> {
+fn undisturbed(s: &mut Session, calls: &[&str]) -> TestResult<()> {
     for call in calls {
         s.program.start_mutator(call, &format!("calling {call}"))?;
     }
@@ -27,11 +27,11 @@ fn undisturbed(s: &mut Session, calls: &[&str]) -> Told<()> {
 }
 
 /// The calls that the kernel restarts after a handler.
-pub fn restartable(s: &mut Session) -> Told<()> {
+pub fn restartable(s: &mut Session) -> TestResult<()> {
     undisturbed(s, &["read", "futex"])
 }
 
 /// The calls that it does not restart.
-pub fn none_interrupted(s: &mut Session) -> Told<()> {
+pub fn none_interrupted(s: &mut Session) -> TestResult<()> {
     undisturbed(s, &["nanosleep", "clock_nanosleep", "timed_futex", "poll", "select", "read", "futex"])
 }

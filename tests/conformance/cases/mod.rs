@@ -9,24 +9,24 @@ mod stopping;
 
 use std::collections::BTreeMap;
 
-use crate::driver::{Ability, Driver, Seen, Which};
-use crate::facts::Told;
+use crate::driver::{Ability, Driver, ThreadView, Which};
+use crate::facts::TestResult;
 use crate::program::{Program, wait_for};
 
 /// A row of the table.
 pub struct Case {
     pub name: &'static str,
     pub needs: &'static [Ability],
-    pub run: fn(&mut Session) -> Told<()>,
+    pub run: fn(&mut Session) -> TestResult<()>,
     /// Takes minutes: run only on request.
     pub long: bool,
 }
 
-const fn case(name: &'static str, needs: &'static [Ability], run: fn(&mut Session) -> Told<()>) -> Case {
+const fn case(name: &'static str, needs: &'static [Ability], run: fn(&mut Session) -> TestResult<()>) -> Case {
     Case { name, needs, run, long: false }
 }
 
-const fn long(name: &'static str, needs: &'static [Ability], run: fn(&mut Session) -> Told<()>) -> Case {
+const fn long(name: &'static str, needs: &'static [Ability], run: fn(&mut Session) -> TestResult<()>) -> Case {
     Case { name, needs, run, long: true }
 }
 
@@ -80,36 +80,36 @@ pub struct Session {
 }
 
 impl Session {
-    pub fn new(which: Which, driver: Box<dyn Driver>) -> Told<Self> {
+    pub fn new(which: Which, driver: Box<dyn Driver>) -> TestResult<Self> {
         Ok(Self { which, driver, program: Program::start()? })
     }
 
-    pub fn attach(&mut self) -> Told<()> {
+    pub fn attach(&mut self) -> TestResult<()> {
         self.driver.attach(&mut self.program)
     }
 
-    pub fn detach(&mut self) -> Told<()> {
+    pub fn detach(&mut self) -> TestResult<()> {
         self.driver.detach(&mut self.program)
     }
 
-    pub fn freeze(&mut self, tid: i32) -> Told<()> {
+    pub fn freeze(&mut self, tid: i32) -> TestResult<()> {
         self.driver.freeze(&mut self.program, tid)
     }
 
-    pub fn thaw(&mut self, tid: i32) -> Told<()> {
+    pub fn thaw(&mut self, tid: i32) -> TestResult<()> {
         self.driver.thaw(&mut self.program, tid)
     }
 
-    pub fn threads(&mut self) -> Told<BTreeMap<i32, Seen>> {
+    pub fn threads(&mut self) -> TestResult<BTreeMap<i32, ThreadView>> {
         self.driver.threads(&mut self.program)
     }
 
-    pub fn stops(&mut self) -> Told<u64> {
+    pub fn stops(&mut self) -> TestResult<u64> {
         self.driver.stops(&mut self.program)
     }
 
     /// The debugger shows exactly the mutators that the program reports.
-    pub fn knows_all_threads(&mut self) -> Told<()> {
+    pub fn knows_all_threads(&mut self) -> TestResult<()> {
         let mut told = String::new();
         // Threads that the program has just joined may still be exiting.
         let known = wait_for("the debugger to show the mutators", || {
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Collects `times` times; the debugger served each of the stops. Returns the number of weak references that were cleared.
-    pub fn collect(&mut self, times: u32) -> Told<u64> {
+    pub fn collect(&mut self, times: u32) -> TestResult<u64> {
         let before = self.stops()?;
         let killed = self.program.collect(times)?;
         let served = self.stops()? - before;
@@ -137,7 +137,7 @@ impl Session {
     }
 
     /// At the end of a case: the heap verifies, and the program runs without the debugger.
-    pub fn ends_well(&mut self) -> Told<()> {
+    pub fn ends_well(&mut self) -> TestResult<()> {
         self.detach()?;
         self.program.is_left_alone()?;
         self.program.collect(2)?;
@@ -145,10 +145,10 @@ impl Session {
     }
 }
 
-pub fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Told<()> {
+pub fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> TestResult<()> {
     if holds { Ok(()) } else { Err(otherwise()) }
 }
 
-pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> Told<()> {
+pub fn equal<T: PartialEq + std::fmt::Debug>(what: &str, is: T, expected: T) -> TestResult<()> {
     expect(is == expected, || format!("{what}: {is:?}, not {expected:?}"))
 }

@@ -2,7 +2,7 @@
 //! survives, and dies when the reference is dropped.
 
 use super::{Session, equal, expect};
-use crate::facts::Told;
+use crate::facts::TestResult;
 use crate::hazard::PAYLOAD_BYTES;
 use crate::hazard::keepers::KEEPERS;
 
@@ -17,7 +17,7 @@ enum They {
 }
 
 /// Each keeper `place offset` keeps its object alive while it runs, and nothing else does.
-fn keep(s: &mut Session, places: &[String], they: They) -> Told<()> {
+fn keep(s: &mut Session, places: &[String], they: They) -> TestResult<()> {
     s.attach()?;
     let mut kept = 0;
     for batch in places.chunks(AT_ONCE) {
@@ -65,28 +65,28 @@ fn is_vector(name: &str) -> bool {
     ["xmm", "ymm", "zmm"].iter().any(|kind| name.starts_with(kind))
 }
 
-pub fn general(s: &mut Session) -> Told<()> {
+pub fn general(s: &mut Session) -> TestResult<()> {
     keep(s, &named(|name| name.starts_with('r') && !name.contains('_')), They::Run)
 }
 
-pub fn vectors(s: &mut Session) -> Told<()> {
+pub fn vectors(s: &mut Session) -> TestResult<()> {
     keep(s, &named(is_vector), They::Run)
 }
 
-pub fn red_zone(s: &mut Session) -> Told<()> {
+pub fn red_zone(s: &mut Session) -> TestResult<()> {
     keep(s, &named(|name| name.starts_with("red_zone")), They::Run)
 }
 
-pub fn interior(s: &mut Session) -> Told<()> {
+pub fn interior(s: &mut Session) -> TestResult<()> {
     let offsets = [1, 8, PAYLOAD_BYTES - 1, PAYLOAD_BYTES];
     keep(s, &offsets.map(|offset| format!("r12 {offset}")), They::Run)
 }
 
-pub fn asleep(s: &mut Session) -> Told<()> {
+pub fn asleep(s: &mut Session) -> TestResult<()> {
     keep(s, &named(|name| name == "r12_asleep"), They::Run)
 }
 
-pub fn of_frozen_threads(s: &mut Session) -> Told<()> {
+pub fn of_frozen_threads(s: &mut Session) -> TestResult<()> {
     let wanted =
         ["rax", "rbx", "rbp", "r12", "r15", "xmm0", "xmm15", "ymm3_high", "zmm20", "red_zone_far", "r12_asleep"];
     keep(s, &named(|name| wanted.contains(&name)), They::AreFrozen)

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Session, equal, expect};
 use crate::driver::{Ability, Which};
-use crate::facts::Told;
+use crate::facts::TestResult;
 use crate::program::{Program, wait_for};
 
 /// How long a row takes.
@@ -17,9 +17,9 @@ enum Form {
 }
 
 /// A small generator of pseudo-random numbers, so that each run does the same.
-struct Disorder(u64);
+struct Xorshift(u64);
 
-impl Disorder {
+impl Xorshift {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -29,7 +29,7 @@ impl Disorder {
 }
 
 /// The program runs to its end with `collections` collections while threads are frozen and thawed; its result is that of an undisturbed run.
-fn cooperation(s: &mut Session, program: &str, form: Form) -> Told<()> {
+fn cooperation(s: &mut Session, program: &str, form: Form) -> TestResult<()> {
     let collections = match (form, s.which) {
         (Form::Short, Which::Mock(_) | Which::Ptrace(_)) => 60,
         (Form::Short, _) => 12,
@@ -45,7 +45,7 @@ fn cooperation(s: &mut Session, program: &str, form: Form) -> Told<()> {
     s.attach()?;
     let before = s.stops()?;
     s.program.ask(&format!("later it run {program} {collections}"))?;
-    let mut disorder = Disorder(collections + 17);
+    let mut disorder = Xorshift(collections + 17);
     let (mut frozen, may_freeze) = (0, s.driver.lacks(Ability::FreezeOne).is_none());
     while s.program.ask("done it")?.text("done") != "true" {
         let here: Vec<i32> = s.threads()?.into_keys().collect();
@@ -71,33 +71,33 @@ fn cooperation(s: &mut Session, program: &str, form: Form) -> Told<()> {
     s.ends_well()
 }
 
-pub fn lisp(s: &mut Session) -> Told<()> {
+pub fn lisp(s: &mut Session) -> TestResult<()> {
     cooperation(s, "lisp", Form::Short)
 }
 
-pub fn churn(s: &mut Session) -> Told<()> {
+pub fn churn(s: &mut Session) -> TestResult<()> {
     cooperation(s, "churn", Form::Short)
 }
 
-pub fn binary_trees(s: &mut Session) -> Told<()> {
+pub fn binary_trees(s: &mut Session) -> TestResult<()> {
     cooperation(s, "binary-trees", Form::Short)
 }
 
-pub fn long_lisp(s: &mut Session) -> Told<()> {
+pub fn long_lisp(s: &mut Session) -> TestResult<()> {
     cooperation(s, "lisp", Form::Long)
 }
 
-pub fn long_churn(s: &mut Session) -> Told<()> {
+pub fn long_churn(s: &mut Session) -> TestResult<()> {
     cooperation(s, "churn", Form::Long)
 }
 
-pub fn long_binary_trees(s: &mut Session) -> Told<()> {
+pub fn long_binary_trees(s: &mut Session) -> TestResult<()> {
     cooperation(s, "binary-trees", Form::Long)
 }
 
 /// Freezes, thaws and collections in any order. After each step exactly the threads that the user has frozen are frozen, with every register, the
 /// extended state and the red zone unchanged.
-fn exact(s: &mut Session, form: Form) -> Told<()> {
+fn exact(s: &mut Session, form: Form) -> TestResult<()> {
     let steps = match (form, s.which) {
         (Form::Short, Which::Mock(_) | Which::Ptrace(_)) => 300,
         (Form::Short, _) => 30,
@@ -111,7 +111,7 @@ fn exact(s: &mut Session, form: Form) -> Told<()> {
     let shows_registers = s.driver.lacks(Ability::ShowRegisters).is_none();
     let mut fingerprints: BTreeMap<i32, String> = BTreeMap::new();
     s.attach()?;
-    let mut disorder = Disorder(steps);
+    let mut disorder = Xorshift(steps);
     for step in 0..steps {
         let index = disorder.below(threads.len() * 2);
         match threads.get_mut(index) {
@@ -154,16 +154,16 @@ fn exact(s: &mut Session, form: Form) -> Told<()> {
     s.ends_well()
 }
 
-pub fn exactness(s: &mut Session) -> Told<()> {
+pub fn exactness(s: &mut Session) -> TestResult<()> {
     exact(s, Form::Short)
 }
 
-pub fn long_exactness(s: &mut Session) -> Told<()> {
+pub fn long_exactness(s: &mut Session) -> TestResult<()> {
     exact(s, Form::Long)
 }
 
 /// Attaches and detaches at random moments, against eight mutators and a collector that never pause.
-fn again_and_again(s: &mut Session, form: Form) -> Told<()> {
+fn again_and_again(s: &mut Session, form: Form) -> TestResult<()> {
     let cycles = match (form, s.which) {
         (Form::Short, Which::Mock(_) | Which::Ptrace(_)) => 40,
         (Form::Short, _) => 3,
@@ -173,7 +173,7 @@ fn again_and_again(s: &mut Session, form: Form) -> Told<()> {
     for index in 0..8 {
         s.program.start_mutator(&format!("m{index}"), if index % 2 == 0 { "allocating" } else { "collecting" })?;
     }
-    let mut disorder = Disorder(cycles);
+    let mut disorder = Xorshift(cycles);
     for cycle in 0..cycles {
         let at = |error: String| format!("cycle {cycle}: {error}");
         s.attach().map_err(at)?;
@@ -196,10 +196,10 @@ fn again_and_again(s: &mut Session, form: Form) -> Told<()> {
     s.program.ask("verify").map(drop)
 }
 
-pub fn attach_and_detach(s: &mut Session) -> Told<()> {
+pub fn attach_and_detach(s: &mut Session) -> TestResult<()> {
     again_and_again(s, Form::Short)
 }
 
-pub fn long_attach_and_detach(s: &mut Session) -> Told<()> {
+pub fn long_attach_and_detach(s: &mut Session) -> TestResult<()> {
     again_and_again(s, Form::Long)
 }

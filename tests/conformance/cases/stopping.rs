@@ -1,11 +1,11 @@
 //! `.vtable.nested`, `.vtable.exact-restore`: the user's stops and the collections' stops are counted separately.
 
 use super::{Session, equal};
-use crate::facts::Told;
+use crate::facts::TestResult;
 use crate::program::wait_for;
 
 /// A frozen thread stays frozen through collections while the others run; after the thaw it runs, too.
-pub fn nested(s: &mut Session) -> Told<()> {
+pub fn nested(s: &mut Session) -> TestResult<()> {
     let frozen = s.program.start_mutator("frozen", "spinning")?;
     s.program.start_mutator("free", "spinning")?;
     s.attach()?;
@@ -26,7 +26,7 @@ pub fn nested(s: &mut Session) -> Told<()> {
 }
 
 /// The user thaws a thread while collections are under way: the thread runs at the end, and every collection succeeds.
-pub fn thaw_in_mid_stop(s: &mut Session) -> Told<()> {
+pub fn thaw_in_mid_stop(s: &mut Session) -> TestResult<()> {
     let tid = s.program.start_mutator("thawed", "looking")?;
     s.program.start_mutator("free", "allocating")?;
     s.attach()?;
@@ -42,7 +42,7 @@ pub fn thaw_in_mid_stop(s: &mut Session) -> Told<()> {
 }
 
 /// After a collection each thread is in the state it was in before: frozen, running, in a blocking region, in a call.
-pub fn exact_restore(s: &mut Session) -> Told<()> {
+pub fn exact_restore(s: &mut Session) -> TestResult<()> {
     let kinds = ["spinning", "counting", "looking", "blocking"];
     let mut tids = Vec::new();
     for (index, kind) in kinds.iter().cycle().take(8).enumerate() {
@@ -70,7 +70,7 @@ pub fn exact_restore(s: &mut Session) -> Told<()> {
     s.ends_well()
 }
 
-pub fn frozen_while_blocking(s: &mut Session) -> Told<()> {
+pub fn frozen_while_blocking(s: &mut Session) -> TestResult<()> {
     let tid = s.program.start_mutator("blocking", "blocking")?;
     s.attach()?;
     for _ in 0..5 {
@@ -84,7 +84,7 @@ pub fn frozen_while_blocking(s: &mut Session) -> Told<()> {
 }
 
 /// The collecting thread is one of the world's mutators, and is itself frozen now and then.
-pub fn a_mutator_collects(s: &mut Session) -> Told<()> {
+pub fn a_mutator_collects(s: &mut Session) -> TestResult<()> {
     let collecting = s.program.start_mutator("collecting", "collecting")?;
     let other = s.program.start_mutator("other", "looking")?;
     s.attach()?;
@@ -103,7 +103,7 @@ pub fn a_mutator_collects(s: &mut Session) -> Told<()> {
 }
 
 /// Four worlds, each with its own mutators, collect all the time.
-pub fn many_worlds(s: &mut Session) -> Told<()> {
+pub fn many_worlds(s: &mut Session) -> TestResult<()> {
     s.program.ask("worlds 4")?;
     for world in 0..4 {
         s.program.ask(&format!("start-in {world} w{world}-a allocating"))?;

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::facts::{Facts, Told};
+use crate::facts::{Facts, TestResult};
 
 /// How long each call lasts if it is not disturbed. `read` and `futex` last until `poke` ends them.
 const LONG: Duration = Duration::from_millis(120);
@@ -19,7 +19,7 @@ macro_rules! calls {
         }
 
         impl Call {
-            pub fn of(name: &str) -> Told<Self> {
+            pub fn of(name: &str) -> TestResult<Self> {
                 match name {
                     $($name => Ok(Self::$variant),)*
                     _ => Err(format!("no call is named {name}")),
@@ -69,7 +69,7 @@ impl Calls {
     }
 
     /// Makes the call once.
-    pub fn make(&self, call: Call) -> Told<()> {
+    pub fn make(&self, call: Call) -> TestResult<()> {
         let mut ends = [-1; 2];
         // SAFETY: a plain system call; the array has room for two.
         if call == Call::Read && unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {

@@ -13,7 +13,7 @@ use stopworld::{
 };
 
 use super::number;
-use crate::facts::{Facts, Told};
+use crate::facts::{Facts, TestResult};
 
 /// The vtable that is temporarily replaced.
 static TAKEN_OUT: Mutex<Option<Arc<dyn ThreadVtable>>> = Mutex::new(None);
@@ -22,7 +22,7 @@ pub fn take_out(vtable: Arc<dyn ThreadVtable>) {
     *TAKEN_OUT.lock().unwrap() = Some(vtable);
 }
 
-pub fn taken_out() -> Told<Arc<dyn ThreadVtable>> {
+pub fn taken_out() -> TestResult<Arc<dyn ThreadVtable>> {
     TAKEN_OUT.lock().unwrap().take().ok_or_else(|| "no vtable was taken out".into())
 }
 
@@ -35,7 +35,7 @@ pub struct Mock {
 }
 
 impl Mock {
-    pub fn obey(&mut self, worlds: &[World], words: &[&str]) -> Told<Facts> {
+    pub fn execute(&mut self, worlds: &[World], words: &[&str]) -> TestResult<Facts> {
         match words {
             ["attach", mode] => {
                 let mock = if *mode == "full" { MockDebugger::new() } else { MockDebugger::assisted() };
@@ -85,7 +85,7 @@ impl Mock {
         }
     }
 
-    fn debugger(&self) -> Told<&MockDebugger> {
+    fn debugger(&self) -> TestResult<&MockDebugger> {
         self.debugger.as_deref().ok_or_else(|| "the debugger inside is not attached".into())
     }
 }
@@ -98,7 +98,7 @@ pub struct Dwelling {
 }
 
 impl Dwelling {
-    pub fn over_the_one_in_force(world: &World) -> Told<Arc<Self>> {
+    pub fn over_the_one_in_force(world: &World) -> TestResult<Arc<Self>> {
         let swap = |vtable| world.set_thread_vtable(vtable).map_err(|error: StopError| error.to_string());
         let around = swap(Arc::new(SafepointStopper))?;
         let dwelling = Arc::new(Self { around, closed: AtomicBool::new(false), inside: AtomicI32::new(0) });
@@ -173,7 +173,7 @@ unsafe impl ThreadVtable for Dwelling {
 }
 
 /// Forks; the child collects. Returns how it ended: its exit code, or 1000 plus its signal.
-pub fn fork(world: &World) -> Told<Facts> {
+pub fn fork(world: &World) -> TestResult<Facts> {
     let code = crate::hazard::fork(|| {
         for round in 1..=3 {
             match world.collect() {

@@ -18,32 +18,32 @@ use std::time::{Duration, Instant};
 
 use stopworld::{CollectError, CollectionReport, Paranoid, SafepointStopper, StopError, World};
 
-use crate::facts::{Facts, Told, answer};
+use crate::facts::{Facts, TestResult, answer};
 use crate::hazard::Hidden;
 use inside::{Dwelling, Mock};
 use mutators::{Kind, Running};
 
 /// Executes commands until stdin ends. Arguments: the timeout of a stop in milliseconds.
-pub fn main(arguments: &[String]) -> Told<()> {
+pub fn main(arguments: &[String]) -> TestResult<()> {
     let timeout = arguments.first().map_or(Ok(20_000), |text| text.parse()).map_err(|_| "milliseconds")?;
     let mut program = Program::new(Duration::from_millis(timeout))?;
     answer(&Ok(Facts::new().with("pid", std::process::id())));
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(|error| error.to_string())?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        answer(&program.obey(&words));
+        answer(&program.execute(&words));
     }
     // Mutators that no command has ended may be left: `exit` does not wait for them.
     std::process::exit(0);
 }
 
-fn build(timeout: Duration) -> Told<World> {
+fn build(timeout: Duration) -> TestResult<World> {
     let builder = World::builder().heap_limit(64 << 20).initial_heap(1 << 20).stop_timeout(timeout);
     builder.paranoid(Paranoid::On).build().map_err(|error| error.to_string())
 }
 
 /// A command that is executed later.
-type Later = JoinHandle<Told<Facts>>;
+type Later = JoinHandle<TestResult<Facts>>;
 
 struct Program {
     timeout: Duration,
@@ -62,7 +62,7 @@ struct Program {
 struct Collector {
     end: Arc<AtomicBool>,
     collections: Arc<AtomicU64>,
-    thread: JoinHandle<Told<()>>,
+    thread: JoinHandle<TestResult<()>>,
 }
 
 impl Collector {
@@ -82,7 +82,7 @@ impl Collector {
 }
 
 impl Program {
-    fn new(timeout: Duration) -> Told<Self> {
+    fn new(timeout: Duration) -> TestResult<Self> {
         Ok(Self {
             timeout,
             worlds: vec![build(timeout)?],
@@ -99,7 +99,7 @@ impl Program {
         &self.worlds[0]
     }
 
-    fn obey(&mut self, words: &[&str]) -> Told<Facts> {
+    fn execute(&mut self, words: &[&str]) -> TestResult<Facts> {
         match words {
             ["start", name, kind @ ..] => self.start(0, name, kind),
             ["start-in", world, name, kind @ ..] => self.start(number(world)?, name, kind),
@@ -132,7 +132,7 @@ impl Program {
                 let later = self.later.remove(*name).ok_or_else(|| format!("nothing is called {name}"))?;
                 later.join().map_err(|_| format!("{name} panicked"))?
             }
-            ["mock", rest @ ..] => self.mock.obey(&self.worlds, rest),
+            ["mock", rest @ ..] => self.mock.execute(&self.worlds, rest),
             ["verify"] => {
                 let verified = self.world().verify().map_err(|error| error.to_string())?;
                 let damage = self.world().damage().map_or(Ok(()), |damage| Err(damage.to_owned()));
@@ -142,11 +142,11 @@ impl Program {
         }
     }
 
-    fn mutator(&self, name: &str) -> Told<&Running> {
+    fn mutator(&self, name: &str) -> TestResult<&Running> {
         self.mutators.get(name).ok_or_else(|| format!("no mutator is called {name}"))
     }
 
-    fn start(&mut self, world: usize, name: &str, kind: &[&str]) -> Told<Facts> {
+    fn start(&mut self, world: usize, name: &str, kind: &[&str]) -> TestResult<Facts> {
         let world = self.worlds.get(world).ok_or("there is no such world")?;
         let running = Running::start(world, name, Kind::of(kind)?)?;
         let facts = running.facts();
@@ -154,7 +154,7 @@ impl Program {
         Ok(facts)
     }
 
-    fn end(&mut self, name: &str) -> Told<Facts> {
+    fn end(&mut self, name: &str) -> TestResult<Facts> {
         let (facts, hidden) =
             self.mutators.remove(name).ok_or_else(|| format!("no mutator is called {name}"))?.end()?;
         self.unkept.extend(hidden);
@@ -167,7 +167,7 @@ impl Program {
         all.fold(Facts::new(), |facts, thread| facts.with(thread.name.as_str(), thread.tid.0))
     }
 
-    fn collect(&self, times: u32) -> Told<Facts> {
+    fn collect(&self, times: u32) -> TestResult<Facts> {
         let mut killed = 0;
         let mut last = Facts::new();
         for _ in 0..times {
@@ -177,19 +177,19 @@ impl Program {
         Ok(last.with("killed", killed))
     }
 
-    fn more_worlds(&mut self, count: usize) -> Told<Facts> {
+    fn more_worlds(&mut self, count: usize) -> TestResult<Facts> {
         while self.worlds.len() < count {
             self.worlds.push(build(self.timeout)?);
         }
         Ok(Facts::new())
     }
 
-    fn start_collectors(&mut self) -> Told<Facts> {
+    fn start_collectors(&mut self) -> TestResult<Facts> {
         self.collectors.extend(self.worlds.iter().cloned().map(Collector::start));
         Ok(Facts::new())
     }
 
-    fn end_collectors(&mut self) -> Told<Facts> {
+    fn end_collectors(&mut self) -> TestResult<Facts> {
         let mut facts = Facts::new();
         let mut sum = 0;
         for (world, collector) in std::mem::take(&mut self.collectors).into_iter().enumerate() {
@@ -203,7 +203,7 @@ impl Program {
     }
 
     /// Mutators that start and end, four at a time, and a collection for each four.
-    fn births(&self, count: usize) -> Told<Facts> {
+    fn births(&self, count: usize) -> TestResult<Facts> {
         for round in 0..count.div_ceil(4) {
             let born = (0..4).map(|index| {
                 // SAFETY: the body keeps nothing.
@@ -223,7 +223,7 @@ impl Program {
         Ok(Facts::new().with("born", count.div_ceil(4) * 4))
     }
 
-    fn swap(&self, stopper: &str) -> Told<Facts> {
+    fn swap(&self, stopper: &str) -> TestResult<Facts> {
         let world = self.world();
         let swapped = match stopper {
             "safepoints" => world.set_thread_vtable(Arc::new(SafepointStopper)),
@@ -239,23 +239,23 @@ impl Program {
     }
 
     /// From now on new threads stay in `thread_created` until `dwelt`.
-    fn dwell(&mut self) -> Told<Facts> {
+    fn dwell(&mut self) -> TestResult<Facts> {
         let dwelling = Dwelling::over_the_one_in_force(self.world())?;
         dwelling.close();
         self.dwelling = Some(dwelling);
         Ok(Facts::new())
     }
 
-    fn dwelling(&self) -> Told<&Arc<Dwelling>> {
+    fn dwelling(&self) -> TestResult<&Arc<Dwelling>> {
         self.dwelling.as_ref().ok_or_else(|| "no thread is kept in thread_created".into())
     }
 
-    fn dwelt(&self) -> Told<Facts> {
+    fn dwelt(&self) -> TestResult<Facts> {
         self.dwelling()?.open();
         Ok(Facts::new())
     }
 
-    fn later(&mut self, name: &str, command: &[&str]) -> Told<Facts> {
+    fn later(&mut self, name: &str, command: &[&str]) -> TestResult<Facts> {
         let world = self.world().clone();
         let thread = match command {
             ["collect"] => std::thread::spawn(move || collected(&world)),
@@ -274,12 +274,12 @@ impl Program {
     }
 }
 
-fn number<N: std::str::FromStr>(word: &str) -> Told<N> {
+fn number<N: std::str::FromStr>(word: &str) -> TestResult<N> {
     word.parse().map_err(|_| format!("{word:?} is no number"))
 }
 
 /// Collects on the calling thread, which belongs to no world.
-fn collected(world: &World) -> Told<Facts> {
+fn collected(world: &World) -> TestResult<Facts> {
     let begun = Instant::now();
     let report = world.collect().map_err(|error| complaint(&error))?;
     Ok(tell(&report).with("us", begun.elapsed().as_micros()))

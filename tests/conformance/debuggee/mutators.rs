@@ -8,7 +8,7 @@ use stopworld::{Gc, JoinHandle, Mutator, World};
 use stopworld_workloads::binary_trees::{self, Tree};
 
 use super::calls::{Call, Calls};
-use crate::facts::{Facts, Told};
+use crate::facts::{Facts, TestResult};
 use crate::hazard::Hidden;
 use crate::hazard::keepers::KEEPERS;
 
@@ -37,7 +37,7 @@ pub enum Kind {
 
 impl Kind {
     /// Parses `counting`, `keeping r12 8`, `calling nanosleep` …
-    pub fn of(words: &[&str]) -> Told<Self> {
+    pub fn of(words: &[&str]) -> TestResult<Self> {
         Ok(match words {
             ["counting"] => Self::Counting,
             ["spinning"] => Self::Spinning,
@@ -84,7 +84,7 @@ pub struct Running {
 
 impl Running {
     /// Starts a mutator and waits until it does its work.
-    pub fn start(world: &World, name: &str, kind: Kind) -> Told<Self> {
+    pub fn start(world: &World, name: &str, kind: Kind) -> TestResult<Self> {
         if let Kind::Keeping { place, .. } = kind
             && !KEEPERS[place].2.are_met()
         {
@@ -126,7 +126,7 @@ impl Running {
     }
 
     /// Ends it; returns its last facts, and the object that it has kept until now.
-    pub fn end(self) -> Told<(Facts, Option<Hidden>)> {
+    pub fn end(self) -> TestResult<(Facts, Option<Hidden>)> {
         self.shared.end.store(true, Ordering::Release);
         while !self.handle.is_finished() {
             self.shared.calls.poke();
@@ -141,16 +141,16 @@ impl Running {
 
 const DEPTH: u32 = 7;
 
-fn tree(m: &Mutator) -> Told<Gc<Tree>> {
+fn tree(m: &Mutator) -> TestResult<Gc<Tree>> {
     binary_trees::build(m, DEPTH).map_err(|error| error.to_string())
 }
 
-fn whole(tree: Gc<Tree>) -> Told<()> {
+fn whole(tree: Gc<Tree>) -> TestResult<()> {
     let nodes = binary_trees::count(tree);
     if nodes == binary_trees::full(DEPTH) { Ok(()) } else { Err(format!("a tree has {nodes} nodes")) }
 }
 
-fn work(m: &Mutator, kind: &Kind, disguised: usize, shared: &Shared) -> Told<()> {
+fn work(m: &Mutator, kind: &Kind, disguised: usize, shared: &Shared) -> TestResult<()> {
     let goes_on = || {
         shared.ready.store(true, Ordering::Release);
         shared.count.fetch_add(1, Ordering::Relaxed);

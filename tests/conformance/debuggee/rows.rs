@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use stopworld::{Mutator, World};
-use stopworld_workloads::{self as workloads, Plan, Shift, Until, lisp};
+use stopworld_workloads::{self as workloads, Plan, RunControl, Until, lisp};
 
 use super::number;
-use crate::facts::{Facts, Told};
+use crate::facts::{Facts, TestResult};
 
 /// The number of threads of each program.
 const THREADS: usize = 8;
 
 /// Runs `PROGRAM COLLECTIONS`: passes of the program until the world has collected this number of times. `passes` and what they verified per pass
 /// are the results: if they differ from those of an undisturbed run, a collection has done harm.
-pub fn run(world: &World, words: &[String]) -> Told<Facts> {
+pub fn run(world: &World, words: &[String]) -> TestResult<Facts> {
     let [program, collections] = words else { return Err("run PROGRAM COLLECTIONS".into()) };
     let collections: u64 = number(collections)?;
     let begun = u64::from(world.totals().collections);
@@ -39,7 +39,7 @@ pub fn run(world: &World, words: &[String]) -> Told<Facts> {
 /// Collects concurrently with the program, which alone would not collect often enough.
 struct Pump {
     end: Arc<AtomicU64>,
-    thread: std::thread::JoinHandle<Told<()>>,
+    thread: std::thread::JoinHandle<TestResult<()>>,
 }
 
 impl Pump {
@@ -58,25 +58,25 @@ impl Pump {
         Self { end, thread }
     }
 
-    fn end(self) -> Told<()> {
+    fn end(self) -> TestResult<()> {
         self.end.store(1, Ordering::Relaxed);
         self.thread.join().map_err(|_| "the pump panicked")?
     }
 }
 
-fn workload_pass(world: &World, name: &str) -> Told<String> {
+fn workload_pass(world: &World, name: &str) -> TestResult<String> {
     let workload = workloads::find(name).ok_or_else(|| format!("no workload is called {name}"))?;
     let threads = NonZeroUsize::new(THREADS).expect("not zero");
-    let shift = Shift::new(Plan { threads, until: Until::OnePass, depth: 10 });
+    let run_control = RunControl::new(Plan { threads, until: Until::OnePass, depth: 10 });
     // SAFETY: this body holds no `Gc`; the workload keeps its promise.
-    let whole = unsafe { world.spawn("main", move |m| workloads::run(m, workload, &shift)) };
+    let whole = unsafe { world.spawn("main", move |m| workloads::run(m, workload, &run_control)) };
     let outcome = whole.map_err(|error| error.to_string())?.join().map_err(|_| "the thread panicked")?;
     Ok(format!("{:?}", outcome.map_err(|error| error.to_string())?))
 }
 
 const SCHEME: &str = include_str!("../../../examples/scheme/nqueens.scm");
 
-fn lisp_pass(world: &World) -> Told<String> {
+fn lisp_pass(world: &World) -> TestResult<String> {
     let printed = Arc::<Mutex<Vec<String>>>::default();
     let crew: Vec<_> = (0..THREADS)
         .map(|index| {

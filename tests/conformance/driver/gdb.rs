@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use stopworld::debugger::scripts;
 
-use super::{Ability, Driver, Mode, Seen, seen};
-use crate::facts::{Facts, Told};
+use super::{Ability, Driver, Mode, ThreadView, seen};
+use crate::facts::{Facts, TestResult};
 use crate::program::{PATIENCE, Program, Talker, wait_for};
 
 /// Returns why no gdb here can trace, if so.
@@ -91,16 +91,16 @@ impl Gdb {
         Self { mode, gdb: None, pid: 0, files }
     }
 
-    fn gdb(&mut self) -> Told<&mut Talker> {
+    fn gdb(&mut self) -> TestResult<&mut Talker> {
         self.gdb.as_mut().ok_or_else(|| "gdb is not attached".into())
     }
 
-    fn say(&mut self, command: &str) -> Told<()> {
+    fn say(&mut self, command: &str) -> TestResult<()> {
         self.gdb()?.say(command)
     }
 
     /// Returns a helper's answer.
-    fn ask(&mut self, helper: &str) -> Told<Facts> {
+    fn ask(&mut self, helper: &str) -> TestResult<Facts> {
         let gdb = self.gdb()?;
         gdb.say(&format!("python say(lambda: {helper})"))?;
         let begun = Instant::now();
@@ -117,7 +117,7 @@ impl Gdb {
     }
 
     /// Waits until the number of stopped threads is as required.
-    fn until_stopped(&mut self, what: &str, is_so: impl Fn(usize, usize) -> bool) -> Told<()> {
+    fn until_stopped(&mut self, what: &str, is_so: impl Fn(usize, usize) -> bool) -> TestResult<()> {
         wait_for(what, || {
             let facts = self.ask("stopped()")?;
             Ok(is_so(facts.number("stopped")?, facts.number("all")?))
@@ -126,7 +126,7 @@ impl Gdb {
 }
 
 impl Driver for Gdb {
-    fn attach(&mut self, program: &mut Program) -> Told<()> {
+    fn attach(&mut self, program: &mut Program) -> TestResult<()> {
         let mut command = Command::new("gdb");
         command.args(["-nx", "-q", "-iex", "set pagination off", "-iex", "set confirm off", "-iex", "set prompt"]);
         command.args(["-iex", "set auto-load python-scripts off", "-iex", "set debuginfod enabled off"]);
@@ -154,7 +154,7 @@ impl Driver for Gdb {
         }
     }
 
-    fn detach(&mut self, _: &mut Program) -> Told<()> {
+    fn detach(&mut self, _: &mut Program) -> TestResult<()> {
         if self.mode == Mode::Full {
             self.say("interrupt")?;
             self.until_stopped("gdb to stop all threads", |stopped, all| stopped == all)?;
@@ -166,7 +166,7 @@ impl Driver for Gdb {
         Ok(())
     }
 
-    fn die(&mut self) -> Told<()> {
+    fn die(&mut self) -> TestResult<()> {
         self.gdb()?.kill()?;
         self.gdb = None;
         // gdb stops threads by SIGSTOP. Killed while doing so, it leaves a SIGSTOP pending, which stops the process as any SIGSTOP does.
@@ -175,7 +175,7 @@ impl Driver for Gdb {
         Ok(())
     }
 
-    fn freeze(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+    fn freeze(&mut self, _: &mut Program, tid: i32) -> TestResult<()> {
         self.ask(&format!("freeze({tid})"))?;
         let begun = Instant::now();
         while self.ask(&format!("is_stopped({tid})"))?.text("stopped") != "1" {
@@ -187,19 +187,19 @@ impl Driver for Gdb {
         Ok(())
     }
 
-    fn thaw(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+    fn thaw(&mut self, _: &mut Program, tid: i32) -> TestResult<()> {
         self.ask(&format!("thaw({tid})")).map(drop)
     }
 
-    fn threads(&mut self, _: &mut Program) -> Told<BTreeMap<i32, Seen>> {
+    fn threads(&mut self, _: &mut Program) -> TestResult<BTreeMap<i32, ThreadView>> {
         Ok(seen(&self.ask("mutators()")?))
     }
 
-    fn fingerprint(&mut self, tid: i32) -> Told<String> {
+    fn fingerprint(&mut self, tid: i32) -> TestResult<String> {
         Ok(self.ask(&format!("fingerprint({tid})"))?.text("fingerprint").into())
     }
 
-    fn stops(&mut self, _: &mut Program) -> Told<u64> {
+    fn stops(&mut self, _: &mut Program) -> TestResult<u64> {
         self.ask("stops()")?.number("stops")
     }
 

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use stopworld::debugger::scripts;
 
-use super::{Ability, Driver, Seen, seen};
-use crate::facts::{Facts, Told};
+use super::{Ability, Driver, ThreadView, seen};
+use crate::facts::{Facts, TestResult};
 use crate::program::{Program, Talker};
 
 /// Where Debian installs the modules of lldb 14, which its own Python does not find.
@@ -228,13 +228,13 @@ impl Lldb {
         Self { lldb: None, files, pid: 0 }
     }
 
-    fn ask(&mut self, call: &str) -> Told<Facts> {
+    fn ask(&mut self, call: &str) -> TestResult<Facts> {
         self.lldb.as_mut().ok_or("lldb is not attached")?.ask(call)
     }
 }
 
 impl Driver for Lldb {
-    fn attach(&mut self, program: &mut Program) -> Told<()> {
+    fn attach(&mut self, program: &mut Program) -> TestResult<()> {
         let mut command = python();
         command.arg(self.files.path().join("helpers.py")).stderr(Stdio::null());
         self.lldb = Some(Talker::start("lldb", &mut command)?);
@@ -243,29 +243,29 @@ impl Driver for Lldb {
         self.ask(&format!("attach({}, {:?})", program.pid(), script)).map(drop)
     }
 
-    fn detach(&mut self, _: &mut Program) -> Told<()> {
+    fn detach(&mut self, _: &mut Program) -> TestResult<()> {
         self.ask("detach()")?;
         self.lldb = None;
         Ok(())
     }
 
-    fn die(&mut self) -> Told<()> {
+    fn die(&mut self) -> TestResult<()> {
         Err("not supported by this debugger".into())
     }
 
-    fn freeze(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+    fn freeze(&mut self, _: &mut Program, tid: i32) -> TestResult<()> {
         self.ask(&format!("freeze({tid})")).map(drop)
     }
 
-    fn thaw(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+    fn thaw(&mut self, _: &mut Program, tid: i32) -> TestResult<()> {
         self.ask(&format!("thaw({tid})")).map(drop)
     }
 
-    fn threads(&mut self, _: &mut Program) -> Told<BTreeMap<i32, Seen>> {
+    fn threads(&mut self, _: &mut Program) -> TestResult<BTreeMap<i32, ThreadView>> {
         Ok(seen(&self.ask("mutators()")?))
     }
 
-    fn stops(&mut self, _: &mut Program) -> Told<u64> {
+    fn stops(&mut self, _: &mut Program) -> TestResult<u64> {
         self.ask("stops()")?.number("stops")
     }
 

@@ -2,38 +2,38 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ability, Driver, Mode, Seen, seen};
-use crate::facts::Told;
+use super::{Ability, Driver, Mode, ThreadView, seen};
+use crate::facts::TestResult;
 use crate::program::Program;
 
 pub struct Mock(pub Mode);
 
 impl Driver for Mock {
-    fn attach(&mut self, program: &mut Program) -> Told<()> {
+    fn attach(&mut self, program: &mut Program) -> TestResult<()> {
         program.ask(&format!("mock attach {}", self.0.name())).map(drop)
     }
 
-    fn detach(&mut self, program: &mut Program) -> Told<()> {
+    fn detach(&mut self, program: &mut Program) -> TestResult<()> {
         program.ask("mock detach").map(drop)
     }
 
-    fn die(&mut self) -> Told<()> {
+    fn die(&mut self) -> TestResult<()> {
         Err("not supported by this debugger".into())
     }
 
-    fn freeze(&mut self, program: &mut Program, tid: i32) -> Told<()> {
+    fn freeze(&mut self, program: &mut Program, tid: i32) -> TestResult<()> {
         program.ask(&format!("mock freeze {tid}")).map(drop)
     }
 
-    fn thaw(&mut self, program: &mut Program, tid: i32) -> Told<()> {
+    fn thaw(&mut self, program: &mut Program, tid: i32) -> TestResult<()> {
         program.ask(&format!("mock thaw {tid}")).map(drop)
     }
 
-    fn threads(&mut self, program: &mut Program) -> Told<BTreeMap<i32, Seen>> {
+    fn threads(&mut self, program: &mut Program) -> TestResult<BTreeMap<i32, ThreadView>> {
         Ok(seen(&program.ask("mock threads")?))
     }
 
-    fn stops(&mut self, program: &mut Program) -> Told<u64> {
+    fn stops(&mut self, program: &mut Program) -> TestResult<u64> {
         program.ask("mock stops")?.number("stops")
     }
 

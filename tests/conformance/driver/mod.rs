@@ -7,12 +7,12 @@ pub mod ptrace;
 
 use std::collections::BTreeMap;
 
-use crate::facts::Told;
+use crate::facts::TestResult;
 use crate::program::Program;
 
 /// What a debugger shows of a mutator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ThreadView {
     pub name: String,
     pub frozen: bool,
 }
@@ -39,28 +39,28 @@ pub enum Ability {
 /// A debugger that may be in control of a program.
 pub trait Driver {
     /// Takes control of a running program, and lets it run on.
-    fn attach(&mut self, program: &mut Program) -> Told<()>;
+    fn attach(&mut self, program: &mut Program) -> TestResult<()>;
 
     /// Detaches from the program.
-    fn detach(&mut self, program: &mut Program) -> Told<()>;
+    fn detach(&mut self, program: &mut Program) -> TestResult<()>;
 
     /// Is killed.
-    fn die(&mut self) -> Told<()>;
+    fn die(&mut self) -> TestResult<()>;
 
-    fn freeze(&mut self, program: &mut Program, tid: i32) -> Told<()>;
+    fn freeze(&mut self, program: &mut Program, tid: i32) -> TestResult<()>;
 
-    fn thaw(&mut self, program: &mut Program, tid: i32) -> Told<()>;
+    fn thaw(&mut self, program: &mut Program, tid: i32) -> TestResult<()>;
 
     /// The mutators that the debugger knows.
-    fn threads(&mut self, program: &mut Program) -> Told<BTreeMap<i32, Seen>>;
+    fn threads(&mut self, program: &mut Program) -> TestResult<BTreeMap<i32, ThreadView>>;
 
     /// Returns a string that changes only if a frozen thread's registers, extended state or red zone change.
-    fn fingerprint(&mut self, tid: i32) -> Told<String> {
+    fn fingerprint(&mut self, tid: i32) -> TestResult<String> {
         Err(format!("the registers of {tid} are not readable"))
     }
 
     /// The number of stops of worlds that it has served since it attached.
-    fn stops(&mut self, program: &mut Program) -> Told<u64>;
+    fn stops(&mut self, program: &mut Program) -> TestResult<u64>;
 
     /// Returns why it lacks an ability; `None` if it has the ability.
     fn lacks(&self, ability: Ability) -> Option<&'static str>;
@@ -132,10 +132,10 @@ impl Which {
 }
 
 /// Parses `tid=name/frozen` facts.
-pub fn seen(facts: &crate::facts::Facts) -> BTreeMap<i32, Seen> {
+pub fn seen(facts: &crate::facts::Facts) -> BTreeMap<i32, ThreadView> {
     let of = |(tid, rest): (&str, &str)| {
         let (name, state) = rest.rsplit_once('/')?;
-        Some((tid.parse().ok()?, Seen { name: name.into(), frozen: state == "frozen" }))
+        Some((tid.parse().ok()?, ThreadView { name: name.into(), frozen: state == "frozen" }))
     };
     facts.iter().filter_map(of).collect()
 }

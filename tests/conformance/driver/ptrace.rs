@@ -10,8 +10,8 @@ use std::time::Duration;
 use stopworld::Tid;
 use stopworld_ptrace::{Debugger, DebuggerError, Event, Options, Restored};
 
-use super::{Ability, Driver, Mode, Seen, seen};
-use crate::facts::{Facts, Told, answer};
+use super::{Ability, Driver, Mode, ThreadView, seen};
+use crate::facts::{Facts, TestResult, answer};
 use crate::program::{Program, Talker};
 
 pub fn is_missing() -> Option<String> {
@@ -28,13 +28,13 @@ impl Ptrace {
         Self { mode, engine: None }
     }
 
-    fn ask(&mut self, line: &str) -> Told<Facts> {
+    fn ask(&mut self, line: &str) -> TestResult<Facts> {
         self.engine.as_mut().ok_or("the debugger is not attached")?.ask(line)
     }
 }
 
 impl Driver for Ptrace {
-    fn attach(&mut self, program: &mut Program) -> Told<()> {
+    fn attach(&mut self, program: &mut Program) -> TestResult<()> {
         if self.engine.is_none() {
             let me = std::env::current_exe().map_err(|error| error.to_string())?;
             self.engine = Some(Talker::start("the debugger", Command::new(me).args(["engine", self.mode.name()]))?);
@@ -42,31 +42,31 @@ impl Driver for Ptrace {
         self.ask(&format!("attach {}", program.pid())).map(drop)
     }
 
-    fn detach(&mut self, _: &mut Program) -> Told<()> {
+    fn detach(&mut self, _: &mut Program) -> TestResult<()> {
         self.ask("detach").map(drop)
     }
 
-    fn die(&mut self) -> Told<()> {
+    fn die(&mut self) -> TestResult<()> {
         self.engine.take().map_or(Ok(()), |mut engine| engine.kill())
     }
 
-    fn freeze(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+    fn freeze(&mut self, _: &mut Program, tid: i32) -> TestResult<()> {
         self.ask(&format!("freeze {tid}")).map(drop)
     }
 
-    fn thaw(&mut self, _: &mut Program, tid: i32) -> Told<()> {
+    fn thaw(&mut self, _: &mut Program, tid: i32) -> TestResult<()> {
         self.ask(&format!("thaw {tid}")).map(drop)
     }
 
-    fn threads(&mut self, _: &mut Program) -> Told<BTreeMap<i32, Seen>> {
+    fn threads(&mut self, _: &mut Program) -> TestResult<BTreeMap<i32, ThreadView>> {
         Ok(seen(&self.ask("threads")?))
     }
 
-    fn fingerprint(&mut self, tid: i32) -> Told<String> {
+    fn fingerprint(&mut self, tid: i32) -> TestResult<String> {
         Ok(self.ask(&format!("fingerprint {tid}"))?.text("fingerprint").into())
     }
 
-    fn stops(&mut self, _: &mut Program) -> Told<u64> {
+    fn stops(&mut self, _: &mut Program) -> TestResult<u64> {
         self.ask("stops")?.number("stops")
     }
 
@@ -81,7 +81,7 @@ impl Driver for Ptrace {
 }
 
 /// The debugger's process: serves the program, and executes commands.
-pub fn engine(arguments: &[String]) -> Told<()> {
+pub fn engine(arguments: &[String]) -> TestResult<()> {
     let mode = match arguments.first().map(String::as_str) {
         Some("full") => stopworld_ptrace::Mode::Full,
         Some("assisted") => stopworld_ptrace::Mode::Assisted,
@@ -102,7 +102,7 @@ pub fn engine(arguments: &[String]) -> Told<()> {
     });
     loop {
         match lines.try_recv() {
-            Ok(line) => answer(&engine.obey(&line.split_whitespace().collect::<Vec<_>>())),
+            Ok(line) => answer(&engine.execute(&line.split_whitespace().collect::<Vec<_>>())),
             Err(TryRecvError::Disconnected) => return Ok(()),
             Err(TryRecvError::Empty) => engine.serve()?,
         }
@@ -121,7 +121,7 @@ fn text(error: DebuggerError) -> String {
 
 impl Engine {
     /// Serves the program for a short time.
-    fn serve(&mut self) -> Told<()> {
+    fn serve(&mut self) -> TestResult<()> {
         match &mut self.debugger {
             Some(debugger) => match debugger.poll(Duration::from_millis(1)).map_err(text)? {
                 // In a full stop each thread of the process is compared, not only those that the user holds.
@@ -137,7 +137,7 @@ impl Engine {
         }
     }
 
-    fn obey(&mut self, words: &[&str]) -> Told<Facts> {
+    fn execute(&mut self, words: &[&str]) -> TestResult<Facts> {
         if let ["attach", pid] = words {
             let pid = pid.parse().map_err(|_| "no process id")?;
             self.debugger = Some(Debugger::attach(pid, self.options).map_err(text)?);

@@ -328,9 +328,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Seen(Vec<(u64, u64, Option<u16>, Vec<u8>)>);
+    struct SeenEvents(Vec<(u64, u64, Option<u16>, Vec<u8>)>);
 
-    impl Visitor for Seen {
+    impl Visitor for SeenEvents {
         fn event(&mut self, event: &Event<'_>) {
             self.0.push((event.time, event.offset, event.cap, event.payload.to_vec()));
         }
@@ -367,7 +367,7 @@ mod tests {
             (round, most) in prop_oneof![Just((300usize, 600usize)), Just((2000, 4000)), Just((3000, 800)), Just((ROUND, MOST))],
         ) {
             let log = log(&blocks, has_markers);
-            let mut expected = Seen::default();
+            let mut expected = SeenEvents::default();
             crate::read::in_file_order(&log[..], &mut expected);
             expected.0.sort_by_key(|event| event.0);
             let mut index = Index::of_size(target, most_segments);
@@ -375,7 +375,7 @@ mod tests {
             scan.events(|_, raw| { index.add(raw); true });
             let mut rounds = Rounds::new(&log[..], scan.types(), index.finish());
             (rounds.round, rounds.most) = (round, most);
-            let mut seen = Seen::default();
+            let mut seen = SeenEvents::default();
             prop_assert_eq!(rounds.deliver(&mut seen), Ok(()));
             prop_assert_eq!(seen.0, expected.0);
         }

@@ -4,14 +4,14 @@
 use std::io::Read;
 
 use super::super::Container;
-use super::super::bytes::{Bytes, Stuck};
-use super::super::container::{File, Trouble};
+use super::super::bytes::{Bytes, ItemError};
+use super::super::container::{BlockError, File};
 use super::super::damage::{Damage, DamageKind};
 use super::super::header::Header;
 use super::super::labels::Labels;
 use super::super::metadata::EventType;
 use super::super::visitor::{Aside, ThreadInfo, Visitor};
-use super::{Asides, Known, Reading, Stacks};
+use super::{Asides, Reading, Stacks, TypeEntry};
 
 /// The limit for one description, in bytes.
 const LARGEST_TYPE: u32 = 1 << 20;
@@ -19,7 +19,7 @@ const ALL_TYPES: usize = 16 << 20;
 
 impl<V: Visitor> Reading<'_, V> {
     /// In version 4, descriptions have the headers of events.
-    pub(super) fn types_4<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn types_4<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         let layout = self.block_header(file)?;
         let mut header = Header::default();
         while file.window("a description", |window, offset, left| {
@@ -28,10 +28,10 @@ impl<V: Visitor> Reading<'_, V> {
             next.read(layout, &mut bytes)?;
             let size = next.payload;
             if u64::from(size) + (window.len() - bytes.len()) as u64 > left {
-                return Err(Stuck::Wrong(DamageKind::Overrun("a description")));
+                return Err(ItemError::Wrong(DamageKind::Overrun("a description")));
             }
             if size > LARGEST_TYPE {
-                return Err(Stuck::Wrong(DamageKind::Type("it is too long")));
+                return Err(ItemError::Wrong(DamageKind::Type("it is too long")));
             }
             let payload = bytes.take(size as usize)?;
             bytes.take(next.padding as usize)?;
@@ -42,7 +42,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    pub(super) fn types_6<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn types_6<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         file.fixed("a block's header", |bytes| {
             let size = bytes.short()?;
             bytes.take(usize::from(size)).map(|_| ())
@@ -58,11 +58,11 @@ impl<V: Visitor> Reading<'_, V> {
     }
 
     /// Adds an event type that the file describes, or reports the damage in its description.
-    fn described(&mut self, read: Result<(EventType, Option<DamageKind>), Stuck>, offset: u64) {
+    fn described(&mut self, read: Result<(EventType, Option<DamageKind>), ItemError>, offset: u64) {
         let (mut kind, wrong) = match read {
             Ok(read) => read,
-            Err(Stuck::Wrong(kind)) => return self.damaged(Damage { offset, kind }),
-            Err(Stuck::Short) => {
+            Err(ItemError::Wrong(kind)) => return self.damaged(Damage { offset, kind }),
+            Err(ItemError::Short) => {
                 let kind = DamageKind::Type("it ends before it has said what it is");
                 return self.damaged(Damage { offset, kind });
             }
@@ -82,10 +82,10 @@ impl<V: Visitor> Reading<'_, V> {
         }
         self.last_type = None;
         let interest = self.visitor.event_type(&kind);
-        self.tables.types.push(Known { kind, interest });
+        self.tables.types.push(TypeEntry { kind, interest });
     }
 
-    pub(super) fn stacks<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn stacks<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         if self.keeps_stacks == Stacks::LeaveOut && self.asides == Asides::KeepToOneself {
             return Ok(());
         }
@@ -95,10 +95,10 @@ impl<V: Visitor> Reading<'_, V> {
                 let mut bytes = Bytes::new(window);
                 let size = bytes.word()?;
                 if u64::from(size) + 4 > left {
-                    return Err(Stuck::Wrong(DamageKind::Overrun("a stack")));
+                    return Err(ItemError::Wrong(DamageKind::Overrun("a stack")));
                 }
                 let row = bytes.take(size as usize)?;
-                self.tell(&Aside::Stack { id, addresses: row });
+                self.visit_aside(&Aside::Stack { id, addresses: row });
                 if self.keeps_stacks == Stacks::Keep && !self.tables.stacks.add(id, row) {
                     self.damaged(Damage { offset, kind: DamageKind::TooMany("stacks") });
                 }
@@ -109,12 +109,12 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    pub(super) fn label_lists<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn label_lists<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         let (mut id, mut count) = file.fixed("a block's header", |bytes| Ok((bytes.word()?, bytes.word()?)))?;
         while count > 0
             && file.window("a label list", |window, offset, _| {
                 let length = Labels::length_of_list(window)?;
-                self.tell(&Aside::Labels { id, bytes: &window[..length] });
+                self.visit_aside(&Aside::Labels { id, bytes: &window[..length] });
                 if !self.tables.labels.add(id, &window[..length]) {
                     self.damaged(Damage { offset, kind: DamageKind::TooMany("label lists") });
                 }
@@ -125,7 +125,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    pub(super) fn new_threads<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn new_threads<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         while file.window("a thread", |window, offset, _| {
             let mut bytes = Bytes::new(window);
             let size = bytes.short()?;
@@ -150,11 +150,11 @@ impl<V: Visitor> Reading<'_, V> {
         self.visitor.thread(info);
     }
 
-    pub(super) fn ended_threads<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn ended_threads<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         while file.window("an ended thread", |window, offset, _| {
             let mut bytes = Bytes::new(window);
             let (index, sequence) = (bytes.var64()?, bytes.var32()?);
-            self.tell(&Aside::ThreadEnded { id: index, sequence });
+            self.visit_aside(&Aside::ThreadEnded { id: index, sequence });
             match self.threads.find(index) {
                 Some(place) => {
                     self.follow(place, sequence, sequence);
@@ -168,7 +168,7 @@ impl<V: Visitor> Reading<'_, V> {
     }
 
     /// No event before this belongs after it: all queued events are released, and ids become invalid.
-    pub(super) fn sequence_point<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn sequence_point<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         self.release(None);
         self.threads.settle();
         self.tables.stacks.clear();
@@ -179,7 +179,7 @@ impl<V: Visitor> Reading<'_, V> {
             let flags = if container == Container::V6 { bytes.word()? } else { 0 };
             Ok((time, flags, bytes.word()?))
         })?;
-        self.tell(&Aside::PointBegins { time, flags });
+        self.visit_aside(&Aside::PointBegins { time, flags });
         while count > 0
             && file.window("a thread's number", |window, offset, _| {
                 let mut bytes = Bytes::new(window);
@@ -190,12 +190,12 @@ impl<V: Visitor> Reading<'_, V> {
                 let found = self.threads.find(id);
                 let place = found.unwrap_or_else(|| self.unknown_thread(id, sequence, offset));
                 self.follow(place, sequence, sequence);
-                self.tell(&Aside::LastNumber { id, sequence });
+                self.visit_aside(&Aside::LastNumber { id, sequence });
                 count -= 1;
                 Ok(window.len() - bytes.len())
             })?
         {}
-        self.tell(&Aside::PointEnds);
+        self.visit_aside(&Aside::PointEnds);
         if flags & 1 != 0 {
             self.threads.clear();
         }
@@ -211,7 +211,7 @@ impl<V: Visitor> Reading<'_, V> {
 }
 
 /// Reads the row of a thread.
-fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, Stuck> {
+fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, ItemError> {
     let mut info = ThreadInfo { index: row.var64()?, process, ..ThreadInfo::default() };
     while !row.is_empty() {
         match row.byte()? {

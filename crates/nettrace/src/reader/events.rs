@@ -4,8 +4,8 @@
 use std::io::Read;
 
 use super::super::Container;
-use super::super::bytes::{Bytes, Stuck};
-use super::super::container::{File, Trouble};
+use super::super::bytes::{Bytes, ItemError};
+use super::super::container::{BlockError, File};
 use super::super::damage::{Damage, DamageKind};
 use super::super::header::{Header, LONGEST, Layout};
 use super::super::order::Fixed;
@@ -17,7 +17,7 @@ use super::{Delivery, Reading, show};
 const MOST_LOSERS: usize = 1 << 16;
 
 /// The state of reading a block of events.
-struct Place {
+struct BlockPosition {
     layout: Layout,
     header: Header,
     /// The header of the event whose payload is next began at this offset.
@@ -25,23 +25,29 @@ struct Place {
 }
 
 impl<V: Visitor> Reading<'_, V> {
-    pub(super) fn events<R: Read>(&mut self, file: &mut File<R>) -> Result<(), Trouble> {
+    pub(super) fn events<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         let layout = self.block_header(file)?;
-        let mut place = Place { layout, header: Header::default(), began: None };
+        let mut place = BlockPosition { layout, header: Header::default(), began: None };
         while file.window("an event", |window, offset, left| self.some_events(window, offset, left, &mut place))? {}
         if place.began.is_some() {
             let kind = DamageKind::Overrun("the payload of an event");
-            return Err(Trouble::Block(Damage { offset: file.offset(), kind }));
+            return Err(BlockError::Block(Damage { offset: file.offset(), kind }));
         }
         Ok(())
     }
 
     /// Reads the whole events of a window, and the header of the next if it is complete.
-    fn some_events(&mut self, window: &[u8], offset: u64, left: u64, place: &mut Place) -> Result<usize, Stuck> {
+    fn some_events(
+        &mut self,
+        window: &[u8],
+        offset: u64,
+        left: u64,
+        place: &mut BlockPosition,
+    ) -> Result<usize, ItemError> {
         let mut at = 0;
         while at < window.len() {
             let stuck = match self.one_event(window, at, offset, left, place) {
-                Ok(next) if next == at => Stuck::Short,
+                Ok(next) if next == at => ItemError::Short,
                 Ok(next) => {
                     at = next;
                     continue;
@@ -51,7 +57,7 @@ impl<V: Visitor> Reading<'_, V> {
             // Damage is reported when it is the first item of its window, so that its offset is known.
             return if at > 0 { Ok(at) } else { Err(stuck) };
         }
-        if at > 0 { Ok(at) } else { Err(Stuck::Short) }
+        if at > 0 { Ok(at) } else { Err(ItemError::Short) }
     }
 
     /// Reads the event that begins here, or the rest of it. Returns the offset of the next one.
@@ -62,8 +68,8 @@ impl<V: Visitor> Reading<'_, V> {
         at: usize,
         offset: u64,
         left: u64,
-        place: &mut Place,
-    ) -> Result<usize, Stuck> {
+        place: &mut BlockPosition,
+    ) -> Result<usize, ItemError> {
         let mut at = at;
         let (began, is_new) = match place.began {
             Some(began) => (began, false),
@@ -86,7 +92,7 @@ impl<V: Visitor> Reading<'_, V> {
         let size = u64::from(place.header.payload) + u64::from(place.header.padding);
         if size > left - at as u64 {
             // Reported when everything before the payload has been consumed, so that the offset is the payload's.
-            return if is_new { Ok(at) } else { Err(Stuck::Wrong(DamageKind::Overrun("the payload of an event"))) };
+            return if is_new { Ok(at) } else { Err(ItemError::Wrong(DamageKind::Overrun("the payload of an event"))) };
         }
         let Some(payload) = window[at..].get(..size as usize) else {
             return Ok(at);

@@ -19,8 +19,8 @@ mod events;
 use std::io::Read;
 
 use super::Container;
-use super::bytes::Stuck;
-use super::container::{File, Kind, Trouble};
+use super::bytes::ItemError;
+use super::container::{BlockError, File, Kind};
 use super::damage::{Damage, DamageKind};
 use super::header::Layout;
 use super::labels::{Label, Labels};
@@ -99,7 +99,7 @@ impl<R: Read> Reader<R> {
 
 /// A type, and whether its events are wanted.
 #[derive(Debug)]
-struct Known {
+struct TypeEntry {
     kind: EventType,
     interest: Interest,
 }
@@ -107,7 +107,7 @@ struct Known {
 /// What is needed to deliver an event.
 #[derive(Debug)]
 struct Tables {
-    types: Vec<Known>,
+    types: Vec<TypeEntry>,
     stacks: Rows,
     labels: Rows,
     pointer_bytes: u8,
@@ -190,8 +190,8 @@ impl<'v, V: Visitor> Reading<'v, V> {
             };
             match read {
                 Ok(()) => {}
-                Err(Trouble::Block(damage)) => self.damaged(damage),
-                Err(Trouble::File(damage)) => return Err(damage),
+                Err(BlockError::Block(damage)) => self.damaged(damage),
+                Err(BlockError::File(damage)) => return Err(damage),
             }
         }
         Ok(())
@@ -203,16 +203,16 @@ impl<'v, V: Visitor> Reading<'v, V> {
         self.summary.damage.get_or_insert(damage);
     }
 
-    fn trace<R: Read>(&mut self, file: &mut File<R>, began: u64) -> Result<(), Trouble> {
+    fn trace<R: Read>(&mut self, file: &mut File<R>, began: u64) -> Result<(), BlockError> {
         if self.has_trace {
-            return Err(Trouble::Block(Damage { offset: began, kind: DamageKind::SecondTrace }));
+            return Err(BlockError::Block(Damage { offset: began, kind: DamageKind::SecondTrace }));
         }
         let container = self.container;
         let offset = file.offset();
         // Without it, times of events have no meaning.
         let info = file.fixed("the description of the trace", |bytes| TraceInfo::read(container, bytes)).map_err(
             |trouble| match trouble {
-                Trouble::Block(Damage { kind, .. }) => Trouble::File(Damage { offset, kind }),
+                BlockError::Block(Damage { kind, .. }) => BlockError::File(Damage { offset, kind }),
                 file => file,
             },
         )?;
@@ -223,19 +223,19 @@ impl<'v, V: Visitor> Reading<'v, V> {
         Ok(())
     }
 
-    fn tell(&mut self, aside: &Aside<'_>) {
+    fn visit_aside(&mut self, aside: &Aside<'_>) {
         if self.asides == Asides::Tell {
             self.visitor.aside(aside);
         }
     }
 
     /// Reads the header of a block of events or descriptions, which states the layout of their headers.
-    fn block_header<R: Read>(&mut self, file: &mut File<R>) -> Result<Layout, Trouble> {
+    fn block_header<R: Read>(&mut self, file: &mut File<R>) -> Result<Layout, BlockError> {
         let container = self.container;
         file.fixed("a block's header", |bytes| {
             let size = bytes.short()?;
             if size < 20 {
-                return Err(Stuck::Wrong(DamageKind::BlockHeader(size)));
+                return Err(ItemError::Wrong(DamageKind::BlockHeader(size)));
             }
             let flags = bytes.short()?;
             // The oldest and the newest time, and fields of later versions.

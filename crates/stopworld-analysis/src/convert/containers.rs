@@ -174,7 +174,7 @@ impl<'l, W: Write> Copier<'l, W> {
     fn finish(mut self) -> (u64, Option<io::Error>) {
         if self.failed.is_none() && !self.due.is_empty() {
             let time = self.last_time;
-            let written = self.tell_what_is_due(time);
+            let written = self.write_due(time);
             self.keep(written);
         }
         if self.failed.is_none() {
@@ -246,7 +246,7 @@ impl<'l, W: Write> Copier<'l, W> {
         Ok((key, *written))
     }
 
-    fn tell_what_is_due(&mut self, time: i64) -> io::Result<()> {
+    fn write_due(&mut self, time: i64) -> io::Result<()> {
         for thread in std::mem::take(&mut self.due) {
             let last = self.numbers.written.get(&thread).copied().unwrap_or(0);
             self.encoder.last_number(thread, last);
@@ -256,7 +256,7 @@ impl<'l, W: Write> Copier<'l, W> {
 
     // ---- Asides --------------------------------------------------------------------------------------------------------
 
-    fn take_aside(&mut self, aside: &Aside<'_>) -> io::Result<()> {
+    fn take_extra(&mut self, aside: &Aside<'_>) -> io::Result<()> {
         match *aside {
             Aside::Stack { id, addresses } => self.encoder.stack(id, addresses),
             Aside::Labels { id, bytes } if self.is_same() => self.encoder.labels(id, bytes),
@@ -506,7 +506,7 @@ impl<W: Write> Visitor for Copier<'_, W> {
 
     fn aside(&mut self, aside: &Aside<'_>) {
         if self.failed.is_none() {
-            let taken = self.take_aside(aside);
+            let taken = self.take_extra(aside);
             self.keep(taken);
         }
     }

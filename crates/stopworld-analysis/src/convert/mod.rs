@@ -29,7 +29,7 @@
 //! | `detect` | the format of the input |
 //! | `left_out` | the list of what was left out |
 //! | `containers` | .nettrace to .nettrace |
-//! | `story` | which event of the table a .nettrace event is |
+//! | `decoded` | which event of the table a .nettrace event is |
 //! | `nettrace_mps`, `nettrace_json` | from .nettrace |
 //! | `stream` | a telemetry stream by time, and the rate of its clock |
 //! | `telemetry` | records of the stream as described events, and back |
@@ -39,6 +39,7 @@
 
 mod containers;
 mod conversion;
+mod decoded;
 mod detect;
 mod eventlog_json;
 mod left_out;
@@ -48,7 +49,6 @@ mod mps_nettrace;
 mod nettrace_json;
 mod nettrace_mps;
 mod pages;
-mod story;
 mod stream;
 mod telemetry;
 

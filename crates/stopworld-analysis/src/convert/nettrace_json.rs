@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 
+use super::decoded::{self, DecodedFields, EventMeaning};
 use super::pages::{self, Page};
-use super::story::{self, Meaning, Said};
 use super::{Conversion, ConvertError, LeftOut};
 use nettrace::clr::runtime::ProcessInfo;
 use nettrace::clr::{CollectionType, Provider};
@@ -56,7 +56,7 @@ struct Drawing<'l, W: Write> {
     timeline: Option<CollectorTimeline<Page<W>>>,
     left_out: &'l mut LeftOut,
     pointer_bytes: u8,
-    types: HashMap<u32, (Meaning, String)>,
+    types: HashMap<u32, (EventMeaning, String)>,
     /// Background collections in progress: process and number.
     background: BTreeSet<(u64, u64)>,
     last: i64,
@@ -70,7 +70,7 @@ struct Drawn<'a> {
     ticks: i64,
     title: &'a str,
     provider: &'a str,
-    said: &'a Said,
+    fields: &'a DecodedFields,
     shown: &'a Shown<'a>,
 }
 
@@ -80,7 +80,7 @@ impl Drawn<'_> {
     }
 
     fn word(&self, name: &str) -> u64 {
-        self.said.number(name).unwrap_or(0)
+        self.fields.number(name).unwrap_or(0)
     }
 
     fn instant<W: Write>(&self, timeline: &mut CollectorTimeline<Page<W>>) -> io::Result<()> {
@@ -94,29 +94,33 @@ impl<W: Write> Drawing<'_, W> {
         let Some(timeline) = &mut self.timeline else { return Ok(()) };
         let (meaning, title) = match self.types.get(&event.kind.index) {
             Some((meaning, title)) => (*meaning, title.as_str()),
-            None => (Meaning::Unknown, "event"),
+            None => (EventMeaning::Unknown, "event"),
         };
         let shown = shown::shown(event, self.pointer_bytes);
-        let said = if meaning == Meaning::Unknown { Said::default() } else { story::said(event, self.pointer_bytes) };
+        let fields = if meaning == EventMeaning::Unknown {
+            DecodedFields::default()
+        } else {
+            decoded::fields(event, self.pointer_bytes)
+        };
         let drawn = Drawn {
             track: Track { process: event.process, thread: event.thread },
             ticks: event.time,
             title,
             provider: &event.kind.provider,
-            said: &said,
+            fields: &fields,
             shown: &shown,
         };
         self.last = self.last.max(event.time);
         if event.kind.provider == Provider::EventPipe.name() && event.kind.event == ProcessInfo::EVENT {
-            let said = story::said(event, self.pointer_bytes);
-            if let Some(command) = said.text("CommandLine") {
+            let fields = decoded::fields(event, self.pointer_bytes);
+            if let Some(command) = fields.text("CommandLine") {
                 timeline.name_process(event.process, command)?;
             }
         }
-        let id = story::id_of(meaning, event.kind, &said);
+        let id = decoded::id_of(meaning, event.kind, &fields);
         match (meaning, id) {
-            (Meaning::Own(_), Some(id)) => of_ours(timeline, id, &drawn),
-            (Meaning::Net(_), Some(id)) => of_the_runtime(timeline, &mut self.background, id, &drawn),
+            (EventMeaning::Own(_), Some(id)) => of_ours(timeline, id, &drawn),
+            (EventMeaning::Net(_), Some(id)) => of_the_runtime(timeline, &mut self.background, id, &drawn),
             _ => drawn.instant(timeline),
         }
     }
@@ -126,7 +130,7 @@ impl<W: Write> Drawing<'_, W> {
 fn of_ours<W: Write>(timeline: &mut CollectorTimeline<Page<W>>, id: EventId, drawn: &Drawn<'_>) -> io::Result<()> {
     if id == EventId::ThreadAttached {
         let track = Track { thread: drawn.word("tid"), ..drawn.track };
-        timeline.name_thread(track, drawn.said.text("label").unwrap_or_default())?;
+        timeline.name_thread(track, drawn.fields.text("label").unwrap_or_default())?;
     }
     let moment = Moment {
         id,
@@ -154,7 +158,7 @@ fn of_the_runtime<W: Write>(
     let count = drawn.word("Count");
     let moment = |first| Moment { id, track, ticks, first, second: 0 };
     match id {
-        EventId::SuspendBegin if story::is_for_collection(drawn.word("Reason")) => {
+        EventId::SuspendBegin if decoded::is_for_collection(drawn.word("Reason")) => {
             // The count is that of the collections before this one.
             let first = u64::from((count as u32).wrapping_add(1));
             phases::slice(timeline, moment(first), |args| drawn.fill(args)).map(drop)
@@ -195,7 +199,7 @@ fn of_the_runtime<W: Write>(
             timeline.counter(track, ticks, (gc, "heap".into()), |args| {
                 let names = ["generation 0", "generation 1", "generation 2", "large objects", "pinned objects"];
                 for (place, name) in names.into_iter().enumerate() {
-                    if let Some(bytes) = drawn.said.number(&format!("GenerationSize{place}")) {
+                    if let Some(bytes) = drawn.fields.number(&format!("GenerationSize{place}")) {
                         args.count(name, bytes);
                     }
                 }
@@ -222,7 +226,7 @@ impl<W: Write> Visitor for Drawing<'_, W> {
             // The file describes too many types to keep all: its reader has forgotten the oldest as well.
             self.types.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
         }
-        self.types.insert(kind.index, (story::meaning(kind), kind.title().into_owned()));
+        self.types.insert(kind.index, (decoded::meaning(kind), kind.title().into_owned()));
         Interest::Deliver
     }
 

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufWriter, Read, Write};
 
 use super::containers::name_of;
-use super::story::{self, Meaning, Said};
+use super::decoded::{self, DecodedFields, EventMeaning};
 use super::telemetry::{self, CLOCKS_PER_SECOND};
 use super::{Conversion, ConvertError, LeftOut};
 use mps_telemetry::encode::Encoder;
@@ -107,7 +107,7 @@ struct Writing<'l, W: Write> {
     encoder: Encoder<BufWriter<W>>,
     left_out: &'l mut LeftOut,
     info: Option<TraceInfo>,
-    meanings: HashMap<u32, (Meaning, String)>,
+    meanings: HashMap<u32, (EventMeaning, String)>,
     has_records: bool,
     arenas: HashMap<u64, Arena>,
     /// The sizes of the segments.
@@ -238,17 +238,17 @@ impl<W: Write> Writing<'_, W> {
     // ---- Events --------------------------------------------------------------------------------------------------------
 
     /// Converts an event. Returns the reason if it is not carried over.
-    fn take(&mut self, event: &NetEvent<'_>, meaning: Meaning) -> io::Result<Option<&'static str>> {
+    fn take(&mut self, event: &NetEvent<'_>, meaning: EventMeaning) -> io::Result<Option<&'static str>> {
         let clock = event.time as u64;
-        if let Meaning::Telemetry(layout) = meaning {
+        if let EventMeaning::Telemetry(layout) = meaning {
             return self.record(event, layout, clock);
         }
         if self.has_records {
-            return Ok(Some(if matches!(meaning, Meaning::Net(_)) { SAME } else { NO_RECORD }));
+            return Ok(Some(if matches!(meaning, EventMeaning::Net(_)) { SAME } else { NO_RECORD }));
         }
         let pointer_bytes = self.info.as_ref().map_or(8, |info| info.pointer_bytes);
-        let said = story::said(event, pointer_bytes);
-        let Some(id) = story::id_of(meaning, event.kind, &said) else { return Ok(Some(NO_RECORD)) };
+        let fields = decoded::fields(event, pointer_bytes);
+        let Some(id) = decoded::id_of(meaning, event.kind, &fields) else { return Ok(Some(NO_RECORD)) };
         if !self.begun {
             let start = self.info.as_ref().map_or(clock, |info| info.start_ticks as u64);
             self.begin(start.min(clock))?;
@@ -256,12 +256,12 @@ impl<W: Write> Writing<'_, W> {
         if self.us(clock) >= self.synced_us.saturating_add(SYNC_US) {
             self.sync(clock)?;
         }
-        if let Meaning::Own(id) = meaning {
-            self.of_ours(id, &said, clock)
+        if let EventMeaning::Own(id) = meaning {
+            self.of_ours(id, &fields, clock)
         } else {
             let dynamic =
-                if meaning == Meaning::Dynamic { story::dynamic_fields(id, event.payload) } else { Vec::new() };
-            self.of_the_runtime(id, &said, &dynamic, clock)
+                if meaning == EventMeaning::Dynamic { decoded::dynamic_fields(id, event.payload) } else { Vec::new() };
+            self.of_the_runtime(id, &fields, &dynamic, clock)
         }
     }
 
@@ -289,17 +289,17 @@ impl<W: Write> Writing<'_, W> {
     fn of_the_runtime(
         &mut self,
         id: EventId,
-        said: &Said,
+        fields: &DecodedFields,
         dynamic: &[(&str, u64)],
         clock: u64,
     ) -> io::Result<Option<&'static str>> {
         // The template has 16 bits for it. The file's own description may have more; such a number belongs to no runtime.
-        let number = said.number("ClrInstanceID").and_then(|number| u16::try_from(number).ok()).unwrap_or(0).into();
-        let word = |name: &str| said.number(name).unwrap_or(0);
+        let number = fields.number("ClrInstanceID").and_then(|number| u16::try_from(number).ok()).unwrap_or(0).into();
+        let word = |name: &str| fields.number(name).unwrap_or(0);
         let also = |name: &str| dynamic.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
         let carried = Ok(None);
         match id {
-            EventId::SuspendBegin if story::is_for_collection(word("Reason")) => {
+            EventId::SuspendBegin if decoded::is_for_collection(word("Reason")) => {
                 self.end_poll(number, true, clock)?;
                 let arena = self.arena(number, clock)?;
                 self.arenas.entry(number).or_default().poll_open = true;
@@ -387,12 +387,12 @@ impl<W: Write> Writing<'_, W> {
     }
 
     /// Converts an event of the stopworld provider, which does not name its world.
-    fn of_ours(&mut self, id: EventId, said: &Said, clock: u64) -> io::Result<Option<&'static str>> {
+    fn of_ours(&mut self, id: EventId, fields: &DecodedFields, clock: u64) -> io::Result<Option<&'static str>> {
         const NUMBER: u64 = 0;
         if id.descriptor().mps.is_empty() && !matches!(id, EventId::ThreadAttached) {
             return Ok(Some(NO_RECORD));
         }
-        let word = |name: &str| said.number(name).unwrap_or(0);
+        let word = |name: &str| fields.number(name).unwrap_or(0);
         let arena = self.arena(NUMBER, clock)?;
         let open = self.trace(NUMBER, None);
         match (id, open) {
@@ -449,11 +449,11 @@ impl<W: Write> Writing<'_, W> {
                 self.put(clock, mps::ArenaSetEmergency { arena, emergency: word("emergency") != 0 })?;
             }
             (EventId::ObjectAllocated, _) => {
-                let (pool, address, size) = self.object(said, clock)?;
+                let (pool, address, size) = self.object(fields, clock)?;
                 self.put(clock, mps::PoolAlloc { pool, pReturn: address, size })?;
             }
             (EventId::ObjectFreed, _) => {
-                let (pool, address, size) = self.object(said, clock)?;
+                let (pool, address, size) = self.object(fields, clock)?;
                 self.put(clock, mps::PoolFree { pool, old: address, size })?;
             }
             (EventId::FinalizersDue, _) => self.put(clock, mps::MessagesExist {})?,
@@ -477,10 +477,10 @@ impl<W: Write> Writing<'_, W> {
                 self.put(clock, mps::VMFinish { vm: arena + VM })?;
                 self.arenas.remove(&NUMBER);
             }
-            (EventId::Interned, _) => drop(self.intern(said.text("label").unwrap_or_default(), clock)?),
-            (EventId::Labelled, _) => self.label(word("address"), said.text("label").unwrap_or_default(), clock)?,
+            (EventId::Interned, _) => drop(self.intern(fields.text("label").unwrap_or_default(), clock)?),
+            (EventId::Labelled, _) => self.label(word("address"), fields.text("label").unwrap_or_default(), clock)?,
             (EventId::ThreadAttached, _) => {
-                let name = said.text("label").unwrap_or_default().to_owned();
+                let name = fields.text("label").unwrap_or_default().to_owned();
                 self.label(word("record_addr"), &name, clock)?;
                 return Ok(Some("the thread's record is labelled with its name; there is no place for its thread id"));
             }
@@ -496,8 +496,8 @@ impl<W: Write> Writing<'_, W> {
     }
 
     /// Returns the pool of an object, which is that of the block that contains it, and the object's address and size.
-    fn object(&mut self, said: &Said, clock: u64) -> io::Result<(u64, u64, u64)> {
-        let (address, bytes) = (said.number("addr").unwrap_or(0), said.number("bytes").unwrap_or(0));
+    fn object(&mut self, fields: &DecodedFields, clock: u64) -> io::Result<(u64, u64, u64)> {
+        let (address, bytes) = (fields.number("addr").unwrap_or(0), fields.number("bytes").unwrap_or(0));
         let block = self.blocks.range(..=address).next_back();
         let space = block.filter(|(base, (bytes, _))| address - **base < *bytes).map_or(0, |(_, (_, space))| *space);
         let pool = self.pool(0, space, clock)?;
@@ -517,7 +517,7 @@ impl<W: Write> Visitor for Writing<'_, W> {
     }
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
-        let meaning = story::meaning(kind);
+        let meaning = decoded::meaning(kind);
         if self.meanings.len() >= MOST_TYPES {
             // The file describes too many types to keep all: its reader has forgotten the oldest as well.
             self.meanings.retain(|index, _| *index as usize + MOST_TYPES / 2 > kind.index as usize);
@@ -530,7 +530,7 @@ impl<W: Write> Visitor for Writing<'_, W> {
         if self.failed.is_some() {
             return;
         }
-        let meaning = self.meanings.get(&event.kind.index).map_or(Meaning::Unknown, |(meaning, _)| *meaning);
+        let meaning = self.meanings.get(&event.kind.index).map_or(EventMeaning::Unknown, |(meaning, _)| *meaning);
         match self.take(event, meaning) {
             Ok(None) => self.carried += 1,
             Ok(Some(why)) => {

@@ -38,7 +38,7 @@ pub(super) struct Stream {
 struct Clocks {
     per_second: Option<u64>,
     /// The rate from a text of the stream.
-    said: Option<u64>,
+    fields: Option<u64>,
     /// The first and the last sync: clock, and processor time.
     syncs: Option<[(u64, u64); 2]>,
 }
@@ -49,7 +49,7 @@ impl Clocks {
             Some(Event::Intern(v2::Intern { string, .. })) => {
                 let number = string.strip_prefix(CLOCK_TEXT.as_bytes());
                 let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
-                self.said = self.said.or(number.filter(|number| CREDIBLE.contains(number)));
+                self.fields = self.fields.or(number.filter(|number| CREDIBLE.contains(number)));
             }
             Some(Event::EventInit(init)) => self.per_second = Some(init.clocksPerSec),
             Some(Event::EventClockSync(v2::EventClockSync { clock })) => {
@@ -112,10 +112,10 @@ pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) ->
         clocks.learn(version, record);
         sorter.add(record).map_err(room)
     })?;
-    let said = options.ticks_per_second.or(clocks.said);
+    let fields = options.ticks_per_second.or(clocks.fields);
     let guessed = clocks.ticks_per_second();
-    let ticks_per_second = said.or(guessed).unwrap_or(BY_DEFAULT);
-    if said.is_none() {
+    let ticks_per_second = fields.or(guessed).unwrap_or(BY_DEFAULT);
+    if fields.is_none() {
         let by = match guessed {
             Some(_) => "estimated from the processor time between its first and last EventClockSync",
             None => "assumed because it has fewer than two EventClockSync records",

@@ -25,7 +25,7 @@ pub fn write(out: &mut dyn Write, time: &TimeProfile, stacks: &Stacks, centres: 
 }
 
 fn line(stack: StackId, stacks: &Stacks, centres: &Centres) -> String {
-    if let Some(name) = TimeProfile::beside(stack, stacks, centres) {
+    if let Some(name) = TimeProfile::outside_activity(stack, stacks, centres) {
         return frame(name);
     }
     let mut frames: Vec<String> = stacks.centres(stack).map(|centre| frame(&full_name(centre, centres))).collect();

@@ -173,34 +173,34 @@ pub struct HeapProfile {
 }
 
 /// Passes the samples of a profile that [hands them out](HeapProfile::handing_out) to a callback, until the callback fails.
-pub(super) struct Teller<F> {
-    tell: F,
-    told: io::Result<()>,
+pub(super) struct SampleForwarder<F> {
+    forward: F,
+    result: io::Result<()>,
 }
 
-impl<F: FnMut(&Sample) -> io::Result<()>> Teller<F> {
-    pub(super) fn new(tell: F) -> Teller<F> {
-        Teller { tell, told: Ok(()) }
+impl<F: FnMut(&Sample) -> io::Result<()>> SampleForwarder<F> {
+    pub(super) fn new(forward: F) -> SampleForwarder<F> {
+        SampleForwarder { forward, result: Ok(()) }
     }
 
     /// Passes on the complete sample, if there is one.
     pub(super) fn look_at(&mut self, heap: &mut HeapProfile) {
         if let Some(sample) = heap.ended.take()
-            && self.told.is_ok()
+            && self.result.is_ok()
         {
-            self.told = (self.tell)(&sample);
+            self.result = (self.forward)(&sample);
         }
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.told.is_err()
+        self.result.is_err()
     }
 
     /// Passes on the last sample. Returns the error of the callback, if it has failed.
     pub(super) fn finish(&mut self, heap: &mut HeapProfile) -> io::Result<()> {
         heap.finish();
         self.look_at(heap);
-        std::mem::replace(&mut self.told, Ok(()))
+        std::mem::replace(&mut self.result, Ok(()))
     }
 }
 
@@ -230,7 +230,7 @@ impl Default for HeapProfile {
 }
 
 impl HeapProfile {
-    /// A profile that keeps no samples: a [`Teller`] takes each complete one.
+    /// A profile that keeps no samples: a [`SampleForwarder`] takes each complete one.
     pub(super) fn handing_out() -> HeapProfile {
         HeapProfile { hands_out: true, ..HeapProfile::default() }
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 
 use super::centres::{Centre, Centres, Stacks};
-use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample, Teller};
+use super::heap::{Band, Breakdown, HeapProfile, Mark, Sample, SampleForwarder};
 use super::time::TimeProfile;
 use ghc_eventlog::events::Record;
 use ghc_eventlog::format::FILTERS;
@@ -75,15 +75,15 @@ impl Profiles {
         (profiles, summary)
     }
 
-    /// Reads a log again, if more samples [were read](Self::read) than are kept. Calls `tell` with each sample, in file order. The
+    /// Reads a log again, if more samples [were read](Self::read) than are kept. Calls `forward` with each sample, in file order. The
     /// bands have the same numbers as in the first pass.
     ///
     /// # Errors
     ///
-    /// The error of `tell`, which ends the reading.
-    pub fn each_sample(log: impl Read, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
+    /// The error of `forward`, which ends the reading.
+    pub fn each_sample(log: impl Read, forward: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
         let profiles = Profiles { heap: HeapProfile::handing_out(), ..Profiles::default() };
-        let mut telling = Telling { profiles, teller: Teller::new(tell) };
+        let mut telling = SampleVisitor { profiles, teller: SampleForwarder::new(forward) };
         in_file_order(log, &mut telling);
         telling.teller.finish(&mut telling.profiles.heap)
     }
@@ -185,12 +185,12 @@ impl Visitor for Profiles {
 }
 
 /// Passes samples to a callback while the log is read.
-struct Telling<F> {
+struct SampleVisitor<F> {
     profiles: Profiles,
-    teller: Teller<F>,
+    teller: SampleForwarder<F>,
 }
 
-impl<F: FnMut(&Sample) -> io::Result<()>> Visitor for Telling<F> {
+impl<F: FnMut(&Sample) -> io::Result<()>> Visitor for SampleVisitor<F> {
     fn event(&mut self, event: &Event<'_>) {
         self.profiles.event(event);
         self.teller.look_at(&mut self.profiles.heap);

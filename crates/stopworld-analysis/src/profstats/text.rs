@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead};
 
-use super::heap::{HeapProfile, Mark, Sample, Teller};
+use super::heap::{HeapProfile, Mark, Sample, SampleForwarder};
 use super::log::Profiles;
 use ghc_eventlog::hp::{self, Line, Summary};
 
@@ -22,14 +22,14 @@ pub fn read(input: impl BufRead) -> (Profiles, Summary) {
     (profiles, summary)
 }
 
-/// Reads a file again, if more samples [were read](read) than are kept. Calls `tell` with each sample, in file order. The bands
+/// Reads a file again, if more samples [were read](read) than are kept. Calls `forward` with each sample, in file order. The bands
 /// have the same numbers as in the first pass.
 ///
 /// # Errors
 ///
-/// The error of `tell`, which ends the reading.
-pub fn each_sample(input: impl BufRead, tell: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
-    let (mut heap, mut teller) = (HeapProfile::handing_out(), Teller::new(tell));
+/// The error of `forward`, which ends the reading.
+pub fn each_sample(input: impl BufRead, forward: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
+    let (mut heap, mut teller) = (HeapProfile::handing_out(), SampleForwarder::new(forward));
     hp::read(input, |line| {
         take(&mut heap, line);
         teller.look_at(&mut heap);

@@ -57,7 +57,7 @@ impl TimeProfile {
     }
 
     /// The activity outside the program that this stack stands for; `None` if it is the program's.
-    pub fn beside<'c>(stack: StackId, stacks: &Stacks, centres: &'c Centres) -> Option<&'c str> {
+    pub fn outside_activity<'c>(stack: StackId, stacks: &Stacks, centres: &'c Centres) -> Option<&'c str> {
         let (innermost, _) = stacks.top(stack)?;
         let centre = centres.get(innermost).filter(|centre| centre.is_built_in())?;
         (centre.label != "MAIN").then_some(centre.label.as_str())
@@ -66,16 +66,16 @@ impl TimeProfile {
     /// The ticks of the program itself.
     pub fn program_ticks(&self, stacks: &Stacks, centres: &Centres) -> u64 {
         self.stacks(stacks)
-            .filter(|&(stack, _)| Self::beside(stack, stacks, centres).is_none())
+            .filter(|&(stack, _)| Self::outside_activity(stack, stacks, centres).is_none())
             .map(|(_, ticks)| ticks)
             .sum()
     }
 
     /// The ticks of the activities outside the program, most first.
-    pub fn besides(&self, stacks: &Stacks, centres: &Centres) -> Vec<(String, u64)> {
+    pub fn outside_activities(&self, stacks: &Stacks, centres: &Centres) -> Vec<(String, u64)> {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         for (stack, ticks) in self.stacks(stacks) {
-            if let Some(name) = Self::beside(stack, stacks, centres) {
+            if let Some(name) = Self::outside_activity(stack, stacks, centres) {
                 *all.entry(name).or_default() += ticks;
             }
         }
@@ -89,7 +89,7 @@ impl TimeProfile {
         let mut rows: HashMap<Option<u32>, CentreTime> = HashMap::new();
         let mut seen = Vec::new();
         for (stack, ticks) in self.stacks(stacks) {
-            if Self::beside(stack, stacks, centres).is_some() {
+            if Self::outside_activity(stack, stacks, centres).is_some() {
                 continue;
             }
             seen.clear();

@@ -2,35 +2,35 @@
 
 use serde::{Serialize, Serializer};
 
-use super::{Ledger, Pauses, Phase, Run, Slowest, Spread, Trace};
+use super::{Pauses, Phase, Run, RunSummary, Slowest, Spread, Trace};
 use crate::json;
 
 /// Returns one line of JSON, without a newline at the end.
-pub fn render(ledger: &Ledger, run: &Run) -> String {
-    let last = ledger.last.as_ref();
+pub fn render(summary: &RunSummary, run: &Run) -> String {
+    let last = summary.last.as_ref();
     let figures = Figures {
-        collections: ledger.collections,
+        collections: summary.collections,
         wall_ns: run.wall.as_nanos(),
         allocated_bytes: run.allocated,
-        freed_bytes: ledger.freed,
-        most_committed_bytes: ledger.most_committed,
+        freed_bytes: summary.freed,
+        most_committed_bytes: summary.most_committed,
         threads: run.threads,
-        most_threads_stopped: ledger.most_threads,
-        most_threads_blocking: ledger.most_blocking,
-        mark_stack_high_bytes: ledger.mark_stack_high,
-        weak_cleared: ledger.weak_cleared,
-        finalizers_queued: ledger.finalizers,
+        most_threads_stopped: summary.most_threads,
+        most_threads_blocking: summary.most_blocking,
+        mark_stack_high_bytes: summary.mark_stack_high,
+        weak_cleared: summary.weak_cleared,
+        finalizers_queued: summary.finalizers,
         heap_limit_bytes: run.heap_limit,
-        reasons: &ledger.reasons,
+        reasons: &summary.reasons,
         live_bytes: last.map(|last| Live { small: last.live.small, large: last.live.large, pinned: last.live.pinned }),
         live_objects: last.map(|last| last.live_objects),
-        slowest_to_stop: ledger.slowest.as_ref().map(|&Slowest { name, ns, collection }| Stopped {
+        slowest_to_stop: summary.slowest.as_ref().map(|&Slowest { name, ns, collection }| Stopped {
             name: name.to_string(),
             ns,
             collection,
         }),
         trace: run.trace.as_ref(),
-        pauses_ns: &ledger.pauses,
+        pauses_ns: &summary.pauses,
     };
     let mut line = Vec::new();
     // Neither can fail: a vector takes everything, names of members are strings, and JSON is UTF-8.

@@ -1,6 +1,6 @@
 //! Reports: tables, JSON, and pages for a browser.
 //!
-//! A [`Ledger`] listens to a world. It receives each collection's report after the restart and keeps only summaries (histograms of
+//! A [`RunSummary`] listens to a world. It receives each collection's report after the restart and keeps only summaries (histograms of
 //! the phases, the slowest thread, the high-water marks). So an hour of collections costs no more memory than a minute. At the end
 //! of the program, [`table`] formats the ledger for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as
 //! it happens, with the words that the first LISP garbage collector printed.
@@ -12,16 +12,16 @@ pub mod flexowriter;
 pub mod heap_page;
 pub mod heapprof;
 pub mod json;
-mod ledger;
 pub mod page;
 mod pauses;
+mod summary;
 pub mod table;
 pub mod timeprof;
 
 use std::fmt;
 
-pub use ledger::{Ledger, Run, Slowest, Trace};
 pub use pauses::{Pauses, Phase, Spread};
+pub use summary::{Run, RunSummary, Slowest, Trace};
 
 /// A number of bytes, shown with three significant digits in the unit that fits: `17 B`, `4.00 KiB`, `1.25 GiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,46 +5,46 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::{Bytes, Ledger, Micros, Phase, Run, Trace};
+use super::{Bytes, Micros, Phase, Run, RunSummary, Trace};
 
 /// Formats the figures and the pauses for printing; no newline at the end.
-pub fn render(ledger: &Ledger, run: &Run) -> String {
-    format!("{}\n{}", figures(ledger, run), pauses(ledger))
+pub fn render(summary: &RunSummary, run: &Run) -> String {
+    format!("{}\n{}", figures(summary, run), pauses(summary))
 }
 
-fn figures(ledger: &Ledger, run: &Run) -> Table {
+fn figures(summary: &RunSummary, run: &Run) -> Table {
     let mut table = empty();
-    for (name, value) in rows(ledger, run) {
+    for (name, value) in rows(summary, run) {
         table.add_row([name.to_owned(), value]);
     }
     table
 }
 
-fn rows(ledger: &Ledger, run: &Run) -> Vec<(&'static str, String)> {
+fn rows(summary: &RunSummary, run: &Run) -> Vec<(&'static str, String)> {
     let seconds = run.wall.as_secs_f64();
-    let paused = ledger.pauses.spread(Phase::Total).sum as f64 / 1e9;
-    let mut rows = vec![("collections", ledger.collections.to_string())];
-    if !ledger.reasons.is_empty() {
-        let reasons: Vec<String> = ledger.reasons.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let paused = summary.pauses.spread(Phase::Total).sum as f64 / 1e9;
+    let mut rows = vec![("collections", summary.collections.to_string())];
+    if !summary.reasons.is_empty() {
+        let reasons: Vec<String> = summary.reasons.iter().map(|(name, count)| format!("{name} {count}")).collect();
         rows.push(("requested by", reasons.join(", ")));
     }
     rows.push(("wall time", format!("{seconds:.3} s, {:.1} % of it paused", percent(paused, seconds))));
-    rows.push(("allocated", allocated(ledger, run)));
-    rows.push(("freed", Bytes(ledger.freed).to_string()));
-    rows.push(("live after last GC", live(ledger)));
+    rows.push(("allocated", allocated(summary, run)));
+    rows.push(("freed", Bytes(summary.freed).to_string()));
+    rows.push(("live after last GC", live(summary)));
     let limit = run.heap_limit.map_or(String::new(), |limit| format!(", limit {}", Bytes(limit)));
-    rows.push(("committed", format!("{} at most{limit}", Bytes(ledger.most_committed))));
-    rows.push(("threads", threads(ledger, run)));
-    let slowest = ledger.slowest.map_or("no thread was waited for".to_owned(), |slowest| {
+    rows.push(("committed", format!("{} at most{limit}", Bytes(summary.most_committed))));
+    rows.push(("threads", threads(summary, run)));
+    let slowest = summary.slowest.map_or("no thread was waited for".to_owned(), |slowest| {
         format!("{}, {} µs in collection {}", slowest.name, Micros(slowest.ns), slowest.collection)
     });
     rows.push(("slowest to stop", slowest));
-    rows.push(("mark stack", format!("{} at most", Bytes(ledger.mark_stack_high))));
-    if ledger.weak_cleared > 0 {
-        rows.push(("weak references", format!("{} cleared", ledger.weak_cleared)));
+    rows.push(("mark stack", format!("{} at most", Bytes(summary.mark_stack_high))));
+    if summary.weak_cleared > 0 {
+        rows.push(("weak references", format!("{} cleared", summary.weak_cleared)));
     }
-    if ledger.finalizers > 0 {
-        rows.push(("finalizers", format!("{} queued", ledger.finalizers)));
+    if summary.finalizers > 0 {
+        rows.push(("finalizers", format!("{} queued", summary.finalizers)));
     }
     rows.extend(run.trace.as_ref().map(|trace| ("trace", traced(trace))));
     rows
@@ -56,15 +56,15 @@ fn traced(trace: &Trace) -> String {
     if *lost == 0 { written } else { format!("{written}; {lost} of {events} events are lost") }
 }
 
-fn allocated(ledger: &Ledger, run: &Run) -> String {
-    if ledger.collections == 0 {
+fn allocated(summary: &RunSummary, run: &Run) -> String {
+    if summary.collections == 0 {
         return "not counted before the first collection".to_owned();
     }
     format!("{}, {}/s", Bytes(run.allocated), Bytes(rate(run.allocated, run.wall.as_secs_f64())))
 }
 
-fn live(ledger: &Ledger) -> String {
-    let Some(last) = &ledger.last else { return "no collection yet".to_owned() };
+fn live(summary: &RunSummary) -> String {
+    let Some(last) = &summary.last else { return "no collection yet".to_owned() };
     format!(
         "small {}, large {}, pinned {}; {} objects",
         Bytes(last.live.small),
@@ -74,19 +74,19 @@ fn live(ledger: &Ledger) -> String {
     )
 }
 
-fn threads(ledger: &Ledger, run: &Run) -> String {
+fn threads(summary: &RunSummary, run: &Run) -> String {
     let used = run.threads;
-    match ledger.most_threads {
+    match summary.most_threads {
         0 => format!("{used} working"),
-        most => format!("{used} working, at most {most} stopped at once ({} of them blocking)", ledger.most_blocking),
+        most => format!("{used} working, at most {most} stopped at once ({} of them blocking)", summary.most_blocking),
     }
 }
 
-fn pauses(ledger: &Ledger) -> Table {
+fn pauses(summary: &RunSummary) -> Table {
     let mut table = empty();
     table.set_header(["pause, µs", "min", "median", "p99", "max", "sum"]);
     for phase in Phase::ALL {
-        let spread = ledger.pauses.spread(phase);
+        let spread = summary.pauses.spread(phase);
         let times = [spread.min, spread.median, spread.p99, spread.max, spread.sum].map(|ns| Micros(ns).to_string());
         table.add_row(std::iter::once(phase.name().to_owned()).chain(times));
     }

@@ -33,11 +33,13 @@ fn figures(profiles: &Profiles, all: u64) -> Table {
     let capabilities = time.runs.keys().filter(|cap| **cap != u32::from(NO_CAPABILITY));
     table.add_row(["capabilities", &capabilities.count().to_string()]);
     table.add_row(["program time", &format!("{all} ticks, {:.3} s", seconds(all))]);
-    let besides = time.besides(stacks, centres);
-    if !besides.is_empty() {
-        let besides: Vec<String> =
-            besides.iter().map(|(name, ticks)| format!("{name} {ticks} ticks, {:.3} s", seconds(*ticks))).collect();
-        table.add_row(["outside the program", &besides.join("; ")]);
+    let outside_activities = time.outside_activities(stacks, centres);
+    if !outside_activities.is_empty() {
+        let outside_activities: Vec<String> = outside_activities
+            .iter()
+            .map(|(name, ticks)| format!("{name} {ticks} ticks, {:.3} s", seconds(*ticks)))
+            .collect();
+        table.add_row(["outside the program", &outside_activities.join("; ")]);
     }
     table
 }
@@ -69,7 +71,7 @@ fn tree(profiles: &Profiles, all: u64) -> Table {
         let is_shown = sums[stack.index()] * 1000 >= all.max(1);
         if let Some((_, around)) = stacks.top(stack)
             && is_shown
-            && TimeProfile::beside(stack, stacks, centres).is_none()
+            && TimeProfile::outside_activity(stack, stacks, centres).is_none()
         {
             inside[around.index()].push(stack);
         }

@@ -41,14 +41,14 @@ pub(super) enum Command {
     Threads,
     /// stop a thread, or all; it stays stopped across collections
     Stop {
-        #[arg(value_name = "TID|all", default_value = "all", value_parser = Keywords(vec!["all"], whom))]
-        whom: Whom,
+        #[arg(value_name = "TID|all", default_value = "all", value_parser = Keywords(vec!["all"], threads))]
+        threads: ThreadSelection,
     },
     /// resume a thread, or all threads and a held collection
     #[command(visible_aliases = ["c", "continue"])]
     Cont {
-        #[arg(value_name = "TID|all", default_value = "all", value_parser = Keywords(vec!["all"], whom))]
-        whom: Whom,
+        #[arg(value_name = "TID|all", default_value = "all", value_parser = Keywords(vec!["all"], threads))]
+        threads: ThreadSelection,
     },
     /// request a collection of each world, and wait until it is over or held
     Collect,
@@ -154,7 +154,7 @@ pub(super) enum Command {
 
 /// The threads that a command applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whom {
+pub(super) enum ThreadSelection {
     All,
     One(Tid),
 }
@@ -366,8 +366,8 @@ fn thread(word: &str) -> Result<Tid, String> {
     tid.map(Tid).ok_or_else(|| format!("'{word}' is not a thread id: `threads` lists them"))
 }
 
-fn whom(word: &str) -> Result<Whom, String> {
-    if word == "all" { Ok(Whom::All) } else { thread(word).map(Whom::One) }
+fn threads(word: &str) -> Result<ThreadSelection, String> {
+    if word == "all" { Ok(ThreadSelection::All) } else { thread(word).map(ThreadSelection::One) }
 }
 
 fn watched(word: &str) -> Result<Watched, String> {
@@ -457,9 +457,9 @@ mod tests {
     #[case("b 42", Some(Command::Backtrace { tid: Tid(42) }))]
     #[case("m", Some(Command::Mode { mode: None }))]
     #[case("watch 'threads' \"off\"", Some(Command::Watch { what: Watched::Threads, switch: Switch::Off }))]
-    #[case("stop", Some(Command::Stop { whom: Whom::All }))]
-    #[case("stop 42", Some(Command::Stop { whom: Whom::One(Tid(42)) }))]
-    #[case("c all", Some(Command::Cont { whom: Whom::All }))]
+    #[case("stop", Some(Command::Stop { threads: ThreadSelection::All }))]
+    #[case("stop 42", Some(Command::Stop { threads: ThreadSelection::One(Tid(42)) }))]
+    #[case("c all", Some(Command::Cont { threads: ThreadSelection::All }))]
     #[case("object 0x7f00", Some(Command::Object { address: Address(0x7f00) }))]
     #[case("why-alive 16", Some(Command::Path { address: Address(16) }))]
     #[case("x 0x10 3", Some(Command::Memory { address: Address(16), words: 3 }))]

@@ -39,7 +39,7 @@ use signal_hook::consts::SIGINT;
 
 use super::arguments::{Attach, Debug, DebugSettings};
 use super::exit::{FAILED, Failure};
-use prompt::{LineEditor, Prompt, Typed, print};
+use prompt::{LineEditor, Prompt, UserInput, print};
 use session::{Flow, Origin, Session, mode_of};
 use stopworld_ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
 
@@ -269,14 +269,14 @@ impl Terminal {
                             session.interrupt()?;
                         }
                     }
-                    Err(TryRecvError::Disconnected) => break Typed::End,
+                    Err(TryRecvError::Disconnected) => break UserInput::End,
                 }
             };
             self.typing.set(Typing::NotNow);
             let done = match typed {
-                Typed::Line(line) => perform(session, &line),
-                Typed::Interrupt => session.interrupt().map(|()| Flow::Next),
-                Typed::End => return Ok(()),
+                UserInput::Line(line) => perform(session, &line),
+                UserInput::Interrupt => session.interrupt().map(|()| Flow::Next),
+                UserInput::End => return Ok(()),
             };
             let done = if session.take_interrupt() { session.interrupt().map(|()| Flow::Next) } else { done };
             match done {

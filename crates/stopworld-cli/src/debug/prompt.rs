@@ -24,7 +24,7 @@ use super::command::{commands, words_for};
 use stopworld_ptrace::Waker;
 
 /// An input of the user.
-pub(super) enum Typed {
+pub(super) enum UserInput {
     Line(String),
     /// Ctrl-C.
     Interrupt,
@@ -64,7 +64,7 @@ impl LineEditor {
 /// The thread that owns the terminal: it reads a line for each prompt that it receives.
 pub(super) struct Prompt {
     pub(super) ready: Sender<String>,
-    pub(super) typed: Receiver<Typed>,
+    pub(super) typed: Receiver<UserInput>,
     last_line: LastLine,
 }
 
@@ -82,12 +82,12 @@ impl Prompt {
                     Ok(line) => {
                         // A failure is ignored: the prompt also works without history.
                         let _ = editor.add_history_entry(line.as_str());
-                        Typed::Line(line)
+                        UserInput::Line(line)
                     }
-                    Err(ReadlineError::Interrupted) => Typed::Interrupt,
-                    Err(_) => Typed::End,
+                    Err(ReadlineError::Interrupted) => UserInput::Interrupt,
+                    Err(_) => UserInput::End,
                 };
-                let is_end = matches!(read, Typed::End);
+                let is_end = matches!(read, UserInput::End);
                 let told = tell.send(read);
                 waker.wake();
                 if told.is_err() || is_end {

@@ -12,7 +12,8 @@ use stopworld::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
 use stopworld_analysis::report::{Bytes, Micros};
 use stopworld_platform::os::signals;
 use stopworld_ptrace::{
-    Address, Debugger, Enrolment, Mode, Registers, RunState, SignalRule, Standing, TargetState, ThreadState, WorldState,
+    Address, Debugger, Enrolment, HandshakeState, Mode, Registers, RunState, SignalRule, TargetState, ThreadState,
+    WorldState,
 };
 
 fn table<const N: usize>(header: [&str; N]) -> Table {
@@ -63,12 +64,12 @@ fn run(state: RunState) -> &'static str {
     }
 }
 
-fn standing(enrolment: &Enrolment) -> String {
-    let place = match enrolment.record.standing() {
-        Standing::Detached => "detached",
-        Standing::Running => "running",
-        Standing::Blocking => "blocking",
-        Standing::Parked => "parked",
+fn handshake_state(enrolment: &Enrolment) -> String {
+    let place = match enrolment.record.handshake_state() {
+        HandshakeState::Detached => "detached",
+        HandshakeState::Running => "running",
+        HandshakeState::Blocking => "blocking",
+        HandshakeState::Parked => "parked",
     };
     let held = |bit: u32, by: &'static str| if enrolment.record.state >> bit & 1 == 1 { by } else { "" };
     format!("{place}{}{}", held(2, ", in a collection"), held(3, ", suspended"))
@@ -87,7 +88,7 @@ pub(super) fn threads(threads: &[ThreadState]) -> Table {
             managed.map_or(thread.comm.clone(), |managed| managed.record.name.clone()),
             format!("{}{held}{pending}", run(thread.run)),
             of(&|managed| managed.world.to_string()),
-            of(&standing),
+            of(&handshake_state),
             of(&|managed| managed.record.stack_ptr.to_string()),
             of(&|managed| format!("{}-{}", managed.record.stack.0, managed.record.stack.1)),
         ]);

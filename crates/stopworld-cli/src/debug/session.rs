@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail};
 
 use super::backtrace::Modules;
-use super::command::{At, Command, Handling, Rule, Signals, Switch, Until, Watched, Whom, explained, find};
+use super::command::{At, Command, Handling, Rule, Signals, Switch, ThreadSelection, Until, Watched, explained, find};
 use super::render;
 use stopworld::Tid;
 use stopworld::debugger::Phase;
@@ -137,12 +137,12 @@ impl Session {
                 let table = render::threads(&self.debugger.threads()?);
                 self.say(table);
             }
-            Command::Stop { whom } => self.stop(whom)?,
-            Command::Cont { whom } => self.cont(whom)?,
+            Command::Stop { threads } => self.stop(threads)?,
+            Command::Cont { threads } => self.cont(threads)?,
             Command::Collect => self.collect()?,
             Command::Phases { switch } => {
                 self.watches.phases = switch;
-                self.debugger.set_phases(if switch == Switch::On { Phases::Told } else { Phases::Untold })?;
+                self.debugger.set_phases(if switch == Switch::On { Phases::Reported } else { Phases::Unreported })?;
             }
             Command::Hold { at } => {
                 self.holds = at.into_iter().flat_map(|At(phases)| phases).collect();
@@ -155,11 +155,11 @@ impl Session {
             Command::Path { address } => self.path(address)?,
             Command::Heap { world } => self.heap(world)?,
             Command::Registers { tid } => {
-                let registers = self.standing(tid, |session| Ok(session.debugger.registers(tid)?))?;
+                let registers = self.with_stopped(tid, |session| Ok(session.debugger.registers(tid)?))?;
                 self.say(render::registers(&registers));
             }
             Command::Backtrace { tid } => {
-                let frames = self.standing(tid, |session| {
+                let frames = self.with_stopped(tid, |session| {
                     let registers = session.debugger.registers(tid)?;
                     Ok(session.modules.backtrace(&session.debugger, &registers)?)
                 })?;
@@ -200,7 +200,7 @@ impl Session {
     pub(super) fn interrupt(&mut self) -> anyhow::Result<()> {
         let is_alive = self.debugger.state() == TargetState::Alive;
         if is_alive && self.debugger.signal_rule(libc::SIGINT).stop {
-            self.stop(Whom::All)?;
+            self.stop(ThreadSelection::All)?;
         }
         Ok(())
     }
@@ -252,13 +252,13 @@ impl Session {
         Ok(())
     }
 
-    fn stop(&mut self, whom: Whom) -> anyhow::Result<()> {
-        match whom {
-            Whom::One(tid) => {
+    fn stop(&mut self, threads: ThreadSelection) -> anyhow::Result<()> {
+        match threads {
+            ThreadSelection::One(tid) => {
                 self.debugger.freeze(tid)?;
                 self.say(format_args!("thread {tid} is stopped"));
             }
-            Whom::All => {
+            ThreadSelection::All => {
                 let new = self.debugger.stop_all()?;
                 self.say(format_args!("{new} threads are stopped"));
             }
@@ -266,12 +266,14 @@ impl Session {
         Ok(())
     }
 
-    fn cont(&mut self, whom: Whom) -> anyhow::Result<()> {
+    fn cont(&mut self, threads: ThreadSelection) -> anyhow::Result<()> {
         self.stopped_by = None;
-        match whom {
-            Whom::One(tid) if self.debugger.thaw(tid)? => {}
-            Whom::One(tid) => bail!("thread {tid} was not stopped; `threads` shows the state of each thread"),
-            Whom::All => {
+        match threads {
+            ThreadSelection::One(tid) if self.debugger.thaw(tid)? => {}
+            ThreadSelection::One(tid) => {
+                bail!("thread {tid} was not stopped; `threads` shows the state of each thread")
+            }
+            ThreadSelection::All => {
                 // A `step` holds collections at every phase; this restores the phases that the user has named.
                 self.debugger.hold_at(self.holds)?;
                 self.debugger.cont_all()?;
@@ -281,7 +283,11 @@ impl Session {
     }
 
     /// Stops one thread for the duration of a request, unless it is already stopped.
-    fn standing<R>(&mut self, tid: Tid, question: impl FnOnce(&mut Self) -> anyhow::Result<R>) -> anyhow::Result<R> {
+    fn with_stopped<R>(
+        &mut self,
+        tid: Tid,
+        question: impl FnOnce(&mut Self) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
         if self.debugger.registers(tid).is_ok() {
             return question(self);
         }

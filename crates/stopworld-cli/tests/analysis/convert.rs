@@ -199,7 +199,9 @@ fn every_stream_becomes_a_timeline_that_obeys_the_rules() {
 fn every_eventlog_becomes_a_timeline_that_obeys_the_rules() {
     let mut all = trace_data::files(&trace_data::fixtures("eventlog"), "eventlog");
     all.extend(
-        trace_data::beside("data/eventlog").into_iter().flat_map(|folder| trace_data::files(&folder, "eventlog")),
+        trace_data::outside_activity("data/eventlog")
+            .into_iter()
+            .flat_map(|folder| trace_data::files(&folder, "eventlog")),
     );
     for path in &all {
         let log = fs::read(path).unwrap();

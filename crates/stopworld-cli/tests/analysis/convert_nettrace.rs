@@ -21,7 +21,7 @@ fn converted(input: &[u8], to: Container) -> (Vec<u8>, Conversion) {
 
 /// Everything that a reader gets from an event, except what the containers express differently: its number and its position.
 #[derive(Clone, Debug, PartialEq)]
-struct Told {
+struct WrittenEvent {
     kind: EventType,
     version: u32,
     time: i64,
@@ -41,7 +41,7 @@ type Pairs = Vec<(String, String)>;
 #[derive(Default)]
 struct Listener {
     trace: Option<TraceInfo>,
-    events: Vec<Told>,
+    events: Vec<WrittenEvent>,
     sequences: Vec<u32>,
     labels: Vec<Vec<String>>,
     threads: Vec<(u64, u64, u64, String, Pairs)>,
@@ -64,7 +64,7 @@ impl Visitor for Listener {
     fn event(&mut self, event: &NetEvent<'_>) {
         self.sequences.push(event.sequence);
         self.labels.push(event.labels.into_iter().map(|label| format!("{label:?}")).collect());
-        self.events.push(Told {
+        self.events.push(WrittenEvent {
             // The index among the types, and the number, depend on the file.
             kind: EventType { index: 0, id: 0, ..event.kind.clone() },
             version: event.version(),
@@ -163,19 +163,19 @@ proptest! {
         let (output, conversion) = converted(&original, to);
         prop_assert_eq!(conversion.carried, events.len() as u64);
         let (heard, _) = listen(&original, true);
-        let (told, summary) = listen(&output, true);
+        let (written, summary) = listen(&output, true);
         prop_assert_eq!((summary.damage, summary.steps_back), (None, 0));
         prop_assert_eq!(summary.lost + left_out(&conversion, LOST_BEFORE), lost);
-        let plain = |told: &Told| {
-            let Told { mut kind, process: _, .. } = told.clone();
+        let plain = |written: &WrittenEvent| {
+            let WrittenEvent { mut kind, process: _, .. } = written.clone();
             // Version 4 cannot express these.
             (kind.message, kind.provider_guid) = (None, None);
             kind.pairs.clear();
-            Told { kind, process: 0, ..told.clone() }
+            WrittenEvent { kind, process: 0, ..written.clone() }
         };
         prop_assert_eq!(
             heard.events.iter().map(plain).collect::<Vec<_>>(),
-            told.events.iter().map(plain).collect::<Vec<_>>()
+            written.events.iter().map(plain).collect::<Vec<_>>()
         );
         let by_time = |file: &[u8]| listen(file, false).0.events.iter().map(plain).collect::<Vec<_>>();
         prop_assert_eq!(by_time(&original), by_time(&output));
@@ -234,10 +234,10 @@ fn what_version_4_has_no_place_for_is_listed_with_counts() {
         assert_eq!(left_out(&conversion, what), count, "{what} in\n{}", conversion.left_out);
     }
     assert_eq!(conversion.left_out.rows().len(), 9);
-    let (told, summary) = listen(&output, true);
+    let (written, summary) = listen(&output, true);
     assert_eq!((summary.damage, summary.lost, summary.steps_back), (None, 0, 0));
     // What version 4 can express is present.
-    let last = told.events.last().unwrap();
+    let last = written.events.last().unwrap();
     assert_eq!((last.activity, last.related), ([7; 16], [8; 16]));
 }
 
@@ -255,10 +255,11 @@ fn an_event_that_overrides_its_type_gets_a_type_of_its_own() {
         Block::Events(vec![with(0, 1), with(1, 2), with(0, 3), with(1, 4)]),
     ];
     let (output, _) = converted(&file(Form::V6, 8, &blocks), Container::V4);
-    let (told, summary) = listen(&output, true);
+    let (written, summary) = listen(&output, true);
     assert_eq!(summary.damage, None);
-    let says = |told: &Told| (told.kind.opcode, told.kind.keywords, told.kind.level, told.kind.version);
-    let said: Vec<_> = told.events.iter().map(says).collect();
+    let says =
+        |written: &WrittenEvent| (written.kind.opcode, written.kind.keywords, written.kind.level, written.kind.version);
+    let said: Vec<_> = written.events.iter().map(says).collect();
     let (plain, own) = ((None, 2, 1, 1), (Some(42), 0xF0, 1, 2));
     assert_eq!(said, [plain, own, plain, own]);
 }
@@ -272,8 +273,8 @@ fn fields_that_version_4_can_not_describe_are_listed_and_payloads_stay() {
     let original = file(Form::V6, 8, &[introduced(&[4]), Block::Types(vec![kind]), Block::Events(vec![event])]);
     let (output, conversion) = converted(&original, Container::V4);
     assert_eq!(left_out(&conversion, "fields of Provider1/N\u{e4}me 1"), 1, "{}", conversion.left_out);
-    let told = listen(&output, true).0.events;
-    assert_eq!((told[0].kind.fields.len(), &told[0].payload[..]), (0, &[0xAC, 2][..]));
+    let written = listen(&output, true).0.events;
+    assert_eq!((written[0].kind.fields.len(), &written[0].payload[..]), (0, &[0xAC, 2][..]));
     assert!(listen(&converted(&original, Container::V6).0, true).0.events[0].kind.fields.len() == 1);
 }
 
@@ -298,11 +299,11 @@ fn threads_that_end_and_start_again_lose_nothing() {
     let lost = listen(&original, true).1.lost;
     assert_eq!(lost, 1 + 2 + 1 + 1);
     let (output, conversion) = converted(&original, Container::V4);
-    let (told, summary) = listen(&output, true);
+    let (written, summary) = listen(&output, true);
     assert_eq!((summary.damage, summary.steps_back), (None, 0));
     assert_eq!(summary.lost + left_out(&conversion, LOST_BEFORE), lost, "{}", conversion.left_out);
-    assert_eq!(told.events.iter().map(|told| told.kind.event).collect::<Vec<_>>(), [10, 10, 10, 10, 99]);
-    assert_eq!(told.events.last().unwrap().thread, 444);
+    assert_eq!(written.events.iter().map(|written| written.kind.event).collect::<Vec<_>>(), [10, 10, 10, 10, 99]);
+    assert_eq!(written.events.last().unwrap().thread, 444);
     let (same, _) = converted(&original, Container::V6);
     assert_eq!(listen(&same, true).1.lost, lost);
     assert!(listen(&same, true).0.threads == listen(&original, true).0.threads);
@@ -345,6 +346,6 @@ fn labels_stay_within_version_6() {
     let original = file(Form::V6, 4, &blocks);
     let (output, conversion) = converted(&original, Container::V6);
     assert!(conversion.left_out.is_empty());
-    let (told, _) = listen(&output, true);
-    assert_eq!(told.labels, [[format!("{:?}", Label::SpanId(7)), format!("{:?}", Label::Number(b"n", -5))]]);
+    let (written, _) = listen(&output, true);
+    assert_eq!(written.labels, [[format!("{:?}", Label::SpanId(7)), format!("{:?}", Label::Number(b"n", -5))]]);
 }

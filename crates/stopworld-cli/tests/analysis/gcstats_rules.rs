@@ -3,7 +3,8 @@
 use crate::gcstats_support;
 
 use gcstats_support::{
-    BACKGROUND, BLOCKING, FOR_GC, FOR_OTHER, FOR_PREPARATION, FOREGROUND, PRIVATE, PROVISIONAL, SMALL, Story, bytes,
+    AnalysisFeed, BACKGROUND, BLOCKING, FOR_GC, FOR_OTHER, FOR_PREPARATION, FOREGROUND, PRIVATE, PROVISIONAL, SMALL,
+    bytes,
 };
 use proptest::prelude::*;
 use rstest::rstest;
@@ -22,9 +23,9 @@ fn assert_near(found: f64, expected: f64) {
 fn a_blocking_collection_pauses_from_the_first_request_to_the_last_restart(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
-    let mut story = Story::new(rules);
-    story.wait(5_000).collect(1, SIZES);
-    let collections = story.collections();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.wait(5_000).collect(1, SIZES);
+    let collections = feed.collections();
     let [collection] = &collections[..] else { panic!("{collections:?}") };
     assert_eq!((collection.number, collection.generation), (1, 1));
     assert_near(collection.pause_start, 5.0);
@@ -39,36 +40,36 @@ fn a_blocking_collection_pauses_from_the_first_request_to_the_last_restart(
 
 #[rstest]
 fn a_start_without_any_stop_is_no_collection(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
-    let mut story = Story::new(rules);
-    story.start(0, SMALL, BLOCKING).wait(100).end().heap_stats(SIZES).restart_end();
-    assert_eq!(story.process().begun(), 0);
+    let mut feed = AnalysisFeed::new(rules);
+    feed.start(0, SMALL, BLOCKING).wait(100).end().heap_stats(SIZES).restart_end();
+    assert_eq!(feed.process().begun(), 0);
 }
 
 #[rstest]
 fn thread_0_stops_nothing(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
-    let mut story = Story::new(rules);
-    story.on(0).collect(0, SIZES);
-    assert_eq!(story.process().begun(), 0);
+    let mut feed = AnalysisFeed::new(rules);
+    feed.on(0).collect(0, SIZES);
+    assert_eq!(feed.process().begun(), 0);
 }
 
 #[test]
 fn threads_with_identifiers_of_more_than_32_bits_stop_the_world_too() {
     let thread = 0x1_8000_0000;
     let count = |rules| {
-        let mut story = Story::new(rules);
-        story.on(thread).collect(0, SIZES);
-        story.process().all.count
+        let mut feed = AnalysisFeed::new(rules);
+        feed.on(thread).collect(0, SIZES);
+        feed.process().all.count
     };
     assert_eq!((count(Rules::Ours), count(Rules::LikePerfView)), (1, 0));
 }
 
 #[rstest]
 fn the_same_start_twice_is_one_collection(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
-    let mut story = Story::new(rules);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING);
-    story.wait(1).start_of(1, 0, SMALL, BLOCKING);
-    story.wait(99).end().wait(10).heap_stats(SIZES).wait(20).restart_end();
-    let (process, _) = story.told();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING);
+    feed.wait(1).start_of(1, 0, SMALL, BLOCKING);
+    feed.wait(99).end().wait(10).heap_stats(SIZES).wait(20).restart_end();
+    let (process, _) = feed.told();
     assert_eq!((process.begun(), process.all.count), (1, 1));
 }
 
@@ -93,26 +94,26 @@ fn an_incomplete_collection_does_not_count(
     )]
     without: Without,
 ) {
-    let mut story = Story::new(rules);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING).wait(100);
+    let mut feed = AnalysisFeed::new(rules);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING).wait(100);
     if without != Without::End {
-        story.end();
+        feed.end();
     }
     if !matches!(without, Without::HeapStats | Without::HeapStatsBeforeRestart) {
-        story.wait(10).heap_stats(SIZES);
+        feed.wait(10).heap_stats(SIZES);
     }
     if without == Without::RestartByThatThread {
-        story.on(101);
+        feed.on(101);
     }
     if without != Without::RestartEnd {
-        story.wait(10).restart_end();
+        feed.wait(10).restart_end();
     }
     if without == Without::HeapStatsBeforeRestart {
-        story.wait(10).heap_stats(SIZES);
+        feed.wait(10).heap_stats(SIZES);
     }
     // The next collection is complete again.
-    story.on(100).wait(1_000).collect(0, SIZES);
-    let (process, all) = story.told();
+    feed.on(100).wait(1_000).collect(0, SIZES);
+    let (process, all) = feed.told();
     let complete: Vec<bool> = all.iter().map(|(collection, _)| collection.complete).collect();
     assert_eq!(complete, [false, true]);
     assert_eq!((process.begun(), process.all.count, process.generations[0].count), (2, 1, 1));
@@ -121,10 +122,10 @@ fn an_incomplete_collection_does_not_count(
 #[test]
 fn a_collection_shorter_than_a_tick_counts_but_not_for_perfview() {
     let count = |rules| {
-        let mut story = Story::new(rules);
-        story.suspend_begin(FOR_GC).wait(1).suspend_end().start(0, SMALL, BLOCKING).end().heap_stats(SIZES);
-        story.wait(1).restart_end();
-        story.process().all.count
+        let mut feed = AnalysisFeed::new(rules);
+        feed.suspend_begin(FOR_GC).wait(1).suspend_end().start(0, SMALL, BLOCKING).end().heap_stats(SIZES);
+        feed.wait(1).restart_end();
+        feed.process().all.count
     };
     assert_eq!((count(Rules::Ours), count(Rules::LikePerfView)), (1, 0));
 }
@@ -134,10 +135,10 @@ fn a_collection_without_an_end_ends_at_statistics_after_its_restart(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
     // As .NET 2 logged its concurrent collections: the world restarts, then the collection ends.
-    let mut story = Story::new(rules);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().start(2, SMALL, BLOCKING).wait(10).restart_end();
-    story.wait(500).end().heap_stats(SIZES);
-    let collections = story.collections();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().start(2, SMALL, BLOCKING).wait(10).restart_end();
+    feed.wait(500).end().heap_stats(SIZES);
+    let collections = feed.collections();
     let [collection] = &collections[..] else { panic!("{collections:?}") };
     assert_near(collection.pause, 0.020);
     assert_near(collection.duration, 0.510);
@@ -147,12 +148,12 @@ fn a_collection_without_an_end_ends_at_statistics_after_its_restart(
 fn where_the_end_of_the_suspension_is_missing_it_lasts_until_the_start(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
-    let mut story = Story::new(rules);
+    let mut feed = AnalysisFeed::new(rules);
     for _ in 0..2 {
-        story.wait(1_000).suspend_begin(FOR_GC).wait(30).start(0, SMALL, BLOCKING).wait(100).end().heap_stats(SIZES);
-        story.wait(20).restart_end();
+        feed.wait(1_000).suspend_begin(FOR_GC).wait(30).start(0, SMALL, BLOCKING).wait(100).end().heap_stats(SIZES);
+        feed.wait(20).restart_end();
     }
-    let collections = story.collections();
+    let collections = feed.collections();
     assert_near(collections[0].suspend, 0.030);
     // PerfView takes the end of the first suspension.
     assert_near(collections[1].suspend, if rules == Rules::Ours { 0.030 } else { 0.030 - 1.150 });
@@ -160,17 +161,17 @@ fn where_the_end_of_the_suspension_is_missing_it_lasts_until_the_start(
 
 #[rstest]
 fn stops_for_other_reasons_are_no_pauses(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
-    let mut story = Story::new(rules);
-    let sample = |story: &mut Story| {
-        story.on(9).suspend_begin(FOR_OTHER).wait(50).suspend_end().wait(100).restart_end().wait(10).on(100);
+    let mut feed = AnalysisFeed::new(rules);
+    let sample = |feed: &mut AnalysisFeed| {
+        feed.on(9).suspend_begin(FOR_OTHER).wait(50).suspend_end().wait(100).restart_end().wait(10).on(100);
     };
-    sample(&mut story);
+    sample(&mut feed);
     // One begins before the collection and ends within it.
-    story.on(9).suspend_begin(FOR_OTHER).wait(5).on(100);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING).wait(100).end();
-    story.on(9).restart_end().on(100).heap_stats(SIZES).wait(30).restart_end();
-    sample(&mut story);
-    let (process, all) = story.told();
+    feed.on(9).suspend_begin(FOR_OTHER).wait(5).on(100);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING).wait(100).end();
+    feed.on(9).restart_end().on(100).heap_stats(SIZES).wait(30).restart_end();
+    sample(&mut feed);
+    let (process, all) = feed.told();
     assert_eq!(process.begun(), 1);
     assert_near(all[0].0.pause, 0.160);
     assert_near(all[0].0.suspend, 0.010);
@@ -179,15 +180,15 @@ fn stops_for_other_reasons_are_no_pauses(#[values(Rules::Ours, Rules::LikePerfVi
 
 #[test]
 fn optional_events_may_be_missing() {
-    let mut story = Story::new(Rules::Ours);
-    story.event(35, 0, &bytes().u32(0).u16(0));
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(2, SMALL, BLOCKING);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
+    feed.event(35, 0, &bytes().u32(0).u16(0));
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(2, SMALL, BLOCKING);
     for (time, sort) in [(5, 0), (7, 2), (1, 1)] {
-        story.wait(time).event(202, 0, &bytes().u32(0).u16(0).u32(sort).u64(u64::from(sort) * 100));
+        feed.wait(time).event(202, 0, &bytes().u32(0).u16(0).u32(sort).u64(u64::from(sort) * 100));
     }
-    story.event(205, 4, &global_history(2)).heap_history(&[[MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5]);
-    story.wait(50).end().wait(10).heap_stats(SIZES).event(7, 1, &bytes().u16(0)).restart_end();
-    let collections = story.collections();
+    feed.event(205, 4, &global_history(2)).heap_history(&[[MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5]);
+    feed.wait(50).end().wait(10).heap_stats(SIZES).event(7, 1, &bytes().u16(0)).restart_end();
+    let collections = feed.collections();
     let marks = &collections[0].marks[0];
     assert_eq!(marks.promoted.expect("the events have it")[..3], [0, 100, 200]);
     for (sort, time) in [(0, 0.005), (2, 0.007), (1, 0.001)] {
@@ -211,15 +212,15 @@ fn global_history(mechanisms: u32) -> gcstats_support::Bytes {
 fn a_background_collection_pauses_at_its_begin_and_at_its_end(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
-    let mut story = Story::new(rules);
-    story.wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
-    story.wait(85).restart_end();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
+    feed.wait(85).restart_end();
     // Its own thread stops the world again.
-    story.on(200).wait(10_000).suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
-    story.wait(5_000).suspend_begin(FOR_PREPARATION).wait(1).suspend_end().wait(2).restart_end();
-    story.wait(700).end().wait(3).heap_stats(SIZES);
-    let now = story.now;
-    let (process, all) = story.told();
+    feed.on(200).wait(10_000).suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
+    feed.wait(5_000).suspend_begin(FOR_PREPARATION).wait(1).suspend_end().wait(2).restart_end();
+    feed.wait(700).end().wait(3).heap_stats(SIZES);
+    let now = feed.now;
+    let (process, all) = feed.told();
     let (collection, _) = &all[0];
     assert!(collection.complete);
     assert_near(collection.pause, 0.100 + 0.050 + 0.003);
@@ -244,24 +245,24 @@ fn a_history_after_the_statistics_is_that_of_the_background_collection(
     #[case] marks_come_first: bool,
     #[case] rows: usize,
 ) {
-    let mut story = Story::new(rules);
-    let blocking = |story: &mut Story| {
-        story.on(200).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(1, SMALL, BLOCKING);
+    let mut feed = AnalysisFeed::new(rules);
+    let blocking = |feed: &mut AnalysisFeed| {
+        feed.on(200).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(1, SMALL, BLOCKING);
         for (heap, &thread) in (0..).zip(markers) {
-            story.on(thread).wait(5).event(202, 0, &bytes().u32(heap).u16(0).u32(2).u64(0));
+            feed.on(thread).wait(5).event(202, 0, &bytes().u32(heap).u16(0).u32(2).u64(0));
         }
-        story.on(200).wait(5).end().heap_stats(SIZES).wait(5).restart_end();
+        feed.on(200).wait(5).end().heap_stats(SIZES).wait(5).restart_end();
     };
     if marks_come_first {
-        blocking(&mut story);
+        blocking(&mut feed);
     }
-    story.on(200).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
-    story.wait(5).restart_end().wait(1_000).end().heap_stats(SIZES);
-    story.wait(5).event(205, 4, &global_history(2)).heap_history(&[[MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5]);
+    feed.on(200).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
+    feed.wait(5).restart_end().wait(1_000).end().heap_stats(SIZES);
+    feed.wait(5).event(205, 4, &global_history(2)).heap_history(&[[MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5]);
     if !marks_come_first {
-        blocking(&mut story);
+        blocking(&mut feed);
     }
-    let collections = story.collections();
+    let collections = feed.collections();
     let background = collections.iter().find(|one| one.generation_name() == "2B").expect("the collection is listed");
     assert_eq!((background.heaps.len(), usize::from(background.global.is_some())), (rows, rows));
     assert!(collections.iter().filter(|one| one.generation_name() != "2B").all(|one| one.heaps.is_empty()));
@@ -269,22 +270,22 @@ fn a_history_after_the_statistics_is_that_of_the_background_collection(
 
 #[rstest]
 fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
-    let mut story = Story::new(rules);
+    let mut feed = AnalysisFeed::new(rules);
     let history = |size: u64| [[size * MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5];
     // It begins with a young collection in its own pause.
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
-    story.wait(5).start(1, SMALL, BLOCKING).wait(50).heap_history(&history(1)).end().heap_stats(SIZES);
-    story.wait(30).restart_end();
-    story.on(300).wait(1_000);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(10).start(0, SMALL, FOREGROUND);
-    story.wait(50).heap_history(&history(9)).end().heap_stats(SIZES).wait(5).restart_end();
-    story.on(200).wait(1_000);
-    story.suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
-    story.wait(100).heap_history(&history(2)).end().heap_stats(SIZES);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
+    feed.wait(5).start(1, SMALL, BLOCKING).wait(50).heap_history(&history(1)).end().heap_stats(SIZES);
+    feed.wait(30).restart_end();
+    feed.on(300).wait(1_000);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(10).start(0, SMALL, FOREGROUND);
+    feed.wait(50).heap_history(&history(9)).end().heap_stats(SIZES).wait(5).restart_end();
+    feed.on(200).wait(1_000);
+    feed.suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
+    feed.wait(100).heap_history(&history(2)).end().heap_stats(SIZES);
     // After the background collection's end: the heap's size at this time must not count for it.
-    story.on(300).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(0, SMALL, BLOCKING);
-    story.wait(50).heap_history(&history(20)).end().heap_stats(SIZES).wait(5).restart_end();
-    let (_, all) = story.told();
+    feed.on(300).wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(0, SMALL, BLOCKING);
+    feed.wait(50).heap_history(&history(20)).end().heap_stats(SIZES).wait(5).restart_end();
+    let (_, all) = feed.told();
     let names: Vec<String> = all.iter().map(|(collection, _)| collection.generation_name()).collect();
     assert_eq!(names, ["2B", "1N", "0F", "0N"]);
     assert!(all.iter().all(|(collection, _)| collection.complete));
@@ -301,11 +302,11 @@ fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Ru
 
 #[rstest]
 fn a_background_collection_that_never_ends_does_not_count(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
-    let mut story = Story::new(rules);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND).wait(85).restart_end();
-    story.wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(2, SMALL, BACKGROUND).wait(5).restart_end();
-    story.wait(1_000).end().heap_stats(SIZES);
-    let (_, all) = story.told();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND).wait(85).restart_end();
+    feed.wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(2, SMALL, BACKGROUND).wait(5).restart_end();
+    feed.wait(1_000).end().heap_stats(SIZES);
+    let (_, all) = feed.told();
     assert_eq!(all.iter().map(|(collection, _)| collection.complete).collect::<Vec<_>>(), [false, true]);
 }
 
@@ -313,11 +314,11 @@ fn a_background_collection_that_never_ends_does_not_count(#[values(Rules::Ours, 
 fn a_full_collection_of_provisional_mode_ends_the_young_one_in_whose_pause_it_runs(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
-    let mut story = Story::new(rules);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(1, SMALL, BLOCKING).wait(50).end();
-    story.heap_stats(SIZES).wait(5).start(2, PROVISIONAL, BLOCKING).wait(500).end().heap_stats(SIZES);
-    story.wait(30).restart_end();
-    let collections = story.collections();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(1, SMALL, BLOCKING).wait(50).end();
+    feed.heap_stats(SIZES).wait(5).start(2, PROVISIONAL, BLOCKING).wait(500).end().heap_stats(SIZES);
+    feed.wait(30).restart_end();
+    let collections = feed.collections();
     assert_eq!(collections.len(), 2);
     assert_near(collections[0].pause, 0.0);
     assert_near(collections[1].pause, 0.530);
@@ -326,11 +327,11 @@ fn a_full_collection_of_provisional_mode_ends_the_young_one_in_whose_pause_it_ru
 
 #[test]
 fn allocated_is_the_amount_between_two_collections() {
-    let mut story = Story::new(Rules::Ours);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
     let generation = |before: u64, free: u64, after: u64| [before, free, 1_000, after, 2_000, 3_000, 0, 0, 0, 0];
     let mut collect = |number: u32, young, large, pinned| {
-        story.wait(10_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(number, SMALL, BLOCKING);
-        story.heap_history(&[young, [0; 10], [0; 10], large, pinned]).wait(100).end().heap_stats(SIZES).restart_end();
+        feed.wait(10_000).suspend_begin(FOR_GC).wait(10).suspend_end().start(number, SMALL, BLOCKING);
+        feed.heap_history(&[young, [0; 10], [0; 10], large, pinned]).wait(100).end().heap_stats(SIZES).restart_end();
     };
     collect(2, generation(MB, 0, 105_000), generation(500_000, 0, 205_000), generation(0, 0, 0));
     collect(
@@ -340,7 +341,7 @@ fn allocated_is_the_amount_between_two_collections() {
         [300_000, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     );
     collect(0, generation(3 * MB, 0, 5_000), generation(901_000, 0, 0), generation(301_000, 0, 0));
-    let (process, all) = story.told();
+    let (process, all) = feed.told();
     let figures = all[1].1;
     // 1,999,000 bytes of objects before this collection, 100,000 bytes after the previous one.
     assert_near(figures.allocated_young, 1.899);
@@ -360,11 +361,11 @@ fn allocated_is_the_amount_between_two_collections() {
 #[case(Rules::Ours, 0.3)]
 #[case(Rules::LikePerfView, 0.2)]
 fn without_histories_ticks_give_the_allocated_bytes(#[case] rules: Rules, #[case] pinned: f64) {
-    let mut story = Story::new(rules);
-    story.allocation(0, 100_000).allocation(1, 200_000).allocation(2, 300_000);
-    story.wait(100).collect(0, SIZES);
-    story.allocation(0, 400_000).wait(1_000).collect(0, SIZES);
-    let (_, all) = story.told();
+    let mut feed = AnalysisFeed::new(rules);
+    feed.allocation(0, 100_000).allocation(1, 200_000).allocation(2, 300_000);
+    feed.wait(100).collect(0, SIZES);
+    feed.allocation(0, 400_000).wait(1_000).collect(0, SIZES);
+    let (_, all) = feed.told();
     let figures = all[0].1;
     assert_near(figures.allocated_young, 0.1);
     assert_near(figures.allocated_large, 0.2);
@@ -375,25 +376,25 @@ fn without_histories_ticks_give_the_allocated_bytes(#[case] rules: Rules, #[case
 
 #[test]
 fn amounts_that_overflowed_are_ignored() {
-    let mut story = Story::new(Rules::Ours);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
     let tick = |amount: i32, kind: u32| bytes().u32(amount as u32).u32(kind).u16(0);
-    story.event(10, 1, &tick(1_000, 0)).event(10, 1, &tick(-5, 0)).event(10, 1, &tick(1_000_000, 0));
-    story.event(10, 1, &tick(i32::MAX, 1));
-    story.collect(0, SIZES);
-    let (_, all) = story.told();
+    feed.event(10, 1, &tick(1_000, 0)).event(10, 1, &tick(-5, 0)).event(10, 1, &tick(1_000_000, 0));
+    feed.event(10, 1, &tick(i32::MAX, 1));
+    feed.collect(0, SIZES);
+    let (_, all) = feed.told();
     assert_near(all[0].0.ticked[0], (1_000 + 90 * 1024 + 110 * 1024) as f64 / 1e6);
     assert_near(all[0].0.ticked[1], (2 * 1024 * 1024) as f64 / 1e6);
 }
 
 #[test]
 fn survival_is_of_the_generations_that_were_collected() {
-    let mut story = Story::new(Rules::Ours);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
     let data = |survived: u64| [1_000, 100, 0, 500, 25, 25, 0, survived / 2, survived - survived / 2, 0];
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10);
     // Two heaps, with 50 % and 33.3 %.
-    story.heap_history(&[data(450); 5]).heap_history(&[data(300); 5]);
-    story.end().heap_stats([1_000; 5]).wait(1).restart_end();
-    let collections = story.collections();
+    feed.heap_history(&[data(450); 5]).heap_history(&[data(300); 5]);
+    feed.end().heap_stats([1_000; 5]).wait(1).restart_end();
+    let collections = feed.collections();
     let survival: Vec<f64> = (0..5).map(|generation| collections[0].survival_percent(generation)).collect();
     assert_eq!(survival[..2], [41.0, 41.0]);
     assert!(survival[2..].iter().all(|percent| percent.is_nan()));
@@ -403,28 +404,28 @@ fn survival_is_of_the_generations_that_were_collected() {
 
 #[test]
 fn pins_are_counted_once() {
-    let mut story = Story::new(Rules::Ours);
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10);
     let pin = |object: u64| bytes().u64(1).u64(object).u64(4_120).z16("System.Byte[]").u16(0);
-    story.event(33, 0, &pin(16)).event(33, 0, &pin(16)).event(33, 0, &pin(32));
-    story.event_of(PRIVATE, 199, 0, &bytes().u64(0).u64(16_480).u64(0).u16(0));
-    story.end().heap_stats(SIZES).wait(1).restart_end();
-    let collections = story.collections();
+    feed.event(33, 0, &pin(16)).event(33, 0, &pin(16)).event(33, 0, &pin(32));
+    feed.event_of(PRIVATE, 199, 0, &bytes().u64(0).u64(16_480).u64(0).u16(0));
+    feed.end().heap_stats(SIZES).wait(1).restart_end();
+    let collections = feed.collections();
     assert_eq!((collections[0].pinned_bytes, collections[0].plug_bytes), (8_240, 16_480));
     assert_eq!(collections[0].pinned_percent(), Some(50));
 }
 
 #[test]
 fn memory_from_the_system_is_reported_before_and_after() {
-    let mut story = Story::new(Rules::Ours);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
     let usage = |in_use: u64| {
         let data = [in_use, 2, 3, 4, 5].iter().fold(bytes().u16(1), |data, number| data.u64(*number));
         bytes().z16("CommittedUsage").u32(42).all(&data.0).u16(0)
     };
-    story.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10).event(39, 0, &usage(100));
-    story.event(39, 0, &bytes().z16("HeapCountSample").u32(2).u16(1).u16(0)).event(39, 0, &usage(200));
-    story.end().heap_stats(SIZES).wait(1).restart_end();
-    let process = story.process();
+    feed.suspend_begin(FOR_GC).wait(10).suspend_end().start(1, SMALL, BLOCKING).wait(10).event(39, 0, &usage(100));
+    feed.event(39, 0, &bytes().z16("HeapCountSample").u32(2).u16(1).u16(0)).event(39, 0, &usage(200));
+    feed.end().heap_stats(SIZES).wait(1).restart_end();
+    let process = feed.process();
     let mut xml = Vec::new();
     process.write_xml(&mut xml).expect("a vector accepts it");
     let xml = String::from_utf8(xml).expect("the XML is UTF-8");
@@ -436,16 +437,16 @@ fn memory_from_the_system_is_reported_before_and_after() {
 
 #[test]
 fn the_head_identifies_the_process() {
-    let mut story = Story::new(Rules::Ours);
+    let mut feed = AnalysisFeed::new(Rules::Ours);
     let line = "\"/opt/my apps/Big.App.exe\" --serve";
-    story.event_of(gcstats_support::PIPE, 1, 1, &bytes().z16(line).z16("Linux").z16("x64"));
+    feed.event_of(gcstats_support::PIPE, 1, 1, &bytes().z16(line).z16("Linux").z16("x64"));
     let version = [8, 0, 11, 61].iter().fold(bytes().u16(0).u16(2), |all, part| all.u16(*part));
     let version = [8, 0, 1, 2].iter().fold(version, |all, part| all.u16(*part));
     let start = version.u32(0x1001).u8(0).z16("a <b> \"c\"").all(&[0; 16]).z16("/usr/lib/libcoreclr.so");
-    story.event_of(gcstats_support::RUNDOWN, 187, 0, &start);
+    feed.event_of(gcstats_support::RUNDOWN, 187, 0, &start);
     let settings = (1..=5).fold(bytes(), |all, number| all.u64(number)).u32(90).u32(0x11).u16(0);
-    story.event_of(gcstats_support::RUNDOWN, 10, 0, &settings);
-    let process = story.process();
+    feed.event_of(gcstats_support::RUNDOWN, 10, 0, &settings);
+    let process = feed.process();
     assert_eq!(process.identity.name(Rules::Ours), "Big.App");
     assert_eq!(process.identity.name(Rules::LikePerfView), "\"/opt/my".rsplit('/').next().expect("a part"));
     let mut xml = Vec::new();
@@ -504,17 +505,17 @@ proptest! {
         pointer in prop_oneof![Just(4_u8), Just(8)],
     ) {
         let rules = if like_perfview { Rules::LikePerfView } else { Rules::Ours };
-        let mut story = Story::with_pointers(rules, pointer);
+        let mut feed = AnalysisFeed::with_pointers(rules, pointer);
         for (which, version, thread, time, mut payload) in events {
             if small {
                 payload.iter_mut().enumerate().for_each(|(at, byte)| *byte = if at % 4 == 0 { *byte % 8 } else { 0 });
             }
             let (provider, event) = KNOWN[which];
-            story.on(thread).wait(time).event_of(provider, event, version, &bytes().all(&payload));
+            feed.on(thread).wait(time).event_of(provider, event, version, &bytes().all(&payload));
         }
         // One event of the runtime: a process that only the event pipe's own events mention is not listed.
-        story.event(35, 0, &bytes().u32(0).u16(0));
-        let (process, all) = story.told();
+        feed.event(35, 0, &bytes().u32(0).u16(0));
+        let (process, all) = feed.told();
         prop_assert_eq!(process.begun(), all.len() as u64);
         let complete = all.iter().filter(|(collection, _)| collection.complete).count();
         prop_assert_eq!(process.all.count, complete as u64);

@@ -257,9 +257,10 @@ fn the_ticks_of_a_time_profile_are_consistent() {
     let profiles = of_log(&log("trees.p_hc"));
     let time = &profiles.time;
     assert_eq!(time.interval_ns, 1_000_000);
-    let besides: u64 = time.besides(&profiles.stacks, &profiles.centres).iter().map(|(_, ticks)| ticks).sum();
+    let outside_activities: u64 =
+        time.outside_activities(&profiles.stacks, &profiles.centres).iter().map(|(_, ticks)| ticks).sum();
     let program = time.program_ticks(&profiles.stacks, &profiles.centres);
-    assert_eq!(program + besides, time.samples);
+    assert_eq!(program + outside_activities, time.samples);
     assert_eq!(time.ticks.iter().sum::<u64>(), time.samples);
     let runs: u64 = time.runs.values().flatten().map(|(_, ticks)| ticks).sum();
     assert_eq!(runs, time.samples);

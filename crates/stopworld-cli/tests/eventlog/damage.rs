@@ -12,10 +12,10 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 /// An event: time, capability, offset, type, payload.
-type Seen = (u64, Option<u16>, u64, u16, Vec<u8>);
+type EventFields = (u64, Option<u16>, u64, u16, Vec<u8>);
 
 #[derive(Default)]
-struct Collect(Vec<Seen>);
+struct Collect(Vec<EventFields>);
 
 impl Visitor for Collect {
     fn event(&mut self, event: &Event<'_>) {
@@ -24,7 +24,7 @@ impl Visitor for Collect {
 }
 
 /// Reads in both orders, and prints: the events are the same, and nothing panics.
-fn read(bytes: &[u8]) -> (Vec<Seen>, Summary) {
+fn read(bytes: &[u8]) -> (Vec<EventFields>, Summary) {
     let (mut file, mut time) = (Collect::default(), Collect::default());
     let summary = in_file_order(bytes, &mut file);
     assert_eq!(by_time(bytes, &mut time), summary);
@@ -268,7 +268,7 @@ fn a_damaged_length_of_an_event_that_ends_itself_loses_nothing(
 fn a_length_that_runs_past_the_file_is_not_a_file_that_was_cut(#[case] name: &str) {
     let whole = fixture(name);
     let (all, _) = read(&whole);
-    let texts: Vec<&Seen> = all.iter().filter(|event| is_text(event.3)).collect();
+    let texts: Vec<&EventFields> = all.iter().filter(|event| is_text(event.3)).collect();
     let last = texts.last().unwrap();
     let at = last.2 as usize + 10;
     let mut bytes = whole.clone();

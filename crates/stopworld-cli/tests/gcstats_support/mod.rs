@@ -60,7 +60,7 @@ pub fn bytes() -> Bytes {
 pub type Generation = [u64; 10];
 
 /// An analysis that gets events one by one.
-pub struct Story {
+pub struct AnalysisFeed {
     analysis: Analysis,
     types: Vec<EventType>,
     /// The clock, in µs since the trace began.
@@ -69,12 +69,12 @@ pub struct Story {
     number: u32,
 }
 
-impl Story {
-    pub fn new(rules: Rules) -> Story {
-        Story::with_pointers(rules, 8)
+impl AnalysisFeed {
+    pub fn new(rules: Rules) -> AnalysisFeed {
+        AnalysisFeed::with_pointers(rules, 8)
     }
 
-    pub fn with_pointers(rules: Rules, pointer_bytes: u8) -> Story {
+    pub fn with_pointers(rules: Rules, pointer_bytes: u8) -> AnalysisFeed {
         let mut analysis = Analysis::new(rules);
         analysis.trace(&TraceInfo {
             container: Container::V4,
@@ -87,15 +87,15 @@ impl Story {
             sampling_period_ns: 0,
             pairs: Vec::new(),
         });
-        Story { analysis, types: Vec::new(), now: 0, thread: 100, number: 0 }
+        AnalysisFeed { analysis, types: Vec::new(), now: 0, thread: 100, number: 0 }
     }
 
     /// Adds an event of the runtime provider at the current time.
-    pub fn event(&mut self, event: u32, version: u32, payload: &Bytes) -> &mut Story {
+    pub fn event(&mut self, event: u32, version: u32, payload: &Bytes) -> &mut AnalysisFeed {
         self.event_of(RUNTIME, event, version, payload)
     }
 
-    pub fn event_of(&mut self, provider: &str, event: u32, version: u32, payload: &Bytes) -> &mut Story {
+    pub fn event_of(&mut self, provider: &str, event: u32, version: u32, payload: &Bytes) -> &mut AnalysisFeed {
         let is_it = |kind: &EventType| kind.provider == provider && kind.event == event && kind.version == version;
         let index = self.types.iter().position(is_it).unwrap_or_else(|| {
             let index = self.types.len();
@@ -125,63 +125,63 @@ impl Story {
     }
 
     /// Advances the clock by `us` µs.
-    pub fn wait(&mut self, us: i64) -> &mut Story {
+    pub fn wait(&mut self, us: i64) -> &mut AnalysisFeed {
         self.now += us;
         self
     }
 
-    pub fn on(&mut self, thread: u64) -> &mut Story {
+    pub fn on(&mut self, thread: u64) -> &mut AnalysisFeed {
         self.thread = thread;
         self
     }
 
-    pub fn suspend_begin(&mut self, reason: u32) -> &mut Story {
+    pub fn suspend_begin(&mut self, reason: u32) -> &mut AnalysisFeed {
         self.event(9, 1, &bytes().u32(reason).u32(self.number).u16(0))
     }
 
-    pub fn suspend_end(&mut self) -> &mut Story {
+    pub fn suspend_end(&mut self) -> &mut AnalysisFeed {
         self.event(8, 1, &bytes().u16(0))
     }
 
-    pub fn restart_end(&mut self) -> &mut Story {
+    pub fn restart_end(&mut self) -> &mut AnalysisFeed {
         self.event(3, 1, &bytes().u16(0))
     }
 
     /// Begins the next collection.
-    pub fn start(&mut self, generation: u32, reason: u32, kind: u32) -> &mut Story {
+    pub fn start(&mut self, generation: u32, reason: u32, kind: u32) -> &mut AnalysisFeed {
         self.number += 1;
         self.start_of(self.number, generation, reason, kind)
     }
 
-    pub fn start_of(&mut self, number: u32, generation: u32, reason: u32, kind: u32) -> &mut Story {
+    pub fn start_of(&mut self, number: u32, generation: u32, reason: u32, kind: u32) -> &mut AnalysisFeed {
         self.event(1, 2, &bytes().u32(number).u32(generation).u32(reason).u32(kind).u16(0).u64(0))
     }
 
-    pub fn end(&mut self) -> &mut Story {
+    pub fn end(&mut self) -> &mut AnalysisFeed {
         self.event(2, 1, &bytes().u32(self.number).u32(0).u16(0))
     }
 
     /// Sizes are those of generations 0 to 4; a tenth of each is promoted.
-    pub fn heap_stats(&mut self, sizes: [u64; 5]) -> &mut Story {
+    pub fn heap_stats(&mut self, sizes: [u64; 5]) -> &mut AnalysisFeed {
         let stats = sizes[..4].iter().fold(bytes(), |stats, size| stats.u64(*size).u64(size / 10));
         let stats = stats.u64(0).u64(0).u32(5).u32(0).u32(20).u16(0).u64(sizes[4]).u64(sizes[4] / 10);
         self.event(4, 2, &stats)
     }
 
-    pub fn heap_history(&mut self, generations: &[Generation]) -> &mut Story {
+    pub fn heap_history(&mut self, generations: &[Generation]) -> &mut AnalysisFeed {
         let head = (0..6).fold(bytes().u16(0), |head, _| head.u64(0));
         let head = (0..6).fold(head, |head, _| head.u32(0)).u64(0).u32(generations.len() as u32);
         let all = generations.iter().flatten().fold(head, |all, number| all.u64(*number));
         self.event(204, 3, &all)
     }
 
-    pub fn allocation(&mut self, kind: u32, amount: u64) -> &mut Story {
+    pub fn allocation(&mut self, kind: u32, amount: u64) -> &mut AnalysisFeed {
         let tick = bytes().u32(amount as u32).u32(kind).u16(0).u64(amount).u64(1).z16("System.Byte[]").u32(0);
         self.event(10, 4, &tick.u64(2).u64(3))
     }
 
     /// A complete blocking collection: 10 µs until all threads are stopped, 20 more until it begins, 100 of collecting, 30 until all run.
-    pub fn collect(&mut self, generation: u32, sizes: [u64; 5]) -> &mut Story {
+    pub fn collect(&mut self, generation: u32, sizes: [u64; 5]) -> &mut AnalysisFeed {
         self.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(generation, SMALL, BLOCKING);
         self.wait(100).end().wait(10).heap_stats(sizes).wait(20).restart_end()
     }

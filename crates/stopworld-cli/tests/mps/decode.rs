@@ -36,12 +36,12 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Returns the contents of the file next to the stream with this extension.
-fn beside(file: &Path, ending: &str) -> Option<Vec<u8>> {
+fn outside_activity(file: &Path, ending: &str) -> Option<Vec<u8>> {
     fs::read(file.with_extension(ending)).ok()
 }
 
 fn exit_code(file: &Path, ending: &str) -> i32 {
-    beside(file, ending).map_or(0, |code| text(&code).trim().parse().expect("a number"))
+    outside_activity(file, ending).map_or(0, |code| text(&code).trim().parse().expect("a number"))
 }
 
 #[track_caller]
@@ -62,9 +62,9 @@ fn records(lines: &[u8]) -> usize {
 fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("../../tests/fixtures/mps/*.bin")] file: PathBuf) {
     let output = of_file(&file, "--cnv");
     let stderr = text(&output.stderr);
-    assert_same(&output.stdout, &beside(&file, "cnv").expect("the real output"));
+    assert_same(&output.stdout, &outside_activity(&file, "cnv").expect("the real output"));
     assert_eq!(output.status.code(), Some(exit_code(&file, "cnv.rc")), "{stderr}");
-    match beside(&file, "cnv.err").filter(|real| !real.is_empty()) {
+    match outside_activity(&file, "cnv.err").filter(|real| !real.is_empty()) {
         // Our message begins with the same words and adds the byte offset.
         Some(real) => {
             let real = text(&real).trim_end().replace("mpseventcnv:", "eventcnv:");
@@ -80,14 +80,14 @@ fn the_hexadecimal_form_is_that_of_mpseventcnv(#[files("../../tests/fixtures/mps
 #[rstest]
 fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("../../tests/fixtures/mps/*.bin")] file: PathBuf) {
     let output = of_file(&file, "--txt");
-    let real = beside(&file, "txt").expect("the real output");
+    let real = outside_activity(&file, "txt").expect("the real output");
     assert_eq!(output.status.code(), Some(exit_code(&file, "cnv.rc")), "{}", text(&output.stderr));
     if exit_code(&file, "txt.rc") == 0 {
         assert_same(&output.stdout, &real);
     } else {
         // The real tool died here: of a newline, of an unknown code, of a 128-bit word. Ours continues.
         assert_same(&output.stdout[..real.len()], &real);
-        assert_eq!(records(&output.stdout), records(&beside(&file, "cnv").expect("the real output")));
+        assert_eq!(records(&output.stdout), records(&outside_activity(&file, "cnv").expect("the real output")));
     }
 }
 
@@ -103,7 +103,7 @@ fn the_styles_are_those_of_the_manuals_eventcnv(
         arguments.extend::<[&OsStr; 2]>(["--mps-version".as_ref(), "1.0.0".as_ref()]);
     }
     let output = eventcnv(&arguments);
-    assert_same(&output.stdout, &beside(&file, style).expect("the real output"));
+    assert_same(&output.stdout, &outside_activity(&file, style).expect("the real output"));
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
 }
 

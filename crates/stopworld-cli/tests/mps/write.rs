@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use mps_stream::{CATEGORIES, Told, check, check_gappy};
+use mps_stream::{CATEGORIES, StreamSummary, check, check_gappy};
 use mps_telemetry::decode::{Form, decode};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
@@ -66,7 +66,7 @@ const ONE_TO_ONE: &[(EventId, &str, Category)] = &[
 ];
 
 /// Asserts that the file has what a listener with the same selection got.
-fn is_what_was_heard(told: &Told, heard: &Statistics, filter: u64) {
+fn is_what_was_heard(told: &StreamSummary, heard: &Statistics, filter: u64) {
     let mut looked_at = 0;
     for (event, record, category) in ONE_TO_ONE.iter().filter(|(_, _, category)| filter & 1 << *category as u32 != 0) {
         assert_eq!(told.count(record), heard.count(*event), "{event:?} and {record} of {category:?}");

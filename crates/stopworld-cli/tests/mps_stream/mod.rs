@@ -138,7 +138,7 @@ fn entry_at(stream: &[u8], at: usize) -> Entry {
 
 /// The contents of a stream.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct StreamSummary {
     /// The number of records of each kind.
     pub counts: BTreeMap<&'static str, u64>,
     /// The live bytes by PoolAlloc and PoolFree at the end of each trace.
@@ -148,7 +148,7 @@ pub struct Told {
     pub syncs: usize,
 }
 
-impl Told {
+impl StreamSummary {
     pub fn count(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
@@ -177,7 +177,7 @@ enum Phase {
 
 /// Checks a stream in which nothing is missing from its first event on, which may be during a run; `filter` has the categories that it may
 /// contain.
-pub fn check(stream: &[u8], filter: u64) -> Told {
+pub fn check(stream: &[u8], filter: u64) -> StreamSummary {
     if are_in_order(stream) {
         return check_entries(entries(stream), filter);
     }
@@ -205,8 +205,8 @@ fn are_in_order(stream: &[u8]) -> bool {
     late.is_empty()
 }
 
-pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Told {
-    let mut told = Told::default();
+pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> StreamSummary {
+    let mut told = StreamSummary::default();
     let mut entries = entries.peekable();
     let Some(first) = entries.peek() else { return told };
     assert_eq!(first.name, "EventInit");

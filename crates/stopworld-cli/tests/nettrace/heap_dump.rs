@@ -10,7 +10,7 @@ use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{Gc, GcCell, Stopper, World, traced};
 use stopworld_trace::nettrace::{Container, Options, Providers, Trace};
-use stopworld_workloads::{self as workloads, Plan, Shift, Until};
+use stopworld_workloads::{self as workloads, Plan, RunControl, Until};
 
 const DUMP: &str = "Microsoft-Windows-DotNETRuntime:0x180001:4";
 
@@ -47,7 +47,7 @@ fn a_dump_is_what_lives(
         let m = unsafe { world.attach("main") }.unwrap();
         let until = if workload == "hammer" { Until::Time(Duration::from_millis(100)) } else { Until::OnePass };
         let plan = Plan { threads: NonZeroUsize::new(2).unwrap(), until, depth: 8 };
-        workloads::run(&m, workloads::find(workload).unwrap(), &Shift::new(plan)).unwrap();
+        workloads::run(&m, workloads::find(workload).unwrap(), &RunControl::new(plan)).unwrap();
         m.collect().unwrap();
     }
     world.close(Duration::from_secs(10)).unwrap();

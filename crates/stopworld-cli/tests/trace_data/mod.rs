@@ -7,7 +7,7 @@ use crate::skipped;
 use std::path::{Path, PathBuf};
 
 /// A folder of shared data, if it is next to the repository or to its worktrees.
-pub fn beside(folder: &str) -> Option<PathBuf> {
+pub fn outside_activity(folder: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = ["../../..", "../../../.."]
         .map(|up| here.join(up).join("shared").join(folder))
@@ -21,7 +21,7 @@ pub fn beside(folder: &str) -> Option<PathBuf> {
 
 /// The traces and logs of a format that this repository may not distribute.
 pub fn third_party(format: &str) -> Option<PathBuf> {
-    beside(&format!("data/third-party/{format}"))
+    outside_activity(&format!("data/third-party/{format}"))
 }
 
 /// The files in a folder whose names end like this, sorted.

@@ -100,36 +100,36 @@ mod tests {
 
     #[test]
     fn a_long_name_is_truncated_and_join_waits() {
-        let (tell, told) = mpsc::channel();
-        spawn("sixteen-bytes-xy", move || tell.send(comm()).unwrap()).unwrap().join();
-        assert_eq!(told.try_recv().unwrap(), "sixteen-bytes-x");
+        let (sender, receiver) = mpsc::channel();
+        spawn("sixteen-bytes-xy", move || sender.send(comm()).unwrap()).unwrap().join();
+        assert_eq!(receiver.try_recv().unwrap(), "sixteen-bytes-x");
     }
 
     #[test]
     fn a_name_is_cut_between_characters() {
-        let (tell, told) = mpsc::channel();
-        spawn("fourteen-byteséé", move || tell.send(comm()).unwrap()).unwrap().join();
-        assert_eq!(told.try_recv().unwrap(), "fourteen-bytes");
+        let (sender, receiver) = mpsc::channel();
+        spawn("fourteen-byteséé", move || sender.send(comm()).unwrap()).unwrap().join();
+        assert_eq!(receiver.try_recv().unwrap(), "fourteen-bytes");
     }
 
     #[test]
     fn a_detached_thread_keeps_running() {
         let (go, gone) = mpsc::channel();
-        let (tell, told) = mpsc::channel();
-        drop(spawn("alone", move || tell.send(gone.recv().unwrap()).unwrap()).unwrap());
+        let (sender, receiver) = mpsc::channel();
+        drop(spawn("alone", move || sender.send(gone.recv().unwrap()).unwrap()).unwrap());
         go.send(7).unwrap();
-        assert_eq!(told.recv().unwrap(), 7);
+        assert_eq!(receiver.recv().unwrap(), 7);
     }
 
     #[test]
     fn a_panic_ends_only_its_thread() {
-        let (tell, told) = mpsc::channel::<()>();
+        let (sender, receiver) = mpsc::channel::<()>();
         spawn("panics", move || {
-            let _dropped = tell;
+            let _dropped = sender;
             panic!("this panic is intended");
         })
         .unwrap()
         .join();
-        assert!(told.recv().is_err());
+        assert!(receiver.recv().is_err());
     }
 }

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::outlet::Outlet;
+use crate::trace_output::TraceOutput;
 use ghc_eventlog::events::{EventType, Payload, id};
 use ghc_eventlog::format::BLOCK_HEAD;
 use ghc_eventlog::write::{self, END};
@@ -74,7 +74,7 @@ const fn is_declared(id: u16) -> bool {
 /// Writes events in blocks. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    out: Outlet,
+    out: TraceOutput,
     blocks: write::Blocks,
     /// Number of events written, without the block markers.
     pub(super) events: u64,
@@ -82,7 +82,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Begins a file with the head of an eventlog.
-    pub(super) fn new(mut out: Outlet) -> Blocks {
+    pub(super) fn new(mut out: TraceOutput) -> Blocks {
         write::header(out.bytes(), WRITTEN.iter().filter_map(|id| EventType::of(*id)));
         Blocks { out, blocks: write::Blocks::default(), events: 0 }
     }

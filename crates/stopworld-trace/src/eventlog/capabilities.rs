@@ -35,7 +35,7 @@ struct Slot {
     /// The recorder's number of its thread plus one, or [`UNKNOWN`].
     owner: u32,
     /// Its capability plus one; 0 if it has none.
-    seat: u32,
+    cap: u32,
     /// When its thread last detached, in ticks.
     left: u64,
 }
@@ -43,7 +43,7 @@ struct Slot {
 /// A capability. All zero: it is free.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(super) struct Seat {
+pub(super) struct CapabilityState {
     /// The kernel id of its thread; 0 if it is free.
     pub(super) tid: u32,
     /// The number of its thread in this file; 0 if the thread has not attached.
@@ -60,7 +60,7 @@ pub(super) struct Seat {
 
 /// Whether a thread has a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meeting {
+pub(super) enum ThreadLookup {
     /// It has this one.
     Has(u16),
     /// It has none.
@@ -73,7 +73,7 @@ pub(super) enum Meeting {
 #[derive(Debug)]
 pub(super) struct Capabilities {
     slots: Mapped<Slot>,
-    seats: Mapped<Seat>,
+    caps: Mapped<CapabilityState>,
     /// One more than the highest capability ever used.
     used: usize,
     /// No capability below this is free.
@@ -84,12 +84,12 @@ pub(super) struct Capabilities {
 impl Capabilities {
     pub(super) fn new() -> io::Result<Capabilities> {
         // SAFETY: both are plain numbers.
-        let (slots, seats) = unsafe { (Mapped::new(IDS)?, Mapped::new(SEATS)?) };
-        Ok(Capabilities { slots, seats, used: 0, free_from: 0, threads: 0 })
+        let (slots, caps) = unsafe { (Mapped::new(IDS)?, Mapped::new(SEATS)?) };
+        Ok(Capabilities { slots, caps, used: 0, free_from: 0, threads: 0 })
     }
 
     /// Returns which capability a thread has, if any.
-    pub(super) fn meet(&mut self, thread: RecordingThread) -> Meeting {
+    pub(super) fn look_up(&mut self, thread: RecordingThread) -> ThreadLookup {
         let slot = &mut self.slots[thread.tid as usize % IDS];
         let owner = thread.index.wrapping_add(1);
         if slot.owner != owner {
@@ -97,29 +97,29 @@ impl Capabilities {
             slot.owner = owner;
             if !is_the_same {
                 slot.left = 0;
-                return match std::mem::take(&mut slot.seat) {
-                    0 => Meeting::New,
-                    seat => Meeting::InPlaceOf((seat - 1) as u16),
+                return match std::mem::take(&mut slot.cap) {
+                    0 => ThreadLookup::New,
+                    cap => ThreadLookup::InPlaceOf((cap - 1) as u16),
                 };
             }
         }
-        match slot.seat {
-            0 => Meeting::New,
-            seat => Meeting::Has((seat - 1) as u16),
+        match slot.cap {
+            0 => ThreadLookup::New,
+            cap => ThreadLookup::Has((cap - 1) as u16),
         }
     }
 
     /// Returns the capability of the thread with this kernel id, if it has one.
     pub(super) fn of_tid(&self, tid: u32) -> Option<u16> {
-        let seat = self.slots[tid as usize % IDS].seat;
-        Some(seat.checked_sub(1)? as u16)
+        let cap = self.slots[tid as usize % IDS].cap;
+        Some(cap.checked_sub(1)? as u16)
     }
 
     /// Notes that a thread with this kernel id was attached at this time; its recorder number is not known yet. Returns false if it
     /// has detached since, or has a capability already.
     pub(super) fn know(&mut self, tid: u32, ticks: u64) -> bool {
         let slot = &mut self.slots[tid as usize % IDS];
-        if slot.seat != 0 || slot.left > ticks {
+        if slot.cap != 0 || slot.left > ticks {
             return false;
         }
         slot.owner = UNKNOWN;
@@ -132,27 +132,27 @@ impl Capabilities {
     }
 
     /// Assigns the lowest free capability, if there is one, to the thread with this kernel id, and returns it.
-    pub(super) fn appoint(&mut self, tid: u32) -> Option<u16> {
-        let free = (self.free_from..self.used).find(|seat| self.seats[*seat].tid == 0).unwrap_or(self.used);
+    pub(super) fn assign_capability(&mut self, tid: u32) -> Option<u16> {
+        let free = (self.free_from..self.used).find(|cap| self.caps[*cap].tid == 0).unwrap_or(self.used);
         self.free_from = free;
         if free == SEATS {
             return None;
         }
         self.used = self.used.max(free + 1);
-        self.seats[free].tid = tid;
-        self.slots[tid as usize % IDS].seat = free as u32 + 1;
+        self.caps[free].tid = tid;
+        self.slots[tid as usize % IDS].cap = free as u32 + 1;
         Some(free as u16)
     }
 
     /// Frees a capability at this time.
-    pub(super) fn dismiss(&mut self, seat: u16, ticks: u64) {
-        let Seat { tid, allocated, .. } = self[seat];
+    pub(super) fn dismiss(&mut self, cap: u16, ticks: u64) {
+        let CapabilityState { tid, allocated, .. } = self[cap];
         let slot = &mut self.slots[tid as usize % IDS];
-        if slot.seat == u32::from(seat) + 1 {
-            (slot.seat, slot.left) = (0, ticks);
+        if slot.cap == u32::from(cap) + 1 {
+            (slot.cap, slot.left) = (0, ticks);
         }
-        self[seat] = Seat { tid: 0, thread: 0, worlds: 0, stopped_for: 0, allocated, runs: 0 };
-        self.free_from = self.free_from.min(usize::from(seat));
+        self[cap] = CapabilityState { tid: 0, thread: 0, worlds: 0, stopped_for: 0, allocated, runs: 0 };
+        self.free_from = self.free_from.min(usize::from(cap));
     }
 
     /// Returns a new thread number.
@@ -168,16 +168,16 @@ impl Capabilities {
 }
 
 impl Index<u16> for Capabilities {
-    type Output = Seat;
+    type Output = CapabilityState;
 
-    fn index(&self, seat: u16) -> &Seat {
-        &self.seats[usize::from(seat)]
+    fn index(&self, cap: u16) -> &CapabilityState {
+        &self.caps[usize::from(cap)]
     }
 }
 
 impl IndexMut<u16> for Capabilities {
-    fn index_mut(&mut self, seat: u16) -> &mut Seat {
-        &mut self.seats[usize::from(seat)]
+    fn index_mut(&mut self, cap: u16) -> &mut CapabilityState {
+        &mut self.caps[usize::from(cap)]
     }
 }
 
@@ -234,13 +234,13 @@ mod tests {
         RecordingThread { tid, index }
     }
 
-    fn seated(capabilities: &mut Capabilities, who: RecordingThread) -> u16 {
-        match capabilities.meet(who) {
-            Meeting::Has(seat) => seat,
-            Meeting::New => capabilities.appoint(who.tid).unwrap(),
-            Meeting::InPlaceOf(gone) => {
+    fn capability_of(capabilities: &mut Capabilities, who: RecordingThread) -> u16 {
+        match capabilities.look_up(who) {
+            ThreadLookup::Has(cap) => cap,
+            ThreadLookup::New => capabilities.assign_capability(who.tid).unwrap(),
+            ThreadLookup::InPlaceOf(gone) => {
                 capabilities.dismiss(gone, 1);
-                capabilities.appoint(who.tid).unwrap()
+                capabilities.assign_capability(who.tid).unwrap()
             }
         }
     }
@@ -248,31 +248,31 @@ mod tests {
     #[test]
     fn a_thread_has_the_lowest_free_capability_and_keeps_it() {
         let mut all = Capabilities::new().unwrap();
-        assert_eq!([1, 2, 3].map(|tid| seated(&mut all, thread(tid, tid))), [0, 1, 2]);
-        assert_eq!(seated(&mut all, thread(2, 2)), 1);
+        assert_eq!([1, 2, 3].map(|tid| capability_of(&mut all, thread(tid, tid))), [0, 1, 2]);
+        assert_eq!(capability_of(&mut all, thread(2, 2)), 1);
         all.dismiss(1, 10);
         all.dismiss(0, 11);
         assert_eq!((all.of_tid(1), all.of_tid(2), all.of_tid(3)), (None, None, Some(2)));
-        assert_eq!([7, 8, 9].map(|tid| seated(&mut all, thread(tid, tid))), [0, 1, 3]);
+        assert_eq!([7, 8, 9].map(|tid| capability_of(&mut all, thread(tid, tid))), [0, 1, 3]);
     }
 
     #[test]
     fn a_thread_that_reuses_a_kernel_id_is_not_taken_for_the_old_one() {
         let mut all = Capabilities::new().unwrap();
-        assert_eq!(seated(&mut all, thread(5, 1)), 0);
-        assert_eq!(all.meet(thread(5, 2)), Meeting::InPlaceOf(0));
+        assert_eq!(capability_of(&mut all, thread(5, 1)), 0);
+        assert_eq!(all.look_up(thread(5, 2)), ThreadLookup::InPlaceOf(0));
         all.dismiss(0, 3);
-        assert_eq!(all.appoint(5), Some(0));
-        assert_eq!(all.meet(thread(5, 2)), Meeting::Has(0));
+        assert_eq!(all.assign_capability(5), Some(0));
+        assert_eq!(all.look_up(thread(5, 2)), ThreadLookup::Has(0));
     }
 
     #[test]
     fn a_thread_attached_before_the_log_is_known_by_its_kernel_id_until_its_first_record() {
         let mut all = Capabilities::new().unwrap();
         assert!(all.know(5, 100));
-        assert_eq!(all.appoint(5), Some(0));
+        assert_eq!(all.assign_capability(5), Some(0));
         assert!(!all.know(5, 100), "it is known already");
-        assert_eq!(all.meet(thread(5, 9)), Meeting::Has(0));
+        assert_eq!(all.look_up(thread(5, 9)), ThreadLookup::Has(0));
         all.dismiss(0, 200);
         assert!(!all.know(5, 150), "it has detached since");
         assert!(all.know(5, 250), "another thread may have the id now");
@@ -282,10 +282,10 @@ mod tests {
     fn every_number_but_the_highest_can_be_a_capability() {
         let mut all = Capabilities::new().unwrap();
         for tid in 1..=SEATS as u32 {
-            assert_eq!(all.appoint(tid).map(u32::from), Some(tid - 1));
+            assert_eq!(all.assign_capability(tid).map(u32::from), Some(tid - 1));
         }
-        assert_eq!(all.appoint(SEATS as u32 + 1), None);
+        assert_eq!(all.assign_capability(SEATS as u32 + 1), None);
         all.dismiss(4_000, 1);
-        assert_eq!(all.appoint(SEATS as u32 + 1), Some(4_000));
+        assert_eq!(all.assign_capability(SEATS as u32 + 1), Some(4_000));
     }
 }

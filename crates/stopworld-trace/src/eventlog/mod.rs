@@ -11,12 +11,12 @@
 //! and profiles if they are taken. `docs/eventlog.md` lists for each event what each field means here, which fields are 0, and why.
 
 mod blocks;
-mod board;
 mod capabilities;
 mod classes;
 mod collection;
 mod process;
 mod profile;
+mod shared_state;
 mod text;
 mod trace;
 mod writer;

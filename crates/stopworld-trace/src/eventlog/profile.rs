@@ -21,8 +21,8 @@
 use std::io;
 
 use super::blocks::Blocks;
-use super::board::Begun;
 use super::process::Head;
+use super::shared_state::RunningProfile;
 use super::text;
 use ghc_eventlog::events::{self as ghc, CentreFlags, Ended, Filters, Payload, StackBuffer};
 use ghc_eventlog::format::{FILTERS, MOST_CENTRES, NO_CAPABILITY, VARIABLE_HEAD};
@@ -119,7 +119,7 @@ impl Profile {
     }
 
     /// Begins a world's profile that was running before the log joined the world.
-    pub(super) fn runs(&mut self, world: usize, begun: Begun, to: &mut Blocks) -> io::Result<()> {
+    pub(super) fn runs(&mut self, world: usize, begun: RunningProfile, to: &mut Blocks) -> io::Result<()> {
         if self.owner.is_some() {
             return Ok(());
         }

@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::board::{Begun, Board, Facts, Present, Profiled};
 use super::classes::Classes;
 use super::process::Head;
+use super::shared_state::{ExistingThread, Facts, RunningProfile, RunningProfiles, SharedState};
 use super::writer::{Plan, Writer};
 use crate::format::{Format, Joining};
 use crate::progress::Progress;
@@ -22,7 +22,7 @@ use stopworld::profile::census::{Every, HeapProfile};
 #[derive(Debug)]
 pub struct Eventlog {
     plan: Plan,
-    board: Arc<Board>,
+    shared_state: Arc<SharedState>,
 }
 
 /// Options of an eventlog.
@@ -48,30 +48,30 @@ impl Format for Eventlog {
     type Settings = Classes;
 
     fn begin(classes: Classes, policy: Policy) -> Eventlog {
-        Eventlog { plan: Plan { head: Head::now(), classes, policy }, board: Arc::new(Board::new()) }
+        Eventlog { plan: Plan { head: Head::now(), classes, policy }, shared_state: Arc::new(SharedState::new()) }
     }
 
     fn progress(&self) -> &Arc<Progress> {
-        &self.board.progress
+        &self.shared_state.progress
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
-        Ok(Box::new(Writer::new(self.plan, Arc::clone(&self.board), target.outlet())?))
+        Ok(Box::new(Writer::new(self.plan, Arc::clone(&self.shared_state), target.trace_output())?))
     }
 
     /// Notes the threads whose attach events may not be in the recorder any more.
     fn replayer(&self, target: Target, recording: &Recording<Worlds>) -> io::Result<Box<dyn Consumer>> {
         let living = recording.with(|worlds| worlds.living());
         let writer = recording.with(|_| {
-            let before = self.board.last_note();
+            let before = self.shared_state.last_note();
             for world in &living {
                 if let Some(number) = world.events().world_number() {
-                    let profiled = self.board.profiled(usize::from(number.0));
+                    let profiled = self.shared_state.profiled(usize::from(number.0));
                     // Do not wait for the lock: the thread that holds it may be the one that panics.
                     world.try_with_threads(|threads| self.note(threads, number, profiled));
                 }
             }
-            Writer::after(before, self.plan, Arc::clone(&self.board), target.outlet())
+            Writer::after(before, self.plan, Arc::clone(&self.shared_state), target.trace_output())
         });
         // A world whose last other handle was dropped meanwhile is closed here.
         drop(living);
@@ -86,10 +86,11 @@ impl Format for Eventlog {
         let Joining { world, number, .. } = *joining;
         let facts = world.facts();
         let (limit, markers) = (facts.limit_bytes, facts.markers.into());
-        self.board.note_facts(usize::from(number.0), Facts { limit, markers });
+        self.shared_state.note_facts(usize::from(number.0), Facts { limit, markers });
         joining.select(self.selection())?;
         let heap = world.heap_profile().map(|profile| begun(&profile));
-        let profiled = Profiled { heap, ticks_ns: world.tick_interval().map(|interval| interval.as_nanos() as u64) };
+        let profiled =
+            RunningProfiles { heap, ticks_ns: world.tick_interval().map(|interval| interval.as_nanos() as u64) };
         world.with_threads(|threads| self.note(threads, number, profiled));
         Ok(())
     }
@@ -98,19 +99,19 @@ impl Format for Eventlog {
 impl Eventlog {
     /// Publishes a note of the attached threads and running profiles, whose beginnings may not be recorded. No thread attaches or
     /// detaches meanwhile, so no thread in the note has detached.
-    fn note(&self, threads: &[ThreadInfo], number: WorldNumber, profiled: Profiled) {
+    fn note(&self, threads: &[ThreadInfo], number: WorldNumber, profiled: RunningProfiles) {
         let present = threads
             .iter()
-            .map(|thread| Present { tid: thread.tid.0 as u32, label: thread.label.map_or(0, Label::get) });
-        let present: Box<[Present]> = present.collect();
+            .map(|thread| ExistingThread { tid: thread.tid.0 as u32, label: thread.label.map_or(0, Label::get) });
+        let present: Box<[ExistingThread]> = present.collect();
         if !present.is_empty() || profiled.is_some() {
-            self.board.note(usize::from(number.0), Clock::of_process().now(), present, profiled);
+            self.shared_state.note(usize::from(number.0), Clock::of_process().now(), present, profiled);
         }
     }
 }
 
 /// Describes a running profile, with its texts as labels.
-fn begun(profile: &HeapProfile) -> Begun {
+fn begun(profile: &HeapProfile) -> RunningProfile {
     let mut filters = [0; 7];
     for (kind, text) in profile.filters.texts() {
         if let Some(filter) = filters.get_mut(kind as usize) {
@@ -122,12 +123,12 @@ fn begun(profile: &HeapProfile) -> Begun {
         Every::Time(period) => period.as_nanos() as u64,
         _ => 0,
     };
-    Begun { period_ns, breakdown: profile.breakdown as u32, filters }
+    RunningProfile { period_ns, breakdown: profile.breakdown as u32, filters }
 }
 
 /// Returns a writer that writes a log of all classes to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn consumer(to: Box<dyn crate::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
+pub fn consumer(to: Box<dyn crate::trace_output::Destination>) -> io::Result<Box<dyn Consumer>> {
     Eventlog::begin(Classes::default(), Policy::Lossless).writer(Target::Destination(to))
 }

@@ -13,14 +13,14 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::blocks::Blocks;
-use super::board::{Board, Note};
-use super::capabilities::{Capabilities, Meeting, Seat};
+use super::capabilities::{Capabilities, CapabilityState, ThreadLookup};
 use super::classes::Classes;
 use super::collection::Collection;
 use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
 use super::profile::Profile;
+use super::shared_state::{Note, SharedState};
 use super::text::{self, Line};
-use crate::outlet::Outlet;
+use crate::trace_output::TraceOutput;
 use ghc_eventlog::events::{self as ghc, CapsetKind, StopReason, Text};
 use ghc_eventlog::format::NO_CAPABILITY;
 use stopworld::events::Event;
@@ -37,7 +37,7 @@ const BEGINS: u32 = 0;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct World {
-    met: bool,
+    introduced: bool,
     /// Its capability set.
     set: u32,
     collection: Collection,
@@ -60,7 +60,7 @@ pub(super) struct Plan {
 pub(super) struct Writer {
     blocks: Blocks,
     plan: Plan,
-    board: Arc<Board>,
+    shared_state: Arc<SharedState>,
     capabilities: Capabilities,
     worlds: Box<[World]>,
     /// The next capability set.
@@ -76,23 +76,28 @@ pub(super) struct Writer {
     line: Line,
 }
 
-// SAFETY: the pointer refers to a note of the board, which the writer shares by an `Arc`; notes do not change.
+// SAFETY: the pointer refers to a note of the shared state, which the writer shares by an `Arc`; notes do not change.
 unsafe impl Send for Writer {}
 
 impl Writer {
     /// Allocates everything that it will need, so it must not run in a drain.
-    pub(super) fn new(plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
-        Writer::after(ptr::null(), plan, board, outlet)
+    pub(super) fn new(plan: Plan, shared_state: Arc<SharedState>, trace_output: TraceOutput) -> io::Result<Writer> {
+        Writer::after(ptr::null(), plan, shared_state, trace_output)
     }
 
     /// As [`new`](Self::new), but ignores the notes up to `read`.
-    pub(super) fn after(read: *const Note, plan: Plan, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
-        let mut blocks = Blocks::new(outlet);
+    pub(super) fn after(
+        read: *const Note,
+        plan: Plan,
+        shared_state: Arc<SharedState>,
+        trace_output: TraceOutput,
+    ) -> io::Result<Writer> {
+        let mut blocks = Blocks::new(trace_output);
         process::introduce(&mut blocks, &plan.head)?;
         Ok(Writer {
             blocks,
             plan,
-            board,
+            shared_state,
             capabilities: Capabilities::new()?,
             worlds: vec![World::default(); MAX_WORLDS].into(),
             next_set: FIRST_SET,
@@ -108,103 +113,103 @@ impl Writer {
 
     /// Returns the capability of a thread, and assigns one if it has none. `None` if all are in use.
     fn capability(&mut self, thread: RecordingThread, ticks: u64) -> io::Result<Option<u16>> {
-        match self.capabilities.meet(thread) {
-            Meeting::Has(seat) => Ok(Some(seat)),
-            Meeting::New => self.appoint(thread.tid),
-            Meeting::InPlaceOf(gone) => {
+        match self.capabilities.look_up(thread) {
+            ThreadLookup::Has(cap) => Ok(Some(cap)),
+            ThreadLookup::New => self.assign_capability(thread.tid),
+            ThreadLookup::InPlaceOf(gone) => {
                 self.dismiss(gone, ticks)?;
-                self.appoint(thread.tid)
+                self.assign_capability(thread.tid)
             }
         }
     }
 
-    fn appoint(&mut self, tid: u32) -> io::Result<Option<u16>> {
-        let Some(seat) = self.capabilities.appoint(tid) else { return Ok(None) };
+    fn assign_capability(&mut self, tid: u32) -> io::Result<Option<u16>> {
+        let Some(cap) = self.capabilities.assign_capability(tid) else { return Ok(None) };
         let blocks = &mut self.blocks;
-        blocks.write(NO_CAPABILITY, &ghc::CapCreate { cap: seat })?;
+        blocks.write(NO_CAPABILITY, &ghc::CapCreate { cap: cap })?;
         for capset in [PROCESS, CLOCK] {
-            blocks.write(NO_CAPABILITY, &ghc::CapsetAssignCap { capset, cap: seat })?;
+            blocks.write(NO_CAPABILITY, &ghc::CapsetAssignCap { capset, cap: cap })?;
         }
         if self.plan.classes.threads {
             let (task, kernel_thread) = (tid.into(), tid.into());
-            blocks.write(NO_CAPABILITY, &ghc::TaskCreate { task, cap: seat, kernel_thread })?;
+            blocks.write(NO_CAPABILITY, &ghc::TaskCreate { task, cap: cap, kernel_thread })?;
         }
-        Ok(Some(seat))
+        Ok(Some(cap))
     }
 
-    fn dismiss(&mut self, seat: u16, ticks: u64) -> io::Result<()> {
-        self.halt(seat, StopReason::FINISHED)?;
-        let Seat { tid, .. } = self.capabilities[seat];
-        self.capabilities.dismiss(seat, ticks);
+    fn dismiss(&mut self, cap: u16, ticks: u64) -> io::Result<()> {
+        self.halt(cap, StopReason::FINISHED)?;
+        let CapabilityState { tid, .. } = self.capabilities[cap];
+        self.capabilities.dismiss(cap, ticks);
         let blocks = &mut self.blocks;
         if self.plan.classes.threads {
             blocks.write(NO_CAPABILITY, &ghc::TaskDelete { task: tid.into() })?;
         }
         for capset in [PROCESS, CLOCK] {
-            blocks.write(NO_CAPABILITY, &ghc::CapsetRemoveCap { capset, cap: seat })?;
+            blocks.write(NO_CAPABILITY, &ghc::CapsetRemoveCap { capset, cap: cap })?;
         }
-        blocks.write(NO_CAPABILITY, &ghc::CapDelete { cap: seat })
+        blocks.write(NO_CAPABILITY, &ghc::CapDelete { cap: cap })
     }
 
     /// Attaches a thread to a world.
-    fn attach(&mut self, seat: u16, world: usize, label: u64) -> io::Result<()> {
-        self.capabilities[seat].worlds |= 1 << world;
-        if self.capabilities[seat].thread != 0 || !self.plan.classes.threads {
+    fn attach(&mut self, cap: u16, world: usize, label: u64) -> io::Result<()> {
+        self.capabilities[cap].worlds |= 1 << world;
+        if self.capabilities[cap].thread != 0 || !self.plan.classes.threads {
             return Ok(());
         }
         let thread = self.capabilities.next_thread();
-        self.capabilities[seat].thread = thread;
-        self.blocks.write(seat, &ghc::CreateThread { thread })?;
+        self.capabilities[cap].thread = thread;
+        self.blocks.write(cap, &ghc::CreateThread { thread })?;
         if label != 0 {
-            self.blocks.write(seat, &ghc::ThreadLabel { thread, label: text::of_label(label).into() })?;
+            self.blocks.write(cap, &ghc::ThreadLabel { thread, label: text::of_label(label).into() })?;
         }
-        self.run(seat)
+        self.run(cap)
     }
 
     /// Detaches a thread from a world.
     fn detach(&mut self, record: &Recorded, world: usize) -> io::Result<()> {
-        let seat = match self.capabilities.meet(record.thread) {
-            Meeting::Has(seat) => seat,
-            Meeting::InPlaceOf(gone) => return self.dismiss(gone, record.ticks),
-            Meeting::New => {
+        let cap = match self.capabilities.look_up(record.thread) {
+            ThreadLookup::Has(cap) => cap,
+            ThreadLookup::InPlaceOf(gone) => return self.dismiss(gone, record.ticks),
+            ThreadLookup::New => {
                 self.capabilities.forget(record.thread.tid, record.ticks);
                 return Ok(());
             }
         };
-        let of = &mut self.capabilities[seat];
+        let of = &mut self.capabilities[cap];
         of.worlds &= !(1 << world);
         of.stopped_for &= !(1 << world);
-        if of.worlds == 0 { self.dismiss(seat, record.ticks) } else { Ok(()) }
+        if of.worlds == 0 { self.dismiss(cap, record.ticks) } else { Ok(()) }
     }
 
     /// Writes that the thread on this capability runs, unless it runs already or is stopped for a world.
-    fn run(&mut self, seat: u16) -> io::Result<()> {
-        let of = &mut self.capabilities[seat];
+    fn run(&mut self, cap: u16) -> io::Result<()> {
+        let of = &mut self.capabilities[cap];
         if of.thread == 0 || of.runs != 0 || of.stopped_for != 0 {
             return Ok(());
         }
         of.runs = 1;
         let thread = of.thread;
-        self.blocks.write(seat, &ghc::RunThread { thread })
+        self.blocks.write(cap, &ghc::RunThread { thread })
     }
 
     /// Writes that the thread on this capability has stopped, if it ran.
-    fn halt(&mut self, seat: u16, reason: StopReason) -> io::Result<()> {
-        let of = &mut self.capabilities[seat];
+    fn halt(&mut self, cap: u16, reason: StopReason) -> io::Result<()> {
+        let of = &mut self.capabilities[cap];
         if of.runs == 0 {
             return Ok(());
         }
         of.runs = 0;
         let thread = of.thread;
-        self.blocks.write(seat, &ghc::StopThread { thread, reason, info: 0 })
+        self.blocks.write(cap, &ghc::StopThread { thread, reason, info: 0 })
     }
 
     /// Stops all threads of a world.
     fn halt_world(&mut self, world: usize) -> io::Result<()> {
-        for seat in self.capabilities.all() {
-            if self.capabilities[seat].worlds & 1 << world != 0 {
-                self.capabilities[seat].stopped_for |= 1 << world;
-                self.halt(seat, StopReason::YIELDING)?;
+        for cap in self.capabilities.all() {
+            if self.capabilities[cap].worlds & 1 << world != 0 {
+                self.capabilities[cap].stopped_for |= 1 << world;
+                self.halt(cap, StopReason::YIELDING)?;
             }
         }
         Ok(())
@@ -212,9 +217,9 @@ impl Writer {
 
     /// Restarts all threads of a world.
     fn restart_world(&mut self, world: usize) -> io::Result<()> {
-        for seat in self.capabilities.all() {
-            self.capabilities[seat].stopped_for &= !(1 << world);
-            self.run(seat)?;
+        for cap in self.capabilities.all() {
+            self.capabilities[cap].stopped_for &= !(1 << world);
+            self.run(cap)?;
         }
         Ok(())
     }
@@ -223,10 +228,10 @@ impl Writer {
     #[cold]
     #[inline(never)]
     fn read_notes(&mut self) -> io::Result<()> {
-        let board = Arc::clone(&self.board);
-        let last = board.last_note();
+        let shared_state = Arc::clone(&self.shared_state);
+        let last = shared_state.last_note();
         let read = std::mem::replace(&mut self.read, last);
-        for note in board.notes(last, read) {
+        for note in shared_state.notes(last, read) {
             if let Some(begun) = note.profiled.heap {
                 self.profile.runs(note.world, begun, &mut self.blocks)?;
             }
@@ -234,7 +239,7 @@ impl Writer {
                 self.begin_ticks(interval_ns, note.world)?;
             }
         }
-        let unread = board.notes(last, read);
+        let unread = shared_state.notes(last, read);
         if !self.plan.classes.threads {
             return Ok(());
         }
@@ -242,8 +247,8 @@ impl Writer {
             if !self.capabilities.know(present.tid, note.ticks) {
                 continue;
             }
-            if let Some(seat) = self.appoint(present.tid)? {
-                self.attach(seat, note.world, present.label)?;
+            if let Some(cap) = self.assign_capability(present.tid)? {
+                self.attach(cap, note.world, present.label)?;
             }
         }
         Ok(())
@@ -253,8 +258,8 @@ impl Writer {
 
     /// Introduces a world, before its first event in the log.
     #[cold]
-    fn meet(&mut self, number: usize) -> io::Result<()> {
-        let has_process = self.worlds.iter().any(|world| world.met && world.set == PROCESS);
+    fn introduce_world(&mut self, number: usize) -> io::Result<()> {
+        let has_process = self.worlds.iter().any(|world| world.introduced && world.set == PROCESS);
         let set = if has_process {
             let set = self.next_set;
             self.next_set += 1;
@@ -263,11 +268,11 @@ impl Writer {
         } else {
             PROCESS
         };
-        self.worlds[number] = World { met: true, set, ..World::default() };
+        self.worlds[number] = World { introduced: true, set, ..World::default() };
         let heap = ghc::HeapInfo {
             capset: set,
             generations: 1,
-            max_bytes: self.board.facts(number).limit,
+            max_bytes: self.shared_state.facts(number).limit,
             allocation_area_bytes: BLOCK_BYTES,
             megablock_bytes: CHUNK_BYTES,
             block_bytes: BLOCK_BYTES,
@@ -280,7 +285,7 @@ impl Writer {
         self.end_collection(number);
         self.worlds[number] = World::default();
         self.profile.end(number);
-        self.board.progress.a_world_ended();
+        self.shared_state.progress.a_world_ended();
         if set == PROCESS {
             return Ok(());
         }
@@ -292,8 +297,8 @@ impl Writer {
         let World { committed: Some(before), .. } = self.worlds[number] else { return Ok(()) };
         let committed = before + bytes;
         self.worlds[number].committed = Some(committed);
-        let Some(seat) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
-        self.heap_size(seat, number, committed)
+        let Some(cap) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
+        self.heap_size(cap, number, committed)
     }
 
     /// Handles memory returned to the system.
@@ -301,25 +306,25 @@ impl Writer {
         let World { committed: Some(before), set, .. } = self.worlds[number] else { return Ok(()) };
         let committed = before.saturating_sub(bytes);
         self.worlds[number].committed = Some(committed);
-        let Some(seat) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
+        let Some(cap) = self.capability(record.thread, record.ticks)? else { return Ok(()) };
         let chunks = |bytes: u64| (bytes / CHUNK_BYTES) as u32;
         let (current, needed, returned) = (chunks(committed), chunks(committed), chunks(bytes));
-        self.blocks.write(seat, &ghc::MemReturn { capset: set, current, needed, returned })?;
-        self.heap_size(seat, number, committed)
+        self.blocks.write(cap, &ghc::MemReturn { capset: set, current, needed, returned })?;
+        self.heap_size(cap, number, committed)
     }
 
-    fn heap_size(&mut self, seat: u16, number: usize, bytes: u64) -> io::Result<()> {
+    fn heap_size(&mut self, cap: u16, number: usize, bytes: u64) -> io::Result<()> {
         let capset = self.worlds[number].set;
-        self.blocks.write(seat, &ghc::HeapSize { capset, bytes })?;
-        self.blocks.write(seat, &ghc::BlocksSize { capset, bytes })
+        self.blocks.write(cap, &ghc::HeapSize { capset, bytes })?;
+        self.blocks.write(cap, &ghc::BlocksSize { capset, bytes })
     }
 
     // ---- Messages ------------------------------------------------------------------------------------------------------
 
     /// Writes a message of the collector on a thread's capability.
     fn log(&mut self, thread: RecordingThread, ticks: u64, line: fmt::Arguments<'_>) -> io::Result<()> {
-        let seat = self.capability_of_message(thread, ticks)?;
-        self.blocks.write(seat, &ghc::LogMsg { text: Text(self.line.format(line)) })
+        let cap = self.capability_of_message(thread, ticks)?;
+        self.blocks.write(cap, &ghc::LogMsg { text: Text(self.line.format(line)) })
     }
 
     /// Returns the capability of a thread's message: [`NO_CAPABILITY`] if all are in use.
@@ -402,22 +407,22 @@ impl Writer {
     fn suspend(&mut self, record: &Recorded, number: usize, count: u32, reason: u32) -> io::Result<()> {
         let capability = self.capability(record.thread, record.ticks)?;
         self.worlds[number].collection = Collection { stopped_for: count, capability, ..Collection::default() };
-        let Some(seat) = capability else { return Ok(()) };
+        let Some(cap) = capability else { return Ok(()) };
         if self.plan.classes.collections {
-            match self.board.facts(number).markers {
-                0 | 1 => self.blocks.write(seat, &ghc::RequestSeqGc {})?,
-                _ => self.blocks.write(seat, &ghc::RequestParGc {})?,
+            match self.shared_state.facts(number).markers {
+                0 | 1 => self.blocks.write(cap, &ghc::RequestSeqGc {})?,
+                _ => self.blocks.write(cap, &ghc::RequestParGc {})?,
             }
         }
-        self.capabilities[seat].stopped_for |= 1 << number;
-        self.halt(seat, if reason == BY_ALLOCATION { StopReason::HEAP_OVERFLOW } else { StopReason::YIELDING })
+        self.capabilities[cap].stopped_for |= 1 << number;
+        self.halt(cap, if reason == BY_ALLOCATION { StopReason::HEAP_OVERFLOW } else { StopReason::YIELDING })
     }
 
     fn start(&mut self, record: &Recorded, number: usize, count: u32) -> io::Result<()> {
         let overlaps = self.collecting.is_some();
         let collection = &mut self.worlds[number].collection;
         (collection.number, collection.overlaps) = (count, overlaps);
-        let Some(seat) = collection.capability else { return Ok(()) };
+        let Some(cap) = collection.capability else { return Ok(()) };
         if overlaps {
             let set = self.worlds[number].set;
             return self.log(
@@ -427,7 +432,7 @@ impl Writer {
             );
         }
         self.collecting = Some(number);
-        self.blocks.write(seat, &ghc::GcStart {})
+        self.blocks.write(cap, &ghc::GcStart {})
     }
 
     /// The world's collection has no further events.
@@ -439,25 +444,25 @@ impl Writer {
 
     fn in_collection(&mut self, event: &Event, number: usize) -> io::Result<()> {
         let World { collection: Collection { capability, overlaps, .. }, set, .. } = self.worlds[number];
-        let Some(seat) = capability else { return Ok(()) };
+        let Some(cap) = capability else { return Ok(()) };
         match event {
             Event::HeapBefore(heap) => self.worlds[number].collection.allocated = heap.allocated_bytes as u64,
-            Event::SweepEnd(_) => self.swept(seat, number)?,
+            Event::SweepEnd(_) => self.swept(cap, number)?,
             Event::HeapStats(heap) => {
                 let (live, committed) =
                     (heap.small_bytes + heap.large_bytes + heap.pinned_bytes, heap.committed_bytes as u64);
-                self.blocks.write(seat, &ghc::HeapLive { capset: set, bytes: live as u64 })?;
+                self.blocks.write(cap, &ghc::HeapLive { capset: set, bytes: live as u64 })?;
                 self.worlds[number].committed = Some(committed);
-                self.heap_size(seat, number, committed)?;
+                self.heap_size(cap, number, committed)?;
             }
             _ if overlaps => {}
-            Event::RootsBegin(_) => self.blocks.write(seat, &ghc::GcWork {})?,
+            Event::RootsBegin(_) => self.blocks.write(cap, &ghc::GcWork {})?,
             Event::MarkEnd(_) => {
-                self.blocks.write(seat, &ghc::GcIdle {})?;
-                self.blocks.write(seat, &ghc::GcDone {})?;
+                self.blocks.write(cap, &ghc::GcIdle {})?;
+                self.blocks.write(cap, &ghc::GcDone {})?;
             }
             Event::GcEnd(_) => {
-                self.blocks.write(seat, &ghc::GcEnd {})?;
+                self.blocks.write(cap, &ghc::GcEnd {})?;
                 self.end_collection(number);
             }
             _ => {}
@@ -466,24 +471,24 @@ impl Writer {
     }
 
     /// Writes the figures that are known after the sweep.
-    fn swept(&mut self, seat: u16, number: usize) -> io::Result<()> {
+    fn swept(&mut self, cap: u16, number: usize) -> io::Result<()> {
         let World { collection, set, .. } = self.worlds[number];
-        let of = &mut self.capabilities[seat];
+        let of = &mut self.capabilities[cap];
         of.allocated += collection.allocated;
         let bytes = of.allocated;
-        self.blocks.write(seat, &ghc::HeapAllocated { capset: set, bytes })?;
+        self.blocks.write(cap, &ghc::HeapAllocated { capset: set, bytes })?;
         if collection.overlaps {
             return Ok(());
         }
-        self.blocks.write(seat, &ghc::GcGlobalSync {})?;
+        self.blocks.write(cap, &ghc::GcGlobalSync {})?;
         // Nothing moves, so nothing is copied; and there is one generation, 0.
         let stats = ghc::GcStats { capset: set, threads: collection.markers.max(1), ..ghc::GcStats::default() };
-        self.blocks.write(seat, &stats)
+        self.blocks.write(cap, &stats)
     }
 
     // ---- Every record --------------------------------------------------------------------------------------------------
 
-    fn told(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+    fn write_record(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let event = &record.event();
         match event {
             Event::SuspendBegin(stop) => self.suspend(record, number, stop.number, stop.reason),
@@ -501,19 +506,19 @@ impl Writer {
                 Ok(())
             }
             Event::ThreadAttached(thread) => match self.capability(record.thread, record.ticks)? {
-                Some(seat) => self.attach(seat, number, thread.label),
+                Some(cap) => self.attach(cap, number, thread.label),
                 None => Ok(()),
             },
             Event::ThreadDetached(_) => self.detach(record, number),
             Event::SegmentCreated(segment) => self.segment_created(record, number, segment.bytes as u64),
             Event::SegmentFreed(segment) => self.segment_freed(record, number, segment.bytes as u64),
             Event::UserMessage(message) => {
-                let seat = self.capability_of_message(record.thread, record.ticks)?;
-                self.blocks.write(seat, &ghc::UserMsg { text: text::of_label(message.text).into() })
+                let cap = self.capability_of_message(record.thread, record.ticks)?;
+                self.blocks.write(cap, &ghc::UserMsg { text: text::of_label(message.text).into() })
             }
             Event::UserMarker(marker) => {
-                let seat = self.capability_of_message(record.thread, record.ticks)?;
-                self.blocks.write(seat, &ghc::UserMarker { name: text::of_label(marker.text).into() })
+                let cap = self.capability_of_message(record.thread, record.ticks)?;
+                self.blocks.write(cap, &ghc::UserMarker { name: text::of_label(marker.text).into() })
             }
             Event::StopAbandoned(_) => {
                 self.worlds[number].collection = Collection::default();
@@ -571,29 +576,29 @@ impl Writer {
 
     fn tick(&mut self, tick: &Tick, ticks: u64) -> io::Result<()> {
         let Tick { tick, tid, stack, .. } = *tick;
-        let seat = match self.capabilities.of_tid(tid) {
+        let cap = match self.capabilities.of_tid(tid) {
             // Threads that are not attached to the world.
             _ if tid == 0 => None,
-            Some(seat) => Some(seat),
-            None if self.capabilities.know(tid, ticks) => self.appoint(tid)?,
+            Some(cap) => Some(cap),
+            None if self.capabilities.know(tid, ticks) => self.assign_capability(tid)?,
             // It has detached since.
             None => None,
         };
-        self.profile.tick(seat, tick, stack, &mut self.blocks)
+        self.profile.tick(cap, tick, stack, &mut self.blocks)
     }
 
-    fn tell_the_board(&self) {
-        self.board.progress.is(self.blocks.events, self.blocks.written());
+    fn publish_progress(&self) {
+        self.shared_state.progress.is(self.blocks.events, self.blocks.written());
     }
 
     /// Writes the end of a log: stops the threads, and deletes capabilities and capability sets.
     fn end_everything(&mut self) -> io::Result<()> {
-        for seat in self.capabilities.all() {
-            self.halt(seat, StopReason::YIELDING)?;
+        for cap in self.capabilities.all() {
+            self.halt(cap, StopReason::YIELDING)?;
         }
-        for seat in self.capabilities.all() {
-            if self.capabilities[seat].tid != 0 {
-                self.dismiss(seat, self.reached)?;
+        for cap in self.capabilities.all() {
+            if self.capabilities[cap].tid != 0 {
+                self.dismiss(cap, self.reached)?;
             }
         }
         for capset in [PROCESS, CLOCK] {
@@ -617,13 +622,13 @@ impl Consumer for Writer {
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.blocks.set_time(self.plan.head.time(record.ticks));
         let number = usize::from(record.world.0) % MAX_WORLDS;
-        if !self.worlds[number].met {
-            self.meet(number)?;
+        if !self.worlds[number].introduced {
+            self.introduce_world(number)?;
         }
-        if self.board.last_note() != self.read {
+        if self.shared_state.last_note() != self.read {
             self.read_notes()?;
         }
-        self.told(record, number)?;
+        self.write_record(record, number)?;
         self.blocks.count_record();
         Ok(())
     }
@@ -646,7 +651,7 @@ impl Consumer for Writer {
     /// `.event.crash`: the file is a log with an end after each flush.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.write_out(false);
-        self.tell_the_board();
+        self.publish_progress();
         flushed
     }
 
@@ -655,12 +660,12 @@ impl Consumer for Writer {
         self.blocks.set_time(self.plan.head.time(self.reached));
         let ended = self.end_everything();
         let closed = ended.and_then(|()| self.write_out(true));
-        self.tell_the_board();
+        self.publish_progress();
         closed
     }
 
     fn unwritten(&self) -> u64 {
-        self.tell_the_board();
+        self.publish_progress();
         self.blocks.lost()
     }
 

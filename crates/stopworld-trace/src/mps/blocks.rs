@@ -38,7 +38,7 @@ pub(super) struct Held {
     pub(super) bytes: u64,
     pub(super) space: Space,
     /// The bits [`ARENA`] and [`SEG`]: what the stream has reported.
-    pub(super) told: u8,
+    pub(super) reported: u8,
 }
 
 impl Blocks {
@@ -82,14 +82,14 @@ impl Blocks {
         let space = space_of(byte)?;
         let tails = (index + 1..self.used).take_while(|tail| self.get(*tail) == TAIL).count();
         let address = self.base + ((index as u64) << self.shift);
-        Some(Held { address, bytes: (1 + tails as u64) << self.shift, space, told: byte & (ARENA | SEG) })
+        Some(Held { address, bytes: (1 + tails as u64) << self.shift, space, reported: byte & (ARENA | SEG) })
     }
 
     /// Notes that a space holds these blocks.
     pub(super) fn hold(&mut self, held: Held) {
         let Some(index) = self.index(held.address) else { return };
         let end = (index + (held.bytes >> self.shift) as usize).clamp(index + 1, self.count);
-        self.set(index, (held.space as u8 + 1) | held.told);
+        self.set(index, (held.space as u8 + 1) | held.reported);
         (index + 1..end).for_each(|tail| self.set(tail, TAIL));
         self.used = self.used.max(end);
     }
@@ -131,8 +131,8 @@ mod tests {
     #[test]
     fn a_held_block_is_found_by_any_address_in_it_until_it_is_released() {
         let mut blocks = Blocks::new(0x10_0000, 1 << 20, 1 << 14).unwrap();
-        let large = Held { address: 0x10_4000, bytes: 3 << 14, space: Space::Large, told: SEG };
-        let small = Held { address: 0x11_0000, bytes: 1 << 14, space: Space::Small, told: 0 };
+        let large = Held { address: 0x10_4000, bytes: 3 << 14, space: Space::Large, reported: SEG };
+        let small = Held { address: 0x11_0000, bytes: 1 << 14, space: Space::Small, reported: 0 };
         blocks.hold(large);
         blocks.hold(small);
         assert_eq!(blocks.space(0x10_4008), Some(Space::Large));

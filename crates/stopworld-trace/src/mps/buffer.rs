@@ -15,7 +15,7 @@
 //! any more, and fetching each line only to overwrite it takes longer than all other work for a record; twice as long when other
 //! programs on the machine fill the last-level cache. So records are written with non-temporal stores.
 //!
-//! A block usually ends in the middle of a record, because whole aligned blocks are written to the device fastest (see `behind`). A
+//! A block usually ends in the middle of a record, because whole aligned blocks are written to the device fastest (see `async_file`). A
 //! flush writes whole records, and the rest of its last record follows the last block in the file. So the stream of a killed process
 //! ends with a whole record, unless the kernel was in the middle of a write or blocks were waiting (`.event.crash`).
 //!
@@ -28,7 +28,7 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 
-use super::behind::{BLOCK_BYTES, Behind, By, PLACES, SLACK_BYTES};
+use super::async_file::{AsyncFile, BLOCK_BYTES, SLACK_BYTES, SLOTS, WriterThread};
 use crate::failure::{FailureReport, report};
 use crate::os::file::Cut;
 use crate::sync::{fence_past_the_caches, write_past_the_caches};
@@ -45,7 +45,7 @@ pub(super) struct Buffer {
     /// The offset of the last record in the block, in words.
     last: usize,
     path: CString,
-    behind: Behind,
+    async_file: AsyncFile,
     on_failure: Option<FailureReport>,
     /// Number of events lost after an error.
     lost: u64,
@@ -57,7 +57,7 @@ pub(super) struct Buffer {
     /// The beginning of the block.
     start: Start,
     /// The contents of the blocks that may not be in the file yet.
-    contents: [Contents; PLACES as usize],
+    contents: [Contents; SLOTS as usize],
 }
 
 /// The beginning of a block.
@@ -91,24 +91,24 @@ struct Contents {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    pub(super) fn new(file: OutputFile, by: By) -> io::Result<Buffer> {
-        Ok(Buffer::over(Behind::new(by)?, file))
+    pub(super) fn new(file: OutputFile, by: WriterThread) -> io::Result<Buffer> {
+        Ok(Buffer::over(AsyncFile::new(by)?, file))
     }
 
-    fn over(behind: Behind, file: OutputFile) -> Buffer {
+    fn over(async_file: AsyncFile, file: OutputFile) -> Buffer {
         Buffer {
-            words: behind.place(0).cast(),
+            words: async_file.place(0).cast(),
             len: 0,
             last: 0,
             path: file.c_path,
-            behind,
+            async_file,
             on_failure: file.on_failure,
             lost: 0,
             events: 0,
             records: 0,
             flushed: 0,
             start: Start::default(),
-            contents: [Contents::default(); PLACES as usize],
+            contents: [Contents::default(); SLOTS as usize],
         }
     }
 
@@ -178,20 +178,20 @@ impl Buffer {
         self.start.at + self.flushed as u64
     }
 
-    /// Begins the next block. The full one is handed over to the carrier; if the carrier cannot take it, it is written here.
+    /// Begins the next block. The full one is handed over to the I/O thread; if the I/O thread cannot take it, it is written here.
     #[cold]
     fn next_block(&mut self) -> io::Result<()> {
         fence_past_the_caches();
         self.open()?;
         self.note_contents();
         let tail = (self.len - BLOCK_WORDS) * 8;
-        while !self.behind.hand_over(self.start.at, tail) {
-            if self.behind.wait() {
+        while !self.async_file.hand_over(self.start.at, tail) {
+            if self.async_file.wait() {
                 continue;
             }
-            // Write without the carrier, beginning with the blocks that it did not write.
+            // Write without the I/O thread, beginning with the blocks that it did not write.
             self.catch_up()?;
-            if !self.behind.hand_over(self.start.at, tail) {
+            if !self.async_file.hand_over(self.start.at, tail) {
                 self.write_rest()?;
             }
             break;
@@ -213,27 +213,27 @@ impl Buffer {
     }
 
     fn open(&mut self) -> io::Result<()> {
-        let opened = self.behind.open(&self.path);
+        let opened = self.async_file.open(&self.path);
         opened.or_else(|error| {
             self.note_contents();
-            self.give_up(self.behind.block(), Cut { written: 0, error })
+            self.give_up(self.async_file.block(), Cut { written: 0, error })
         })
     }
 
     fn note_contents(&mut self) {
         let Buffer { start, events, len, flushed, .. } = *self;
-        *self.contents(self.behind.block()) = Contents { start, bytes: len * 8, flushed, events };
+        *self.contents(self.async_file.block()) = Contents { start, bytes: len * 8, flushed, events };
     }
 
     fn contents(&mut self, block: u64) -> &mut Contents {
-        &mut self.contents[(block % PLACES) as usize]
+        &mut self.contents[(block % SLOTS) as usize]
     }
 
     /// Writes the blocks that were handed over and are not in the file.
     fn catch_up(&mut self) -> io::Result<()> {
-        for block in self.behind.take_over() {
+        for block in self.async_file.take_over() {
             let flushed = self.contents(block).flushed;
-            self.behind
+            self.async_file
                 .write(block, flushed)
                 .or_else(|Cut { written, error }| self.give_up(block, Cut { written: flushed + written, error }))?;
         }
@@ -243,9 +243,9 @@ impl Buffer {
     /// Writes the part of the current block that is not in the file yet. Everything before the block must be in the file.
     fn write_rest(&mut self) -> io::Result<()> {
         let rest = self.flushed..self.len * 8;
-        let written = self.behind.write_filled(rest, self.written_bytes());
+        let written = self.async_file.write_filled(rest, self.written_bytes());
         written.or_else(|Cut { written, error }| {
-            self.give_up(self.behind.block(), Cut { written: self.flushed + written, error })
+            self.give_up(self.async_file.block(), Cut { written: self.flushed + written, error })
         })?;
         self.flushed = self.len * 8;
         Ok(())
@@ -254,7 +254,7 @@ impl Buffer {
     /// Begins the next block with the end of the last record.
     fn begin_block(&mut self) {
         let full = self.words;
-        let words = self.behind.place(self.behind.block()).cast::<u64>();
+        let words = self.async_file.place(self.async_file.block()).cast::<u64>();
         let carried = self.len - BLOCK_WORDS;
         // SAFETY: `carried` words of the last record are after the block. This thread owns the next block's slot; if it is the same
         // slot, the two ranges do not overlap.
@@ -277,7 +277,7 @@ impl Buffer {
     fn give_up(&mut self, block: u64, cut: Cut) -> io::Result<()> {
         let Contents { start, bytes, events, .. } = *self.contents(block);
         // SAFETY: this many bytes of the slot have been written, and no thread writes to it before the block is given up.
-        let bytes = unsafe { std::slice::from_raw_parts(self.behind.place(block).as_ptr(), bytes) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.async_file.place(block).as_ptr(), bytes) };
         let size_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at + 2], bytes[at + 3]]));
         let mut whole = start.at - start.before as u64;
         let (mut records, mut all) = (0, u64::from(start.carried > 0));
@@ -300,7 +300,7 @@ impl Buffer {
         self.lost = (in_block * u128::from(all - records)).div_ceil(u128::from(all.max(1))) as u64;
         self.lost += self.events - events;
         self.records = start.records + records;
-        self.behind.cut(whole);
+        self.async_file.cut(whole);
         (self.start.at, self.len, self.flushed) = (whole, 0, 0);
         report(self.on_failure, &self.path, &cut.error);
         Err(cut.error)

@@ -8,17 +8,17 @@
 //! | `trace`, `control` | the public handle of a stream: its worlds, its filter, its end; the environment variables |
 //! | `world` | the state of one world in a stream |
 //! | `writer` | translates events to records; its `events` has an arm for each event |
-//! | `switchboard` | state shared by the handle and the writer |
+//! | `shared_state` | state shared by the handle and the writer |
 //! | `blocks` | which space holds which heap block |
 //! | `buffer` | the output buffer |
-//! | `behind`, `relay` | the I/O thread that writes blocks to the file, and the protocol of its hand-off queue |
+//! | `async_file`, `hand_off` | the I/O thread that writes blocks to the file, and the protocol of its hand-off queue |
 
-mod behind;
+mod async_file;
 mod blocks;
 mod buffer;
 pub mod control;
-mod relay;
-mod switchboard;
+mod hand_off;
+mod shared_state;
 mod trace;
 mod world;
 mod writer;

@@ -1,7 +1,7 @@
 //! A telemetry stream: its filter, the worlds that it introduces, and the state that it shares with its writer.
 //!
 //! ```text
-//!   Trace ──── switchboard ────► Writer ──► file        written immediately
+//!   Trace ── shared state ────► Writer ──► file        written immediately
 //!     │                            ▲
 //!     └─ flight recorder ── dump ──┘                    or the last n bytes kept in memory, and written on request
 //! ```
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::blocks::Held;
-use super::switchboard::{Facts, Switchboard};
+use super::shared_state::{Facts, SharedState};
 use super::writer::{CLASSES, History, Writer};
 use crate::format::{Format, Joining};
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ use stopworld::{HeldBlock, Since, World};
 /// The telemetry format of the Memory Pool System.
 #[derive(Debug)]
 pub struct Telemetry {
-    board: Arc<Switchboard>,
+    shared_state: Arc<SharedState>,
     policy: Policy,
 }
 
@@ -97,11 +97,11 @@ impl Format for Telemetry {
 
     fn begin(categories: Categories, policy: Policy) -> Telemetry {
         name_ourselves();
-        Telemetry { board: Arc::new(Switchboard::new(categories.0)), policy }
+        Telemetry { shared_state: Arc::new(SharedState::new(categories.0)), policy }
     }
 
     fn progress(&self) -> &Arc<Progress> {
-        &self.board.progress
+        &self.shared_state.progress
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
@@ -130,7 +130,9 @@ impl Format for Telemetry {
 impl Telemetry {
     fn write_to(&self, target: Target, history: History) -> io::Result<Box<dyn Consumer>> {
         match target {
-            Target::File(file) => Ok(Box::new(Writer::new(Arc::clone(&self.board), file, self.policy, history)?)),
+            Target::File(file) => {
+                Ok(Box::new(Writer::new(Arc::clone(&self.shared_state), file, self.policy, history)?))
+            }
             // A stream is written block by block, at positions of a file.
             Target::Destination(_) => Err(io::ErrorKind::Unsupported.into()),
         }
@@ -146,7 +148,7 @@ impl Telemetry {
                 address: *address as u64,
                 bytes: *bytes as u64,
                 space: *space,
-                told: 0,
+                reported: 0,
             });
             let facts = Facts {
                 world: known.address as u64,
@@ -160,7 +162,7 @@ impl Telemetry {
                 serial,
                 ..Facts::default()
             };
-            let replaced = self.board.introduce(usize::from(number.0), facts, held.collect());
+            let replaced = self.shared_state.introduce(usize::from(number.0), facts, held.collect());
             let selected = joining.select(selection(filter));
             // `select` took the recorder's lock, even if it failed: the writer does not read these blocks any more.
             drop(replaced);
@@ -170,7 +172,7 @@ impl Telemetry {
 
     /// Returns the current filter. A change is made under the lock of the trace's worlds.
     fn filter(&self) -> Categories {
-        Categories(self.board.newest_filter())
+        Categories(self.shared_state.newest_filter())
     }
 }
 
@@ -227,16 +229,16 @@ impl Trace {
     }
 
     fn begin_segment(&self, from: u64, filter: u64) {
-        let board = &self.format().board;
-        if !board.has_room() {
+        let shared_state = &self.format().shared_state;
+        if !shared_state.has_room() {
             // `finish` reports an error.
             let _ = Recorder::of_process().flush();
         }
-        if !board.has_room() || self.keeps() {
+        if !shared_state.has_room() || self.keeps() {
             // No writer reads the segments.
-            board.pass(board.newest());
+            shared_state.pass(shared_state.newest());
         }
-        board.begin(from, filter);
+        shared_state.begin(from, filter);
     }
 }
 

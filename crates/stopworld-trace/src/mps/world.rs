@@ -1,7 +1,7 @@
 //! The state of one world in a stream.
 
 use super::blocks::{Blocks, Held};
-use super::switchboard::Facts;
+use super::shared_state::Facts;
 
 /// What a writer knows of a world.
 #[derive(Debug)]
@@ -9,9 +9,9 @@ pub(super) struct World {
     pub(super) generation: u64,
     pub(super) facts: Option<Facts>,
     /// The stream has introduced it, or will introduce it before its first record.
-    pub(super) met: bool,
-    pub(super) arena_told: bool,
-    pub(super) pools_told: [bool; 3],
+    pub(super) introduced: bool,
+    pub(super) arena_reported: bool,
+    pub(super) pools_reported: [bool; 3],
     pub(super) poll_open: bool,
     pub(super) trace_open: bool,
     pub(super) blocks: Option<Blocks>,
@@ -27,9 +27,9 @@ impl World {
         World {
             generation: 0,
             facts: None,
-            met: false,
-            arena_told: false,
-            pools_told: [false; 3],
+            introduced: false,
+            arena_reported: false,
+            pools_reported: [false; 3],
             poll_open: false,
             trace_open: false,
             blocks: None,

@@ -31,10 +31,10 @@ mod events;
 use std::io;
 use std::sync::Arc;
 
-use super::behind::By;
+use super::async_file::WriterThread;
 use super::blocks::{ARENA, Blocks, Held, SEG};
 use super::buffer::Buffer;
-use super::switchboard::{Facts, Switchboard};
+use super::shared_state::{Facts, SharedState};
 use super::world::World;
 use crate::os::clock::process_cpu_us;
 use crate::target::OutputFile;
@@ -79,7 +79,7 @@ pub(super) enum History {
 #[derive(Debug)]
 pub(super) struct Writer {
     buffer: Buffer,
-    board: Arc<Switchboard>,
+    shared_state: Arc<SharedState>,
     policy: Policy,
     history: History,
     news: u64,
@@ -111,7 +111,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        board: Arc<Switchboard>,
+        shared_state: Arc<SharedState>,
         file: OutputFile,
         policy: Policy,
         history: History,
@@ -119,14 +119,14 @@ impl Writer {
         let clock = Clock::of_process();
         let segment = match history {
             History::Followed => 0,
-            History::Ignored => board.newest(),
+            History::Ignored => shared_state.newest(),
         };
         // The records of a flight recorder are written in one go, which needs no I/O thread.
-        let by = if history == History::Followed { By::Carrier } else { By::Drain };
-        let filter = board.segment(segment).map_or(0, |(_, filter)| filter);
+        let by = if history == History::Followed { WriterThread::IoThread } else { WriterThread::Drain };
+        let filter = shared_state.segment(segment).map_or(0, |(_, filter)| filter);
         Ok(Writer {
             buffer: Buffer::new(file, by)?,
-            board,
+            shared_state,
             policy,
             history,
             news: 0,
@@ -183,24 +183,24 @@ impl Writer {
 
     #[inline(always)]
     fn is_turn(&self, ticks: u64) -> bool {
-        self.board.news() != self.news || ticks.wrapping_sub(self.since) >= self.span
+        self.shared_state.news() != self.news || ticks.wrapping_sub(self.since) >= self.span
     }
 
     /// Applies the changes of the filter and of the worlds up to this time.
     #[cold]
     #[inline(never)]
     fn turn(&mut self, ticks: u64) -> io::Result<()> {
-        let news = self.board.news();
+        let news = self.shared_state.news();
         if news != self.news {
             self.news = news;
             self.look_at_the_worlds();
         }
         if self.history == History::Ignored {
             (self.since, self.span) = (0, u64::MAX);
-            return self.meet_the_late();
+            return self.introduce_late_worlds();
         }
         loop {
-            let next = self.board.segment(self.segment + 1);
+            let next = self.shared_state.segment(self.segment + 1);
             match next {
                 Some((from, filter)) if from <= ticks => {
                     self.segment += 1;
@@ -213,8 +213,8 @@ impl Writer {
                 }
             }
         }
-        self.board.pass(self.segment);
-        self.meet_the_late()
+        self.shared_state.pass(self.segment);
+        self.introduce_late_worlds()
     }
 
     fn change_filter(&mut self, from: u64, filter: u64) -> io::Result<()> {
@@ -232,8 +232,8 @@ impl Writer {
             }
         }
         self.filter = filter;
-        self.worlds.iter_mut().for_each(|world| world.met |= world.facts.is_some());
-        if self.begun { self.tell_of_what_there_is(come) } else { Ok(()) }
+        self.worlds.iter_mut().for_each(|world| world.introduced |= world.facts.is_some());
+        if self.begun { self.write_existing_state(come) } else { Ok(()) }
     }
 
     /// Writes the beginning of the stream, before its first record.
@@ -251,7 +251,7 @@ impl Writer {
         self.put(mps::EventInit::new(CLOCKS_PER_SECOND))?;
         self.put(mps::EventClockSync { clock: cpu_us })?;
         (self.cpu_us, self.synced) = (cpu_us, self.buffer.records);
-        self.tell_of_what_there_is(self.filter)
+        self.write_existing_state(self.filter)
     }
 
     fn sync(&mut self, ticks: u64) -> io::Result<()> {
@@ -267,16 +267,16 @@ impl Writer {
 
     fn look_at_the_worlds(&mut self) {
         for (number, world) in self.worlds.iter_mut().enumerate() {
-            let Some((generation, facts)) = self.board.facts(number, world.generation) else { continue };
+            let Some((generation, facts)) = self.shared_state.facts(number, world.generation) else { continue };
             // 0: the same world as before, with the blocks that it holds now.
             if facts.serial != 0 {
                 *world = World::new();
             }
-            world.met = false;
+            world.introduced = false;
             (world.generation, world.facts, world.held_bytes) = (generation, Some(facts), 0);
             world.blocks = Blocks::new(facts.heap, facts.reserved, facts.block).ok();
             if self.history == History::Followed {
-                // SAFETY: the writer shares ownership of the switchboard, and consumers are called under the recorder's lock.
+                // SAFETY: the writer shares ownership of the shared state, and consumers are called under the recorder's lock.
                 for held in unsafe { facts.held() } {
                     world.hold(*held);
                 }
@@ -285,15 +285,15 @@ impl Writer {
     }
 
     /// Introduces the worlds that existed before they joined the stream.
-    fn meet_the_late(&mut self) -> io::Result<()> {
+    fn introduce_late_worlds(&mut self) -> io::Result<()> {
         for number in 0..MAX_WORLDS {
             let world = &mut self.worlds[number];
-            let is_late = !world.met && world.facts.is_some_and(|facts| facts.late != 0);
+            let is_late = !world.introduced && world.facts.is_some_and(|facts| facts.late != 0);
             if is_late {
-                world.met = true;
+                world.introduced = true;
                 if self.begun {
                     self.now = self.now.max(self.last);
-                    self.tell_of_world(number)?;
+                    self.write_world(number)?;
                 }
             }
         }
@@ -302,28 +302,28 @@ impl Writer {
 
     /// Introduces the worlds of a flight recorder, whose records rarely include the creation of a world. Each world exists from the
     /// beginning of the stream, with its pools, except one that this first record creates.
-    fn meet_all_but_the_born(&mut self, first: &Recorded) {
+    fn introduce_existing_worlds(&mut self, first: &Recorded) {
         let born = (first.id == EventId::WorldCreated).then_some(usize::from(first.world.0) % MAX_WORLDS);
         for (number, world) in self.worlds.iter_mut().enumerate() {
-            world.met |= world.facts.is_some() && Some(number) != born;
+            world.introduced |= world.facts.is_some() && Some(number) != born;
         }
     }
 
     /// Writes the existing state that readers need when these categories are turned on.
-    fn tell_of_what_there_is(&mut self, come: u64) -> io::Result<()> {
+    fn write_existing_state(&mut self, come: u64) -> io::Result<()> {
         if come & (1 << Category::User as u32) != 0 {
-            self.tell_of_labels()?;
+            self.write_labels()?;
         }
         for number in 0..MAX_WORLDS {
-            if self.worlds[number].met {
-                self.tell_of_world(number)?;
+            if self.worlds[number].introduced {
+                self.write_world(number)?;
             }
         }
         Ok(())
     }
 
     /// Writes the state of a world, as far as the stream does not have it yet.
-    fn tell_of_world(&mut self, number: usize) -> io::Result<()> {
+    fn write_world(&mut self, number: usize) -> io::Result<()> {
         if self.is_on(Category::Arena) {
             let arena = self.arena(number)?;
             let limit = self.worlds[number].facts.map_or(0, |facts| facts.limit);
@@ -337,22 +337,22 @@ impl Writer {
         let mut at = 0;
         while let Some((held, after)) = self.worlds[number].blocks.as_ref().and_then(|blocks| blocks.next(at)) {
             at = after;
-            self.tell_of_block(number, held)?;
+            self.write_block(number, held)?;
         }
         Ok(())
     }
 
-    fn tell_of_block(&mut self, number: usize, mut held: Held) -> io::Result<()> {
-        let Held { address, bytes, space, told } = held;
-        if self.is_on(Category::Arena) && told & ARENA == 0 {
+    fn write_block(&mut self, number: usize, mut held: Held) -> io::Result<()> {
+        let Held { address, bytes, space, reported } = held;
+        if self.is_on(Category::Arena) && reported & ARENA == 0 {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
             self.put_along(mps::ArenaAlloc { arena, baseTract: address, base: address, size: bytes, pool })?;
-            held.told |= ARENA;
+            held.reported |= ARENA;
         }
-        if self.is_on(Category::Seg) && told & SEG == 0 {
+        if self.is_on(Category::Seg) && reported & SEG == 0 {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
             self.put_along(mps::SegAlloc { arena, seg: address, base: address, size: bytes, pool })?;
-            held.told |= SEG;
+            held.reported |= SEG;
         }
         if let Some(blocks) = &mut self.worlds[number].blocks {
             blocks.hold(held);
@@ -361,12 +361,12 @@ impl Writer {
     }
 
     fn release(&mut self, number: usize, held: Held) -> io::Result<()> {
-        let Held { address, bytes, space, told } = held;
-        if self.is_on(Category::Seg) && told & SEG != 0 {
+        let Held { address, bytes, space, reported } = held;
+        if self.is_on(Category::Seg) && reported & SEG != 0 {
             let arena = self.arena(number)?;
             self.put_along(mps::SegFree { arena, seg: address })?;
         }
-        if self.is_on(Category::Arena) && told & ARENA != 0 {
+        if self.is_on(Category::Arena) && reported & ARENA != 0 {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
             self.put_along(mps::ArenaFree { arena, base: address, size: bytes, pool })?;
         }
@@ -381,8 +381,8 @@ impl Writer {
     /// Returns the identifier of the world's arena in records, after introducing the arena if necessary.
     fn arena(&mut self, number: usize) -> io::Result<u64> {
         let Facts { world, heap, reserved, chunk, block, .. } = self.worlds[number].facts.unwrap_or_default();
-        if !self.worlds[number].arena_told {
-            self.worlds[number].arena_told = true;
+        if !self.worlds[number].arena_reported {
+            self.worlds[number].arena_reported = true;
             self.put(mps::ArenaCreateVM {
                 arena: world,
                 userSize: reserved,
@@ -403,7 +403,7 @@ impl Writer {
     /// Returns the identifier of a pool in records, after introducing the pool if necessary.
     #[inline(always)]
     fn pool(&mut self, number: usize, space: Space) -> io::Result<u64> {
-        if !self.worlds[number].pools_told[space as usize] {
+        if !self.worlds[number].pools_reported[space as usize] {
             self.introduce_pool(number, space)?;
         }
         // By reference: a copy of the facts, to read one of them, would cost as much as the record.
@@ -413,7 +413,7 @@ impl Writer {
     #[cold]
     fn introduce_pool(&mut self, number: usize, space: Space) -> io::Result<()> {
         let arena = self.arena(number)?;
-        self.worlds[number].pools_told[space as usize] = true;
+        self.worlds[number].pools_reported[space as usize] = true;
         let pool = self.worlds[number].facts.map_or(0, |facts| facts.pools[space as usize]);
         self.put(mps::PoolInit { pool, arena, poolClass: address(&CLASSES[1]), serial: space as u32 })
     }
@@ -430,7 +430,7 @@ impl Writer {
     // ---- Names ---------------------------------------------------------------------------------------------------------
 
     /// Writes all existing names.
-    fn tell_of_labels(&mut self) -> io::Result<()> {
+    fn write_labels(&mut self) -> io::Result<()> {
         for named in Labels::of_the_process().iter() {
             match named {
                 Named::Text { label, .. } => self.text(label)?,
@@ -474,7 +474,7 @@ impl Writer {
 impl Writer {
     /// Publishes the size of the file for the owner.
     fn count(&self) {
-        self.board.progress.is(self.buffer.records, self.buffer.written_bytes());
+        self.shared_state.progress.is(self.buffer.records, self.buffer.written_bytes());
     }
 }
 
@@ -490,7 +490,7 @@ impl Consumer for Writer {
                 return Ok(());
             }
             if self.history == History::Ignored {
-                self.meet_all_but_the_born(record);
+                self.introduce_existing_worlds(record);
             }
             self.begin(record.ticks)?;
         }

@@ -17,8 +17,8 @@ fn file(path: &Path) -> OutputFile {
 }
 
 fn writer(path: &Path, filter: u64) -> Writer {
-    let board = Arc::new(Switchboard::new(filter));
-    Writer::new(board, file(path), Policy::Lossless, History::Followed).unwrap()
+    let shared_state = Arc::new(SharedState::new(filter));
+    Writer::new(shared_state, file(path), Policy::Lossless, History::Followed).unwrap()
 }
 
 /// `cargo test --release --lib mps::writer -- --ignored --nocapture`
@@ -98,11 +98,11 @@ fn losses_are_written_where_they_happened() {
 fn a_stream_from_a_flight_recorder_has_all_pools_and_the_end_of_each_trace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
-    let board = Arc::new(Switchboard::new(u64::MAX));
+    let shared_state = Arc::new(SharedState::new(u64::MAX));
     let pools = [0x2000, 0x2008, 0x2010];
     let facts = Facts { world: 0x1000, heap: HEAP, reserved: 1 << 30, pools, serial: 1, ..Facts::default() };
-    drop(board.introduce(0, Facts { chunk: 2 << 20, block: 16 << 10, ..facts }, Box::default()));
-    let mut writer = Writer::new(board, file(&path), Policy::Lossless, History::Ignored).unwrap();
+    drop(shared_state.introduce(0, Facts { chunk: 2 << 20, block: 16 << 10, ..facts }, Box::default()));
+    let mut writer = Writer::new(shared_state, file(&path), Policy::Lossless, History::Ignored).unwrap();
     let start = Clock::of_process().now();
     writer.record(&recorded(EventId::SuspendBegin, start, &[1, 0])).unwrap();
     writer.record(&recorded(EventId::GcStart, start + 100, &[1, 0])).unwrap();
@@ -131,8 +131,8 @@ fn each_event_becomes_exactly_its_records() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     // User is turned on later.
-    let board = Arc::new(Switchboard::new(!(1 << Category::User as u32)));
-    let mut writer = Writer::new(Arc::clone(&board), file(&path), Policy::Lossless, History::Followed).unwrap();
+    let shared_state = Arc::new(SharedState::new(!(1 << Category::User as u32)));
+    let mut writer = Writer::new(Arc::clone(&shared_state), file(&path), Policy::Lossless, History::Followed).unwrap();
     // Before the writer's birth: the clocks of the prologue then follow from the first record's.
     let start = 1 << 30;
     let label = Labels::of_the_process().intern(str::from_utf8(TEXT).unwrap()).unwrap().get();
@@ -187,7 +187,7 @@ fn each_event_becomes_exactly_its_records() {
     let thread = RecordingThread { tid: 1, index: 0 };
     for (index, (id, fields)) in events.iter().enumerate() {
         if *id == EventId::Interned {
-            board.begin(start + 100 * index as u64 - 50, u64::MAX);
+            shared_state.begin(start + 100 * index as u64 - 50, u64::MAX);
         }
         writer.record(&recorded(*id, start + 100 * index as u64, fields)).unwrap();
     }

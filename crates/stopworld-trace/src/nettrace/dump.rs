@@ -13,7 +13,7 @@
 use std::io;
 use std::marker::PhantomData;
 
-use super::pen::Pen;
+use super::event_writer::EventWriter;
 use super::schema::Written;
 use super::types::name_of;
 use nettrace::clr::write::{
@@ -94,15 +94,15 @@ impl<B: Batch> Bulk<B> {
     }
 
     #[inline(always)]
-    fn put_if_full(&mut self, pen: &mut Pen, of: Origin, ticks: u64) -> io::Result<()> {
-        if self.is_full() { self.put(pen, of, ticks) } else { Ok(()) }
+    fn put_if_full(&mut self, event_writer: &mut EventWriter, of: Origin, ticks: u64) -> io::Result<()> {
+        if self.is_full() { self.put(event_writer, of, ticks) } else { Ok(()) }
     }
 
     /// Writes the event with the rows so far, if there are any.
-    fn put(&mut self, pen: &mut Pen, of: Origin, ticks: u64) -> io::Result<()> {
+    fn put(&mut self, event_writer: &mut EventWriter, of: Origin, ticks: u64) -> io::Result<()> {
         let Some((thread, world)) = of.filter(|_| self.count > 0) else { return Ok(()) };
         let rows = Rows { count: self.count, bytes: self.rows.as_slice() };
-        let result = pen.write_for(world, &B::event(self.index, rows), ticks, thread);
+        let result = event_writer.write_for(world, &B::event(self.index, rows), ticks, thread);
         self.rows.clear();
         self.count = 0;
         self.index += 1;
@@ -110,8 +110,8 @@ impl<B: Batch> Bulk<B> {
     }
 
     /// Writes what is left of a dump.
-    fn end(&mut self, pen: &mut Pen, of: Origin, ticks: u64) -> io::Result<()> {
-        self.put(pen, of, ticks)?;
+    fn end(&mut self, event_writer: &mut EventWriter, of: Origin, ticks: u64) -> io::Result<()> {
+        self.put(event_writer, of, ticks)?;
         self.index = 0;
         Ok(())
     }
@@ -125,7 +125,7 @@ pub(super) struct Dump {
     edges: Bulk<Edges>,
     roots: Bulk<Roots>,
     statics: Bulk<Statics>,
-    told: Box<[u64]>,
+    reported_types: Box<[u64]>,
     of: Origin,
 }
 
@@ -137,40 +137,40 @@ impl Dump {
             edges: Bulk::new(),
             roots: Bulk::new(),
             statics: Bulk::new(),
-            told: vec![0; TYPES].into(),
+            reported_types: vec![0; TYPES].into(),
             of: None,
         }
     }
 
     /// Separates the chunks of different worlds and threads: writes the rows of the previous one first.
-    fn begin(&mut self, pen: &mut Pen, record: &Recorded) -> io::Result<()> {
-        let of = Some((record.thread, pen.world));
+    fn begin(&mut self, event_writer: &mut EventWriter, record: &Recorded) -> io::Result<()> {
+        let of = Some((record.thread, event_writer.world));
         if self.of != of {
-            self.put_rest(pen, record.ticks)?;
+            self.put_rest(event_writer, record.ticks)?;
             self.of = of;
         }
         Ok(())
     }
 
-    pub(super) fn node(&mut self, pen: &mut Pen, record: &Recorded, node: DumpNode) -> io::Result<()> {
-        self.begin(pen, record)?;
+    pub(super) fn node(&mut self, event_writer: &mut EventWriter, record: &Recorded, node: DumpNode) -> io::Result<()> {
+        self.begin(event_writer, record)?;
         let type_id = node.type_addr as u64;
-        self.tell_of_type(pen, type_id, record.ticks)?;
+        self.write_type(event_writer, type_id, record.ticks)?;
         let (address, size, edge_count) = (node.addr as u64, node.bytes as u64, node.edges as u64);
         Node { address, size, type_id, edge_count }.encode(&mut self.nodes.rows);
         self.nodes.count += 1;
-        self.put_if_full(pen, record.ticks)
+        self.put_if_full(event_writer, record.ticks)
     }
 
-    pub(super) fn edge(&mut self, pen: &mut Pen, record: &Recorded, edge: DumpEdge) -> io::Result<()> {
-        self.begin(pen, record)?;
+    pub(super) fn edge(&mut self, event_writer: &mut EventWriter, record: &Recorded, edge: DumpEdge) -> io::Result<()> {
+        self.begin(event_writer, record)?;
         Edge { value: edge.target_addr as u64, field_id: edge.offset }.encode(&mut self.edges.rows);
         self.edges.count += 1;
-        self.put_if_full(pen, record.ticks)
+        self.put_if_full(event_writer, record.ticks)
     }
 
-    pub(super) fn root(&mut self, pen: &mut Pen, record: &Recorded, root: DumpRoot) -> io::Result<()> {
-        self.begin(pen, record)?;
+    pub(super) fn root(&mut self, event_writer: &mut EventWriter, record: &Recorded, root: DumpRoot) -> io::Result<()> {
+        self.begin(event_writer, record)?;
         let (object, root_id) = (root.object_addr as u64, root.root_addr as u64);
         if root.kind == RANGE {
             let row = RootStaticVar {
@@ -193,27 +193,27 @@ impl Dump {
             RootEdge { rooted_node: object, kind, flags, root_id }.encode(&mut self.roots.rows);
             self.roots.count += 1;
         }
-        self.put_if_full(pen, record.ticks)
+        self.put_if_full(event_writer, record.ticks)
     }
 
     /// Ends the dump.
-    pub(super) fn end(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
-        self.put_rest(pen, ticks)?;
+    pub(super) fn end(&mut self, event_writer: &mut EventWriter, ticks: u64) -> io::Result<()> {
+        self.put_rest(event_writer, ticks)?;
         self.of = None;
         Ok(())
     }
 
-    fn tell_of_type(&mut self, pen: &mut Pen, kind: u64, ticks: u64) -> io::Result<()> {
+    fn write_type(&mut self, event_writer: &mut EventWriter, kind: u64, ticks: u64) -> io::Result<()> {
         if kind == 0 {
             return Ok(());
         }
         // Addresses of descriptions are multiples of 8. If another type has the slot, it is replaced, and will be written again.
         let place = (kind >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TYPES.trailing_zeros());
-        if std::mem::replace(&mut self.told[place as usize], kind) == kind {
+        if std::mem::replace(&mut self.reported_types[place as usize], kind) == kind {
             return Ok(());
         }
         if self.types.rows.room() < MOST_ROW + 2 * MOST_NAME {
-            self.types.put(pen, self.of, ticks)?;
+            self.types.put(event_writer, self.of, ticks)?;
         }
         let row = BulkTypeRow {
             type_id: kind,
@@ -230,27 +230,27 @@ impl Dump {
     }
 
     #[inline(always)]
-    fn put_if_full(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
+    fn put_if_full(&mut self, event_writer: &mut EventWriter, ticks: u64) -> io::Result<()> {
         let of = self.of;
         if self.nodes.is_full() {
             // A reader must know a node's type before the node.
-            self.types.put(pen, of, ticks)?;
-            self.nodes.put(pen, of, ticks)?;
+            self.types.put(event_writer, of, ticks)?;
+            self.nodes.put(event_writer, of, ticks)?;
         }
-        self.edges.put_if_full(pen, of, ticks)?;
-        self.roots.put_if_full(pen, of, ticks)?;
-        self.statics.put_if_full(pen, of, ticks)
+        self.edges.put_if_full(event_writer, of, ticks)?;
+        self.roots.put_if_full(event_writer, of, ticks)?;
+        self.statics.put_if_full(event_writer, of, ticks)
     }
 
-    fn put_rest(&mut self, pen: &mut Pen, ticks: u64) -> io::Result<()> {
+    fn put_rest(&mut self, event_writer: &mut EventWriter, ticks: u64) -> io::Result<()> {
         let of = self.of;
-        self.types.end(pen, of, ticks)?;
-        self.nodes.end(pen, of, ticks)?;
-        self.edges.end(pen, of, ticks)?;
-        self.roots.end(pen, of, ticks)?;
-        self.statics.end(pen, of, ticks)?;
+        self.types.end(event_writer, of, ticks)?;
+        self.nodes.end(event_writer, of, ticks)?;
+        self.edges.end(event_writer, of, ticks)?;
+        self.roots.end(event_writer, of, ticks)?;
+        self.statics.end(event_writer, of, ticks)?;
         // The next dump must be readable without this one.
-        self.told.fill(0);
+        self.reported_types.fill(0);
         Ok(())
     }
 }

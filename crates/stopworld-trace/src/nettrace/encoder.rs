@@ -9,7 +9,7 @@
 //!   01                                                   0 End
 //! ```
 //!
-//! Each kind of block has its own buffer, which is copied to the outlet when it is full and at each flush. A block comes before the
+//! Each kind of block has its own buffer, which is copied to the output when it is full and at each flush. A block comes before the
 //! blocks that refer to it: threads, then metadata, then events. Event headers are compressed: a field that equals that of the
 //! previous event is left out. Every event has the flag that no older event follows.
 //!
@@ -23,9 +23,9 @@ use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Container;
-use super::output::Outlet;
+use super::output::TraceOutput;
 use super::schema::{Definition, Kind};
-use super::threads::{Meeting, Threads};
+use super::threads::{ThreadLookup, Threads};
 use crate::os::thread::{getpid, gettid};
 use nettrace::Utc;
 use nettrace::block::{BLOCK_HEADER, Block, COMPRESSED, NO_PROCESSOR, header_bit};
@@ -86,7 +86,7 @@ struct Previous {
 pub(super) struct Encoder {
     version: Container,
     head: Head,
-    pub(super) out: Outlet,
+    pub(super) out: TraceOutput,
     threads: Threads,
     /// The block of events that is being filled; then the blocks of the other kinds.
     events: Bytes,
@@ -113,7 +113,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(version: Container, head: Head, out: Outlet) -> io::Result<Encoder> {
+    pub(super) fn new(version: Container, head: Head, out: TraceOutput) -> io::Result<Encoder> {
         Ok(Encoder {
             version,
             head,
@@ -269,18 +269,18 @@ impl Encoder {
 
     #[inline(always)]
     fn know(&mut self, thread: RecordingThread) -> io::Result<()> {
-        match self.threads.meet(thread, self.version == Container::V6) {
-            Meeting::Known => Ok(()),
+        match self.threads.look_up(thread, self.version == Container::V6) {
+            ThreadLookup::Known => Ok(()),
             meeting => self.introduce(thread, meeting),
         }
     }
 
     #[cold]
-    fn introduce(&mut self, thread: RecordingThread, meeting: Meeting) -> io::Result<()> {
+    fn introduce(&mut self, thread: RecordingThread, meeting: ThreadLookup) -> io::Result<()> {
         if self.version == Container::V4 {
             return Ok(());
         }
-        if let Meeting::InPlaceOf { owner, sequence } = meeting {
+        if let ThreadLookup::InPlaceOf { owner, sequence } = meeting {
             // The last events of the old thread come before its removal.
             self.end_block()?;
             self.removed.varint(index_of(owner));
@@ -436,7 +436,7 @@ impl Encoder {
         self.put_block(Block::Trace, body.as_slice());
     }
 
-    /// Copies the current block of this kind to the outlet.
+    /// Copies the current block of this kind to the output.
     fn block(&mut self, kind: Block) -> io::Result<()> {
         let source = match kind {
             Block::Event => &mut self.events,

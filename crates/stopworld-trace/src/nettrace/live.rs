@@ -6,9 +6,9 @@
 use std::io;
 use std::sync::Arc;
 
-use super::board::Board;
 use super::encoder::{Head, opener};
-use super::output::Outlet;
+use super::output::TraceOutput;
+use super::shared_state::SharedState;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination, Providers};
 use stopworld::events::EventSet;
@@ -16,11 +16,11 @@ use stopworld::events::record::{Consumer, Lost, Policy, Recorded, RecordingThrea
 
 /// The heap limits of the worlds of a trace, for its settings events.
 #[derive(Clone, Debug)]
-pub struct Limits(Arc<Board>);
+pub struct Limits(Arc<SharedState>);
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits(Arc::new(Board::new()))
+        Limits(Arc::new(SharedState::new()))
     }
 }
 
@@ -59,7 +59,7 @@ impl Live {
         let sender = opener();
         let head = Head::now();
         let plan = Plan { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
-        let mut writer = Writer::without_head(&plan, limits.0, Outlet::to(destination))?;
+        let mut writer = Writer::without_head(&plan, limits.0, TraceOutput::to(destination))?;
         writer.keep_only(wants);
         writer.begin()?;
         Ok(Live { writer, sender })

@@ -13,15 +13,15 @@
 //! There are two containers with the same events. *Version 4* is the one that .NET itself still writes; every reader knows it.
 //! *Version 6* is newer and identifies threads by an index instead of the kernel's thread id.
 
-mod board;
 mod collection;
 mod dump;
 mod encoder;
+mod event_writer;
 pub mod live;
-mod pen;
 mod process;
 mod providers;
 mod schema;
+mod shared_state;
 mod threads;
 mod trace;
 pub(crate) mod types;
@@ -32,6 +32,6 @@ pub use providers::{ProviderRequest, Providers, ProvidersError};
 pub use trace::consumer;
 pub use trace::{Nettrace, Options, Settings, Trace};
 
-use crate::outlet as output;
-pub use crate::outlet::Destination;
+use crate::trace_output as output;
+pub use crate::trace_output::Destination;
 pub use nettrace::Container;

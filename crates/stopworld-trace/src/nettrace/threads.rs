@@ -31,7 +31,7 @@ struct Slot {
 
 /// The state in which a thread finds its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meeting {
+pub(super) enum ThreadLookup {
     /// The thread owns it already.
     Known,
     /// It never had an owner.
@@ -67,21 +67,21 @@ impl Threads {
 
     /// Makes this thread the owner of its slot. With `anew`, the numbers of a new owner start again from 1.
     #[inline]
-    pub(super) fn meet(&mut self, thread: RecordingThread, anew: bool) -> Meeting {
+    pub(super) fn look_up(&mut self, thread: RecordingThread, anew: bool) -> ThreadLookup {
         let slot = self.slot(thread.tid);
         let owner = thread.index.wrapping_add(1);
         if slot.owner == owner {
-            return Meeting::Known;
+            return ThreadLookup::Known;
         }
         let before = std::mem::replace(&mut slot.owner, owner);
         match before {
-            0 => Meeting::New,
+            0 => ThreadLookup::New,
             before => {
                 let sequence = slot.sequence;
                 if anew {
                     slot.sequence = 0;
                 }
-                Meeting::InPlaceOf { owner: before - 1, sequence }
+                ThreadLookup::InPlaceOf { owner: before - 1, sequence }
             }
         }
     }
@@ -145,11 +145,11 @@ mod tests {
     fn a_new_owner_of_a_kernel_id_continues_or_restarts_its_numbers() {
         for (anew, next) in [(false, 8), (true, 1)] {
             let mut threads = Threads::new().unwrap();
-            assert_eq!(threads.meet(thread(77, 0), anew), Meeting::New);
+            assert_eq!(threads.look_up(thread(77, 0), anew), ThreadLookup::New);
             assert_eq!(threads.advance(77, 1), 1);
             assert_eq!(threads.advance(77, 6), 7);
-            assert_eq!(threads.meet(thread(77, 0), anew), Meeting::Known);
-            assert_eq!(threads.meet(thread(77, 5), anew), Meeting::InPlaceOf { owner: 0, sequence: 7 });
+            assert_eq!(threads.look_up(thread(77, 0), anew), ThreadLookup::Known);
+            assert_eq!(threads.look_up(thread(77, 5), anew), ThreadLookup::InPlaceOf { owner: 0, sequence: 7 });
             assert_eq!(threads.advance(77, 1), next);
             assert_eq!(threads.touched().collect::<Vec<_>>(), [(77, 5, next)]);
             threads.point();

@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::board::Board;
 use super::encoder::{Head, opener};
 use super::providers::Providers;
+use super::shared_state::SharedState;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination};
 use crate::format::{Format, Joining};
@@ -21,7 +21,7 @@ pub struct Nettrace {
     settings: Settings,
     policy: Policy,
     head: Head,
-    board: Arc<Board>,
+    shared_state: Arc<SharedState>,
 }
 
 /// What the user chooses for a .NET trace.
@@ -67,17 +67,17 @@ impl Format for Nettrace {
     type Settings = Settings;
 
     fn begin(settings: Settings, policy: Policy) -> Nettrace {
-        Nettrace { settings, policy, head: Head::now(), board: Arc::new(Board::new()) }
+        Nettrace { settings, policy, head: Head::now(), shared_state: Arc::new(SharedState::new()) }
     }
 
     fn progress(&self) -> &Arc<Progress> {
-        &self.board.progress
+        &self.shared_state.progress
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
         let Settings { providers, container } = &self.settings;
         let plan = Plan { container: *container, providers, policy: self.policy, head: self.head, opener: opener() };
-        Ok(Box::new(Writer::new(&plan, Arc::clone(&self.board), target.outlet())?))
+        Ok(Box::new(Writer::new(&plan, Arc::clone(&self.shared_state), target.trace_output())?))
     }
 
     fn selection(&self) -> Selection {
@@ -85,7 +85,7 @@ impl Format for Nettrace {
     }
 
     fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
-        self.board.note_limit(usize::from(joining.number.0), joining.world.heap_limit());
+        self.shared_state.note_limit(usize::from(joining.number.0), joining.world.heap_limit());
         joining.select(self.selection())
     }
 }

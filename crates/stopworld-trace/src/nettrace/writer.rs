@@ -17,14 +17,14 @@
 use std::io;
 use std::sync::Arc;
 
-use super::board::Board;
 use super::collection::{CONDEMNED, Collection, Spaces, reason};
 use super::dump::Dump;
 use super::encoder::{Encoder, Head, MOST_PAYLOAD};
-use super::output::Outlet;
-use super::pen::Pen;
+use super::event_writer::EventWriter;
+use super::output::TraceOutput;
 use super::providers::Providers;
 use super::schema::{Kind, Net, Written, type_of};
+use super::shared_state::SharedState;
 use super::types::Names;
 use super::{Container, process};
 use nettrace::clr::write::{
@@ -48,7 +48,7 @@ const MOST_NAME: usize = 1_000;
 
 #[derive(Clone, Debug, Default)]
 struct World {
-    met: bool,
+    introduced: bool,
     /// Its position among the worlds of the trace, in the order of their first records.
     ordinal: u16,
     collection: Collection,
@@ -57,13 +57,13 @@ struct World {
 /// Writes a trace.
 #[derive(Debug)]
 pub(super) struct Writer {
-    pen: Pen,
+    event_writer: EventWriter,
     own: EventSet,
-    board: Arc<Board>,
+    shared_state: Arc<SharedState>,
     policy: Policy,
     worlds: Box<[World]>,
     /// Number of worlds in the trace so far.
-    met: u16,
+    introduced: u16,
     names: Names,
     dump: Option<Dump>,
     /// The latest time seen, in ticks.
@@ -85,26 +85,34 @@ pub(super) struct Plan<'a> {
 
 impl Writer {
     /// Allocates everything that it will need, so it must not run in a drain.
-    pub(super) fn new(plan: &Plan<'_>, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
-        let mut writer = Writer::without_head(plan, board, outlet)?;
+    pub(super) fn new(
+        plan: &Plan<'_>,
+        shared_state: Arc<SharedState>,
+        trace_output: TraceOutput,
+    ) -> io::Result<Writer> {
+        let mut writer = Writer::without_head(plan, shared_state, trace_output)?;
         writer.begin()?;
         Ok(writer)
     }
 
     /// As [`new`](Self::new), but the caller must [begin](Self::begin) the trace.
-    pub(super) fn without_head(plan: &Plan<'_>, board: Arc<Board>, outlet: Outlet) -> io::Result<Writer> {
+    pub(super) fn without_head(
+        plan: &Plan<'_>,
+        shared_state: Arc<SharedState>,
+        trace_output: TraceOutput,
+    ) -> io::Result<Writer> {
         let Plan { container, providers, policy, head, opener } = *plan;
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
         let wanted = Net::ALL.iter().filter(is_wanted).fold(0, |bits, net| bits | 1 << *net as u64);
         let bulk = [Net::BulkType, Net::GCBulkNode, Net::GCBulkEdge, Net::GCBulkRootEdge, Net::GCBulkRootStaticVar];
-        let encoder = Encoder::new(container, head, outlet)?;
+        let encoder = Encoder::new(container, head, trace_output)?;
         Ok(Writer {
-            pen: Pen { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted, world: 0 },
+            event_writer: EventWriter { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted, world: 0 },
             own: EventId::all().filter(|id| providers.wants_own(*id)).collect(),
-            board,
+            shared_state,
             policy,
             worlds: vec![World::default(); MAX_WORLDS].into(),
-            met: 0,
+            introduced: 0,
             names: Names::new(),
             dump: bulk.iter().any(|net| wanted & 1 << *net as u64 != 0).then(Dump::new),
             reached: head.ticks,
@@ -120,7 +128,7 @@ impl Writer {
             wants(of.provider, of.id, of.keywords, of.level)
         };
         let kept = Net::ALL.iter().filter(|net| wants(Kind::Net(**net))).fold(0, |bits, net| bits | 1 << *net as u64);
-        self.pen.wanted &= kept;
+        self.event_writer.wanted &= kept;
         self.own = EventId::all().filter(|id| self.own.contains(*id) && wants(Kind::Own(*id))).collect();
     }
 
@@ -133,7 +141,7 @@ impl Writer {
         thread: RecordingThread,
         payload: &[u8],
     ) -> io::Result<()> {
-        self.pen.encoder.foreign(number, definition, ticks, thread, payload)
+        self.event_writer.encoder.foreign(number, definition, ticks, thread, payload)
     }
 
     /// Writes everything. All records up to the time `ticks` must have been taken.
@@ -146,48 +154,48 @@ impl Writer {
     pub(super) fn close_at(&mut self, ticks: u64) -> io::Result<()> {
         self.reached = self.reached.max(ticks);
         if let Some(dump) = &mut self.dump {
-            dump.end(&mut self.pen, ticks)?;
+            dump.end(&mut self.event_writer, ticks)?;
         }
-        let closed = self.pen.encoder.flush(self.reached, true);
-        self.tell_the_board();
+        let closed = self.event_writer.encoder.flush(self.reached, true);
+        self.publish_progress();
         closed
     }
 
     /// Writes the head of the file, and the events that describe the process.
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        self.pen.encoder.begin();
+        self.event_writer.encoder.begin();
         if !self.rundown {
             return Ok(());
         }
         let (ticks, opener) = (self.reached, self.opener);
         let about = process::About::this_process();
-        self.pen.write(&about.process_info(), ticks, opener)?;
-        self.pen.write(&about.runtime_start(), ticks, opener)?;
+        self.event_writer.write(&about.process_info(), ticks, opener)?;
+        self.event_writer.write(&about.runtime_start(), ticks, opener)?;
         Ok(())
     }
 
     /// Introduces a world, before its first event in the trace.
     #[cold]
-    fn meet(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+    fn introduce_world(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let world = &mut self.worlds[number];
-        (world.met, world.ordinal) = (true, self.met);
-        self.pen.world = self.met;
-        self.met = self.met.wrapping_add(1);
+        (world.introduced, world.ordinal) = (true, self.introduced);
+        self.event_writer.world = self.introduced;
+        self.introduced = self.introduced.wrapping_add(1);
         if !self.rundown {
             return Ok(());
         }
-        self.net(record, &process::settings(self.board.limit(number)))
+        self.net(record, &process::settings(self.shared_state.limit(number)))
     }
 
     /// Writes a .NET event with the time and the thread of this record.
     #[inline(always)]
     fn net<E: Written>(&mut self, record: &Recorded, event: &E) -> io::Result<()> {
-        self.pen.write(event, record.ticks, record.thread).map(drop)
+        self.event_writer.write(event, record.ticks, record.thread).map(drop)
     }
 
     /// Writes an own event.
     fn own(&mut self, record: &Recorded) -> io::Result<()> {
-        self.pen.own(record.id, record.ticks, record.thread, |to| {
+        self.event_writer.own(record.id, record.ticks, record.thread, |to| {
             for (field, value) in record.id.descriptor().fields.iter().zip(record.fields()) {
                 match type_of(field) {
                     FieldType::Z16 => {
@@ -215,15 +223,15 @@ impl Writer {
 
     /// Passes a record to the heap dump, if the trace has one.
     #[inline(always)]
-    fn dumped(&mut self, take: impl FnOnce(&mut Dump, &mut Pen) -> io::Result<()>) -> io::Result<()> {
+    fn dumped(&mut self, take: impl FnOnce(&mut Dump, &mut EventWriter) -> io::Result<()>) -> io::Result<()> {
         match &mut self.dump {
-            Some(dump) => take(dump, &mut self.pen),
+            Some(dump) => take(dump, &mut self.event_writer),
             None => Ok(()),
         }
     }
 
     #[inline(always)]
-    fn told(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+    fn write_record(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let ticks = record.ticks;
         match record.event() {
             Event::SuspendBegin(of) => {
@@ -264,14 +272,14 @@ impl Writer {
             }),
             Event::SweepEnd(of) if self.is_collecting(number, of.number) => {
                 self.worlds[number].collection.sweep_end = ticks;
-                let (collection, hz) = (self.worlds[number].collection, self.pen.encoder.head().hz);
+                let (collection, hz) = (self.worlds[number].collection, self.event_writer.encoder.head().hz);
                 self.net(record, &collection.global_history(hz))?;
                 self.net(record, &collection.heap_history())
             }
             Event::GcEnd(of) if self.is_collecting(number, of.number) => {
                 // Readers ignore a collection whose end has the time of its start.
                 let at = ticks.max(self.worlds[number].collection.started_at + 1);
-                self.pen.write(&GCEnd { count: of.number, depth: CONDEMNED }, at, record.thread).map(drop)
+                self.event_writer.write(&GCEnd { count: of.number, depth: CONDEMNED }, at, record.thread).map(drop)
             }
             Event::HeapStats(of) if self.is_collecting(number, of.number) => {
                 let stats = self.worlds[number].collection.heap_stats();
@@ -296,7 +304,7 @@ impl Writer {
             }
             Event::WorldClosed(_) => {
                 self.worlds[number] = World::default();
-                self.board.progress.a_world_ended();
+                self.shared_state.progress.a_world_ended();
                 Ok(())
             }
             Event::SegmentCreated(of) => self.net(
@@ -348,10 +356,10 @@ impl Writer {
                 )
             }
             Event::MarkerJoined(of) => self.joined(record, of),
-            Event::DumpNode(node) => self.dumped(|dump, pen| dump.node(pen, record, node)),
-            Event::DumpEdge(edge) => self.dumped(|dump, pen| dump.edge(pen, record, edge)),
-            Event::DumpRoot(root) => self.dumped(|dump, pen| dump.root(pen, record, root)),
-            Event::DumpEnd(_) => self.dumped(|dump, pen| dump.end(pen, ticks)),
+            Event::DumpNode(node) => self.dumped(|dump, event_writer| dump.node(event_writer, record, node)),
+            Event::DumpEdge(edge) => self.dumped(|dump, event_writer| dump.edge(event_writer, record, edge)),
+            Event::DumpRoot(root) => self.dumped(|dump, event_writer| dump.root(event_writer, record, root)),
+            Event::DumpEnd(_) => self.dumped(|dump, event_writer| dump.end(event_writer, ticks)),
             _ => Ok(()),
         }
     }
@@ -422,7 +430,7 @@ impl Writer {
             kind: CollectionType::NonConcurrentGC,
             client_sequence_number: 0,
         };
-        let at = self.pen.write(&start, record.ticks, record.thread)?;
+        let at = self.event_writer.write(&start, record.ticks, record.thread)?;
         let collection = &mut self.worlds[world].collection;
         (collection.number, collection.reason, collection.started_at) = (of.number, reason, at);
         Ok(())
@@ -433,28 +441,28 @@ impl Writer {
         self.net(record, &GCMarkWithType { heap_num: 0, kind, promoted: 0 })
     }
 
-    fn tell_the_board(&self) {
-        self.board.progress.is(self.pen.encoder.count, self.pen.encoder.out.written);
+    fn publish_progress(&self) {
+        self.shared_state.progress.is(self.event_writer.encoder.count, self.event_writer.encoder.out.written);
     }
 }
 
 impl Consumer for Writer {
     #[inline]
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
-        self.pen.encoder.count_record();
+        self.event_writer.encoder.count_record();
         let number = usize::from(record.world.0) % MAX_WORLDS;
-        self.pen.world = self.worlds[number].ordinal;
-        if !self.worlds[number].met {
-            self.meet(record, number)?;
+        self.event_writer.world = self.worlds[number].ordinal;
+        if !self.worlds[number].introduced {
+            self.introduce_world(record, number)?;
         }
         if self.own.contains(record.id) {
             self.own(record)?;
         }
-        self.told(record, number)
+        self.write_record(record, number)
     }
 
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
-        self.pen.encoder.lose(lost.thread, lost.count)
+        self.event_writer.encoder.lose(lost.thread, lost.count)
     }
 
     fn drained(&mut self, now: &Relation) -> io::Result<()> {
@@ -464,8 +472,8 @@ impl Consumer for Writer {
 
     /// `.event.crash`: the file is a trace with an end after each flush.
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.pen.encoder.flush(self.reached, false);
-        self.tell_the_board();
+        let flushed = self.event_writer.encoder.flush(self.reached, false);
+        self.publish_progress();
         flushed
     }
 
@@ -474,8 +482,8 @@ impl Consumer for Writer {
     }
 
     fn unwritten(&self) -> u64 {
-        self.tell_the_board();
-        self.pen.encoder.lost()
+        self.publish_progress();
+        self.event_writer.encoder.lost()
     }
 
     fn policy(&self) -> Policy {

@@ -56,7 +56,7 @@ impl Format for Timeline {
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
-        Ok(Box::new(Writer::new(self.plan.clone(), Arc::clone(&self.progress), target.outlet())?))
+        Ok(Box::new(Writer::new(self.plan.clone(), Arc::clone(&self.progress), target.trace_output())?))
     }
 
     /// The events to draw, and two that the writer needs: the names of threads, and the ends of worlds.
@@ -71,7 +71,7 @@ impl Format for Timeline {
 /// Returns a writer that draws a timeline of all events to this destination, for `fuzz/`.
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub fn consumer(to: Box<dyn crate::outlet::Destination>) -> io::Result<Box<dyn Consumer>> {
+pub fn consumer(to: Box<dyn crate::trace_output::Destination>) -> io::Result<Box<dyn Consumer>> {
     let mut timeline = Timeline::begin(EventSet::all(), Policy::Lossless);
     (timeline.plan.process, timeline.plan.name) = (1, "fuzz".into());
     timeline.writer(Target::Destination(to))

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::phases::{self, CollectorTimeline, Moment, category};
 use crate::nettrace::types::Names;
-use crate::outlet::Outlet;
 use crate::progress::Progress;
+use crate::trace_output::TraceOutput;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded};
 use stopworld::events::table::Unit;
@@ -28,11 +28,11 @@ pub(super) struct Plan {
     pub(super) name: Arc<str>,
 }
 
-/// Writes rows to an outlet. A full outlet is written to the file, always after a whole row.
+/// Writes rows to the output. A full buffer is written to the file, always after a whole row.
 #[derive(Debug)]
-struct Way(Outlet);
+struct RowOutput(TraceOutput);
 
-impl Output for Way {
+impl Output for RowOutput {
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.bytes().put(bytes);
         Ok(())
@@ -46,7 +46,7 @@ impl Output for Way {
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Writer {
-    timeline: CollectorTimeline<Way>,
+    timeline: CollectorTimeline<RowOutput>,
     plan: Plan,
     progress: Arc<Progress>,
     names: Names,
@@ -59,8 +59,8 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Allocates everything that it will need, so it must not run in a drain.
-    pub(super) fn new(plan: Plan, progress: Arc<Progress>, outlet: Outlet) -> io::Result<Writer> {
-        let mut timeline = Timeline::new(Way(outlet), plan.ticks as i64, plan.hz);
+    pub(super) fn new(plan: Plan, progress: Arc<Progress>, trace_output: TraceOutput) -> io::Result<Writer> {
+        let mut timeline = Timeline::new(RowOutput(trace_output), plan.ticks as i64, plan.hz);
         timeline.begin_file()?;
         timeline.name_process(plan.process.into(), &plan.name)?;
         Ok(Writer {
@@ -137,7 +137,7 @@ impl Writer {
         }
     }
 
-    fn tell_the_owner(&self) {
+    fn publish_progress(&self) {
         self.progress.is(self.timeline.rows, self.timeline.output().0.written);
     }
 }
@@ -207,19 +207,19 @@ impl Consumer for Writer {
     /// `.event.crash`: the file is valid JSON after each flush.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.timeline.output_mut().0.write_out(END, false);
-        self.tell_the_owner();
+        self.publish_progress();
         flushed
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.timeline.end_all(self.reached.max(now.ticks) as i64)?;
         let closed = self.timeline.output_mut().0.write_out(END, true);
-        self.tell_the_owner();
+        self.publish_progress();
         closed
     }
 
     fn unwritten(&self) -> u64 {
-        self.tell_the_owner();
+        self.publish_progress();
         self.timeline.output().0.lost()
     }
 

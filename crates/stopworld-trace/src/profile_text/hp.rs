@@ -21,7 +21,7 @@ use std::io;
 
 use super::date::Date;
 use super::plan::Plan;
-use crate::outlet::Outlet;
+use crate::trace_output::TraceOutput;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, MAX_WORLDS, Policy, Recorded};
 use stopworld::events::{EventId, EventSet, Label, Labels};
@@ -45,7 +45,7 @@ pub(super) fn events() -> EventSet {
 /// Writes a heap profile.
 #[derive(Debug)]
 pub(super) struct Writer {
-    out: Outlet,
+    out: TraceOutput,
     plan: Plan,
     /// The bands of the current sample.
     sample: Bytes,
@@ -59,7 +59,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(plan: Plan, out: Outlet) -> Writer {
+    pub(super) fn new(plan: Plan, out: TraceOutput) -> Writer {
         let job = plan.job.clone();
         let mut writer = Writer {
             out,
@@ -127,7 +127,7 @@ impl Writer {
         Ok(())
     }
 
-    fn tell_the_owner(&self) {
+    fn publish_progress(&self) {
         self.plan.progress.is(self.samples, self.out.written);
     }
 }
@@ -191,7 +191,7 @@ impl Consumer for Writer {
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.out.write_out(&[], false);
-        self.tell_the_owner();
+        self.publish_progress();
         flushed
     }
 
@@ -200,12 +200,12 @@ impl Consumer for Writer {
         self.mark("BEGIN_SAMPLE");
         self.mark("END_SAMPLE");
         let closed = self.out.write_out(&[], true);
-        self.tell_the_owner();
+        self.publish_progress();
         closed
     }
 
     fn unwritten(&self) -> u64 {
-        self.tell_the_owner();
+        self.publish_progress();
         self.out.lost()
     }
 

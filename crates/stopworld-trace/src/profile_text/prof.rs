@@ -9,7 +9,7 @@ use std::io;
 
 use super::date::Date;
 use super::plan::Plan;
-use crate::outlet::Outlet;
+use crate::trace_output::TraceOutput;
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, Policy, Recorded};
 use stopworld::events::{EventId, EventSet};
@@ -28,7 +28,7 @@ pub(super) fn events() -> EventSet {
 /// Counts ticks and writes the time profile when it is closed.
 #[derive(Debug)]
 pub(super) struct Writer {
-    out: Outlet,
+    out: TraceOutput,
     plan: Plan,
     interval_ns: u64,
     ticks: Box<[u32]>,
@@ -36,7 +36,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(plan: Plan, out: Outlet) -> Writer {
+    pub(super) fn new(plan: Plan, out: TraceOutput) -> Writer {
         Writer { out, plan, interval_ns: 0, ticks: vec![0; STACKS].into(), records: 0 }
     }
 }

@@ -58,8 +58,8 @@ impl Format for Profile {
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
         let plan = self.plan.clone();
         Ok(match self.kind {
-            Kind::Heap => Box::new(hp::Writer::new(plan, target.outlet())),
-            Kind::Time => Box::new(prof::Writer::new(plan, target.outlet())),
+            Kind::Heap => Box::new(hp::Writer::new(plan, target.trace_output())),
+            Kind::Time => Box::new(prof::Writer::new(plan, target.trace_output())),
         })
     }
 

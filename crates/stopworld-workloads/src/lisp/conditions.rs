@@ -6,19 +6,19 @@
 
 use stopworld::{Gc, OutOfMemory};
 
-use super::error::{LispError, Trouble, Uncaught};
+use super::error::{LispError, PrimitiveError, Uncaught};
 use super::objects::{Closure, Condition, Symbol, Text, Try};
 use super::printer::{Style, brief, condition_text, to_text};
 use super::registers::Vm;
 use super::stack::{caller_of, return_word};
-use super::store::{Made, elements};
+use super::store::{Allocated, elements};
 use super::value::{Kind, Value};
 
 /// The largest number of waiting calls that an error shows.
 const SHOWN_CALLS: usize = 6;
 
 /// Where the program is at an error, as text for the message: the place in the source, the procedure, and the waiting calls.
-pub struct Whereabouts {
+pub struct ErrorContext {
     pub place: Option<String>,
     pub procedure: Option<String>,
     pub calls: Vec<String>,
@@ -27,10 +27,10 @@ pub struct Whereabouts {
 impl Vm<'_, '_> {
     /// Passes trouble to the program's handlers: the machine runs the prelude's `raise` next. Returns an error if there is no
     /// handler, or if calling `raise` is impossible.
-    pub fn signal(&mut self, trouble: Trouble) -> Result<(), Box<LispError>> {
+    pub fn signal(&mut self, trouble: PrimitiveError) -> Result<(), Box<LispError>> {
         let object = match trouble {
-            Trouble::Halt(error) => return Err(error),
-            Trouble::Memory(error) => self.out_of_memory(error),
+            PrimitiveError::Halt(error) => return Err(error),
+            PrimitiveError::Memory(error) => self.out_of_memory(error),
             other => match self.condition_of(other) {
                 Ok(condition) => condition,
                 Err(error) => self.out_of_memory(error),
@@ -68,31 +68,31 @@ impl Vm<'_, '_> {
         self.store.machine.out_of_memory.get()
     }
 
-    fn condition_of(&mut self, trouble: Trouble) -> Made<Value> {
+    fn condition_of(&mut self, trouble: PrimitiveError) -> Allocated<Value> {
         let name = (self.store.primitive_name)(self.primitive);
         let (kind, message) = match trouble {
-            Trouble::Type(expected, got) => {
+            PrimitiveError::Type(expected, got) => {
                 ("type", format!("{name}: expected {expected}, got {}", brief(&self.store, got)))
             }
-            Trouble::Range(index, length) => {
+            PrimitiveError::Range(index, length) => {
                 let index = brief(&self.store, index);
                 ("range", format!("{name}: the index {index} is out of range, the length is {length}"))
             }
-            Trouble::Failure(kind @ ("arithmetic" | "value"), message, about) => {
+            PrimitiveError::Failure(kind @ ("arithmetic" | "value"), message, about) => {
                 let about = about.map_or_else(String::new, |v| format!(" {}", brief(&self.store, v)));
                 (kind, format!("{name}: {message}{about}"))
             }
-            Trouble::Failure(kind, message, about) => {
+            PrimitiveError::Failure(kind, message, about) => {
                 let about = about.map_or_else(String::new, |v| format!(" {}", brief(&self.store, v)));
                 (kind, format!("{message}{about}"))
             }
-            Trouble::Memory(_) | Trouble::Halt(_) => return Ok(self.store.machine.out_of_memory.get()),
+            PrimitiveError::Memory(_) | PrimitiveError::Halt(_) => return Ok(self.store.machine.out_of_memory.get()),
         };
         self.condition(kind, &message, Value::NIL)
     }
 
     /// Creates a condition for the current position.
-    pub fn condition(&mut self, kind: &str, message: &str, irritants: Value) -> Made<Value> {
+    pub fn condition(&mut self, kind: &str, message: &str, irritants: Value) -> Allocated<Value> {
         let store = self.store;
         let here = self.whereabouts();
         let text = |text: &Option<String>| text.as_ref().map_or(Ok(Value::FALSE), |t| store.string(t));
@@ -117,7 +117,7 @@ impl Vm<'_, '_> {
         let Some(condition) = object.get::<Condition>() else {
             let here = self.whereabouts();
             let message = format!("uncaught object {}", brief(&self.store, object));
-            let Whereabouts { place, procedure, calls } = here;
+            let ErrorContext { place, procedure, calls } = here;
             return LispError::Uncaught(Box::new(Uncaught { place, message, procedure, calls }));
         };
         let here = (!condition.place.is_true()).then(|| self.whereabouts());
@@ -126,7 +126,7 @@ impl Vm<'_, '_> {
             message = error.to_string();
         }
         LispError::Uncaught(Box::new(match here {
-            Some(Whereabouts { place, procedure, calls }) => Uncaught { place, message, procedure, calls },
+            Some(ErrorContext { place, procedure, calls }) => Uncaught { place, message, procedure, calls },
             None => Uncaught {
                 place: text(condition.place),
                 message,
@@ -159,8 +159,8 @@ impl Vm<'_, '_> {
         }
     }
 
-    pub fn whereabouts(&self) -> Whereabouts {
-        let mut here = Whereabouts { place: None, procedure: None, calls: Vec::new() };
+    pub fn whereabouts(&self) -> ErrorContext {
+        let mut here = ErrorContext { place: None, procedure: None, calls: Vec::new() };
         let mut more = 0;
         self.each_frame(|closure, pc| {
             let code = closure.code;

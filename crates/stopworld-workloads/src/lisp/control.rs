@@ -11,7 +11,7 @@
 use stopworld::Gc;
 
 use super::builtins::{self, Action, Control};
-use super::error::{LispError, Outcome, SyntaxError, Trouble};
+use super::error::{LispError, Outcome, PrimitiveError, SyntaxError};
 use super::objects::{Closure, Continuation, Try, Values};
 use super::registers::Vm;
 use super::stack::caller_of;
@@ -60,19 +60,19 @@ impl Vm<'_, '_> {
                     Control::Reinstate => {
                         let value = self.stack[base + 1].get();
                         let continuation = self.stack[base].get().get::<Continuation>();
-                        let wrong = Trouble::Type("a continuation", self.stack[base].get());
+                        let wrong = PrimitiveError::Type("a continuation", self.stack[base].get());
                         return self.reinstate(continuation.ok_or(wrong)?, value);
                     }
                     Control::Unwind => {
                         let guard = self.stack[base].get().get::<Try>();
-                        let guard = guard.ok_or(Trouble::Type("a guard", self.stack[base].get()))?;
+                        let guard = guard.ok_or(PrimitiveError::Type("a guard", self.stack[base].get()))?;
                         self.unwind(guard, self.stack[base + 1].get());
                         count = 1;
                     }
                     Control::Eval => {
                         let form = self.stack[base].get();
-                        let closure =
-                            super::compile(&self.store, form, (0, 0), Value::FALSE).map_err(Trouble::from_syntax)?;
+                        let closure = super::compile(&self.store, form, (0, 0), Value::FALSE)
+                            .map_err(PrimitiveError::from_syntax)?;
                         self.stack[base - 1].set(closure);
                         self.sp = base;
                         count = 0;
@@ -102,7 +102,7 @@ impl Vm<'_, '_> {
     /// Converts `(apply f a … list)` at `base` to a call of `f`. Returns the number of its arguments.
     fn spread(&mut self, base: usize, count: usize) -> Outcome<usize> {
         let list = self.stack[self.sp - 1].get();
-        let Some(length) = super::store::list_length(list) else { return Err(Trouble::Type("a list", list)) };
+        let Some(length) = super::store::list_length(list) else { return Err(PrimitiveError::Type("a list", list)) };
         for i in 0..count - 1 {
             self.stack[base - 1 + i].set(self.stack[base + i].get());
         }
@@ -180,13 +180,13 @@ impl Vm<'_, '_> {
     }
 
     #[cold]
-    fn not_applicable(&self, callee: Value) -> Trouble {
+    fn not_applicable(&self, callee: Value) -> PrimitiveError {
         let shown = super::printer::brief(&self.store, callee);
-        Trouble::Failure("type", format!("{shown} is not a procedure"), None)
+        PrimitiveError::Failure("type", format!("{shown} is not a procedure"), None)
     }
 
     #[cold]
-    pub fn wrong_count(&self, callee: Value, count: usize) -> Trouble {
+    pub fn wrong_count(&self, callee: Value, count: usize) -> PrimitiveError {
         let (least, most, name) = match callee.get::<Closure>() {
             Some(closure) => {
                 let required = closure.code.required();
@@ -206,7 +206,7 @@ impl Vm<'_, '_> {
             usize::MAX => format!("at least {least} argument{s}"),
             _ => format!("{least} to {most} arguments"),
         };
-        Trouble::Failure("arity", format!("{name} expects {expected}, got {count}"), None)
+        PrimitiveError::Failure("arity", format!("{name} expects {expected}, got {count}"), None)
     }
 }
 
@@ -214,7 +214,7 @@ fn closure_room(vm: &Vm<'_, '_>) -> usize {
     (vm.fp + vm.closure.code.slots).saturating_sub(vm.sp)
 }
 
-impl Trouble {
+impl PrimitiveError {
     /// Converts the syntax error of a form given to `eval`.
     fn from_syntax(error: SyntaxError) -> Self {
         match error {
@@ -224,7 +224,7 @@ impl Trouble {
     }
 }
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for PrimitiveError {
     fn from(error: std::io::Error) -> Self {
         LispError::from(error).into()
     }

@@ -1,6 +1,6 @@
-//! Errors: [`LispError`] for the host, [`Trouble`] inside the machine.
+//! Errors: [`LispError`] for the host, [`PrimitiveError`] inside the machine.
 //!
-//! Primitives return a [`Trouble`]. It may contain values, so it must stay on the Rust stack; the machine converts it
+//! Primitives return a [`PrimitiveError`]. It may contain values, so it must stay on the Rust stack; the machine converts it
 //! to a condition object, which Scheme handlers receive. An unhandled condition becomes a [`LispError`]: plain text without
 //! values, which may be moved to other threads and into a `Box`.
 
@@ -12,7 +12,7 @@ use super::value::Value;
 
 /// A place in a source text, printed as `file:line:column`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The name of the file, as passed by the caller.
     pub file: String,
     /// The line, from 1.
@@ -21,7 +21,7 @@ pub struct Place {
     pub column: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file, self.line, self.column)
     }
@@ -34,7 +34,7 @@ pub enum LispError {
     #[error("{place}: {message}")]
     Syntax {
         /// The place of the error.
-        place: Place,
+        place: SourceLocation,
         /// What is wrong, and what was expected.
         message: String,
         /// Whether the text ended inside a form: a REPL then requests another line.
@@ -96,7 +96,7 @@ impl fmt::Display for Uncaught {
 }
 
 /// The reason why a primitive did not return a value.
-pub enum Trouble {
+pub enum PrimitiveError {
     /// An argument of the wrong type: the expected type, and the argument.
     Type(&'static str, Value),
     /// An index outside a sequence of this length.
@@ -109,13 +109,13 @@ pub enum Trouble {
     Halt(Box<LispError>),
 }
 
-impl From<OutOfMemory> for Trouble {
+impl From<OutOfMemory> for PrimitiveError {
     fn from(error: OutOfMemory) -> Self {
         Self::Memory(error)
     }
 }
 
-impl From<LispError> for Trouble {
+impl From<LispError> for PrimitiveError {
     fn from(error: LispError) -> Self {
         Self::Halt(Box::new(error))
     }
@@ -142,15 +142,15 @@ impl From<OutOfMemory> for SyntaxError {
     }
 }
 
-impl From<Trouble> for SyntaxError {
+impl From<PrimitiveError> for SyntaxError {
     /// Converts an error of the reader. The reader computes only literals, so any other trouble means a literal that is too large.
-    fn from(trouble: Trouble) -> Self {
+    fn from(trouble: PrimitiveError) -> Self {
         match trouble {
-            Trouble::Memory(error) => Self::Memory(error),
+            PrimitiveError::Memory(error) => Self::Memory(error),
             _ => Self::Syntax { at: (0, 0), message: "this literal is too large".to_owned(), incomplete: false },
         }
     }
 }
 
 /// The result of a primitive.
-pub type Outcome<T = Value> = Result<T, Trouble>;
+pub type Outcome<T = Value> = Result<T, PrimitiveError>;

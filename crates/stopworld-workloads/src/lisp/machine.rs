@@ -11,7 +11,7 @@ use stopworld::{Array, Gc};
 
 use super::builtins::{self, Action};
 use super::code::{Capture, Op};
-use super::error::{LispError, Outcome, Trouble};
+use super::error::{LispError, Outcome, PrimitiveError};
 use super::meter::Meter;
 use super::objects::{Boxed, Closure, Code, Pair, Row, Symbol, Vector};
 use super::output::Output;
@@ -332,7 +332,7 @@ impl<'v, 'o> Vm<'v, 'o> {
                     }
                     None => self.slowly(a, 3)?,
                 },
-                Op::Halt => return Err(Trouble::Failure("machine", "invalid instruction".to_owned(), None)),
+                Op::Halt => return Err(PrimitiveError::Failure("machine", "invalid instruction".to_owned(), None)),
             }
         }
     }
@@ -395,9 +395,9 @@ impl<'v, 'o> Vm<'v, 'o> {
     }
 
     #[cold]
-    fn unbound(&self, constant: usize) -> Trouble {
+    fn unbound(&self, constant: usize) -> PrimitiveError {
         let name = super::printer::brief(&self.store, self.constant(constant));
-        Trouble::Failure("unbound", format!("{name} is not defined"), None)
+        PrimitiveError::Failure("unbound", format!("{name} is not defined"), None)
     }
 
     fn set_global(&mut self, constant: usize) -> Outcome<()> {
@@ -413,7 +413,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         match slot.get::<Boxed>().map(|b| b.value.get()) {
             Some(Value::UNASSIGNED) | None => {
                 let message = "a variable of this body is used before its definition".to_owned();
-                Err(Trouble::Failure("unbound", message, None))
+                Err(PrimitiveError::Failure("unbound", message, None))
             }
             Some(value) => Ok(value),
         }

@@ -16,7 +16,7 @@
 //! A continuation contains its part of the array. Without a profile there is no meter, and a call costs one additional test.
 
 use super::objects::{Code, Continuation, Symbol, Text};
-use super::store::Made;
+use super::store::Allocated;
 use stopworld::profile::{CentreId, StackId, centre};
 use stopworld::{Array, Gc, Mutator};
 
@@ -99,7 +99,7 @@ impl Meter<'_> {
     }
 
     /// Returns the part of the array that a continuation contains: up to its return word, which is in this slot.
-    pub fn capture(&self, slot: usize) -> Made<Option<Gc<Array<u32>>>> {
+    pub fn capture(&self, slot: usize) -> Allocated<Option<Gc<Array<u32>>>> {
         let Some(costs) = &self.0 else { return Ok(None) };
         Ok(Some(costs.mutator.alloc_array(slot + 1, |slot| costs.returns_to(slot).get())?))
     }

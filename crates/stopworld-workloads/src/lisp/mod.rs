@@ -59,7 +59,7 @@ mod store;
 mod tree;
 mod value;
 
-pub use error::{LispError, Place, Uncaught};
+pub use error::{LispError, SourceLocation, Uncaught};
 pub use repl::Prompt;
 
 use error::SyntaxError;
@@ -251,7 +251,7 @@ fn place_error(error: SyntaxError, file: &str) -> LispError {
     match error {
         SyntaxError::Memory(error) => LispError::OutOfMemory(error),
         SyntaxError::Syntax { at: (line, column), message, incomplete } => {
-            LispError::Syntax { place: Place { file: file.to_owned(), line, column }, message, incomplete }
+            LispError::Syntax { place: SourceLocation { file: file.to_owned(), line, column }, message, incomplete }
         }
     }
 }

@@ -13,7 +13,7 @@ use num_bigint::{BigInt, Sign};
 use num_integer::Integer;
 use num_traits::{FromPrimitive, Signed, ToPrimitive};
 
-use super::error::{Outcome, Trouble};
+use super::error::{Outcome, PrimitiveError};
 use super::objects::{Bignum, Flonum};
 use super::store::Store;
 use super::value::{Kind, Value};
@@ -34,7 +34,7 @@ use Number::{Fix, Float};
 impl Number {
     /// Returns the number in a value. Fails if the value is not a number.
     pub fn of(value: Value) -> Outcome<Self> {
-        Self::from_value(value).ok_or(Trouble::Type("a number", value))
+        Self::from_value(value).ok_or(PrimitiveError::Type("a number", value))
     }
 
     pub fn from_value(value: Value) -> Option<Self> {
@@ -53,7 +53,7 @@ impl Number {
     /// Returns the exact integer in a value. Fails if it is anything else.
     pub fn integer(value: Value) -> Outcome<Self> {
         match Self::from_value(value) {
-            Some(Float(_)) | None => Err(Trouble::Type("an exact integer", value)),
+            Some(Float(_)) | None => Err(PrimitiveError::Type("an exact integer", value)),
             Some(n) => Ok(n),
         }
     }
@@ -124,7 +124,7 @@ fn big(store: &Store<'_>, b: BigInt) -> Outcome {
         return Ok(Value::fixnum(small));
     }
     if b.bits() > MOST_BITS {
-        return Err(Trouble::Failure("arithmetic", "an integer of more than 600,000 digits".to_owned(), None));
+        return Err(PrimitiveError::Failure("arithmetic", "an integer of more than 600,000 digits".to_owned(), None));
     }
     let digits = b.magnitude().to_u32_digits();
     let digits = store.mutator.alloc_array(digits.len(), |i| digits[i])?;
@@ -176,8 +176,8 @@ pub fn divide(store: &Store<'_>, a: Value, b: Value) -> Outcome {
     if remainder.is_zero() { quotient.value(store) } else { Ok(store.flonum(x.to_f64() / y.to_f64())?) }
 }
 
-fn division_by_zero() -> Trouble {
-    Trouble::Failure("arithmetic", "division by zero".to_owned(), None)
+fn division_by_zero() -> PrimitiveError {
+    PrimitiveError::Failure("arithmetic", "division by zero".to_owned(), None)
 }
 
 /// Returns the quotient, rounded towards zero, and the remainder of two exact integers.
@@ -206,7 +206,7 @@ pub fn integer_division(store: &Store<'_>, which: Division, a: Value, b: Value) 
     let (x, y) = (Number::of(a)?, Number::of(b)?);
     if !(x.is_exact() && y.is_exact()) {
         let (Some(x), Some(y)) = (whole(&x), whole(&y)) else {
-            return Err(Trouble::Type("an integer", if whole(&x).is_none() { a } else { b }));
+            return Err(PrimitiveError::Type("an integer", if whole(&x).is_none() { a } else { b }));
         };
         if y == 0.0 {
             return Err(division_by_zero());
@@ -259,7 +259,7 @@ pub fn power(store: &Store<'_>, base: Value, exponent: Value) -> Outcome {
         (_, e) if e.is_negative() => Ok(store.flonum(b.to_f64().powf(e.to_f64()))?),
         (_, Number::Big(_)) => match b {
             Fix(0 | 1) => Ok(base),
-            _ => Err(Trouble::Failure("arithmetic", "the exponent is too large".to_owned(), Some(exponent))),
+            _ => Err(PrimitiveError::Failure("arithmetic", "the exponent is too large".to_owned(), Some(exponent))),
         },
         (_, Fix(e)) => {
             let mut result = Value::fixnum(1);
@@ -283,7 +283,7 @@ pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
         return Ok(Value::fixnum(n.isqrt()));
     }
     if n.is_negative() {
-        return Err(Trouble::Type("a number that is not negative", value));
+        return Err(PrimitiveError::Type("a number that is not negative", value));
     }
     let root = n.to_f64().sqrt();
     if let Number::Big(square) = &n
@@ -301,7 +301,7 @@ pub fn square_root(store: &Store<'_>, value: Value) -> Outcome {
 pub fn to_exact(store: &Store<'_>, value: Value) -> Outcome {
     match Number::of(value)? {
         Float(f) if f.is_finite() && f.fract() == 0.0 => big(store, Float(f).to_big()),
-        Float(_) => Err(Trouble::Type("a number without a fraction (there are no exact fractions)", value)),
+        Float(_) => Err(PrimitiveError::Type("a number without a fraction (there are no exact fractions)", value)),
         _ => Ok(value),
     }
 }
@@ -355,7 +355,7 @@ pub fn parse(store: &Store<'_>, token: &str, radix: u32) -> Outcome<Option<Value
         return Ok(None);
     }
     if digits.len() > MOST_CHARACTERS {
-        return Err(Trouble::Failure("arithmetic", "a number of more than 600,000 digits".to_owned(), None));
+        return Err(PrimitiveError::Failure("arithmetic", "a number of more than 600,000 digits".to_owned(), None));
     }
     // `BigInt` also accepts underscores.
     if digits.chars().all(|c| c.is_digit(radix))

@@ -1,6 +1,6 @@
 //! The keywords that name special forms. The expander looks them up, and `forms.rs` compiles the forms.
 
-use super::store::{Made, Store};
+use super::store::{Allocated, Store};
 
 macro_rules! specials {
     ($($variant:ident = $name:literal),* $(,)?) => {
@@ -29,7 +29,7 @@ impl Special {
     }
 
     /// Marks the symbols that name special forms.
-    pub fn install(store: &Store<'_>) -> Made<()> {
+    pub fn install(store: &Store<'_>) -> Allocated<()> {
         SPECIALS.iter().try_for_each(|(name, special)| {
             store.intern(name)?.flags.set(*special as usize + 1);
             Ok(())

@@ -8,7 +8,7 @@
 
 use stopworld::Gc;
 
-use super::error::{Outcome, Trouble};
+use super::error::{Outcome, PrimitiveError};
 use super::objects::{Closure, Code};
 use super::registers::Vm;
 use super::value::Value;
@@ -85,16 +85,16 @@ impl Vm<'_, '_> {
     pub fn poll(&mut self) -> Outcome<()> {
         self.store.mutator.safepoint();
         self.calls += 1;
-        if self.calls >= CALLS_BETWEEN_CHORES { self.chores() } else { Ok(()) }
+        if self.calls >= CALLS_BETWEEN_CHORES { self.handle_requests() } else { Ok(()) }
     }
 
     #[cold]
     #[inline(never)]
-    fn chores(&mut self) -> Outcome<()> {
+    fn handle_requests(&mut self) -> Outcome<()> {
         self.calls = 0;
         self.clear_unused();
         self.out.flush_if_late(self.store.mutator)?;
-        Ok(self.store.breathe()?)
+        Ok(self.store.check_interrupt()?)
     }
 
     /// Clears the slots above the stack pointer. The frame still needs its slots above `sp`, but not their values.
@@ -138,13 +138,13 @@ impl Vm<'_, '_> {
     }
 
     #[cold]
-    fn too_deep(&mut self, closure: &Gc<Closure>, why: &str) -> Trouble {
+    fn too_deep(&mut self, closure: &Gc<Closure>, why: &str) -> PrimitiveError {
         let frames = self.depth();
         self.reserve = 0;
         let name = super::printer::to_text(&self.store, closure.code.name, super::printer::Style::Display);
         let name = if closure.code.name.is_true() { name } else { "an unnamed procedure".to_owned() };
         let message = format!("recursion too deep in {name}: {frames} calls are waiting{why}");
-        Trouble::Failure("recursion", message, None)
+        PrimitiveError::Failure("recursion", message, None)
     }
 }
 

@@ -50,12 +50,12 @@ pub struct Store<'m> {
 }
 
 /// The result of an allocation.
-pub type Made<T> = Result<T, OutOfMemory>;
+pub type Allocated<T> = Result<T, OutOfMemory>;
 
 const FIRST_SYMBOLS: usize = 2048;
 
 impl Machine {
-    pub fn make(mutator: &Mutator, stack_slots: usize) -> Made<Gc<Self>> {
+    pub fn make(mutator: &Mutator, stack_slots: usize) -> Allocated<Gc<Self>> {
         let stack = mutator.alloc_array(stack_slots, |_| GcCell::new(Value::UNSPECIFIED))?;
         let symbols = mutator.alloc_array(FIRST_SYMBOLS, |_| GcCell::new(Value::FALSE))?;
         mutator.name_object(stack, "Scheme stack");
@@ -78,7 +78,7 @@ impl Machine {
 
 impl Store<'_> {
     /// Polls for a safepoint and for the host's interrupt. Long work that does not allocate must call it.
-    pub fn breathe(&self) -> Result<(), LispError> {
+    pub fn check_interrupt(&self) -> Result<(), LispError> {
         self.mutator.safepoint();
         match self.interrupt {
             Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted),
@@ -86,65 +86,65 @@ impl Store<'_> {
         }
     }
 
-    pub fn cons(&self, car: Value, cdr: Value) -> Made<Value> {
+    pub fn cons(&self, car: Value, cdr: Value) -> Allocated<Value> {
         self.cons_at(car, cdr, (0, 0))
     }
 
     /// Allocates a pair that records the place where it was read.
     #[inline]
-    pub fn cons_at(&self, car: Value, cdr: Value, (line, column): (u32, u32)) -> Made<Value> {
+    pub fn cons_at(&self, car: Value, cdr: Value, (line, column): (u32, u32)) -> Allocated<Value> {
         let head = Kind::Pair.head(u64::from(line) << 24 | u64::from(column & 0xff_ffff));
         Ok(Value::object(self.mutator.alloc(Pair { head, car: GcCell::new(car), cdr: GcCell::new(cdr) })?))
     }
 
     /// Allocates a list of these values that ends in `tail`.
-    pub fn list_with(&self, items: &[Value], tail: Value) -> Made<Value> {
+    pub fn list_with(&self, items: &[Value], tail: Value) -> Allocated<Value> {
         items.iter().rev().try_fold(tail, |rest, &item| self.cons(item, rest))
     }
 
-    pub fn list(&self, items: &[Value]) -> Made<Value> {
+    pub fn list(&self, items: &[Value]) -> Allocated<Value> {
         self.list_with(items, Value::NIL)
     }
 
     #[inline]
-    pub fn flonum(&self, value: f64) -> Made<Value> {
+    pub fn flonum(&self, value: f64) -> Allocated<Value> {
         Ok(Value::object(self.mutator.alloc(Flonum { head: Kind::Flonum.head(0), value })?))
     }
 
-    pub fn bytes(&self, text: &str) -> Made<Gc<Array<u8>>> {
+    pub fn bytes(&self, text: &str) -> Allocated<Gc<Array<u8>>> {
         let bytes = text.as_bytes();
         self.mutator.alloc_array(bytes.len(), |i| bytes[i])
     }
 
-    pub fn string(&self, text: &str) -> Made<Value> {
+    pub fn string(&self, text: &str) -> Allocated<Value> {
         let bytes = GcCell::new(self.bytes(text)?);
         let chars = GcCell::new(text.chars().count());
         Ok(Value::object(self.mutator.alloc(Text { head: Kind::String.head(0), bytes, chars })?))
     }
 
     /// Replaces the contents of an existing string.
-    pub fn replace_text(&self, string: Gc<Text>, text: &str) -> Made<()> {
+    pub fn replace_text(&self, string: Gc<Text>, text: &str) -> Allocated<()> {
         let bytes = self.bytes(text)?;
         string.chars.set(text.chars().count());
         string.bytes.set(bytes);
         Ok(())
     }
 
-    pub fn row(&self, len: usize, mut item: impl FnMut(usize) -> Value) -> Made<Gc<Row>> {
+    pub fn row(&self, len: usize, mut item: impl FnMut(usize) -> Value) -> Allocated<Gc<Row>> {
         self.mutator.alloc_array(len, |i| GcCell::new(item(i)))
     }
 
-    pub fn fixed_row(&self, len: usize, item: impl FnMut(usize) -> Value) -> Made<Gc<Array<Value>>> {
+    pub fn fixed_row(&self, len: usize, item: impl FnMut(usize) -> Value) -> Allocated<Gc<Array<Value>>> {
         self.mutator.alloc_array(len, item)
     }
 
-    pub fn vector(&self, len: usize, item: impl FnMut(usize) -> Value) -> Made<Value> {
+    pub fn vector(&self, len: usize, item: impl FnMut(usize) -> Value) -> Allocated<Value> {
         let items = self.row(len, item)?;
         self.object(Vector { head: Kind::Vector.head(0), items })
     }
 
     /// Combines several values into one object; returns a single value as it is.
-    pub fn values(&self, items: &[GcCell<Value>]) -> Made<Value> {
+    pub fn values(&self, items: &[GcCell<Value>]) -> Allocated<Value> {
         if let [one] = items {
             return Ok(one.get());
         }
@@ -152,17 +152,17 @@ impl Store<'_> {
         self.object(Values { head: Kind::Values.head(0), items })
     }
 
-    pub fn boxed(&self, value: Value) -> Made<Value> {
+    pub fn boxed(&self, value: Value) -> Allocated<Value> {
         self.object(Boxed { head: Kind::Box.head(0), value: GcCell::new(value) })
     }
 
     #[inline]
-    pub fn object<T: Object>(&self, object: T) -> Made<Value> {
+    pub fn object<T: Object>(&self, object: T) -> Allocated<Value> {
         Ok(Value::object(self.mutator.alloc(object)?))
     }
 
     /// Returns the symbol with this name.
-    pub fn intern(&self, name: &str) -> Made<Gc<Symbol>> {
+    pub fn intern(&self, name: &str) -> Allocated<Gc<Symbol>> {
         let table = self.machine.symbols.get();
         let mask = table.len() - 1;
         let mut at = hash(name.as_bytes()) & mask;
@@ -182,11 +182,11 @@ impl Store<'_> {
         Ok(symbol)
     }
 
-    pub fn symbol(&self, name: &str) -> Made<Value> {
+    pub fn symbol(&self, name: &str) -> Allocated<Value> {
         self.intern(name).map(Value::object)
     }
 
-    fn grow_symbols(&self, old: &[GcCell<Value>]) -> Made<()> {
+    fn grow_symbols(&self, old: &[GcCell<Value>]) -> Allocated<()> {
         let table = self.row(old.len() * 2, |_| Value::FALSE)?;
         let mask = table.len() - 1;
         for symbol in old.iter().filter_map(|slot| slot.get().get::<Symbol>()) {
@@ -201,7 +201,7 @@ impl Store<'_> {
     }
 
     /// Allocates an uninterned symbol: a macro's renaming of `alias_of`, or (if that is `#f`) a generated symbol.
-    pub fn fresh_symbol(&self, name: &str, alias_of: Value) -> Made<Gc<Symbol>> {
+    pub fn fresh_symbol(&self, name: &str, alias_of: Value) -> Allocated<Gc<Symbol>> {
         let number = self.machine.symbol_numbers.get() + 1;
         self.machine.symbol_numbers.set(number);
         let name = self.bytes(name)?;
@@ -291,6 +291,6 @@ impl StackLimit {
 }
 
 /// Allocates a closure for code without free variables.
-pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Made<Value> {
+pub fn closure_of(store: &Store<'_>, code: Gc<Code>) -> Allocated<Value> {
     store.object(super::objects::Closure { head: Kind::Closure.head(0), code, free: None })
 }

@@ -11,7 +11,7 @@
 use stopworld::{Gc, GcCell, traced};
 
 use super::objects::Row;
-use super::store::{Made, Store};
+use super::store::{Allocated, Store};
 use super::value::Value;
 
 /// Index of a variable in the compiler's table.
@@ -134,12 +134,12 @@ traced! {
 }
 
 impl Pool {
-    pub fn make(store: &Store<'_>) -> Made<Gc<Self>> {
+    pub fn make(store: &Store<'_>) -> Allocated<Gc<Self>> {
         let items = store.row(16, |_| Value::UNSPECIFIED)?;
         store.mutator.alloc(Self { items: GcCell::new(items), length: GcCell::new(0) })
     }
 
-    pub fn push(&self, store: &Store<'_>, value: Value) -> Made<Constant> {
+    pub fn push(&self, store: &Store<'_>, value: Value) -> Allocated<Constant> {
         let (items, length) = (self.items.get(), self.length.get());
         if length == items.len() {
             let filler = |i: usize| items.get(i).map_or(Value::UNSPECIFIED, GcCell::get);

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::super::blocks::{Blocks, Held};
-use super::super::switchboard::Facts;
+use super::super::shared_state::Facts;
 use super::super::world::World;
 use super::{LARGE_BYTES, SCANS, TRACES, Writer, address};
 use mps_telemetry::{Rank, Res, TraceStartWhy, TypedRecord, v2 as mps};
@@ -169,19 +169,19 @@ impl Writer {
             world.facts = Some(facts);
             world.blocks = Blocks::new(facts.heap, facts.reserved, facts.block).ok();
         }
-        world.met = true;
+        world.introduced = true;
         if self.is_on(Category::Arena) { self.arena(number).map(drop) } else { Ok(()) }
     }
 
     fn world_closed(&mut self, number: usize) -> io::Result<()> {
-        if self.is_on(Category::Arena) && self.worlds[number].arena_told {
+        if self.is_on(Category::Arena) && self.worlds[number].arena_reported {
             let Facts { world, heap, .. } = self.worlds[number].facts.unwrap_or_default();
             self.put(mps::ArenaDestroy { arena: world })?;
             self.put(mps::VMFinish { vm: heap })?;
         }
         let generation = self.worlds[number].generation;
         self.worlds[number] = World { generation, ..World::new() };
-        self.board.progress.a_world_ended();
+        self.shared_state.progress.a_world_ended();
         Ok(())
     }
 
@@ -194,10 +194,10 @@ impl Writer {
             }
         }
         self.now += 1;
-        if self.is_on(Category::Pool) && self.worlds[number].pools_told[space as usize] {
+        if self.is_on(Category::Pool) && self.worlds[number].pools_reported[space as usize] {
             let (pool, arena) = (self.pool(number, space)?, self.arena(number)?);
             self.put(mps::PoolFinish { pool, arena })?;
-            self.worlds[number].pools_told[space as usize] = false;
+            self.worlds[number].pools_reported[space as usize] = false;
         }
         Ok(())
     }
@@ -220,16 +220,16 @@ impl Writer {
 
     fn block_acquired(&mut self, number: usize, address: u64, bytes: u64, space: Space) -> io::Result<()> {
         let world = &mut self.worlds[number];
-        let held = Held { address, bytes, space, told: 0 };
+        let held = Held { address, bytes, space, reported: 0 };
         let known = world.blocks.as_ref().and_then(|blocks| blocks.held(address));
         match known {
             // The block was held already, and reported, when its world was introduced.
-            Some(known) if known.space == space && known.bytes == bytes => return self.tell_of_block(number, known),
+            Some(known) if known.space == space && known.bytes == bytes => return self.write_block(number, known),
             Some(known) => self.release(number, known)?,
             None => {}
         }
         self.worlds[number].hold(held);
-        self.tell_of_block(number, held)
+        self.write_block(number, held)
     }
 
     fn allocation_failed(&mut self, number: usize, size: u64) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use stopworld::GcCell;
 
-use super::super::error::{Outcome, Trouble};
+use super::super::error::{Outcome, PrimitiveError};
 use super::super::registers::Vm;
 use super::super::value::Value;
 
@@ -58,8 +58,8 @@ pub(super) const ANY: usize = usize::MAX;
 pub(super) fn index_up_to(value: Value, length: usize) -> Outcome<usize> {
     match value.as_index() {
         Some(index) if index <= length => Ok(index),
-        Some(_) => Err(Trouble::Range(value, length)),
-        None => Err(Trouble::Type("an index", value)),
+        Some(_) => Err(PrimitiveError::Range(value, length)),
+        None => Err(PrimitiveError::Type("an index", value)),
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn index_up_to(value: Value, length: usize) -> Outcome<usize> {
 pub(super) fn index_below(value: Value, length: usize) -> Outcome<usize> {
     match index_up_to(value, length)? {
         index if index < length => Ok(index),
-        _ => Err(Trouble::Range(value, length)),
+        _ => Err(PrimitiveError::Range(value, length)),
     }
 }
 
@@ -81,5 +81,5 @@ pub(super) fn range(args: Args<'_>, first: usize, length: usize) -> Outcome<std:
 /// Returns the number of elements to create, which must be a number that a heap could hold.
 pub(super) fn length(value: Value) -> Outcome<usize> {
     const MOST: usize = 1 << 32;
-    value.as_index().filter(|&n| n < MOST).ok_or(Trouble::Type("a length", value))
+    value.as_index().filter(|&n| n < MOST).ok_or(PrimitiveError::Type("a length", value))
 }

@@ -2,11 +2,11 @@
 
 use stopworld::{Gc, GcCell};
 
-use super::super::error::{Outcome, Trouble};
+use super::super::error::{Outcome, PrimitiveError};
 use super::super::numbers;
 use super::super::objects::{Pair, Text, Vector};
 use super::super::registers::Vm;
-use super::super::store::{Made, Store, elements, list_length};
+use super::super::store::{Allocated, Store, elements, list_length};
 use super::super::value::Value;
 use super::definition::{ANY, Args, Primitive, length, plain};
 
@@ -50,7 +50,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("length", 1, 1, |_, args| {
         let list = args[0].get();
-        list_length(list).map(|n| Value::fixnum(n as i64)).ok_or(Trouble::Type("a proper list", list))
+        list_length(list).map(|n| Value::fixnum(n as i64)).ok_or(PrimitiveError::Type("a proper list", list))
     }),
     plain("append", 0, ANY, append),
     plain("reverse", 1, 1, |vm, args| {
@@ -61,7 +61,7 @@ pub const ALL: &[Primitive] = &[
     plain("list-tail", 2, 2, |_, args| tail(args[0].get(), args[1].get())),
     plain("list-ref", 2, 2, |_, args| {
         let rest = tail(args[0].get(), args[1].get())?;
-        rest.get::<Pair>().map(|p| p.car.get()).ok_or(Trouble::Type("an index of the list", args[1].get()))
+        rest.get::<Pair>().map(|p| p.car.get()).ok_or(PrimitiveError::Type("an index of the list", args[1].get()))
     }),
     plain("list-head", 2, 2, |vm, args| {
         let count = length(args[1].get())?;
@@ -78,7 +78,7 @@ pub const ALL: &[Primitive] = &[
             last = next;
             steps = steps.wrapping_add(1);
             if steps.is_multiple_of(1024) {
-                vm.store.breathe()?;
+                vm.store.check_interrupt()?;
             }
         }
         Ok(Value::object(last))
@@ -101,11 +101,11 @@ pub const ALL: &[Primitive] = &[
 ];
 
 fn pair(value: Value) -> Outcome<Gc<Pair>> {
-    value.get::<Pair>().ok_or(Trouble::Type("a pair", value))
+    value.get::<Pair>().ok_or(PrimitiveError::Type("a pair", value))
 }
 
 pub fn proper(list: Value) -> Outcome<usize> {
-    list_length(list).ok_or(Trouble::Type("a proper list", list))
+    list_length(list).ok_or(PrimitiveError::Type("a proper list", list))
 }
 
 /// Follows cars and cdrs, in the order in which they are taken.
@@ -115,13 +115,13 @@ fn path(args: Args<'_>, steps: &str) -> Outcome {
         let pair = value.get::<Pair>()?;
         Some(if step == b'a' { pair.car.get() } else { pair.cdr.get() })
     };
-    steps.bytes().try_fold(whole, step).ok_or(Trouble::Type("a list of that shape", whole))
+    steps.bytes().try_fold(whole, step).ok_or(PrimitiveError::Type("a list of that shape", whole))
 }
 
 fn tail(list: Value, count: Value) -> Outcome {
     let mut rest = list;
     for _ in 0..length(count)? {
-        rest = rest.get::<Pair>().ok_or(Trouble::Type("an index of the list", count))?.cdr.get();
+        rest = rest.get::<Pair>().ok_or(PrimitiveError::Type("an index of the list", count))?.cdr.get();
     }
     Ok(rest)
 }
@@ -146,10 +146,10 @@ fn member(vm: &Vm<'_, '_>, args: Args<'_>, same: impl Fn(Value, Value) -> Outcom
         rest = pair.cdr.get();
         steps = steps.wrapping_add(1);
         if steps.is_multiple_of(1024) {
-            vm.store.breathe()?;
+            vm.store.check_interrupt()?;
         }
     }
-    if rest == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a proper list", args[1].get())) }
+    if rest == Value::NIL { Ok(Value::FALSE) } else { Err(PrimitiveError::Type("a proper list", args[1].get())) }
 }
 
 fn associated(vm: &Vm<'_, '_>, args: Args<'_>, same: impl Fn(Value, Value) -> Outcome<bool>) -> Outcome {
@@ -158,31 +158,35 @@ fn associated(vm: &Vm<'_, '_>, args: Args<'_>, same: impl Fn(Value, Value) -> Ou
     let mut steps = 0_u32;
     for entry in walk.by_ref() {
         let Some(pair) = entry.get::<Pair>() else {
-            return Err(Trouble::Type("a list of pairs", args[1].get()));
+            return Err(PrimitiveError::Type("a list of pairs", args[1].get()));
         };
         if same(key, pair.car.get())? {
             return Ok(entry);
         }
         steps = steps.wrapping_add(1);
         if steps.is_multiple_of(1024) {
-            vm.store.breathe()?;
+            vm.store.check_interrupt()?;
         }
     }
-    if walk.rest() == Value::NIL { Ok(Value::FALSE) } else { Err(Trouble::Type("a list of pairs", args[1].get())) }
+    if walk.rest() == Value::NIL {
+        Ok(Value::FALSE)
+    } else {
+        Err(PrimitiveError::Type("a list of pairs", args[1].get()))
+    }
 }
 
 /// Returns the list's elements in reverse order.
-pub fn reversed(store: &Store<'_>, list: Value) -> Made<Value> {
+pub fn reversed(store: &Store<'_>, list: Value) -> Allocated<Value> {
     reversed_onto(store, list, Value::NIL)
 }
 
 /// Returns the list's elements in reverse order, followed by `tail`.
-pub fn reversed_onto(store: &Store<'_>, list: Value, tail: Value) -> Made<Value> {
+pub fn reversed_onto(store: &Store<'_>, list: Value, tail: Value) -> Allocated<Value> {
     elements(list).try_fold(tail, |rest, item| store.cons(item, rest))
 }
 
 /// Returns a copy of `front` that continues with `back`; the copied pairs keep their places in the source.
-pub fn appended(store: &Store<'_>, front: Value, back: Value) -> Made<Value> {
+pub fn appended(store: &Store<'_>, front: Value, back: Value) -> Allocated<Value> {
     let mut head = back;
     let mut last: Option<Gc<Pair>> = None;
     let mut rest = front;
@@ -199,7 +203,7 @@ pub fn appended(store: &Store<'_>, front: Value, back: Value) -> Made<Value> {
 }
 
 /// Returns a list of these cells' values.
-pub fn from_row(store: &Store<'_>, items: &[GcCell<Value>]) -> Made<Value> {
+pub fn from_row(store: &Store<'_>, items: &[GcCell<Value>]) -> Allocated<Value> {
     items.iter().rev().try_fold(Value::NIL, |rest, item| store.cons(item.get(), rest))
 }
 
@@ -239,7 +243,7 @@ fn equal_so_far(store: &Store<'_>, mut a: Value, mut b: Value, waiting: &mut Val
         steps = steps.wrapping_add(1);
         if steps.is_multiple_of(1024) {
             // Lists may be long or circular.
-            store.breathe()?;
+            store.check_interrupt()?;
         }
     }
     if let (Some(x), Some(y)) = (a.get::<Text>(), b.get::<Text>()) {

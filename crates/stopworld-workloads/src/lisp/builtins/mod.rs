@@ -5,7 +5,7 @@
 //! `dynamic-wind`, …) are written in Scheme, in `prelude.scm`, so that continuations and errors pass through them like
 //! through the program's own code. Names with `%` are for the prelude only.
 
-use super::store::{Made, Store};
+use super::store::{Allocated, Store};
 use super::value::Value;
 
 mod definition;
@@ -66,7 +66,7 @@ pub fn index_of(name: &'static str) -> usize {
 }
 
 /// Defines all primitives as global variables.
-pub fn install(store: &Store<'_>) -> Made<()> {
+pub fn install(store: &Store<'_>) -> Allocated<()> {
     PRIMITIVES.iter().enumerate().try_for_each(|(index, primitive)| {
         store.intern(primitive.name)?.value.set(Value::primitive(index));
         Ok(())

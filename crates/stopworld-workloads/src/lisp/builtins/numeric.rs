@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::super::error::{Outcome, Trouble};
+use super::super::error::{Outcome, PrimitiveError};
 use super::super::numbers::{self, Division, Number};
 use super::super::objects::Text;
 use super::super::registers::Vm;
@@ -132,19 +132,19 @@ pub const ALL: &[Primitive] = &[
     plain("number->string", 1, 2, |vm, args| {
         let radix = radix(args)?;
         let text = numbers::to_text(&vm.store, args[0].get(), radix);
-        let text = text.ok_or(Trouble::Type("a number", args[0].get()))?;
+        let text = text.ok_or(PrimitiveError::Type("a number", args[0].get()))?;
         Ok(vm.store.string(&text)?)
     }),
     plain("string->number", 1, 2, |vm, args| {
         let radix = radix(args)?;
-        let text = args[0].get().get::<Text>().ok_or(Trouble::Type("a string", args[0].get()))?;
+        let text = args[0].get().get::<Text>().ok_or(PrimitiveError::Type("a string", args[0].get()))?;
         Ok(numbers::parse(&vm.store, text.text(), radix)?.unwrap_or(Value::FALSE))
     }),
     plain("bitwise-and", 2, 2, |_, args| bits(args, |a, b| a & b)),
     plain("bitwise-or", 2, 2, |_, args| bits(args, |a, b| a | b)),
     plain("bitwise-xor", 2, 2, |_, args| bits(args, |a, b| a ^ b)),
     plain("arithmetic-shift", 2, 2, |vm, args| {
-        let shift = args[1].get().as_fixnum().ok_or(Trouble::Type("a number of bits", args[1].get()))?;
+        let shift = args[1].get().as_fixnum().ok_or(PrimitiveError::Type("a number of bits", args[1].get()))?;
         let two = numbers::power(&vm.store, Value::fixnum(2), Value::fixnum(shift.abs()))?;
         if shift >= 0 {
             return numbers::multiply(&vm.store, args[0].get(), two);
@@ -222,13 +222,13 @@ fn radix(args: Args<'_>) -> Outcome<u32> {
     let Some(radix) = args.get(1) else { return Ok(10) };
     match radix.get().as_fixnum() {
         Some(n @ 2..=36) => Ok(n as u32),
-        _ => Err(Trouble::Type("a radix from 2 to 36", radix.get())),
+        _ => Err(PrimitiveError::Type("a radix from 2 to 36", radix.get())),
     }
 }
 
 fn bits(args: Args<'_>, operation: fn(i64, i64) -> i64) -> Outcome {
     match (args[0].get().as_fixnum(), args[1].get().as_fixnum()) {
         (Some(a), Some(b)) => Ok(Value::fixnum(operation(a, b))),
-        (a, _) => Err(Trouble::Type("an integer of at most 63 bits", args[usize::from(a.is_some())].get())),
+        (a, _) => Err(PrimitiveError::Type("an integer of at most 63 bits", args[usize::from(a.is_some())].get())),
     }
 }

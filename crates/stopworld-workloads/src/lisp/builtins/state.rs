@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use stopworld::{Gc, GcCell};
 
-use super::super::error::{LispError, Outcome, Trouble};
+use super::super::error::{LispError, Outcome, PrimitiveError};
 use super::super::objects::{Boxed, Closure, Condition, Continuation, Promise, Symbol, Try};
 use super::super::printer::{Style, condition_text};
 use super::super::registers::Vm;
@@ -55,7 +55,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("%continuation-winders", 1, 1, |_, args| {
         let value = args[0].get();
-        value.get::<Continuation>().map(|c| c.winders).ok_or(Trouble::Type("a continuation", value))
+        value.get::<Continuation>().map(|c| c.winders).ok_or(PrimitiveError::Type("a continuation", value))
     }),
     plain("%make-try", 1, 1, |vm, args| {
         Ok(vm.store.object(Try {
@@ -68,7 +68,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("%try?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Try>()))),
     plain("%try-winders", 1, 1, |_, args| {
-        args[0].get().get::<Try>().map(|t| t.winders).ok_or(Trouble::Type("a guard", args[0].get()))
+        args[0].get().get::<Try>().map(|t| t.winders).ok_or(PrimitiveError::Type("a guard", args[0].get()))
     }),
     plain("%install", 2, 2, |vm, args| {
         vm.store.machine.raise.set(args[0].get());
@@ -78,7 +78,7 @@ pub const ALL: &[Primitive] = &[
     plain("%uncaught", 1, 1, |vm, args| Err(vm.uncaught(args[0].get()).into())),
     // Conditions.
     plain("%condition", 3, 3, |vm, args| {
-        let kind = args[0].get().get::<Symbol>().ok_or(Trouble::Type("a symbol", args[0].get()))?;
+        let kind = args[0].get().get::<Symbol>().ok_or(PrimitiveError::Type("a symbol", args[0].get()))?;
         let message = super::super::printer::to_text(&vm.store, args[1].get(), Style::Display);
         Ok(vm.condition(kind.text(), &message, args[2].get())?)
     }),
@@ -140,21 +140,21 @@ pub const ALL: &[Primitive] = &[
         vm.clear_unused();
         match vm.store.mutator.collect() {
             Ok(report) => Ok(Value::fixnum(i64::from(report.number))),
-            Err(error) => Err(Trouble::Failure("memory", format!("the collection failed: {error:?}"), None)),
+            Err(error) => Err(PrimitiveError::Failure("memory", format!("the collection failed: {error:?}"), None)),
         }
     }),
 ];
 
 fn boxed(args: Args<'_>) -> Outcome<Gc<Boxed>> {
-    args[0].get().get::<Boxed>().ok_or(Trouble::Type("a box", args[0].get()))
+    args[0].get().get::<Boxed>().ok_or(PrimitiveError::Type("a box", args[0].get()))
 }
 
 fn condition(args: Args<'_>) -> Outcome<Gc<Condition>> {
-    args[0].get().get::<Condition>().ok_or(Trouble::Type("an error object", args[0].get()))
+    args[0].get().get::<Condition>().ok_or(PrimitiveError::Type("an error object", args[0].get()))
 }
 
 fn the_promise(args: Args<'_>) -> Outcome<Gc<Promise>> {
-    args[0].get().get::<Promise>().ok_or(Trouble::Type("a promise", args[0].get()))
+    args[0].get().get::<Promise>().ok_or(PrimitiveError::Type("a promise", args[0].get()))
 }
 
 fn promise(vm: &mut Vm<'_, '_>, done: Value, value: Value) -> Outcome {
@@ -179,7 +179,7 @@ fn random(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     machine.random.set(x);
     match args[0].get().as_fixnum() {
         Some(limit @ 1..) => Ok(Value::fixnum(((x as u128 * limit as u128) >> 64) as i64)),
-        Some(_) => Err(Trouble::Type("a positive number", args[0].get())),
+        Some(_) => Err(PrimitiveError::Type("a positive number", args[0].get())),
         None => {
             let limit = super::super::numbers::Number::of(args[0].get())?.to_f64();
             Ok(vm.store.flonum(limit * ((x >> 11) as f64 / (1_u64 << 53) as f64))?)

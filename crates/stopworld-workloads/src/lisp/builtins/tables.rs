@@ -5,7 +5,7 @@
 
 use stopworld::{Gc, GcCell};
 
-use super::super::error::{Outcome, Trouble};
+use super::super::error::{Outcome, PrimitiveError};
 use super::super::numbers::Number;
 use super::super::objects::{Pair, Table, Text, Vector};
 use super::super::registers::Vm;
@@ -55,7 +55,7 @@ fn make(store: &Store<'_>, by_equal: u64) -> Outcome {
 }
 
 fn table(args: Args<'_>) -> Outcome<Gc<Table>> {
-    args[0].get().get::<Table>().ok_or(Trouble::Type("a hash table", args[0].get()))
+    args[0].get().get::<Table>().ok_or(PrimitiveError::Type("a hash table", args[0].get()))
 }
 
 /// Equal keys have equal codes: strings by their text, numbers by their value, lists by their first elements.
@@ -141,7 +141,11 @@ fn delete(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     Ok(Value::UNSPECIFIED)
 }
 
-fn collect(args: Args<'_>, part: impl Fn(Gc<Pair>) -> super::super::store::Made<Value>, store: &Store<'_>) -> Outcome {
+fn collect(
+    args: Args<'_>,
+    part: impl Fn(Gc<Pair>) -> super::super::store::Allocated<Value>,
+    store: &Store<'_>,
+) -> Outcome {
     let buckets = table(args)?.buckets.get();
     let mut all = Value::NIL;
     for entry in buckets.iter().flat_map(|slot| elements(slot.get())).filter_map(|e| e.get::<Pair>()) {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use stopworld::{Gc, GcCell};
 
-use super::super::error::{Outcome, Trouble};
+use super::super::error::{Outcome, PrimitiveError};
 use super::super::objects::{Symbol, Text};
 use super::super::registers::Vm;
 use super::super::store::elements;
@@ -63,7 +63,7 @@ pub const ALL: &[Primitive] = &[
     plain("list->string", 1, 1, |vm, args| {
         proper(args[0].get())?;
         let characters: Option<String> = elements(args[0].get()).map(Value::as_char).collect();
-        let made = characters.ok_or(Trouble::Type("a list of characters", args[0].get()))?;
+        let made = characters.ok_or(PrimitiveError::Type("a list of characters", args[0].get()))?;
         Ok(vm.store.string(&made)?)
     }),
     plain("string-join", 1, 2, |vm, args| {
@@ -72,7 +72,7 @@ pub const ALL: &[Primitive] = &[
         let mut all = String::new();
         for (i, part) in elements(args[0].get()).enumerate() {
             all.push_str(if i > 0 { between } else { "" });
-            all.push_str(part.get::<Text>().ok_or(Trouble::Type("a list of strings", args[0].get()))?.text());
+            all.push_str(part.get::<Text>().ok_or(PrimitiveError::Type("a list of strings", args[0].get()))?.text());
         }
         Ok(vm.store.string(&all)?)
     }),
@@ -127,7 +127,7 @@ pub const ALL: &[Primitive] = &[
     plain("char->integer", 1, 1, |_, args| Ok(Value::fixnum(i64::from(character(args, 0)? as u32)))),
     plain("integer->char", 1, 1, |_, args| {
         let code = args[0].get().as_fixnum().and_then(|n| u32::try_from(n).ok()).and_then(char::from_u32);
-        code.map(Value::char).ok_or(Trouble::Type("the code of a character", args[0].get()))
+        code.map(Value::char).ok_or(PrimitiveError::Type("the code of a character", args[0].get()))
     }),
     plain("char-upcase", 1, 1, |_, args| {
         let c = character(args, 0)?;
@@ -152,7 +152,7 @@ pub const ALL: &[Primitive] = &[
     plain("char>=?", 1, ANY, |_, args| compare_chars(args, Ordering::is_ge)),
     plain("symbol?", 1, 1, |_, args| Ok(Value::bool(args[0].get().is::<Symbol>()))),
     plain("symbol->string", 1, 1, |vm, args| {
-        let symbol = args[0].get().get::<Symbol>().ok_or(Trouble::Type("a symbol", args[0].get()))?;
+        let symbol = args[0].get().get::<Symbol>().ok_or(PrimitiveError::Type("a symbol", args[0].get()))?;
         Ok(vm.store.string(Symbol::base(symbol).text())?)
     }),
     plain("string->symbol", 1, 1, |vm, args| Ok(vm.store.symbol(str_of(args, 0)?)?)),
@@ -160,7 +160,7 @@ pub const ALL: &[Primitive] = &[
     plain("symbol-append", 0, ANY, |vm, args| {
         let mut name = String::new();
         for arg in args {
-            name.push_str(arg.get().get::<Symbol>().ok_or(Trouble::Type("a symbol", arg.get()))?.text());
+            name.push_str(arg.get().get::<Symbol>().ok_or(PrimitiveError::Type("a symbol", arg.get()))?.text());
         }
         Ok(vm.store.symbol(&name)?)
     }),
@@ -175,7 +175,7 @@ const DISPLAY: super::super::printer::Style = super::super::printer::Style::Disp
 /// Returns the argument with this index, which must be a string.
 pub fn text(args: Args<'_>, index: usize) -> Outcome<Gc<Text>> {
     let value = args[index].get();
-    value.get::<Text>().ok_or(Trouble::Type("a string", value))
+    value.get::<Text>().ok_or(PrimitiveError::Type("a string", value))
 }
 
 /// Returns the text of an argument, which must be a string.
@@ -189,7 +189,7 @@ pub fn str_of(args: Args<'_>, index: usize) -> Outcome<&str> {
 
 pub fn character(args: Args<'_>, index: usize) -> Outcome<char> {
     let value = args[index].get();
-    value.as_char().ok_or(Trouble::Type("a character", value))
+    value.as_char().ok_or(PrimitiveError::Type("a character", value))
 }
 
 fn index_up_to(args: Args<'_>, index: usize) -> Outcome<usize> {
@@ -218,7 +218,7 @@ fn part(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
 
 /// Returns the length of a string to create, which is limited.
 fn text_length(value: Value) -> Outcome<usize> {
-    value.as_index().filter(|&n| n <= 1 << 28).ok_or(Trouble::Type("the length of a string", value))
+    value.as_index().filter(|&n| n <= 1 << 28).ok_or(PrimitiveError::Type("the length of a string", value))
 }
 
 fn padding(args: Args<'_>) -> Outcome<(usize, char, Gc<Text>)> {

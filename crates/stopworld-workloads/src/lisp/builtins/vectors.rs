@@ -2,7 +2,7 @@
 
 use stopworld::{Gc, GcCell};
 
-use super::super::error::{Outcome, Trouble};
+use super::super::error::{Outcome, PrimitiveError};
 use super::super::objects::{Record, RecordType, Row, Vector};
 use super::super::store::elements;
 use super::super::value::{Kind, Value};
@@ -32,7 +32,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("list->vector", 1, 1, |vm, args| {
         let list = args[0].get();
-        let length = super::super::store::list_length(list).ok_or(Trouble::Type("a proper list", list))?;
+        let length = super::super::store::list_length(list).ok_or(PrimitiveError::Type("a proper list", list))?;
         let mut walk = elements(list);
         Ok(vm.store.vector(length, |_| walk.next().unwrap_or(Value::UNSPECIFIED))?)
     }),
@@ -56,7 +56,7 @@ pub const ALL: &[Primitive] = &[
         let at = index_up_to(args[1].get(), to.len())?;
         let range = range(args, 3, from.len())?;
         if range.len() > to.len() - at {
-            return Err(Trouble::Range(args[1].get(), to.len()));
+            return Err(PrimitiveError::Range(args[1].get(), to.len()));
         }
         let copy = |i: usize| to[at + i].set(from[range.start + i].get());
         // Overlapping parts of one vector are copied in the direction that overwrites no element before it is read.
@@ -106,11 +106,11 @@ pub const ALL: &[Primitive] = &[
 
 fn items(args: Args<'_>, index: usize) -> Outcome<Gc<Row>> {
     let value = args[index].get();
-    value.get::<Vector>().map(|v| v.items).ok_or(Trouble::Type("a vector", value))
+    value.get::<Vector>().map(|v| v.items).ok_or(PrimitiveError::Type("a vector", value))
 }
 
 fn record_type(value: Value) -> Outcome<Gc<RecordType>> {
-    value.get::<RecordType>().ok_or(Trouble::Type("a record type", value))
+    value.get::<RecordType>().ok_or(PrimitiveError::Type("a record type", value))
 }
 
 /// Returns the field of a record: `record type index …`.
@@ -120,7 +120,7 @@ fn field<'a>(store: &super::super::store::Store<'_>, args: Args<'a>) -> Outcome<
     let Some(record) = record else {
         let name = super::super::printer::to_text(store, kind.name, super::super::printer::Style::Display);
         let got = super::super::printer::brief(store, args[0].get());
-        return Err(Trouble::Failure("type", format!("expected a {name}, got {got}"), None));
+        return Err(PrimitiveError::Failure("type", format!("expected a {name}, got {got}"), None));
     };
     let index = index_below(args[2].get(), record.fields.len())?;
     let cell: *const GcCell<Value> = &record.fields[index];

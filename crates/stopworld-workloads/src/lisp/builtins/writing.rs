@@ -5,7 +5,7 @@
 
 use stopworld::{Gc, GcCell};
 
-use super::super::error::{Outcome, SyntaxError, Trouble};
+use super::super::error::{Outcome, PrimitiveError, SyntaxError};
 use super::super::objects::{Port, Text};
 use super::super::printer::{self, Style};
 use super::super::reader::Reader;
@@ -91,8 +91,8 @@ pub const ALL: &[Primitive] =
             port.position.set(port.position.get() + reader.position());
             match datum {
                 Ok(datum) => Ok(datum.unwrap_or(Value::EOF)),
-                Err(SyntaxError::Memory(error)) => Err(Trouble::Memory(error)),
-                Err(SyntaxError::Syntax { message, .. }) => Err(Trouble::Failure("read", message, None)),
+                Err(SyntaxError::Memory(error)) => Err(PrimitiveError::Memory(error)),
+                Err(SyntaxError::Syntax { message, .. }) => Err(PrimitiveError::Failure("read", message, None)),
             }
         }),
         plain("eof-object", 0, 0, |_, _| Ok(Value::EOF)),
@@ -108,7 +108,7 @@ fn open(vm: &mut Vm<'_, '_>, input: u64, text: Value) -> Outcome {
 fn port(argument: Option<&GcCell<Value>>, input: u64) -> Outcome<Gc<Port>> {
     let value = argument.map_or(Value::UNSPECIFIED, GcCell::get);
     let expected = if input == 1 { "an input port" } else { "a string port for output" };
-    value.get::<Port>().filter(|p| p.head >> 8 == input).ok_or(Trouble::Type(expected, value))
+    value.get::<Port>().filter(|p| p.head >> 8 == input).ok_or(PrimitiveError::Type(expected, value))
 }
 
 /// Calls a function with the unread rest of an input port.

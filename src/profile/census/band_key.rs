@@ -1,12 +1,12 @@
 //! Headings: the keys under which a census counts objects.
 //!
-//! No text can be made in the stopped world, so a heading is a number: the address of a type's description, the number of a label,
-//! a kind of object. It is turned into a name after the restart. Two headings with the same name, for example of two copies of one
+//! No text can be made in the stopped world, so a band key is a number: the address of a type's description, the number of a label,
+//! a kind of object. It is turned into a name after the restart. Two band keys with the same name, for example of two copies of one
 //! type's description, become one band then.
 //!
 //! Names are produced in pieces, so that a filter can compare them in the stopped world.
 
-use crate::collector::living::Object;
+use crate::collector::live_heap::Object;
 use crate::events::{Label, Labels};
 use crate::heap::Heap;
 use crate::heap::layout::SPACES;
@@ -14,9 +14,9 @@ use crate::heap::trace::{Shape, TypeInfo};
 use crate::profile::{CentreId, StackId, charge_of};
 use crate::sync::{AtomicU64, Ordering::Relaxed};
 
-/// A heading. Never 0.
+/// A band key. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Heading(u64);
+pub(crate) struct BandKey(u64);
 
 const TAG_BITS: u32 = 3;
 const TAG: u64 = (1 << TAG_BITS) - 1;
@@ -30,11 +30,11 @@ const TYPE: u64 = 2;
 const KIND: u64 = 3;
 /// A set of retainers of this census.
 const RETAINERS: u64 = 4;
-/// One heading for all objects.
+/// One band key for all objects.
 const ALL: u64 = 5;
 /// A cost centre stack, by its number.
 const STACK: u64 = 6;
-/// A cost centre, by its number. Its name as a heading is the centre's module.
+/// A cost centre, by its number. Its name as a band key is the centre's module.
 const CENTRE: u64 = 7;
 
 /// The names of the kinds, by space (in the order of their numbers) and form.
@@ -88,64 +88,64 @@ fn charged(object: &Object, heap: &Heap) -> StackId {
     charge_of(heap, object.cell).unwrap_or(StackId::MAIN)
 }
 
-impl Heading {
-    /// The heading that all objects have in common.
-    pub(crate) const ALL: Heading = Heading(ALL);
+impl BandKey {
+    /// The band key that all objects have in common.
+    pub(crate) const ALL: BandKey = BandKey(ALL);
 
-    /// The heading by description: the object's own one, or else its type's name.
+    /// The band key by description: the object's own one, or else its type's name.
     #[inline(always)]
-    pub(crate) fn description(payload: usize, info: &'static TypeInfo) -> Heading {
+    pub(crate) fn description(payload: usize, info: &'static TypeInfo) -> BandKey {
         if let Some(offset) = info.description {
             // SAFETY: the type has promised that there is a `Description`, which is one atomic word.
             let label = unsafe { (*((payload + offset) as *const AtomicU64)).load(Relaxed) };
             if label != 0 {
-                return Heading(label << TAG_BITS | DESCRIBED_BY_ITSELF);
+                return BandKey(label << TAG_BITS | DESCRIBED_BY_ITSELF);
             }
         }
-        Heading(std::ptr::from_ref(info) as u64 | DESCRIBED_BY_TYPE)
+        BandKey(std::ptr::from_ref(info) as u64 | DESCRIBED_BY_TYPE)
     }
 
-    /// The heading by type.
+    /// The band key by type.
     #[inline(always)]
-    pub(crate) fn of_type(object: &Object) -> Heading {
-        Heading(std::ptr::from_ref(object.info) as u64 | TYPE)
+    pub(crate) fn of_type(object: &Object) -> BandKey {
+        BandKey(std::ptr::from_ref(object.info) as u64 | TYPE)
     }
 
-    /// The heading by kind of object.
+    /// The band key by kind of object.
     #[inline(always)]
-    pub(crate) fn kind(object: &Object) -> Heading {
-        Heading(((object.space as usize * FORMS + form(object.info)) as u64) << TAG_BITS | KIND)
+    pub(crate) fn kind(object: &Object) -> BandKey {
+        BandKey(((object.space as usize * FORMS + form(object.info)) as u64) << TAG_BITS | KIND)
     }
 
-    /// The heading by cost centre stack.
+    /// The band key by cost centre stack.
     #[inline(always)]
-    pub(crate) fn stack(object: &Object, heap: &Heap) -> Heading {
-        Heading(u64::from(charged(object, heap).get()) << TAG_BITS | STACK)
+    pub(crate) fn stack(object: &Object, heap: &Heap) -> BandKey {
+        BandKey(u64::from(charged(object, heap).get()) << TAG_BITS | STACK)
     }
 
-    /// The heading by the innermost centre of the cost centre stack.
+    /// The band key by the innermost centre of the cost centre stack.
     #[inline(always)]
-    pub(crate) fn centre(object: &Object, heap: &Heap) -> Heading {
-        Heading(u64::from(charged(object, heap).centre().get()) << TAG_BITS | CENTRE)
+    pub(crate) fn centre(object: &Object, heap: &Heap) -> BandKey {
+        BandKey(u64::from(charged(object, heap).centre().get()) << TAG_BITS | CENTRE)
     }
 
-    /// The cost centre stack, if the heading is one.
+    /// The cost centre stack, if the band key is one.
     pub(crate) fn as_stack(self) -> Option<StackId> {
         (self.0 & TAG == STACK).then(|| StackId::from_raw((self.0 >> TAG_BITS) as u32))
     }
 
-    /// The cost centre, if the heading is one.
+    /// The cost centre, if the band key is one.
     pub(crate) fn as_centre(self) -> Option<CentreId> {
         CentreId::from_raw((self.0 >> TAG_BITS) as u32).filter(|_| self.0 & TAG == CENTRE)
     }
 
-    /// The heading by set of retainers, as numbered in this census.
+    /// The band key by set of retainers, as numbered in this census.
     #[inline(always)]
-    pub(crate) fn retainers(set: u32) -> Heading {
-        Heading(u64::from(set) << TAG_BITS | RETAINERS)
+    pub(crate) fn retainers(set: u32) -> BandKey {
+        BandKey(u64::from(set) << TAG_BITS | RETAINERS)
     }
 
-    /// The set of retainers, if the heading is one.
+    /// The set of retainers, if the band key is one.
     pub(crate) fn set(self) -> Option<u32> {
         (self.0 & TAG == RETAINERS).then_some((self.0 >> TAG_BITS) as u32)
     }
@@ -156,20 +156,20 @@ impl Heading {
         (self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - places.ilog2())) as usize
     }
 
-    /// Returns the number that identifies the heading.
+    /// Returns the number that identifies the band key.
     pub(crate) const fn number(self) -> u64 {
         self.0
     }
 
     /// The inverse of [`number`](Self::number), for a number of the same run.
-    pub(crate) const fn from_number(number: u64) -> Heading {
-        Heading(number)
+    pub(crate) const fn from_number(number: u64) -> BandKey {
+        BandKey(number)
     }
 
-    /// Calls `visit` with the pieces of the heading's name, in order. Does not allocate.
+    /// Calls `visit` with the pieces of the band key's name, in order. Does not allocate.
     pub(crate) fn for_each_piece(self, mut visit: impl FnMut(&str)) {
         let value = self.0 >> TAG_BITS;
-        // SAFETY: only the address of a description, which lives for ever, becomes such a heading.
+        // SAFETY: only the address of a description, which lives for ever, becomes such a band key.
         let info = || unsafe { &*((self.0 & !TAG) as *const TypeInfo) };
         match self.0 & TAG {
             DESCRIBED_BY_TYPE => {
@@ -201,14 +201,14 @@ impl Heading {
         }
     }
 
-    /// Returns the heading's name.
+    /// Returns the band key's name.
     pub(crate) fn text(self) -> String {
         let mut text = String::new();
         self.for_each_piece(|piece| text.push_str(piece));
         text
     }
 
-    /// Returns whether this is the heading's name. Does not allocate.
+    /// Returns whether this is the band key's name. Does not allocate.
     pub(crate) fn is_called(self, text: &str) -> bool {
         let mut rest = Some(text);
         self.for_each_piece(|piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
@@ -281,14 +281,14 @@ mod tests {
         #[case] of_type: &str,
     ) {
         let object = object(info, space);
-        for (heading, name) in [
-            (Heading::kind(&object), kind),
-            (Heading::description(0, info), description),
-            (Heading::of_type(&object), of_type),
+        for (band_key, name) in [
+            (BandKey::kind(&object), kind),
+            (BandKey::description(0, info), description),
+            (BandKey::of_type(&object), of_type),
         ] {
-            assert_eq!(heading.text(), name);
-            assert!(heading.is_called(name));
-            assert!(!heading.is_called(&name[1..]) && !heading.is_called(&format!("{name}x")));
+            assert_eq!(band_key.text(), name);
+            assert!(band_key.is_called(name));
+            assert!(!band_key.is_called(&name[1..]) && !band_key.is_called(&format!("{name}x")));
         }
     }
 
@@ -303,7 +303,7 @@ mod tests {
             const DESCRIPTION: Option<usize> = Some(8);
         }
         let named = Named(7, crate::Description::none());
-        let called = || Heading::description(std::ptr::from_ref(&named) as usize, Named::INFO).text();
+        let called = || BandKey::description(std::ptr::from_ref(&named) as usize, Named::INFO).text();
         assert_eq!((named.0, called().as_str()), (7, "Named"));
         named.1.set(Labels::of_the_process().intern("fibonacci").unwrap());
         assert_eq!(called(), "fibonacci");

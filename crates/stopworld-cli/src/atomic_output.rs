@@ -22,7 +22,7 @@ pub(super) enum Output {
     /// A pipe, a device, or anything else that is not a regular file.
     Device(File),
     /// The temporary file, and the path that it replaces at the end. Messages name the path, never the temporary file.
-    Beside(NamedTempFile, PathBuf),
+    Replacement(NamedTempFile, PathBuf),
 }
 
 impl Output {
@@ -51,7 +51,7 @@ impl Output {
         remove_with_the_process(Arc::clone(&made));
         // The signal thread waits for this lock until the name of the temporary file is known; otherwise it would remove nothing.
         let mut noted = made.lock().unwrap_or_else(PoisonError::into_inner);
-        let beside = tempfile::Builder::new()
+        let atomic_output = tempfile::Builder::new()
             .prefix(".stopworld-")
             .make_in(&directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
             .with_context(|| {
@@ -59,18 +59,19 @@ impl Output {
                     "can't write {name}: its directory must exist and be writable; or write to `-`, standard output"
                 )
             })?;
-        *noted = Some(beside.path().to_owned());
+        *noted = Some(atomic_output.path().to_owned());
         drop(noted);
         if let Some(there) = there {
             // Keep the permissions of the existing file. A failure is ignored.
-            let _ = fs::set_permissions(beside.path(), Permissions::from_mode(there.permissions().mode() & 0o777));
+            let _ =
+                fs::set_permissions(atomic_output.path(), Permissions::from_mode(there.permissions().mode() & 0o777));
         }
-        Ok(Output::Beside(beside, place))
+        Ok(Output::Replacement(atomic_output, place))
     }
 
     /// Returns whether an existing file stays unchanged until [`finish`](Output::finish).
     pub(super) fn replaces(&self) -> bool {
-        matches!(self, Output::Beside(..))
+        matches!(self, Output::Replacement(..))
     }
 
     /// Ends the output: flushes it, and renames the temporary file to the path that it replaces.
@@ -78,7 +79,7 @@ impl Output {
         self.flush()?;
         match self {
             Output::Standard(_) | Output::Device(_) => Ok(()),
-            Output::Beside(file, place) => file.persist(place).map(drop).map_err(|error| error.error),
+            Output::Replacement(file, place) => file.persist(place).map(drop).map_err(|error| error.error),
         }
     }
 }
@@ -104,7 +105,7 @@ impl Write for &mut Output {
         match self {
             Output::Standard(stdout) => stdout.write(bytes),
             Output::Device(file) => file.write(bytes),
-            Output::Beside(file, _) => file.as_file_mut().write(bytes),
+            Output::Replacement(file, _) => file.as_file_mut().write(bytes),
         }
     }
 
@@ -118,7 +119,7 @@ impl Output {
         match self {
             Output::Standard(stdout) => stdout.flush(),
             Output::Device(file) => file.flush(),
-            Output::Beside(file, _) => file.as_file_mut().flush(),
+            Output::Replacement(file, _) => file.as_file_mut().flush(),
         }
     }
 }

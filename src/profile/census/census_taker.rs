@@ -1,14 +1,14 @@
-//! Takes one census: counts the live objects in the stopped world, and finds the names of the headings afterwards.
+//! Takes one census: counts the live objects in the stopped world, and finds the names of the band keys afterwards.
 
 use std::collections::HashMap;
 
+use super::band_key::BandKey;
+use super::compiled_filters::CompiledFilters;
 use super::count::Count;
-use super::heading::Heading;
-use super::sieve::Sieve;
 use super::table::{Key, Table};
 use super::{Band, Breakdown, Census, CensusRequest, Filters, ProfileError};
 use crate::collector::Collector;
-use crate::collector::living::{Living, Object};
+use crate::collector::live_heap::{LiveHeap, Object};
 use crate::events::labels::MAX_LABEL_BYTES;
 use crate::heap::layout::Space;
 use crate::os::clock::now_ns;
@@ -20,16 +20,16 @@ use crate::sabotage::{Guard, removed};
 const NO_ROOM: &str = "(no memory for more bands)";
 
 /// Everything that a census needs in the stopped world, prepared before the stop.
-pub(crate) struct Taker {
+pub(crate) struct CensusTaker {
     breakdown: Breakdown,
-    sieve: Sieve,
+    compiled_filters: CompiledFilters,
     counts: Table,
     retainers: Option<Box<Retainers>>,
     set_names: SetNames,
     found: Found,
 }
 
-/// Number of headings that are summed up without the table. A power of two.
+/// Number of band keys that are summed up without the table. A power of two.
 const PLACES: usize = 16;
 
 /// The results of a census except the bands.
@@ -43,33 +43,33 @@ pub(crate) struct Found {
     pub(crate) no_room: Count,
 }
 
-/// Sums up runs of objects with one heading. Often a few headings alternate, so the sums of a few headings are kept here. A sum
-/// moves to the table when another heading needs its place.
+/// Sums up runs of objects with one band key. Often a few band keys alternate, so the sums of a few band keys are kept here. A sum
+/// moves to the table when another band key needs its place.
 struct Tally<'a> {
     counts: &'a mut Table,
-    places: [(Heading, Count); PLACES],
+    places: [(BandKey, Count); PLACES],
     /// The objects for which the table had no room.
     no_room: Count,
 }
 
 impl<'a> Tally<'a> {
     fn new(counts: &'a mut Table) -> Tally<'a> {
-        Tally { counts, places: [(Heading::ALL, Count::default()); PLACES], no_room: Count::default() }
+        Tally { counts, places: [(BandKey::ALL, Count::default()); PLACES], no_room: Count::default() }
     }
 
-    fn add(&mut self, heading: Heading, run: Count) {
-        let place = &mut self.places[heading.spread_over(PLACES)];
-        if place.0 == heading {
+    fn add(&mut self, band_key: BandKey, run: Count) {
+        let place = &mut self.places[band_key.spread_over(PLACES)];
+        if place.0 == band_key {
             place.1.add(run);
         } else {
-            let before = std::mem::replace(place, (heading, run));
+            let before = std::mem::replace(place, (band_key, run));
             self.put_into_table(before);
         }
     }
 
-    fn put_into_table(&mut self, (heading, count): (Heading, Count)) {
+    fn put_into_table(&mut self, (band_key, count): (BandKey, Count)) {
         if count.objects > 0 {
-            match self.counts.entry(Key(heading.number(), 0)) {
+            match self.counts.entry(Key(band_key.number(), 0)) {
                 Some(sum) => *sum = [sum[0] + count.bytes, sum[1] + count.objects],
                 None => self.no_room.add(count),
             }
@@ -98,10 +98,10 @@ pub(crate) fn check_charges(request: &CensusRequest, collector: &Collector) -> R
     Ok(())
 }
 
-impl Taker {
+impl CensusTaker {
     /// # Errors
     /// The request is not supported, or there is no memory.
-    pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<Taker, ProfileError> {
+    pub(crate) fn new(request: &CensusRequest, collector: &Collector) -> Result<CensusTaker, ProfileError> {
         let filters = &request.filters;
         check_charges(request, collector)?;
         if request.breakdown.is_by_life(filters) {
@@ -110,9 +110,9 @@ impl Taker {
         let needs_retainers = request.breakdown.needs_retainers(filters);
         let retainers =
             if needs_retainers { Some(Box::new(Retainers::new(collector, request.most_retainers)?)) } else { None };
-        Ok(Taker {
+        Ok(CensusTaker {
             breakdown: request.breakdown,
-            sieve: Sieve::new(filters)?,
+            compiled_filters: CompiledFilters::new(filters)?,
             counts: Table::new()?,
             retainers,
             set_names: SetNames::default(),
@@ -128,69 +128,71 @@ impl Taker {
     }
 
     /// Counts, in the stopped world.
-    pub(crate) fn take(&mut self, living: &Living<'_>) {
+    pub(crate) fn take(&mut self, live_heap: &LiveHeap<'_>) {
         let begun = now_ns();
         self.counts.clear();
-        self.sieve.forget();
-        self.found = Found { taken_ns: begun, collection: living.number(), ..Found::default() };
+        self.compiled_filters.forget();
+        self.found = Found { taken_ns: begun, collection: live_heap.number(), ..Found::default() };
         if let Some(retainers) = &mut self.retainers {
-            retainers.trace(living);
+            retainers.trace(live_heap);
         }
-        let heap = living.heap();
+        let heap = live_heap.heap();
         match self.breakdown {
             // The module is found once for each stack, after the restart.
-            Breakdown::CostCentre | Breakdown::Module => self.count(living, |object, _| Heading::stack(object, heap)),
-            Breakdown::Description => {
-                self.count(living, |object, _| Heading::description(object.payload(), object.info));
+            Breakdown::CostCentre | Breakdown::Module => {
+                self.count(live_heap, |object, _| BandKey::stack(object, heap))
             }
-            Breakdown::Type => self.count(living, |object, _| Heading::of_type(object)),
+            Breakdown::Description => {
+                self.count(live_heap, |object, _| BandKey::description(object.payload(), object.info));
+            }
+            Breakdown::Type => self.count(live_heap, |object, _| BandKey::of_type(object)),
             Breakdown::Kind => {
                 // Neighbouring objects mostly have one type and are in one space.
-                let mut last = (std::ptr::null(), Space::Small, Heading::ALL);
-                self.count(living, |object, _| {
+                let mut last = (std::ptr::null(), Space::Small, BandKey::ALL);
+                self.count(live_heap, |object, _| {
                     let info = std::ptr::from_ref(object.info);
                     if (last.0, last.1) != (info, object.space) {
-                        last = (info, object.space, Heading::kind(object));
+                        last = (info, object.space, BandKey::kind(object));
                     }
                     last.2
                 });
             }
-            Breakdown::Retainer if self.sieve.is_empty() => self.count_sets(living),
-            Breakdown::Retainer => self.count(living, |object, retainers| {
-                Heading::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell)))
+            Breakdown::Retainer if self.compiled_filters.is_empty() => self.count_sets(live_heap),
+            Breakdown::Retainer => self.count(live_heap, |object, retainers| {
+                BandKey::retainers(retainers.map_or(0, |retainers| retainers.set_of(object.cell)))
             }),
             // `new` has refused this breakdown.
-            Breakdown::Biography => self.count(living, |_, _| Heading::ALL),
+            Breakdown::Biography => self.count(live_heap, |_, _| BandKey::ALL),
         }
         self.found.took_ns = now_ns() - begun;
     }
 
-    /// Counts the objects by heading. Objects of one heading are adjacent: a run of them is counted in registers.
+    /// Counts the objects by band key. Objects of one band key are adjacent: a run of them is counted in registers.
     #[inline(always)]
-    fn count(&mut self, living: &Living<'_>, mut heading_of: impl FnMut(&Object, Option<&Retainers>) -> Heading) {
-        let Self { sieve, counts, retainers, found, .. } = self;
+    fn count(&mut self, live_heap: &LiveHeap<'_>, mut band_key_of: impl FnMut(&Object, Option<&Retainers>) -> BandKey) {
+        let Self { compiled_filters, counts, retainers, found, .. } = self;
         let retainers = retainers.as_deref();
         let (mut live, mut filtered, mut tally) = (Count::default(), Count::default(), Tally::new(counts));
-        living.for_each_block(|cells| {
+        live_heap.for_each_block(|cells| {
             let this = Count { bytes: cells.bytes as u64, objects: 1 };
-            let (mut heading, mut run, mut objects) = (Heading::ALL, 0, 0);
-            living.masks_with_headers(&cells).for_each(|index| {
+            let (mut band_key, mut run, mut objects) = (BandKey::ALL, 0, 0);
+            live_heap.masks_with_headers(&cells).for_each(|index| {
                 let object = cells.object(index);
                 objects += 1;
-                if !sieve.passes(&object, living.heap(), retainers) {
+                if !compiled_filters.passes(&object, live_heap.heap(), retainers) {
                     if !removed(Guard::CensusExact) {
                         filtered.add(this);
                     }
                     return;
                 }
-                let its = heading_of(&object, retainers);
-                if its != heading {
-                    tally.add(heading, this.times(run));
-                    (heading, run) = (its, 0);
+                let its = band_key_of(&object, retainers);
+                if its != band_key {
+                    tally.add(band_key, this.times(run));
+                    (band_key, run) = (its, 0);
                 }
                 run += 1;
             });
-            tally.add(heading, this.times(run));
+            tally.add(band_key, this.times(run));
             live.add(this.times(objects));
         });
         found.live = live;
@@ -199,12 +201,12 @@ impl Taker {
     }
 
     /// Counts the live objects by sets of retainers, without reading the objects.
-    fn count_sets(&mut self, living: &Living<'_>) {
+    fn count_sets(&mut self, live_heap: &LiveHeap<'_>) {
         let Self { counts, retainers: Some(retainers), found, .. } = self else { return };
         let (mut live, mut tally) = (Count::default(), Tally::new(counts));
-        retainers.count(living, |set, count| {
+        retainers.count(live_heap, |set, count| {
             live.add(count);
-            tally.add(Heading::retainers(set), count);
+            tally.add(BandKey::retainers(set), count);
         });
         found.live = live;
         found.no_room = tally.finish();
@@ -216,17 +218,17 @@ impl Taker {
         let mut counts: Vec<_> = self.counts.iter().collect();
         // The table's order depends on addresses, which differ between runs.
         counts.sort_unstable_by(|(one, a), (other, b)| b.cmp(a).then(one.cmp(other)));
-        for (Key(heading, _), [bytes, objects]) in counts {
-            let heading = Heading::from_number(heading);
-            let stack = heading.as_stack();
-            match (stack, heading.set(), &self.retainers) {
+        for (Key(band_key, _), [bytes, objects]) in counts {
+            let band_key = BandKey::from_number(band_key);
+            let stack = band_key.as_stack();
+            match (stack, band_key.set(), &self.retainers) {
                 (Some(stack), ..) if self.breakdown == Breakdown::Module => {
                     bands.add(stack.centre().module().to_owned(), None, bytes, objects);
                 }
                 (_, Some(set), Some(retainers)) => {
                     bands.add(self.set_names.name(retainers, set), None, bytes, objects);
                 }
-                _ => bands.add(heading.text(), stack.map(StackId::get), bytes, objects),
+                _ => bands.add(band_key.text(), stack.map(StackId::get), bytes, objects),
             }
         }
         bands.add_unplaced(self.found.no_room);

@@ -29,13 +29,13 @@ pub enum Until {
     OnePass,
     /// This time has passed.
     Time(Duration),
-    /// This number of collections was counted with [`Shift::count_collection`].
+    /// This number of collections was counted with [`RunControl::count_collection`].
     Collections(NonZeroU32),
 }
 
 /// A plan in progress, shared by all threads that execute it or may end it.
 #[derive(Clone)]
-pub struct Shift(Arc<Inner>);
+pub struct RunControl(Arc<Inner>);
 
 struct Inner {
     plan: Plan,
@@ -52,10 +52,10 @@ pub struct Alarm {
     clock: Option<thread::JoinHandle<()>>,
 }
 
-impl Shift {
+impl RunControl {
     /// Creates a shift that has not begun.
-    pub fn new(plan: Plan) -> Shift {
-        Shift(Arc::new(Inner {
+    pub fn new(plan: Plan) -> RunControl {
+        RunControl(Arc::new(Inner {
             plan,
             over: AtomicBool::new(false),
             collections: AtomicU32::new(0),
@@ -139,16 +139,16 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    fn shift(until: Until) -> Shift {
-        Shift::new(Plan { threads: NonZeroUsize::MIN, until, depth: 4 })
+    fn run_control(until: Until) -> RunControl {
+        RunControl::new(Plan { threads: NonZeroUsize::MIN, until, depth: 4 })
     }
 
     #[test]
     fn a_shift_with_a_duration_ends_after_it() {
-        let shift = shift(Until::Time(Duration::from_millis(20)));
+        let run_control = run_control(Until::Time(Duration::from_millis(20)));
         let begun = Instant::now();
-        let _alarm = shift.start();
-        while !shift.is_over() {
+        let _alarm = run_control.start();
+        while !run_control.is_over() {
             thread::sleep(Duration::from_millis(1));
             assert!(begun.elapsed() < Duration::from_secs(10));
         }
@@ -158,19 +158,19 @@ mod tests {
     #[test]
     fn a_cancelled_timer_does_not_block() {
         let begun = Instant::now();
-        drop(shift(Until::Time(Duration::from_secs(3600))).start());
+        drop(run_control(Until::Time(Duration::from_secs(3600))).start());
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
     #[test]
     fn the_planned_number_of_collections_ends_the_shift() {
         let three = NonZeroU32::new(3).expect("not zero");
-        let shift = shift(Until::Collections(three));
-        shift.count_collection();
-        shift.count_collection();
-        assert!(!shift.is_over());
-        shift.count_collection();
-        assert!(shift.is_over());
-        assert_eq!(shift.collections(), 3);
+        let run_control = run_control(Until::Collections(three));
+        run_control.count_collection();
+        run_control.count_collection();
+        assert!(!run_control.is_over());
+        run_control.count_collection();
+        assert!(run_control.is_over());
+        assert_eq!(run_control.collections(), 3);
     }
 }

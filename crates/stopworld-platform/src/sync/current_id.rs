@@ -6,9 +6,9 @@ use crate::sync::{AtomicU32, Ordering, const_new};
 /// thread or by the thread from which it got the number. So a thread that reads the number sees the data too (`.profile.tree`).
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Present(AtomicU32);
+pub struct CurrentId(AtomicU32);
 
-impl Present {
+impl CurrentId {
     const_new! {
         /// Creates the number 0.
         #[allow(dead_code, reason = "a thread's is in its mapped record; only tests and models make one")]

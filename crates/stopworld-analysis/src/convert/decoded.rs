@@ -21,7 +21,7 @@ const OWN: &str = "stopworld";
 
 /// The meaning of an event type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Meaning {
+pub(super) enum EventMeaning {
     /// An event of the stopworld provider.
     Own(EventId),
     /// An event of the runtime that corresponds to a row of the table.
@@ -35,37 +35,39 @@ pub(super) enum Meaning {
 }
 
 /// Returns the meaning of an event type.
-pub(super) fn meaning(kind: &EventType) -> Meaning {
+pub(super) fn meaning(kind: &EventType) -> EventMeaning {
     let provider = match kind.provider.as_str() {
         OWN => {
             let row = kind.event.checked_sub(1).and_then(|index| EventId::from_index(index as usize));
             // The table grows and its rows may have moved since the file was written: the name decides.
             let by_name = || DESCRIPTORS.iter().find(|row| row.name == kind.name).map(|row| row.id);
             let row = row.filter(|id| id.descriptor().name == kind.name).or_else(by_name);
-            return row.map_or(Meaning::Unknown, Meaning::Own);
+            return row.map_or(EventMeaning::Unknown, EventMeaning::Own);
         }
-        telemetry::PROVIDER => return telemetry::layout_of(kind).map_or(Meaning::Unknown, Meaning::Telemetry),
+        telemetry::PROVIDER => {
+            return telemetry::layout_of(kind).map_or(EventMeaning::Unknown, EventMeaning::Telemetry);
+        }
         RUNTIME => Provider::Default,
         PRIVATE => Provider::Private,
-        _ => return Meaning::Unknown,
+        _ => return EventMeaning::Unknown,
     };
     if provider == Provider::Default && kind.event == Dynamic::EVENT {
-        return Meaning::Dynamic;
+        return EventMeaning::Dynamic;
     }
     let is_it = |row: &&stopworld::events::Descriptor| {
         row.net.iter().any(|net| u32::from(net.id) == kind.event && net.provider == provider)
     };
-    DESCRIPTORS.iter().find(is_it).map_or(Meaning::Unknown, |row| Meaning::Net(row.id))
+    DESCRIPTORS.iter().find(is_it).map_or(EventMeaning::Unknown, |row| EventMeaning::Net(row.id))
 }
 
 /// The decoded numbers and texts of an event, by field name.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct DecodedFields {
     numbers: Vec<(String, u64)>,
     texts: Vec<(String, String)>,
 }
 
-impl Said {
+impl DecodedFields {
     /// The number in this field, if the event has one.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.numbers.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
@@ -88,13 +90,13 @@ impl Said {
 }
 
 /// Decodes an event.
-pub(super) fn said(event: &NetEvent<'_>, pointer_bytes: u8) -> Said {
+pub(super) fn fields(event: &NetEvent<'_>, pointer_bytes: u8) -> DecodedFields {
     let kind = event.kind;
-    let mut said = Said::default();
+    let mut fields = DecodedFields::default();
     if !kind.fields.is_empty() {
         let decoded = fields::decode(&kind.fields, event.payload);
-        decoded.fields.iter().for_each(|(name, value)| said.add(name, value));
-        return said;
+        decoded.fields.iter().for_each(|(name, value)| fields.add(name, value));
+        return fields;
     }
     let version = event.version();
     let template = clr::Provider::named(&kind.provider).and_then(|provider| clr::find(provider, kind.event, version));
@@ -104,14 +106,14 @@ pub(super) fn said(event: &NetEvent<'_>, pointer_bytes: u8) -> Said {
                 return;
             }
             match value {
-                FieldValue::Unsigned(number) => said.numbers.push((field.name.to_owned(), number)),
-                FieldValue::Signed(number) => said.numbers.push((field.name.to_owned(), number as u64)),
-                FieldValue::Text(text) => said.texts.push((field.name.to_owned(), text.to_string())),
+                FieldValue::Unsigned(number) => fields.numbers.push((field.name.to_owned(), number)),
+                FieldValue::Signed(number) => fields.numbers.push((field.name.to_owned(), number as u64)),
+                FieldValue::Text(text) => fields.texts.push((field.name.to_owned(), text.to_string())),
                 _ => {}
             }
         });
     }
-    said
+    fields
 }
 
 /// Returns whether the runtime suspends its threads for a collection or its preparation, given the reason of a suspension.
@@ -121,19 +123,19 @@ pub(super) fn is_for_collection(reason: u64) -> bool {
 }
 
 /// Returns the row of an event, given its decoded fields.
-pub(super) fn id_of(meaning: Meaning, kind: &EventType, said: &Said) -> Option<EventId> {
+pub(super) fn id_of(meaning: EventMeaning, kind: &EventType, fields: &DecodedFields) -> Option<EventId> {
     match meaning {
         // Two rows of the table correspond to this event.
-        Meaning::Net(_) if kind.event == MarkWithType::EVENT && kind.provider == RUNTIME => {
-            let of_finalizers = said.number("Type") == Some(MarkRoot::MarkNewFQ.code().into());
+        EventMeaning::Net(_) if kind.event == MarkWithType::EVENT && kind.provider == RUNTIME => {
+            let of_finalizers = fields.number("Type") == Some(MarkRoot::MarkNewFQ.code().into());
             Some(if of_finalizers { EventId::WeakEnd } else { EventId::MarkEnd })
         }
-        Meaning::Own(id) | Meaning::Net(id) => Some(id),
-        Meaning::Dynamic => {
-            let name = said.text("Name")?;
+        EventMeaning::Own(id) | EventMeaning::Net(id) => Some(id),
+        EventMeaning::Dynamic => {
+            let name = fields.text("Name")?;
             DESCRIPTORS.iter().find(|row| row.name == name).map(|row| row.id)
         }
-        Meaning::Telemetry(_) | Meaning::Unknown => None,
+        EventMeaning::Telemetry(_) | EventMeaning::Unknown => None,
     }
 }
 

@@ -33,7 +33,7 @@ const SLACK_BYTES: usize = 128 << 10;
 
 /// The output buffer of a trace, and where it is written.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct TraceOutput {
     bytes: Bytes,
     to: To,
     on_failure: Option<FailureReport>,
@@ -52,18 +52,18 @@ enum To {
     Other(Box<dyn Destination>),
 }
 
-impl Outlet {
-    pub(crate) fn to_file(path: CString, on_failure: Option<FailureReport>) -> Outlet {
-        Outlet::new(To::File { path, open: None }, on_failure)
+impl TraceOutput {
+    pub(crate) fn to_file(path: CString, on_failure: Option<FailureReport>) -> TraceOutput {
+        TraceOutput::new(To::File { path, open: None }, on_failure)
     }
 
-    pub(crate) fn to(destination: Box<dyn Destination>) -> Outlet {
-        Outlet::new(To::Other(destination), None)
+    pub(crate) fn to(destination: Box<dyn Destination>) -> TraceOutput {
+        TraceOutput::new(To::Other(destination), None)
     }
 
-    fn new(to: To, on_failure: Option<FailureReport>) -> Outlet {
+    fn new(to: To, on_failure: Option<FailureReport>) -> TraceOutput {
         let bytes = Bytes::with_capacity(WRITE_BYTES + SLACK_BYTES);
-        Outlet { bytes, to, on_failure, written: 0, records: 0, lost: 0, failed: false }
+        TraceOutput { bytes, to, on_failure, written: 0, records: 0, lost: 0, failed: false }
     }
 
     /// Returns the file offset of the next byte.

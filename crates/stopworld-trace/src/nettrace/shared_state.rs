@@ -8,15 +8,15 @@ use stopworld::events::record::MAX_WORLDS;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SharedState {
     /// The heap limit of each world. The owner stores it before it begins to record the world.
     limits: [AtomicU64; MAX_WORLDS],
     pub(super) progress: Arc<Progress>,
 }
 
-impl Board {
-    pub(super) fn new() -> Board {
-        Board { limits: [const { AtomicU64::new(0) }; MAX_WORLDS], progress: Arc::default() }
+impl SharedState {
+    pub(super) fn new() -> SharedState {
+        SharedState { limits: [const { AtomicU64::new(0) }; MAX_WORLDS], progress: Arc::default() }
     }
 
     pub(super) fn note_limit(&self, world: usize, bytes: u64) {

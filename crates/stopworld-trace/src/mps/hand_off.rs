@@ -1,4 +1,4 @@
-//! The hand-off protocol between the drain, which fills blocks, and the carrier, an I/O thread that writes them: it decides which of
+//! The hand-off protocol between the drain, which fills blocks, and an I/O thread that writes them: it decides which of
 //! the two writes which block.
 //!
 //! ```text
@@ -8,20 +8,20 @@
 //!                                claims      filled
 //! ```
 //!
-//! Blocks are numbered; block n is in slot n mod `PLACES`. The drain fills one block after the other and hands it over; the carrier
+//! Blocks are numbered; block n is in slot n mod `SLOTS`. The drain fills one block after the other and hands it over; the I/O thread
 //! claims one block after the other and writes it to its offset in the file.
 //!
-//! **The drain does not depend on the carrier.** The carrier may stop at any step, because a debugger may have stopped all other
+//! **The drain does not depend on the I/O thread.** The I/O thread may stop at any step, because a debugger may have stopped all other
 //! threads (`.event.no-block-in-handler`). So the drain can take over the waiting blocks at any time and write them itself. It also
-//! writes the block that the carrier had claimed, because it cannot know how far the carrier got. That is harmless: both write the
-//! same bytes to the same offset, in whichever order. But the block's slot in memory must not be reused before the carrier is
+//! writes the block that the I/O thread had claimed, because it cannot know how far the I/O thread got. That is harmless: both write the
+//! same bytes to the same offset, in whichever order. But the block's slot in memory must not be reused before the I/O thread is
 //! done with it (`.event.place`); until then the drain continues in its current slot.
 //!
-//! **The file has no gap**, whenever the process is killed: a block is written only after all blocks before it (`.event.behind`).
-//! This holds for the carrier because it writes in order, and the drain writes the blocks that it has taken over before it hands over
+//! **The file has no gap**, whenever the process is killed: a block is written only after all blocks before it (`.event.async_file`).
+//! This holds for the I/O thread because it writes in order, and the drain writes the blocks that it has taken over before it hands over
 //! the next one.
 //!
-//! **Only the drain handles errors.** If the carrier cannot write a block, it sets a flag and claims no more. The drain then takes
+//! **Only the drain handles errors.** If the I/O thread cannot write a block, it sets a flag and claims no more. The drain then takes
 //! over, gets the error itself when it writes the block, and reports it.
 //!
 //! This file has only the protocol, no memory and no files, so the models run it unchanged.
@@ -31,28 +31,28 @@ use std::ops::Range;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU64, Ordering, const_new, interrupt_point};
 
-/// The carrier is writing the block before the next one to be claimed; if the drain has taken over since, an earlier one.
+/// The I/O thread is writing the block before the next one to be claimed; if the drain has taken over since, an earlier one.
 const BUSY: u64 = 1;
-/// The carrier could not write that block.
+/// The I/O thread could not write that block.
 const FAILED: u64 = 2;
 /// The number of the next block to be claimed is in the bits from bit `SHIFT` up.
 const SHIFT: u32 = 2;
 
-/// The outcome of writing a block that the carrier has claimed.
+/// The outcome of writing a block that the I/O thread has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum WriteOutcome {
     /// The block is in the file.
     Written,
     /// The block is not in the file, or only a part of it.
     Failed,
 }
 
-/// The state shared by drain and carrier. See the module documentation.
+/// The state shared by drain and I/O thread. See the module documentation.
 #[derive(Debug)]
-pub(super) struct Relay<const PLACES: u64> {
+pub(super) struct HandOff<const SLOTS: u64> {
     /// The block that is being filled. All blocks before it have been handed over.
     filled: AtomicU64,
-    /// The block to be claimed next, and the flags of the carrier.
+    /// The block to be claimed next, and the flags of the I/O thread.
     claims: AtomicU64,
 }
 
@@ -67,15 +67,15 @@ pub(super) struct Filling {
     left_busy: u64,
 }
 
-impl<const PLACES: u64> Relay<PLACES> {
+impl<const SLOTS: u64> HandOff<SLOTS> {
     const_new! {
         /// No block has been filled.
         pub(super) fn new() -> Self {
-            Relay { filled: AtomicU64::new(0), claims: AtomicU64::new(0) }
+            HandOff { filled: AtomicU64::new(0), claims: AtomicU64::new(0) }
         }
     }
 
-    // ---- The carrier's side ---------------------------------------------------------------------------------------------
+    // ---- The I/O thread's side ---------------------------------------------------------------------------------------------
 
     /// Claims the next waiting block, if there is one. Call [`finish`](Self::finish) before the next claim.
     pub(super) fn claim(&self) -> Option<u64> {
@@ -95,25 +95,25 @@ impl<const PLACES: u64> Relay<PLACES> {
         }
     }
 
-    /// Ends the carrier's claim.
-    pub(super) fn finish(&self, fate: Fate) {
+    /// Ends the I/O thread's claim.
+    pub(super) fn finish(&self, fate: WriteOutcome) {
         let change = match fate {
-            Fate::Written => BUSY,
-            Fate::Failed => BUSY | FAILED,
+            WriteOutcome::Written => BUSY,
+            WriteOutcome::Failed => BUSY | FAILED,
         };
-        // Release: pairs with the acquires on the drain's side: the drain refills the slot only after the carrier has read it.
+        // Release: pairs with the acquires on the drain's side: the drain refills the slot only after the I/O thread has read it.
         self.claims.fetch_xor(change, Ordering::Release);
     }
 
     // ---- The drain's side -----------------------------------------------------------------------------------------------
 
-    /// Hands over the current block and begins the next one. Returns false if the next slot is in use or the carrier has failed: then
+    /// Hands over the current block and begins the next one. Returns false if the next slot is in use or the I/O thread has failed: then
     /// the drain must take over.
     pub(super) fn hand_over(&self, filling: &mut Filling) -> bool {
         // Acquire: pairs with the release in `finish`.
         let seen = self.claims.load(Ordering::Acquire);
         let next = filling.block + 1;
-        let is_in_use = next - filling.oldest_in_use(seen) >= PLACES && !removed(Guard::EventPlace);
+        let is_in_use = next - filling.oldest_in_use(seen) >= SLOTS && !removed(Guard::EventPlace);
         if seen & FAILED != 0 || is_in_use {
             return false;
         }
@@ -123,23 +123,23 @@ impl<const PLACES: u64> Relay<PLACES> {
         true
     }
 
-    /// Returns whether there are blocks that were handed over and not claimed. Only a hint, for the carrier.
+    /// Returns whether there are blocks that were handed over and not claimed. Only a hint, for the I/O thread.
     pub(super) fn has_more(&self) -> bool {
         self.claims.load(Ordering::Relaxed) >> SHIFT < self.filled.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the carrier could not write a block.
+    /// Returns whether the I/O thread could not write a block.
     pub(super) fn has_failed(&self) -> bool {
         self.claims.load(Ordering::Relaxed) & FAILED != 0
     }
 
-    /// Returns whether there is a block that the carrier may still write.
+    /// Returns whether there is a block that the I/O thread may still write.
     pub(super) fn lags(&self, filling: &Filling) -> bool {
         let seen = self.claims.load(Ordering::Relaxed);
         seen & FAILED == 0 && (seen >> SHIFT < filling.block || filling.doubtful(seen).is_some())
     }
 
-    /// Returns whether the carrier has claimed a block since the drain last took over.
+    /// Returns whether the I/O thread has claimed a block since the drain last took over.
     pub(super) fn has_claimed_since(&self, filling: &Filling) -> bool {
         self.claims.load(Ordering::Relaxed) >> SHIFT > filling.taken
     }
@@ -166,10 +166,10 @@ impl<const PLACES: u64> Relay<PLACES> {
 }
 
 impl Filling {
-    /// Returns the block that the carrier has claimed, if the drain does not know whether it is in the file.
+    /// Returns the block that the I/O thread has claimed, if the drain does not know whether it is in the file.
     fn doubtful(&self, seen: u64) -> Option<u64> {
         let next = seen >> SHIFT;
-        // If the carrier claimed nothing since the drain took over, the drain took over this block too and has written it.
+        // If the I/O thread claimed nothing since the drain took over, the drain took over this block too and has written it.
         (seen & (BUSY | FAILED) != 0 && next > self.taken).then(|| next - 1)
     }
 

@@ -7,7 +7,7 @@ use stopworld::{CollectionReport, ThreadName};
 
 /// Everything that the final table shows about the collections of one world.
 #[derive(Default)]
-pub struct Ledger {
+pub struct RunSummary {
     /// The number of collections.
     pub collections: u64,
     /// The times of their phases.
@@ -75,7 +75,7 @@ pub struct Trace {
     pub lost: u64,
 }
 
-impl Ledger {
+impl RunSummary {
     /// Adds a collection.
     pub fn note(&mut self, report: &CollectionReport) {
         self.collections += 1;

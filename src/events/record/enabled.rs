@@ -32,17 +32,17 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, const_new, interrupt_point, li
 /// Which events of a world are recorded. On a cache line that is written only when the selection changes.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Wanted<const WORDS: usize> {
+pub(super) struct EnabledEvents<const WORDS: usize> {
     words: [AtomicU32; WORDS],
     /// The time from which on the words apply.
     since: AtomicU64,
 }
 
-impl<const WORDS: usize> Wanted<WORDS> {
+impl<const WORDS: usize> EnabledEvents<WORDS> {
     const_new! {
         /// Creates a selection in which these bits have always been wanted.
         pub(super) fn new(words: [AtomicU32; WORDS]) -> Self {
-            Wanted { words, since: AtomicU64::new(0) }
+            EnabledEvents { words, since: AtomicU64::new(0) }
         }
     }
 

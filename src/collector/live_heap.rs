@@ -24,7 +24,7 @@ use crate::world::stop_info::ThreadStopInfo;
 const WORD: usize = size_of::<usize>();
 
 /// The heap of a stopped world whose marking is over and whose sweep has not begun.
-pub(crate) struct Living<'a> {
+pub(crate) struct LiveHeap<'a> {
     pub(super) heap: &'a Heap,
     pub(super) stopped: &'a StoppedWorld<'a>,
     pub(super) ranges: &'a Ranges,
@@ -105,14 +105,14 @@ impl Cells {
 }
 
 /// A cell, with or without a live object.
-pub(crate) struct Place<'a> {
+pub(crate) struct CellView<'a> {
     cells: &'a Cells,
     index: usize,
     /// Whether an object lives in it.
     pub(crate) lives: bool,
 }
 
-impl Place<'_> {
+impl CellView<'_> {
     /// The payload address of the cell.
     pub(crate) fn payload(&self) -> usize {
         self.cells.cell(self.index).payload()
@@ -125,7 +125,7 @@ impl Place<'_> {
     }
 }
 
-impl<'a> Living<'a> {
+impl<'a> LiveHeap<'a> {
     /// The number of this collection.
     pub(crate) fn number(&self) -> u32 {
         self.number
@@ -181,8 +181,8 @@ impl<'a> Living<'a> {
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
         self.for_each_block(|cells| {
-            let living = self.masks_with_headers(&cells);
-            living.for_each(|index| visit(cells.object(index)));
+            let live_heap = self.masks_with_headers(&cells);
+            live_heap.for_each(|index| visit(cells.object(index)));
         });
     }
 
@@ -204,11 +204,11 @@ impl<'a> Living<'a> {
     }
 
     /// Visits every cell in which an object lives, may live, or has just died.
-    pub(crate) fn for_each_cell(&self, mut visit: impl FnMut(Place<'_>)) {
+    pub(crate) fn for_each_cell(&self, mut visit: impl FnMut(CellView<'_>)) {
         self.for_each_block(|cells| {
             for (index, mark) in self.heap.blocks.marks(cells.block, cells.count).iter().enumerate() {
                 let lives = mark.load(Relaxed) == self.epoch;
-                visit(Place { cells: &cells, index, lives });
+                visit(CellView { cells: &cells, index, lives });
             }
         });
     }

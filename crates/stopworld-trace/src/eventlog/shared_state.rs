@@ -2,7 +2,7 @@
 //!
 //! Most of it is independent numbers. But a log that joins a running world has missed the attach events of its threads. So the
 //! owner publishes a note with the threads that exist then and the profiles that run. The notes form a linked list: a new note is
-//! pushed at its head, a note is never changed, and all live as long as the board. The writer, which may take no lock, reads the
+//! pushed at its head, a note is never changed, and all live as long as the shared state. The writer, which may take no lock, reads the
 //! notes that it has not seen yet.
 
 use std::ptr;
@@ -14,7 +14,7 @@ use stopworld::events::record::MAX_WORLDS;
 
 /// A thread that attached before the log joined its world.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Present {
+pub(super) struct ExistingThread {
     /// The kernel's thread id.
     pub(super) tid: u32,
     /// The label of its name.
@@ -23,7 +23,7 @@ pub(super) struct Present {
 
 /// A heap profile that began before the log joined its world.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Begun {
+pub(super) struct RunningProfile {
     pub(super) period_ns: u64,
     pub(super) breakdown: u32,
     /// The labels of the filters, indexed by their kind.
@@ -32,13 +32,13 @@ pub(super) struct Begun {
 
 /// Profiles that began before the log joined their world.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Profiled {
-    pub(super) heap: Option<Begun>,
+pub(super) struct RunningProfiles {
+    pub(super) heap: Option<RunningProfile>,
     /// Nanoseconds between two ticks.
     pub(super) ticks_ns: Option<u64>,
 }
 
-impl Profiled {
+impl RunningProfiles {
     pub(super) fn is_some(&self) -> bool {
         self.heap.is_some() || self.ticks_ns.is_some()
     }
@@ -50,8 +50,8 @@ pub(super) struct Note {
     pub(super) world: usize,
     /// When it was written, in ticks.
     pub(super) ticks: u64,
-    pub(super) threads: Box<[Present]>,
-    pub(super) profiled: Profiled,
+    pub(super) threads: Box<[ExistingThread]>,
+    pub(super) profiled: RunningProfiles,
     before: *const Note,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Facts {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct SharedState {
     /// The facts of each world. The owner stores them before it begins to record the world.
     limits: [AtomicU64; MAX_WORLDS],
     markers: [AtomicU64; MAX_WORLDS],
@@ -75,9 +75,9 @@ pub(super) struct Board {
     pub(super) progress: Arc<Progress>,
 }
 
-impl Board {
-    pub(super) fn new() -> Board {
-        Board {
+impl SharedState {
+    pub(super) fn new() -> SharedState {
+        SharedState {
             limits: [const { AtomicU64::new(0) }; MAX_WORLDS],
             markers: [const { AtomicU64::new(0) }; MAX_WORLDS],
             notes: AtomicPtr::new(ptr::null_mut()),
@@ -96,7 +96,7 @@ impl Board {
     }
 
     /// Publishes a note. Only one thread may do so at a time.
-    pub(super) fn note(&self, world: usize, ticks: u64, threads: Box<[Present]>, profiled: Profiled) {
+    pub(super) fn note(&self, world: usize, ticks: u64, threads: Box<[ExistingThread]>, profiled: RunningProfiles) {
         let before = self.notes.load(Ordering::Relaxed);
         let note = Box::into_raw(Box::new(Note { world, ticks, threads, profiled, before }));
         // Release: pairs with the Acquire in `last_note`: a thread that sees the note sees its contents.
@@ -104,9 +104,9 @@ impl Board {
     }
 
     /// Returns the profiles of a world in its newest note that has some.
-    pub(super) fn profiled(&self, world: usize) -> Profiled {
+    pub(super) fn profiled(&self, world: usize) -> RunningProfiles {
         let of_world = self.notes(self.last_note(), ptr::null()).filter(|note| note.world == world);
-        of_world.map(|note| note.profiled).find(Profiled::is_some).unwrap_or_default()
+        of_world.map(|note| note.profiled).find(RunningProfiles::is_some).unwrap_or_default()
     }
 
     /// Returns the newest note. If it differs from the previous result, there are new notes.
@@ -118,13 +118,13 @@ impl Board {
 
     /// Iterates over the notes from `from`, the newest, back to `until`, which is excluded.
     pub(super) fn notes(&self, from: *const Note, until: *const Note) -> impl Iterator<Item = &Note> {
-        // SAFETY: it is a note of this board; it lives as long as the board and does not change.
+        // SAFETY: it is a note of this state; it lives as long as the state and does not change.
         let note = move |at: *const Note| if at == until { None } else { unsafe { at.as_ref() } };
         std::iter::successors(note(from), move |newer| note(newer.before))
     }
 }
 
-impl Drop for Board {
+impl Drop for SharedState {
     fn drop(&mut self) {
         let mut at = self.notes.load(Ordering::Relaxed).cast_const();
         while !at.is_null() {

@@ -12,9 +12,9 @@ use crate::world::PublishedWorld;
 ///  +---------------------------+-----------+
 /// ```
 #[derive(Debug)]
-pub(super) struct Serves(AtomicU64);
+pub(super) struct ServedWorld(AtomicU64);
 
-impl Serves {
+impl ServedWorld {
     const ENTERED: u64 = 0xffff;
 
     pub(super) const fn no_world() -> Self {

@@ -35,7 +35,7 @@ pub(super) struct Facts {
     pub(super) pools: [u64; 3],
     /// Not 0 if its first events are not recorded.
     pub(super) late: u64,
-    /// The blocks that it held then, which the switchboard owns: their address and number.
+    /// The blocks that it held then, which the shared state owns: their address and number.
     pub(super) held: [u64; 2],
     /// Unique for each world; 0: the same world as before under this number.
     pub(super) serial: u64,
@@ -58,7 +58,7 @@ struct Segment {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Switchboard {
+pub(super) struct SharedState {
     news: AtomicU64,
     /// Number of segments ever begun. Segment n is at index n mod `SEGMENTS`.
     begun: AtomicU64,
@@ -71,12 +71,12 @@ pub(super) struct Switchboard {
     pub(super) progress: Arc<Progress>,
 }
 
-impl Switchboard {
+impl SharedState {
     /// Starts with this filter, valid from time 0.
-    pub(super) fn new(filter: u64) -> Switchboard {
+    pub(super) fn new(filter: u64) -> SharedState {
         let segments = [const { Segment { from: AtomicU64::new(0), filter: AtomicU64::new(0) } }; SEGMENTS as usize];
         segments[0].filter.store(filter, Ordering::Relaxed);
-        Switchboard {
+        SharedState {
             news: AtomicU64::new(1),
             begun: AtomicU64::new(1),
             passed: AtomicU64::new(0),
@@ -109,7 +109,7 @@ impl Switchboard {
         segment.filter.store(filter, Ordering::Relaxed);
         // Release: pairs with the Acquire in `segment`.
         self.begun.store(begun + 1, Ordering::Release);
-        self.tell();
+        self.notify();
     }
 
     /// Publishes the facts of a world that is recorded under this number, and the blocks that it holds. Returns the blocks of the
@@ -126,11 +126,11 @@ impl Switchboard {
         world.words.iter().zip(facts.words()).for_each(|(word, fact)| word.store(fact, Ordering::Release));
         // Release: pairs with the Acquire of the first load in `facts`: a reader that sees it sees all words, and the blocks.
         world.generation.store(generation, Ordering::Release);
-        self.tell();
+        self.notify();
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(number, held)
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         // Release: pairs with the Acquire in `news`: a thread that sees the count sees the change.
         self.news.store(self.news.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
@@ -140,7 +140,7 @@ impl Switchboard {
     /// Returns the count of changes.
     #[inline(always)]
     pub(super) fn news(&self) -> u64 {
-        // Acquire: pairs with the Release in `tell`.
+        // Acquire: pairs with the Release in `notify`.
         self.news.load(Ordering::Acquire)
     }
 
@@ -197,8 +197,8 @@ impl Facts {
     /// Returns the blocks that the world held when it was introduced.
     ///
     /// # Safety
-    /// The switchboard that returned the facts must be alive. The caller must have held the recorder's lock since before it called
-    /// [`facts`](Switchboard::facts).
+    /// The shared state that returned the facts must be alive. The caller must have held the recorder's lock since before it called
+    /// [`facts`](SharedState::facts).
     pub(super) unsafe fn held<'a>(&self) -> &'a [Held] {
         if self.held[1] == 0 {
             return &[];

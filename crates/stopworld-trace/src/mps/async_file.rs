@@ -1,27 +1,27 @@
-//! An asynchronous file writer: blocks in memory, and the carrier, an I/O thread that writes them to the file.
+//! An asynchronous file writer: blocks in memory, and an I/O thread that writes them to the file.
 //!
 //! A stream of everything that a program does may need the full speed of the disk, and the drain must not wait for the disk. So
-//! the drain fills a block and hands it over, and the carrier writes it. Module `relay` has the protocol.
+//! the drain fills a block and hands it over, and the I/O thread writes it. Module `hand_off` has the protocol.
 //!
-//! **The carrier bypasses the page cache** where the file system supports that: blocks begin and end at multiples of their size, so
+//! **The I/O thread bypasses the page cache** where the file system supports that: blocks begin and end at multiples of their size, so
 //! the device reads them directly from the buffer. Copying them to the page cache first costs as much time as assembling them (three
 //! times as much if the pages are fresh), evicts the program's own pages, and leaves the device idle until something waits for it.
 //! The blocks that the drain has to write itself, above all the last one, go through the page cache; the kernel keeps the two paths
 //! coherent. If the device is slow, everything goes through the page cache for a while.
 //!
 //! **When the drain waits.** If all blocks wait for the device, the drain waits too, and then the threads that fire events. But the
-//! carrier may be stalled for another reason: a debugger may have stopped it. So the drain waits for progress of the carrier, at most
+//! I/O thread may be stalled for another reason: a debugger may have stopped it. So the drain waits for progress of the I/O thread, at most
 //! [`PATIENCE_NS`]. After one wait without progress it does not wait again until there was some, and writes what it must itself.
 //! A flush waits in the same way, because two threads that write the same pages at the same time, one of them with direct I/O,
 //! disturb each other and may get errors although nothing is wrong.
 //!
-//! The carrier is not a mutator. All signals are blocked on it, it takes no lock, and it does not allocate. The thread that ends the
-//! stream waits for it at most [`END_NS`]. The carrier shares ownership of the memory and the files: if it is stalled at the end, both
+//! The I/O thread is not a mutator. All signals are blocked on it, it takes no lock, and it does not allocate. The thread that ends the
+//! stream waits for it at most [`END_NS`]. The I/O thread shares ownership of the memory and the files: if it is stalled at the end, both
 //! live until it resumes. Its file descriptors are redirected to `/dev/null` then, because the next stream may have the same path, and
-//! the carrier must not write its old block there. A forked child has no carrier and never waits for one.
+//! the I/O thread must not write its old block there. A forked child has no I/O thread and never waits for one.
 //!
 //! **A killed process** leaves whole records: if the last record of a block ends in the next block, and no other block waits to be
-//! written, the carrier also writes the beginning of the next block up to the end of that record. A record is cut only by a kill in
+//! written, the I/O thread also writes the beginning of the next block up to the end of that record. A record is cut only by a kill in
 //! the middle of a write, or while blocks wait.
 //!
 //! A file without positions, such as a pipe or a terminal, cannot be written by two threads, so the drain writes all of it. The drain
@@ -35,14 +35,14 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::relay::{Fate, Filling, Relay};
+use super::hand_off::{Filling, HandOff, WriteOutcome};
 use crate::os::clock::now_ns;
 use crate::os::file::{Cut, Output};
 use crate::os::memory::{HUGE_PAGE_BYTES, Reservation};
 use crate::os::signals;
 use crate::os::spawn::spawn;
 use crate::os::thread::getpid;
-use crate::sync::bell::Bell;
+use crate::sync::notify::Notify;
 use crate::sync::{AtomicBool, AtomicU64, Ordering, Semaphore, UnsafeCell};
 use stopworld::events::record::is_ending;
 
@@ -54,11 +54,11 @@ pub(super) const SLACK_BYTES: usize = 4 << 10;
 const PLACE_BYTES: usize = BLOCK_BYTES + SLACK_BYTES;
 
 /// The number of block slots: one for the block being filled, one for the block being written, and two to even out the speeds.
-pub(super) const PLACES: u64 = 4;
+pub(super) const SLOTS: u64 = 4;
 
-/// How long the drain waits for progress of the carrier.
+/// How long the drain waits for progress of the I/O thread.
 const PATIENCE_NS: u64 = 50_000_000;
-/// How long the end of a stream waits for the carrier to exit.
+/// How long the end of a stream waits for the I/O thread to exit.
 const END_NS: u64 = 1_000_000_000;
 
 /// Value of `cut`: the file was not cut.
@@ -66,9 +66,9 @@ const WHOLE: u64 = u64::MAX;
 
 /// Which thread writes the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
-    /// A carrier, if one can be started and the file has positions; otherwise the drain.
-    Carrier,
+pub(super) enum WriterThread {
+    /// An I/O thread, if one can be started and the file has positions; otherwise the drain.
+    IoThread,
     /// Only the drain.
     Drain,
 }
@@ -81,35 +81,35 @@ struct Files {
     direct: Option<Output>,
 }
 
-/// State shared by the drain and the carrier.
+/// State shared by the drain and the I/O thread.
 struct Shared {
     memory: Reservation,
     /// The file offset of the block in each slot. The drain writes it before it hands over the block.
-    offsets: [UnsafeCell<u64>; PLACES as usize],
+    offsets: [UnsafeCell<u64>; SLOTS as usize],
     /// How many bytes of its last record are past the end of the block in each slot. Written like `offsets`.
-    tails: [UnsafeCell<usize>; PLACES as usize],
+    tails: [UnsafeCell<usize>; SLOTS as usize],
     /// The drain writes it before it hands over the first block.
     files: UnsafeCell<Option<Files>>,
-    relay: Relay<PLACES>,
-    /// Notifies the carrier that a block waits.
-    bell: Bell,
-    /// Notifies the drain that the carrier has finished a block.
-    done: Bell,
+    hand_off: HandOff<SLOTS>,
+    /// Notifies the I/O thread that a block waits.
+    wakeup: Notify,
+    /// Notifies the drain that the I/O thread has finished a block.
+    done: Notify,
     /// The final size of the file, or [`WHOLE`].
     cut: AtomicU64,
-    /// The carrier is to exit.
+    /// The I/O thread is to exit.
     ends: AtomicBool,
-    /// Posted when the carrier has exited.
+    /// Posted when the I/O thread has exited.
     gone: Semaphore,
 }
 
-// SAFETY: the relay decides which thread owns a slot and its offset. The files are written once, before the carrier reads them, and
+// SAFETY: the hand-off decides which thread owns a slot and its offset. The files are written once, before the I/O thread reads them, and
 // writing to them only needs their descriptors. Everything else is atomic.
 unsafe impl Sync for Shared {}
 
-/// The carrier, as the drain sees it.
+/// The I/O thread, as the drain sees it.
 #[derive(Debug)]
-struct Hired {
+struct IoThreadHandle {
     /// The process that it belongs to.
     pid: i32,
     /// Where it writes after it has been abandoned.
@@ -117,21 +117,21 @@ struct Hired {
 }
 
 /// A file, as the drain sees it.
-pub(super) struct Behind {
+pub(super) struct AsyncFile {
     shared: Arc<Shared>,
     filling: Filling,
-    carrier: Option<Hired>,
+    io_thread: Option<IoThreadHandle>,
     patience: u64,
-    /// Whether the last wait for the carrier timed out and it has made no progress since.
-    stands_still: bool,
+    /// Whether the last wait for the I/O thread timed out and it has made no progress since.
+    is_stalled: bool,
     /// Whether the file is open and has positions.
     has_positions: bool,
 }
 
-impl Behind {
+impl AsyncFile {
     /// A file that has not been created yet.
-    pub(super) fn new(by: By) -> io::Result<Behind> {
-        let memory = Reservation::new(PLACE_BYTES * PLACES as usize, HUGE_PAGE_BYTES)?;
+    pub(super) fn new(by: WriterThread) -> io::Result<AsyncFile> {
+        let memory = Reservation::new(PLACE_BYTES * SLOTS as usize, HUGE_PAGE_BYTES)?;
         memory.commit(0, memory.len())?;
         // The device gets a list of pages; with small pages its throughput is a third lower.
         memory.huge_pages(0, memory.len());
@@ -140,16 +140,16 @@ impl Behind {
             offsets: std::array::from_fn(|_| UnsafeCell::new(0)),
             tails: std::array::from_fn(|_| UnsafeCell::new(0)),
             files: UnsafeCell::new(None),
-            relay: Relay::new(),
-            bell: Bell::new(),
-            done: Bell::new(),
+            hand_off: HandOff::new(),
+            wakeup: Notify::new(),
+            done: Notify::new(),
             cut: AtomicU64::new(WHOLE),
             ends: AtomicBool::new(false),
             gone: Semaphore::new(),
         });
-        let carrier = (by == By::Carrier).then(|| start_carrier(&shared).ok()).flatten();
+        let io_thread = (by == WriterThread::IoThread).then(|| start_io_thread(&shared).ok()).flatten();
         let filling = Filling::default();
-        Ok(Behind { shared, filling, carrier, patience: PATIENCE_NS, stands_still: false, has_positions: false })
+        Ok(AsyncFile { shared, filling, io_thread, patience: PATIENCE_NS, is_stalled: false, has_positions: false })
     }
 
     /// Creates the file, if it is not open yet.
@@ -159,8 +159,8 @@ impl Behind {
         }
         let usual = Output::create(path)?;
         self.has_positions = usual.has_positions();
-        let direct = if self.carrier.is_some() && self.has_positions { usual.past_the_cache(path) } else { None };
-        // SAFETY: nothing has been handed over, so the carrier does not look at it.
+        let direct = if self.io_thread.is_some() && self.has_positions { usual.past_the_cache(path) } else { None };
+        // SAFETY: nothing has been handed over, so the I/O thread does not look at it.
         self.shared.files.with_mut(|place| unsafe { *place = Some(Files { usual, direct }) });
         Ok(())
     }
@@ -176,41 +176,41 @@ impl Behind {
     }
 
     /// Hands over the full block to be written at file offset `at`. Its last record ends `tail` bytes past the block. Returns false
-    /// if all slots are in use, the carrier has failed, or there is no carrier to use.
+    /// if all slots are in use, the I/O thread has failed, or there is no I/O thread to use.
     pub(super) fn hand_over(&mut self, at: u64, tail: usize) -> bool {
         if !self.may_hand_over() {
             return false;
         }
         self.shared.set_offset(self.filling.block, at, tail);
-        let is_handed_over = self.shared.relay.hand_over(&mut self.filling);
+        let is_handed_over = self.shared.hand_off.hand_over(&mut self.filling);
         if is_handed_over {
-            self.shared.bell.ring();
+            self.shared.wakeup.notify();
         }
         is_handed_over
     }
 
     /// Waits until a slot may be free. Returns false if waiting is useless.
     pub(super) fn wait(&mut self) -> bool {
-        self.may_hand_over() && !self.shared.relay.has_failed() && self.gets_a_sign()
+        self.may_hand_over() && !self.shared.hand_off.has_failed() && self.gets_a_sign()
     }
 
     fn may_hand_over(&self) -> bool {
-        self.has_positions && !is_ending() && self.carrier.as_ref().is_some_and(Hired::is_here)
+        self.has_positions && !is_ending() && self.io_thread.as_ref().is_some_and(IoThreadHandle::is_here)
     }
 
-    /// Waits for progress of the carrier. Returns false if it is stalled.
+    /// Waits for progress of the I/O thread. Returns false if it is stalled.
     fn gets_a_sign(&mut self) -> bool {
-        self.stands_still &= !self.shared.relay.has_claimed_since(&self.filling);
-        if !self.stands_still {
-            self.stands_still = !self.shared.done.wait(Some(self.patience));
+        self.is_stalled &= !self.shared.hand_off.has_claimed_since(&self.filling);
+        if !self.is_stalled {
+            self.is_stalled = !self.shared.done.wait(Some(self.patience));
         }
-        !self.stands_still
+        !self.is_stalled
     }
 
-    /// Takes over the blocks that the carrier does not write in time. Returns their numbers; the caller must write them now, in order.
+    /// Takes over the blocks that the I/O thread does not write in time. Returns their numbers; the caller must write them now, in order.
     pub(super) fn take_over(&mut self) -> Range<u64> {
-        while self.shared.relay.lags(&self.filling) && self.gets_a_sign() {}
-        self.shared.relay.take_over(&mut self.filling)
+        while self.shared.hand_off.lags(&self.filling) && self.gets_a_sign() {}
+        self.shared.hand_off.take_over(&mut self.filling)
     }
 
     /// Writes a block that was taken over, from byte `from` on; the bytes before are in the file already.
@@ -227,28 +227,28 @@ impl Behind {
         if self.has_positions { usual.write_all_at(bytes, at) } else { usual.write_all(bytes) }
     }
 
-    /// Truncates the file for good: nothing more is written, not even by a carrier that is just about to write.
+    /// Truncates the file for good: nothing more is written, not even by an I/O thread that is just about to write.
     pub(super) fn cut(&self, at: u64) {
         let Some(Files { usual, .. }) = self.shared.files() else { return };
-        // Release: pairs with the acquire in `write`. Either the carrier sees this store after its own write, or its write comes
+        // Release: pairs with the acquire in `write`. Either the I/O thread sees this store after its own write, or its write comes
         // before the next line.
         self.shared.cut.store(at, Ordering::Release);
         usual.truncate(at);
     }
 
-    /// Returns a file and a carrier that the test runs step by step.
+    /// Returns a file and an I/O thread that the test runs step by step.
     #[cfg(test)]
-    pub(super) fn with_carrier_played() -> (Behind, Carrier) {
-        let mut behind = Behind::new(By::Drain).unwrap();
-        let carrier = Carrier { shared: Arc::clone(&behind.shared), pace: Some(Pace::default()) };
-        behind.carrier = Some(Hired::new().unwrap());
-        (behind, carrier)
+    pub(super) fn with_io_thread_played() -> (AsyncFile, IoThread) {
+        let mut async_file = AsyncFile::new(WriterThread::Drain).unwrap();
+        let io_thread = IoThread { shared: Arc::clone(&async_file.shared), pace: Some(Pace::default()) };
+        async_file.io_thread = Some(IoThreadHandle::new().unwrap());
+        (async_file, io_thread)
     }
 
-    /// Pretends that this is a forked child of the process that has the carrier.
+    /// Pretends that this is a forked child of the process that has the I/O thread.
     #[cfg(test)]
     pub(super) fn is_forked(&mut self) {
-        self.carrier.as_mut().unwrap().pid = 0;
+        self.io_thread.as_mut().unwrap().pid = 0;
     }
 
     #[cfg(test)]
@@ -263,27 +263,27 @@ impl Behind {
     }
 }
 
-impl Drop for Behind {
+impl Drop for AsyncFile {
     fn drop(&mut self) {
-        let Some(carrier) = self.carrier.take().filter(Hired::is_here) else { return };
+        let Some(io_thread) = self.io_thread.take().filter(IoThreadHandle::is_here) else { return };
         // Release: pairs with the acquire of `run`.
         self.shared.ends.store(true, Ordering::Release);
-        self.shared.bell.ring();
+        self.shared.wakeup.notify();
         let end = now_ns() + END_NS;
         while !self.shared.gone.wait_slice(end.saturating_sub(now_ns())) {
             if now_ns() >= end {
-                return self.shared.files().map_or((), |files| files.lead_to(&carrier.nowhere));
+                return self.shared.files().map_or((), |files| files.lead_to(&io_thread.nowhere));
             }
         }
     }
 }
 
-impl Hired {
-    fn new() -> io::Result<Hired> {
-        Ok(Hired { pid: getpid(), nowhere: Output::create(c"/dev/null")? })
+impl IoThreadHandle {
+    fn new() -> io::Result<IoThreadHandle> {
+        Ok(IoThreadHandle { pid: getpid(), nowhere: Output::create(c"/dev/null")? })
     }
 
-    /// Returns whether this process has the carrier; false in a forked child.
+    /// Returns whether this process has the I/O thread; false in a forked child.
     fn is_here(&self) -> bool {
         self.pid == getpid()
     }
@@ -295,9 +295,9 @@ impl Files {
     }
 }
 
-impl fmt::Debug for Behind {
+impl fmt::Debug for AsyncFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Behind").field("filling", &self.filling).finish_non_exhaustive()
+        f.debug_struct("AsyncFile").field("filling", &self.filling).finish_non_exhaustive()
     }
 }
 
@@ -308,16 +308,16 @@ impl Shared {
     }
 
     fn place(&self, block: u64) -> NonNull<u8> {
-        // SAFETY: `PLACES` slots were mapped, and no mapping is at address 0.
-        unsafe { NonNull::new_unchecked(self.memory.base().add((block % PLACES) as usize * PLACE_BYTES)) }
+        // SAFETY: `SLOTS` slots were mapped, and no mapping is at address 0.
+        unsafe { NonNull::new_unchecked(self.memory.base().add((block % SLOTS) as usize * PLACE_BYTES)) }
     }
 
     fn set_offset(&self, block: u64, at: u64, tail: usize) {
         debug_assert!(tail <= SLACK_BYTES);
         // SAFETY: the caller fills the block, so it owns the slot.
-        self.offsets[(block % PLACES) as usize].with_mut(|place| unsafe { *place = at });
+        self.offsets[(block % SLOTS) as usize].with_mut(|place| unsafe { *place = at });
         // SAFETY: as above.
-        self.tails[(block % PLACES) as usize].with_mut(|place| unsafe { *place = tail });
+        self.tails[(block % SLOTS) as usize].with_mut(|place| unsafe { *place = tail });
     }
 
     /// Writes the part of a block's last record that is past its end, so that the file ends with a whole record if the process is
@@ -328,9 +328,9 @@ impl Shared {
             return;
         }
         // SAFETY: the block was handed over, and its slot is not reused before it is finished.
-        let at = self.offsets[(block % PLACES) as usize].with(|at| unsafe { *at });
+        let at = self.offsets[(block % SLOTS) as usize].with(|at| unsafe { *at });
         // SAFETY: as above.
-        let tail = self.tails[(block % PLACES) as usize].with(|tail| unsafe { *tail });
+        let tail = self.tails[(block % SLOTS) as usize].with(|tail| unsafe { *tail });
         // SAFETY: as above; the caller of `set_offset` has written `tail` bytes past the block, in the slack of the slot.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr().add(BLOCK_BYTES), tail) };
         // If this fails, the next block fails there too, and that failure is reported.
@@ -349,7 +349,7 @@ impl Shared {
             return Ok(());
         }
         // SAFETY: the block was handed over, and its slot is not reused before it is finished.
-        let at = self.offsets[(block % PLACES) as usize].with(|at| unsafe { *at });
+        let at = self.offsets[(block % SLOTS) as usize].with(|at| unsafe { *at });
         // SAFETY: as above; the block is full.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr(), BLOCK_BYTES) };
         let result = file.write_all_at(&bytes[from..], at + from as u64);
@@ -363,7 +363,7 @@ impl Shared {
 }
 
 /// The I/O thread, which writes blocks to the file.
-pub(super) struct Carrier {
+pub(super) struct IoThread {
     shared: Arc<Shared>,
     /// `None` if direct I/O is not used.
     pace: Option<Pace>,
@@ -403,7 +403,7 @@ impl Pace {
     }
 }
 
-impl Carrier {
+impl IoThread {
     fn run(mut self) {
         loop {
             while let Some(block) = self.claim() {
@@ -413,19 +413,19 @@ impl Carrier {
             if self.shared.ends.load(Ordering::Acquire) {
                 break;
             }
-            self.shared.bell.wait(None);
+            self.shared.wakeup.wait(None);
         }
     }
 
     pub(super) fn claim(&self) -> Option<u64> {
-        self.shared.relay.claim()
+        self.shared.hand_off.claim()
     }
 
-    /// Writes a block that the carrier has claimed.
+    /// Writes a block that the I/O thread has claimed.
     pub(super) fn write(&mut self, block: u64) {
-        let fate = if self.is_written(block) { Fate::Written } else { Fate::Failed };
-        if fate == Fate::Written
-            && !self.shared.relay.has_more()
+        let fate = if self.is_written(block) { WriteOutcome::Written } else { WriteOutcome::Failed };
+        if fate == WriteOutcome::Written
+            && !self.shared.hand_off.has_more()
             && let Some(files) = self.shared.files()
         {
             self.shared.write_tail(&files.usual, block);
@@ -434,9 +434,9 @@ impl Carrier {
     }
 
     /// Finishes the claimed block with this result.
-    pub(super) fn say(&self, fate: Fate) {
-        self.shared.relay.finish(fate);
-        self.shared.done.ring();
+    pub(super) fn say(&self, fate: WriteOutcome) {
+        self.shared.hand_off.finish(fate);
+        self.shared.done.notify();
     }
 
     fn is_written(&mut self, block: u64) -> bool {
@@ -456,18 +456,18 @@ impl Carrier {
     }
 }
 
-impl Drop for Carrier {
+impl Drop for IoThread {
     fn drop(&mut self) {
         self.shared.gone.post();
     }
 }
 
-fn start_carrier(shared: &Arc<Shared>) -> io::Result<Hired> {
-    let hired = Hired::new()?;
-    let carrier = Carrier { shared: Arc::clone(shared), pace: Some(Pace::default()) };
+fn start_io_thread(shared: &Arc<Shared>) -> io::Result<IoThreadHandle> {
+    let hired = IoThreadHandle::new()?;
+    let io_thread = IoThread { shared: Arc::clone(shared), pace: Some(Pace::default()) };
     // The new thread inherits this thread's signal mask.
     let _blocked = signals::block_all();
-    spawn("stopworld-file", move || carrier.run())?;
+    spawn("stopworld-file", move || io_thread.run())?;
     Ok(hired)
 }
 

@@ -11,7 +11,7 @@ use stopworld::events::record::RecordingThread;
 
 /// A serializer for single events: the encoder, the payload buffer, and the selection.
 #[derive(Debug)]
-pub(super) struct Pen {
+pub(super) struct EventWriter {
     pub(super) encoder: Encoder,
     pub(super) payload: Bytes,
     /// A bit for each selected [`Net`] event.
@@ -22,7 +22,7 @@ pub(super) struct Pen {
 
 const _: () = assert!(Net::COUNT <= 64);
 
-impl Pen {
+impl EventWriter {
     #[inline(always)]
     pub(super) fn wants(&self, net: Net) -> bool {
         self.wanted & (1 << net as u64) != 0
