@@ -2,8 +2,8 @@
 //!
 //! The log repeats the events of a real log with two capabilities, with increasing times, in blocks of 2 MiB per capability as GHC
 //! writes them, about 64 MB; the output is discarded. The requirement is 200 MB/s for `show`. The real tool converts 8.5 MB/s and uses
-//! ten times the log's size in memory. Ours uses the same amount for every log; `EVENTLOG_GB=4` measures it: it only reads a log of
-//! that size, which is generated while it is read.
+//! ten times the log's size in memory. Ours uses the same amount of memory for every log. With `EVENTLOG_GB=4` the bench measures that
+//! memory instead: it only reads a log of 4 GB, which is generated while it is read.
 //!
 //! `events` is the baseline: it reads the events and prints nothing; `by time` also orders them by time.
 

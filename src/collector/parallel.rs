@@ -109,8 +109,8 @@ impl Markers {
             time: CollectorTime::new(helpers),
             results: (0..helpers).map(|_| UnsafeCell::new(idle)).collect(),
         });
-        // All memory is mapped before the first thread starts, and each thread is stored at once in the value that ends it when
-        // dropped. So if the world can't be built, no thread is left over.
+        // All memory is mapped before the first thread starts. Each thread is stored in `markers` as soon as it has started, and `markers`
+        // ends its threads when it is dropped. So if the world can't be built, no thread continues to run.
         let mut stacks =
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;

@@ -137,7 +137,8 @@ impl DebuggerBridge {
         self.inner.by_handshake().is_some()
     }
 
-    /// Called when a stop begins under this word: records which debuggers have attached and detached since the last stop.
+    /// Called when a stop begins, with the control word at that time. Records which debuggers have attached and detached since the last
+    /// stop.
     fn note_debugger(&self, control: Control) {
         let known = Control(self.known.load(Ordering::Relaxed));
         if known.is_of_the_same(control) {
@@ -199,8 +200,9 @@ impl DebuggerBridge {
         self.notify(control, world.map_or(Phase::Running, PublishedWorld::phase), &notification);
     }
 
-    /// Returns the present tracer. It is read before a request, so that a debugger that attaches during the request is not mistaken for
-    /// it. If there is no tracer, returns `None` and clears the control word, which a dead debugger has left.
+    /// Returns the present tracer. Called before a request, so that a debugger that attaches during the request is not mistaken for the
+    /// debugger to which the request was addressed. If there is no tracer, returns `None` and clears the control word, which a dead
+    /// debugger has left.
     fn current_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
         let tracer = tracer::of_myself();
         if tracer == 0 {

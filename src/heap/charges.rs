@@ -43,7 +43,7 @@ use super::layout::{
 use crate::os::memory::{Reservation, page_size};
 use crate::sync::{AtomicU32, CurrentId, Ordering};
 
-/// Whether a world records, for each object, what it was allocated under.
+/// Whether a world charges allocations: records for each object the cost centre stack under which it was allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charging {
     /// Allocations are not charged.
@@ -165,7 +165,7 @@ impl Charges {
     }
 }
 
-/// The table of a thread's charges, and the word with the number to charge to.
+/// What a thread needs to charge its allocations: the world's table of charges, and the thread's word with the number to charge to.
 #[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) charges: Arc<Charges>,

@@ -266,8 +266,8 @@ impl Heap {
     /// Undoes a mark phase of a collection that is discarded: all objects that were alive stay alive.
     pub(crate) fn discard_marks(&self, stopped: WorldStopped<'_>) {
         self.check(stopped);
-        // The next mark phase must not find the marks of this phase, and `is_alive` needs the marks of the phase before. So the cells
-        // that were marked now get their old mark back.
+        // The next mark phase must not find the marks of this phase, and `is_alive` needs the marks of the phase before. So the cells that
+        // this phase has marked get their old mark back.
         let (old, new) = (self.swept_epoch(), self.epoch());
         for block in 0..self.committed_blocks() {
             let info = self.blocks.info(block);
@@ -606,7 +606,7 @@ impl Heap {
         state.budget_bytes = state.budget_bytes.saturating_mul(2);
     }
 
-    /// Whether the object at this payload address is marked by the current mark phase, or else by the last one.
+    /// Whether the object at this payload address was marked by the current mark phase, or by the last one if none is in progress.
     pub(crate) fn is_marked(&self, payload: usize) -> bool {
         self.blocks
             .cell_of_payload(payload)

@@ -195,7 +195,7 @@ pub struct TypeInfo {
     pub(crate) drop_in_place: Option<unsafe fn(*mut u8)>,
     /// The offset of an object's own description, if it has one.
     pub(crate) description: Option<usize>,
-    /// Whether its references may change.
+    /// Whether the references in objects of this type may change.
     pub(crate) mutable: bool,
     pub(crate) is_array: bool,
     _not_constructible: PhantomData<()>,

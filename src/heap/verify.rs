@@ -69,7 +69,7 @@ pub enum VerifyError {
     Dangling {
         /// The object's address.
         object: usize,
-        /// Its type's name.
+        /// The name of the object's type.
         type_name: &'static str,
         /// The offset of the reference in the object.
         offset: usize,

@@ -8,7 +8,7 @@ use crate::sync::SharedLock;
 
 /// A planned action, and the window in which it happens. A *window* is a point between two steps, marked by [`window`].
 struct Plan {
-    /// The number of windows that pass first.
+    /// The number of windows to be passed before the one in which the action happens.
     left: usize,
     /// Windows in which this lock is held do not count, because a stop and a fork wait for the lock.
     lock: SharedLock,

@@ -106,7 +106,7 @@ pub enum TickError {
 
 /// The shortest interval.
 const SHORTEST_NS: u64 = 20_000;
-/// The maximum real time that counts between two samples.
+/// The maximum real time that is counted between two samples. If more time has passed, the whole process was probably stopped.
 const LONGEST_LOOK_NS: u64 = 1_000_000_000;
 
 /// The ticker's states, in one word that its thread sleeps on.

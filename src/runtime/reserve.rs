@@ -10,10 +10,9 @@
 //!       1      memory / 4       512 MiB      2 Mi each
 //!       …      … 16 MiB         … 1 MiB      … 16 Ki each
 //! ```
-//!
-//! The first attempt is the first row that takes at most half of the free address space, since threads, rings and traces
-//! also need some; without a limit it is the first row. Each time the system refuses, the next row is tried. A heap limit or
-//! mark stack limit that the program set is never reduced: if nothing fits next to it, the error names that setting.
+//! The first attempt uses the first row that takes at most half of the free address space, since threads, rings and traces
+//!also need address space. If the address space has no limit, the first attempt uses row 0. Each time the system refuses, the next row is
+//! tried. A heap limit or mark stack limit that the program set is never reduced: if nothing fits next to it, the error names that setting.
 
 use std::io;
 

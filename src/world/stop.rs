@@ -93,8 +93,8 @@ impl Threads {
     /// Takes the world's three locks, in their order. May be called by any thread. An attached thread is in a blocking
     /// region while it waits, so the collection for which it waits need not wait for it (`.stop.two-collectors`).
     pub(crate) fn lock_for_stop(&self, budget: &mut Budget) -> Result<StopLocks<'_>, StopError> {
-        // A thread that waited for another thread's failed collection must keep some of its time. Otherwise its error would name
-        // the first thread that it meets, not the one that blocks it.
+        // A thread that waited for another thread's failed collection must keep some of its time for the stop. Otherwise the stop would
+        // fail at the first thread that it waits for, and the error would name that thread and not the one that really blocks the stop.
         let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(|take| self.blocking_until(take), budget));
         locks.map_err(|Denied { which, holder }| {
             let lock = match which {

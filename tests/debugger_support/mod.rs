@@ -493,7 +493,7 @@ impl Tracer {
         self.write(record + stopworld_debugger.thread.stack_ptr as u64, &frame.to_le_bytes());
     }
 
-    /// Full: restores every thread's registers.
+    /// In full mode: restores every thread's registers.
     fn restore(&mut self) {
         let tids: Vec<_> = self.tracees.keys().copied().collect();
         for tid in tids {

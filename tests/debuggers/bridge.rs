@@ -277,7 +277,7 @@ fn the_debugger_of_the_program() {
     tracer.detach();
 }
 
-/// A process that runs this program in a part.
+/// A child process that runs one of this program's roles (`part`).
 struct Player {
     child: Child,
     says: std::io::Lines<BufReader<ChildStdout>>,

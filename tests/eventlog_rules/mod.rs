@@ -1,4 +1,5 @@
-//! A simple reader of eventlogs, and what must hold of stopworld's: the format's rules, and those by which ThreadScope counts.
+//! A simple reader of eventlogs, and the rules that stopworld's eventlogs must obey: those of the format, and those on which ThreadScope's
+//! figures rely.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::BTreeMap;

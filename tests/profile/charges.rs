@@ -315,7 +315,8 @@ fn what_a_thread_has_not_charged_itself_the_collector_charges() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let body = move |m: &Mutator| {
         let _cost = cost_centre!("never left");
-        // An object of another stack comes first in the same block, so that a missing charge shows up as that stack.
+        // The first object of the block is allocated under another cost centre stack, so that a missing charge of the second one shows up
+        // as that stack.
         let list = {
             let _cost = cost_centre!("left");
             link(m, None)

@@ -27,7 +27,7 @@ struct Got {
     closed: bool,
 }
 
-/// Keeps everything. (It allocates, which a consumer must not do if drains happen in the stopped world: not in these tests.)
+/// Keeps everything. (It allocates. A consumer may do that only if no drain happens in the stopped world, as in these tests.)
 #[derive(Clone, Debug, Default)]
 struct StoringConsumer(Arc<Mutex<Got>>);
 

@@ -12,7 +12,7 @@ use stopworld::testing::charged_to_address;
 use stopworld::{Charging, Mutator, Paranoid, World};
 use stopworld_workloads::lisp::Interpreter;
 
-/// The centres of a stack that are in this file, outermost first.
+/// Returns the labels of the stack's cost centres that are in this source file, outermost first.
 fn names(stack: StackId, file: &str) -> String {
     let mut names: Vec<_> = stack.centres().filter(|centre| centre.module() == file).map(CentreId::label).collect();
     names.reverse();

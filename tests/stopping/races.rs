@@ -23,7 +23,7 @@ fn in_time<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static
 static IN_REGION: AtomicBool = AtomicBool::new(false);
 static COLLECTED: AtomicBool = AtomicBool::new(false);
 
-/// The region has captured only the reference, which moves with it.
+/// The closure of the region captures only the reference into the object, not the `Gc`, and the reference is moved with the closure.
 #[inline(never)]
 fn counter_used_in_a_region(m: &Mutator) -> u64 {
     let object = m.alloc(Leaf(AtomicU64::new(42))).unwrap();

@@ -1,4 +1,4 @@
-//! The time to stop and restart threads: `benches/peers/stw.c`.
+//! Measures the time to stop and restart threads. The peer's program is `benches/peers/stw.c`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,7 +29,7 @@ pub const TYPE_BEGIN: [u8; 4] = *b"etb\0";
 pub const TYPE_END: [u8; 4] = *b"ete\0";
 /// Begins the events.
 pub const DATA_BEGIN: [u8; 4] = *b"datb";
-/// Ends the events: stands in place of an event's id.
+/// Ends the events. It is in the place where an event would have its id.
 pub const DATA_END: u16 = 0xffff;
 /// The declared size of a type whose events each store their own length.
 pub const VARIABLE: u16 = 0xffff;

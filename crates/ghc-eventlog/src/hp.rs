@@ -46,7 +46,7 @@ pub struct Damage {
     pub offset: u64,
     /// Which line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub kind: DamageKind,
 }
 
@@ -95,7 +95,7 @@ pub enum DamageKind {
     Head,
 }
 
-/// What a file contained.
+/// A summary of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Samples.
@@ -148,7 +148,8 @@ pub fn read(mut input: impl BufRead, mut tell: impl FnMut(Line<'_>)) -> Summary 
     Summary { bytes: reading.offset, ..reading.summary }
 }
 
-/// Reads the next line, without its end, up to the length that is kept. Returns its full length, with its end.
+/// Reads the next line into `buffer`, without its line feed, and truncated to the length that is kept. Returns the length of the whole line
+/// with its line feed.
 fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<u64> {
     let mut length = 0;
     loop {
@@ -239,7 +240,7 @@ fn quoted(text: &str) -> Result<&str, DamageKind> {
     text.trim().strip_prefix('"').and_then(|text| text.strip_suffix('"')).ok_or(DamageKind::Quotes)
 }
 
-/// Seconds with decimals, in nanoseconds.
+/// Parses a number of seconds with decimals; returns nanoseconds.
 fn time(text: &str) -> Result<u64, DamageKind> {
     let (whole, decimals) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

@@ -18,9 +18,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! The head of a block has its length and the capability to which all its events belong. Here a block ends where the capability
-//! changes, and where its writer ends it. So the whole file is ordered by time, not only each block, and a reader does not need to sort.
-//! GHC, whose threads have separate buffers, writes long blocks that overlap in time. The cost is 24 bytes for each change.
+//! The head of a block has its length and the capability to which all its events belong. Here a block ends where the capability changes,
+//! and where the caller ends it. So the whole file is ordered by time, not only each block, and a reader does not need to sort. GHC, whose
+//! threads have separate buffers, writes long blocks that overlap in time. The cost is 24 bytes for each change.
 
 use std::io::{self, Write};
 
@@ -31,7 +31,7 @@ use crate::format::{
 };
 use trace_io::bytes::Bytes;
 
-/// The bytes after the last event of a file.
+/// The end marker, which follows the last event of a file.
 pub const END: [u8; 2] = DATA_END.to_be_bytes();
 
 /// The most bytes that [`Blocks::put`] appends.
@@ -61,15 +61,14 @@ const _: () = assert!(BLOCK_HEAD == FIXED_HEAD + BlockMarker::BYTES);
 #[derive(Clone, Copy, Debug)]
 struct Open {
     capability: u16,
-    /// Its time.
+    /// The time of its first event.
     began: u64,
     /// Its offset in the buffer.
     at: usize,
 }
 
 /// Assembles events into blocks, in a buffer that belongs to the caller. Does not allocate.
-///
-/// Times never go back: an event whose time is before the previous one's gets the previous one's.
+/// Times never decrease: an event with an earlier time than the previous event gets the time of the previous event.
 #[derive(Debug, Default)]
 pub struct Blocks {
     open: Option<Open>,
@@ -197,7 +196,7 @@ mod tests {
     };
     use crate::read::{Event, Visitor, in_file_order};
 
-    /// Checks each event against what was written.
+    /// Compares each event read with the event written.
     struct Expected<'a>(std::vec::IntoIter<(u64, Option<u16>, Record<'a>)>);
 
     impl Visitor for Expected<'_> {

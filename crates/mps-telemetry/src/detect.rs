@@ -1,9 +1,8 @@
 //! Detects the version of a stream.
-//!
-//! A stream of version 2.0.0 begins with an `EventInit` record, if its Arena category is on; version 1.0.0 has no such code. Other
-//! streams are recognised by their records: each event has one size (that of a string follows from
-//! its length), so a record whose code and size fit one version and not the other is a vote. The codes were assigned anew
-//! between the two, so a dozen records decide. Two or three records may fit both; the stream then counts as 2.0.0.
+//! If the Arena category is on, a stream of version 2.0.0 begins with an `EventInit` record, whose code no event of version 1.0.0 has. The
+//!version of other streams is detected from their records: every event has one size (with a string, the size follows from the string's
+//!length), so a record whose code and size fit only one version counts for that version. Most codes denote different events in the two
+//!versions, so a dozen records are enough. Two or three records may fit both versions; the stream then counts as 2.0.0.
 //! A caller that knows the version passes it.
 
 use super::format::{HEADER, LARGEST_RECORD, Sort, Version};

@@ -1,9 +1,8 @@
 //! The layout of a record: its parameters and their offsets.
 //!
 //! An event is declared by code, name, category, and the sorts and names of its parameters. The offset of each parameter
-//! follows from the rule for C structures (natural alignment, from byte 16) and is computed here at compile time. So a
-//! layout can't disagree with its declaration, and a writer that fills parameters in order and a reader that uses
-//! offsets agree on the places.
+//! follows from the rule for C structures (natural alignment, from byte 16) and is computed here at compile time. So a layout can't
+//! disagree with its declaration, and a writer that fills parameters in order uses the same places as a reader that uses offsets.
 //!
 //! Two rules differ from C:
 //!
@@ -40,14 +39,14 @@ pub enum Sort {
     S,
 }
 
-/// What a number means, where the sort does not say it.
+/// The unit of a number, which the sort of its parameter does not state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unit {
     /// A size in bytes.
     Bytes,
-    /// A number of bits.
+    /// A length in bits.
     Bits,
-    /// A number of things.
+    /// A count.
     Count,
     /// A set of zones or of traces: a bit for each.
     Set,
@@ -66,18 +65,18 @@ pub struct Param {
     pub sort: Sort,
     /// Its name.
     pub name: &'static str,
-    /// What its number means, if that is known.
+    /// The unit of its number, if that is known.
     pub unit: Option<Unit>,
     /// Its offset from the record's first byte.
     pub offset: u16,
-    /// The bit of that byte, for a Boolean of 1.0.0.
+    /// The bit in the byte at that offset, for a Boolean of 1.0.0.
     pub bit: Option<u8>,
 }
 
 /// An event: the contents of its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// The first field of each of its records.
+    /// The code that identifies its records; the first field of each.
     pub code: u16,
     /// The MPS's name of the event.
     pub name: &'static str,
@@ -85,7 +84,7 @@ pub struct Layout {
     pub category: Category,
     /// Its parameters, in order.
     pub params: &'static [Param],
-    /// The end of the last parameter; a string there counts as empty and without its NUL.
+    /// The offset at which the last parameter ends. If that is a string, it is counted as an empty one without its NUL.
     pub(super) needs: u16,
 }
 
@@ -113,7 +112,7 @@ impl Layout {
         (self.needs as usize - HEADER).div_ceil(8)
     }
 
-    /// Returns the parameter with this name. For declared names, at compile time.
+    /// Returns the parameter with this name, which must be declared. Evaluated at compile time.
     pub(super) const fn find(&self, name: &str) -> &'static Param {
         let mut i = 0;
         while !is_same(self.params[i].name.as_bytes(), name.as_bytes()) {
@@ -129,7 +128,7 @@ impl Layout {
 }
 
 impl Param {
-    /// Returns the offset after it (for a string, after its first byte).
+    /// Returns the offset of the first byte after the parameter (for a string, after its first byte).
     pub const fn end(&self) -> usize {
         self.offset as usize + self.sort.size()
     }
@@ -146,7 +145,7 @@ impl Sort {
     }
 }
 
-/// Returns the name of a parameter. In the table, one that is a keyword of Rust has a prefix.
+/// Returns the name of a parameter without the prefix `r#`, which the table needs for names that are keywords of Rust.
 pub(super) const fn unraw(name: &'static str) -> &'static str {
     match name.as_bytes() {
         [b'r', b'#', ..] => name.split_at(2).1,

@@ -127,7 +127,7 @@ impl Line<'_> {
         self.leading_digits(value, significant(value));
     }
 
-    /// `%0*X` or `%*X`; the width is at most 16.
+    /// Formats the value as C does with `%0*X` or `%*X`. The width is at most 16.
     #[inline]
     pub(super) fn hex_wide(&mut self, value: u64, width: usize, pad: Pad) {
         let digits = significant(value);

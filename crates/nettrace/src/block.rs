@@ -45,7 +45,7 @@ pub const COMPRESSED: u16 = 1;
 pub mod header_bit {
     /// The type.
     pub const KIND: u8 = 0x01;
-    /// The difference of the sequence number less 1, the capturing thread, and the processor.
+    /// The increase of the sequence number minus 1, the capturing thread, and the processor.
     pub const CAPTURE: u8 = 0x02;
     /// The thread.
     pub const THREAD: u8 = 0x04;
@@ -55,7 +55,7 @@ pub mod header_bit {
     pub const ACTIVITY: u8 = 0x10;
     /// The related activity; version 4 only.
     pub const RELATED: u8 = 0x20;
-    /// No later event of the file has an earlier time. No field follows.
+    /// No later event of the file has an earlier time. This bit adds no field.
     pub const SORTED: u8 = 0x40;
     /// The size of the payload.
     pub const LENGTH: u8 = 0x80;

@@ -77,7 +77,8 @@ impl<'a> Bytes<'a> {
 
     little_endian!(short u16  word u32  long u64);
 
-    /// A variable-length number: seven bits of each byte, the lowest first; the eighth bit is set if another byte follows.
+    /// Reads a variable-length number: each byte has seven bits of the number, the lowest first; its eighth bit is set if another byte
+    /// follows.
     #[inline]
     pub(super) fn var64(&mut self) -> Result<u64, ItemError> {
         let (&first, rest) = self.rest.split_first().ok_or(ItemError::Short)?;
@@ -105,7 +106,7 @@ impl<'a> Bytes<'a> {
         Err(if self.rest.len() < 10 { ItemError::Short } else { ItemError::Wrong(DamageKind::Number) })
     }
 
-    /// A variable-length number of at most 32 bits.
+    /// Reads a variable-length number of at most 32 bits.
     #[inline]
     pub(super) fn var32(&mut self) -> Result<u32, ItemError> {
         u32::try_from(self.var64()?).map_err(|_| ItemError::Wrong(DamageKind::Number))

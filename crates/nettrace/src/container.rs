@@ -14,9 +14,9 @@
 //!
 //! A block need not fit into memory: it is read in *windows*, the part of it that the buffer
 //! holds, and a window contains one or more whole items (events, descriptions, stacks). The buffer begins with
-//! [`BUFFER`] bytes and doubles for an item that does not fit, up to [`LARGEST_ITEM`]; an item is compared with the
-//! rest of its block first. So a length in the file allocates no memory, and a file of a few bytes costs the memory of a few bytes
-//! (`.format.hostile`).
+//! [`BUFFER`] bytes and doubles for an item that does not fit, up to [`LARGEST_ITEM`]; before that, the item's length is compared with the
+//! rest of its block. So a length stated in the file allocates no memory by itself, and reading a file of a few bytes takes the memory of a
+//! few bytes (`.format.hostile`).
 
 use std::io::{self, Read};
 
@@ -25,7 +25,7 @@ use super::bytes::ItemError;
 use super::damage::{Damage, DamageKind};
 use trace_io::source::Source;
 
-/// The bytes that are read at once: enough that system calls do not show in the time, few enough for the second-level cache.
+/// The number of bytes read at once: so large that the time of the system calls is negligible, and small enough for the second-level cache.
 const BUFFER: usize = 256 << 10;
 /// The largest item that is read, in bytes: the size of the largest block of version 6.
 const LARGEST_ITEM: usize = 16 << 20;
@@ -88,14 +88,14 @@ pub(super) struct File<R> {
     source: Source<R>,
     container: Container,
     block: Block,
-    /// The bytes that are left of the block.
+    /// The number of bytes of the block that have not been read.
     left: u64,
     /// The number of blocks begun.
     pub(super) blocks: u64,
 }
 
 impl<R: Read> File<R> {
-    /// Opens a file: its first bytes state its container.
+    /// Opens a file, and determines its container from its first bytes.
     pub(super) fn open(input: R) -> (File<R>, Result<(), Damage>) {
         let (source, block) = (Source::new(input, BUFFER), Block { kind: Kind::Unknown, began: 0 });
         let mut file = File { source, container: Container::V4, block, left: 0, blocks: 0 };
@@ -233,8 +233,8 @@ impl<R: Read> File<R> {
         })
     }
 
-    /// Continues with the block: `each` gets a window of it (with the file offset of the window's first byte, and the number of bytes left
-    /// in the block from there) and returns how many bytes it has read. Returns false at the end of the block.
+    /// Continues with the block: passes a window of it to `each` (with the file offset of the window's first byte, and the number of bytes
+    /// from there to the end of the block), which returns how many bytes it has read. Returns false at the end of the block.
     #[inline]
     pub(super) fn window(
         &mut self,
@@ -275,7 +275,7 @@ impl<R: Read> File<R> {
         }
     }
 
-    /// Reads a few bytes of fixed number.
+    /// Reads a fixed number of bytes.
     pub(super) fn fixed<T>(
         &mut self,
         what: &'static str,

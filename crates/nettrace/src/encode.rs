@@ -8,12 +8,12 @@
 //!   events ──► blobs ─┘
 //!   sequence points: everything before, then the point
 //! ```
-//!
-//! It may allocate, and accepts types at any time. The caller orders the events and numbers them: an event is written with
+//! The encoder may allocate, and accepts types at any time. The caller orders the events and numbers them: an event is written with
 //! the sequence number, the sorted flag and the ids that the caller passes. Event headers are compressed.
 //!
-//! **In version 4 the capturing thread changes only on an event with the sorted flag**: TraceEvent attributes an event
-//! to the previous thread otherwise. So an event without the flag begins a new block when its thread differs.
+//! **In version 4 an event without the sorted flag must have the capturing thread of the event before it in the block**: TraceEvent
+//! attributes such an event to that thread, whatever its header states. So an event without the flag begins a new block when its capturing
+//! thread differs.
 //!
 //! **What a container cannot express** is omitted and reported: a type with fields for which version 4 has no code is written
 //! without fields, and the payloads of its events unchanged ([`Described`]).
@@ -42,7 +42,7 @@ pub struct Header {
     pub sequence: u32,
     /// The thread: the operating system's id in version 4, an index in version 6.
     pub thread: u64,
-    /// The thread that wrote it to its buffer. Usually the same.
+    /// The thread that wrote the event to its buffer; usually the same as `thread`.
     pub capture: u64,
     /// The processor, if known.
     pub processor: Option<u32>,
@@ -64,9 +64,9 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Written {
-    /// It was.
+    /// The event was written.
     Yes,
-    /// It was not written: its payload is longer than the largest block.
+    /// The event was not written: its payload is longer than the largest block.
     TooLong,
 }
 
@@ -116,7 +116,7 @@ pub struct Encoder<W> {
 }
 
 impl<W: Write> Encoder<W> {
-    /// Creates an encoder that has written nothing: begin with [`trace`](Self::trace).
+    /// Creates an encoder that has written nothing. The first call must be [`trace`](Self::trace).
     pub fn new(out: W, container: Container) -> Encoder<W> {
         Encoder {
             out,
@@ -196,7 +196,7 @@ impl<W: Write> Encoder<W> {
 
     // ---- What events refer to ------------------------------------------------------------------------------------------
 
-    /// Describes a type and assigns it this id.
+    /// Describes a type of event and assigns it this id.
     pub fn event_type(&mut self, id: u32, kind: &EventType) -> io::Result<Described> {
         let mut described = Described::default();
         match self.container {
@@ -391,12 +391,13 @@ impl<W: Write> Encoder<W> {
         *count += 1;
     }
 
-    /// Returns whether the rows of the sequence point fill a block: write it then; another point at the same time may follow.
+    /// Returns whether the rows of the sequence point fill a block. Then write the sequence point; another one with the same time may
+    /// follow.
     pub fn point_is_full(&self) -> bool {
         self.point.0.len() >= BLOCK
     }
 
-    /// Writes the sequence point. Version 6 only has the flags.
+    /// Writes the sequence point. Only version 6 has the flags.
     pub fn sequence_point(&mut self, time: i64, flags: u32) -> io::Result<()> {
         self.flush()?;
         let (rows, count) = std::mem::take(&mut self.point);
@@ -484,7 +485,7 @@ impl Numbered {
     fn begin(&mut self, id: u32) {
         if self.count == 0 {
             self.first = id;
-            // The first number and the count: set when the block is written.
+            // Room for the first number and the count, which are set when the block is written.
             self.bytes.extend([0; 8]);
         }
         self.count += 1;
@@ -565,7 +566,7 @@ fn tag(to: &mut Vec<u8>, number: u8, body: &[u8]) {
     to.extend_from_slice(body);
 }
 
-/// Type, then name; no arrays.
+/// Appends the type and the name of each field. There are no arrays.
 fn fields_4(to: &mut Vec<u8>, fields: &[FieldType]) -> Option<()> {
     to.extend((fields.len() as u32).to_le_bytes());
     for field in fields {
@@ -581,7 +582,7 @@ fn fields_4(to: &mut Vec<u8>, fields: &[FieldType]) -> Option<()> {
     Some(())
 }
 
-/// Size, name, then type; with arrays.
+/// Appends the size, the name and the type of each field. The type may be an array.
 fn fields_5(to: &mut Vec<u8>, fields: &[FieldType]) -> Option<()> {
     to.extend((fields.len() as u32).to_le_bytes());
     for field in fields {
@@ -636,7 +637,7 @@ fn short_row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> 
     row_6(id, &EventType { name, provider, ..bare }, described)
 }
 
-/// A row of any length.
+/// Returns a row of any length.
 fn row_6(id: u32, kind: &EventType, described: &mut Described) -> Vec<u8> {
     let mut to = Vec::new();
     varint(&mut to, u64::from(id));

@@ -1,18 +1,17 @@
 //! Decodes the payload of an event by the fields that the file declares for its type.
-//!
-//! For events of any type; a program that knows the type uses a template of [`clr`](crate::clr) instead,
-//! which costs nothing. Values borrow their text from the payload.
+//! This works for events of any type. A program that knows the type uses a template of [`clr`](crate::clr) instead, which copies and
+//! allocates nothing. Values borrow their text from the payload.
 //!
 //! `.format.hostile`: an array may claim more elements than there are bytes, and nested fixed arrays of objects without fields
-//! have no bytes at all. Decoding ends with the payload. The number of values is limited to what a payload of this
-//! length can need, and to [`MOST_VALUES`], so an event of a few bytes is cheap to decode. The values decoded before the end
-//! are kept; the rest is returned as bytes.
+//! have no bytes at all. Decoding ends with the payload. The number of values is limited in proportion to the payload's length, and to
+//! [`MOST_VALUES`], so an event of a few bytes is cheap to decode. If a limit or the end is reached, the values decoded before are kept,
+//! and the rest is returned as bytes.
 
 use super::bytes::{Bytes, ItemError, decode_utf16};
 use super::damage::DamageKind;
 use super::metadata::{DEEPEST, FieldType, Type, Utc};
 
-/// The limit for the values of one payload, with those in arrays and objects.
+/// The limit for the number of values in one payload, including those in arrays and objects.
 pub const MOST_VALUES: usize = 1 << 16;
 
 /// The limit for values without bytes: objects without fields, nested as deep as a type may be.
@@ -234,7 +233,7 @@ mod tests {
         let fields = [field("it", kind)];
         let decoded = decode(&fields, payload);
         assert_eq!(format!("{:?}", decoded.fields), format!("{:?}", [("it", expected)]));
-        // No missing byte is made up.
+        // A truncated payload gives no values made of missing bytes.
         for length in 0..payload.len() {
             let cut = decode(&fields, &payload[..length]);
             assert_eq!((cut.fields.len(), cut.ends_in, cut.rest), (0, Some("it"), &payload[..length]));

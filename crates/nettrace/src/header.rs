@@ -1,7 +1,6 @@
 //! Reads the header that precedes an event's payload.
-//!
-//! Three layouts: fixed fields in version 4 and in version 6, which are rare, and the compressed one, which is
-//! nearly the same in both. In a compressed header the first byte states which fields follow; the others equal those of the
+//! There are three layouts: one with fixed fields in version 4, another in version 6 (both are rare), and the compressed one, which is
+//! nearly the same in both versions. In a compressed header the first byte states which fields follow; the others equal those of the
 //! previous event in the block (all zero before the first), and the time is always a difference:
 //!
 //! | bit | fields | if clear |
@@ -38,7 +37,7 @@ pub(super) struct Header {
     pub(super) sequence: u32,
     pub(super) capture: u64,
     pub(super) processor: u32,
-    /// The operating system's id in version 4, an index of the thread table in version 6.
+    /// The operating system's id in version 4, an index in the thread table in version 6.
     pub(super) thread: u64,
     pub(super) stack: u32,
     pub(super) time: i64,
@@ -52,7 +51,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the next header over the previous one.
+    /// Replaces the header by the next one in the block.
     #[inline]
     pub(super) fn read(&mut self, layout: Layout, bytes: &mut Bytes<'_>) -> Result<(), ItemError> {
         if layout.compressed { self.compressed(layout.container, bytes) } else { self.fixed(layout.container, bytes) }

@@ -18,7 +18,7 @@ pub struct Labels<'a> {
 pub enum Label<'a> {
     /// The activity that the event belongs to.
     Activity([u8; 16]),
-    /// The activity that started it.
+    /// The activity that started that activity.
     Related([u8; 16]),
     /// A W3C trace id.
     TraceId([u8; 16]),

@@ -2,7 +2,7 @@
 //!
 //! A file is a description of the trace followed by blocks: of events, of descriptions of their types, of stacks, and
 //! *sequence points*, which end the validity of ids. An event is a small header
-//! (type, thread, time, its sequence number within its thread) and a payload, whose fields are packed and are known from its type. All
+//! (type, thread, time, sequence number within the thread) and a payload, whose fields are packed and are defined by the event's type. All
 //! numbers are little-endian.
 //!
 //! Two containers have the same contents: version 4 wraps each block into an "object" of a serializer with tags and type names,
@@ -41,7 +41,7 @@
 //! | `encode` | writes a trace of any origin, in either container |
 //! | `clr` | the payloads of the runtime's own events |
 //! | `fields` | decodes a payload by the fields that the file declares |
-//! | `shown` | an event as a line of text or JSON |
+//! | `shown` | formats an event as a line of text or JSON |
 //! | `names` | the names of the runtime's native events, which the file does not contain |
 //! | `damage` | the kinds of damage |
 //! | `bytes` | numbers and strings from untrusted bytes |

@@ -1,8 +1,8 @@
 //! Descriptions: of the trace, and of each type of event with its fields.
 //!
-//! A type is described before its first event. Native events of the runtime often have only
-//! provider, number and version; their names and fields must be known (`clr`). All others declare the names and
-//! types of their fields.
+//! A type is described before its first event. The descriptions of the runtime's native events often contain only provider, number and
+//! version; the reader must know their names and fields (`clr`). The descriptions of all other events contain the names and types of the
+//! fields.
 //!
 //! `.format.hostile`: a description may claim a billion fields, or unbounded nesting. The size of what is kept is limited
 //! by the bytes present (a field has at least three) and by [`DEEPEST`]; the reader limits the size of all descriptions
@@ -43,11 +43,11 @@ pub struct Utc {
 pub struct TraceInfo {
     /// The container of the file.
     pub container: Container,
-    /// The time at which it was begun.
+    /// The time at which the trace began.
     pub start: Utc,
-    /// The same moment by the clock of the events.
+    /// The time at which the trace began, by the clock of the events.
     pub start_ticks: i64,
-    /// The frequency of that clock. Never 0.
+    /// The frequency of the events' clock. Never 0.
     pub ticks_per_second: i64,
     /// The size of a pointer in payloads and stacks: 4 or 8.
     pub pointer_bytes: u8,
@@ -55,7 +55,7 @@ pub struct TraceInfo {
     pub process_id: u32,
     /// The number of processors, 0 if unknown.
     pub processors: u32,
-    /// The intended time between samples of its threads, in nanoseconds; 0 if unknown.
+    /// The intended time between samples of the traced threads, in nanoseconds; 0 if unknown.
     pub sampling_period_ns: u32,
     /// Further key-value pairs (version 6).
     pub pairs: Vec<(String, String)>,
@@ -166,7 +166,7 @@ static SIMPLE: [Type; 16] = [
     Type::Guid,
     Type::Utf16,
 ];
-/// The code of the first of them.
+/// The code of the first type in [`SIMPLE`].
 const FIRST_SIMPLE: u8 = 3;
 
 impl TraceInfo {
@@ -243,7 +243,7 @@ impl Utc {
         })
     }
 
-    /// The time this many nanoseconds after the beginning of 1970.
+    /// Returns the time that is this many nanoseconds after the beginning of 1970.
     pub fn at(since_1970_ns: u64) -> Utc {
         let (ms, days) = (since_1970_ns / 1_000_000, since_1970_ns / 86_400_000_000_000);
         // Count years from March, in eras of 400 years, so that a leap day is the last day of its year.
@@ -261,7 +261,7 @@ impl Utc {
         Utc { year, month, day_of_week, day, hour, minute, second, millisecond }
     }
 
-    /// Its numbers in the order of a file.
+    /// Returns its numbers, in the order that they have in a file.
     pub fn parts(&self) -> [u16; 8] {
         let Utc { year, month, day_of_week, day, hour, minute, second, millisecond } = *self;
         [year, month, day_of_week, day, hour, minute, second, millisecond]
@@ -274,7 +274,7 @@ impl Utc {
         if !month_is_one || !time_is_one {
             return None;
         }
-        // With years that begin in March, the leap day is the last day.
+        // If years begin in March, the leap day is the last day of a year.
         let (year, month) = (i64::from(self.year), i64::from(self.month));
         let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
         let day = (153 * month + 2) / 5 + i64::from(self.day) - 1;
@@ -338,7 +338,7 @@ impl EventType {
                 7 => self.provider_guid = Some(more.array()?),
                 8 => self.level = u32::from(more.byte()?),
                 9 => self.version = u32::from(more.byte()?),
-                // The length of an unknown item is unknown; what was read is kept.
+                // The length of an item of an unknown kind is unknown, so reading ends here; everything read before is kept.
                 _ => break,
             }
         }

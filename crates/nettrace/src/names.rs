@@ -3,8 +3,8 @@
 //! The native events of the runtime have no name in a file; a reader identifies them by provider and number. This module has the
 //! names that the common tools list for them: the task, then the opcode. The names of the collector's events are in their
 //! declarations ([`clr`]). These names are used even if the file has others. All other events have their names from the
-//! file. As those tools do, the listing adds the opcode to such a name, whether the file declares the opcode or the name
-//! ends with it.
+//! file. As the common tools do, the listing separates the opcode from such a name by a slash, whether the file declares the opcode or the
+//! name ends with it.
 
 use std::borrow::Cow;
 

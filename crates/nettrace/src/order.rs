@@ -3,7 +3,7 @@
 //! A writer need not sort. It guarantees less, which suffices:
 //!
 //! 1. the events of one capturing thread are in the order of their times;
-//! 2. no event that follows an event with the sorted flag in the file is older than it;
+//! 2. an event that follows an event with the sorted flag in the file is never older than that event;
 //! 3. no event between two sequence points in the file belongs before the first or after the second.
 //!
 //! So every thread has a queue, whose first event is its oldest (1). An event without the flag is appended to its thread's
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! The queues are bounded (`.format.hostile`): a file without flags and sequence points would otherwise be in memory as a
-//! whole. When they reach [`MOST_EVENTS`] or [`MOST_BYTES`], the older half is released without a guarantee. In a file that is nearly sorted that changes
-//! nothing; if it does, the reader counts the events that come too late.
+//! whole. When they reach [`MOST_EVENTS`] or [`MOST_BYTES`], the older half is released without a guarantee. In a nearly sorted file this
+//! does not change the order. Where it does, the reader counts the events that are delivered too late.
 //!
 //! Events are linked in a slab. Payloads are in segments of memory that are reused when their last event has been
 //! released: once the memory suffices for the file, no event allocates.
@@ -176,7 +176,7 @@ impl Order {
     pub(super) fn release_half(&mut self, mut each: impl FnMut(&Fixed, &[u8])) {
         let half = self.waiting.div_ceil(2);
         self.release_some(half, None, &mut each);
-        // Payloads so large that half of the events was not enough.
+        // If the payloads are very large, releasing half of the events is not enough.
         while self.bytes >= MOST_BYTES && self.waiting > 0 {
             self.release_some(self.waiting.div_ceil(2), None, &mut each);
             self.shrink();
@@ -190,7 +190,7 @@ impl Order {
             && left > 0
         {
             self.firsts.pop();
-            // Up to this event, this queue has the oldest.
+            // As long as they come before the first event of every other queue, this queue's events are the oldest.
             let others = self.firsts.peek().map(|&Reverse((time, offset, _))| (time, offset));
             let mut place = self.queues[thread as usize].first;
             while place != NONE && left > 0 {

@@ -1,4 +1,4 @@
-//! Formats an event as text or JSON, with its fields by name as far as they are known.
+//! Formats an event as text or JSON, with the names of its fields as far as they are known.
 
 use std::fmt::{self, Write};
 
@@ -46,7 +46,7 @@ pub fn shown<'a>(event: &NetEvent<'a>, pointer_bytes: u8) -> Shown<'a> {
     Shown { fields, rows: Vec::new(), rest }
 }
 
-/// Also returns the number of bytes decoded.
+/// Decodes the fields by this template. Also returns the number of bytes decoded.
 fn by_template<'a>(template: &'static clr::Template, event: &NetEvent<'a>, pointer_bytes: u8) -> (Shown<'a>, usize) {
     let mut shown = Shown::default();
     let payload = Payload::new(event.payload, pointer_bytes);

@@ -2,8 +2,8 @@
 //!
 //! Stacks and labels are valid until the next sequence point, threads until they are removed (version 6) or to the end
 //! (version 4, which does not record the end of a thread). All tables are bounded, since a file may have any number of entries
-//! (`.format.hostile`): stacks over the limit count as missing, and when there are too many threads, those that
-//! have been silent longest are forgotten, which loses no event but may miss a loss.
+//! (`.format.hostile`): stacks over the limit count as missing. When there are too many threads, those whose last lookups are oldest are
+//! removed; their events are still delivered, but a loss of events may remain undetected.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Returns false if there is no room for it.
+    /// Adds a row. Returns false if there is no room for it.
     pub(super) fn add(&mut self, id: u32, row: &[u8]) -> bool {
         if self.bytes.len() + row.len() > MOST_ROW_BYTES || self.places.len() == MOST_ROWS {
             return false;
@@ -87,7 +87,7 @@ pub(super) struct Thread {
     pub(super) sequence: u32,
     /// The id by which its events refer to it.
     id: u64,
-    /// The time of the last lookup; `None` for a free entry.
+    /// The value of [`Threads::now`] at the last lookup; `None` for a free entry.
     used: Option<u64>,
 }
 
@@ -97,9 +97,9 @@ pub(super) struct Threads {
     places: Vec<Thread>,
     by_id: HashMap<u64, u32>,
     free: Vec<u32>,
-    /// Removed threads whose index side tables may still use.
+    /// Removed threads whose indexes may still be in side tables.
     leaving: Vec<u32>,
-    /// Counts lookups.
+    /// The number of lookups so far, which serves as a clock.
     now: u64,
     /// The last thread found.
     last: Option<(u64, u32)>,
@@ -148,7 +148,7 @@ impl Threads {
         place
     }
 
-    /// No event refers to the thread any more; its index is not reused before [`settle`](Self::settle).
+    /// Removes a thread to which no later event of the file refers. Its index is not reused before [`settle`](Self::settle).
     pub(super) fn remove(&mut self, id: u64) {
         self.last = None;
         if let Some(place) = self.by_id.remove(&id) {
@@ -156,7 +156,7 @@ impl Threads {
         }
     }
 
-    /// Frees the indexes of removed threads. No side table may use them any more.
+    /// Frees the indexes of removed threads. The caller ensures that no queued event and no side table uses these indexes.
     pub(super) fn settle(&mut self) {
         for &place in &self.leaving {
             self.places[place as usize].used = None;
@@ -164,7 +164,8 @@ impl Threads {
         self.free.append(&mut self.leaving);
     }
 
-    /// Forgets the half of the threads that has been silent longest. No side table may use their indexes any more.
+    /// Removes the half of the threads whose last lookups are oldest, and frees the indexes of all removed threads. The caller must have
+    /// released all queued events, because they contain such indexes.
     pub(super) fn forget_half(&mut self) {
         let mut ages: Vec<u64> = self.places.iter().filter_map(|thread| thread.used).collect();
         let middle = ages.len() / 2;

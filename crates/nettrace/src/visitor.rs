@@ -32,14 +32,14 @@ pub trait Visitor {
     /// An event.
     fn event(&mut self, event: &NetEvent<'_>);
 
-    /// `count` events of this capturing thread are missing from the file. Called when the file reveals it, which may be before older
-    /// events of other threads.
+    /// `count` events of this capturing thread are missing from the file. Called when a sequence number shows the loss, which may be before
+    /// older events of other threads are delivered.
     fn lost(&mut self, _thread: u64, _count: u64) {}
 
     /// Further contents of the file. Called only by a reader [with asides](super::Reader::with_asides).
     fn aside(&mut self, _aside: &Aside<'_>) {}
 
-    /// Returns whether the reader may stop. Called before each block; the summary's `ended_orderly` is false then.
+    /// Returns whether the reader may stop. Called before each block. If the reader stops, the summary's `ended_orderly` is false.
     fn is_done(&self) -> bool {
         false
     }
@@ -73,7 +73,7 @@ pub enum Aside<'a> {
     PointBegins {
         /// Its time, in ticks.
         time: i64,
-        /// Version 6: 1 if all threads become invalid after it, plus 2 if all types do.
+        /// Version 6: 1 if all threads become invalid after the sequence point, plus 2 if all types do.
         flags: u32,
     },
     /// A thread's last sequence number at this sequence point.
@@ -87,12 +87,12 @@ pub enum Aside<'a> {
     PointEnds,
 }
 
-/// The ids of an event in the file, and its sorted flag.
+/// The ids in an event's header as they are in the file, and the event's sorted flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InFile {
     /// The thread: the operating system's id in version 4, an index in version 6.
     pub thread: u64,
-    /// The thread that wrote it.
+    /// The thread that wrote the event.
     pub capture: u64,
     /// The label list (version 6).
     pub labels: u32,
@@ -109,7 +109,7 @@ pub struct NetEvent<'a> {
     pub time: i64,
     /// The operating system's id of its thread; 0 if unknown.
     pub thread: u64,
-    /// The operating system's id of the thread that wrote it, nearly always the same.
+    /// The operating system's id of the thread that wrote the event; nearly always the same as `thread`.
     pub capture_thread: u64,
     /// The process id, 0 if unknown.
     pub process: u64,
@@ -121,7 +121,7 @@ pub struct NetEvent<'a> {
     pub stack: Stack<'a>,
     /// Its activity; all zero if it has none.
     pub activity: [u8; 16],
-    /// The activity that started that one; all zero if there is none.
+    /// The activity that started its activity; all zero if there is none.
     pub related: [u8; 16],
     /// Its labels (version 6).
     pub labels: Labels<'a>,
@@ -173,7 +173,7 @@ pub struct Stack<'a> {
 }
 
 impl<'a> Stack<'a> {
-    /// Its addresses; none if there is no stack, or if the reader does [not keep them](super::Reader::with_stacks).
+    /// Returns its addresses; none if there is no stack, or if the reader does [not keep stacks](super::Reader::with_stacks).
     pub fn addresses(&self) -> impl Iterator<Item = u64> + use<'a> {
         self.bytes.chunks_exact(usize::from(self.pointer_bytes.max(1))).map(|word| {
             let mut bytes = [0; 8];
@@ -201,7 +201,7 @@ pub struct ThreadInfo<'a> {
 /// A summary of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All events, with those that the visitor did not want.
+    /// The number of events, including those that the visitor did not want.
     pub events: u64,
     /// Events that are missing from the file, according to the sequence numbers of their threads.
     pub lost: u64,
@@ -212,7 +212,7 @@ pub struct Summary {
     /// Events that were delivered after a newer one, because the file breaks its guarantees or has too many events between two sequence points.
     /// 0 for a reader in file order.
     pub late: u64,
-    /// Blocks of all kinds.
+    /// The number of blocks of all kinds.
     pub blocks: u64,
     /// Bytes read.
     pub bytes: u64,

@@ -232,7 +232,7 @@ pub struct Statistics {
     pub held_signals: u64,
     /// The number of signals for the program that it does not receive.
     pub withheld_signals: u64,
-    /// The number of signals of the collector that were passed on.
+    /// The number of the collector's suspend signals that were delivered to the stopped thread.
     pub suspend_signals: u64,
     /// The number of threads that were created during a stop of a world.
     pub newcomers_in_stop: u64,

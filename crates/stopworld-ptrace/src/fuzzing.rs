@@ -102,7 +102,7 @@ fn look_at(library: &Library, memory: &Memory, request: u64, tid: u64) {
     let _ = library.request(memory, Tid(tid as i32), Address(request));
 }
 
-/// Returns a valid image, as a first input for a corpus.
+/// Returns a valid memory image of a debugged process, to be the first input of a corpus.
 pub fn hostile_seed() -> Vec<u8> {
     let mut image = vec![0; IMAGE_BYTES];
     let address = |at: usize| (IMAGE + at) as u64;

@@ -175,8 +175,8 @@ impl<S: Output, K: Copy + PartialEq> Timeline<S, K> {
         Ok(())
     }
 
-    /// Returns a time on a track that is not before the beginning of the innermost open slice, nor before the end of a slice that
-    /// was inside it.
+    /// Returns `ticks`, or a later time if `ticks` is before the beginning of the innermost open slice of the track, or before the end of a
+    /// slice that was inside that slice.
     fn raise(&mut self, track: Track, ticks: i64) -> i64 {
         match self.open.iter_mut().rev().find(|open| open.track == track) {
             Some(open) => {

@@ -77,7 +77,8 @@ impl Beginnings {
 pub struct FlightRecorder {
     words: NonNull<u64>,
     capacity: usize,
-    /// Positions, counted in words from the beginning. The index of a word is its position modulo the capacity.
+    /// The position of the oldest record. Positions count all words ever written; the index of a word in `words` is its position modulo the
+    /// capacity.
     oldest: u64,
     newest: u64,
     records: u64,
@@ -210,7 +211,7 @@ mod tests {
         }
     }
 
-    /// The oracle: the starts of profiles among the overwritten records, as they are to be kept.
+    /// A model of the recorder: the records of profile starts that it must keep although they are overwritten.
     #[derive(Default)]
     struct Kept(Vec<(u64, EventId, Vec<u64>)>);
 

@@ -20,7 +20,7 @@ use super::worlds::{Consumers, MAX_WORLDS, SelectionHistory};
 use crate::events::table::{EventId, PAYLOAD_WORDS};
 use crate::os::memory::{map_anonymous, unmap};
 
-/// A ring with records, in the merge.
+/// An entry of the merge: a ring that has records.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     /// The time of the ring's first record.
@@ -264,7 +264,7 @@ impl<'a> MergeCursor<'a> {
         };
     }
 
-    /// Changes the current ring: another ring has an earlier record, or all records are beyond the horizon.
+    /// Changes the current ring. Called when another ring has an earlier record, or when all records are beyond the horizon.
     #[inline(always)]
     fn give_way(&mut self) {
         let horizon = self.horizon;

@@ -173,7 +173,7 @@ impl Ring {
         self.chunks.load(Ordering::Relaxed) > self.quota
     }
 
-    /// Returns a drained chunk to the thread, or to the system if the ring has too many.
+    /// Returns a drained chunk to the ring's thread, or to the system if the ring has too many chunks.
     ///
     /// # Safety
     /// The caller is the only drain, and the chunk came from this ring.

@@ -53,13 +53,13 @@ pub enum Breakdown {
     Module = 2,
     /// The object's description.
     Description = 3,
-    /// Its type.
+    /// The object's type.
     Type = 4,
-    /// What keeps it alive.
+    /// The set of retainers, which keep the object alive.
     Retainer = 5,
-    /// Whether it has been used and will be used.
+    /// Whether the object has been used, and whether it will be used again.
     Biography = 6,
-    /// The kind of object.
+    /// The kind of the object.
     Kind = 7,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of each type of event, as data.
+//! The description of each type of event, as data.
 
 use crate::format::{FILTERS, Size, VARIABLE};
 
@@ -9,7 +9,7 @@ pub struct EventType {
     pub id: u16,
     /// Its name in GHC's sources, without the prefix `EVENT_`.
     pub name: &'static str,
-    /// The name that the header declares and tools print.
+    /// The description that a log's header contains and that tools print.
     pub description: &'static str,
     /// The layouts of its payload, oldest first.
     pub layouts: &'static [&'static Layout],
@@ -43,8 +43,8 @@ pub struct Layout {
     pub least: u16,
     /// The fields.
     pub fields: &'static [Field],
-    /// The text of `ghc-events show`, if it prints more than the description. Braces enclose names of fields, with their notation if it
-    /// is not the usual one.
+    /// The text that `ghc-events show` prints, if that is more than the description. Braces enclose the name of a field, and its notation
+    /// if that is not the usual one.
     pub(crate) text: Option<&'static str>,
 }
 
@@ -102,7 +102,7 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
-    /// Returns the fewest bytes that a field has.
+    /// Returns the smallest number of bytes that a field can have.
     pub const fn least(self) -> u16 {
         match self {
             FieldKind::Text | FieldKind::Raw | FieldKind::Items | FieldKind::Leading | FieldKind::OptionalU64 => 0,
@@ -133,13 +133,13 @@ impl FieldKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
-    /// A number, or several, by which events refer to something.
+    /// An identifier, or several, by which events refer to something.
     Id,
-    /// A number of things.
+    /// A count.
     Count,
     /// A position in a sequence.
     Ordinal,
-    /// A number with a meaning of its own.
+    /// A code: each number has a defined meaning.
     Code,
     /// Bytes.
     Bytes,

@@ -71,7 +71,7 @@ numbers! {
     u64 = U64;
 }
 
-/// Declares numbers with meanings, as types of their own that also hold the numbers without a meaning.
+/// Declares types of numbers in which some numbers have a defined meaning. A value of such a type may also be a number without a meaning.
 macro_rules! codes {
     ($(
         $(#[doc = $doc:literal])+
@@ -122,7 +122,8 @@ macro_rules! codes {
 }
 
 codes! {
-    /// Why a thread stopped. From 7 on: what it waits for.
+    /// Why a thread stopped. The numbers from 7 on are blocked threads and state what the thread waits for; 19 and 20 are exceptions that
+    /// are documented below.
     StopReason(u16) {
         /// No reason.
         NONE = 0 "No stop thread status";
@@ -168,11 +169,11 @@ codes! {
         CLOCK_DOMAIN = 3 "CapsetClockDomain";
     }
 
-    /// What a heap profile groups live bytes by.
+    /// The property of objects by which a heap profile groups live bytes.
     Breakdown(u32) {
-        /// The cost centre stack that allocated them.
+        /// The cost centre stack under which the objects were allocated.
         COST_CENTRE = 1 "cost centre";
-        /// The module of that stack.
+        /// The module of that cost centre stack.
         MODULE = 2 "module";
         /// The closure description.
         CLOSURE = 3 "closure description";
@@ -180,7 +181,7 @@ codes! {
         TYPE = 4 "type description";
         /// The retainer set.
         RETAINER = 5 "retainer";
-        /// The phase of life.
+        /// The stage in the life of an object.
         BIOGRAPHY = 6 "biography";
         /// The closure type.
         CLOSURE_TYPE = 7 "closure type";
@@ -190,7 +191,7 @@ codes! {
         ERA = 9 "era";
     }
 
-    /// The kind of a message of Eden.
+    /// The kind of a message between Eden machines.
     MessageTag(u8) {
         /// A machine is ready.
         READY = 0x50 "Ready";
@@ -336,7 +337,7 @@ impl<'a, const AFTER: usize> Decode<'a> for Leading<'a, AFTER> {
     }
 }
 
-/// The restrictions of a heap profile, in the order of the format. An empty one restricts nothing.
+/// The restrictions of a heap profile, in the order of the format. An empty restriction has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filters<'a>(pub [Ended<'a>; FILTERS]);
 
@@ -362,15 +363,15 @@ impl<'a> Decode<'a> for Filters<'a> {
     }
 }
 
-/// What kind of cost centre it is. No flag is set if the event is too short.
+/// The flags of a cost centre. No flag is set if the event is too short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CentreFlags(pub u8);
 
 impl CentreFlags {
-    /// The centre belongs to the whole program and not to a caller (a constant applicative form).
+    /// The cost centre is that of a constant applicative form: it belongs to the whole program and not to a caller.
     pub const CAF: CentreFlags = CentreFlags(1);
 
-    /// Returns whether the centre belongs to the whole program and not to a caller.
+    /// Returns whether the cost centre belongs to the whole program and not to a caller.
     pub fn is_caf(self) -> bool {
         self.0 & Self::CAF.0 != 0
     }
@@ -448,7 +449,8 @@ impl FieldType for Stack<'_> {
 
     #[inline]
     fn encode(&self, to: &mut Bytes) {
-        // A stack comes from a buffer of at most MOST_CENTRES, or from an event: its depth is a byte.
+        // The depth fits a byte: a stack comes from a buffer of at most MOST_CENTRES centres, or from an event, in which the depth is a
+        // byte.
         to.put(&[self.0.len() as u8]);
         to.put(self.0.as_flattened());
     }

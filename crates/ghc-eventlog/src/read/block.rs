@@ -16,7 +16,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Returns the capability of this event, and the block that contains the event after it. `marker` is the event's payload if it is a block marker.
+    /// Returns the capability of an event of this length, and the block that contains the event after it. `marker` is the event's payload
+    /// if it is a block marker.
     #[inline]
     pub(super) fn pass(&mut self, length: usize, marker: Option<&[u8]>) -> Option<u16> {
         if let Some(payload) = marker {

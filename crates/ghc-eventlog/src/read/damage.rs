@@ -18,7 +18,7 @@ pub struct Damage {
     pub last_good: Option<LastGood>,
 }
 
-/// An event that was read without damage.
+/// The position of an event that was read without damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastGood {
     /// Its position in the file, from 1; block markers count.
@@ -32,7 +32,7 @@ pub struct LastGood {
 }
 
 impl LastGood {
-    /// The event that follows `last`.
+    /// Makes the record of an event that was read after `last`.
     pub(super) fn after(last: Option<LastGood>, event: &Event<'_>) -> LastGood {
         let number = last.map_or(0, |last| last.number) + 1;
         LastGood { number, offset: event.offset, id: event.kind.id, time: event.time }
@@ -159,11 +159,11 @@ pub enum DamageKind {
 /// How reading resumes after damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// With the event itself.
+    /// With the event itself: its length is known.
     AtOnce,
     /// At the byte offset of the next block.
     AtBlock(u64),
-    /// It does not.
+    /// Reading does not resume.
     Nowhere,
 }
 

@@ -9,7 +9,7 @@ pub struct Event<'a> {
     pub kind: &'a EventType,
     /// When it happened, in nanoseconds since the program began.
     pub time: u64,
-    /// The capability that it belongs to; `None` for an event of the whole program.
+    /// The capability to which it belongs; `None` for an event of the whole program.
     pub cap: Option<u16>,
     /// Its payload, as it is in the file.
     pub payload: &'a [u8],

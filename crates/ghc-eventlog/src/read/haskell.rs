@@ -6,8 +6,8 @@ const CONTROL: [&str; 32] = [
     "DC2", "DC3", "DC4", "NAK", "SYN", "ETB", "CAN", "EM", "SUB", "ESC", "FS", "GS", "RS", "US",
 ];
 
-/// Writes a text as a literal in quotes, with a decimal escape for each character that is not ASCII. An escape that the next
-/// character would change ends with `\&`.
+/// Writes a text as a literal in quotes, with a decimal escape for each character that is not ASCII. If the next character would be read as
+/// part of an escape, the escape ends with `\&`.
 pub(super) fn literal(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut characters = text.chars().peekable();

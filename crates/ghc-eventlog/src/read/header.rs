@@ -7,7 +7,7 @@ use super::types::{EventType, Types};
 use crate::format::{DATA_BEGIN, HEADER_BEGIN, HEADER_END, TYPE_BEGIN, TYPE_END, TYPES_BEGIN, TYPES_END, VARIABLE};
 use trace_io::source::Source;
 
-/// The longest description that is accepted, in bytes: a thousand times the longest of GHC.
+/// The longest description that is accepted, in bytes: a thousand times the longest one that GHC writes.
 const LONGEST_DESCRIPTION: u32 = 64 << 10;
 
 /// A header that is being read.
@@ -117,7 +117,7 @@ impl<R: Read> Header<'_, R> {
         damage(self.source.offset(), DamageKind::Input(error.kind()))
     }
 
-    /// The damage if the file ends and `needed` bytes were expected here.
+    /// Makes the damage for a file that ends here although `needed` bytes were expected.
     fn cut(&self, needed: usize) -> Damage {
         let here = self.source.bytes().len();
         let kind = DamageKind::Cut { what: self.what, began: self.began, missing: (needed - here) as u64 };

@@ -1,9 +1,9 @@
-//! An index of fixed size: which times lie where in a file.
+//! An index of fixed size: the ranges of times in the segments of a file.
 //!
 //! A *segment* is a range of the file that contains whole events. The index keeps the times of its first and last events and the
 //! block in which it begins. A segment ends at a block marker once it has [`LEAST`] bytes, anywhere once it has the target size. The target is 64 KiB;
 //! when there are more segments than [`MOST_SEGMENTS`], neighbours are joined and the target doubles. So the index of a log of
-//! 8 GiB takes about 7 MiB, and that of a larger one no more.
+//! 8 GiB takes about 7 MiB, and the index of a larger log takes no more.
 
 use super::block::Block;
 use super::scan::Raw;
@@ -33,11 +33,11 @@ pub(super) struct Segment {
     pub(super) first: Key,
     pub(super) last: Key,
     pub(super) events: u64,
-    /// The block that contains its first event.
+    /// The block that contains the segment's first event.
     pub(super) block: Block,
-    /// Bytes between it and the segment before were skipped.
+    /// Whether bytes between this segment and the previous one were skipped.
     is_resumed: bool,
-    /// It is a single event whose length is that of the segment and not the one in its head.
+    /// Whether the segment is a single event whose correct length is that of the segment, and not the one stored in its head.
     pub(super) is_mended: bool,
 }
 
@@ -111,7 +111,7 @@ impl Index {
         self.segments = merged;
     }
 
-    /// The segments in the order of the file.
+    /// Returns the segments in the order of the file.
     pub(super) fn finish(self) -> Vec<Segment> {
         self.segments
     }

@@ -17,13 +17,13 @@ pub(super) enum Piece {
     Short(u8),
     Word(u8),
     Long(u8),
-    /// Eight bytes, plus one.
+    /// Eight bytes; the number printed is greater by one.
     OneMore(u8),
-    /// Eight bytes, hexadecimal.
+    /// Eight bytes, printed in hexadecimal.
     Hex(u8),
-    /// Four bytes, hexadecimal.
+    /// Four bytes, printed in hexadecimal.
     HexWord(u8),
-    /// Two to the power of a byte.
+    /// A byte; printed is two to the power of it.
     Power(u8),
     /// The rest of the payload, a UTF-8 text.
     Rest(u8),
@@ -41,9 +41,9 @@ pub(super) enum Piece {
     From(u8),
     /// The next zero-terminated text.
     Next,
-    /// The eight bytes after the texts, hexadecimal; 0 if there are none.
+    /// The eight bytes after the texts, printed in hexadecimal; 0 if the event ends before them.
     NextHex,
-    /// The flags after the texts.
+    /// The flags of a cost centre, which follow its texts.
     Caf,
     /// The breakdown of a heap profile.
     Breakdown(u8),
@@ -57,7 +57,7 @@ pub(super) enum Piece {
     Status(u8),
     /// The kind of a capability set.
     CapsetKind(u8),
-    /// The kind of a message of a parallel machine.
+    /// The kind of a message that an Eden machine sends ([`MessageTag`](crate::events::MessageTag)).
     Tag(u8),
 }
 
@@ -67,12 +67,12 @@ pub(super) fn bytes_at<const N: usize>(payload: &[u8], at: usize) -> [u8; N] {
     payload.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
-/// The layouts that are known, without those of which only the description is printed. The newest layout of a type is the last.
+/// Returns the known layouts, except those of which only the description is printed. The newest layout of a type is the last.
 pub(super) fn known() -> impl Iterator<Item = &'static Layout> {
     EVENT_TYPES.iter().flat_map(|known| known.layouts).copied().filter(|layout| layout.text.is_some())
 }
 
-/// Returns the layout of a type that is declared with this size; `None` is a variable size.
+/// Returns the layout of a type that is declared with this size. A size of `None` means a variable size.
 pub(super) fn declared(id: u16, size: Option<u16>) -> Option<&'static Layout> {
     let mut newest_first = EventType::of(id)?.layouts.iter().rev().copied().filter(|layout| layout.text.is_some());
     newest_first.find(|layout| match (layout.size, size) {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::events::{GcStats, GcStatsV1, Payload, id};
 
-    /// A name or notation in a text that no field has would print nothing.
+    /// If a text contained a name or a notation that no field has, nothing would be printed for it.
     #[test]
     fn each_pair_of_braces_in_a_text_is_a_field() {
         for layout in known() {
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Texts are printed one after the other, so a text of the format must name them in their order.
+    /// Terminated texts are printed one after the other, so the text of a layout must name them in the order of the fields.
     #[test]
     fn terminated_texts_are_printed_in_their_order() {
         for layout in known().filter(|layout| !layout.text.unwrap().contains(":ipe}")) {
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// A log's declaration selects the longest layout that is not longer.
+    /// A log's declaration selects the longest layout that is not longer than the declared size.
     #[test]
     fn a_declared_size_chooses_the_layout() {
         let stats = |size| declared(id::GC_STATS_GHC, size);

@@ -1,9 +1,9 @@
 //! Delivers the events of a whole file by time, in memory of fixed size.
 //!
 //! GHC has a buffer for each capability and writes it as a block when it is full. So blocks with the same times lie megabytes apart, the
-//! samples of a profile may follow everything else, times inside a block run back a little, and a block with an event of the
-//! first second may come last. No event can be delivered until it is known that no earlier one follows: the [index](super::index),
-//! made by a first pass over the file, knows.
+//! samples of a profile may follow everything else, times inside a block may step back a little, and a block with an event of the
+//! first second may come last. An event can be delivered only when it is known that no event with an earlier time follows in the file. The
+//! [index](super::index) contains this information; a first pass over the file builds it.
 //!
 //! The second pass works in *rounds*. A round takes all events of a range of time:
 //!
@@ -17,14 +17,14 @@
 //! ```
 //!
 //! The cutoff is chosen so that the events before it take about [`ROUND`] bytes, on the assumption that each segment's events are spread evenly over its time.
-//! The segments that overlap the round are read in file order and the events of the round are copied. A stable
-//! sort by time, fast because they are nearly sorted, then gives the order of the whole file. If there are more events
-//! than estimated, the later half is dropped and the cutoff moves to where that half began.
+//! The segments that overlap the round are read in file order and the events of the round are copied. Then a stable sort by time puts them
+//! into the order of the whole file; it is fast, because they are nearly sorted already. If there are more events than estimated, the later
+//! half is dropped and the cutoff moves to where that half began.
 //!
 //! So the order is exact whatever the file's order is, and one round and one segment are in memory. A disordered file costs
-//! time: a segment is read once for each round that it overlaps. That is once or twice if blocks follow each other
-//! in the order in which buffers became full, and as often as there are rounds if each segment has events of all times. (Sorting 1 GiB
-//! of random times takes about 100 rounds, each of which skims 1 GiB.)
+//! time: a segment is read once for each round that it overlaps. If blocks follow each other in the order in which buffers became full, it
+//! is read once or twice. If each segment has events of all times, it is read in every round. (Sorting 1 GiB of random times takes about
+//! 100 rounds, each of which skims 1 GiB.)
 
 use std::mem;
 
@@ -37,26 +37,26 @@ use super::types::{Step, Types};
 use super::visitor::Visitor;
 use crate::format::{FIXED_HEAD, VARIABLE_HEAD};
 
-/// The intended size of a round in bytes: events and what is kept with them.
+/// The intended size of a round in bytes: the events and the bytes that are kept with each.
 const ROUND: usize = 12 << 20;
 /// The largest size of a round.
 const MOST: usize = 20 << 20;
 /// The size in bytes of an event's file offset, which is stored before the event in the arena.
 const OFFSET: usize = 8;
-/// How far an event is moved to its place when it is added.
+/// The maximum number of entries over which a new event is moved to its place when it is added.
 const NEAR: usize = 32;
 
 /// An event of the round.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     time: u64,
-    /// The place of its offset, and so of the event itself, in the arena.
+    /// The place in the arena of the event's file offset, which the event itself follows.
     at: u32,
     cap: u16,
     has_cap: bool,
 }
 
-/// The bytes that are kept with each event.
+/// The number of bytes that are kept with each event.
 const BESIDE: usize = OFFSET + mem::size_of::<Entry>();
 
 /// The second pass over a file.
@@ -71,7 +71,7 @@ pub(super) struct Rounds<'a, S: ?Sized> {
     next: usize,
     /// Segments that a round has reached, and that have events left.
     open: Vec<u32>,
-    /// Everything before it has been delivered.
+    /// All events before this place in the order have been delivered.
     after: Key,
     buffer: Vec<u8>,
     arena: Vec<u8>,
@@ -167,15 +167,15 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
             let middle = low + (high - low) / 2;
             if self.expected_before(Some(middle)) <= self.round as f64 { low = middle } else { high = middle }
         }
-        // At least one time is covered, however many events have it.
+        // A round covers at least one time, even if more events have that time than fit a round.
         match low.max(self.after.time.saturating_add(1)) {
             u64::MAX => Key::END,
             time => Key { time, offset: 0 },
         }
     }
 
-    /// Estimates the bytes of the events from the last cutoff to this time (to the end if `None`), if each segment's are spread evenly. Stops adding when
-    /// the sum exceeds a round.
+    /// Estimates the bytes of the events from the last cutoff to this time (to the end if `None`), on the assumption that each segment's
+    /// events are spread evenly. Stops adding when the sum exceeds a round.
     fn expected_before(&self, time: Option<u64>) -> f64 {
         let mut sum = 0.0;
         let open = self.open.iter();
@@ -267,7 +267,7 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
     }
 }
 
-/// Appends an event, or inserts it near the end where it belongs: times that run back a little are sorted at once.
+/// Appends an event, or inserts it near the end where it belongs: events whose times step back a little are sorted at once.
 #[inline]
 fn add(entries: &mut Vec<Entry>, entry: Entry, sorted_from: usize) {
     let mut place = entries.len();
@@ -281,7 +281,7 @@ fn add(entries: &mut Vec<Entry>, entry: Entry, sorted_from: usize) {
 }
 
 impl Segment {
-    /// Estimates the bytes of its events between two times (to the end if `None`), if they are spread evenly.
+    /// Estimates the bytes of the segment's events between two times (to the end if `None`), on the assumption that they are spread evenly.
     fn expected(&self, from: u64, to: Option<u64>) -> f64 {
         let whole = (self.end - self.start) as f64 + self.events as f64 * BESIDE as f64;
         let (first, last) = (self.first.time, self.last.time);
@@ -338,7 +338,7 @@ mod tests {
 
     fn times() -> impl Strategy<Value = Vec<u64>> {
         prop_oneof![
-            // As GHC writes them: rising, with steps back now and then.
+            // Times as GHC writes them: increasing, with occasional steps back.
             (0..1000u64, prop::collection::vec(0..20u64, 0..200)).prop_map(|(begin, steps)| {
                 let mut time = begin;
                 steps

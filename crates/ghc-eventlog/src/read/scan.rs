@@ -13,8 +13,9 @@ use crate::events::{BlockMarker, id};
 use crate::format::{BLOCK_HEAD, DATA_END, FIXED_HEAD, VARIABLE_HEAD};
 use trace_io::source::Source;
 
-/// The bytes that are read at once: four events of the largest size, enough that system calls do not show in the time. At most an event (65547
-/// bytes) and the next one's head are needed at once, or a description in the header, whose length is bounded there (`.format.hostile`).
+/// The number of bytes read at once: four events of the largest size, so many that the time of the system calls is negligible. An item that
+/// must be in the buffer as a whole is at most an event (65547 bytes) with the head of the next one, or a description in the header, whose
+/// length the header's reader limits (`.format.hostile`).
 const BUFFER: usize = 256 << 10;
 
 /// The smallest size of a block.
@@ -22,10 +23,10 @@ const MARKER: u32 = BLOCK_HEAD as u32;
 
 /// The longest event, in bytes.
 const LONGEST: usize = VARIABLE_HEAD + u16::MAX as usize;
-/// Bytes are not taken for an event if its time is more than this after the previous one's: 13 days.
+/// Bytes whose time as an event would be more than this after the previous event's are not accepted as an event: 13 days.
 const NOT_LONG_NS: u64 = 1 << 50;
 
-/// How often reading resumes at a later block before it gives up.
+/// How often reading may resume at a later block.
 const MOST_RESUMPTIONS: u64 = 4096;
 
 /// A log that is being read.
@@ -53,9 +54,9 @@ pub(super) struct Raw<'a> {
     pub(super) cap: Option<u16>,
     /// The block before this event.
     pub(super) before: Block,
-    /// Bytes between it and the previous event were skipped, or the length of one of the two was corrected.
+    /// Whether bytes between this event and the previous one were skipped, or the length of one of the two was corrected.
     pub(super) is_resumed: bool,
-    /// Its length is that of its fields, and not the one in its head.
+    /// Whether the length is that of the event's fields, and not the one stored in its head.
     pub(super) is_mended: bool,
 }
 
@@ -90,7 +91,7 @@ enum Next {
         row: Row,
         is_mended: bool,
     },
-    /// Something other than an event, which has been skipped.
+    /// The step has skipped something other than an event.
     Again,
     Over,
 }
@@ -114,7 +115,7 @@ impl<R: Read> Scan<R> {
             count += 1;
             tell(kind);
         };
-        // A header may have any number of descriptions, so the damage that is kept of them is bounded, too.
+        // A header may have any number of descriptions, so the number of damages that are kept for them is limited, too.
         let read = header::read(&mut scan.source, &mut scan.types, &mut tell, &mut |damage| minor.push(damage));
         scan.summary.types = count;
         minor.into_iter().for_each(|damage| scan.damaged(damage));
@@ -224,7 +225,7 @@ impl<R: Read> Scan<R> {
                     _ => Ok(Next::Event { length, head, row, is_mended: false }),
                 }
             }
-            // More bytes have arrived than were there at the first look.
+            // More bytes have arrived since the first attempt.
             Step::More(_) => Ok(Next::Again),
             Step::End => self.mark_of_the_end(),
             Step::Unknown(id) => self.unknown(id),
@@ -238,11 +239,11 @@ impl<R: Read> Scan<R> {
         own_length != Some(length - head)
     }
 
-    /// An event whose stored length differs from the length of its fields. The fields are right if an event begins where they end; a newer GHC may
-    /// have added fields that are unknown here.
+    /// Handles an event whose stored length differs from the length of its fields. The length of the fields is the right one if an event
+    /// begins where they end. Otherwise the stored length may be right: a newer GHC may have added fields that are unknown here.
     #[cold]
     fn mended(&mut self, head: usize, row: Row, said: usize) -> io::Result<Option<Next>> {
-        // Needs all bytes that the file may have for it.
+        // Buffers as many bytes as the event may have, as far as the file has them.
         self.source.has(LONGEST + VARIABLE_HEAD)?;
         let (kind, bytes) = (self.types.kind(row), self.source.bytes());
         let payload = bytes.get(head..).unwrap_or_default();
@@ -273,7 +274,7 @@ impl<R: Read> Scan<R> {
         row.is_declared && (row.is_marker || (fits && later < NOT_LONG_NS))
     }
 
-    /// An event that extends past the end of the file: its length is wrong, or the file was cut.
+    /// Handles an event that extends past the end of the file: its length is wrong, or the file was cut.
     #[cold]
     fn past_the_file(&mut self) -> io::Result<Next> {
         let bytes = self.source.bytes();
@@ -291,7 +292,7 @@ impl<R: Read> Scan<R> {
         }
     }
 
-    /// An event that extends past the end of the file, in a block that does not.
+    /// Handles an event that extends past the end of the file, in a block that does not.
     fn over_a_whole_block(&mut self, block_end: u64) -> io::Result<Next> {
         let offset = self.source.offset();
         let id = u16::from_be_bytes(bytes_at(self.source.bytes(), 0));
@@ -308,7 +309,7 @@ impl<R: Read> Scan<R> {
         Ok(Next::Again)
     }
 
-    /// The rest of the file is shorter than an event.
+    /// Handles a rest of the file that is shorter than an event.
     #[cold]
     fn at_end_of_file(&mut self) -> Next {
         let here = self.source.bytes().len();
@@ -333,7 +334,7 @@ impl<R: Read> Scan<R> {
         self.block_end = None;
         if self.source.has(1)? {
             let offset = self.source.offset();
-            // A file may consist of such markers: reported once.
+            // A file may consist of many end markers, so the damage is reported once.
             if !self.summary.ended_orderly {
                 self.damaged_at(offset, DamageKind::AfterEnd);
             }
@@ -342,7 +343,7 @@ impl<R: Read> Scan<R> {
         Ok(Next::Again)
     }
 
-    /// An event that crosses the end of its block. It is not an event if a block begins where its own block ends.
+    /// Handles an event that crosses the end of its block. If another block begins where its own block ends, the bytes are not an event.
     #[cold]
     fn over_the_end(&mut self, length: usize, head: usize, row: Row, block_end: u64) -> io::Result<Next> {
         let offset = self.source.offset();
@@ -362,7 +363,7 @@ impl<R: Read> Scan<R> {
         Ok(Next::Event { length, head, row, is_mended: false })
     }
 
-    /// An event of unknown length: the rest of its block is skipped, if a block begins after it.
+    /// Handles an event of unknown length: skips the rest of its block, if another block begins after that.
     #[cold]
     fn unknown(&mut self, id: u16) -> io::Result<Next> {
         let (offset, last_good) = (self.source.offset(), self.last_good);
@@ -380,7 +381,8 @@ impl<R: Read> Scan<R> {
         Ok(if what_follows == Resumed::Nowhere { Next::Over } else { Next::Again })
     }
 
-    /// Returns whether these bytes may be an event of an undeclared type: an event of a known type, or nothing, must follow.
+    /// Returns whether the next bytes may be an event of an undeclared type with this length: an event of a known type, or the end of the
+    /// file, must follow.
     #[cold]
     fn is_plausible(&mut self, length: usize) -> io::Result<bool> {
         let is_last = !self.source.has(length + 2)?;

@@ -21,7 +21,7 @@ use crate::format::FILTERS;
 /// Output is buffered up to this many bytes.
 const BUFFER: usize = 64 << 10;
 
-/// What is printed.
+/// The parts of a log that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Types and events: `ghc-events show`.
@@ -44,7 +44,7 @@ pub struct Show<W> {
     damages: u64,
 }
 
-/// How much of a whole log has been printed.
+/// The parts of a whole log that have been printed so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begun {
     Nothing,

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 
 /// An input that can be read at any offset, any number of times.
 pub trait ReadAt {
-    /// Fills the buffer with the bytes from this offset on and returns how many there were: fewer than asked for
-    /// only at the end of the input.
+    /// Fills the buffer with the bytes from this offset on, and returns their number, which is smaller than the buffer's length only at the
+    /// end of the input.
     ///
     /// # Errors
     ///

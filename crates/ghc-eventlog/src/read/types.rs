@@ -30,7 +30,7 @@ impl EventType {
         EventType { id, size, description, is_declared: true, layout, text }
     }
 
-    /// A type of GHC that the header does not declare.
+    /// Creates a type that GHC has and the header does not declare.
     fn known(layout: &'static Layout) -> EventType {
         let size = match layout.size {
             Size::Fixed(bytes) => Some(bytes),
@@ -46,7 +46,7 @@ impl EventType {
     }
 }
 
-/// What some bytes begin with.
+/// The item with which some bytes begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// An event of `length` bytes; its payload begins after `head` bytes.
@@ -59,7 +59,7 @@ pub(super) enum Step {
     More(usize),
 }
 
-/// What the scan needs of each type, in one table.
+/// The properties of a type that the scan needs; they are in one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
     /// The index among the kinds plus one; 0 if there is no such type.
@@ -68,7 +68,7 @@ pub(super) struct Row {
     is_variable: bool,
     pub(super) is_marker: bool,
     pub(super) is_declared: bool,
-    /// Its fields mark their own ends, whatever the event's head stores.
+    /// Whether the fields mark their own ends, so that the length in the event's head is not needed.
     pub(super) ends_itself: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// All types of GHC. The header's declarations replace them.
+    /// Creates a table with all types of GHC. Declarations in the header replace them.
     pub(super) fn new() -> Types {
         let mut types = Types { kinds: Vec::new(), rows: Vec::new(), text: 0 };
         // The newest layout of a number is the last.

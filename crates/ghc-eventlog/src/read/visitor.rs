@@ -21,14 +21,14 @@ pub trait Visitor {
     }
 }
 
-/// What a log contained.
+/// A summary of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// All events, with block markers.
+    /// The number of events, including block markers.
     pub events: u64,
-    /// Block markers.
+    /// The number of block markers.
     pub blocks: u64,
-    /// Types that the header declares.
+    /// The number of types that the header declares.
     pub types: u64,
     /// Bytes read.
     pub bytes: u64,

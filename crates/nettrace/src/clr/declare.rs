@@ -13,8 +13,8 @@
 //! ```
 //!
 //! *Reading.* `HeapStats` is a view with an accessor for each field. The offset of a field is a base, a number of bytes, and a number
-//! of pointers; the two numbers are computed at compile time. The base is the start of the payload, or the end of the last text or
-//! byte array before the field (`Z16 then after_name`), because its length is known only at run time.
+//! of pointers; the two numbers are computed at compile time. The base is the start of the payload, or, if a text or byte array precedes
+//! the field, the end of the last of them (`Z16 then after_name`), because the length of a text or byte array is known only at run time.
 //!
 //! *Writing.* `written` adds a struct with the name that the event has in files: provider, number, version, opcode, keywords and level
 //! are those of its metadata. See `encode`.
@@ -77,7 +77,7 @@ macro_rules! read {
     };
 }
 
-/// A part of a field's declaration, from the tokens in its parentheses.
+/// Extracts a part of a field's declaration from the tokens in its parentheses.
 macro_rules! part {
     (@labels as $labels:ident $($rest:tt)*) => { Some($crate::clr::values::$labels::LABELS) };
     (@labels $skipped:tt $($rest:tt)*) => { part!(@labels $($rest)*) };
@@ -104,8 +104,8 @@ macro_rules! part {
     (@text) => { "" };
 }
 
-/// The accessors of the fields after a given position: a method that finds the end of the last text, then a number of
-/// bytes and a number of pointers.
+/// Generates the accessors of the fields after a given position. A position is a method that finds the end of the last text, a number of
+/// bytes, and a number of pointers.
 macro_rules! accessors {
     ($base:ident, $bytes:expr, $words:expr;) => {};
     ($base:ident, $bytes:expr, $words:expr; rows $($row:tt)*) => {
@@ -152,7 +152,7 @@ macro_rules! accessors {
     };
 }
 
-/// The table of the fields of an event, and of its rows.
+/// Generates the table of the fields of an event, and of its rows.
 macro_rules! fields {
     (@head {
         $($since:literal $name:ident $label:literal $kind:ident $(of $length:ident)? $(then $after:ident)? $(($($part:tt)*))?;)*
@@ -178,7 +178,7 @@ macro_rules! fields {
     (@rows {}) => { &[] };
 }
 
-/// The view of an event's payload.
+/// Generates the view of an event's payload.
 macro_rules! view {
     ($(#[$doc:meta])* $view:ident [$($provider:ident)+] [$event:literal $(, $other:literal)*] [$first:literal $($last:literal)?] $title:literal $body:tt) => {
         $(#[$doc])*
@@ -189,7 +189,7 @@ macro_rules! view {
         }
 
         impl<'a> $view<'a> {
-            /// Its number; the first of them if several events have the same fields.
+            /// The number of the event; the first one if several events have the same fields.
             pub const EVENT: u32 = $event;
 
             /// The declaration as data.
@@ -238,11 +238,11 @@ macro_rules! templates {
             view! { $(#[$doc])* $view [$($provider)+] [$($event),+] [$first $($last)?] $title { $($body)* } }
         )*
 
-        /// The events of this file as they are written.
+        /// The structs for writing the events of this file.
         pub(super) mod written {
             $(templates! { @written [$($written [$($life)?] ($($place)*))*] [$(#[$doc])*] $view { $($body)* } })*
 
-            /// All of them.
+            /// The definitions of all these events.
             #[allow(unused_imports, reason = "a file may have none")]
             pub(in crate::clr) const DEFINITIONS: &[&$crate::clr::Definition] = &[
                 $($(<$written as $crate::clr::Encode>::DEFINITION,)*)*

@@ -1,8 +1,8 @@
 //! Writing events: their metadata, and structs that append a payload.
 //!
-//! A declaration (see `declare`) that is `written` yields a struct with the fields of one version, in order, by name. What a writer
-//! can't get wrong is not in it: `ClrInstanceID` is an argument of [`Encode::encode`], since it is the same for all events of a
-//! runtime, and counts are those of the rows. Nothing is allocated, and pointers have eight bytes.
+//! A declaration (see `declare`) that is `written` yields a struct with the named fields of one version, in order. Two kinds of fields are
+//! not in it, so that a writer can't set them wrongly: `ClrInstanceID` is an argument of [`Encode::encode`], since it is the same for all
+//! events of a runtime, and counts are computed from the rows. Nothing is allocated, and pointers have eight bytes.
 //!
 //! ```
 //! use nettrace::clr::{Encode, Payload, SegmentKind, gc::CreateSegment, write::GCCreateSegment};
@@ -16,8 +16,7 @@
 //! let read = CreateSegment::new(definition.version.into(), Payload::new(&payload, 8));
 //! assert_eq!((read.size(), read.clr_instance_id()), (Some(4 << 20), Some(0)));
 //! ```
-//!
-//! Rows of a number that is known only when they have all been seen are encoded one by one, and then passed as [`Rows`].
+//! If the number of rows is known only at the end, the rows are encoded one by one, and then passed as [`Rows`].
 
 use trace_io::bytes::Bytes;
 
@@ -34,7 +33,7 @@ pub trait Sink {
     fn text(&mut self, text: Text<'_>);
 }
 
-/// A buffer of fixed size: what does not fit is not written, and a text is cut to fit.
+/// A buffer of fixed size: bytes that do not fit are not written, and a text is cut to fit.
 impl Sink for Bytes {
     #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
@@ -65,7 +64,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A text in a payload. NULs in it are omitted, since a NUL ends it.
+/// A text in a payload. It is written without its NULs, since a NUL ends a text in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
     text: &'a str,
@@ -112,7 +111,7 @@ pub trait Encode {
     fn encode<S: Sink>(&self, instance: u16, to: &mut S);
 }
 
-/// The metadata of an event that is written.
+/// The metadata that are written for an event.
 #[derive(Debug)]
 pub struct Definition {
     /// Its provider.
@@ -131,7 +130,7 @@ pub struct Definition {
     pub opcode: u8,
     /// The declaration of its payload.
     pub template: &'static Template,
-    /// The fields of its rows, for each row, if their number is fixed.
+    /// If the number of its rows is fixed: the fields of each row.
     pub(super) rows: &'static [&'static [(&'static str, Kind)]],
 }
 
@@ -145,7 +144,7 @@ impl Definition {
         fields.map(|field| (field.file_name, field.file_kind)).chain(self.rows.iter().copied().flatten().copied())
     }
 
-    /// The type of event that a reader gets from these metadata.
+    /// Returns the type of event that a reader gets from these metadata.
     pub fn event_type(&self) -> EventType {
         let field = |(name, kind): (&str, Kind)| Some(FieldType { name: name.to_owned(), kind: kind.declared()? });
         EventType {
@@ -184,17 +183,17 @@ pub enum Level {
 pub mod keyword {
     /// No keyword: written whatever keywords are requested.
     pub const NONE: u64 = 0;
-    /// Collections, allocation, segments, finalizers. In the private provider the same bit is called GCPrivate.
+    /// Events about collections, allocation, segments and finalizers. In the private provider the same bit is called GCPrivate.
     pub const GC: u64 = 0x1;
-    /// Handles.
+    /// Events about handles.
     pub const GC_HANDLE: u64 = 0x2;
-    /// Types.
+    /// Events about types.
     pub const TYPE: u64 = 0x8_0000;
-    /// Heap dumps.
+    /// Events of heap dumps.
     pub const GC_HEAP_DUMP: u64 = 0x10_0000;
-    /// Samples of allocations, at the high rate.
+    /// Allocations sampled at the high rate.
     pub const GC_SAMPLED_HIGH: u64 = 0x20_0000;
-    /// Samples of allocations, at the low rate.
+    /// Allocations sampled at the low rate.
     pub const GC_SAMPLED_LOW: u64 = 0x200_0000;
 }
 
@@ -256,7 +255,8 @@ macro_rules! store {
     };
 }
 
-/// The names and types of the fields of rows whose number is fixed. The name of a field follows that of its row.
+/// The names and types of the fields of rows whose number is fixed. In metadata, the name of a field is the row's name followed by the
+/// field's.
 macro_rules! row_fields {
     () => { &[] };
     ([$($place:literal)+] $fields:tt) => { &[$(row_fields!(@row $place $fields)),+] };
@@ -265,8 +265,8 @@ macro_rules! row_fields {
     };
 }
 
-/// The struct for writing an event, and that of its rows. Goes through the fields one by one, and gathers those of the struct, and what
-/// is appended for each.
+/// Generates the struct for writing an event, and the struct of its rows. Processes the fields one by one; collects the fields of the
+/// struct, and the code that appends each.
 macro_rules! written {
     (event $head:tt { $($body:tt)* }) => { written! { @event $head [] [] [] $($body)* } };
 
@@ -393,7 +393,7 @@ mod tests {
     fn encoded(event: &impl Encode) -> Vec<u8> {
         let mut payload = Vec::new();
         event.encode(7, &mut payload);
-        // A buffer of fixed size gets the same.
+        // A buffer of fixed size receives the same bytes.
         let mut buffer = Bytes::with_capacity(payload.len());
         event.encode(7, &mut buffer);
         assert_eq!(buffer.as_slice(), payload);
@@ -549,7 +549,7 @@ mod tests {
         }
     }
 
-    /// The metadata of every event can be expressed in both containers, and fit its declaration.
+    /// The metadata of every event can be expressed in both containers, and match the event's declaration.
     #[rstest]
     fn a_reader_gets_the_declared_metadata(#[values(Container::V4, Container::V6)] container: Container) {
         let info = TraceInfo {

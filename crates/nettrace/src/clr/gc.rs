@@ -93,8 +93,8 @@ templates! {
         1 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// This many bytes have been allocated since the last tick; about 100 KB. The type is that of the object whose allocation
-    /// reached the amount.
+    /// The program has allocated this many bytes since the last tick; about 100 KB. The type is that of the object with whose allocation
+    /// the amount was reached.
     AllocationTick = Runtime [10] 0 "GC/AllocationTick" written GCAllocationTick<'a>(Runtime 10 v 4 op 11 GC Verbose) {
         0 amount "AllocationAmount" I32 (file U32 [Bytes] "allocated since the last tick; at most what fits");
         0 kind "AllocationKind" U32 (as AllocationKind "the heap of the object");
@@ -212,15 +212,15 @@ impl AllocationTick<'_> {
 /// The memory that the collector has committed, from the dynamic event `CommittedUsage`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommittedUsage {
-    /// In use.
+    /// Bytes in use.
     pub in_use: i64,
-    /// About to be decommitted.
+    /// Bytes about to be decommitted.
     pub in_global_decommit: i64,
-    /// Free in one heap.
+    /// Free bytes that belong to one heap.
     pub in_free: i64,
-    /// Free for any heap.
+    /// Free bytes that any heap may use.
     pub in_global_free: i64,
-    /// The collector's own records.
+    /// Bytes of the collector's own data structures.
     pub bookkeeping: i64,
 }
 

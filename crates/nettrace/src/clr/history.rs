@@ -18,8 +18,7 @@ templates! {
         2 join_id "ID" I32 (file ("JoinID" U32) "which join of the collection");
     }
 
-    /// The collection of one heap. Versions before 3 were fired by the .NET Framework only and have another
-    /// layout.
+    /// The collection of one heap. Only the .NET Framework fired versions before 3, which have another layout.
     PerHeapHistory = Runtime [204] 3 "GC/PerHeapHistory" written GCPerHeapHistory(Runtime 204 v 3 op 204 GC Informational) {
         3 clr_instance_id "ClrInstanceID" U16;
         3 free_list_allocated "FreeListAllocated" Word ([Bytes] "allocated from free lists during the collection");
@@ -99,7 +98,7 @@ templates! {
         }
     }
 
-    /// Free blocks and the plugs to fit into them, by size.
+    /// The numbers of free blocks and of plugs (adjacent survivors, which are placed together), by size.
     FitBucketInfo = Runtime [209] 0 "GC/FitBucketInfo" {
         0 clr_instance_id "ClrInstanceID" U16;
         0 bucket_kind "BucketKind" U16;
@@ -154,7 +153,7 @@ impl GenerationData {
         self.size_after.wrapping_sub(self.fragmentation())
     }
 
-    /// Surviving bytes.
+    /// Returns the surviving bytes.
     pub fn out(&self) -> i64 {
         self.pinned_survivors.wrapping_add(self.other_survivors)
     }

@@ -18,9 +18,9 @@
 //! takes precedence over the stated version. An older template reads a newer event and ignores its tail.
 //! The exceptions are three events whose version 1 widened a field; they have two templates.
 //!
-//! Each event is declared once, as input of the macro in `declare`. The macro generates the struct with its accessors, the
-//! row of [`Template`] from which a listing prints any of these events field by field, and, for the events that are written by the
-//! programs of this project, a struct in [`write`](mod@write) that appends a payload, and its metadata ([`Definition`]).
+//! Each event is declared once, as input of the macro in `declare`. The macro generates the struct with its accessors, the row of
+//! [`Template`] from which a listing prints the event field by field, and, for an event that a program of this project writes, a struct in
+//! [`write`](mod@write) that appends a payload, and the event's metadata ([`Definition`]).
 //!
 //! | file | events |
 //! |---|---|

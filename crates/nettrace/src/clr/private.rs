@@ -1,4 +1,4 @@
-//! The private provider: details of background collections, and pins.
+//! The private provider: details of background collections, and pinned objects.
 
 templates! {
     /// The settings that the collector started with.
@@ -87,13 +87,13 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// It has processed its mark list.
+    /// The background collection has processed its mark list.
     BackgroundDrainMark = Private [20] 0 "GC/BGCDrainMark" {
         0 objects "Objects" U64;
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// It has revisited pages that were written meanwhile.
+    /// It has revisited pages that the program wrote while it marked.
     BackgroundRevisit = Private [21] 0 "GC/BGCRevisit" {
         0 pages "Pages" U64;
         0 objects "Objects" U64;
@@ -123,7 +123,7 @@ templates! {
         0 clr_instance_id "ClrInstanceID" U16;
     }
 
-    /// A full collection approaches; fired for a program that registered for the notification.
+    /// A full collection is about to happen; fired only if the program registered for this notification.
     FullNotify = Private [25] 0 "GC/FullNotify" {
         0 generation "GenNumber" U32;
         0 is_alloc "IsAlloc" U32;

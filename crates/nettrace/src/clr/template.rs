@@ -28,16 +28,16 @@ pub enum Kind {
     Guid,
     /// UTF-16 text with a NUL.
     Z16,
-    /// Bytes; the number before gives their length.
+    /// Bytes; the number before them is their length.
     Bytes,
-    /// Numbers of eight bytes; the number before gives their count.
+    /// Numbers of eight bytes; the number before them is their count.
     U64s,
-    /// Padding: what C inserts before a pointer that follows an odd number of four-byte fields.
+    /// The padding that C inserts before a pointer that follows an odd number of four-byte fields.
     Pad,
 }
 
 impl Kind {
-    /// The bytes that it takes in addition to `words`; 0 for a variable length.
+    /// The number of bytes that a field takes in addition to `words`; 0 for a variable length.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Kind::U8 => 1,
@@ -49,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// The pointers that it takes.
+    /// The number of pointers that a field takes.
     pub(super) const fn words(self) -> usize {
         matches!(self, Kind::Word) as usize
     }
@@ -80,7 +80,7 @@ impl Kind {
 pub enum Unit {
     /// A number of bytes.
     Bytes,
-    /// A number of things.
+    /// A count.
     Count,
     /// An address, or an identifier that is one.
     Address,
@@ -101,15 +101,15 @@ pub struct Field {
     pub since: u32,
     /// Its type.
     pub kind: Kind,
-    /// Its name in metadata, where that is another.
+    /// Its name in metadata, which may differ from `name`.
     pub file_name: &'static str,
-    /// Its type in metadata.
+    /// Its type in metadata, which may differ from `kind`.
     pub file_kind: Kind,
     /// The unit of its values, if it has one.
     pub unit: Option<Unit>,
     /// A line of documentation; may be empty.
     pub doc: &'static str,
-    /// The names of its values, if they have any.
+    /// The names of its values, if its values have names.
     pub(super) labels: Option<&'static Labels>,
 }
 
@@ -148,13 +148,13 @@ pub struct Template {
     pub providers: &'static [Provider],
     /// Its numbers; more than one if several events have the same fields.
     pub events: &'static [u32],
-    /// The versions that it reads.
+    /// The versions of the event that the template can read.
     pub versions: RangeInclusive<u32>,
     /// Its name, as TraceEvent lists it: `GC/HeapStats`.
     pub name: &'static str,
     /// Its fields, in order.
     pub fields: &'static [Field],
-    /// The fields of its rows, which follow them.
+    /// The fields of its rows, which follow the other fields.
     pub rows: &'static [Field],
 }
 

@@ -1,6 +1,6 @@
 //! Enumerated values: the meanings of the numbers in fields, as the runtime spells them.
-//!
-//! A reader gets the number, which a newer runtime may have added; `of` returns the value if it is known. A writer gives the value.
+//! A reader gets the number. A newer runtime may have added it, so `of` returns the value only if the number is known. A writer passes the
+//! value.
 
 use super::labels::Labels;
 
@@ -111,7 +111,7 @@ enumerations! {
     enum CollectionType {
         /// The threads are suspended during the whole collection.
         NonConcurrentGC,
-        /// Most of it runs concurrently with the program.
+        /// Most of the collection runs concurrently with the program.
         BackgroundGC,
         /// A blocking collection during a background one.
         ForegroundGC,
@@ -119,25 +119,25 @@ enumerations! {
 
     /// Why threads are suspended.
     enum SuspendReason {
-        /// None of the others.
+        /// For another reason.
         SuspendOther,
-        /// A collection.
+        /// For a collection.
         SuspendForGC,
-        /// An application domain is unloaded.
+        /// To unload an application domain.
         SuspendForAppDomainShutdown,
-        /// Compiled code is discarded.
+        /// To discard compiled code.
         SuspendForCodePitching,
-        /// The process ends.
+        /// To end the process.
         SuspendForShutdown,
-        /// A debugger.
+        /// For a debugger.
         SuspendForDebugger,
-        /// The preparation of a collection, as in the second pause of a background collection.
+        /// To prepare a collection, as in the second pause of a background collection.
         SuspendForGCPrep,
-        /// A debugger, again.
+        /// For a debugger that looks again for threads that have not stopped yet.
         SuspendForDebuggerSweep,
     }
 
-    /// The heap from which an allocation tick's object is.
+    /// The heap that contains the object of an allocation tick.
     enum AllocationKind {
         /// The small object heap.
         Small,
@@ -185,7 +185,7 @@ enumerations! {
         Older,
         /// A handle with a size.
         SizedRef,
-        /// The mark stack overflowed.
+        /// A root found while an overflow of the mark stack was handled.
         Overflow,
     }
 
@@ -199,15 +199,15 @@ enumerations! {
         Strong,
         /// Keeps its object alive, and in its place.
         Pinned,
-        /// Changes its kind.
+        /// A handle whose kind can change.
         Variable,
-        /// Keeps its object alive while it has references from COM.
+        /// Keeps its object alive while COM has references to the object.
         RefCounted,
         /// Keeps a value alive as long as its key.
         Dependent,
         /// Keeps the buffers of an asynchronous operation in their place.
         AsyncPinned,
-        /// As a strong one, and the size of what it reaches is computed.
+        /// Keeps its object alive, and the collector computes the size of everything reachable from it.
         SizedRef,
     }
 
@@ -221,13 +221,13 @@ enumerations! {
 
     /// The part that a thread has in a join.
     enum JoinType {
-        /// It is the last thread to come.
+        /// The thread is the last to arrive.
         LastJoin,
-        /// It is not the last.
+        /// The thread is not the last to arrive.
         Join,
         /// The last thread lets the others continue.
         Restart,
-        /// It is the first, in a join that waits for the first only.
+        /// The thread is the first to arrive, in a join that waits only for the first.
         FirstJoin,
     }
 
@@ -316,7 +316,7 @@ impl Sku {
     }
 }
 
-/// The sort of a type, by its number in the metadata of an assembly. Only the sort that a writer needs.
+/// The element type of a type, with its number in the metadata of an assembly. Only the one that a writer needs is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ElementType {

@@ -1,5 +1,4 @@
-//! Reads what events refer to: types, threads, stacks, labels; and the sequence points, which end the validity of some
-//! of it.
+//! Reads what events refer to: types, threads, stacks, labels; and the sequence points, which end the validity of ids.
 
 use std::io::Read;
 
@@ -219,7 +218,7 @@ fn thread_row<'a>(row: &mut Bytes<'a>, process: u64) -> Result<ThreadInfo<'a>, I
             2 => info.process = row.var64()?,
             3 => info.thread = row.var64()?,
             4 => info.pairs.push((row.utf8()?, row.utf8()?)),
-            // The length of an unknown item is unknown; what was read is kept.
+            // The length of an item of an unknown kind is unknown, so reading ends here; everything read before is kept.
             _ => break,
         }
     }

@@ -20,7 +20,7 @@ const MOST_LOSERS: usize = 1 << 16;
 struct BlockPosition {
     layout: Layout,
     header: Header,
-    /// The header of the event whose payload is next began at this offset.
+    /// If a payload is next: the offset at which the header of its event began.
     began: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl<V: Visitor> Reading<'_, V> {
                 if bytes.len() >= LONGEST {
                     place.header.read(place.layout, &mut bytes)?;
                 } else {
-                    // It may be incomplete; then it is read again from its beginning.
+                    // The header may be incomplete; it is then read again from its beginning.
                     let mut header = place.header.clone();
                     header.read(place.layout, &mut bytes)?;
                     place.header = header;
@@ -104,7 +104,7 @@ impl<V: Visitor> Reading<'_, V> {
 
     #[inline]
     fn event(&mut self, header: &Header, offset: u64, payload: &[u8]) {
-        // The type may be unknown, but the event exists.
+        // The sequence number is followed first: it counts even if the event's type is unknown.
         let capture = self.capture(header, offset);
         let kind = match self.last_type {
             Some((id, kind)) if id == header.kind => kind,

@@ -9,9 +9,10 @@
 //! readable has been delivered by then.
 //!
 //! Losses are counted from the sequence numbers that each capturing thread gives to its events: a step of more than one means
-//! lost events, and a sequence point with a higher number than was seen means losses at the end. In version 4 a
-//! thread's beginning is not recorded, so its first event counts as one, whatever its number; and a thread whose last number is 0 is
-//! a new one with the same id. A step back can't be converted to a number of events; it is counted as a step back.
+//! lost events, and a sequence point with a higher number than the last one seen means losses at the end. In version 4 a
+//! thread's beginning is not recorded, so no loss is counted before its first event, whatever that event's number is; and if a sequence
+//! point states 0 as the last number of a thread, a new thread has reused the id. A step back of the sequence numbers can't be converted to
+//! a number of lost events; it is counted as a step back.
 
 mod definitions;
 mod events;
@@ -104,7 +105,7 @@ struct TypeEntry {
     interest: Interest,
 }
 
-/// What is needed to deliver an event.
+/// The tables that are needed to deliver an event.
 #[derive(Debug)]
 struct Tables {
     types: Vec<TypeEntry>,
@@ -125,7 +126,7 @@ struct Reading<'v, V> {
     by_id: Ids,
     last_type: Option<(u32, u32)>,
     types_cost: usize,
-    /// The number of types that a sequence point made invalid.
+    /// The number of types that sequence points have made invalid.
     forgotten: u32,
     threads: Threads,
     process: u64,
@@ -209,7 +210,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
         }
         let container = self.container;
         let offset = file.offset();
-        // Without it, times of events have no meaning.
+        // Without the description of the trace, the times of events have no meaning.
         let info = file.fixed("the description of the trace", |bytes| TraceInfo::read(container, bytes)).map_err(
             |trouble| match trouble {
                 BlockError::Block(Damage { kind, .. }) => BlockError::File(Damage { offset, kind }),
@@ -238,7 +239,7 @@ impl<'v, V: Visitor> Reading<'v, V> {
                 return Err(ItemError::Wrong(DamageKind::BlockHeader(size)));
             }
             let flags = bytes.short()?;
-            // The oldest and the newest time, and fields of later versions.
+            // Skip the oldest and the newest time, and fields of later versions.
             bytes.take(usize::from(size) - 4)?;
             Ok(Layout { container, compressed: flags & 1 != 0 })
         })

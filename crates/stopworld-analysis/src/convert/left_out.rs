@@ -47,7 +47,7 @@ impl LeftOut {
         self.reasons.is_empty()
     }
 
-    /// The list, by reason and then by name.
+    /// Returns the kinds of events that were left out, ordered by reason and then by name.
     pub fn rows(&self) -> Vec<LeftOutRow> {
         let mut rows: Vec<LeftOutRow> = self
             .reasons

@@ -15,9 +15,8 @@
 //! it may begin with one of them. Its `HeapStats` is its end: no restart follows.
 //!
 //! The rules, each of which has a test:
-//!
-//! * Only suspensions for a collection or its preparation count. Of others (a sampler stops the world a thousand times a second)
-//!   only the thread is remembered, so that their restarts can be ignored.
+//! * Only suspensions for a collection or its preparation count. For other suspensions (a sampler stops the world a thousand times a
+//!  second) only the suspending thread is remembered, so that the restarts by that thread can be ignored.
 //! * A start without a suspension before it, and a start with the same number as the previous collection, are ignored.
 //! * An event belongs to the newest collection if that is not complete, otherwise to the one in the background.
 //! * The server collector reports the histories of a background collection's heaps after its `HeapStats`. Such a history belongs

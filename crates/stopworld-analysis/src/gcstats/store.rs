@@ -40,7 +40,7 @@ struct Spill {
     file: Option<File>,
     /// Bytes in the file.
     written: u64,
-    /// Bytes in memory, of all logs.
+    /// Bytes in memory, the sum over all logs.
     in_memory: usize,
     /// Whether writing to the file has failed.
     memory_only: bool,

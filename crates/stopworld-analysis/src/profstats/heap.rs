@@ -392,7 +392,7 @@ mod tests {
     use super::*;
     use stopworld::profile::census;
 
-    /// The writer's numbers are read back as the matching breakdowns.
+    /// The number that the census writes for each of its breakdowns is read as the breakdown with the same meaning.
     #[test]
     fn breakdowns_are_found_by_their_numbers() {
         let read = census::Breakdown::ALL.map(|ours| Breakdown::of(Number(ours as u32)));

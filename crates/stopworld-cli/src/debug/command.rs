@@ -314,7 +314,8 @@ fn unknown(name: &str) -> String {
     format!("unknown command '{name}': {guess}`help` lists the commands")
 }
 
-/// Returns the text of an error: the word and what is expected in its place, or else the usage.
+/// Returns the message for an error of clap: the wrong word and the words expected in its place if clap reports them, otherwise the
+/// command's usage.
 fn fault(command: &clap::Command, error: &clap::Error) -> String {
     let context = (error.get(ContextKind::InvalidValue), error.get(ContextKind::ValidValue));
     match (error.kind(), error.source(), context) {

@@ -382,7 +382,7 @@ fn its_help_has_the_formats_that_it_writes() {
     assert_eq!(listed.map(|(name, _)| name).collect::<Vec<_>>(), ["mps", "nettrace", "nettrace6", "json"], "{help}");
 }
 
-/// The input's name does not matter.
+/// The format of the input does not depend on the file's name.
 #[test]
 fn the_input_is_known_by_its_content() {
     let directory = directory();

@@ -330,7 +330,8 @@ fn of_words(code: u8, words: &[u64]) -> Vec<u8> {
     record
 }
 
-/// An exception to "byte for byte": mpseventtxt aborts at the label of address 0 or 1. Ours prints the record and continues.
+/// An exception to "byte for byte": mpseventtxt aborts at a record that labels the address 0 or 1. `eventcnv` prints the record and
+/// continues.
 #[rstest]
 fn a_label_of_an_address_that_aborts_the_real_tool_is_printed(#[values(0, 1)] address: u64) {
     let directory = tempfile::tempdir().expect("a directory");

@@ -165,7 +165,7 @@ fn losses_follow_from_the_sequence_numbers(
     assert_eq!(summary.steps_back, steps_back);
 }
 
-/// In version 4 a thread whose last number is 0 is a new thread that reuses an id.
+/// In version 4, if a sequence point states 0 as a thread's last sequence number, a new thread has reused the id.
 #[test]
 fn a_reused_thread_id_has_lost_nothing() {
     let blocks =

@@ -170,7 +170,8 @@ pub fn is_default(signal: i32) -> bool {
 /// a signal with a handler to its default action.
 ///
 /// # Safety
-/// No code of the process depends on the signal's action: it has the default action, and programs may use it ([`is_usable`]).
+/// The signal has its default action, it is one of those that programs may use ([`is_usable`]), and no code of the process depends on its
+/// action.
 pub unsafe fn make_harmless(signal: i32) -> io::Result<()> {
     // SAFETY: a handler that does nothing may run anywhere; the rest by the caller's promise.
     unsafe { install(signal, nothing, HandlerStack::Own) }.map(drop)

@@ -59,7 +59,7 @@ impl Format for Eventlog {
         Ok(Box::new(Writer::new(self.plan, Arc::clone(&self.shared_state), target.trace_output())?))
     }
 
-    /// Notes the threads whose attach events may not be in the recorder any more.
+    /// Also notes the attached threads, because the recorder may have overwritten their attach events.
     fn replayer(&self, target: Target, recording: &Recording<Worlds>) -> io::Result<Box<dyn Consumer>> {
         let living = recording.with(|worlds| worlds.living());
         let writer = recording.with(|_| {

@@ -327,7 +327,7 @@ impl Writer {
         self.blocks.write(cap, &ghc::LogMsg { text: Text(self.line.format(line)) })
     }
 
-    /// Returns the capability of a thread's message: [`NO_CAPABILITY`] if all are in use.
+    /// Returns the capability for a thread's message, or [`NO_CAPABILITY`] if all capabilities are in use.
     fn capability_of_message(&mut self, thread: RecordingThread, ticks: u64) -> io::Result<u16> {
         Ok(self.capability(thread, ticks)?.unwrap_or(NO_CAPABILITY))
     }

@@ -333,7 +333,7 @@ impl Shared {
         let tail = self.tails[(block % SLOTS) as usize].with(|tail| unsafe { *tail });
         // SAFETY: as above; the caller of `set_offset` has written `tail` bytes past the block, in the slack of the slot.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(block).as_ptr().add(BLOCK_BYTES), tail) };
-        // If this fails, the next block fails there too, and that failure is reported.
+        // If this write fails, the write of the next block at the same place fails too, and that failure is reported.
         let _ = file.write_all_at(bytes, at + BLOCK_BYTES as u64);
         // Acquire: pairs with the release of `cut`.
         let cut = self.cut.load(Ordering::Acquire);

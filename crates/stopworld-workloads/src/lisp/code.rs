@@ -14,7 +14,7 @@
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
-        /// An operation.
+        /// An operation of the Scheme machine.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum Op { $($(#[doc = $doc])* $name),* }

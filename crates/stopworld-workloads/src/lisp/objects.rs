@@ -138,7 +138,7 @@ traced! {
         pub winders: Value,
         /// The top-level forms after the form that captured the continuation.
         pub forms: Value,
-        /// In a profile: the cost centre stack that each waiting call returns to, see `meter.rs`.
+        /// While the program is profiled: for each waiting call, the cost centre stack that the program returns to; see `meter.rs`.
         pub stacks: Option<Gc<Array<u32>>>,
     }
 }

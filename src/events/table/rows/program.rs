@@ -1,4 +1,4 @@
-//! What the program reports itself: names, messages and markers.
+//! Events that the program fires itself: names, messages and markers.
 
 macro_rules! program_rows {
     ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*

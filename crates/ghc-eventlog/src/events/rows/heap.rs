@@ -145,7 +145,7 @@ macro_rules! heap_rows {
             ConcSyncBegin {} "post-mark synchronization began"
         }
 
-        /// The program continues.
+        /// The program continues after the non-moving collector stopped it.
         CONC_SYNC_END = 203 "End concurrent GC synchronisation" {
             ConcSyncEnd {} "post-mark synchronization ended"
         }
@@ -167,7 +167,7 @@ macro_rules! heap_rows {
             } "update remembered set flushed by {cap}"
         }
 
-        /// A size class of the non-moving heap.
+        /// The segments of a size class of the non-moving heap.
         NONMOVING_HEAP_CENSUS = 207 "Nonmoving heap census" {
             /// The layout of old versions of GHC.
             NonmovingHeapCensusV1 {

@@ -2,7 +2,7 @@
 
 macro_rules! parallel_rows {
     ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*
-        /// Sparks of a capability, by what became of them.
+        /// The numbers of a capability's sparks, by what happened to them.
         SPARK_COUNTERS = 34 "Spark counters" {
             SparkCounters {
                 created: u64 [Count] "created",
