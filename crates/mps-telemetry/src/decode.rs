@@ -43,7 +43,7 @@ pub enum Form {
     Manual(Style),
 }
 
-/// Why a stream was not decoded to its end. Everything before is in the output.
+/// The reason why a stream was not decoded to its end. Everything before is in the output.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The stream is damaged.
@@ -52,7 +52,7 @@ pub enum DecodeError {
     /// Reading the stream failed.
     #[error("I/O error reading log at byte {offset}: {error}")]
     Input {
-        /// The byte offset up to which it was read.
+        /// The byte offset up to which the stream was read.
         offset: u64,
         /// The operating system's error.
         error: io::Error,
@@ -146,7 +146,7 @@ fn sorted<R: Read, W: Write>(
     }
 }
 
-/// What reading a stream yields.
+/// A step of reading a stream.
 enum Step<'a> {
     /// A record, with its layout if its code is known.
     Record(&'a Record<'a>, Option<&'static Layout>),
@@ -184,7 +184,7 @@ fn is_string(param: &super::Param) -> bool {
     param.sort == Sort::S
 }
 
-/// Returns `true` only for a record that causes no notice. `false` means that it may cause one, which [`examine`] decides.
+/// Returns `true` only for a record that certainly causes no notice. After `false`, [`examine`] decides whether the record causes one.
 #[inline]
 fn plain(layout: &Layout, record: &Record<'_>) -> bool {
     record.has_all(layout) && layout.code != EventInit::CODE && !layout.params.last().is_some_and(is_string)

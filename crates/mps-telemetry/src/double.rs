@@ -214,7 +214,7 @@ mod tests {
         same_as_c(-value);
     }
 
-    /// Newer C libraries have fixed it; the tools whose output we match were built with older ones.
+    /// Newer C libraries have fixed this error; the tools whose output must be matched were built with older ones.
     #[rstest]
     #[case(999.5, Style::ThreeWithZeros, "1.e+03")]
     #[case(-999.75, Style::ThreeWithZeros, "-1.e+03")]
@@ -234,7 +234,7 @@ mod tests {
         #[test]
         fn any_double_is_printed_as_c_prints_it(bits in any::<u64>(), scaled in -1e12..1e12f64, shift in 0..17i32) {
             for value in [f64::from_bits(bits), scaled, scaled / 10f64.powi(shift)] {
-                // The exception has a test of its own, since it depends on the C library.
+                // The exception with `#` has a test of its own, since it depends on the C library.
                 let grows = |precision: usize| rounded(value, precision).1 == precision as i32;
                 if value.is_finite() && (grows(3) || grows(10)) {
                     continue;

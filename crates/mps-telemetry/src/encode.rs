@@ -1,4 +1,4 @@
-//! Writes records of version 2.0.0: those of typed events, and any other from its layout.
+//! Writes records of version 2.0.0, from typed events or from the layout of any event.
 //!
 //! All padding is 0, so equal records have equal bytes.
 
@@ -40,7 +40,7 @@ impl<W: Write> Encoder<W> {
         Ok(event.text().is_none_or(|text| fitting(text).len() == text.len()))
     }
 
-    /// Appends a record with these parameters, for a program that handles all events alike; missing ones are 0. Returns `false` if a
+    /// Appends a record with these parameters, for a program that handles all events alike. Missing parameters are 0. Returns `false` if a
     /// string was truncated.
     ///
     /// # Errors

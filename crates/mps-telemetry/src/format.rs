@@ -8,7 +8,7 @@ pub use super::layout::{HEADER, LARGEST_RECORD, Layout, Param, Sort, Unit};
 /// The table of events that a stream follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Event version 1.0.0: October 2012, the time of `eventcnv -S`.
+    /// Event version 1.0.0 of October 2012, when the tool was `eventcnv -S`.
     V1,
     /// Event version 2.0.0: release 1.118 and later, read by `mpseventcnv`.
     V2,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    /// Sort, name, offset, bit.
+    /// A declared parameter: sort, name, offset, bit.
     type Declared<'a> = (&'a str, &'a str, u16, Option<u8>);
 
     /// A row of the tables extracted from the MPS's headers.

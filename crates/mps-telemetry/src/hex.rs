@@ -1,4 +1,4 @@
-//! The line of `mpseventcnv`: all numbers hexadecimal, nothing named, meant to be sorted and read by programs.
+//! The line of `mpseventcnv`: hexadecimal numbers without names, meant to be sorted and read by programs.
 //!
 //! ```text
 //! 0000021DE7DAC2AB   21 1 "@(#)Ravenbrook MPS"

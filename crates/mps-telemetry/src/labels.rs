@@ -1,6 +1,5 @@
 //! The label of an address at the time of a record.
-//!
-//! A record interns a text under a number, and another labels an address with that number. When
+//! One record interns a text under a number; another record labels an address with that number. When
 //! records come in clock order, the current label is the last one seen, so only the current
 //! labels are kept. The MPS labels client addresses and its own pointers separately, and so does this file.
 //!
@@ -15,7 +14,7 @@ use super::reader::Record;
 use super::typed::TypedRecord;
 use super::{v1, v2};
 
-/// The largest number of addresses, of pointers, and of texts that are kept: what fits a hash table of 2¹⁷ places.
+/// The largest numbers of addresses, of pointers, and of texts that are kept: each fits a hash table of 2¹⁷ places.
 const MOST: usize = (1 << 17) / 8 * 7;
 /// The largest number of bytes of texts.
 const MOST_TEXT: usize = 3 << 20;
@@ -32,9 +31,9 @@ pub enum Namespace {
 /// The label of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// This text.
+    /// The label's text.
     Text(&'a [u8]),
-    /// A number that has no text.
+    /// The label's number, for which the stream has no text.
     Unknown(u64),
 }
 
@@ -107,7 +106,7 @@ impl Labels {
 }
 
 fn set<T>(table: &mut HashMap<u64, T>, key: u64, value: T) -> Option<Kind> {
-    // Looked up first: requesting a new entry would make a full table grow.
+    // The address is looked up first, because requesting a new entry would make a full table grow.
     if let Some(known) = table.get_mut(&key) {
         *known = value;
     } else if table.len() < MOST {

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The size covers the whole record. The stream does not describe the parameters of a code: a reader must know them, and
-//! they have changed over the years without a mark in the stream. This crate knows two versions ([`Version`]): 2.0.0, which
-//! begins with an `EventInit` record that states the version, and 1.0.0 of October 2012, which has none. The same code
-//! denotes different events in the two.
+//! they have changed over the years without a mark in the stream. This crate knows two versions ([`Version`]): 2.0.0, which begins with an
+//! `EventInit` record that states the version, and 1.0.0 of October 2012, which has no such record. The same code denotes different events
+//! in the two.
 //!
 //! Records come in batches. Within a batch the records of a category are together, newest first; sort by clock to get
 //! the order of events.
@@ -21,10 +21,10 @@
 //! |---|---|
 //! | `v2`, `v1` | the events of the two versions, each declared once |
 //! | `typed`, `values` | what follows from a declaration: a struct for each event; numbers that have names |
-//! | `layout` | what else follows: kinds of parameters, their offsets, sizes of records |
+//! | `layout` | what also follows from a declaration: sorts of parameters, their offsets, sizes of records |
 //! | `format` | versions: which tables of layouts they have |
 //! | `category` | the categories of events |
-//! | `reader`, `record`, `detect` | from bytes to records; detecting their version |
+//! | `reader`, `record`, `detect` | reads records from bytes; detects their version |
 //! | `line`, `double` | numbers and strings formatted as C does, into a fixed buffer |
 //! | `hex`, `named`, `manual` | the three printers: the lines of `mpseventcnv`, of `mpseventtxt`, and of the old manual |
 //! | `labels`, `sort` | the label of an address; sorting in bounded memory |

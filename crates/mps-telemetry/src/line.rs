@@ -1,9 +1,9 @@
 //! Formats lines of text into a large buffer.
 //!
-//! A stream of half a gigabyte is twelve million records, and each becomes a line of four numbers. At half a gigabyte a
-//! second that leaves 75 ns per line, which general formatting machinery takes for one
-//! number. Here a number of up to sixteen hexadecimal digits is formatted at once in a sixteen-byte vector and stored whole;
-//! the cursor then advances by the digits that count. The next write overwrites the excess.
+//! A stream of half a gigabyte is twelve million records, and each becomes a line of four numbers. At half a gigabyte per second that
+//! leaves 75 ns per line, which is the time that `std::fmt` takes for one number. Here a number of up to sixteen hexadecimal digits is
+//! formatted at once in a sixteen-byte vector and stored whole; the cursor then advances by the digits that count. The next write
+//! overwrites the excess.
 //!
 //! No line allocates: it is written into the output's buffer, which always has room for the longest line.
 
@@ -16,7 +16,7 @@ use std::io::{self, Write};
 /// An upper limit for a line's length: fourteen parameters with names, five of them labelled with the longest string and every byte
 /// of it escaped.
 const LONGEST_LINE: usize = 8 << 10;
-/// The bytes that are written at once.
+/// The number of bytes written at once.
 const BUFFER: usize = 256 << 10;
 
 /// Buffered lines for an output.
@@ -58,7 +58,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Room for one line that is not output, to compare it.
+/// Room for one line that is compared and not output.
 #[derive(Debug)]
 pub(super) struct LineBuffer(Box<[u8; LONGEST_LINE]>);
 
@@ -85,7 +85,7 @@ pub(super) struct Line<'a> {
     len: usize,
 }
 
-/// The character that fills a column to the left of a number that is narrower.
+/// The character that fills a column to the left of a number that is narrower than the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pad {
     Zero,
@@ -121,7 +121,7 @@ impl Line<'_> {
         self.bytes(text);
     }
 
-    /// `%X`.
+    /// Formats the value as C does with `%X`.
     #[inline]
     pub(super) fn hex(&mut self, value: u64) {
         self.leading_digits(value, significant(value));
@@ -150,12 +150,12 @@ impl Line<'_> {
         self.len += digits;
     }
 
-    /// `%u`.
+    /// Formats the value as C does with `%u`.
     pub(super) fn decimal(&mut self, value: u64) {
         self.decimal_wide(value, 1);
     }
 
-    /// `%*u`.
+    /// Formats the value as C does with `%*u`.
     pub(super) fn decimal_wide(&mut self, mut value: u64, width: usize) {
         let mut text = [0; 20];
         let mut first = text.len();
@@ -192,7 +192,7 @@ fn significant(value: u64) -> usize {
 /// Returns all sixteen digits.
 #[inline]
 fn sixteen_digits(value: u64) -> [u8; 16] {
-    // SAFETY: SSE2 belongs to every x86-64 processor, and this crate is for no other.
+    // SAFETY: every x86-64 processor has SSE2, and this crate is only for x86-64.
     let digits = unsafe { digits_of(value) };
     let mut text = [0; 16];
     text[..8].copy_from_slice(&digits[0].to_le_bytes());
@@ -200,7 +200,7 @@ fn sixteen_digits(value: u64) -> [u8; 16] {
     text
 }
 
-/// Each half byte becomes a byte, in order; 0 to 9 are offset to `'0'`, 10 to 15 by seven more to `'A'`.
+/// Converts each half byte to the byte of its digit, in order: adds `'0'`, and seven more for 10 to 15, so that they begin at `'A'`.
 #[inline]
 #[target_feature(enable = "sse2")]
 fn digits_of(value: u64) -> [u64; 2] {
@@ -221,7 +221,7 @@ mod tests {
         String::from_utf8(LineBuffer::default().fill(make).to_vec()).unwrap()
     }
 
-    /// Numbers of every length, the edges among them.
+    /// Generates numbers with every number of digits, including the smallest and the largest.
     fn numbers() -> impl Strategy<Value = u64> {
         prop_oneof![
             (any::<u64>(), 0..64u32).prop_map(|(bits, shift)| bits >> shift),

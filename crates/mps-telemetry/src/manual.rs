@@ -5,10 +5,9 @@
 //! -SL  (000007DC7DC1655516E TraceFix             7FFF583001D0 7FFF583000D8 107AFAB20 1)
 //! -SC  000007DC7DC1655516E, 38, 140734672929232, 140734672928984, 4423920416, 1
 //! ```
-//!
-//! These reproduce the tool of October 2012, with its errors. The upper half of the clock is followed not by the lower half
-//! but by the whole clock (the manual's own example shows it: its clock is 7DC1655516E). True prints as −1. `Label` was meant to
-//! print the text, but the tool never recorded any and prints the number as a symbol, after which `-SC` has one quote too
+//! The styles reproduce the output of the tool of October 2012, including its errors. The upper half of the clock is followed not by the
+//! lower half but by the whole clock (the manual's own example shows it: its clock is 7DC1655516E). True prints as −1. For `Label` the tool
+//! was meant to print the text, but it never stored a text; it prints the text's number as a symbol, after which `-SC` has one quote too
 //! many. Meters are printed as mean and deviation. The output is not sorted.
 
 use super::double;
@@ -44,7 +43,7 @@ pub(super) fn print(line: &mut Line<'_>, style: Style, layout: Option<&Layout>, 
             line.padded(layout.name.as_bytes(), 19);
             line.byte(b' ');
         }
-        // The real tool stops here.
+        // For an unknown code, the real tool stops here.
         (_, None) => {
             line.bytes(b" [Unknown 0x");
             line.hex_wide(u64::from(record.code()), 4, Pad::Zero);
@@ -84,7 +83,7 @@ fn one(line: &mut Line<'_>, style: Style, layout: &Layout, param: &Param, record
     Some(())
 }
 
-/// A signed bit is −1 when set.
+/// Returns the value of a Boolean as the tool prints it: a signed bit is −1 when set.
 fn truth(param: &Param, value: u8) -> u64 {
     if param.bit.is_some() { u64::from(value).wrapping_neg() } else { u64::from(value) }
 }
@@ -120,7 +119,7 @@ fn real(line: &mut Line<'_>, style: Style, value: f64) {
     }
 }
 
-/// An address and the number of its label.
+/// Prints an address and the number of its label.
 fn label(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>) -> Option<()> {
     let word = |index: usize| record.word(usize::from(layout.params.get(index)?.offset));
     address(line, style, word(0)?);
@@ -141,10 +140,10 @@ fn label(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>
     Some(())
 }
 
-/// A meter: its mean, its count, and its extremes; of those three only the lower halves.
+/// Prints a meter: its mean, its count and its extremes. Only the lower halves of the count and the extremes are printed.
 fn meter(line: &mut Line<'_>, style: Style, layout: &Layout, record: &Record<'_>) -> Option<()> {
     let word = |index: usize| record.word(usize::from(layout.params.get(index)?.offset));
-    // All or nothing: the columns of `-S` are computed from several parameters.
+    // If one parameter is missing, nothing is printed: the columns of `-S` are computed from several parameters.
     let (meter, total, mean_squared) = (word(0)?, f64::from_bits(word(1)?), f64::from_bits(word(2)?));
     let counts = [word(3)?, word(4)?, word(5)?];
     let lower = counts.map(|count| count & u64::from(u32::MAX));

@@ -3,8 +3,7 @@
 //! ```text
 //! 0000021DE7DE693F 0023 LabelPointer        pointer:000055565C0509A0["InstClass"] stringId:0000000000000002
 //! ```
-//!
-//! The real tool reads the lines of `mpseventcnv` after `sort`, which shows in its output: events of the
+//! The real tool reads the lines of `mpseventcnv` after `sort`. This has two effects on its output: events of the
 //! same clock have the order of those lines, and a double has been rounded to ten decimal digits.
 
 use super::double::{self, Style};
@@ -32,8 +31,8 @@ pub(super) fn print(line: &mut Line<'_>, layout: Option<&Layout>, record: &Recor
 fn params(line: &mut Line<'_>, layout: &Layout, record: &Record<'_>, labels: &Labels) -> Option<()> {
     for param in layout.params {
         let offset = usize::from(param.offset);
-        // A missing parameter is not printed, nor is its name. A string is always printed, as far as the record has it, even
-        // if empty: `mpseventcnv` prints it so, and the real `mpseventtxt` reads that.
+        // A missing parameter and its name are not printed. A string is always printed as far as the record has it, even if it is empty,
+        // because // `mpseventcnv` prints it in this way and the real `mpseventtxt` reads that output.
         let needs = if param.sort == Sort::S { 0 } else { param.sort.size() };
         let there = record.bytes().get(offset..offset + needs)?;
         line.bytes(param.name.as_bytes());

@@ -1,4 +1,4 @@
-//! Notices about a stream: what its lines do not show.
+//! Notices about a stream: facts that its lines do not show.
 //!
 //! The real tools warn about some things, ignore others, and abort at a few (an assertion, a segmentation
 //! fault) although the rest of the stream can be read. Here every loss of information causes a notice
@@ -19,14 +19,14 @@ pub struct Notice {
     pub clock: u64,
     /// The byte offset of that record; `None` once records are sorted.
     pub offset: Option<u64>,
-    /// What it is.
+    /// The kind of notice.
     pub kind: Kind,
 }
 
 /// The kinds of notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
-    /// `EventInit` states another version than the one that the stream is read with.
+    /// `EventInit` states a version that differs from the one by which the stream is read.
     #[error("Event log version does not match: {}.{}.{} vs 2.0.0", .0[0], .0[1], .0[2])]
     Version([u32; 3]),
     /// `EventInit` announces codes that are unknown here.
@@ -40,10 +40,10 @@ pub enum Kind {
     /// `EventInit` states that words are not 64 bits wide.
     #[error("Event log has incompatible word width: {0} instead of 64")]
     WordWidth(u32),
-    /// A code of no known event: its line has no parameters.
+    /// A code that no known event has. The line of such a record has no parameters.
     #[error("Unknown event code {0}")]
     UnknownCode(u16),
-    /// A record too short for all its parameters: the missing ones are not printed.
+    /// A record that is too short for all its parameters. The missing ones are not printed.
     #[error("{event} with {size} bytes lacks parameters: only what is there is printed")]
     Short {
         /// The event's name.
@@ -51,7 +51,7 @@ pub enum Kind {
         /// The record's size.
         size: usize,
     },
-    /// A string without a NUL: it is printed up to the end of the record.
+    /// A string without a NUL. It is printed up to the end of the record.
     #[error("the string of {event} has no end: it is cut where its record ends")]
     Unterminated {
         /// The event's name.
@@ -60,7 +60,7 @@ pub enum Kind {
     /// Bytes at the end of the stream that are too few for the header of a record.
     #[error("{0} stray bytes at the end, where a record begins, are left out")]
     Stray(usize),
-    /// A string id that had a text already: the newer text is used from here on.
+    /// A string id that had a text already. The newer text is used from this record on.
     #[error("string id {0:X} is interned again: from here on it means the newer text")]
     InternedAgain(u64),
     /// More labels or texts than are kept.
@@ -69,7 +69,7 @@ pub enum Kind {
     /// The number of notices of one kind that were not reported one by one.
     #[error("{count} more like this: {example}")]
     More {
-        /// How many.
+        /// The number of these notices.
         count: u64,
         /// A description of the kind.
         example: &'static str,
@@ -83,7 +83,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// The kinds that a stream may cause without limit.
+/// The kinds of notices of which a stream may cause any number.
 const ENDLESS: [&str; 8] = [
     "version mismatches",
     "announcements of unknown codes",

@@ -1,8 +1,8 @@
 //! Reads records from bytes, with a buffer of fixed size.
 //!
-//! A stream has no markers to resynchronise at: the end of a record is known from its own size only. So
-//! an impossible size ends the reading, since everything after it would be a guess; everything before it is
-//! good. The kinds of [`Damage`] are reported with their byte offset.
+//! A stream has no markers to resynchronise at: only a record's own size shows where the record ends. So reading ends at an impossible
+//! size, because any position after it would be a guess; everything before it is good. The kinds of [`Damage`] are reported with their byte
+//! offset.
 //!
 //! `.format.hostile`: a size is compared with the smallest and the largest record, and with the bytes
 //! present, before it is used. Memory is the buffer, whatever the stream contains. Bytes of a record after
@@ -15,7 +15,7 @@ use super::format::{HEADER, LARGEST_RECORD, Version};
 pub use super::record::Record;
 use trace_io::source::Source;
 
-/// The bytes that are read at once: enough that system calls do not show in the time, few enough for the second-level cache.
+/// The number of bytes read at once: so large that the time of the system calls is negligible, and small enough for the second-level cache.
 const BUFFER: usize = 128 << 10;
 
 /// Reads a stream record by record.
@@ -33,14 +33,14 @@ pub struct Damage {
     pub offset: u64,
     /// The clock of the last good record, 0 if there is none.
     pub clock: u64,
-    /// What is wrong with it.
+    /// The kind of damage.
     pub kind: DamageKind,
 }
 
 /// The kinds of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DamageKind {
-    /// Its size is smaller than a record's header, or larger than the largest record.
+    /// The record's size is smaller than a record's header, or larger than the largest record.
     #[error("says that it has {size} bytes, but records have {HEADER} to {LARGEST_RECORD}; what follows can't be read")]
     Size {
         /// The size found, in bytes.
@@ -84,7 +84,7 @@ impl<R: Read> Reader<R> {
         Reader { source: Source::new(input, BUFFER), clock: 0 }
     }
 
-    /// Detects the version of the stream. Buffers as much as that takes, and loses nothing of it.
+    /// Detects the version of the stream. Buffers the bytes that are needed for that; they are read as records later.
     pub fn detect(&mut self) -> io::Result<Version> {
         while self.source.bytes().len() < BUFFER {
             if let Some(version) = detect::announced(self.source.bytes()) {
@@ -103,7 +103,7 @@ impl<R: Read> Reader<R> {
         let rest = self.source.bytes();
         let Some((header, _)) = rest.split_first_chunk::<HEADER>() else { return Ok(None) };
         let size = u16::from_le_bytes([header[2], header[3]]);
-        // `.format.hostile`: the only number of the stream that moves the reader.
+        // `.format.hostile`: the size is the only number of the stream by which the reader advances.
         if !(HEADER..=LARGEST_RECORD).contains(&usize::from(size)) {
             return Err(self.damage(DamageKind::Size { size }));
         }

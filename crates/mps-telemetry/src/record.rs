@@ -53,7 +53,7 @@ impl<'a> Record<'a> {
         Some(u32::from_le_bytes(*self.bytes.get(offset..)?.first_chunk()?))
     }
 
-    /// Returns this Boolean: its byte, or its bit.
+    /// Returns the value of this Boolean parameter, which is stored in a byte or a bit.
     #[inline]
     pub fn boolean(&self, param: &Param) -> Option<u8> {
         let byte = *self.bytes.get(usize::from(param.offset))?;

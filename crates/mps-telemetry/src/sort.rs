@@ -2,17 +2,16 @@
 //!
 //! Records are collected into a batch of fixed size, and a full batch is sorted in place. A stream that ends within the first batch
 //! needs no more. Otherwise each batch goes to a file as a *run*, and at the end the runs are merged, each read through a small
-//! buffer. So that runs never outnumber buffers, 256 runs of one level are merged into one of the next:
+//! buffer. So that there are never more runs than buffers, 256 runs of one level are merged into one run of the next level:
 //!
 //! ```text
 //! records ─► batch (8 MiB, sorted) ─► run run run … 256 ─┐ level 0
 //!                                                         └► run of 2 GiB, … 256 ─┐ level 1
 //!                                                                                  └► …
 //! ```
-//!
-//! The cost is disk space: the size of the stream, and twice that while runs are merged. The files are
-//! unnamed, so none remains however the process ends. They are created in `TMPDIR` (or `/tmp`);
-//! if that is a file system in memory, "fixed size" is true of this process only.
+//! The cost is disk space: the size of the stream, and twice that size while runs are merged. The files are unnamed, so none remains,
+//! however the process ends. They are created in `TMPDIR` (or `/tmp`); if that is a file system in memory, "fixed size" is true of this
+//! process only.
 
 use std::cmp::Ordering;
 use std::fs::File;
@@ -65,7 +64,7 @@ impl Default for Limits {
     }
 }
 
-/// The smallest buffer that a run is read with.
+/// The size of the smallest buffer through which a run is read.
 const SMALLEST_BUFFER: usize = 4 << 10;
 
 /// Collects records, and returns them in order.
@@ -74,7 +73,7 @@ pub struct Sorter {
     limits: Limits,
     directory: std::path::PathBuf,
     batch: Vec<u8>,
-    /// The clock and offset of each record in the batch.
+    /// The clock of each record in the batch, and the record's offset there.
     index: Vec<(u64, u32)>,
     levels: Vec<Level>,
 }
@@ -175,7 +174,7 @@ impl Sorter {
     }
 }
 
-/// Why not all records were passed on.
+/// The reason why not all records were passed on.
 #[derive(Debug)]
 pub enum Failed<E> {
     /// Writing or reading the files of runs failed.
@@ -249,7 +248,7 @@ struct RunReader<'a> {
 }
 
 impl RunReader<'_> {
-    /// The next record, empty at the end of the run.
+    /// Returns the next record, which is empty at the end of the run.
     fn front(&self) -> &[u8] {
         if self.at == self.end { &[] } else { record_at(&self.buffer, self.at) }
     }
@@ -294,7 +293,7 @@ fn merge(
             readers.push(reader);
         }
     }
-    // A heap of runs: the one with the smallest record on top.
+    // A heap of runs; the run with the smallest record is on top.
     let mut heap: Vec<usize> = (0..readers.len()).collect();
     let mut before = |readers: &[RunReader<'_>], a: usize, b: usize| {
         order.compare(readers[a].front(), readers[b].front()) == Ordering::Less
@@ -334,7 +333,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A `PoolAlloc` with this clock and size.
+    /// Makes a `PoolAlloc` record with this clock and size.
     fn record(clock: u64, size: u64) -> Vec<u8> {
         let mut bytes = vec![0x2A, 0, 40, 0, 0, 0, 0, 0];
         for word in [clock, 0x5000, 0x6000, size] {
@@ -351,7 +350,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// The order is that of the lines as text, whether or not records went to disk, over any number of levels.
+        /// The order is that of the lines as text, whether or not records were written to disk, and for any number of levels.
         #[test]
         fn records_come_back_in_the_order_of_their_lines(
             keys in prop::collection::vec((0..40u64, prop_oneof![0..20u64, any::<u64>()]), 0..400),

@@ -1,4 +1,4 @@
-//! Records by field: a struct for each event, made from the table of its version.
+//! Records with named fields: a struct for each event, generated from the table of its version.
 //!
 //! [`Layout`] describes a record to a program that handles all events alike. A program that knows what it writes or looks for uses
 //! the structs of [`v2`](crate::v2) and [`v1`](crate::v1) instead. Both come from one line of a table:
@@ -68,7 +68,7 @@ pub trait TypedRecord<'a>: Copy + Declared {
     }
 }
 
-/// Returns the part of a string that a record can have.
+/// Returns the part of a string that fits a record: up to the first NUL, and at most [`LONGEST_STRING`] bytes.
 pub(super) fn fitting(text: &[u8]) -> &[u8] {
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     &text[..end.min(LONGEST_STRING)]
@@ -76,11 +76,11 @@ pub(super) fn fitting(text: &[u8]) -> &[u8] {
 
 /// The type of a parameter.
 pub(super) trait Field<'a>: Sized {
-    /// Stores it in its place in the words.
+    /// Stores the parameter in its place in the words.
     fn store(self, words: &mut [u64], at: Param);
-    /// Loads it from its place in the record.
+    /// Loads the parameter from its place in the record.
     fn load(record: &Record<'a>, at: Param) -> Option<Self>;
-    /// Returns it if it is a string.
+    /// Returns the parameter if it is a string.
     #[inline(always)]
     fn text(self) -> Option<&'a [u8]> {
         None
@@ -107,7 +107,7 @@ impl<'a> Field<'a> for u64 {
 }
 
 impl<'a> Field<'a> for &'a [u8] {
-    /// A string follows the words.
+    /// Stores nothing: a string follows the words.
     #[inline(always)]
     fn store(self, _: &mut [u64], _: Param) {}
 
@@ -287,7 +287,7 @@ mod tests {
     use crate::encode::{Encoder, Value};
     use crate::{Version, v1, v2};
 
-    /// The encoder that follows a layout is an independent way to the same bytes.
+    /// The encoder that follows a layout computes the same bytes independently.
     #[test]
     fn a_typed_record_has_the_bytes_that_its_layout_gives_it() {
         for layout in Version::V2.layouts() {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn each_parameter_of_an_old_record_is_read_from_its_place_and_written_to_it() {
         for layout in Version::V1.layouts() {
-            // Of neighbouring Booleans, which are bits, some are true.
+            // Some of the neighbouring Booleans, which are bits, are true.
             let mut bytes = [0xA5; LARGEST_RECORD];
             bytes[..2].copy_from_slice(&layout.code.to_le_bytes());
             let read = Record::kept(&bytes[..layout.size(255)]);

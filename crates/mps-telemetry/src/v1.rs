@@ -1,5 +1,4 @@
-//! The layouts of event version 1.0.0, as the collector wrote it in October 2012: the time of the manual with `-S`, `-SL`
-//! and `-SC`.
+//! The layouts of event version 1.0.0, as the collector wrote it in October 2012, when the manual described `-S`, `-SL` and `-SC`.
 //!
 //! `cargo doc` shows a struct for each event, with its code, its category and its parameters. The names are those of the MPS.
 

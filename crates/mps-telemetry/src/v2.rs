@@ -15,7 +15,7 @@
 //! reader.fill()?;
 //! let record = reader.buffered()?.unwrap();
 //! assert_eq!(v2::TraceBandAdvance::decode(&record), Some(written));
-//! // It is no other event.
+//! // The record is of no other event.
 //! assert_eq!(v2::TraceDestroy::decode(&record), None);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -156,7 +156,7 @@ events! {
 pub(super) const NUMBERS: [u32; 3] = [2, 0, 0];
 
 impl EventInit {
-    /// Returns the parameters that begin a stream of this version, whose `EventClockSync` records count these ticks per second.
+    /// Returns the event that begins a stream of this version, in which `EventClockSync` records count this many ticks per second.
     pub const fn new(clocks_per_sec: u64) -> EventInit {
         let [major, median, minor] = NUMBERS;
         let (mut longest, mut i) = (0, 0);

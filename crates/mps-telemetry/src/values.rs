@@ -2,7 +2,7 @@
 //!
 //! A stream may contain any number, so each of these types also has a value for a number without a name.
 
-/// Declares a type: for each named number its variant, and what it means.
+/// Declares a type: for each number with a name, its variant and its meaning.
 macro_rules! values {
     ($(
         $(#[$doc:meta])+
@@ -38,7 +38,7 @@ macro_rules! values {
                 }
             }
 
-            /// Returns what it means, in a few words; `None` for a number without a name.
+            /// Returns the meaning of the value in a few words; `None` for a number without a name.
             pub const fn meaning(self) -> Option<&'static str> {
                 match self {
                     $($name::$variant => Some($text),)+

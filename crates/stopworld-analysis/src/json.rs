@@ -13,12 +13,12 @@ pub(crate) fn write(to: impl Write, value: &impl Serialize) -> io::Result<()> {
     Ok(value.serialize(&mut serde_json::Serializer::with_formatter(to, Printable))?)
 }
 
-/// Escapes all control characters, also those that JSON allows: text from a file must not control a terminal.
+/// Escapes all control characters, including those that JSON allows unescaped, because text from a file must not control a terminal.
 struct Printable;
 
 impl Formatter for Printable {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
-        // serde_json itself escapes those below U+0020.
+        // serde_json itself escapes the control characters below U+0020.
         for piece in fragment.split_inclusive(char::is_control) {
             let plain = piece.trim_end_matches(char::is_control);
             to.write_all(plain.as_bytes())?;

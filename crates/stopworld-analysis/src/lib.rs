@@ -1,11 +1,11 @@
-//! What trace files of garbage collections say, for people and for other programs.
+//! Analyses trace files of garbage collections: reports for people, and conversions for other programs.
 //!
 //! | module | part |
 //! |---|---|
 //! | [`gcstats`] | the collections of a .NET trace, as PerfView counts them |
 //! | [`profstats`] | heap and time profiles: `.hp` files, GHC eventlogs |
 //! | [`report`] | tables and pages of both, and the summary of a run |
-//! | [`convert`] | a trace of one format as one of another, or as a timeline |
+//! | [`convert`] | converts a trace to another format, or to a timeline |
 
 pub mod convert;
 pub mod gcstats;

@@ -11,7 +11,7 @@ use crate::os::remedy::remedy_of;
 /// A function that is called when the file of a trace fails, with the file and the error.
 ///
 /// It is called in a drain, so the rules of [`Consumer`](stopworld::events::record::Consumer) apply to it: it must not allocate, take
-/// a lock, or fire events. [`report_failure`] is one to call.
+/// a lock, or fire events. [`report_failure`] can be used as such a function.
 pub type FailureReport = fn(&CStr, &io::Error);
 
 /// Calls the report, if there is one.
@@ -21,11 +21,11 @@ pub(super) fn report(to: Option<FailureReport>, file: &CStr, error: &io::Error) 
     }
 }
 
-/// Reports a failed trace file in one line on standard error. `another` is the option, or the variable, with which the user names
+/// Reports a failed trace file in one line on standard error. `another` is the option or environment variable by which the user can choose
 /// another file. Does not allocate; a line of more than 1 KiB is cut.
 pub fn report_failure(file: &CStr, error: &io::Error, another: &str) {
     let mut line = Line { bytes: [0; 1024], len: 0 };
-    // A line that does not fit is cut.
+    // A line that does not fit the buffer is cut.
     let _ = write!(line, "stopworld: the trace ends early: {}: ", Path(file));
     let _ = match error.raw_os_error().map(Errno::from_raw) {
         Some(errno) => write!(line, "{}; {}", errno.desc(), remedy_of(error)),

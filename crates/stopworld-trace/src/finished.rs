@@ -13,7 +13,7 @@ pub struct Finished {
     pub records: u64,
     /// Size of the file in bytes.
     pub bytes: u64,
-    /// The error because of which the file is incomplete.
+    /// If the file is incomplete: the error that is the reason.
     pub error: Option<io::Error>,
 }
 

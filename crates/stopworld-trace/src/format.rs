@@ -1,4 +1,4 @@
-//! What distinguishes one format of traces from the others.
+//! The properties that distinguish one format of traces from the others.
 
 use std::fmt;
 use std::io;
@@ -13,10 +13,10 @@ use stopworld::{Since, World};
 
 /// A format of traces: the state that a trace of this format shares with its writer.
 ///
-/// [`Options`](super::Options) and [`Trace`](super::Trace) have everything that is the same in each format. The trait is
-/// implemented only here: its methods take types that are not public.
+/// [`Options`](super::Options) and [`Trace`](super::Trace) have everything that is the same in each format. The trait can be implemented
+/// only in this crate, because its methods take types that are not public.
 pub trait Format: Send + Sync + Sized + 'static {
-    /// What the user chooses for a trace of this format.
+    /// The settings that a user chooses for a trace of this format.
     type Settings: fmt::Debug + Send + Sync + 'static;
 
     /// Makes the state of a new trace.
@@ -43,8 +43,8 @@ pub trait Format: Send + Sync + Sized + 'static {
     /// Returns the events to record of each world.
     fn selection(&self) -> Selection;
 
-    /// Adds a world: publishes to the writer what it must know of the world, and selects the world's events. No event of the
-    /// world is recorded before that. Runs under the lock of the trace's worlds.
+    /// Adds a world: publishes to the writer the facts about the world that it needs, and selects the world's events. No event of the world
+    /// is recorded before that. Runs under the lock of the trace's worlds.
     ///
     /// # Errors
     /// The trace has ended.

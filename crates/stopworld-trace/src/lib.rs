@@ -9,13 +9,13 @@
 //! Each format has a module with its writer, which turns the events of a world into records, and with the options that only this
 //! format has. [`Options`] and [`Trace`] have the rest. The layouts of the records, and the parsers, are in a crate for each format.
 //!
-//! A writer runs in the recorder's drain: it allocates nothing and takes no lock. What it must know of a world besides the events,
-//! it gets as values when the world joins ([`Format`]).
+//! A writer runs in the recorder's drain, so it allocates nothing and takes no lock. The facts about a world that it needs besides the
+//! events are passed to it as values when the world joins ([`Format`]).
 //!
 //! | file | part |
 //! |---|---|
 //! | `options`, `trace`, `worlds` | a trace in any format: how it is started, its worlds, its end |
-//! | `format` | what distinguishes one format from another |
+//! | `format` | the properties that distinguish one format from another |
 //! | `list` | the formats by name, for programs whose users choose one |
 //! | `target`, `trace_output`, `failure` | the file or the caller's destination; its buffer; reports of its failure |
 //! | `progress`, `finished`, `trace_error` | the results |

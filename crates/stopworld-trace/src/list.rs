@@ -34,13 +34,13 @@ pub struct TraceFormat {
     pub name: &'static str,
     /// The extension of a file name that selects it, without the dot.
     pub extension: Option<&'static str>,
-    /// What it is, for a list of values.
+    /// A description of the format, for a list of values.
     pub about: &'static str,
-    /// A trace of this format, for a sentence: `a .nettrace`.
+    /// A noun for a trace of this format, for use in a sentence: `a .nettrace`.
     pub noun: &'static str,
     /// An example of a file name.
     pub file: &'static str,
-    /// What a selection of events looks like, and the default; `None` if the format contains only a profile.
+    /// The syntax of a selection of events, and the default; `None` if the format contains only a profile.
     pub events: Option<&'static str>,
     /// The profiles that it can contain.
     pub profiles: Profiles,
@@ -168,7 +168,7 @@ impl TraceFormat {
     /// Parses a selection of events.
     ///
     /// # Errors
-    /// A message with the wrong word and those that are allowed.
+    /// A message with the wrong word and the words that are allowed.
     pub fn parse_events(&self, text: &str) -> Result<Selected, String> {
         (self.parse)(text)
     }
@@ -196,7 +196,7 @@ fn keywords(text: &str, container: Container) -> Result<Selected, String> {
     Ok(providers(parsed, container))
 }
 
-/// A format with its settings: what a trace needs to be started.
+/// A format with its settings, from which a trace can be started.
 #[derive(Debug)]
 pub struct Selected(Box<dyn Start>);
 
@@ -223,7 +223,7 @@ impl Selected {
     /// Starts a trace that is written to this file, with no world yet.
     ///
     /// # Errors
-    /// Those of [`Options::start`].
+    /// The errors of [`Options::start`].
     pub fn start(self, file: PathBuf, output: OutputOptions) -> Result<Arc<dyn RunningTrace>, TraceError> {
         self.0.start(file, output)
     }

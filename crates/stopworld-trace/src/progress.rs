@@ -1,4 +1,4 @@
-//! What a writer has done, for the owner of its trace.
+//! The progress of a writer, published for the owner of its trace.
 
 use crate::sync::{AtomicU64, Ordering};
 

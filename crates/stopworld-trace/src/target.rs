@@ -1,4 +1,4 @@
-//! Where a trace is written: a file, or a destination supplied by the caller.
+//! The target of a trace: a file, or a destination supplied by the caller.
 
 use std::ffi::CString;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::trace_output::{Destination, TraceOutput};
 #[derive(Clone)]
 pub struct OutputFile {
     path: PathBuf,
-    /// The same as a C string, made in advance because a drain may not allocate.
+    /// The path as a C string, made in advance because a drain may not allocate.
     pub(super) c_path: CString,
     pub(super) on_failure: Option<FailureReport>,
 }
@@ -37,7 +37,7 @@ impl fmt::Debug for OutputFile {
     }
 }
 
-/// Where a trace is written.
+/// The target to which a trace is written.
 #[derive(Debug)]
 pub enum Target {
     /// A file.

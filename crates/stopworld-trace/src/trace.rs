@@ -25,7 +25,7 @@ use super::worlds::Worlds;
 use stopworld::events::record::{Consumer, ConsumerTotals, RecordError, Recorder, Recording};
 use stopworld::{RecordWorld, Since, World};
 
-/// Longest wait for worlds to end when the trace has failed: their ends are not written any more.
+/// The longest wait for the ends of worlds if the trace has failed. These ends are then not written any more.
 const WHEN_FAILED: Duration = Duration::from_millis(500);
 
 /// A trace that is being written. Cheap to clone; clones share one trace.
@@ -36,7 +36,7 @@ struct Parts<F> {
     format: F,
     /// `None` if the trace is written to a destination of the caller.
     file: Option<OutputFile>,
-    /// Whether it is a flight recorder.
+    /// Whether the trace is a flight recorder.
     keeps: bool,
 }
 
@@ -85,7 +85,7 @@ impl<F: Format> Trace<F> {
         self.0.recording.totals()
     }
 
-    /// Waits until every world of the trace is closed and the trace contains its end, but no longer than `within`.
+    /// Waits until every world of the trace is closed and the trace contains the end of each world, but no longer than `within`.
     pub fn wait_for_worlds(&self, within: Duration) {
         let begun = Instant::now();
         let is_late = || begun.elapsed() >= if self.has_failed() { within.min(WHEN_FAILED) } else { within };
@@ -104,7 +104,8 @@ impl<F: Format> Trace<F> {
         })
     }
 
-    /// Returns whether the file has failed. In a failed file, the events that report the end of a world are counted as lost, like all others.
+    /// Returns whether the file has failed. If the file has failed, the events that report the ends of worlds are counted as lost, like all
+    /// other events.
     fn has_failed(&self) -> bool {
         self.totals().map_or(true, |totals| totals.lost > 0)
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use stopworld::events::record::RecordError;
 
-/// Why a trace could not be started.
+/// The reason why a trace could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {

@@ -1,10 +1,11 @@
 //! The output of a trace: a file that is complete after each write, or a [`Destination`] supplied by the caller.
 //!
 //! Some readers, such as the .NET tools, reject a file without its end tag, and a process may end at any moment. So each write
-//! to a file ends with the end tag, and the next write begins by overwriting it. However a run ends, what was flushed is a
-//! trace with an end (`.event.crash`). A pipe cannot be overwritten; it gets the tag when the trace is finished normally.
+//! to a file ends with the end tag, and the next write begins by overwriting it. However a run ends, everything that was flushed is a trace
+//! with an end tag (`.event.crash`). The contents of a pipe cannot be overwritten, so a pipe gets the tag only when the trace is finished
+//! normally.
 //!
-//! A failed write ends the trace: the file is truncated to what was complete before it, and the tag is written again
+//! A failed write ends the trace: the file is truncated to the part that was complete before that write, and the tag is written again
 //! (`.event.full-disk`).
 
 use std::ffi::CString;
@@ -37,11 +38,11 @@ pub struct TraceOutput {
     bytes: Bytes,
     to: To,
     on_failure: Option<FailureReport>,
-    /// Bytes written so far, without the end tag.
+    /// The number of bytes written so far, without the end tag.
     pub(crate) written: u64,
-    /// Records in the buffer.
+    /// The number of records in the buffer.
     records: u64,
-    /// Records that were in the buffer when a write failed.
+    /// The number of records that were in the buffer when a write failed.
     lost: u64,
     failed: bool,
 }
@@ -104,7 +105,7 @@ impl TraceOutput {
         self.write_out_up_to(self.bytes.len(), end, is_last)
     }
 
-    /// As [`write_out`](Self::write_out), but buffered bytes after the first `whole` count as part of the end.
+    /// Like [`write_out`](Self::write_out), but the buffered bytes after the first `whole` bytes count as part of the end.
     #[cold]
     pub(crate) fn write_out_up_to(&mut self, whole: usize, end: &[u8], is_last: bool) -> io::Result<()> {
         if self.failed || (self.bytes.is_empty() && !is_last) {
@@ -164,7 +165,7 @@ impl TraceOutput {
                 written.map_err(|cut| {
                     output.truncate(at);
                     if *can_be_written_over && at > 0 {
-                        // Restores the end as it was before the write. If that does not fit either, writes `end` alone; if
+                        // Restores the end as it was before the write. If the device has no room for that either, writes `end` alone; if
                         // that fails too, only the end is missing.
                         let whole_end = &self.bytes.as_slice()[whole..];
                         let _ = output.write_all_at(whole_end, at).or_else(|_| {

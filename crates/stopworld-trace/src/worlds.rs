@@ -6,7 +6,7 @@ use stopworld::{WeakWorld, World};
 #[derive(Debug)]
 pub struct Worlds {
     worlds: Vec<WeakWorld>,
-    /// Number of worlds that ever joined.
+    /// The number of worlds that have ever joined.
     joined: u64,
 }
 
@@ -26,8 +26,8 @@ impl Worlds {
         self.worlds.iter().filter_map(WeakWorld::upgrade).collect()
     }
 
-    /// Returns whether no world has a handle any more and the writer has received the ends of all: it has received `ended`, or
-    /// receives none.
+    /// Returns whether no world has a handle any more and the writer has received the ends of all. The writer has received `ended` ends;
+    /// `None` means that the writer does not receive ends.
     pub(super) fn have_ended(&self, ended: Option<u64>) -> bool {
         let have_gone = !self.worlds.iter().any(WeakWorld::is_alive);
         have_gone && ended.is_none_or(|ended| ended >= self.joined)

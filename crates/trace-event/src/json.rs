@@ -1,4 +1,4 @@
-//! A JSON writer that does not allocate, because a drain may not. Conversions use it too.
+//! A JSON writer that does not allocate, because the recorder's drain must not allocate. Conversions use it too.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use trace_io::json::quote;
 
 /// A text is cut to this many bytes.
 const MOST_TEXT: usize = 4 << 10;
-/// Larger integers are not exact in a reader that has only doubles.
+/// The largest integer up to which all integers are exact in a reader that has only doubles.
 const EXACT: u64 = 1 << 53;
 
 /// Receives the bytes of rows.
@@ -14,7 +14,7 @@ pub trait Output {
     /// Takes the next bytes of a row.
     ///
     /// # Errors
-    /// The errors of the file to which the bytes are written. The writer stops at the first error.
+    /// The output failed. The writer stops at the first error.
     fn put(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Called when a row is complete.
@@ -57,7 +57,7 @@ impl<'s, S: Output> Args<'s, S> {
         value(self.output)
     }
 
-    /// Adds a number; as a string if a double cannot represent it exactly.
+    /// Adds a number. If a double cannot represent it exactly, it is written as a string.
     pub fn number(&mut self, name: &str, value: u64) {
         self.member(name, |output| {
             if value <= EXACT {

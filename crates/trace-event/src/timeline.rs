@@ -1,9 +1,9 @@
 //! A timeline: tracks with nested slices, instants and counters.
 //!
-//! The format requires that the slices of a thread nest: the last one begun ends first, and times do not go back. The events may
+//! The format requires that the slices of a thread nest: the slice begun last ends first, and times do not decrease. The events may
 //! come from a program that was stopped anywhere, or from a trace that begins or ends in the middle. So the timeline remembers
-//! the open slices. The end of a slice also ends the slices inside it; an end without a beginning is ignored; a time is never
-//! before that of the enclosing slice. The number of open slices is bounded: one that does not fit is left out, with its end.
+//! the open slices. The end of a slice also ends the slices inside it; an end without a beginning is ignored; no time is before the
+//! beginning of the enclosing slice. The number of open slices is limited: further slices are left out with their ends.
 
 use std::io;
 
@@ -44,11 +44,11 @@ struct Open<K> {
     at: i64,
 }
 
-/// A timeline that is being written. See the module documentation. Slices are distinguished by their kind.
+/// A timeline that is being written. See the module documentation. The slices of a track are distinguished by their kind, of type `K`.
 #[derive(Debug)]
 pub struct Timeline<S, K> {
     output: S,
-    /// The clock at the beginning.
+    /// The value of the clock at the beginning.
     start: i64,
     /// The frequency of the clock.
     hz: u64,
@@ -60,8 +60,8 @@ pub struct Timeline<S, K> {
 }
 
 impl<S: Output, K: Copy + PartialEq> Timeline<S, K> {
-    /// Creates a timeline. Time 0 is the moment at which the clock was at `start`; the clock makes `hz` ticks per second. Allocates all
-    /// memory that the timeline will need.
+    /// Creates a timeline. Time 0 is the moment at which the clock had the value `start`; the clock has `hz` ticks per second. Allocates
+    /// all memory that the timeline will need.
     ///
     /// Every function that writes returns the error of the output.
     pub fn new(output: S, start: i64, hz: u64) -> Timeline<S, K> {
@@ -73,7 +73,7 @@ impl<S: Output, K: Copy + PartialEq> Timeline<S, K> {
         &self.output
     }
 
-    /// Returns the output, for what is written between rows.
+    /// Returns the output, so that the caller can write other text between rows.
     pub fn output_mut(&mut self) -> &mut S {
         &mut self.output
     }
@@ -141,7 +141,7 @@ impl<S: Output, K: Copy + PartialEq> Timeline<S, K> {
         self.tail(fill)
     }
 
-    /// Ends the slice of this kind that was begun last on this track, with all slices inside it. Does nothing if there is none.
+    /// Ends the slice of this kind that was begun last on this track, and all slices inside it. Does nothing if there is no such slice.
     ///
     /// # Errors
     /// The output failed.

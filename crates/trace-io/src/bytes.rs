@@ -76,7 +76,7 @@ impl Bytes {
         self.put(&value.to_le_bytes());
     }
 
-    /// Appends a number as LEB128: seven bits per byte, lowest first; the top bit marks that more follow.
+    /// Appends a number as LEB128: seven bits per byte, the lowest first; the top bit is set if another byte follows.
     #[inline(always)]
     pub fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {

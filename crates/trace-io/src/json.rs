@@ -1,8 +1,7 @@
 //! Strings as JSON.
 
 /// Passes a string to `put` piece by piece, quoted and escaped. Allocates nothing.
-///
-/// All control characters are escaped, also those that JSON allows: text from a file must not control a terminal.
+/// All control characters are escaped, including those that JSON allows unescaped, because text from a file must not control a terminal.
 ///
 /// # Errors
 /// The first error of `put`.
@@ -21,7 +20,7 @@ pub fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Resul
             '\n' => put("\\n")?,
             '\r' => put("\\r")?,
             '\t' => put("\\t")?,
-            // All of them are below U+00A0.
+            // All other control characters are below U+00A0.
             control => ["\\u00", digit(u32::from(control) >> 4), digit(u32::from(control))]
                 .into_iter()
                 .try_for_each(&mut put)?,
@@ -62,7 +61,7 @@ mod tests {
     }
 
     proptest! {
-        /// A strict parser reads any text back as it was.
+        /// A strict parser reads any text back unchanged.
         #[test]
         fn a_strict_parser_reads_any_text_back(text in any::<String>()) {
             let parsed: String = serde_json::from_str(&Quoted(&text).to_string()).unwrap();

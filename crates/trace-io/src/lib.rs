@@ -2,15 +2,15 @@
 //!
 //! | module | part |
 //! |---|---|
-//! | [`source`] | reading: a buffer over a file, with the offset of each byte |
+//! | [`source`] | reading: a buffer for a file, which knows the offset of each byte |
 //! | [`bytes`] | writing: a byte buffer of fixed capacity, filled without allocation |
-//! | [`json`] | text as JSON strings |
+//! | [`json`] | writes text as JSON strings |
 
 pub mod bytes;
 pub mod json;
 pub mod source;
 
-/// The part of a message about a truncated file that gives the number of missing bytes.
+/// Returns the part of a message about a truncated file that states the number of missing bytes.
 pub fn more_bytes(missing: u64) -> String {
     match missing {
         1 => "1 byte more was expected".to_owned(),

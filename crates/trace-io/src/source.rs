@@ -4,9 +4,8 @@
 //!   file     ……consumed……│ buffered, not consumed │……not read……
 //!   buffer        at ────┘                  end ─┘
 //! ```
-//!
-//! The buffer doubles for an item that does not fit. It grows only when the bytes are there: a length in a damaged file
-//! allocates nothing by itself.
+//! The buffer doubles for an item that does not fit, but only when its bytes are present: a length stated in a damaged file allocates
+//! nothing by itself.
 
 use std::io::{self, Read};
 
@@ -15,11 +14,11 @@ use std::io::{self, Read};
 pub struct Source<R> {
     input: R,
     buffer: Vec<u8>,
-    /// The initial size of the buffer.
+    /// The initial size of the buffer in bytes.
     usual: usize,
-    /// The first byte that is not consumed.
+    /// The index in the buffer of the first byte that is not consumed.
     at: usize,
-    /// The end of the buffered bytes.
+    /// The index in the buffer of the end of the buffered bytes.
     end: usize,
     /// The offset in the file of the buffer's first byte.
     base: u64,
@@ -37,7 +36,7 @@ impl<R: Read> Source<R> {
         self.base + self.at as u64
     }
 
-    /// The offset in the file of the first byte that is not buffered: how many bytes were read.
+    /// The offset in the file of the first byte that is not buffered, which is the number of bytes read.
     pub fn reached(&self) -> u64 {
         self.base + self.end as u64
     }
@@ -59,7 +58,7 @@ impl<R: Read> Source<R> {
         &self.buffer[self.at - count..self.at]
     }
 
-    /// Buffers at least `count` bytes. `false`: the input ends before that.
+    /// Buffers at least `count` bytes. Returns `false` if the input ends before that.
     ///
     /// # Errors
     /// The input fails.
@@ -89,7 +88,7 @@ impl<R: Read> Source<R> {
         Ok(count)
     }
 
-    /// Buffers more bytes. `false` at the end of the input.
+    /// Buffers more bytes. Returns `false` at the end of the input.
     ///
     /// # Errors
     /// The input fails.

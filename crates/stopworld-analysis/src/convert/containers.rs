@@ -3,8 +3,7 @@
 //! The file is read once, in file order, and every item is written in its place: types, threads, stacks, labels, events,
 //! sequence points. Events keep their order and their ordering flags, so a reader sorts them by time as it would have before.
 //! Nothing is sorted here, and memory does not grow with the file.
-//!
-//! Within a container all numbers stay the same, except type ids of 2³¹ and above. Between the two containers some must change:
+//! If the container stays the same, so do all numbers, except type ids of 2³¹ and above. If it changes, some numbers must change too:
 //!
 //! | | version 4 | version 6 |
 //! |---|---|---|
@@ -13,8 +12,8 @@
 //! | activity ids | in the event's header | in a list of labels |
 //! | an event's own level, version, opcode | not possible: it gets a type of its own | a label |
 //!
-//! **Losses** are gaps in a thread's sequence numbers. Where numbers must be assigned anew, they keep the same gaps, so a reader
-//! counts the same losses for the same threads. Version 4 cannot express losses before a thread's first event.
+//! **Losses** are gaps in a thread's sequence numbers. Where sequence numbers must be assigned anew, the new ones have the same gaps, so a
+//! reader counts the same losses for the same threads. Version 4 cannot express losses before a thread's first event.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
@@ -25,13 +24,13 @@ use nettrace::{Aside, Container, EventType, Interest, Label, NetEvent, Reader, T
 
 /// The number of threads whose sequence numbers are remembered.
 const MOST_THREADS: usize = 1 << 16;
-/// Lists of labels between two sequence points: the number that a reader keeps.
+/// The maximum number of label lists between two sequence points, which is the number that a reader keeps.
 const MOST_LISTS: u32 = 1 << 17;
-/// Type ids below this are tracked one by one.
+/// Type ids below this are tracked individually.
 const LOW_IDS: u32 = 1 << 16;
 /// Type ids from here on are not kept: version 4 has 31 bits for an id, and new ids need room above the highest kept one.
 const NOT_KEPT: u32 = 1 << 31;
-/// Types that were derived from the labels of events.
+/// The maximum number of types derived from the labels of events.
 const MOST_DERIVED: usize = 1 << 12;
 
 const NO_LABELS: &str = "version 4 has no labels";
@@ -111,7 +110,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Returns the number of events that are missing before this number; `None` if the numbers do not tell.
+    /// Returns the number of events that are missing before this sequence number; `None` if the numbers do not determine it.
     fn gap(&mut self, from: Container, thread: u64, number: u32) -> Option<u32> {
         if self.read.len() >= MOST_THREADS {
             self.read.clear();
@@ -133,11 +132,11 @@ struct Copier<'l, W> {
     process: u64,
     ids: Ids,
     derived: HashMap<(u32, [u64; 4]), u32>,
-    /// From version 4: the index of a thread. From version 6: its system id.
+    /// If the input is version 4: the new index of each thread. If it is version 6: the system id of each thread.
     threads: HashMap<u64, u64>,
     next_index: u64,
     numbers: Numbers,
-    /// Threads whose last number must be written at the next sequence point.
+    /// The threads whose last number must be written at the next sequence point.
     due: BTreeSet<u64>,
     /// Lists of labels, by the activity ids in them.
     lists: HashMap<[u8; 32], u32>,
@@ -359,7 +358,7 @@ impl<'l, W: Write> Copier<'l, W> {
                 Label::SpanId(_) => "span ids",
                 Label::Text(..) => "labels with a text",
                 Label::Number(..) => "labels with a number",
-                // These are fields of the header, or of a derived type.
+                // The output has these values in the event's header, or in a derived type.
                 _ => continue,
             };
             self.left_out.add(what, NO_LABELS, 1);
@@ -378,7 +377,7 @@ impl<'l, W: Write> Copier<'l, W> {
         }
         let is_4 = self.encoder.container() == Container::V4;
         let number = match self.numbers.written.get(&thread).copied() {
-            // To a reader of version 4 a thread with last number 0 has just begun.
+            // For a reader of version 4, a thread whose last number is 0 has just begun.
             None | Some(0) if is_4 => {
                 self.left_out.add("losses before a thread's first event", NO_PLACE, u64::from(gap));
                 event.sequence.max(1)
@@ -436,7 +435,8 @@ impl<'l, W: Write> Copier<'l, W> {
         Ok(())
     }
 
-    /// Returns the id of an event's type. If the output cannot hold the event's labels, it is a type derived from them.
+    /// Returns the id of an event's type in the output. If the output cannot express some of the event's labels, the type is one derived
+    /// from these labels.
     fn kind_of(&mut self, event: &NetEvent<'_>) -> io::Result<Option<u32>> {
         let kind = event.kind;
         let Some(&id) = self.ids.by_index.get(&kind.index) else { return Ok(None) };
@@ -470,7 +470,7 @@ impl<'l, W: Write> Copier<'l, W> {
     }
 }
 
-/// The name of a type in the list of what was left out.
+/// Returns the name of a type in the list of events that were left out.
 pub(super) fn name_of(kind: &EventType) -> String {
     format!("{}/{}", kind.provider, kind.title())
 }

@@ -51,7 +51,7 @@ pub struct Conversion {
     pub damage: Option<String>,
 }
 
-/// Why nothing was converted, or the output is incomplete.
+/// The reason why nothing was converted, or why the output is incomplete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
@@ -76,7 +76,7 @@ pub enum ConvertError {
     /// Reading the input failed.
     #[error("cannot read the file at byte {offset}: {error}")]
     Input {
-        /// The number of bytes read before.
+        /// The number of bytes read before the error.
         offset: u64,
         /// The error of the read.
         error: io::Error,
@@ -84,10 +84,10 @@ pub enum ConvertError {
     /// Writing the output failed.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
-    /// There is no room for the temporary files.
+    /// The temporary files could not be written.
     #[error("no room for temporary files in {directory}: {error}; set TMPDIR to use another directory")]
     Room {
-        /// The directory.
+        /// The directory of the files.
         directory: String,
         /// The error of the system.
         error: io::Error,
@@ -109,7 +109,7 @@ impl fmt::Display for FirstBytes {
 }
 
 impl Conversion {
-    /// Takes over the damage that the .nettrace reader reported. An error if the file contains no trace at all.
+    /// Takes over the damage that the .nettrace reader reported. Returns an error if the file contains no trace at all.
     pub(super) fn take_summary(&mut self, summary: &Summary, has_trace: bool) -> Result<(), ConvertError> {
         if let Some(damage) = summary.damage {
             if !has_trace {

@@ -2,7 +2,7 @@
 //!
 //! Three kinds of events are known: those of the stopworld provider, whose numbers are those of the table; those of the runtime,
 //! which the table pairs with the collector's phases; and records of a telemetry stream, which a conversion stored as events (see
-//! `telemetry`). A `GCDynamicEvent` stands for the event whose name it contains. Payloads are read by the fields that the file describes,
+//! `telemetry`). A `GCDynamicEvent` is mapped to the event whose name it contains. Payloads are read by the fields that the file describes,
 //! or by the template for the event's number.
 
 use super::telemetry;
@@ -39,7 +39,7 @@ pub(super) fn meaning(kind: &EventType) -> EventMeaning {
     let provider = match kind.provider.as_str() {
         OWN => {
             let row = kind.event.checked_sub(1).and_then(|index| EventId::from_index(index as usize));
-            // The table grows and its rows may have moved since the file was written: the name decides.
+            // The event's name selects the row, because rows may have been added or moved since the file was written.
             let by_name = || DESCRIPTORS.iter().find(|row| row.name == kind.name).map(|row| row.id);
             let row = row.filter(|id| id.descriptor().name == kind.name).or_else(by_name);
             return row.map_or(EventMeaning::Unknown, EventMeaning::Own);
@@ -141,7 +141,7 @@ pub(super) fn id_of(meaning: EventMeaning, kind: &EventType, fields: &DecodedFie
 
 /// Decodes the numbers of a `GCDynamicEvent` that has the name of a row: its data is that event's payload, in order.
 pub(super) fn dynamic_fields(id: EventId, payload: &[u8]) -> Vec<(&'static str, u64)> {
-    // The width of pointers does not matter: the event has none.
+    // The pointer size does not matter, because the event contains no pointers.
     let data = Dynamic::new(0, Payload::new(payload, 8)).data().unwrap_or_default();
     let mut at = 0;
     let mut fields = Vec::new();

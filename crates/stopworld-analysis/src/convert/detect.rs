@@ -5,12 +5,12 @@ use std::io::{self, Cursor, Read};
 use super::conversion::{ConvertError, FirstBytes, Source};
 use mps_telemetry::detect::may_be_a_stream;
 
-/// Bytes that are examined.
+/// The number of bytes that are examined.
 const HEAD: usize = 64;
-/// Bytes of them that an error message shows.
+/// The number of these bytes that an error message shows.
 const SHOWN: usize = 8;
 
-/// Returns the format, and the input from its first byte.
+/// Returns the format, and the input, which can still be read from its first byte.
 pub(super) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), ConvertError> {
     let mut head = Vec::with_capacity(HEAD);
     let read = input.by_ref().take(HEAD as u64).read_to_end(&mut head);

@@ -1,9 +1,8 @@
 //! From a GHC eventlog to a timeline.
-//!
-//! A capability, which runs Haskell code, is a track: on it a running thread is a slice, and so is a collection. Events that belong
-//! to no capability are on a track of their own. Heap sizes are counters, and so is each sample of a heap profile, with one value
-//! per band. All other events are instants, with the text that `ghc-events` prints for them. Events are sorted by time; for that,
-//! the input is spooled to an unnamed temporary file.
+//! Each capability, which runs Haskell code, has a track. On this track, running threads and collections are slices. Events that belong to
+//! no capability are on a separate track. Heap sizes are counters, and so is each sample of a heap profile, with one value per band. All
+//! other events are instants, with the text that `ghc-events` prints for them. Events are sorted by time; for that, the input is spooled to
+//! an unnamed temporary file.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -17,13 +16,13 @@ use ghc_eventlog::read::{Event, Visitor, by_time, show};
 use stopworld_trace::perfetto::phases::{CollectorTimeline, Slice};
 use trace_event::{Name, Track};
 
-/// Placeholder for the process, which is unknown unless the log names it.
+/// The placeholder for the process id if the log does not contain it.
 const PROCESS: u64 = 1;
 /// The track for events that belong to no capability; the tracks of capabilities follow.
 const PROGRAM: u64 = 1;
-/// Threads whose names are remembered.
+/// The maximum number of threads whose names are remembered.
 const MOST_THREADS: usize = 1 << 16;
-/// Bands of a sample that are shown.
+/// The maximum number of bands of a sample that are shown.
 const MOST_BANDS: usize = 1 << 12;
 
 pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
@@ -80,7 +79,7 @@ fn spool<R: Read>(input: &mut R) -> Result<File, ConvertError> {
 struct Drawing<W: Write> {
     timeline: CollectorTimeline<Page<W>>,
     threads: HashMap<u32, String>,
-    /// Capabilities that have a name.
+    /// The capabilities whose tracks have been named.
     caps: HashSet<u16>,
     /// The bands of the current sample with their bytes; `sample` is its time.
     bands: Vec<(String, u64)>,

@@ -1,14 +1,14 @@
-//! The list of what could not be carried over, with counts by kind and reason.
+//! The list of events and data that could not be carried over, with counts by kind and reason.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// Maximum number of distinct kinds; further kinds are counted together.
 const MOST_KINDS: usize = 4096;
-/// The name of those further kinds.
+/// The name of the row in which further kinds are counted.
 const OTHERS: &str = "other kinds";
 
-/// The list of what was left out.
+/// The list of events and data that were left out.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {
     reasons: BTreeMap<&'static str, HashMap<String, u64>>,
@@ -18,11 +18,11 @@ pub struct LeftOut {
 /// One row of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOutRow {
-    /// The number of times that it was left out.
+    /// How often the kind was left out.
     pub count: u64,
-    /// The kind.
+    /// The kind of event or data.
     pub what: String,
-    /// The reason.
+    /// The reason why it was left out.
     pub why: &'static str,
 }
 

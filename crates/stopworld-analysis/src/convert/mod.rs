@@ -12,11 +12,9 @@
 //!
 //! One table of events defines the counterparts of an event in the other formats ([`DESCRIPTORS`](stopworld::events::DESCRIPTORS)): a .NET
 //! event and a record of the Memory Pool System are the same event if one row has both. An event without a counterpart, and data for
-//! which the counterpart has no field, are counted per kind in the list of what was left out ([`LeftOut`]): nothing is dropped
-//! silently, and nothing is made up.
-//!
-//! **The first bytes of the input identify its format**, whatever its name is. Damage ends or interrupts the input as the format's
-//! reader defines; everything readable is converted.
+//! which the counterpart has no field, are counted per kind in a list ([`LeftOut`]): nothing is dropped silently, and no data are invented.
+//! **The first bytes of the input identify its format**; the file's name has no influence. Damage ends or interrupts the input as the
+//! format's reader defines; everything readable is converted.
 //!
 //! **Memory does not grow with the trace.** A telemetry stream, which is ordered by category, must be sorted; this is done in
 //! unnamed temporary files.
@@ -27,7 +25,7 @@
 //! |---|---|
 //! | `conversion` | the parameters and the result of a conversion, and its errors |
 //! | `detect` | the format of the input |
-//! | `left_out` | the list of what was left out |
+//! | `left_out` | the list of events and data that were left out |
 //! | `containers` | .nettrace to .nettrace |
 //! | `decoded` | which event of the table a .nettrace event is |
 //! | `nettrace_mps`, `nettrace_json` | from .nettrace |
@@ -60,8 +58,8 @@ pub use left_out::{LeftOut, LeftOutRow};
 /// Converts a trace.
 ///
 /// # Errors
-/// The input is no trace or cannot be read, or the output cannot be written. Damage of the input is no error; it is reported in
-/// the [`Conversion`].
+/// The input is not a trace or cannot be read, or the output cannot be written. Damage of the input is not an error; it is reported in the
+/// [`Conversion`].
 pub fn convert<R: Read, W: Write>(
     input: R,
     output: W,

@@ -1,9 +1,9 @@
 //! From a telemetry stream to a timeline.
 //!
-//! A stream contains no threads. Each arena has two tracks: one on which its polls are slices, and one for its traces, because a
-//! trace spans many polls. There a trace is a slice, which contains the flip, the bands of references, and the reclaim phase. All
-//! other records are instants, with their parameters by name; a labelled address is followed by its label. The bytes held by an
-//! arena's pools are a counter.
+//! A stream contains no threads. Each arena has two tracks: one on which its polls are slices, and one for its traces, because a trace
+//! spans many polls. On the second track each trace is a slice that contains the flip, the bands of references, and the reclaim phase. All
+//! other records are instants, with their parameters by name; a labelled address is followed by its label. The bytes held by an arena's
+//! pools are a counter.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -25,7 +25,7 @@ use trace_event::{Args, Output};
 const PROCESS: u64 = 1;
 /// The track for records that belong to no arena; the tracks of arenas and their traces follow.
 const STREAM: u64 = 1;
-/// Arenas that have tracks of their own.
+/// The maximum number of arenas that have tracks of their own.
 const MOST_ARENAS: usize = 1 << 12;
 
 /// The name of a trace or a phase for which the stream has a number without a meaning.
@@ -71,7 +71,7 @@ impl<W: Write> Drawing<W> {
         self.timeline.name_thread(Track { process: PROCESS, thread: STREAM }, "stream")
     }
 
-    /// Returns the arena at this address; the tracks of a new arena are named first.
+    /// Returns the arena at this address. If the arena is new, its tracks are named first.
     fn arena(&mut self, address: u64) -> io::Result<Arena> {
         if let Some(arena) = self.arenas.get(&address) {
             return Ok(*arena);
@@ -102,7 +102,7 @@ impl<W: Write> Drawing<W> {
         }
         self.labels.learn(self.version, record);
         let word = |name: &str| layout.param(name).and_then(|param| record.word(usize::from(param.offset)));
-        // In this record the parameters are named differently from the values that the Memory Pool System writes.
+        // In this record the names of the parameters do not match the values that the Memory Pool System writes.
         let is_reclaim = self.version == Version::V2 && layout.code == v2::SegReclaim::CODE;
         let arena = word(if is_reclaim { "seg" } else { "arena" });
         let arena = match arena {
@@ -127,7 +127,7 @@ impl<W: Write> Drawing<W> {
         })
     }
 
-    /// Draws a record that begins or ends a slice. Returns false if it does neither.
+    /// Draws a record that begins or ends a slice. Returns false if the record does neither.
     fn slice(
         &mut self,
         record: &Record<'_>,
@@ -183,7 +183,7 @@ impl<W: Write> Drawing<W> {
     }
 }
 
-/// The parameters that the record has.
+/// Writes the parameters that the record has.
 fn params<S: Output>(args: &mut Args<'_, S>, layout: &Layout, record: &Record<'_>, labels: &Labels) {
     for param in layout.params {
         let name = param.name;

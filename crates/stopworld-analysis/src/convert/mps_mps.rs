@@ -1,8 +1,8 @@
 //! Rewrites a telemetry stream.
 //!
 //! Records keep their order and their parameters. Bytes that a writer leaves undefined (padding, those after a string's end, those
-//! after the last parameter) become 0 or are removed. Records that are not understood (an unknown code, missing parameters)
-//! are copied. A stream of version 1.0.0 becomes one of 2.0.0: records map by name, and their parameters too.
+//! after the last parameter) become 0 or are removed. Records that cannot be decoded (an unknown code, missing parameters) are copied. A
+//! stream of version 1.0.0 is converted to version 2.0.0: records and parameters are mapped by name.
 
 use std::io::{BufWriter, Read, Write};
 
@@ -36,7 +36,7 @@ impl<W: Write> Writing<W> {
         let values = values.filter(|(_, values)| values.iter().all(is_short));
         let written = match (self.version, values) {
             (Version::V2, Some((layout, values))) => self.encoder.record(layout, record.clock(), &values).map(|_| true),
-            // Copied, because a newer reader may know it.
+            // The record is copied, because a newer reader may know its code.
             (Version::V2, None) => self.encoder.raw(record.bytes()).map(|()| true),
             (Version::V1, Some((layout, values))) => self.newer(record, layout, &values, to),
             (Version::V1, None) => {

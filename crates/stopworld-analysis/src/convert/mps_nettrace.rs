@@ -2,8 +2,7 @@
 //!
 //! Every record becomes an event that describes itself ([`telemetry`](super::telemetry)), with its exact ticks. For the .NET tools,
 //! the events that the table of events pairs with the record are written as well:
-//!
-//! | record | .NET event | what is not known, and 0 |
+//! | record | .NET event | fields that are unknown, and 0 |
 //! |---|---|---|
 //! | ArenaPollBegin | GCSuspendEEBegin V1: Reason 1, Count the traces before | |
 //! | TraceCreate | GCSuspendEEEnd V1, if none has come since the ArenaPollBegin; GCStart V2: Count from 1; Depth 0 if generation 0 was the reason, else 2; Reason 1 if the program requested the trace or a heap walk, else 0; Type 0 | ClientSequenceNumber |
@@ -33,11 +32,11 @@ use nettrace::{Container, EventType, TraceInfo, Utc};
 /// Placeholders for the unknown process and thread.
 const PROCESS: u32 = 1;
 const THREAD: u64 = 1;
-/// Arenas and segments that are remembered.
+/// The maximum numbers of arenas and of segments that are remembered.
 const MOST_ARENAS: usize = 1 << 12;
 /// The generation number of a full collection.
 const FULL: u32 = 2;
-/// Type ids: those of records are the code plus one; then the .NET events follow.
+/// The first type id of a .NET event. The type id of a record is its code plus one.
 const NET_IDS: u32 = 0x1_0000;
 
 pub(super) fn convert<R: Read, W: Write>(
@@ -105,7 +104,7 @@ impl<W: Write> Writing<W> {
         self.encoder.end().map(drop)
     }
 
-    /// Writes a record, and the .NET events it corresponds to. Returns false if it cannot be carried over.
+    /// Writes a record, and the .NET events that correspond to it. Returns false if the record cannot be carried over.
     fn take(
         &mut self,
         record: &Record<'_>,
@@ -180,7 +179,7 @@ impl<W: Write> Writing<W> {
                 arena.depth = if why == TraceStartWhy::Generation0 { 0 } else { FULL };
                 arena.collections = arena.collections.wrapping_add(1);
                 arena.is_collecting = true;
-                // A request by the program, or a heap walk.
+                // The reason is a request by the program, or a heap walk.
                 let is_requested =
                     matches!(why, TraceStartWhy::FullIncremental | TraceStartWhy::Full | TraceStartWhy::Walk);
                 let start = GCStart {
@@ -218,13 +217,13 @@ impl<W: Write> Writing<W> {
         Ok(())
     }
 
-    /// Ends the suspension, if it has not ended yet. A stream has no record of that moment, so it is taken to be the start of the
-    /// first trace, or the end of a poll that starts no trace. Without an end, PerfView shows a negative length.
+    /// Ends the suspension, if it has not ended yet. A stream has no record of the end of a suspension, so the end is taken to be the start
+    /// of the first trace, or the end of a poll that starts no trace. Without an end, PerfView shows a negative length.
     fn suspended(&mut self, arena: &mut Arena, clock: u64) -> io::Result<()> {
         if std::mem::take(&mut arena.is_suspending) { self.net(*arena, clock, &GCSuspendEEEnd {}) } else { Ok(()) }
     }
 
-    /// Writes an event of the runtime. As the runtime does, the metadata leave out the fields.
+    /// Writes an event of the runtime. The metadata leave out the fields, as the runtime's own metadata do.
     fn net<E: Encode>(&mut self, arena: Arena, clock: u64, event: &E) -> io::Result<()> {
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
@@ -236,7 +235,7 @@ impl<W: Write> Writing<W> {
     }
 }
 
-/// The statistics of a heap of which only the total size is known.
+/// Returns the statistics of a heap of which only the total size is known.
 fn heap_of(bytes: u64) -> GCHeapStats {
     GCHeapStats {
         generation_size0: 0,

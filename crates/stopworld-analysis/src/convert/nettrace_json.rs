@@ -20,9 +20,9 @@ use trace_event::{Args, Output};
 use trace_event::{Name, Track};
 
 const NO_PLACE: &str = "a timeline has no place for it";
-/// Background collections in progress at once, in all processes.
+/// The maximum number of background collections in progress at once, in all processes together.
 const MOST_BACKGROUND: usize = 1 << 10;
-/// Event types that are known at a time.
+/// The maximum number of event types that are known at once.
 const MOST_TYPES: usize = 1 << 17;
 
 pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
@@ -126,7 +126,7 @@ impl<W: Write> Drawing<'_, W> {
     }
 }
 
-/// An event of our own provider.
+/// Draws an event of the stopworld provider.
 fn of_ours<W: Write>(timeline: &mut CollectorTimeline<Page<W>>, id: EventId, drawn: &Drawn<'_>) -> io::Result<()> {
     if id == EventId::ThreadAttached {
         let track = Track { thread: drawn.word("tid"), ..drawn.track };

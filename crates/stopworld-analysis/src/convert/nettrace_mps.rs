@@ -1,13 +1,11 @@
 //! From the .NET format to a telemetry stream.
 //!
-//! The table of events defines which record an event becomes: the row that contains both. Events that were made from a stream's
-//! records become exactly those records again; the other .NET events in such a file are left out, since they say the same.
-//!
-//! A stream identifies things by address, and few .NET events contain one. So the arena, its reservation, its pools and its traces
-//! get addresses that name nothing else: `n00000`, where n is 1 plus the number of the runtime (`ClrInstanceID`), and near it. They
-//! are labelled.
-//!
-//! | record | what is not known, and 0 |
+//! The table of events defines which record an event becomes: the row that contains both. Events that were made from a stream's records are
+//! converted back to exactly those records; the other .NET events in such a file are left out, since they contain the same information.
+//! A stream identifies objects by address, and few .NET events contain an address. So the arena, its reservation, its pools and its traces
+//!get unique addresses: `n00000`, where n is 1 plus the number of the runtime (`ClrInstanceID`), and addresses near it. These addresses are
+//!labelled.
+//! | record | parameters that are unknown, and 0 |
 //! |---|---|
 //! | ArenaCreateVM | size, grain |
 //! | TraceStart | mortality, the times; `condemned` is the heap size of the latest GCHeapStats |
@@ -39,16 +37,16 @@ const CUT: &str = "a string in a record has at most 255 bytes";
 
 /// The time between two clock syncs, in microseconds.
 const SYNC_US: u64 = 100_000;
-/// Segments and blocks that are remembered; for texts a sixteenth of it.
+/// The maximum numbers of segments and of blocks that are remembered; for texts the limit is a sixteenth of this.
 const MOST: usize = 1 << 18;
-/// Event types that are known at a time.
+/// The maximum number of event types that are known at once.
 const MOST_TYPES: usize = 1 << 17;
 /// The generation number of a full collection.
 const FULL: u64 = 2;
-/// The only trace, in a set of traces.
+/// The set of traces that contains the only trace.
 const TRACE_SET: u32 = 1;
 
-/// Addresses that name nothing else: the base of an arena, and offsets in it.
+/// The unique addresses of a runtime's objects: the base of its arena, and offsets from it.
 const ARENA: u64 = 0x10_0000;
 const VM: u64 = 0x8;
 const TRACES: u64 = 0x100;
@@ -98,7 +96,7 @@ struct Arena {
     /// Whether a collection has run during the poll.
     worked: bool,
     traces: Vec<u64>,
-    /// Whether the roots of the trace have been scanned: after that, references come in bands.
+    /// Whether the roots of the trace have been scanned. After that, references are reported in bands.
     flipped: bool,
     heap: u64,
 }
@@ -110,7 +108,7 @@ struct Writing<'l, W: Write> {
     meanings: HashMap<u32, (EventMeaning, String)>,
     has_records: bool,
     arenas: HashMap<u64, Arena>,
-    /// The sizes of the segments.
+    /// The size of each segment.
     segments: HashMap<u64, u64>,
     /// The size and the space of each block.
     blocks: BTreeMap<u64, (u64, u64)>,
@@ -127,7 +125,7 @@ impl<W: Write> Writing<'_, W> {
     // ---- Records -------------------------------------------------------------------------------------------------------
 
     fn put<'a, E: TypedRecord<'a>>(&mut self, clock: u64, event: E) -> io::Result<()> {
-        // At the largest clock value there is no later one.
+        // A clock of the largest value can't be increased.
         let clock = if clock > self.last { clock } else { self.last.saturating_add(1) };
         self.last = clock;
         let is_whole = self.encoder.event(clock, &event)?;
@@ -154,7 +152,7 @@ impl<W: Write> Writing<'_, W> {
         self.intern(&format!("{CLOCK_TEXT}{ticks_per_second}"), clock).map(drop)
     }
 
-    /// Returns the number of a text; a new text is written first.
+    /// Returns the number of a text. If the text is new, it is written first.
     fn intern(&mut self, text: &str, clock: u64) -> io::Result<u64> {
         if let Some(number) = self.texts.get(text) {
             return Ok(*number);
@@ -176,7 +174,7 @@ impl<W: Write> Writing<'_, W> {
 
     // ---- Arenas, pools and traces --------------------------------------------------------------------------------------
 
-    /// Returns the address of a runtime's arena; a new arena is written first.
+    /// Returns the address of a runtime's arena. If the arena is new, it is written first.
     fn arena(&mut self, number: u64, clock: u64) -> io::Result<u64> {
         let address = ARENA * (1 + number);
         let arena = self.arenas.entry(number).or_default();
@@ -196,7 +194,7 @@ impl<W: Write> Writing<'_, W> {
         Ok(address)
     }
 
-    /// Returns a pool of the arena: 0 small, 1 pinned, 2 large objects. A new pool is written first.
+    /// Returns a pool of the arena: 0 small, 1 pinned, 2 large objects. If the pool is new, it is written first.
     fn pool(&mut self, number: u64, space: u64, clock: u64) -> io::Result<u64> {
         let space = space.min(2);
         let arena = self.arena(number, clock)?;
@@ -209,7 +207,7 @@ impl<W: Write> Writing<'_, W> {
         Ok(pool)
     }
 
-    /// The trace of a collection, or the one in progress.
+    /// Returns the trace of this collection, or the trace in progress.
     fn trace(&mut self, number: u64, collection: Option<u64>) -> Option<u64> {
         let open = &self.arenas.entry(number).or_default().traces;
         let collection = collection.filter(|one| open.contains(one)).or(open.last().copied())?;
@@ -426,7 +424,7 @@ impl<W: Write> Writing<'_, W> {
             }
             (EventId::BlockReclaimed, _) => {
                 let pool = self.pool(NUMBER, word("space"), clock)?;
-                // The parameters have these names, but the MPS writes arena, pool, trace, segment, in this order.
+                // The names of the parameters are wrong: the MPS writes arena, pool, trace, segment, in this order.
                 let trace = open.unwrap_or(0);
                 self.put(clock, mps::SegReclaim { seg: arena, pool, arena: trace, trace: word("addr") })?;
             }

@@ -6,7 +6,7 @@ use stopworld_trace::perfetto::phases::CollectorTimeline;
 use trace_event::Output;
 use trace_event::{END, Timeline};
 
-/// A sheet that writes its rows to an output.
+/// An output for a timeline's rows: buffers them and writes them to `W`.
 #[derive(Debug)]
 pub(super) struct Page<W: Write>(BufWriter<W>);
 
@@ -20,14 +20,14 @@ impl<W: Write> Output for Page<W> {
     }
 }
 
-/// An empty timeline, whose times are counted from `start` on.
+/// Begins a timeline whose times are counted from `start`.
 pub(super) fn begin<W: Write>(output: W, start: i64, hz: u64) -> io::Result<CollectorTimeline<Page<W>>> {
     let mut timeline = Timeline::new(Page(BufWriter::with_capacity(64 << 10, output)), start, hz);
     timeline.begin_file()?;
     Ok(timeline)
 }
 
-/// The end of a timeline: what is open ends with it.
+/// Ends a timeline, and all slices that are open.
 pub(super) fn end<W: Write>(mut timeline: CollectorTimeline<Page<W>>, ticks: i64) -> io::Result<()> {
     timeline.end_all(ticks)?;
     let page = timeline.output_mut();

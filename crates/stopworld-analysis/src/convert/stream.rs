@@ -1,11 +1,11 @@
-//! A telemetry stream of the Memory Pool System by time, and the rate of its clock.
+//! Reads a telemetry stream of the Memory Pool System in the order of time, and determines the rate of its clock.
 //!
 //! A stream is written category by category, and each category backwards, so it must be sorted. Its timestamps are ticks of a
-//! processor's counter, and nothing in the format gives their rate. It only contains `EventClockSync` records, now and then, with
-//! the processor time of the process. Streams written by stopworld contain the rate in an interned text. Without that text and
-//! without the option, the rate is estimated as the monitor of the Memory Pool System does: the ticks between the first sync and
-//! the last are taken to last as long as the processor time between them. This is a rough estimate for a process that waits much
-//! or has many threads, so the rate used is reported. The ticks themselves stay exact wherever the other format can hold them.
+//! processor's counter, and nothing in the format gives their rate. The stream only contains occasional `EventClockSync` records with the
+//! processor time of the process. Streams written by stopworld contain the rate in an interned text. Without that text and without the
+//! option, the rate is estimated as the monitor of the Memory Pool System does: it is assumed that the ticks between the first and the last
+//! sync took as long as the processor time between these syncs. This is a rough estimate for a process that waits much or has many threads,
+//! so the rate used is reported. The ticks themselves stay exact wherever the other format can hold them.
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ use mps_telemetry::v2::{self, Event};
 use mps_telemetry::{Layout, Version};
 use stopworld_trace::mps::CLOCK_TEXT;
 
-/// The rate if nothing is known: a tick is a nanosecond.
+/// The rate that is used if none is known: a tick is a nanosecond.
 const BY_DEFAULT: u64 = 1_000_000_000;
 /// Plausible clock rates, in ticks per second.
 const CREDIBLE: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;

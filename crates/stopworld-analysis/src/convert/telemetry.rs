@@ -1,8 +1,8 @@
 //! Records of a telemetry stream as events that describe themselves, and back.
 //!
 //! In a .nettrace file a record is an event of the provider `MPS-Telemetry`. Its number is the record's code, its version the major
-//! event version (1 or 2), its keyword the category's bit, and its fields the parameters. Nothing of a known record is lost:
-//! converting it back yields the same record.
+//! event version (1 or 2), its keyword the category's bit, and its fields the parameters. The event of a known record contains everything
+//! in the record: converting it back yields the same record.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) const LACKS: &str = "the record lacks parameters";
 /// Ticks per second of the processor time in the `EventClockSync` records that are written here.
 pub(super) const CLOCKS_PER_SECOND: u64 = 1_000_000;
 
-/// The event version that stands for a stream version.
+/// Returns the event version that represents a stream version.
 pub(super) fn number_of(version: Version) -> u32 {
     version.numbers()[0]
 }
@@ -33,7 +33,7 @@ pub(super) fn layout_of(kind: &EventType) -> Option<&'static Layout> {
     version.layout(u16::try_from(kind.event).ok()?)
 }
 
-/// The event type that describes a kind of record.
+/// Returns the event type that describes a kind of record.
 pub(super) fn described(layout: &Layout, version: Version) -> EventType {
     let field = |param: &mps_telemetry::Param| FieldType {
         name: param.name.to_owned(),
@@ -178,8 +178,8 @@ impl Newer {
     }
 }
 
-/// Returns the event of a record, as version 2.0.0 has it. Of version 1.0.0 these are the events from which a conversion takes more than
-/// their record. Returns `None` if the record lacks parameters.
+/// Returns the event of a record as an event of version 2.0.0. For a record of version 1.0.0 this works only for the events that a
+/// conversion does not just copy. Returns `None` if the record lacks parameters.
 pub(super) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Event<'a>> {
     use v1::Event;
     if version == Version::V2 {
@@ -189,7 +189,7 @@ pub(super) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Eve
         Event::ArenaAlloc(v1::ArenaAlloc { arena, baseTract, base, size, pool }) => {
             v2::Event::ArenaAlloc(v2::ArenaAlloc { arena, baseTract, base, size, pool })
         }
-        // The pool is 0: the old record does not have it.
+        // The pool is 0, because the old record does not contain the pool.
         Event::ArenaFree(v1::ArenaFree { arena, base, size }) => {
             v2::Event::ArenaFree(v2::ArenaFree { arena, base, size, pool: 0 })
         }
@@ -231,7 +231,7 @@ mod tests {
     use mps_telemetry::reader::Reader;
 
     proptest! {
-        /// Any known record of either version survives the conversion to an event and back, whatever its string is.
+        /// Every known record of either version is unchanged after its conversion to an event and back, with any string.
         #[test]
         fn records_survive_the_conversion_to_events_and_back(
             newer in any::<bool>(),
@@ -248,7 +248,8 @@ mod tests {
                 _ => Value::Word(*word),
             };
             let values: Vec<_> = layout.params.iter().zip(&words).map(value).collect();
-            // The layouts of 1.0.0 have bits for Booleans, which this encoder does not support: it is right for at most one.
+            // In the layouts of 1.0.0 Booleans are bits, which this encoder does not support: its output is right only if there is at most
+            // one Boolean.
             prop_assume!(newer || layout.params.iter().filter(|param| param.sort == Sort::B).count() <= 1);
             let mut encoder = Encoder::new(Vec::new());
             encoder.record(layout, 7, &values).unwrap();
@@ -260,7 +261,7 @@ mod tests {
             let (mut payload, mut string) = (Vec::new(), Vec::new());
             prop_assert!(super::payload(&mut payload, layout, &record));
             prop_assert_eq!(super::values(layout, &payload, &mut string), Some(values.clone()));
-            // One byte less is not a complete record.
+            // A payload that is one byte shorter is not a complete record.
             prop_assert!(payload.is_empty() || super::values(layout, &payload[..payload.len() - 1], &mut Vec::new()).is_none());
             prop_assert_eq!(layout_of(&described(layout, version)).copied(), Some(*layout));
         }

@@ -11,7 +11,7 @@ pub const LARGE: usize = 3;
 /// The index of pinned objects.
 pub const PINNED: usize = 4;
 
-/// Maximum number of heaps, marks or other rows kept of one collection: more than the runtime has.
+/// The maximum number of heaps, marks or other rows that are kept for one collection; the runtime has fewer.
 pub(super) const MOST_ROWS: usize = 1024;
 
 /// Converts bytes to MB, the unit of the reports.
@@ -62,17 +62,17 @@ pub struct Collection {
     pub pause_start: f64,
     /// When the collection began, with the threads suspended.
     pub start: f64,
-    /// From its beginning to its end, excluding suspension and restart of the threads.
+    /// The time from its beginning to its end, excluding suspension and restart of the threads.
     pub duration: f64,
-    /// How long threads were suspended for it.
+    /// The time for which threads were suspended for it.
     pub pause: f64,
-    /// How long it took to suspend all threads.
+    /// The time that it took to suspend all threads.
     pub suspend: f64,
     /// The last pause of a background collection.
     pub final_pause: f64,
     /// The time since the previous collection.
     pub since_last: f64,
-    /// Whether all events that belong to it were seen; incomplete collections are not counted.
+    /// Whether all its events were seen; incomplete collections are not counted.
     pub complete: bool,
     /// MB allocated since the previous collection according to the allocation ticks: small, large, pinned.
     pub ticked: [f64; 3],
@@ -92,13 +92,13 @@ pub struct Collection {
     pub committed_after: Option<CommittedUsage>,
     /// The compaction of large objects.
     pub loh: Vec<LohCompaction>,
-    /// The largest free blocks, by range of sizes.
+    /// The numbers and sizes of the largest free blocks, by range of sizes.
     pub free_buckets: Vec<FitBucket>,
     /// The plugs that had to be placed, by range of sizes.
     pub plug_buckets: Vec<FitBucket>,
     /// Bytes of the objects that were reported as pinned.
     pub pinned_bytes: i64,
-    /// Bytes of the plugs that could not move because of them.
+    /// Bytes of the plugs that could not be moved because of pinned objects.
     pub plug_bytes: i64,
 }
 
@@ -193,7 +193,7 @@ impl Collection {
         self.committed_after = None;
     }
 
-    /// Whether the heaps' histories contain this generation; all heaps have the generations of the first.
+    /// Whether the heaps' histories contain this generation. All heaps have the same generations as the first.
     pub(super) fn has_history_of(&self, generation: usize) -> bool {
         self.heaps.first().is_some_and(|heap| generation < heap.generations.len())
     }
@@ -225,7 +225,7 @@ pub struct HeapStats {
     pub promoted: [i64; GENERATIONS],
     /// The bytes promoted only because of a pending finalizer.
     pub finalization_promoted: i64,
-    /// The number of those objects.
+    /// The number of objects promoted only because of a pending finalizer.
     pub finalization_count: i64,
     /// The number of pinned objects.
     pub pinned_objects: i32,
@@ -294,12 +294,12 @@ pub struct Marks {
     pub heap: i32,
     /// The time it took, in milliseconds.
     pub times: [Option<f64>; MARKS],
-    /// Bytes kept alive by each kind; unknown if only the old events reported the marking.
+    /// Bytes kept alive by each kind of roots; unknown if only the old events reported the marking.
     pub promoted: Option<[i64; MARKS]>,
 }
 
 impl Marks {
-    /// Converts the times at which each kind of roots was finished into durations, by their order.
+    /// Converts the times at which the kinds of roots were finished into durations: each lasts from the previous time.
     pub(super) fn times_since(&mut self, start: f64) {
         let mut done: Vec<(usize, f64)> =
             self.times.iter().enumerate().filter_map(|(sort, time)| Some((sort, (*time)?))).collect();

@@ -16,8 +16,7 @@ impl Process {
     /// Writes one line for each collection.
     ///
     /// # Errors
-    ///
-    /// The errors of `to`.
+    /// Writing to `to` failed.
     pub fn write_csv(&self, to: &mut dyn Write) -> io::Result<()> {
         writeln!(to, "{COLUMNS}")?;
         self.for_each(
@@ -32,7 +31,7 @@ fn line(to: &mut dyn Write, collection: &Collection, figures: &Figures, rules: R
     let Collection { number, pause_start, pause, suspend, since_last, .. } = collection;
     let reason = label(Enumeration::Reason, collection.reason.0);
     write!(to, "{number},{},{reason},{},", Fixed(*pause_start, 3), collection.generation_name())?;
-    // Such a trace does not contain the processor time of a collection.
+    // A .nettrace file does not contain the processor time of a collection.
     write!(to, "{},{},", Fixed(*pause, 3), Fixed(f64::NAN, 1))?;
     let young = figures.allocated_young;
     write!(to, "{},{},", Fixed(young, 3), Fixed(young * 1000.0 / since_last, 2))?;
@@ -49,7 +48,7 @@ fn line(to: &mut dyn Write, collection: &Collection, figures: &Figures, rules: R
     writeln!(to, ",{},{}", Fixed(figures.pause_percent, 1), Fixed(*suspend, 3))
 }
 
-/// Formats the ratio. PerfView shows every ratio as 2, because it uses that as the number's format.
+/// Formats the ratio. PerfView shows every ratio as 2, because it passes the number of decimals as the format.
 fn ratio(ratio: f64, rules: Rules) -> String {
     match rules {
         Rules::LikePerfView if ratio.is_finite() => if ratio < 0.0 { "-2" } else { "2" }.to_owned(),

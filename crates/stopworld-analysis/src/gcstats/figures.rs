@@ -2,11 +2,11 @@
 //!
 //! The allocation is the size of a generation's objects before a collection minus their size after the previous one. Only the
 //! program allocates into generation 0 and the heaps of large and pinned objects. A collection updates only the figures of the
-//! generations that it collects: after one of generation 0, the large and pinned objects have no size "after", and their size from
-//! before it is used. Where histories are missing, and for the first collection of a trace, the allocation ticks are used.
+//! generations that it collects: after a collection of generation 0, the large and pinned objects have no size "after", and their size
+//! "before" is used instead. Where histories are missing, and for the first collection of a trace, the allocation ticks are used.
 //!
-//! The heap peaks when a collection begins. For a background collection, the peak may be in a collection that runs meanwhile, which
-//! is known only later. So `peaks` walks over all collections before `Walk` does.
+//! The heap peaks when a collection begins. For a background collection, the peak may occur in a collection that runs meanwhile, and that
+//! is known only later. So `peaks` processes all collections before `Walk` does.
 //!
 //! The sums are added in the same order as in PerfView, so that they agree to the last digit.
 
@@ -23,13 +23,13 @@ const MOST_OPEN: usize = 64;
 /// The figures that `Walk` computes for a collection; in MB unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Allocated since the previous collection, in generation 0.
+    /// The allocation in generation 0 since the previous collection.
     pub allocated_young: f64,
-    /// Allocated as large objects.
+    /// The allocation of large objects.
     pub allocated_large: f64,
-    /// Allocated as pinned objects.
+    /// The allocation of pinned objects.
     pub allocated_pinned: f64,
-    /// Allocated in total.
+    /// The total allocation.
     pub allocated: f64,
     /// MB per second since the previous collection.
     pub rate: f64,
@@ -52,7 +52,7 @@ pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
         return Ok(peaks);
     }
     let mut walk = Walk::new(rules, &[]);
-    // Background collections that later ones may fall into: index, and time of the end.
+    // The background collections during which later ones may begin: their index, and the time of their end.
     let mut open: Vec<(usize, f64)> = Vec::new();
     store.for_each(|collection| {
         let before = walk.figures(collection).heap_before;
@@ -87,7 +87,7 @@ pub(super) struct Walk<'a> {
     stats: Option<HeapStats>,
 }
 
-/// The data needed of the previous collection.
+/// The data of the previous collection that are needed for the next.
 struct Previous {
     heaps: Vec<HeapHistory>,
     generation: i32,
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
     fn allocated(&self, collection: &Collection, generation: usize) -> f64 {
         let ticked = match (generation, self.rules) {
             (0, _) => collection.ticked[0],
-            // PerfView counts the large objects again.
+            // In place of the pinned objects, PerfView counts the large objects a second time.
             (PINNED, Rules::Ours) => collection.ticked[2],
             _ => collection.ticked[1],
         };
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Previous {
-    /// The size of a generation's objects after that collection.
+    /// The size of a generation's objects after the previous collection.
     fn objects(&self, heap: usize, generation: usize) -> i64 {
         let Some(data) = self.heaps.get(heap).and_then(|heap| heap.generations.get(generation)) else { return 0 };
         match data.objects_after() {

@@ -11,26 +11,26 @@
 //! ```
 //!
 //! A background collection is interleaved with the program. The program is stopped when it begins, and again when marking must end
-//! (the reason is then "for GC preparation"). It is also interleaved with young collections of a special kind, the foreground ones;
-//! it may begin with one of them. Its `HeapStats` is its end: no restart follows.
+//! (the reason is then "for GC preparation"). It is also interleaved with young collections of a special kind, the foreground collections;
+//! it may begin with one of them. A background collection ends with its `HeapStats`: no restart follows.
 //!
 //! The rules, each of which has a test:
 //! * Only suspensions for a collection or its preparation count. For other suspensions (a sampler stops the world a thousand times a
-//!  second) only the suspending thread is remembered, so that the restarts by that thread can be ignored.
+//!   second) only the suspending thread is remembered, so that the restarts by that thread can be ignored.
 //! * A start without a suspension before it, and a start with the same number as the previous collection, are ignored.
 //! * An event belongs to the newest collection if that is not complete, otherwise to the one in the background.
 //! * The server collector reports the histories of a background collection's heaps after its `HeapStats`. Such a history belongs
 //!   to the collection that was completed last. PerfView applies this to the server collector only, which it recognises by its
 //!   marks (`server`); here it applies to every background collection.
-//! * A blocking collection is complete at the restart by the thread that suspended the others, if its end and its statistics came
-//!   before. Otherwise it stays incomplete, and is not counted.
+//! * A blocking collection is complete when the thread that suspended the others restarts them, if the collection's end and statistics came
+//!   before. Otherwise the collection stays incomplete, and is not counted.
 //! * The pause of a full collection requested by provisional mode, and of one that begins while a background collection has only
-//!   begun, counts from its own start: the time before belongs to the other collection.
+//!   begun, is measured from its own start, because the time before belongs to the other collection.
 //!
 //! These are the rules of PerfView. Where PerfView is wrong ([`Rules::LikePerfView`] reproduces it):
 //!
-//! * If the end of a collection has the same time as its start, PerfView takes it for one that has not ended, and never counts it.
-//!   Clocks have ticks, and a collection can be shorter than one.
+//! * If the end of a collection has the same time as its start, PerfView considers it not ended, and never counts it. A collection can be
+//!   shorter than one tick of the clock.
 //! * PerfView keeps the end of an old suspension. So if `SuspendEnd` is missing, the length of the suspension is that of some other
 //!   one, or negative. Here it lasts until the start of the collection, as in PerfView for the first collection.
 //! * PerfView stores thread ids in signed 32 bits; macOS has larger ids.
@@ -56,10 +56,10 @@ pub(super) struct Machine {
     last: Option<Collection>,
     /// A background collection during which others have begun. After its end it stays here until the next background one begins.
     background: Option<Collection>,
-    /// Whether `background` was completed later than the newest collection.
+    /// Whether the collection in `background` was completed later than the newest collection.
     background_was_last: bool,
     server: Detector,
-    /// Whether the newest collection is the one in the background.
+    /// Whether the newest collection is a background collection.
     last_is_background: bool,
     /// The number of collections.
     count: u64,
@@ -93,7 +93,7 @@ struct Ticks {
     bad: bool,
 }
 
-/// Why the threads were suspended.
+/// The reason why the threads were suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Collection,
@@ -189,7 +189,7 @@ impl Machine {
         self.stopped_for_gc = NOBODY;
     }
 
-    /// Handles a restart for the collection that it belongs to.
+    /// Handles a restart of the threads for the current collection.
     fn resume(&mut self, now: f64) {
         let for_preparation = self.stopped_for_preparation > 0;
         let pause = now - self.suspend_begin.unwrap_or(-1.0);
@@ -317,7 +317,7 @@ impl Machine {
         self.ticks.now[kind.min(2) as usize] += amount as f64 / 1_000_000.0;
     }
 
-    /// Notes that a kind of roots of a heap was marked. `promoted` is what they keep alive, if the event contains it.
+    /// Records that a kind of roots of a heap was marked. `promoted` is the number of bytes that they keep alive, if the event contains it.
     pub(super) fn mark(&mut self, now: f64, thread: u64, heap: i32, sort: u32, promoted: Option<i64>) {
         let sort = sort as usize;
         if sort == MarkRoot::MarkHandles.code() as usize {
@@ -357,13 +357,13 @@ impl Machine {
         }
     }
 
-    /// The collection that an event belongs to now.
+    /// Returns the collection to which the next event belongs.
     pub(super) fn current(&mut self) -> Option<&mut Collection> {
         if self.last_is_open() { self.last.as_mut() } else { open(&mut self.background) }
     }
 
-    /// The collection that a history belongs to: the current one, or else the one completed last, since the server collector reports
-    /// the histories of a background collection after its statistics.
+    /// Returns the collection to which a history belongs: the current one, or, if there is none, the one completed last, since the server
+    /// collector reports the histories of a background collection after its statistics.
     pub(super) fn described(&mut self) -> Option<&mut Collection> {
         if self.last_is_open() {
             return self.last.as_mut();
@@ -377,7 +377,7 @@ impl Machine {
             (_, Some(true)) => Some(completed),
             (Rules::Ours, _) => Some(completed).filter(|completed| completed.kind == Kind::BACKGROUND),
             (Rules::LikePerfView, Some(false)) => None,
-            // PerfView knows the whole trace when it decides this.
+            // PerfView has read the whole trace when it decides whether the process has the server collector.
             (Rules::LikePerfView, None) => {
                 completed.is_provisional |= completed.heaps.is_empty() && completed.global.is_none();
                 Some(completed).filter(|completed| completed.is_provisional)

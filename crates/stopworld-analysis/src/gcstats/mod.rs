@@ -6,9 +6,9 @@
 //!                         take shape      bounded memory   need neighbours
 //! ```
 //!
-//! [`Analysis`] is a [`Visitor`]: it requests the few types of events that matter here and keeps none of them, so a trace may be of
-//! any length. The figures agree with those of PerfView to the last digit (`machine` and `figures` have the rules), except where
-//! PerfView is wrong. With [`Rules::LikePerfView`] they are wrong in the same way, so that the two outputs can be compared:
+//! [`Analysis`] is a [`Visitor`]: it requests only the types of events that are needed here and keeps no events, so a trace may be of any
+//! length. The figures agree with those of PerfView to the last digit (`machine` and `figures` have the rules), except where PerfView is
+//! wrong. With [`Rules::LikePerfView`] the figures have the same errors, so that the two outputs can be compared:
 //!
 //! | | here | in PerfView |
 //! |---|---|---|
@@ -86,12 +86,12 @@ pub struct Analysis {
     pointer_bytes: u8,
     processes: BTreeMap<u64, Traced>,
     shared: Shared,
-    /// A cache: event types and their handlers, at the index given by the last digits of the type's number.
+    /// A cache of the handlers of event types. The index of an entry is the number of the type modulo the size of the cache.
     handlers: Box<[(u32, Option<Handler>); REMEMBERED]>,
 }
 
 impl Analysis {
-    /// A new analysis.
+    /// Creates an analysis.
     pub fn new(rules: Rules) -> Analysis {
         Analysis {
             rules,
@@ -150,7 +150,8 @@ impl Visitor for Analysis {
     }
 
     fn event_type(&mut self, kind: &EventType) -> Interest {
-        // Any event of the runtime shows that its process is a .NET process. If there is only one process, the type is enough.
+        // Any event of the runtime shows that its process is a .NET process. If the trace has only one process, a declared event type of
+        // the runtime shows it too.
         let of_runtime = matches!(Provider::named(&kind.provider), Some(Provider::Runtime | Provider::Private));
         if self.container == Container::V4 {
             self.processes.values_mut().filter(|_| of_runtime).for_each(Traced::is_managed);

@@ -1,5 +1,5 @@
-//! Packs a collection into bytes, and back. Small numbers take few bytes. The order of the fields is the whole format, since only
-//! this process reads what it wrote.
+//! Packs a collection into bytes, and back. Small numbers take few bytes. The format has only the fields in their order, because no other
+//! process reads it.
 
 use super::collection::{Collection, GlobalHistory, HeapHistory, HeapStats, Kind, Marks, Phases, Reason};
 use nettrace::clr::gc::CommittedUsage;
@@ -133,7 +133,7 @@ macro_rules! pack {
     ($($type:ident { $($field:tt),* $(,)? })*) => {$(
         impl Pack for $type {
             fn pack(&self, to: &mut Vec<u8>) {
-                // Destructured so that no field can be forgotten.
+                // The struct is destructured so that no field can be left out by mistake.
                 let $type { $($field: _),* } = self;
                 $(self.$field.pack(to);)*
             }

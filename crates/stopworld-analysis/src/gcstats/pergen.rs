@@ -13,8 +13,7 @@ impl Process {
     /// Writes one line for each collection, with the figures of each generation.
     ///
     /// # Errors
-    ///
-    /// The errors of `to`.
+    /// Writing to `to` failed.
     pub fn write_per_generation_csv(&self, to: &mut dyn Write) -> io::Result<()> {
         write!(to, "PauseStart,Num,Gen,GCStop,TickMB")?;
         for figure in FIGURES.iter().chain(self.detailed.then_some(&BUDGET)) {

@@ -18,7 +18,7 @@ use nettrace::clr::{gc, private};
 
 use super::collection::{GlobalHistory, HeapHistory, HeapStats, Kind, MOST_ROWS, Phases, Reason};
 
-/// Maximum number of generations kept of a heap.
+/// The maximum number of generations that are kept for a heap.
 const MOST_GENERATIONS: usize = 64;
 /// Maximum length of a text, in characters.
 const LONGEST_TEXT: usize = 64 << 10;
@@ -111,7 +111,7 @@ impl Traced {
         }
     }
 
-    /// Notes that the process has a .NET runtime.
+    /// Records that the process has a .NET runtime.
     pub(super) fn is_managed(&mut self) {
         self.managed = true;
     }
@@ -150,7 +150,7 @@ pub struct Process {
     pub generations: [Rollup; 3],
     /// Whether any collection has histories of its heaps.
     pub detailed: bool,
-    /// From the first pause to the statistics of the last collection, in milliseconds.
+    /// The time from the first pause to the statistics of the last collection, in milliseconds.
     pub duration: f64,
     rules: Rules,
     store: Store,
@@ -209,7 +209,7 @@ impl Process {
     }
 }
 
-/// The event handlers. A handler uses the fields that the payload has. It ignores an event whose payload ends before the fields that
+/// The event handlers. A handler uses the fields that the payload contains. It ignores an event whose payload lacks the fields that
 /// identify the collection.
 impl Traced {
     pub(super) fn start(&mut self, event: &Event<'_>) {
@@ -308,7 +308,8 @@ impl Traced {
 
     pub(super) fn heap_history(&mut self, event: &Event<'_>) {
         let view = PerHeapHistory::new(event.version, event.payload);
-        // Older versions have another layout, and every runtime has had at least four generations.
+        // Events of older versions have another layout, and an event with fewer than four generations is damaged: every runtime has at
+        // least four.
         if event.version < 3 || view.most_generations() < 4 {
             return;
         }

@@ -1,13 +1,13 @@
 //! Distinguishes the server collector from the workstation collector.
 //!
 //! No event of a trace names the collector. The server collector marks the handles of each heap on a thread of its own,
-//! the workstation collector marks all of them on one. So the first collection that reports such marks decides, at its
-//! end; later collections change nothing. PerfView's trace log has the same rule.
+//! the workstation collector marks all of them on one. So the kind of collector is determined at the end of the first collection that
+//! reports such marks; later collections do not change it. PerfView's trace log has the same rule.
 
 /// The state of the detection.
 #[derive(Debug, Default)]
 pub(super) struct Detector {
-    /// Whether a collection has started since the last decision.
+    /// Whether a collection has started since the last time the kind was determined.
     is_looking: bool,
     first: Option<i64>,
     has_second: bool,
@@ -15,19 +15,19 @@ pub(super) struct Detector {
 }
 
 impl Detector {
-    /// Notes that a collection has started.
+    /// Records that a collection has started.
     pub(super) fn start(&mut self) {
         self.is_looking |= self.first.is_none();
     }
 
-    /// Notes that `thread` has marked the handles of a heap.
+    /// Records that `thread` has marked the handles of a heap.
     pub(super) fn handles_marked(&mut self, thread: i64) {
         if self.is_looking {
             self.has_second |= *self.first.get_or_insert(thread) != thread;
         }
     }
 
-    /// Notes that a collection has ended.
+    /// Records that a collection has ended.
     pub(super) fn end(&mut self) {
         if self.first.is_some() {
             self.is_looking = false;

@@ -1,13 +1,13 @@
 //! All collections of a process, in memory of a fixed size.
 //!
-//! A trace of 10 GB can hold millions of collections, and every report needs all of them at the end; some begin with sums over all.
-//! So a collection is packed into bytes as soon as it cannot change any more. When there are many, the bytes are written to a file,
-//! and read again in order as often as a report needs.
+//! A trace of 10 GB can hold millions of collections, and every report needs all of them at the end; some reports begin with sums over all
+//! collections. So a collection is packed into bytes as soon as it cannot change any more. When there are many, the bytes are written to a
+//! file, and read again in order as often as a report needs.
 //!
-//! Collections become final in the order in which they began, except background collections, which others overtake. These have a
-//! log of their own, and reading merges the two logs by index.
+//! Collections become final in the order in which they began, except background collections, during which others begin and end. Background
+//! collections have a log of their own, and reading merges the two logs by index.
 //!
-//! A trace may have many processes. They share one file and one memory limit, so their number multiplies neither.
+//! A trace may have many processes. All share one file and one memory limit, so memory does not grow with the number of processes.
 //!
 //! The file has no name, so it disappears however the process ends. It is created in `TMPDIR` (or `/tmp`). If that is a file system
 //! in memory, "fixed size" is true of this process only. If the file cannot be written, the collections stay in memory.
@@ -22,11 +22,12 @@ use super::pack::{Pack, Unpacker};
 
 /// The most bytes that a log keeps in memory before it is written to the file.
 const IN_MEMORY: usize = 8 << 20;
-/// The most bytes that all logs of a trace keep in memory; beyond it a log is written to the file at [`LEAST`] bytes.
+/// The most bytes that all logs of a trace keep in memory together. Beyond this limit, a log is written to the file as soon as it has
+/// [`LEAST`] bytes.
 const ALL_IN_MEMORY: usize = 32 << 20;
 /// The most pinned objects that the processes of a trace remember together.
 const MOST_PINNED: usize = 1 << 18;
-/// The least bytes to write: less is not worth the system call.
+/// The smallest number of bytes to write at once: fewer are not worth a system call.
 const LEAST: usize = 64 << 10;
 /// The size of reads from the file.
 const READ_AHEAD: usize = 256 << 10;
@@ -38,13 +39,13 @@ pub(super) struct Shared(Arc<Mutex<Spill>>);
 #[derive(Debug, Default)]
 struct Spill {
     file: Option<File>,
-    /// Bytes in the file.
+    /// The number of bytes in the file.
     written: u64,
     /// Bytes in memory, the sum over all logs.
     in_memory: usize,
     /// Whether writing to the file has failed.
     memory_only: bool,
-    /// Objects known to be pinned, in all processes.
+    /// The number of objects known to be pinned, in all processes.
     pinned: usize,
 }
 
@@ -61,7 +62,7 @@ impl Spill {
             Some(file) => file,
             none => none.insert(tempfile::tempfile()?),
         };
-        // If this fails half-way, the bytes past `written` are never read.
+        // If this write fails half-way, the bytes past `written` are never read.
         file.write_all_at(bytes, self.written)?;
         let at = self.written;
         self.written += bytes.len() as u64;
@@ -80,7 +81,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// A store that shares its file and limits with others of the same trace.
+    /// Creates a store that shares its file and limits with the other stores of the trace.
     pub(super) fn new(shared: &Shared) -> Store {
         let log = || Log { shared: shared.clone(), ..Log::default() };
         Store { ordinary: log(), background: log(), ..Store::default() }
@@ -184,7 +185,7 @@ impl Log {
 struct Parts<'a> {
     file: Option<File>,
     parts: &'a [(u64, usize)],
-    /// Bytes read of the current part.
+    /// The number of bytes read of the current part.
     read: usize,
 }
 
@@ -241,7 +242,7 @@ mod tests {
         let total = 60_000;
         for index in 0..total {
             match index % 7 {
-                // Becomes final after the next two.
+                // This collection is pushed after the next two, because it becomes final after them.
                 0 => continue,
                 2 => {
                     store.push(&collection(index, Kind::BLOCKING));

@@ -15,8 +15,7 @@ impl Process {
     /// Writes the process and its collections.
     ///
     /// # Errors
-    ///
-    /// The errors of `to`.
+    /// Writing to `to` failed.
     pub fn write_xml(&self, to: &mut dyn Write) -> io::Result<()> {
         let Process { identity, all, .. } = self;
         write!(to, "<GCProcess")?;
@@ -77,7 +76,7 @@ fn settings(to: &mut dyn Write, settings: &Settings) -> io::Result<()> {
     })
 }
 
-/// Sums and extremes. Figures of processor time are never known.
+/// Writes sums and extremes. Figures of processor time are never known.
 fn rollup(to: &mut dyn Write, rollup: &Rollup) -> io::Result<()> {
     write!(to, " GCCount={}", padded(rollup.count, 6))?;
     write!(to, " MaxPauseDurationMSec={}", number(rollup.max_pause, 3, 10))?;

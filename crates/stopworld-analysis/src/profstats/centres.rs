@@ -1,7 +1,6 @@
 //! Cost centres, and stacks of them.
-//!
-//! A stack is a chain: its innermost centre, and the stack of the outer centres. Equal stacks are stored once, so a stack is a
-//! number, and a profile of millions of samples has only as many stacks as the program.
+//! A stack is a chain: its innermost centre, and the stack of the outer centres. Equal stacks are stored once, so a stack is represented by
+//!a number, and a profile of millions of samples needs memory only for the different stacks of the program.
 
 use std::collections::HashMap;
 
@@ -12,7 +11,7 @@ pub struct Centre {
     pub label: String,
     /// Its module.
     pub module: String,
-    /// Its place in the source.
+    /// Its location in the source.
     pub place: String,
     /// Whether it belongs to the whole program and not to a caller.
     pub is_caf: bool,
@@ -74,7 +73,7 @@ impl Centres {
     }
 }
 
-/// A stack of cost centres. 0 is the empty one: the program itself, MAIN.
+/// A stack of cost centres. 0 is the empty stack, MAIN, which is the program itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(u32);
 
@@ -102,7 +101,7 @@ impl Stacks {
         centres.fold(StackId::MAIN, |around, centre| self.push(around, centre))
     }
 
-    /// Returns the stack with this centre inside `around`. If there are too many stacks, returns `around`.
+    /// Returns the stack that consists of `around` and this innermost centre. If there are too many stacks, returns `around`.
     pub fn push(&mut self, around: StackId, centre: u32) -> StackId {
         if let Some(known) = self.known.get(&(centre, around)) {
             return *known;
@@ -131,7 +130,7 @@ impl Stacks {
         })
     }
 
-    /// The number of stacks, including the empty one. Each comes after its outer stack.
+    /// The number of stacks, including the empty one.
     pub fn len(&self) -> usize {
         self.chain.len() + 1
     }

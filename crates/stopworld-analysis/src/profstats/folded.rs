@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::centres::{Centres, StackId, Stacks};
 use super::time::TimeProfile;
 
-/// Returns the lines of a time profile, sorted. Ticks outside the program (of the runtime) are in stacks of one frame.
+/// Returns the lines of a time profile, sorted. The ticks of the runtime, which are outside the program, are in stacks of one frame.
 pub fn lines(time: &TimeProfile, stacks: &Stacks, centres: &Centres) -> Vec<String> {
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for (stack, ticks) in time.stacks(stacks) {

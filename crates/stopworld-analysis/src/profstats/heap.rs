@@ -7,22 +7,22 @@ use super::centres::{Centres, StackId, Stacks};
 use super::thinned::Thinned;
 use ghc_eventlog::events::Breakdown as Number;
 
-/// The most values (bytes of a band in a sample) that are kept: 64 MiB of them. Beyond it every other sample is dropped.
+/// The most values (the bytes of a band in a sample) that are kept, which take 64 MiB. When there are more, every other sample is dropped.
 const MOST_VALUES: usize = 4 << 20;
 const MOST_SAMPLES: usize = 64 << 10;
 /// Maximum number of bands; all further ones are merged into one band.
 const MOST_BANDS: usize = 256 << 10;
-/// Maximum size of their names, in bytes.
+/// Maximum size of the bands' names together, in bytes.
 const MOST_NAMES: usize = 32 << 20;
 /// Maximum number of collections, heap figures and markers.
 const MOST_POINTS: usize = 32 << 10;
 
-/// What a heap profile counts by.
+/// The property of objects by which a heap profile groups live bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Breakdown {
     /// The cost centre stack that allocated the objects.
     CostCentre,
-    /// The module of that stack.
+    /// The module of the innermost centre of that stack.
     Module,
     /// The closure description.
     Closure,
@@ -111,7 +111,7 @@ pub enum Figure {
     Size,
     /// The live bytes after a collection.
     Live,
-    /// The bytes in blocks.
+    /// The bytes in the heap's blocks.
     Blocks,
 }
 
@@ -145,9 +145,9 @@ pub struct HeapProfile {
     pub program: String,
     /// The date of the run, as the file has it.
     pub date: String,
-    /// What is counted by.
+    /// The property by which the objects are grouped.
     pub breakdown: Breakdown,
-    /// The filters: the kind, and the accepted names.
+    /// The filters; each text has the kind and the accepted names.
     pub filters: Vec<String>,
     /// Nanoseconds between two samples; 0 if the file does not specify it.
     pub period_ns: u64,
@@ -167,7 +167,7 @@ pub struct HeapProfile {
     names: usize,
     values: usize,
     current: Option<Sample>,
-    /// Whether samples are handed out instead of kept. Then `ended` holds the latest complete one.
+    /// Whether samples are passed to a callback instead of kept. Then `ended` has the latest complete sample.
     hands_out: bool,
     ended: Option<Sample>,
 }
@@ -235,7 +235,7 @@ impl HeapProfile {
         HeapProfile { hands_out: true, ..HeapProfile::default() }
     }
 
-    /// Whether there were more bands, or longer names, than are kept. The last band then holds the rest.
+    /// Whether there were more bands, or longer names, than are kept. The last band then contains all other bands.
     pub fn has_others(&self) -> bool {
         self.bands.last() == Some(&Band::Others)
     }
@@ -299,7 +299,8 @@ impl HeapProfile {
         if index >= self.places.len() {
             self.places.resize(index + 1, 0);
         }
-        // The index that the band may have in this sample; an index left by an earlier sample fails the comparison of numbers.
+        // `places` has the index that the band may have in this sample. If the index is from an earlier sample, the comparison of the
+        // bands' numbers fails.
         match sample.values.get_mut(self.places[index]) {
             Some((there, value)) if *there == band => *value = value.saturating_add(bytes),
             _ => {
@@ -315,7 +316,7 @@ impl HeapProfile {
         if !has_room && self.has_others() {
             return self.bands.len() as u32 - 1;
         }
-        // Once there is no room, shorter names are not kept either.
+        // After the first name for which there is no room, shorter names are not kept either.
         self.names = if has_room { self.names + name } else { MOST_NAMES };
         self.bands.push(if has_room { band } else { Band::Others });
         self.bands.len() as u32 - 1
@@ -368,7 +369,7 @@ pub struct Row {
     pub mean: u64,
     /// The maximum in a sample.
     pub peak: u64,
-    /// The time of that sample.
+    /// The time of the sample with that maximum.
     pub peak_ns: u64,
     /// Its bytes in the last sample that has any band.
     pub last: u64,

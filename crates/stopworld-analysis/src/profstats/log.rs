@@ -16,7 +16,7 @@ use ghc_eventlog::read::{Event, Summary, Visitor, in_file_order};
 
 /// Maximum number of info tables kept, for profiles by info table.
 const MOST_TABLES: usize = 128 << 10;
-/// Longer than any name that programs write.
+/// Texts are cut to this many bytes, which is more than any name that programs write.
 const LONGEST_TEXT: usize = 512;
 /// The kinds of a profile's filters, in the order of the format.
 const FILTER_KINDS: [&str; FILTERS] = ["module", "description", "type", "centre", "stack", "retainer", "biography"];
@@ -36,7 +36,7 @@ pub struct Profiles {
     pub time: TimeProfile,
     /// The cost centres of both.
     pub centres: Centres,
-    /// Their stacks.
+    /// The stacks of these cost centres.
     pub stacks: Stacks,
     /// The runtime that wrote the log.
     pub runtime: String,

@@ -1,4 +1,4 @@
-//! Exports a time profile for speedscope (<https://www.speedscope.app>): for each capability its ticks in sequence.
+//! Exports a time profile for speedscope (<https://www.speedscope.app>): the ticks of each capability in the order of time.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use super::folded::full_name;
 use super::log::Profiles;
 use crate::json::{self, Items};
 
-/// The file, in the words of its schema. The members are in the order of the output.
+/// The file, with the names of speedscope's schema. The members are in the order of the output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File<'a, P, F> {

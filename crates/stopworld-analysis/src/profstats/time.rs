@@ -1,8 +1,8 @@
 //! A time profile in memory.
 //!
-//! At each tick of a clock, the log has the cost centre stack of every capability. An idle capability is in the centre IDLE, one that
-//! collects in GC, one that does other work of the runtime in SYSTEM. Ticks of these centres are counted separately from the
-//! program's own; percentages refer to the latter, as in GHC's `.prof` files.
+//! At each tick of a clock, the log has the cost centre stack of every capability. The centre of an idle capability is IDLE, that of a
+//! collecting capability is GC, and that of a capability that does other work of the runtime is SYSTEM. Ticks of these centres are counted
+//! separately from the program's own ticks. Percentages refer to the program's own ticks, as in the `.prof` files of GHC.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ pub struct TimeProfile {
     pub samples: u64,
     /// The consecutive stacks of each capability, with the ticks in each.
     pub runs: BTreeMap<u32, Vec<(StackId, u64)>>,
-    /// Whether some order was lost because there were too many runs or capabilities.
+    /// Whether `runs` is incomplete because there were too many runs or capabilities.
     pub is_order_lost: bool,
     kept: usize,
 }
@@ -84,7 +84,8 @@ impl TimeProfile {
         all
     }
 
-    /// The times of the program's cost centres, sorted by own ticks. The row without a centre is the program outside of any.
+    /// The times of the program's cost centres, sorted by own ticks. The row without a centre has the ticks of the program outside of all
+    /// centres.
     pub fn centres(&self, stacks: &Stacks, centres: &Centres) -> Vec<CentreTime> {
         let mut rows: HashMap<Option<u32>, CentreTime> = HashMap::new();
         let mut seen = Vec::new();
@@ -96,7 +97,7 @@ impl TimeProfile {
             let innermost = stacks.top(stack).map(|(centre, _)| centre);
             row(&mut rows, innermost).own += ticks;
             for centre in stacks.centres(stack).map(Some).chain([None]) {
-                // A centre that occurs twice on a stack gets its ticks once.
+                // If a centre occurs more than once on a stack, the stack's ticks are added to it only once.
                 if !seen.contains(&centre) {
                     seen.push(centre);
                     row(&mut rows, centre).inherited += ticks;
@@ -129,7 +130,7 @@ fn row(rows: &mut HashMap<Option<u32>, CentreTime>, centre: Option<u32>) -> &mut
 /// The ticks of a cost centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CentreTime {
-    /// Its number; `None` for the program outside of any centre.
+    /// Its number; `None` for the program outside of all centres.
     pub centre: Option<u32>,
     /// The number of ticks while it was the innermost centre.
     pub own: u64,

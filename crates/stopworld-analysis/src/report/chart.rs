@@ -67,23 +67,23 @@ pub(super) struct Line {
 
 /// A chart.
 pub(super) struct Chart {
-    /// Also the id of the chart's section.
+    /// The id of the chart, which is also the id of its section.
     pub(super) id: &'static str,
-    /// One sentence: what is shown.
+    /// A sentence that describes the chart.
     pub(super) about: String,
     pub(super) kind: Kind,
     pub(super) unit: Unit,
-    /// The ends of the horizontal axis: seconds, or numbers of classes.
+    /// The lower end of the horizontal axis, in seconds or as the number of a class.
     pub(super) from: f64,
     pub(super) to: f64,
-    /// The positions of the values on that axis, in ascending order.
+    /// The positions of the values on the horizontal axis, in ascending order.
     pub(super) places: Vec<f64>,
-    /// The series; of stacked ones, the lowest first.
+    /// The series. If they are stacked, the lowest is first.
     pub(super) series: Vec<Series>,
     pub(super) lines: Vec<Line>,
-    /// A text for each position, or nothing.
+    /// A text for each position; empty if the positions have none.
     pub(super) notes: Vec<String>,
-    /// The limits of the classes of a histogram, one more than classes; in milliseconds.
+    /// The limits of the classes of a histogram, in milliseconds; there is one limit more than there are classes.
     pub(super) bounds: Vec<f64>,
     /// Begin and end of collections, in seconds.
     pub(super) collections: Vec<(f64, f64)>,
@@ -111,12 +111,12 @@ impl Chart {
         }
     }
 
-    /// The place of the chart, its legend, and its table.
+    /// Returns the element for the chart, its legend, and its table.
     pub(super) fn markup(&self) -> Markup {
         let series = self.series.iter().map(|series| (&series.name, &series.class));
         let entries: Vec<_> = series.chain(self.lines.iter().map(|line| (&line.name, &line.class))).collect();
         let is_long = entries.len() > MANY;
-        // The highest area is the first entry, as it is seen.
+        // The entries are in the order in which the areas are seen: the highest area is first.
         let order: Vec<usize> = match self.is_stacked() && !is_long {
             true => (0..self.series.len()).rev().chain(self.series.len()..entries.len()).collect(),
             false => (0..entries.len()).collect(),

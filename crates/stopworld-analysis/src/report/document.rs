@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Chart};
 
-/// Only what is in the page itself: no network, no frames, no forms.
+/// Allows only the contents of the page itself: no network, no frames, no forms.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -81,7 +81,7 @@ pub(super) fn facts(class: &str, facts: &[(&str, String)]) -> Markup {
     }
 }
 
-/// A table that scrolls by keyboard too, if the window is too narrow for it.
+/// A table that can be scrolled, also by keyboard, if the window is too narrow for it.
 pub(super) fn table(about: &str, head: &Markup, rows: &Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(about) tabindex="0" {

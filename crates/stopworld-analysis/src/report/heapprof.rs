@@ -1,7 +1,7 @@
 //! A heap profile as tables for a terminal, and as CSV.
 //!
-//! There are two tables: general facts, and one line per band, sorted by total over the run, with a small chart of the band over
-//! time, scaled to its own peak. Cells never wrap, so that `grep` and `awk` work on the output. [`csv`] writes all values: one line
+//! There are two tables: general facts, and one line per band, sorted by the band's total over the run, with a small chart of the band over
+//! time, scaled to the band's own peak. Cells never wrap, so that `grep` and `awk` work on the output. [`csv`] writes all values: one line
 //! for each band of each sample.
 
 use std::borrow::Cow;
@@ -15,10 +15,10 @@ use crate::profstats::{HeapProfile, Profiles, Sample};
 
 /// Characters in a band's chart.
 const PLACES: usize = 32;
-/// Longer names are cut.
+/// Names are cut to this many characters.
 const LONGEST_NAME: usize = 72;
 /// The most bytes of names kept for [`Csv`]. The name of a stack contains the names of all its centres, and a file of a few
-/// megabytes can have hundreds of thousands of deep stacks. Names beyond this limit are built anew for each line.
+/// megabytes can have hundreds of thousands of deep stacks. Names that do not fit this limit are built again for each line.
 const MOST_NAMES: usize = 32 << 20;
 
 /// Formats the tables for printing, with at most `most` bands; no newline at the end.
@@ -96,7 +96,7 @@ fn bands(profiles: &Profiles, most: usize) -> Table {
     table
 }
 
-/// The maximum of each band in each part of the time.
+/// The maximum of each band in each interval of its small chart.
 struct Pictures {
     most: Vec<[u64; PLACES]>,
 }
@@ -155,7 +155,7 @@ pub fn csv(profiles: &Profiles, out: &mut dyn Write) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Csv<'p> {
     profiles: &'p Profiles,
-    /// The CSV cells with the names of the first bands.
+    /// The CSV cells with the names of as many bands as fit [`MOST_NAMES`].
     names: Vec<String>,
 }
 

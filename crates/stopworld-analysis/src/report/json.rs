@@ -33,7 +33,7 @@ pub fn render(summary: &RunSummary, run: &Run) -> String {
         pauses_ns: &summary.pauses,
     };
     let mut line = Vec::new();
-    // Neither can fail: a vector takes everything, names of members are strings, and JSON is UTF-8.
+    // Neither call can fail: a vector takes any number of bytes, the names of members are strings, and JSON is UTF-8.
     json::write(&mut line, &figures).expect("figures can be written");
     String::from_utf8(line).expect("JSON is UTF-8")
 }

@@ -10,7 +10,7 @@ use stopworld::CollectionReport;
 /// The phases of a pause, as the table splits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// From the first signal until every thread is stopped.
+    /// The stop: from the first signal until every thread is stopped.
     Stop,
     /// Roots (stacks, registers, handles) and marking.
     Mark,
@@ -18,14 +18,14 @@ pub enum Phase {
     Weak,
     /// Preparing the blocks for sweeping. The sweep itself happens later, as threads allocate.
     SweepSetUp,
-    /// From the first thread resumed to the last.
+    /// The restart: from the first thread resumed to the last.
     Restart,
     /// The whole pause, from the decision to collect until the restart.
     Total,
 }
 
 impl Phase {
-    /// In the order in which they happen, the total last.
+    /// All phases in the order in which they happen; the total is last.
     pub const ALL: [Phase; 6] =
         [Phase::Stop, Phase::Mark, Phase::Weak, Phase::SweepSetUp, Phase::Restart, Phase::Total];
 
@@ -124,7 +124,7 @@ impl Recorded {
         if self.histogram.is_empty() {
             return Spread::default();
         }
-        // The bounds of a histogram's bucket may lie outside the recorded values.
+        // A quantile is the bound of a bucket, which may be outside the range of the recorded values.
         let quantile = |q| self.histogram.value_at_quantile(q).clamp(self.min, self.max);
         Spread { min: self.min, median: quantile(0.5), p99: quantile(0.99), max: self.max, sum: self.sum }
     }

@@ -12,17 +12,17 @@ pub struct RunSummary {
     pub collections: u64,
     /// The times of their phases.
     pub pauses: Pauses,
-    /// The number of collections for each reason, in the order of the first one.
+    /// The number of collections for each reason, in the order in which the reasons first occurred.
     pub reasons: Vec<(String, u64)>,
     /// The latest report; the table shows its live bytes.
     pub last: Option<CollectionReport>,
     /// The thread that took longest to stop.
     pub slowest: Option<Slowest>,
-    /// The most committed memory at the end of a collection, in bytes.
+    /// The maximum of the memory committed at the end of a collection, in bytes.
     pub most_committed: u64,
-    /// The most threads stopped by one collection, including those in blocking regions and not counting the collecting thread.
+    /// The maximum number of threads stopped for one collection, including threads in blocking regions and excluding the collecting thread.
     pub most_threads: u32,
-    /// The most of those threads that were in blocking regions.
+    /// The maximum number of stopped threads that were in blocking regions.
     pub most_blocking: u32,
     /// Bytes freed, over all collections.
     pub freed: u64,
@@ -39,9 +39,9 @@ pub struct RunSummary {
 pub struct Slowest {
     /// Its name.
     pub name: ThreadName,
-    /// The nanoseconds it took.
+    /// The time that it took to stop, in nanoseconds.
     pub ns: u64,
-    /// The number of the collection.
+    /// The number of the collection for which it was stopped.
     pub collection: u64,
 }
 

@@ -90,7 +90,7 @@ fn tree(profiles: &Profiles, all: u64) -> Table {
         shown += 1;
         let name = stacks.top(stack).map_or_else(|| "MAIN".to_owned(), |(centre, _)| centres.name(centre));
         let own = time.ticks.get(stack.index()).copied().unwrap_or(0);
-        // The sum of MAIN would include the ticks outside the program.
+        // The sum of MAIN is not used, because it includes the ticks outside the program.
         let inherited = if stack == StackId::MAIN { all } else { sums[stack.index()] };
         let row = [percent(own, all), percent(inherited, all)];
         let name = format!("{}{}", "  ".repeat(depth), cut(&name));

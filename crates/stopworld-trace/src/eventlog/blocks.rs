@@ -1,6 +1,6 @@
 //! Writes the events of an eventlog to its file, in blocks.
 //!
-//! [`ghc_eventlog::write`] assembles the blocks: a block ends where the capability changes, and at each flush. Times never go back. If a
+//! [`ghc_eventlog::write`] assembles the blocks: a block ends where the capability changes, and at each flush. Times never decrease. If a
 //! thread was frozen in the middle of firing, its record gets the time at which it arrives.
 
 use std::io;
@@ -103,7 +103,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Writes the buffer and the end of the file after it. Unless `is_last`, the next write overwrites that end (`.event.crash`).
+    /// Writes the buffer, and the end of the file after it. If `is_last` is false, the next write overwrites that end (`.event.crash`).
     pub(super) fn write_out(&mut self, is_last: bool) -> io::Result<()> {
         self.blocks.end(self.out.bytes());
         self.out.write_out(&END, is_last)
@@ -114,9 +114,9 @@ impl Blocks {
         self.out.is_empty()
     }
 
-    /// As [`write_out`](Self::write_out), with additional events before the end of the file. `put` appends them and `bytes` is
-    /// their size. They belong to the end: the next write overwrites them too. If their size is unknown or too large for one
-    /// write, they are written only if `is_last`, and left out otherwise.
+    /// Like [`write_out`](Self::write_out), with additional events before the end of the file. `put` appends these events, and `bytes` is
+    /// their size. They are part of the end: the next write overwrites them too. If their size is unknown or too large for one write, they
+    /// are written only if `is_last` is true.
     pub(super) fn write_out_with(
         &mut self,
         bytes: Option<usize>,

@@ -28,7 +28,7 @@ pub(super) const SEATS: usize = 0xffff;
 /// Stands for the recorder's number of a thread while only its kernel id is known.
 const UNKNOWN: u32 = u32::MAX;
 
-/// What is known about a kernel thread id. All zero: nothing.
+/// The known facts about a kernel thread id. If all fields are zero, nothing is known.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Slot {
@@ -40,7 +40,7 @@ struct Slot {
     left: u64,
 }
 
-/// A capability. All zero: it is free.
+/// A capability. If all fields are zero, it is free.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct CapabilityState {
@@ -52,7 +52,7 @@ pub(super) struct CapabilityState {
     pub(super) worlds: u64,
     /// The worlds for which its thread is stopped, one bit each.
     pub(super) stopped_for: u64,
-    /// Total bytes allocated, as counted by the collections on this capability.
+    /// The total number of bytes allocated, as counted by the collections on this capability.
     pub(super) allocated: u64,
     /// 1 if the file shows its thread as running.
     pub(super) runs: u64,
@@ -63,9 +63,9 @@ pub(super) struct CapabilityState {
 pub(super) enum ThreadLookup {
     /// It has this one.
     Has(u16),
-    /// It has none.
+    /// The thread has no capability.
     New,
-    /// It has none, but this one still belongs to an ended thread that had the same kernel id.
+    /// The thread has no capability, but this one still belongs to an ended thread that had the same kernel id.
     InPlaceOf(u16),
 }
 
@@ -115,8 +115,8 @@ impl Capabilities {
         Some(cap.checked_sub(1)? as u16)
     }
 
-    /// Notes that a thread with this kernel id was attached at this time; its recorder number is not known yet. Returns false if it
-    /// has detached since, or has a capability already.
+    /// Notes that a thread with this kernel id was attached at this time; its recorder number is not known yet. Returns false if the thread
+    /// has detached since then, or has a capability already.
     pub(super) fn know(&mut self, tid: u32, ticks: u64) -> bool {
         let slot = &mut self.slots[tid as usize % IDS];
         if slot.cap != 0 || slot.left > ticks {

@@ -7,8 +7,8 @@
 //! | `u` | messages and markers of the program |
 //! | `a` | all of these |
 //!
-//! A letter after `-` is removed, as in `-l-gu`. GHC's other letters (`p` `f` `n` `T`) select events that do not exist here: sparks,
-//! the concurrent collector, entry counters. A log contains the profiles that are taken, whatever the letters are.
+//! A letter after `-` is removed, as in `-l-gu`. The other letters of GHC (`p` `f` `n` `T`) select events that do not exist here: those of
+//! sparks, of the concurrent collector, of entry counters. The letters do not select profiles: a log contains every profile that is taken.
 
 use stopworld::events::{EventId, EventSet};
 
@@ -37,7 +37,8 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// Parses letters as in the argument of the GHC option `-l`. An empty text, or one that begins with `-`, starts from all classes.
+    /// Parses letters as in the argument of the GHC option `-l`. If the text is empty or begins with `-`, all classes are selected at
+    /// first.
     ///
     /// # Errors
     /// A letter is not a class.
@@ -80,7 +81,7 @@ impl Classes {
     }
 }
 
-/// Events recorded whatever the classes are: worlds, failures, and profiles (which exist only if they were requested).
+/// The events that are recorded for any selection of classes: worlds, failures, and profiles (which exist only if they were requested).
 const ALWAYS: [EventId; 17] = [
     EventId::WorldCreated,
     EventId::WorldClosed,

@@ -1,4 +1,4 @@
-//! One collection, in the events that GHC tools expect.
+//! One collection, as the events that the GHC tools expect.
 //!
 //! ThreadScope counts a collection if one capability has, in this order, GC_START, GC_GLOBAL_SYNC, GC_STATS_GHC and GC_END, with
 //! the phases of GHC between them. This collector has more phases, in another order. So the writer keeps the data of a phase until
@@ -15,15 +15,14 @@
 //! | GcEnd | GC_END |
 //! | HeapStats | HEAP_LIVE, HEAP_SIZE, BLOCKS_SIZE |
 //! | RestartEnd | the threads run |
-//!
-//! **One at a time.** A Haskell program has one heap, and ThreadScope fails with an error if the collections of two heaps overlap.
-//! Here each world has its own heap. So a collection that starts while another world is being collected is written as a message,
+//! **One collection at a time.** A Haskell program has one heap, and ThreadScope fails with an error if the collections of two heaps
+//! overlap. Here each world has its own heap. So a collection that starts while another world is being collected is written as a message,
 //! with its heap figures. The stops and restarts of its threads are written as usual.
 
 /// A stop of the world, and the collection in it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Collection {
-    /// The number of the collection for which the world is stopped; 0 while it runs.
+    /// The number of the collection for which the world is stopped; 0 while the world runs.
     pub(super) stopped_for: u32,
     /// The number of the collection that has started.
     pub(super) number: u32,

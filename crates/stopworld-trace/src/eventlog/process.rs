@@ -1,4 +1,4 @@
-//! The first events of a log: its process, and when it began.
+//! The first events of a log, which describe the process and the beginning of the log.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -13,12 +13,12 @@ use stopworld::events::clock::{Clock, Relation};
 
 /// The capability set of the process, with all capabilities.
 pub(super) const PROCESS: u32 = 0;
-/// The capability set of the clock, with the same capabilities: their times are from one clock.
+/// The capability set of the clock. It has the same capabilities, because their times are from one clock.
 pub(super) const CLOCK: u32 = 1;
 /// The first free capability set.
 pub(super) const FIRST_SET: u32 = 2;
 
-/// Maximum bytes of arguments. The first argument that does not fit, and those after it, are left out.
+/// The maximum size of the arguments in bytes. The first argument that does not fit and all later ones are left out.
 const MOST_ARGUMENTS: usize = 40_000;
 
 /// The moment at which a log begins.
@@ -36,7 +36,7 @@ impl Head {
         Head { relation, utc_ns: utc.as_nanos() as u64 }
     }
 
-    /// Converts ticks to time in the log. Times before the log began become its beginning.
+    /// Converts ticks to time in the log. A time before the log began is converted to the time of its beginning.
     pub(super) fn time(&self, ticks: u64) -> u64 {
         self.since(self.relation.ns_of(ticks))
     }

@@ -1,15 +1,15 @@
 //! Profiles: heap censuses, and the ticks of the time profile.
 //!
 //! A log has one heap profile, because the sample events of GHC do not name a heap. If two worlds are profiled at the same time, the
-//! log has the profile that began first, and a message about the other. A tick does not carry its length either. So a log has ticks
-//! of one length, that of the first world with ticks, and a message for each world whose ticks are left out.
+//! log has the profile that began first, and a message about the other. Tick events do not state the interval of the ticks either. So a log
+//! has ticks of one interval, that of the first world with ticks, and a message for each world whose ticks are left out.
 //!
 //! A stack of cost centres is written as the numbers of its centres, innermost first, without MAIN, at which every stack begins. It
 //! holds at most 255 of them. A sample may have each stack only once, so bands whose stacks are equal in the first 255 centres are
 //! merged. Such bands [arrive](stopworld::profile::census::MOST_ORDERED_CENTRES) consecutively, so the last band is held back until another arrives.
 //!
 //! **Centres** are read from the process-wide store, so that a log that begins late has them all. Where the first profile begins, all
-//! known centres are defined in the order of GHC: first the seven that every program has, then the others in descending order, down
+//! known centres are defined in the order that GHC uses: first the seven that every program has, then the others in descending order, down
 //! to 1. A centre entered later for the first time is defined then. The numbers of a program's centres begin at 1, so the built-in
 //! centres have higher numbers in the file than all others.
 //!
@@ -31,7 +31,7 @@ use stopworld::profile::census::Breakdown;
 use stopworld::profile::census::MOST_ORDERED_CENTRES;
 use stopworld::profile::{self, CentreId, StackId};
 
-/// The profile id. GHC has a number for profiles, but only one profile.
+/// The profile id. The format has a number for profiles, but GHC takes only one profile.
 const THE_PROFILE: u8 = 0;
 
 /// The filter by biography. The kinds of filters are in the order of the format.
@@ -40,7 +40,7 @@ const BY_BIOGRAPHY: usize = 6;
 const _: () =
     assert!(MOST_ORDERED_CENTRES == MOST_CENTRES, "bands must be ordered by as many centres as are written here");
 
-/// More than the store of cost centres can hold.
+/// A number of centres larger than the store of cost centres can hold.
 const CENTRES: u32 = 1 << 20;
 /// Maximum number of definitions repeated after each flush.
 const MOST_AT_A_FLUSH: u32 = 4096;
@@ -51,9 +51,9 @@ pub(super) struct Profile {
     /// The world whose heap is profiled.
     owner: Option<usize>,
     breakdown: u32,
-    /// Whether its samples are computed at the end (biography) and carry their own times.
+    /// Whether its samples are computed at the end (biography) and contain the times that they describe.
     looks_back: bool,
-    /// The band of a truncated stack, and its bytes so far; the next band may have to be merged with it.
+    /// A band that is held back because its stack was truncated, and its bytes so far; the next band may have to be merged with it.
     cut: Option<(StackId, u64)>,
     /// The labels of the filters announced for the next profile, indexed by their kind.
     filters: [u64; FILTERS],
@@ -88,7 +88,7 @@ impl Profile {
         }
     }
 
-    /// Writes an event of the profiler. Returns false if it begins a profile that the log cannot take.
+    /// Writes an event of the profiler. Returns false if the event begins a profile that the log cannot contain.
     pub(super) fn take(&mut self, event: &Event, world: usize, head: &Head, to: &mut Blocks) -> io::Result<bool> {
         match event {
             Event::CensusFilter(filter) => {
@@ -171,12 +171,12 @@ impl Profile {
         to.write(NO_CAPABILITY, &ghc::HeapProfSampleCostCentre { profile: THE_PROFILE, residency: bytes, stack })
     }
 
-    /// Writes the band that was held back, which is complete now.
+    /// Writes the band that was held back. Called when no other band can be merged with it.
     fn put_cut(&mut self, to: &mut Blocks) -> io::Result<()> {
         self.cut.take().map_or(Ok(()), |(stack, bytes)| self.put_band(stack, bytes, to))
     }
 
-    /// Begins the ticks of a world. Returns false if the log has ticks of another length already.
+    /// Begins the ticks of a world. Returns false if the log already has ticks with another interval.
     pub(super) fn begin_ticks(&mut self, interval_ns: u64, to: &mut Blocks) -> io::Result<bool> {
         if let Some(first) = self.interval_ns {
             return Ok(first == interval_ns);
@@ -187,7 +187,7 @@ impl Profile {
         Ok(true)
     }
 
-    /// Writes the stack of a thread at a tick. Without a capability the tick is on [`NO_CAPABILITY`].
+    /// Writes the stack of a thread at a tick. If the thread has no capability, the tick is written on [`NO_CAPABILITY`].
     pub(super) fn tick(&mut self, capability: Option<u16>, tick: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
         self.define_stack(stack, to)?;
         let cap = capability.unwrap_or(NO_CAPABILITY).into();
@@ -195,7 +195,7 @@ impl Profile {
         to.write(NO_CAPABILITY, &ghc::ProfSampleCostCentre { cap, tick, stack })
     }
 
-    /// Ends the profile of a closed world: another world may be profiled now.
+    /// Ends the profile of a closed world. After that, another world may be profiled.
     pub(super) fn end(&mut self, world: usize) {
         if self.owner == Some(world) {
             (self.owner, self.cut) = (None, None);
@@ -209,7 +209,7 @@ impl Profile {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }
-        // First, because this call initialises the store if no centre has been defined yet.
+        // This comes first, because the call initialises the store if no centre has been defined yet.
         let last = last_of_the_program();
         for centre in CentreId::BUILT_IN.into_iter().rev() {
             self.define(Some(centre), to)?;

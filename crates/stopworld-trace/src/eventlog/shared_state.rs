@@ -48,7 +48,7 @@ impl RunningProfiles {
 #[derive(Debug)]
 pub(super) struct Note {
     pub(super) world: usize,
-    /// When it was written, in ticks.
+    /// The time at which the note was written, in ticks.
     pub(super) ticks: u64,
     pub(super) threads: Box<[ExistingThread]>,
     pub(super) profiled: RunningProfiles,
@@ -60,7 +60,7 @@ pub(super) struct Note {
 pub(super) struct Facts {
     /// Its heap limit in bytes.
     pub(super) limit: u64,
-    /// Number of threads that mark.
+    /// The number of threads that mark.
     pub(super) markers: u64,
 }
 
@@ -116,7 +116,7 @@ impl SharedState {
         self.notes.load(Ordering::Acquire)
     }
 
-    /// Iterates over the notes from `from`, the newest, back to `until`, which is excluded.
+    /// Iterates over the notes from the newest, `from`, back to `until`, which is excluded.
     pub(super) fn notes(&self, from: *const Note, until: *const Note) -> impl Iterator<Item = &Note> {
         // SAFETY: it is a note of this state; it lives as long as the state and does not change.
         let note = move |at: *const Note| if at == until { None } else { unsafe { at.as_ref() } };
@@ -128,7 +128,7 @@ impl Drop for SharedState {
     fn drop(&mut self) {
         let mut at = self.notes.load(Ordering::Relaxed).cast_const();
         while !at.is_null() {
-            // SAFETY: `note` made it from a box, and there is no other reference to it.
+            // SAFETY: the function `note` made this pointer from a box, and there is no other reference to the note.
             let note = unsafe { Box::from_raw(at.cast_mut()) };
             at = note.before;
         }

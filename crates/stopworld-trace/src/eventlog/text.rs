@@ -33,7 +33,7 @@ impl Line {
     /// Formats a line. Does not allocate.
     pub(super) fn format(&mut self, parts: fmt::Arguments<'_>) -> &[u8] {
         self.len = 0;
-        // What does not fit is cut.
+        // Text that does not fit is cut.
         let _ = fmt::write(self, parts);
         &self.bytes[..self.len]
     }

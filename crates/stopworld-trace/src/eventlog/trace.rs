@@ -32,7 +32,7 @@ pub type Options = crate::Options<Eventlog>;
 pub type Trace = crate::Trace<Eventlog>;
 
 impl Options {
-    /// A log with all classes of events, written to this file.
+    /// Creates the options of a log with all classes of events, which is written to this file.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         Options::with_file(path.into(), Classes::default())
     }

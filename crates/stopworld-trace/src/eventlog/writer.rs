@@ -4,8 +4,7 @@
 //!
 //! **Capability sets.** Set 0 is the process. Heap figures refer to it as long as there is only one world. Another world at the same
 //! time gets a set of its own.
-//!
-//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
+//! The writer runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 use std::fmt;
 use std::io;
@@ -30,9 +29,9 @@ use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, Re
 
 const BLOCK_BYTES: u64 = stopworld::World::BLOCK_BYTES as u64;
 const CHUNK_BYTES: u64 = stopworld::World::CHUNK_BYTES as u64;
-/// The reason of a stop: the pacing of the collector requested it.
+/// The reason of a stop that the collector's pacing requested.
 const BY_ALLOCATION: u32 = 0;
-/// The moment of `MarkerJoined`: a marker begins.
+/// The value of `moment` in a `MarkerJoined` event if a marker begins.
 const BEGINS: u32 = 0;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +42,7 @@ struct World {
     collection: Collection,
     /// Bytes that its heap has committed, if known.
     committed: Option<u64>,
-    /// Whether its ticks are left out because they are not as long as those of the log.
+    /// Whether its ticks are left out because their interval differs from that of the log's ticks.
     ticks_differ: bool,
 }
 
@@ -65,7 +64,7 @@ pub(super) struct Writer {
     worlds: Box<[World]>,
     /// The next capability set.
     next_set: u32,
-    /// The world whose collection the log has begun and not ended.
+    /// The world with a collection of which the log has the beginning but not the end.
     collecting: Option<usize>,
     profile: Profile,
     /// The newest note that was read.
@@ -388,7 +387,7 @@ impl Writer {
     /// Handles an event of the collection with this number.
     fn of_collection(&mut self, record: &Recorded, event: &Event, number: usize, count: u32) -> io::Result<()> {
         if self.worlds[number].collection.stopped_for != count {
-            // It began before the log joined the world.
+            // The collection began before the log joined the world.
             return Ok(());
         }
         match event {
@@ -435,7 +434,7 @@ impl Writer {
         self.blocks.write(cap, &ghc::GcStart {})
     }
 
-    /// The world's collection has no further events.
+    /// Ends the collection of a world, which has no further events.
     fn end_collection(&mut self, number: usize) {
         if self.collecting == Some(number) {
             self.collecting = None;
@@ -607,7 +606,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the buffer, followed by what belongs at the end of a log.
+    /// Writes the buffer, followed by the events that belong at the end of a log.
     fn write_out(&mut self, is_last: bool) -> io::Result<()> {
         match self.profile.last_definitions() {
             Some(definitions) if is_last || !self.blocks.is_out() => {
@@ -648,7 +647,7 @@ impl Consumer for Writer {
         Ok(())
     }
 
-    /// `.event.crash`: the file is a log with an end after each flush.
+    /// `.event.crash`: after each flush, the file is a complete log with its end marker.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.write_out(false);
         self.publish_progress();

@@ -61,7 +61,7 @@ const PATIENCE_NS: u64 = 50_000_000;
 /// How long the end of a stream waits for the I/O thread to exit.
 const END_NS: u64 = 1_000_000_000;
 
-/// Value of `cut`: the file was not cut.
+/// The value of `cut` if the file was not cut.
 const WHOLE: u64 = u64::MAX;
 
 /// Which thread writes the file.
@@ -75,9 +75,9 @@ pub(super) enum WriterThread {
 
 /// The file, opened for each of the two paths.
 struct Files {
-    /// Through the page cache.
+    /// The file, written through the page cache.
     usual: Output,
-    /// With direct I/O. `None` if the file system does not support that.
+    /// The file, written with direct I/O. `None` if the file system does not support that.
     direct: Option<Output>,
 }
 
@@ -112,7 +112,7 @@ unsafe impl Sync for Shared {}
 struct IoThreadHandle {
     /// The process that it belongs to.
     pid: i32,
-    /// Where it writes after it has been abandoned.
+    /// The output to which the carrier's descriptors are redirected when it is abandoned.
     nowhere: Output,
 }
 
@@ -133,7 +133,7 @@ impl AsyncFile {
     pub(super) fn new(by: WriterThread) -> io::Result<AsyncFile> {
         let memory = Reservation::new(PLACE_BYTES * SLOTS as usize, HUGE_PAGE_BYTES)?;
         memory.commit(0, memory.len())?;
-        // The device gets a list of pages; with small pages its throughput is a third lower.
+        // The kernel passes a list of pages to the device; with small pages the device's throughput is a third lower.
         memory.huge_pages(0, memory.len());
         let shared = Arc::new(Shared {
             memory,
@@ -213,7 +213,7 @@ impl AsyncFile {
         self.shared.hand_off.take_over(&mut self.filling)
     }
 
-    /// Writes a block that was taken over, from byte `from` on; the bytes before are in the file already.
+    /// Writes a block that was taken over, from byte `from` on; the bytes before that are in the file already.
     pub(super) fn write(&self, block: u64, from: usize) -> Result<(), Cut> {
         self.shared.files().map_or(Ok(()), |files| self.shared.write(&files.usual, block, from))
     }
@@ -303,7 +303,8 @@ impl fmt::Debug for AsyncFile {
 
 impl Shared {
     fn files(&self) -> Option<&Files> {
-        // SAFETY: the drain writes it once, before it hands over a block and another thread can read it; it never changes.
+        // SAFETY: the drain stores `files` once, before it hands over a block, so before another thread can read them; they never change
+        // after that.
         self.files.with(|files| unsafe { &*files }).as_ref()
     }
 
@@ -369,9 +370,9 @@ pub(super) struct IoThread {
     pace: Option<Pace>,
 }
 
-/// Decides between direct I/O and the page cache. If the device is slow, the threads that fire events should not wait for it: the
-/// page cache then absorbs what arrives faster than the device takes it, as long as there is free memory. After some blocks direct
-/// I/O is tried again.
+/// Decides between direct I/O and the page cache. If the device is slow, the threads that fire events should not wait for it: the page
+/// cache then absorbs data that arrive faster than the device writes them, as long as there is free memory. After some blocks direct I/O is
+/// tried again.
 #[derive(Debug, Default)]
 struct Pace {
     slow_in_a_row: u32,
@@ -379,11 +380,11 @@ struct Pace {
     the_usual_way: u32,
 }
 
-/// A block that takes longer is slow.
+/// A block whose write takes longer than this is slow.
 const SLOW_NS: u64 = 8_000_000;
-/// This many slow blocks in a row mean a slow device; fewer may be due to the scheduler.
+/// After this many slow blocks in a row the device counts as slow; fewer may be due to the scheduler.
 const SLOW_IN_A_ROW: u32 = 4;
-/// Number of blocks (128 MiB) that go through the page cache after that.
+/// The number of blocks (128 MiB) that are then written through the page cache.
 const THE_USUAL_WAY: u32 = 128;
 
 impl Pace {
@@ -409,7 +410,8 @@ impl IoThread {
             while let Some(block) = self.claim() {
                 self.write(block);
             }
-            // Acquire: pairs with the release in `drop`. Blocks handed over before that have been claimed or taken over.
+            // Acquire: pairs with the release in `drop`. All blocks that were handed over before that store have been claimed or taken
+            // over.
             if self.shared.ends.load(Ordering::Acquire) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! Which space holds which block, according to the stream: one byte for each block of a world's reservation.
+//! The table of the blocks that a stream's spaces hold: one byte for each block of a world's reservation.
 //!
 //! The event of an object has its address and size, but the record needs its pool. And a stream that begins in the middle of a run
 //! must report the blocks that are held already before it can report that one of them is released.
@@ -24,14 +24,14 @@ pub(super) struct Blocks {
     base: u64,
     count: usize,
     shift: u32,
-    /// No block from this index on was ever held.
+    /// The blocks from this index on were never held.
     used: usize,
 }
 
 // SAFETY: the value is the only owner of the memory.
 unsafe impl Send for Blocks {}
 
-/// Blocks that are held together.
+/// Adjacent blocks that a space holds as one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) address: u64,
@@ -85,7 +85,7 @@ impl Blocks {
         Some(Held { address, bytes: (1 + tails as u64) << self.shift, space, reported: byte & (ARENA | SEG) })
     }
 
-    /// Notes that a space holds these blocks.
+    /// Records that a space holds these blocks.
     pub(super) fn hold(&mut self, held: Held) {
         let Some(index) = self.index(held.address) else { return };
         let end = (index + (held.bytes >> self.shift) as usize).clamp(index + 1, self.count);
@@ -94,14 +94,14 @@ impl Blocks {
         self.used = self.used.max(end);
     }
 
-    /// Notes that these blocks are free.
+    /// Records that these blocks are free.
     pub(super) fn release(&mut self, held: Held) {
         let Some(index) = self.index(held.address) else { return };
         let end = (index + (held.bytes >> self.shift) as usize).min(self.count);
         (index..end).for_each(|block| self.set(block, 0));
     }
 
-    /// Returns the first held blocks at index `from` or after it, and the index from which to continue.
+    /// Returns the first held blocks at or after index `from`, and the index from which to continue the search.
     pub(super) fn next(&self, from: usize) -> Option<(Held, usize)> {
         let index = (from..self.used).find(|index| space_of(self.get(*index)).is_some())?;
         Some((self.held_at(index)?, index + 1))

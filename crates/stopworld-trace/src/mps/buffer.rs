@@ -12,7 +12,7 @@
 //! ```
 //!
 //! **Non-temporal stores.** Only the device reads a block again. When a block is reused, its lines are not in this processor's caches
-//! any more, and fetching each line only to overwrite it takes longer than all other work for a record; twice as long when other
+//! any more, and fetching each line only to overwrite it takes longer than all other work for a record; it takes twice as long when other
 //! programs on the machine fill the last-level cache. So records are written with non-temporal stores.
 //!
 //! A block usually ends in the middle of a record, because whole aligned blocks are written to the device fastest (see `async_file`). A
@@ -49,12 +49,12 @@ pub(super) struct Buffer {
     on_failure: Option<FailureReport>,
     /// Number of events lost after an error.
     lost: u64,
-    /// Number of events taken.
+    /// The number of events taken from the recorder.
     events: u64,
     pub(super) records: u64,
-    /// Bytes of the block that are in the file already.
+    /// The number of bytes of the block that are in the file already.
     flushed: usize,
-    /// The beginning of the block.
+    /// The beginning of the block that is being filled.
     start: Start,
     /// The contents of the blocks that may not be in the file yet.
     contents: [Contents; SLOTS as usize],
@@ -65,11 +65,11 @@ pub(super) struct Buffer {
 struct Start {
     /// The file offset of the block.
     at: u64,
-    /// Bytes at the beginning of the block that are the end of a record of the previous block.
+    /// The number of bytes at the beginning of the block that are the end of a record of the previous block.
     carried: usize,
-    /// Bytes of that record in the previous block.
+    /// The number of bytes of that record that are in the previous block.
     before: usize,
-    /// Number of records before that one.
+    /// The number of records before that record.
     records: u64,
     /// Number of events before the first event with a record in the block.
     events: u64,
@@ -79,11 +79,11 @@ struct Start {
 #[derive(Clone, Copy, Debug, Default)]
 struct Contents {
     start: Start,
-    /// Size, with the end of the last record, which is after the block.
+    /// The size in bytes, including the end of the last record, which is past the end of the block.
     bytes: usize,
-    /// Bytes of it that are in the file already.
+    /// The number of these bytes that are in the file already.
     flushed: usize,
-    /// Number of events taken when the block was full.
+    /// The number of events taken from the recorder when the block was full.
     events: u64,
 }
 

@@ -90,7 +90,7 @@ fn an_io_thread_that_keeps_up_writes_all_whole_blocks() {
     check(&path, many);
 }
 
-/// `.event.crash`: the file of a process that is killed here ends with a whole record, though the block does not.
+/// `.event.crash`: if the process is killed at this point, its file ends with a whole record although the block does not.
 #[test]
 fn the_io_thread_writes_the_end_of_the_last_record_after_its_last_block() {
     let directory = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn the_io_thread_writes_the_end_of_the_last_record_after_its_last_block() {
     let mut next = 0;
     for block in 1..4_usize {
         let until = (block * BLOCK_BYTES).div_ceil(SIZE) as u64;
-        // The first record of the next block hands this one over.
+        // The first record of the next block hands over this block.
         put(&mut buffer, next..until + 1);
         next = until + 1;
         let claimed = io_thread.claim().unwrap();
@@ -168,7 +168,7 @@ fn flushed_records_are_not_lost_with_the_rest_of_their_block() {
     assert_eq!((buffer.records, buffer.lost()), (1000, 3 * IN_A_BLOCK - 1000));
 }
 
-/// Two threads that write the same pages, one of them with direct I/O, disturb each other.
+/// A flush must wait because two threads that write the same pages, one of them with direct I/O, disturb each other.
 #[test]
 fn a_flush_waits_for_the_block_that_the_io_thread_is_writing() {
     let directory = tempfile::tempdir().unwrap();

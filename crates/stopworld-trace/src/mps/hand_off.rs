@@ -61,15 +61,15 @@ pub(super) struct HandOff<const SLOTS: u64> {
 pub(super) struct Filling {
     /// The block that is being filled.
     pub(super) block: u64,
-    /// When the drain last took over, it claimed all blocks before this one.
+    /// When the drain last took over blocks, it claimed all blocks before this one.
     taken: u64,
-    /// The oldest block whose slot was in use then.
+    /// The oldest block whose slot was in use when the drain last took over blocks.
     left_busy: u64,
 }
 
 impl<const SLOTS: u64> HandOff<SLOTS> {
     const_new! {
-        /// No block has been filled.
+        /// Creates the state in which no block has been filled.
         pub(super) fn new() -> Self {
             HandOff { filled: AtomicU64::new(0), claims: AtomicU64::new(0) }
         }

@@ -1,7 +1,6 @@
 //! State shared by the owner of a trace, which runs on mutator threads, and its writer, which runs in a drain.
-//!
-//! The writer may take no lock, and it gets its records late. So each change is stored with the time from which it is valid, and the
-//! writer applies it according to the times of its records:
+//! The writer may take no lock, and it receives records some time after the events. So each change is stored with the time from which it is
+//!valid, and the writer applies the change according to the times of the records:
 //!
 //! ```text
 //!   filter:      from t0: Arena Pool   from t1: Arena Pool Seg   from t2: Arena Seg
@@ -23,7 +22,7 @@ use stopworld::events::record::MAX_WORLDS;
 
 const SEGMENTS: u64 = 32;
 
-/// What is known about a world before its first record.
+/// The facts about a world that the writer needs before the world's first record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) world: u64,
@@ -33,11 +32,11 @@ pub(super) struct Facts {
     pub(super) block: u64,
     pub(super) limit: u64,
     pub(super) pools: [u64; 3],
-    /// Not 0 if its first events are not recorded.
+    /// Not 0 if the world's first events are not recorded.
     pub(super) late: u64,
     /// The blocks that it held then, which the shared state owns: their address and number.
     pub(super) held: [u64; 2],
-    /// Unique for each world; 0: the same world as before under this number.
+    /// A number that is unique for each world; 0 if this is the same world as before under this world number.
     pub(super) serial: u64,
 }
 
@@ -92,7 +91,7 @@ impl SharedState {
 
     /// Returns whether there is room for another segment. If not, a flush makes room.
     pub(super) fn has_room(&self) -> bool {
-        // Acquire: pairs with the Release in `pass`: the writer does not read that segment any more.
+        // Acquire: pairs with the Release in `pass`: the writer does not read the passed segments any more.
         self.begun.load(Ordering::Relaxed) - self.passed.load(Ordering::Acquire) < SEGMENTS
     }
 
@@ -112,9 +111,9 @@ impl SharedState {
         self.notify();
     }
 
-    /// Publishes the facts of a world that is recorded under this number, and the blocks that it holds. Returns the blocks of the
-    /// facts replaced. The writer, which holds the recorder's lock, may still be reading them: take that lock once before you drop
-    /// them.
+    /// Publishes the facts of a world that is recorded under this number, and the blocks that it holds. Returns the blocks of the facts
+    /// that were replaced. The writer, which holds the recorder's lock, may still be reading these blocks: the caller must take that lock
+    /// once before it drops them.
     #[must_use = "the writer may be reading what is returned"]
     pub(super) fn introduce(&self, number: usize, mut facts: Facts, held: Box<[Held]>) -> Option<Box<[Held]>> {
         facts.held = [held.as_ptr() as u64, held.len() as u64];
@@ -162,7 +161,7 @@ impl SharedState {
 
     /// Declares that the writer needs no segment before this one.
     pub(super) fn pass(&self, number: u64) {
-        // Release: pairs with the Acquire in `has_room`: all reads of earlier segments come before it.
+        // Release: pairs with the Acquire in `has_room`: all reads of earlier segments come before this store.
         self.passed.store(number, Ordering::Release);
     }
 
@@ -176,7 +175,7 @@ impl SharedState {
         }
         // Acquire: pairs with the Release of each word in `introduce`: if a word is newer, so is the second load of the generation.
         let words = std::array::from_fn(|index| world.words[index].load(Ordering::Acquire));
-        // Relaxed: the Acquire loads of the words order it after them. Generations are never reused.
+        // Relaxed: the Acquire loads of the words order this load after them. Generations are never reused.
         (world.generation.load(Ordering::Relaxed) == generation).then(|| (generation, Facts::from_words(words)))
     }
 }

@@ -37,7 +37,7 @@ pub type Options = crate::Options<Telemetry>;
 pub type Trace = crate::Trace<Telemetry>;
 
 impl Options {
-    /// A stream of these categories, written to this file.
+    /// Creates the options of a stream of these categories, which is written to this file.
     pub fn new(path: impl Into<PathBuf>, categories: Categories) -> Options {
         Options::with_file(path.into(), categories)
     }
@@ -48,7 +48,7 @@ pub fn usual() -> Categories {
     Categories::of(&[Category::Arena, Category::Pool, Category::Trace, Category::Seg, Category::User])
 }
 
-/// Returns the events that these categories are written from, and those that the writer needs to write them.
+/// Returns the events from which the records of these categories are made, and the events that the writer needs besides.
 fn selection(filter: Categories) -> Selection {
     let is_on = |event: EventId| event.descriptor().mps.iter().any(|record| filter.contains(record.category));
     let mut events: EventSet = EventId::all().filter(|event| is_on(*event)).collect();
@@ -57,7 +57,7 @@ fn selection(filter: Categories) -> Selection {
         frame.into_iter().for_each(|event| events.insert(event));
     }
     if needs_blocks(filter) {
-        // An object's record names its pool, which is that of its block.
+        // An object's record contains its pool, and that is the pool of its block.
         events.insert(EventId::BlockAcquired);
         events.insert(EventId::BlockReleased);
     }
@@ -71,11 +71,11 @@ fn needs_blocks(filter: Categories) -> bool {
     [Category::Arena, Category::Seg, Category::Object].into_iter().any(|category| filter.contains(category))
 }
 
-/// The text that says how fast a stream's clock goes, before the number of its ticks in a second. No reader of the Memory
-/// Pool System's needs it; ours does.
+/// The beginning of the text that states the frequency of a stream's clock; the number of ticks per second follows. No reader of the Memory
+/// Pool System needs this text; the readers of stopworld do.
 pub const CLOCK_TEXT: &str = "ticks a second: ";
 
-/// Interns the names that every stream has: the version first, as in a stream of the MPS.
+/// Interns the texts that every stream has. The version is the first, as in a stream of the MPS.
 fn name_ourselves() {
     static NAMED: OnceLock<()> = OnceLock::new();
     NAMED.get_or_init(|| {
@@ -116,7 +116,7 @@ impl Format for Telemetry {
         selection(self.filter())
     }
 
-    /// A stream first reports the present state of a world that exists already.
+    /// If the world exists already, the stream reports its present state first.
     fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
         self.introduce(joining, next_serial(), self.filter())
     }
@@ -138,8 +138,8 @@ impl Telemetry {
         }
     }
 
-    /// Publishes a world's description (its settings and the blocks that it holds) to the writer, and selects the world's events. The heap
-    /// acquires and releases no block meanwhile. Call it only under the lock of the trace's worlds.
+    /// Publishes a world's description (its settings and the blocks that it holds) to the writer, and selects the world's events. Meanwhile
+    /// the heap acquires and releases no block. The caller must hold the lock of the trace's worlds.
     fn introduce(&self, joining: &Joining<'_>, serial: u64, filter: Categories) -> Result<(), RecordError> {
         let Joining { world, number, since, .. } = *joining;
         let known = world.facts();
@@ -176,15 +176,15 @@ impl Telemetry {
     }
 }
 
-/// The filter, as the programs of the Memory Pool System change it.
+/// The functions for the filter, like those that a program has with the Memory Pool System.
 impl Trace {
     /// Returns the filter.
     pub fn telemetry_get(&self) -> Categories {
         self.recording().with(|_| self.format().filter())
     }
 
-    /// Adds categories and returns the old filter. The state that readers need for them (the existing arenas, pools and segments,
-    /// and all names) is written first.
+    /// Adds categories and returns the old filter. The state that readers need for the new categories (the existing arenas, pools and
+    /// segments, and all names) is written first.
     pub fn telemetry_set(&self, mask: Categories) -> Categories {
         self.change(|filter| filter.telemetry_set(mask))
     }

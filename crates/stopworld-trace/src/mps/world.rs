@@ -3,7 +3,7 @@
 use super::blocks::{Blocks, Held};
 use super::shared_state::Facts;
 
-/// What a writer knows of a world.
+/// The state that a writer keeps for a world.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) generation: u64,

@@ -11,10 +11,10 @@
 //! has. This time always increases from one sync to the next, so a reader can interpolate between any two.
 //!
 //! **The filter decides which records are written** (`.event.introduced`), category by category: if an event becomes two records in
-//! two categories and one of these is off, only one record is written. But nothing is named before it is introduced. Before a record
-//! that names a new arena or pool come `ArenaCreateVM` and `PoolInit`, even if their own categories are off. A text comes before the
-//! label that uses it, even if it was interned while User was off. An end without a beginning is not written (for example, of a
-//! collection that was running when Trace was turned on). A beginning that is open when its category is turned off is ended.
+//! two categories and one of these is off, only one record is written. But no record refers to anything that has not been introduced.
+//! `ArenaCreateVM` and `PoolInit` come before the first record that refers to an arena or a pool, even if their own categories are off. A
+//! text comes before the label that uses it, even if it was interned while User was off. An end without a beginning is not written (for
+//! example, of a collection that was running when Trace was turned on). A beginning that is open when its category is turned off is ended.
 //!
 //! | here | in the stream |
 //! |---|---|
@@ -23,8 +23,7 @@
 //! | a block, or the blocks of a large object | a tract and a segment |
 //! | a thread's run of free cells | a buffer |
 //! | a collection | a trace that condemns everything; it is created, started and destroyed while the world is stopped |
-//!
-//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
+//! The writer runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 mod events;
 
@@ -47,7 +46,8 @@ use stopworld::events::{Category, Event, EventId, Label, Labels};
 
 /// The frequency of the clock in `EventClockSync`: microseconds.
 const CLOCKS_PER_SECOND: u64 = 1_000_000;
-/// The stream of a flight recorder begins this long before its first record, to have time for all names, a tick apart.
+/// The stream of a flight recorder begins this many ticks before its first record. So there is time for all names, which are written one
+/// tick apart.
 const PROLOGUE_TICKS: u64 = 1 << 20;
 /// The writer remembers for this many texts whether it has written them.
 const MOST_TEXTS: usize = 1 << 20;
@@ -56,10 +56,10 @@ const LATELY: usize = 1 << 12;
 /// An object of more bytes is large.
 const LARGE_BYTES: u64 = 8 << 10;
 
-/// Objects of the MPS that do not exist here: records refer to them by the addresses of these elements.
+/// The traces and scans of the MPS do not exist as objects here. Records refer to them by the addresses of these elements.
 static TRACES: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
 static SCANS: [u64; MAX_WORLDS] = [0; MAX_WORLDS];
-/// The classes of arenas and pools.
+/// The classes of arenas and pools, which do not exist as objects here either.
 pub(super) static CLASSES: [u64; 2] = [0; 2];
 
 fn address(of: &'static u64) -> u64 {
@@ -69,7 +69,7 @@ fn address(of: &'static u64) -> u64 {
 /// How a writer applies changes of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum History {
-    /// Each change is applied from its time on.
+    /// Each change is applied from the time at which it was made.
     Followed,
     /// Only the newest filter is applied: the records come from a flight recorder.
     Ignored,
@@ -84,9 +84,9 @@ pub(super) struct Writer {
     history: History,
     news: u64,
     filter: u64,
-    /// The number of the segment from which the filter is.
+    /// The number of the segment whose filter is applied now.
     segment: u64,
-    /// When the segment began, and how long it lasts, in ticks.
+    /// The time at which the segment began, and its length, in ticks.
     since: u64,
     span: u64,
     begun: bool,
@@ -96,7 +96,7 @@ pub(super) struct Writer {
     last: u64,
     /// The time of the latest event. An event with an earlier time is late.
     reached: u64,
-    /// When the writer was created, in ticks, and the CPU time of the process then.
+    /// The time at which the writer was created, in ticks, and the CPU time of the process at that time.
     born: (u64, u64),
     hz: u64,
     cpu_us: u64,
@@ -240,7 +240,7 @@ impl Writer {
     fn begin(&mut self, ticks: u64) -> io::Result<()> {
         self.begun = true;
         let (mut from, mut cpu_us) = self.born;
-        // Not before the time from which the filter selects anything.
+        // The stream does not begin before the time from which the filter selects anything.
         from = from.max(self.since);
         if from > ticks {
             // The record is older than the writer: it comes from a flight recorder.
@@ -406,7 +406,7 @@ impl Writer {
         if !self.worlds[number].pools_reported[space as usize] {
             self.introduce_pool(number, space)?;
         }
-        // By reference: a copy of the facts, to read one of them, would cost as much as the record.
+        // The facts are borrowed: copying all of them to read one would cost as much as the record.
         Ok(self.worlds[number].facts.as_ref().map_or(0, |facts| facts.pools[space as usize]))
     }
 
@@ -496,7 +496,7 @@ impl Consumer for Writer {
         }
         self.set_now(record.ticks);
         let number = usize::from(record.world.0) % MAX_WORLDS;
-        // Inlined into this match: no payload is made, each arm reads the words that it uses.
+        // `event` is inlined into this match, so no payload is built, and each arm reads only the words that it uses.
         match record.event() {
             Event::ObjectAllocated(e) if self.is_on(Category::Object) => {
                 let (address, size) = (e.addr as u64, e.bytes as u64);
@@ -547,7 +547,7 @@ impl Consumer for Writer {
     }
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
-        // Even if the last record is a sync: a reader needs two of them to convert times.
+        // A sync is written even if the last record is one: a reader needs two of them to convert times.
         if self.begun {
             // The stream will not have the end of a running collection, so it is ended here.
             self.set_now(now.ticks);

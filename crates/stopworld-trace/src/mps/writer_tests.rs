@@ -40,7 +40,7 @@ fn how_long_a_record_takes() {
     ];
     for (id, fields) in kinds {
         let mut record = recorded(id, start, fields);
-        // As the drain calls it.
+        // The writer is called as the drain calls it, through `dyn Consumer`.
         let consumer: &mut dyn Consumer = std::hint::black_box(&mut writer);
         let begun = std::time::Instant::now();
         for _ in 0..EACH {
@@ -52,7 +52,7 @@ fn how_long_a_record_takes() {
     }
 }
 
-/// The late record of a thread that was frozen in the middle of firing keeps its time; later records keep theirs.
+/// The late record of a thread that was frozen in the middle of firing keeps the time of its event; later records keep their times, too.
 #[test]
 fn a_late_record_keeps_its_time() {
     let directory = tempfile::tempdir().unwrap();
@@ -72,7 +72,7 @@ fn a_late_record_keeps_its_time() {
     assert_eq!(written.collect::<Vec<_>>(), clocks);
 }
 
-/// The count of lost records is written where they are missing, so a reader can add it to the records there.
+/// The count of lost records is written at the place where they are missing, so a reader can add it to the number of records there.
 #[test]
 fn losses_are_written_where_they_happened() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
-//! One collection as .NET reports it: the figures of the phases, collected into summary events.
+//! One collection as .NET reports it: the figures of the phases, gathered into summary events.
 //!
 //! GCGlobalHeapHistory, GCPerHeapHistory and GCHeapStats report at the end of a collection what the events of this library report
 //! phase by phase. So the figures are collected here and written when they are complete. A collection that began before the trace
 //! joined its world is not written at all, so each collection in a trace is complete.
 //!
-//! **Generations.** The heap has no generations. In a reader's columns, generation 0 is what was allocated since the last collection,
-//! in any space; 2 is live data in the ordinary space, 3 large objects, 4 pinned objects. Every collection condemns all of them. So
+//! **Generations.** The heap has no generations. In a reader's columns, generation 0 is the memory allocated since the last collection in
+//! any space; generation 2 is live data in the ordinary space, 3 large objects, 4 pinned objects. Every collection condemns all of them. So
 //! before a collection, generation 0 has what was allocated since the previous collection, and generations 2 to 4 have the objects that
-//! survived the previous collection. After it, generation 0 is empty, and 2 to 4 have the live data. A survivor, old or new, is
-//! counted in the generation where it is afterwards: the collector does not track the ages of objects.
+//! survived the previous collection. After it, generation 0 is empty, and 2 to 4 have the live data. A survivor, old or new, is counted in
+//! the generation where it is afterwards: the collector does not track the ages of objects.
 
 use nettrace::clr::write::{GCGlobalHeapHistory, GCHeapStats, GCPerHeapHistory, HeapGeneration, PhaseTime};
 use nettrace::clr::{Mechanisms, PauseMode, Reason};
@@ -22,8 +22,7 @@ const PINNED: usize = 4;
 /// The condemned generation of a full collection.
 pub(super) const CONDEMNED: u32 = 2;
 
-/// Converts the reason of a collection to that of .NET. The reasons are the budget of the pacing, an explicit request, the heap
-/// limit.
+/// Converts the reason of a collection to a .NET reason. The reasons are the budget of the pacing, an explicit request, and the heap limit.
 pub(super) fn reason(ours: u32) -> Reason {
     match ours {
         0 => Reason::AllocSmall,
@@ -43,7 +42,7 @@ pub(super) struct Spaces {
 /// A stop of the world and the collection in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Collection {
-    /// The number of the collection for which the world is stopped; 0 while it runs.
+    /// The number of the collection for which the world is stopped; 0 while the world runs.
     pub(super) stopped_for: u32,
     /// The number of the collection that has started.
     pub(super) number: u32,
@@ -51,7 +50,7 @@ pub(super) struct Collection {
     /// The time of its start in the trace.
     pub(super) started_at: u64,
     pub(super) discarded: bool,
-    /// When its phases began or ended, in ticks.
+    /// The times at which its phases began or ended, in ticks.
     pub(super) roots_begin: u64,
     pub(super) mark_end: u64,
     pub(super) weak_end: u64,
@@ -119,14 +118,14 @@ impl Collection {
             pause_mode: PauseMode::Batch,
             // Not measured.
             memory_pressure: 0,
-            // There is no such decision.
+            // The collector does not decide which generation to condemn.
             condemn_reasons0: 0,
             condemn_reasons1: 0,
             rows: times.map(|time| PhaseTime { time }),
         }
     }
 
-    /// Returns the event about the only heap.
+    /// Returns the event about the heap. There is only one.
     pub(super) fn heap_history(&self) -> GCPerHeapHistory {
         let mut rows = [EMPTY; _];
         let Spaces { small, large, pinned } = self.before;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The edges are in the order of their objects, so a reader needs only the counts. The writer keeps only one chunk of each kind: a
-//! dump of any size is written while it is made. A type is written when its first object comes.
+//! dump of any size is written while it is made. A type is written when the dump reports its first object.
 
 use std::io;
 use std::marker::PhantomData;
@@ -33,7 +33,7 @@ const MOST_NAME: usize = 512;
 /// The size of the table that remembers which types have been written.
 const TYPES: usize = 1 << 14;
 
-/// The kinds of roots in the events of the collector that differ from the others: in a registered range, a handle, a finalizer.
+/// The kinds of roots in the collector's events that are written differently from the others: in a registered range, a handle, a finalizer.
 const RANGE: u32 = 3;
 const HANDLE: u32 = 4;
 const FINALIZER: u32 = 5;
@@ -70,7 +70,7 @@ batches! {
     Statics: |_, rows| GCBulkRootStaticVar { app_domain_id: 0, rows };
 }
 
-/// The rows of one kind that are not written yet.
+/// The rows of one kind that have not been written yet.
 #[derive(Debug)]
 struct Bulk<B> {
     rows: Bytes,
@@ -177,7 +177,7 @@ impl Dump {
                 root_id,
                 object_id: object,
                 type_id: root.type_addr as u64,
-                // The word may be a reference: the bit of a root that pins its object.
+                // The static variable is a word that may be a reference, so it has the flag of a root that pins its object.
                 flags: StaticFlags(RootFlags::PINNING.code()),
                 field_name: "".into(),
             };
@@ -207,7 +207,8 @@ impl Dump {
         if kind == 0 {
             return Ok(());
         }
-        // Addresses of descriptions are multiples of 8. If another type has the slot, it is replaced, and will be written again.
+        // Addresses of descriptions are multiples of 8. If the slot has another type, that type is replaced, and will be written again when
+        // it is needed.
         let place = (kind >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TYPES.trailing_zeros());
         if std::mem::replace(&mut self.reported_types[place as usize], kind) == kind {
             return Ok(());

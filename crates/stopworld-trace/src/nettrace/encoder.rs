@@ -14,8 +14,8 @@
 //! previous event is left out. Every event has the flag that no older event follows.
 //!
 //! **Sequence points** are written at each flush after new events, and when many threads have been seen. A sequence point has the last
-//! sequence number of each thread with a number since the last point, so a loss is visible even if no event follows it. No event
-//! before a sequence point is later than it, and every event after it is later.
+//! sequence number of each thread with a number since the last point, so a loss is visible even if no event follows it. Every event before
+//! a sequence point in the file has its time or an earlier one, and every event after it has a later time.
 //!
 //! **Stacks.** The collector takes no stack traces: every event has stack 0, which means none, and no stack block is written.
 
@@ -43,12 +43,12 @@ pub(super) const MOST_PAYLOAD: usize = 64_000;
 const END_V4: [u8; 1] = [1];
 const END_V6: [u8; 4] = [0; 4];
 
-/// The data in the head of a trace.
+/// The data for the beginning of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     /// UTC, in nanoseconds since 1970.
     pub(super) utc_ns: u64,
-    /// The clock of the events at that moment.
+    /// The value of the events' clock at that time.
     pub(super) ticks: u64,
     pub(super) hz: u64,
     pub(super) pid: u32,
@@ -100,13 +100,13 @@ pub(super) struct Encoder {
     records: u64,
     /// A bit for each kind of event that is defined in the file.
     defined: [u64; Kind::MOST / 64],
-    /// The same for foreign events.
+    /// A bit for each foreign event that is defined in the file.
     defined_foreign: u64,
     /// The time of the latest event.
     last: u64,
-    /// The minimum time of the next event.
+    /// The earliest time that the next event may have.
     floor: u64,
-    /// Whether a number was assigned since the last sequence point.
+    /// Whether a sequence number has been assigned since the last sequence point.
     points_due: bool,
     /// Number of events encoded.
     pub(super) count: u64,
@@ -142,7 +142,8 @@ impl Encoder {
 
     // ---- Events --------------------------------------------------------------------------------------------------------
 
-    /// Returns the time in the file of an event with this time. A late event cannot go before events already written.
+    /// Returns the time that an event with this time gets in the file. A late event cannot be placed before events that are already
+    /// written.
     #[inline(always)]
     pub(super) fn time(&self, ticks: u64) -> u64 {
         ticks.max(self.floor)
@@ -217,7 +218,7 @@ impl Encoder {
         }
         let thread = self.thread_name(thread);
         let before = self.previous;
-        // A reader adds 1 by itself: in version 6 always, in version 4 for an event. The header has what is left.
+        // A reader adds 1 by itself: in version 6 always, in version 4 for an event. The header has the rest of the difference.
         let step = sequence.wrapping_sub(before.sequence).wrapping_sub(1);
         let mut flags = header_bit::SORTED;
         flags |= if id != before.metadata { header_bit::KIND } else { 0 };
@@ -245,7 +246,7 @@ impl Encoder {
         self.previous = Previous { metadata: id, sequence, thread, processor: NO_PROCESSOR, time, length };
     }
 
-    /// Accounts for lost records of a thread: they take sequence numbers.
+    /// Accounts for lost records of a thread, by assigning sequence numbers to them.
     pub(super) fn lose(&mut self, thread: RecordingThread, count: u64) -> io::Result<()> {
         if self.threads.is_full() {
             self.sequence_point(self.last)?;
@@ -309,7 +310,7 @@ impl Encoder {
         let id = kind.id();
         self.defined[id as usize / 64] |= 1 << (id % 64);
         let definition = kind.definition();
-        // A row in version 6 is not longer.
+        // A row in version 6 is not longer than one in version 4.
         let length = v4_length(&definition);
         self.begin_definition(length)?;
         match self.version {
@@ -329,7 +330,7 @@ impl Encoder {
             self.metadata_time = self.floor.max(self.head.ticks);
             match self.version {
                 Container::V4 => block_header(&mut self.metadata),
-                // An empty header: only its length.
+                // An empty header consists only of its length.
                 Container::V6 => self.metadata.u16(0),
             }
         }

@@ -34,7 +34,7 @@ impl EventWriter {
         self.write_for(self.world, event, ticks, thread)
     }
 
-    /// As [`write`](Self::write), for the world with this ordinal.
+    /// Like [`write`](Self::write), for the world with this ordinal.
     #[inline]
     pub(super) fn write_for<E: Written>(
         &mut self,

@@ -1,6 +1,5 @@
 //! A trace that is streamed to a client while it is recorded.
-//!
-//! It is written on the sender's own thread, from records that a consumer of the sender has queued, so the destination may block.
+//! The trace is written on the sender's own thread, from records that a consumer of the sender has queued, so the destination may block.
 //! The sender selects the events one by one, and can add events of its own to those of the collector.
 
 use std::io;
@@ -25,7 +24,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Notes the heap limit of a world of the trace. Call it before the world's first record.
+    /// Stores the heap limit of a world of the trace. Call it before the world's first record is written.
     ///
     /// # Panics
     /// If there is no world with this number.

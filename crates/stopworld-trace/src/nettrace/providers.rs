@@ -6,8 +6,8 @@
 //! ```
 //!
 //! An event is requested if its level is not above that of the request and the request has one of its keywords; an event without
-//! keywords needs only the level. This is decided once for each event of each session. A trace has exactly the events that its own
-//! session requested, whatever other sessions request.
+//! keywords needs only the level. This is decided once for each kind of event in each session. A trace has exactly the events that its own
+//! session requested, independent of the requests of other sessions.
 
 use super::schema::{
     DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
@@ -150,7 +150,7 @@ impl Providers {
         self.wants(Kind::Net(Net::GCBulkNode))
     }
 
-    /// Whether the trace is to have this one of our own events.
+    /// Whether the trace is to have this event of the provider `stopworld`.
     pub fn wants_own(&self, id: EventId) -> bool {
         let group = id.descriptor().group;
         is_own(id)
@@ -167,7 +167,7 @@ impl Providers {
         for net in Net::ALL.iter().filter(|net| self.wants(Kind::Net(**net))) {
             sources(*net).iter().for_each(|id| events.insert(*id));
         }
-        // After it, the number may belong to another world.
+        // After this event, the world's number may belong to another world.
         events.insert(EventId::WorldClosed);
         events
     }

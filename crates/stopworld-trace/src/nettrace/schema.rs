@@ -10,7 +10,7 @@ use nettrace::clr::{self, Encode, Kind as FieldType, write};
 use stopworld::events::table::{Field, FieldKind, Unit};
 use stopworld::events::{EventId, Group, Level};
 
-/// The names of providers.
+/// The name of the provider of the .NET events.
 pub(super) const DEFAULT: &str = clr::Provider::Runtime.name();
 pub(super) const PRIVATE: &str = clr::Provider::Private.name();
 pub(super) const RUNDOWN: &str = clr::Provider::Rundown.name();
@@ -138,7 +138,7 @@ pub(super) fn own_level(group: Group) -> Level {
 
 /// A .NET event that is written.
 pub(super) trait Written: Encode {
-    /// Which one it is.
+    /// The kind of event.
     const NET: Net;
 }
 

@@ -1,11 +1,9 @@
 //! Sequence numbers of the events of each thread, by which a reader counts missing events.
-//!
-//! Each event written takes a number, and so does each record that was lost before it could be written. So the gap that a reader sees
-//! is the recorder's count of lost records. Version 4 identifies threads by the kernel's thread id. The kernel reuses ids and a
-//! reader cannot see that, so the numbers of a new thread continue where those of the id's last owner ended. Version 6 identifies
-//! threads by an index that is not reused.
-//!
-//! There is a slot for each possible kernel id, in memory that takes no pages until it is touched.
+//! Each event written takes a number, and so does each record that was lost before it could be written. So the gap that a reader finds
+//! equals the recorder's count of lost records. Version 4 identifies threads by the kernel's thread id. The kernel reuses ids and a reader
+//! cannot see that, so the numbers of a new thread continue where those of the id's last owner ended. Version 6 identifies threads by an
+//! index that is not reused.
+//! There is a slot for each possible kernel id. The slots' memory takes no pages until it is touched.
 
 use std::io;
 use std::ptr::NonNull;
@@ -23,20 +21,20 @@ pub(super) const MOST_TOUCHED: usize = 8_000;
 struct Slot {
     /// The last number assigned.
     sequence: u32,
-    /// The index of its owner plus one; 0 if it never had an owner.
+    /// The index of the slot's owner plus one; 0 if the slot never had an owner.
     owner: u32,
-    /// The number of sequence points when it was last touched, plus one.
+    /// The number of sequence points at the time when the slot was last touched, plus one.
     touched: u32,
 }
 
-/// The state in which a thread finds its slot.
+/// The state of a thread's slot when the thread is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadLookup {
     /// The thread owns it already.
     Known,
-    /// It never had an owner.
+    /// The slot never had an owner.
     New,
-    /// It belonged to another thread with this kernel id, whose last number was `sequence`.
+    /// The slot belonged to another thread with this kernel id, whose last number was `sequence`.
     InPlaceOf { owner: u32, sequence: u32 },
 }
 
@@ -65,7 +63,7 @@ impl Threads {
         unsafe { &mut *self.slots.as_ptr().add(tid as usize % IDS) }
     }
 
-    /// Makes this thread the owner of its slot. With `anew`, the numbers of a new owner start again from 1.
+    /// Makes this thread the owner of its slot. If `anew` is true, the numbers of a new owner start from 1 again.
     #[inline]
     pub(super) fn look_up(&mut self, thread: RecordingThread, anew: bool) -> ThreadLookup {
         let slot = self.slot(thread.tid);

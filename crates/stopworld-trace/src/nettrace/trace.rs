@@ -24,7 +24,7 @@ pub struct Nettrace {
     shared_state: Arc<SharedState>,
 }
 
-/// What the user chooses for a .NET trace.
+/// The settings that a user chooses for a .NET trace.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The requested events.
@@ -40,12 +40,13 @@ pub type Options = crate::Options<Nettrace>;
 pub type Trace = crate::Trace<Nettrace>;
 
 impl Options {
-    /// A trace written to this file. By default it has the collections, with the keyword GC at level Informational.
+    /// Creates the options of a trace that is written to this file. By default it contains the collections: the events with the keyword GC
+    /// at level Informational.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         Options::with_file(path.into(), Settings { providers: Providers::default(), container: Container::V4 })
     }
 
-    /// As [`new`](Self::new), but written to a destination supplied by the caller.
+    /// Like [`new`](Self::new), but the trace is written to a destination supplied by the caller.
     pub fn to(destination: Box<dyn Destination>) -> Options {
         Options::with_destination(destination, Settings { providers: Providers::default(), container: Container::V4 })
     }

@@ -4,8 +4,8 @@ use stopworld::TypeInfo;
 
 /// Returns the name of the type with its description at this address, or an empty string if there is no description.
 pub(crate) fn name_of(address: u64) -> &'static str {
-    // SAFETY: a record has the address of a description, which is a static, or a number that is not one; programs have no reason
-    // to forge descriptions.
+    // SAFETY: a record contains the address of a description, which is a static and lives for ever, or a number that is not such an
+    // address, which `at` // detects. Programs have no reason to forge descriptions.
     unsafe { TypeInfo::at(address as usize) }.map_or("", TypeInfo::name)
 }
 
@@ -20,7 +20,7 @@ impl Names {
         Names(vec![(0, ""); LATELY].into())
     }
 
-    /// As [`name_of`], but without a system call if the name is in the cache.
+    /// Like [`name_of`], but without a system call if the name is in the cache.
     #[inline]
     pub(crate) fn of(&mut self, address: u64) -> &'static str {
         let place = &mut self.0[(address >> 3) as usize % LATELY];

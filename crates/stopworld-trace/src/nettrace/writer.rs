@@ -1,9 +1,9 @@
 //! Translates events to .NET events, and to own events under the provider `stopworld`.
 //!
 //! **Order.** Events are strictly in the order of time. If a thread was frozen in the middle of firing, its record comes late and gets
-//! the time at which it arrives, because every event promises that no older one follows. The events of a collection have the thread
-//! that fired them, the one that stopped the world. The end of a collection is at least one tick after its start, because some
-//! readers ignore a collection without duration.
+//! the time at which it arrives, because the flag of every event states that no older event follows. The events of a collection have the
+//! thread that fired them, which is the thread that stopped the world. The end of a collection is at least one tick after its start,
+//! because some readers ignore a collection without duration.
 //!
 //! **What comes first**: the process, its version and its settings, at the beginning of the trace; the settings of a world, before
 //! its first event.
@@ -277,7 +277,7 @@ impl Writer {
                 self.net(record, &collection.heap_history())
             }
             Event::GcEnd(of) if self.is_collecting(number, of.number) => {
-                // Readers ignore a collection whose end has the time of its start.
+                // Readers ignore a collection that ends at the time at which it starts.
                 let at = ticks.max(self.worlds[number].collection.started_at + 1);
                 self.event_writer.write(&GCEnd { count: of.number, depth: CONDEMNED }, at, record.thread).map(drop)
             }
@@ -402,7 +402,7 @@ impl Writer {
         self.net(record, &GCJoin { heap: of.marker, join_time, join_type, join_id: 0 })
     }
 
-    /// Whether the world is stopped for this collection. It is not if the stop began before the trace joined the world.
+    /// Whether the world is stopped for this collection. False if the stop began before the trace joined the world.
     fn is_stopped_for(&self, world: usize, collection: u32) -> bool {
         self.worlds[world].collection.stopped_for == collection
     }
@@ -412,7 +412,7 @@ impl Writer {
         self.is_stopped_for(world, collection) && self.worlds[world].collection.number == collection
     }
 
-    /// Notes a figure of this collection, if it has started.
+    /// Stores a figure of this collection, if the collection has started.
     fn note(&mut self, world: usize, collection: u32, note: impl FnOnce(&mut Collection)) -> io::Result<()> {
         if self.is_collecting(world, collection) {
             note(&mut self.worlds[world].collection);
@@ -470,7 +470,7 @@ impl Consumer for Writer {
         Ok(())
     }
 
-    /// `.event.crash`: the file is a trace with an end after each flush.
+    /// `.event.crash`: after each flush, the file is a complete trace with its end tag.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.event_writer.encoder.flush(self.reached, false);
         self.publish_progress();

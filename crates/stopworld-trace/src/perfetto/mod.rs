@@ -29,9 +29,9 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `phases` | which of our events is which on a timeline, which the crate `trace-event` writes |
+//! | `phases` | how each event of the collector appears on a timeline, which the crate `trace-event` writes |
 //! | `selection` | the default events, and a selection as text |
-//! | `writer`, `trace` | a timeline that is written while a world runs: the records' consumer, and its owner |
+//! | `writer`, `trace` | a timeline that is written while a world runs: the consumer of the records, and the handle of its owner |
 
 pub mod phases;
 mod selection;

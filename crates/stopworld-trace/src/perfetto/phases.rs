@@ -13,7 +13,7 @@
 //! without a beginning (the collection was running when the trace began) becomes an instant.
 //!
 //! The events are those of the event table. They come from the recorder, or from the reader of another format, which maps its
-//! events to these. The source writes the fields of an event with `fill`.
+//! events to these. The recorder or reader passes a function `fill` that writes the fields of an event.
 
 use std::io;
 
@@ -24,11 +24,11 @@ use trace_event::{Name, Timeline, Track};
 /// The kinds of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
-    /// From the moment at which the world is asked to stop to that at which it runs.
+    /// A pause: from the request to stop the world until the world runs again.
     Pause,
     /// A phase of the pause.
     Phase,
-    /// What a trace that has no phases says of a collection: its beginning and its end.
+    /// A collection in a trace without phases, which has only the beginning and the end.
     Work,
     /// A batch of finalizers.
     Finalizers,
@@ -36,10 +36,10 @@ pub enum Slice {
     Marker,
 }
 
-/// A timeline of ours.
+/// A timeline of collector events.
 pub type CollectorTimeline<S> = Timeline<S, Slice>;
 
-/// What the timeline calls the events of a group.
+/// Returns the name of a group's events on the timeline.
 pub fn category(group: Group) -> &'static str {
     match group {
         Group::World => "world",
@@ -55,11 +55,11 @@ pub fn category(group: Group) -> &'static str {
 /// An event on a track, with its first two fields. For the events of a collection the first field is the collection's number.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Which event.
+    /// The event's id.
     pub id: EventId,
-    /// Where it happened.
+    /// The track on which it happened.
     pub track: Track,
-    /// When, in ticks of the timeline's clock.
+    /// The time at which it happened, in ticks of the timeline's clock.
     pub ticks: i64,
     /// Its first field.
     pub first: u64,
@@ -67,7 +67,8 @@ pub struct Moment {
     pub second: u64,
 }
 
-/// Draws an event that begins or ends a slice, with what `fill` says of it. False if it does neither: it is a moment.
+/// Draws an event that begins or ends a slice, with the fields that `fill` adds. Returns false if the event does neither; it is then an
+/// instant.
 pub fn slice<S: Output>(
     timeline: &mut CollectorTimeline<S>,
     moment: Moment,
@@ -78,7 +79,7 @@ pub fn slice<S: Output>(
     let is_paused = timeline.is_open(track, Slice::Pause);
     match id {
         EventId::SuspendBegin => {
-            // A pause whose end was lost is over.
+            // The end of the previous pause was lost, so that pause is ended here.
             timeline.end(track, Slice::Pause, ticks, |_| {})?;
             timeline.begin(track, Slice::Pause, ticks, (gc, Name("collection", Some(first))), fill)?;
             phase(timeline, track, ticks, "suspend")?;
@@ -117,7 +118,7 @@ pub fn slice<S: Output>(
     Ok(true)
 }
 
-/// A phase of the pause begins, and the one before ends.
+/// Begins a phase of the pause, and ends the previous phase.
 pub fn phase<S: Output>(
     timeline: &mut CollectorTimeline<S>,
     track: Track,

@@ -18,7 +18,7 @@ pub fn usual() -> EventSet {
 /// Parses a list of groups of the table of events: `Collection Memory`. Heap dumps are included only with `all`.
 ///
 /// # Errors
-/// A message with the word that names no group, the groups, and the nearest name.
+/// A message with the word that is not a group's name, the list of groups, and the most similar name.
 pub fn groups(text: &str) -> Result<EventSet, String> {
     let mut events = EventSet::NONE;
     let dumps: EventSet = DUMP.into_iter().collect();

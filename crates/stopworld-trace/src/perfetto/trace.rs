@@ -28,7 +28,7 @@ pub type Options = crate::Options<Timeline>;
 pub type Trace = crate::Trace<Timeline>;
 
 impl Options {
-    /// A timeline of the [usual] events, written to this file.
+    /// Creates the options of a timeline of the [usual] events, which is written to this file.
     pub fn new(path: impl Into<PathBuf>) -> Options {
         Options::with_file(path.into(), usual())
     }
@@ -59,7 +59,7 @@ impl Format for Timeline {
         Ok(Box::new(Writer::new(self.plan.clone(), Arc::clone(&self.progress), target.trace_output())?))
     }
 
-    /// The events to draw, and two that the writer needs: the names of threads, and the ends of worlds.
+    /// Selects the events to draw, and two kinds that the writer needs: those with the names of threads, and the ends of worlds.
     fn selection(&self) -> Selection {
         let mut events = self.plan.asked;
         events.insert(EventId::ThreadAttached);

@@ -1,6 +1,5 @@
 //! Draws a timeline while a world runs: the consumer of its records.
-//!
-//! It runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance. The texts of
+//! The writer runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance. The texts of
 //! labels and types are never freed.
 
 use std::io;
@@ -114,7 +113,7 @@ impl Writer {
         }
     }
 
-    /// Writes the counter of live bytes by space, and of bytes allocated since they were counted.
+    /// Writes the counter of live bytes by space, with the bytes allocated since the live bytes were counted.
     fn heap(&mut self, record: &Recorded, world: u16, [small, large, pinned, new]: [u64; 4]) -> io::Result<()> {
         self.count(record, world, "heap", &[("small", small), ("large", large), ("pinned", pinned), ("new", new)])
     }
@@ -153,7 +152,7 @@ fn six(record: &Recorded) -> [u64; 6] {
     ]
 }
 
-/// The fields of an event, each as its unit wants it.
+/// Writes the fields of an event, each in the notation of its unit.
 fn fields<S: Output>(args: &mut Args<'_, S>, record: &Recorded, world: u16, names: &mut Names) {
     if world > 0 {
         args.number("world", world.into());
@@ -204,7 +203,7 @@ impl Consumer for Writer {
         Ok(())
     }
 
-    /// `.event.crash`: the file is valid JSON after each flush.
+    /// `.event.crash`: after each flush, the file is valid JSON.
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.timeline.output_mut().0.write_out(END, false);
         self.publish_progress();

@@ -33,7 +33,7 @@ use trace_io::bytes::Bytes;
 const SAMPLE_BYTES: usize = 1 << 20;
 /// A label is cut to this many bytes.
 const MOST_LABEL: usize = 120;
-/// Bytes copied to the output buffer at a time.
+/// The number of bytes copied to the output buffer at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Returns the events to record.
@@ -89,7 +89,7 @@ impl Writer {
         let _ = writeln!(self.out.bytes(), "{what} {seconds}.{us:06}");
     }
 
-    /// Sets the time of the sample. Times never go back.
+    /// Sets the time of the sample. Times never decrease.
     fn set_time(&mut self, ns: u64) {
         self.time_us = self.time_us.max(ns.saturating_sub(self.plan.began_ns) / 1_000);
     }
@@ -108,7 +108,7 @@ impl Writer {
         }
         if line.len() + 32 < room {
             self.sample.put(line.as_slice());
-            // There is room.
+            // The buffer has room.
             let _ = writeln!(self.sample, "\t{bytes}");
         }
     }
@@ -137,7 +137,7 @@ fn name_of(stack: StackId, to: &mut Bytes) {
     if stack == StackId::MAIN {
         return to.put(b"MAIN");
     }
-    // As above; there is room.
+    // As above: the buffer has room.
     let _ = write!(to, "({})", stack.get());
     for (index, centre) in stack.centres().enumerate() {
         let left = MOST_LABEL.saturating_sub(to.len() + 1);

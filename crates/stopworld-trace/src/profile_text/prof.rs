@@ -1,7 +1,7 @@
 //! Time profiles as text, like the GHC `.prof` format: ticks by cost centre, then by stack.
 //!
-//! The writer only counts ticks, one counter per stack; names and sums are computed at the end. A GHC profile also has entries
-//! and allocation, which are not counted here.
+//! The writer only counts ticks, one counter per stack; names and sums are computed at the end. A GHC profile also has counts of entries
+//! and of allocated bytes, which are not available here.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use stopworld::profile::{CentreId, StackId};
 
 /// Number of stacks that can be distinguished: the capacity of the store of stacks.
 const STACKS: usize = 1 << 21;
-/// Bytes copied to the output buffer at a time.
+/// The number of bytes copied to the output buffer at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Returns the events to record.
@@ -41,7 +41,7 @@ impl Writer {
     }
 }
 
-/// Ticks of a stack: its own, and with those of all stacks pushed on it.
+/// The ticks of a stack: its own, and the sum with the ticks of all stacks pushed on it.
 #[derive(Clone, Copy, Default)]
 struct Ticks {
     individual: u64,

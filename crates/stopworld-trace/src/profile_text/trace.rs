@@ -32,11 +32,12 @@ pub struct Profile {
 /// Options of a text profile.
 pub type Options = crate::Options<Profile>;
 
-/// A text profile that is being written. It contains worlds that are profiled. A time profile is written only when it is finished.
+/// A text profile that is being written. It contains only worlds for which profiling is on. A time profile is written only when it is
+/// finished.
 pub type Trace = crate::Trace<Profile>;
 
 impl Options {
-    /// A profile of this kind, written to this file.
+    /// Creates the options of a profile of this kind, which is written to this file.
     pub fn new(path: impl Into<PathBuf>, kind: Kind) -> Options {
         Options::with_file(path.into(), kind)
     }

@@ -5,7 +5,7 @@ use crate::profstats::Breakdown;
 /// The number of bands that the chart shows separately.
 pub(super) const SHOWN: usize = 16;
 
-/// The CSS class that colours a band: stages of life have fixed ones, other bands those of their rank.
+/// Returns the CSS class that colours a band: stages of life have fixed colours, other bands have the colour of their rank.
 pub(super) fn class(name: &str, breakdown: Breakdown, place: usize) -> String {
     if breakdown == Breakdown::Biography
         && let Some(phase) = ["VOID", "LAG", "USE", "INHERENT_USE", "DRAG"].iter().position(|phase| *phase == name)

@@ -5,7 +5,7 @@ use crate::profstats::heap::{Figure, Row};
 use crate::profstats::{Profiles, Sample};
 use crate::report::chart::{Chart, Kind, Line, Series, Unit};
 
-/// Positions on the time axis: more than a window has, for the reader to zoom in.
+/// The number of positions on the time axis: more than the pixels of a window, so that the reader can zoom in.
 const PLACES: usize = 2000;
 
 pub(super) fn chart(profiles: &Profiles, rows: &[Row]) -> Chart {
@@ -87,7 +87,7 @@ fn largest(samples: &[Sample], to: u64) -> Vec<&Sample> {
     largest
 }
 
-/// The collections. If there are many, those with a short time between them become one.
+/// Returns the collections. If there are many, collections with a short time between them are merged into one.
 fn collections(collections: &[(u64, u64)], to: u64) -> Vec<(f64, f64)> {
     let most = 4 * PLACES;
     let gap = if collections.len() > most { to / most as u64 + 1 } else { 0 };

@@ -97,7 +97,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
     titled("Cost centres by stack", &heads, &body)
 }
 
-/// The table of retainers: what each keeps alone, and together with others.
+/// The table of retainers: the bytes that each keeps alive alone, and together with others.
 pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
     let heap = &profiles.heap;
     let mut all: BTreeMap<String, (u64, u64, usize)> = BTreeMap::new();
@@ -124,7 +124,7 @@ pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
     titled("Retainers, by the bytes that each keeps alone", &heads, &body)
 }
 
-/// The retainers in the label of a set, `(number)one,another`, without duplicates.
+/// Returns the retainers in the label of a set, `(number)one,another`, without duplicates.
 fn retainers_of(label: &str) -> Vec<String> {
     let numbered = label.strip_prefix('(').and_then(|rest| rest.split_once(')'));
     let names =

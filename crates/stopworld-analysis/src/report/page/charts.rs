@@ -42,7 +42,7 @@ pub(super) fn pauses(series: &Series) -> Chart {
 pub(super) fn heap(series: &Series) -> Chart {
     let columns: Vec<&Column> = series.columns().collect();
     let shown = if series.any_pinned { GENERATIONS } else { GENERATIONS - 1 };
-    // Old generations below the young: what stays is at the bottom.
+    // Old generations are below the young ones, so that long-lived memory is at the bottom.
     let order = [2, 3, 4, 1, 0].into_iter().filter(|generation| *generation < shown);
     let areas = order
         .map(|generation| named(generation, columns.iter().map(|column| Some(column.sizes[generation])).collect()));
@@ -79,7 +79,7 @@ pub(super) fn rate(series: &Series) -> Chart {
     }
 }
 
-/// The histogram of pauses, in classes that grow by a quarter.
+/// The histogram of pauses. Each class ends at 1.25 times the end of the previous class.
 pub(super) fn histogram(series: &Series) -> Chart {
     let mut classes: Vec<(f64, f64, u64)> = Vec::new();
     // The first class ends at 1 µs.
@@ -119,7 +119,7 @@ pub(super) fn percentiles(series: &Series) -> Markup {
     }
 }
 
-/// A percentile of the pauses, in milliseconds. The histogram has three digits, the longest pause has all.
+/// Returns a percentile of the pauses, in milliseconds. The histogram is accurate to three digits; the longest pause is exact.
 fn at_percentile(series: &Series, percentile: f64) -> f64 {
     (series.pauses.value_at_percentile(percentile) as f64 / 1e6).min(series.longest)
 }
@@ -136,7 +136,7 @@ fn named(generation: usize, values: Vec<Option<f64>>) -> chart::Series {
     chart::Series { name: NAMES[generation].to_owned(), class: format!("g{generation}"), values }
 }
 
-/// The sentence under a heading. If collections share positions, it says which of them is shown.
+/// Returns the sentence under a heading. If several collections share a position, the sentence states which of them is shown.
 fn about(what: &str, which: &str, series: &Series) -> String {
     match series.columns().any(|column| column.count > 1) {
         true => format!("{what}; {which} where several share a position"),

@@ -7,9 +7,9 @@ use hdrhistogram::Histogram;
 use crate::gcstats::collection::{Collection, GENERATIONS};
 use crate::gcstats::{Figures, Process};
 
-/// Positions on a time axis: more than a window has, for the reader to zoom in.
+/// The number of positions on a time axis: more than the pixels of a window, so that the reader can zoom in.
 const COLUMNS: usize = 2000;
-/// The histogram's maximum: an hour, in nanoseconds. Longer pauses count as that.
+/// The histogram's maximum: an hour, in nanoseconds. Longer pauses count as an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
 /// The data of the charts.
@@ -21,7 +21,7 @@ pub(super) struct Series {
     columns: Vec<Option<Column>>,
     /// The pauses in nanoseconds.
     pub(super) pauses: Histogram<u64>,
-    /// The longest of them, in milliseconds.
+    /// The longest pause, in milliseconds.
     pub(super) longest: f64,
     pub(super) any_pinned: bool,
 }

@@ -70,7 +70,7 @@ fn head(columns: &[&str]) -> Markup {
     html! { tr { @for column in columns { th scope="col" { (column) } } } }
 }
 
-/// The heads of the second table: the three columns of each generation share a head.
+/// The head of the second table, in which the three columns of each generation share a heading.
 fn grouped_head() -> Markup {
     let generations = COLUMNS[GENERATION_COLUMNS].chunks(3);
     html! {

@@ -1,4 +1,4 @@
-//! What each event becomes: the arms of the writer, and the state of collections that they change.
+//! Translates each event to its records: the arms of the writer, and the state of collections that they change.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use stopworld::Space;
 use stopworld::events::record::Recorded;
 use stopworld::events::{Category, Event, Label, payload};
 
-/// The one trace of a world, in a set of traces.
+/// The set of traces that contains the only trace of a world.
 const TRACE_SET: u32 = 1;
 
 impl Writer {
@@ -87,7 +87,7 @@ impl Writer {
                 self.put(mps::CommitLimitSet { arena, limit: e.limit_bytes as u64, res: Res::Ok })
             }
             Event::SuspendBegin(_) if arena => {
-                // A trace whose end was lost is over.
+                // The record of the previous trace's end was lost, so that trace is ended here.
                 self.end_trace(number)?;
                 self.end_poll(number, false)?;
                 let arena = self.arena(number)?;
@@ -100,7 +100,7 @@ impl Writer {
             Event::RootsBegin(_) => self.of_trace(number, |trace, arena| mps::TraceFlipBegin { trace, arena }),
             Event::RootsEnd(_) => self.of_trace(number, |trace, arena| mps::TraceFlipEnd { trace, arena }),
             Event::MarkBegin(_) => self.advance(number, Rank::Exact),
-            // The rank after the finalizers.
+            // Weak is the rank after the finalizers.
             Event::WeakEnd(_) => self.advance(number, Rank::Weak),
             Event::SweepBegin(_) => self.of_trace(number, |trace, arena| mps::TraceReclaim { trace, arena }),
             Event::SweepEnd(e) => {
@@ -128,7 +128,7 @@ impl Writer {
             }
             Event::BlockReclaimed(e) if seg => {
                 let (pool, arena) = (self.pool(number, space(e.space))?, self.arena(number)?);
-                // The parameters have these names, but the MPS writes arena, pool, trace, segment, in this order.
+                // The names of the parameters are wrong: the MPS writes arena, pool, trace, segment, in this order.
                 self.put(mps::SegReclaim { seg: arena, pool, arena: address(&TRACES[number]), trace: e.addr as u64 })
             }
             Event::SegmentCreated(e) => self.segment_created(number, e.addr as u64, e.bytes as u64),
