@@ -1,10 +1,10 @@
 //! Threads that start and end while collections run.
 //!
 //! The main thread keeps the plan's number of children running. Each child builds a list (some children collect in the
-//! middle of it), checks it, passes it on as a [`Root`] and ends. The main thread, in a blocking region until then, checks
-//! the list again after the child's stack is gone, and starts the next child. So at any time some threads are between clone
-//! and attach, some between detach and exit, and several request a collection at once
-//! (`.stop.create-race`, `.stop.exit-race`, `.stop.two-collectors`).
+//! middle of it), checks it, passes it on as a [`Root`] and ends. The main thread waits in a blocking region for the child to end, checks
+//! the list again after the child's stack has been unmapped, and starts the next child. So at any time some threads are between clone and
+//! attach, some between detach and exit, and several request a collection at once (`.stop.create-race`, `.stop.exit-race`,
+//! `.stop.two-collectors`).
 
 use std::collections::VecDeque;
 

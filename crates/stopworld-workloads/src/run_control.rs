@@ -27,7 +27,7 @@ pub struct Plan {
 pub enum Until {
     /// The workload has done its work once.
     OnePass,
-    /// This time has passed.
+    /// The duration has passed.
     Time(Duration),
     /// This number of collections was counted with [`RunControl::count_collection`].
     Collections(NonZeroU32),
@@ -75,7 +75,7 @@ impl RunControl {
         self.0.over.load(Ordering::Relaxed)
     }
 
-    /// Returns the flag that is set when the shift is over, for a caller that needs nothing else of the shift.
+    /// Returns the flag that is set when the shift is over, for a caller that needs only this flag.
     pub fn flag(&self) -> &AtomicBool {
         &self.0.over
     }
@@ -100,7 +100,7 @@ impl RunControl {
         self.0.collections.load(Ordering::Relaxed)
     }
 
-    /// Starts the clock of a shift that has a time. The clock is a plain thread, no mutator: it is never stopped.
+    /// Starts the timer of a shift with a duration. The timer is a plain thread and not a mutator, so it is never stopped.
     pub fn start(&self) -> Alarm {
         let clock = match self.0.plan.until {
             Until::Time(time) => {

@@ -1,4 +1,4 @@
-//! The definition of a workload, and what workloads share: groups of threads, pseudo-random numbers, errors.
+//! The definition of a workload, and the code that workloads share: groups of threads, pseudo-random numbers, errors.
 
 use std::any::Any;
 
@@ -13,7 +13,7 @@ pub struct Workload {
     pub about: &'static str,
     /// The default depth of the trees, for workloads with trees.
     pub default_depth: Option<u32>,
-    /// Returns about how many bytes of heap one pass needs.
+    /// Returns the approximate number of bytes of heap that one pass needs.
     pub needs: fn(&Plan) -> usize,
     /// Does the work once. Returns the number of objects that were verified.
     pub pass: fn(&Mutator, &RunControl) -> Result<u64, WorkloadError>,

@@ -188,7 +188,8 @@ impl<'p> Csv<'p> {
         ((band as usize) < heap.bands.len()).then(|| cell(&heap.name(band, stacks, centres)).into())
     }
 
-    /// Writes the lines of a sample. A band without a name, from a file that has grown meanwhile, is left out.
+    /// Writes the lines of a sample. If the file has grown since it was first read, a sample may have bands without names; they are left
+    /// out.
     ///
     /// # Errors
     ///

@@ -28,7 +28,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Never emitted.
+    /// An operation that is never emitted.
     Halt,
     /// Push constant `a`.
     Constant,
@@ -44,11 +44,11 @@ operations! {
     SetLocalBox,
     /// Replace the value of slot `a` by a new box that contains it.
     MakeBox,
-    /// Push the closure's value `a`.
+    /// Push the captured value `a` of the closure.
     Free,
-    /// Push the contents of the closure's box `a`.
+    /// Push the contents of the captured box `a` of the closure.
     FreeBox,
-    /// Pop into the closure's box `a`.
+    /// Pop into the captured box `a` of the closure.
     SetFreeBox,
     /// Push the running closure.
     Itself,
@@ -56,9 +56,9 @@ operations! {
     Global,
     /// Pop into a global variable that exists.
     SetGlobal,
-    /// Give a global variable its first value; the symbol replaces it on the stack.
+    /// Give a global variable its first value; on the stack, the variable's symbol replaces the value.
     DefineGlobal,
-    /// Drop the top.
+    /// Drop the top value.
     Pop,
     /// Drop the `a` values below the top.
     Slide,
@@ -66,7 +66,7 @@ operations! {
     Jump,
     /// Pop; go to `a` if it was `#f`.
     JumpIfFalse,
-    /// Go to `a` if the top is not `#f`, else pop it.
+    /// Go to `a` if the top value is not `#f`, else pop it.
     JumpIfTrueElsePop,
     /// Make a closure of the code in constant `a`; next word: the number of captures, then a word for each.
     Closure,
@@ -78,14 +78,14 @@ operations! {
     Call,
     /// Call with `a` arguments in place of this frame.
     TailCall,
-    /// Return the top.
+    /// Return the top value.
     Return,
     /// Call the primitive `a & 0xfff` with `a >> 12` arguments.
     Primitive,
     /// The next iteration of a loop: move the top `a` values to the slot in the next word, go to the target in the word after it.
     Again,
-    /// The rest are primitives that the machine performs itself for common arguments; `a` is the primitive,
-    /// which handles all other cases, including errors.
+    /// This and the following operations are primitives that the machine performs itself for common arguments. `a` is the primitive that
+    /// handles all other cases, including errors.
     Car,
     Cdr,
     Cons,

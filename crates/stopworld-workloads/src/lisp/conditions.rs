@@ -1,4 +1,4 @@
-//! Converts trouble to a condition for handlers, and an unhandled condition to the host's error.
+//! Converts a [`Trouble`] to a condition for handlers, and an unhandled condition to the host's error.
 //!
 //! A condition is created where the trouble occurs, while the stack still shows how the program got there. It records the
 //! place of the innermost call in the program's own text (procedures of the prelude are skipped), the procedure around it,

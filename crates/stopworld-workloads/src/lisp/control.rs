@@ -19,7 +19,7 @@ use super::store::elements;
 use super::value::{Kind, Value};
 
 impl Vm<'_, '_> {
-    /// Calls the procedure below the top `count` values; its return word is in place. `Some` if the run is over.
+    /// Calls the procedure below the top `count` values. Its return word is on the stack already. Returns `Some` if the run is over.
     pub fn call(&mut self, mut count: usize) -> Outcome<Option<Value>> {
         loop {
             let base = self.sp - count;
@@ -162,7 +162,7 @@ impl Vm<'_, '_> {
         if let Some(closure) = self.stack[fp - 1].get().get::<Closure>() {
             self.closure = closure;
         }
-        // Ensure that the frame has all the room that it may need.
+        // Ensure that the stack has all the room that the frame may need.
         self.need(closure_room(self) + 1)?;
         self.push(value);
         Ok(None)

@@ -37,7 +37,7 @@ struct Draft {
     most: usize,
 }
 
-/// What happens to the value of an expression.
+/// The use of the value of an expression.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Push,
@@ -201,7 +201,7 @@ impl<'e, 'm> Emitter<'e, 'm> {
         if function.itself == Some(variable) {
             return Capture::Itself;
         }
-        // The resolver has listed the variable, because of this mention.
+        // The resolver has listed the variable among the captures, because this expression mentions it.
         let index = function.captures.iter().position(|&v| v == variable);
         Capture::Free(index.expect("the resolver lists every variable that a function captures"))
     }
@@ -384,7 +384,7 @@ impl Draft {
         self.words.len() - 1
     }
 
-    /// Makes the jump at this index go to the next word.
+    /// Sets the target of the jump at this index to the next word.
     fn land(&mut self, jump: usize) {
         self.words[jump] |= (self.words.len() as u32) << 8;
     }

@@ -43,7 +43,8 @@ pub enum LispError {
     /// An error, or a raised object, that no handler caught.
     #[error("{0}")]
     Uncaught(Box<Uncaught>),
-    /// The heap is full, and no code of the program runs that could handle the error as a condition: for example, the text is being read.
+    /// The heap is full at a time when no code of the program runs that could handle the error as a condition; for example, while the text
+    /// is read.
     #[error("{0}")]
     OutOfMemory(#[from] OutOfMemory),
     /// The program called `(exit n)` with something other than 0 or `#t`.
@@ -105,7 +106,7 @@ pub enum PrimitiveError {
     Failure(&'static str, String, Option<Value>),
     /// The heap is full.
     Memory(OutOfMemory),
-    /// The program ends at once, whatever handlers it has.
+    /// The program ends at once; handlers are not called.
     Halt(Box<LispError>),
 }
 
@@ -127,7 +128,7 @@ pub enum SyntaxError {
     Syntax {
         /// Line and column; zeros if they are not known.
         at: (u32, u32),
-        /// What is wrong.
+        /// The message.
         message: String,
         /// Whether more text could complete the form.
         incomplete: bool,

@@ -1,8 +1,8 @@
 //! The expander: converts data to the tree.
 //!
 //! A symbol in head position may be a local variable, a local or global macro, a special form, or a global variable;
-//! `lookup` decides, innermost scope first. Symbols that a macro's template introduced are *aliases*: they are bound
-//! under their own identity, so that they cannot collide with the program's names. If nothing binds them, they
+//! `lookup` determines the meaning, from the innermost scope outwards. Symbols that a macro's template introduced are *aliases*: they are
+//! bound under their own identity, so that they cannot collide with the program's names. If nothing binds them, they
 //! have the meaning of the symbol in the template (`macros.rs` describes how they are created).
 //!
 //! Calls to built-in procedures become [`Node::Primitive`] unless the program defines or assigns that name anywhere
@@ -46,7 +46,7 @@ pub struct Expander<'m> {
     pub scopes: Vec<(u32, Binding)>,
     /// The place of the form that is being expanded.
     pub at: At,
-    /// Whether this is the prelude: its references to built-ins are fixed, whatever the program defines later.
+    /// Whether the form belongs to the prelude, whose references to built-ins are fixed: definitions of the program do not change them.
     pub prelude: bool,
 }
 
@@ -223,7 +223,7 @@ impl<'m> Expander<'m> {
         Node::Primitive(builtins::index_of(name), arguments, self.at)
     }
 
-    /// `(lambda parameters body…)`.
+    /// Compiles `(lambda parameters body…)`.
     pub fn lambda(&mut self, name: Option<Value>, parameters: Value, body: Value) -> Expand {
         let at = self.at;
         let name = match name.and_then(|n| n.get::<Symbol>()) {
@@ -352,7 +352,7 @@ impl<'m> Expander<'m> {
     }
 }
 
-/// `(+ a b c)` as two additions of two, which the machine does in place.
+/// Converts `(+ a b c)` to two additions of two numbers, which the machine does in place.
 fn fold_arithmetic(index: usize, arguments: Vec<Node>, at: At) -> Node {
     if !matches!(builtins::primitive(index).name, "+" | "*" | "-") || arguments.len() < 3 {
         return Node::Primitive(index, arguments, at);

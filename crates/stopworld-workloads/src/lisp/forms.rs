@@ -187,7 +187,7 @@ impl Expander<'_> {
         Ok(choice(test, consequent, self.cond(pair.cdr.get())?))
     }
 
-    /// `=> receiver`, applied to a variable.
+    /// Compiles `=> receiver`, applied to a variable.
     fn receiver(&mut self, arrow: Value, variable: VariableId) -> Expand {
         if list_length(arrow) != Some(2) {
             return self.wrong("expected => and one expression");

@@ -109,7 +109,7 @@ impl<'v, 'o> Vm<'v, 'o> {
 
     #[inline(always)]
     fn free(&self, index: usize) -> Value {
-        // Code with `Free` operations only runs in closures with a row.
+        // Code with `Free` operations runs only in closures that have a row of captured values.
         self.closure.free.map_or(Value::UNASSIGNED, |row| row[index])
     }
 
@@ -354,7 +354,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         }
     }
 
-    /// The vector and the index in the stack's slots `at` and `at + 1`, if the index is valid.
+    /// Returns the vector and the index in the stack's slots `at` and `at + 1`, if the index is valid.
     #[inline(always)]
     fn element(&self, at: usize) -> Option<(Gc<Row>, usize)> {
         let items = self.stack[at].get().get::<Vector>()?.items;

@@ -6,10 +6,9 @@
 //!
 //! A scope would suffice for a procedure that returns to its caller. But a continuation may be entered again or abandoned, an
 //! error cuts the stack, and a tail call does not return to its frame. So the meter keeps the cost centre stack of each waiting
-//! call in a separate array, at the index of the call's return word. Every operation that rearranges frames finds it there:
-//!
-//! * a call stores the current stack there, and pushes its own centre;
-//! * a return, a continuation, or leaving a `guard` restores the stack stored there;
+//! call in a separate array, at the index of the call's return word. Every operation that rearranges frames reads or writes this array:
+//! * a call stores the current stack in the array, and pushes its own centre;
+//! * a return, a continuation, or leaving a `guard` restores the stack stored in the array;
 //! * a tail call pushes its centre on the stack to which its frame returns: it replaces its caller, on this stack as on the
 //!   machine's. So a loop of tail calls does not grow the stack, however many procedures it runs through.
 //!
@@ -108,7 +107,7 @@ impl Meter<'_> {
     pub fn reinstate(&mut self, continuation: Gc<Continuation>) {
         let Some(costs) = &mut self.0 else { return };
         costs.waiting.clear();
-        // A continuation that was captured before the profile began has no such part.
+        // A continuation that was captured before the profile began has no part of the array.
         if let Some(stacks) = continuation.stacks {
             costs.waiting.extend(stacks.iter().map(|&stack| StackId::from_raw(stack)));
         }

@@ -128,7 +128,7 @@ impl Interpreter {
         self
     }
 
-    /// Runs a program: reads all of it, then evaluates it form by form. Errors call it `name`.
+    /// Runs a program: reads all of it, then evaluates it form by form. Errors name it by `name`.
     ///
     /// `(exit)` and `(exit 0)` end it like the end of its last form.
     pub fn run_file(

@@ -66,7 +66,7 @@ impl Number {
         }
     }
 
-    /// Returns the integer part; 0 if there is none.
+    /// Returns the integer part; 0 if the number has none (infinities and NaN).
     pub fn to_big(&self) -> BigInt {
         match self {
             Fix(n) => BigInt::from(*n),
@@ -115,7 +115,7 @@ pub fn integer(store: &Store<'_>, n: i128) -> Outcome {
 
 /// Converts an integer of any size to the nearest float.
 fn integer_to_f64(b: &BigInt) -> f64 {
-    // There is always one: it is infinite if the integer is too large.
+    // There is always a nearest float: infinity if the integer is too large.
     b.to_f64().unwrap_or(f64::NAN)
 }
 
@@ -138,7 +138,7 @@ struct Operation {
     float: fn(f64, f64) -> f64,
 }
 
-/// Runs an operation on large numbers, which are in malloc memory, without delaying a collection until its end.
+/// Runs an operation on large numbers, which are in malloc memory, in such a way that a collection need not wait for its end.
 fn unhurried<R: Send>(store: &Store<'_>, operands: &[&BigInt], work: impl FnOnce() -> R + Send) -> R {
     const LARGE_BITS: u64 = 2048;
     if operands.iter().all(|b| b.bits() < LARGE_BITS) { work() } else { store.mutator.blocking(work) }

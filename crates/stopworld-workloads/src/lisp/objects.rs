@@ -56,7 +56,7 @@ traced! {
         pub name: Gc<Array<u8>>,
         pub value: GcCell<Value>,
         pub alias_of: Value,
-        /// The special form that it names, or 0; with `USER_DEFINED` if the program defines a global with this name.
+        /// The special form that the symbol names, or 0; with the bit `USER_DEFINED` if the program defines a global with this name.
         pub flags: GcCell<usize>,
     }
 }
@@ -114,7 +114,7 @@ traced! {
         pub head: u64,
         pub words: Gc<Array<u32>>,
         pub constants: Gc<Array<Value>>,
-        /// Triples of (index into `words`, line, column), ascending: where calls and checks came from.
+        /// The places in the source of calls and checks: triples of (index into `words`, line, column), in ascending order.
         pub places: Gc<Array<u32>>,
         /// The procedure's name, a symbol, or `#f`.
         pub name: Value,
@@ -163,7 +163,7 @@ traced! {
         pub irritants: Value,
         /// `file:line:column` as a string, or `#f`.
         pub place: Value,
-        /// The name of the procedure in which it happened, or `#f`.
+        /// The name of the procedure in which the error occurred, or `#f`.
         pub procedure: Value,
         /// The calls that were waiting, as a list of strings.
         pub calls: Value,
@@ -171,7 +171,7 @@ traced! {
 }
 
 traced! {
-    /// An active `guard`: where to cut the stack, and the dynamic state to restore.
+    /// An active `guard`: the slot to which the stack is cut, and the dynamic state to restore.
     #[repr(C)]
     pub struct Try {
         pub head: u64,
@@ -222,7 +222,7 @@ traced! {
         pub literals: Value,
         /// A list of `(pattern template)`.
         pub rules: Value,
-        /// `#t` if it was defined at top level: the free symbols of its template then refer to globals.
+        /// `#t` if the macro was defined at top level; the free symbols of its template then refer to globals.
         pub toplevel: Value,
     }
 }

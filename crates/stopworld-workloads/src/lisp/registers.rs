@@ -23,12 +23,12 @@ pub struct Vm<'v, 'o> {
     /// The number of slots at the end of the stack that the program may not use: `RESERVE`, or 0 while handlers of the error "recursion too
     /// deep" run.
     pub reserve: usize,
-    /// No slot from here on has been used since the unused ones were cleared.
+    /// The slots from this index on have not been used since the unused slots were last cleared.
     pub high: usize,
     pub calls: u32,
     /// The primitive that is running, for error messages.
     pub primitive: usize,
-    /// The last error that a full heap caused.
+    /// The last out-of-memory error.
     pub memory: Option<OutOfMemory>,
     /// Tracks which cost centre stack is charged, while the world is profiled.
     pub meter: Meter<'v>,

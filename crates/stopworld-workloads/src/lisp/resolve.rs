@@ -1,18 +1,18 @@
 //! The resolver: finds the variables that each procedure captures, and the variables that need boxes.
 //!
-//! Closures are flat: creating one copies the values of its free variables. So a variable that changes after it was
-//! copied must be copied as a box. These are the variables changed by a `set!`, and those captured before they have
-//! their value, as in procedures of one body that call each other. A procedure that refers to itself needs neither a
-//! copy nor a box: its own closure is available while it runs.
+//! Closures are flat: creating one copies the values of its free variables. So a variable that may change after it was copied must be
+//! stored in a box, and the box is copied. This concerns variables that a `set!` changes, and variables captured before they have their
+//! value, as in procedures of one body that call each other. A procedure that refers to itself needs neither a copy nor a box: its own
+//! closure is available while it runs.
 
 use super::tree::{Body, FunctionId, Lambda, Node, Variable, VariableId};
 
 /// The result of the resolver for one procedure.
 pub struct Function {
     pub parent: FunctionId,
-    /// The variables that it captures, in the order of its closure's row.
+    /// The variables that the procedure captures, in the order of its closure's row.
     pub captures: Vec<VariableId>,
-    /// The variable that has this procedure as its value, if that never changes.
+    /// The variable that always has this procedure as its value, if there is one.
     pub itself: Option<VariableId>,
 }
 

@@ -1,9 +1,8 @@
 //! Frames, and the array that contains them.
 //!
 //! The array begins small and doubles. The room for a frame is checked once, when its procedure is called. Some slots at the
-//! end are reserved: after a too deep recursion, handlers run in them.
-//!
-//! Slots above the stack pointer contain their last values and would keep them alive. So every few thousand calls the machine
+//! end are reserved for the handlers of the error "recursion too deep".
+//! Slots above the stack pointer still contain their last values, which would keep objects alive. So every few thousand calls the machine
 //! clears the slots that were in use; at the same time it checks whether the host has requested the end of the program.
 
 use stopworld::Gc;
@@ -49,7 +48,7 @@ impl Vm<'_, '_> {
             let value = self.pop();
             rest = self.store.cons(value, rest)?;
         }
-        // With an empty rest this is the slot above the arguments, which every frame has.
+        // If the rest is empty, it is pushed to the slot above the arguments, which every frame has.
         self.push(rest);
         Ok(())
     }
@@ -64,7 +63,8 @@ impl Vm<'_, '_> {
         self.sp = to + count + 1;
     }
 
-    /// Returns the value to the caller below the frame at `base`. Returns `true` if there is no caller: the run is over.
+    /// Returns from the frame at `base`, with the top value, to the caller below it. Returns `true` if there is no caller, so that the run
+    /// is over.
     #[inline(always)]
     pub fn return_to(&mut self, base: usize, value: Value) -> bool {
         let (pc, fp) = caller_of(self.stack[base - 2].get());
@@ -97,7 +97,7 @@ impl Vm<'_, '_> {
         Ok(self.store.check_interrupt()?)
     }
 
-    /// Clears the slots above the stack pointer. The frame still needs its slots above `sp`, but not their values.
+    /// Clears the slots above the stack pointer. The frame may use these slots later, but it does not need their values.
     pub fn clear_unused(&mut self) {
         for slot in &self.stack[self.sp..self.high] {
             slot.set(Value::UNSPECIFIED);
@@ -109,7 +109,7 @@ impl Vm<'_, '_> {
         }
     }
 
-    /// Makes the stack usable up to `slots`.
+    /// Makes the stack usable up to this number of slots.
     #[cold]
     #[inline(never)]
     fn reach(&mut self, slots: usize, closure: &Gc<Closure>) -> Outcome<()> {

@@ -1,7 +1,7 @@
 //! Allocation of cells, the symbol table, and the limit of the Rust stack.
 //!
 //! All state that a program needs between two top-level forms is reachable from one collected object, the [`Machine`].
-//! The [`Interpreter`](super::Interpreter) holds a `Root` to it, and nothing else in this folder outlives a call.
+//! The [`Interpreter`](super::Interpreter) holds a `Root` of this object, and nothing else in this folder lives longer than a call.
 //! The reader, the compiler and the running machine pass a [`Store`] to each other: it is `Copy` and stays on the Rust
 //! stack, which the collector scans.
 
@@ -16,7 +16,7 @@ traced! {
     /// The state of one interpreter: its symbols (and in them its global variables) and its stack.
     pub struct Machine {
         pub stack: GcCell<Gc<Row>>,
-        /// The symbol table: open addressing, a power of two, `#f` where free.
+        /// The symbol table: a hash table with open addressing. Its length is a power of two; free entries are `#f`.
         pub symbols: GcCell<Gc<Row>>,
         pub symbol_count: GcCell<usize>,
         /// The number of symbols created, interned or not.
@@ -43,9 +43,10 @@ pub struct Store<'m> {
     pub mutator: &'m Mutator,
     pub machine: Gc<Machine>,
     pub limit: StackLimit,
-    /// Returns the name of the primitive of an index. A pointer, because the primitives are in higher files.
+    /// Returns the name of the primitive with an index. This is a function pointer because this file must not depend on the files of the
+    /// primitives.
     pub primitive_name: fn(usize) -> &'static str,
-    /// Set by the host when the program shall end.
+    /// A flag that the host sets when the program must end.
     pub interrupt: Option<&'m AtomicBool>,
 }
 

@@ -28,17 +28,18 @@ pub type At = (u32, u32);
 
 /// A local variable.
 pub struct Variable {
-    /// A `set!` changes the variable, so it is stored in a box: a continuation that is entered again must see the new value.
+    /// Whether a `set!` changes the variable. It is then stored in a box, because a continuation that is entered again must see the new
+    /// value.
     pub mutated: bool,
-    /// The variable is stored in a box, because it is assigned, or captured before it had its value.
+    /// Whether the variable is stored in a box, because it is assigned, or because it is captured before it has its value.
     pub boxed: bool,
-    /// The variable is not initialised yet at the resolver's current position.
+    /// Whether the variable is not initialised yet at the resolver's current position.
     pub pending: bool,
     /// The function whose frame contains it.
     pub function: FunctionId,
     /// The variable's slot in the frame of `function`, once the emitter has assigned it.
     pub slot: usize,
-    /// If it is the name of a loop: where the loop starts.
+    /// Whether the variable is the name of a loop; `slot` is then the position of the loop's start.
     pub is_loop: bool,
 }
 
@@ -71,7 +72,8 @@ pub struct Let {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Returns {
     Maybe,
-    /// `error` and similar procedures: never a tail call, so that the failing frame can still be shown.
+    /// A call of `error` or a similar procedure never returns. It is never compiled as a tail call, so that the failing frame can still be
+    /// shown.
     Never,
 }
 
@@ -96,7 +98,7 @@ pub enum Node {
 }
 
 /// Whether every mention of `label` is a call with `count` arguments in tail position, so that the `let` which it
-/// names is a loop and needs no procedure. `tail` says whether `node` itself is in tail position.
+/// names is a loop and needs no procedure. `tail` is whether `node` itself is in tail position.
 pub fn only_loops(node: &Node, label: VariableId, count: usize, tail: bool) -> bool {
     let inner = |node: &Node| only_loops(node, label, count, false);
     let last = |node: &Node| only_loops(node, label, count, tail);

@@ -232,8 +232,8 @@ impl Kind {
 /// A collected object that a [`Value`] may point to.
 ///
 /// # Safety
-/// The type is `repr(C)`, its first field is a `u64` that never changes, and each object's low byte of it is `KIND`,
-/// which no other type has.
+/// The type is `repr(C)`, and its first field is a `u64` that never changes. In each object the low byte of this field is `KIND`, which no
+/// other type has.
 pub unsafe trait Object: Trace {
     /// The kind that marks this type.
     const KIND: Kind;

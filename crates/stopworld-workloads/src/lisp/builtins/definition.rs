@@ -1,4 +1,4 @@
-//! What a primitive is, and the checks of arguments that several of them share.
+//! The definition of a primitive, and the checks of arguments that several primitives share.
 
 use stopworld::GcCell;
 

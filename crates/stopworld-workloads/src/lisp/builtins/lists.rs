@@ -108,7 +108,7 @@ pub fn proper(list: Value) -> Outcome<usize> {
     list_length(list).ok_or(PrimitiveError::Type("a proper list", list))
 }
 
-/// Follows cars and cdrs, in the order in which they are taken.
+/// Follows cars and cdrs; `steps` has them in the order in which they are applied.
 fn path(args: Args<'_>, steps: &str) -> Outcome {
     let whole = args[0].get();
     let step = |value: Value, step: u8| {

@@ -1,9 +1,9 @@
 //! The procedures that are written in Rust.
 //!
-//! A primitive gets its arguments as a slice of the machine's stack, which the collector scans, and returns a
-//! value or trouble. No primitive calls a Scheme procedure: procedures with procedure arguments (`map`, `sort`,
-//! `dynamic-wind`, …) are written in Scheme, in `prelude.scm`, so that continuations and errors pass through them like
-//! through the program's own code. Names with `%` are for the prelude only.
+//! A primitive gets its arguments as a slice of the machine's stack, which the collector scans, and returns a value or a
+//! [`Trouble`](super::error::Trouble). No primitive calls a Scheme procedure: procedures with procedure arguments (`map`, `sort`,
+//! `dynamic-wind`, …) are written in Scheme, in `prelude.scm`, so that continuations and errors pass through them like through the
+//! program's own code. Primitives whose names begin with `%` are for the prelude only.
 
 use super::store::{Allocated, Store};
 use super::value::Value;
@@ -53,7 +53,7 @@ pub fn primitive(index: usize) -> &'static Primitive {
     &PRIMITIVES[index]
 }
 
-/// The name of the primitive of this index.
+/// Returns the name of the primitive with this index.
 pub fn name(index: usize) -> &'static str {
     primitive(index).name
 }
@@ -61,7 +61,7 @@ pub fn name(index: usize) -> &'static str {
 /// Returns the index of a primitive, which must exist.
 pub fn index_of(name: &'static str) -> usize {
     let found = PRIMITIVES.iter().position(|p| p.name == name);
-    // Only called with names that are literals in this folder; tests expand each of them.
+    // This is called only with names that are literals in this folder; tests expand each of these forms.
     found.unwrap_or_else(|| unreachable!("no primitive is called {name}"))
 }
 

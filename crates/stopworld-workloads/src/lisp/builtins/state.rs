@@ -169,7 +169,7 @@ fn exit_code(argument: Option<&GcCell<Value>>) -> u8 {
     }
 }
 
-/// Returns a number below the argument, exact for an exact argument. The generator is a xorshift, the same in each run.
+/// Returns a random number below the argument, which is exact if the argument is exact. The generator is a xorshift, the same in each run.
 fn random(vm: &mut Vm<'_, '_>, args: Args<'_>) -> Outcome {
     let machine = vm.store.machine;
     let mut x = machine.random.get();

@@ -58,7 +58,8 @@ fn table(args: Args<'_>) -> Outcome<Gc<Table>> {
     args[0].get().get::<Table>().ok_or(PrimitiveError::Type("a hash table", args[0].get()))
 }
 
-/// Equal keys have equal codes: strings by their text, numbers by their value, lists by their first elements.
+/// Returns the hash code of a key. Equal keys have equal codes, which are computed from the text of a string, the value of a number, and
+/// the first elements of a list.
 fn code(key: Value, deep: bool, depth: usize) -> usize {
     let mix = |n: usize| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
     if let Some(number) = Number::from_value(key).filter(|_| !key.is_fixnum()) {
