@@ -21,7 +21,7 @@ const SIGURG: i32 = 23;
 /// A world whose threads wait.
 struct Subject {
     world: World,
-    /// The threads end when these are dropped.
+    /// The senders that the threads wait for; the threads end when the senders are dropped.
     _ends: Vec<mpsc::Sender<()>>,
     times: Vec<f64>,
 }

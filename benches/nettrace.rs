@@ -1,6 +1,5 @@
 //! The speed of reading .nettrace files: `cargo bench --bench nettrace -- --quick`.
-//!
-//! The file is made here, in memory: 64 MiB of events with payloads of 40 to 100 bytes (like the collector's events), from eight
+//! The file is generated in memory: 64 MiB of events with payloads of 40 to 100 bytes (like the collector's events), from eight
 //! threads that take turns, in blocks of 100 KiB as the runtime writes them. `counting` reads in file order and ignores the
 //! payloads; its requirement is 1 GB/s on one core. `by time` delivers events ordered by time: `flagged` from a file that
 //! is already sorted and flagged as such, `in runs` from a file as the runtime writes it, where only the first event of each
@@ -175,7 +174,7 @@ impl Visitor for Count {
     }
 }
 
-/// Reads a word of each payload, and checks the order of the events.
+/// A visitor that reads a word of each payload, and checks the order of the events.
 #[derive(Default)]
 struct Look(u64, i64);
 
@@ -188,7 +187,7 @@ impl Visitor for Look {
     }
 }
 
-/// Selects one event type of eight.
+/// A visitor that wants one of the eight event types.
 #[derive(Default)]
 struct One(u64);
 

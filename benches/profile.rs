@@ -33,7 +33,7 @@ traced! {
     struct Node { left: GcCell<Option<Gc<Node>>>, right: GcCell<Option<Gc<Node>>>, i: i32, j: i32 }
 }
 
-/// How a job is profiled.
+/// The kind of profiling during a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profiled {
     No,

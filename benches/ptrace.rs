@@ -168,7 +168,7 @@ mod bare {
             let below = (rsp - 128 - len) & !63;
             local.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: len });
             remote.push(libc::iovec { iov_base: below as *mut _, iov_len: len });
-            // And one word, like `stack_ptr`.
+            // One more word, like `stack_ptr`, is written.
             local.push(libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: 8 });
             remote.push(libc::iovec { iov_base: (below - 64) as *mut _, iov_len: 8 });
         }
@@ -178,7 +178,7 @@ mod bare {
         assert!(written > 0, "{}", std::io::Error::last_os_error());
         if writes == Writes::Registers {
             for (tid, bytes) in threads.iter().zip(room.chunks_exact_mut(GENERAL + EXTENDED)) {
-                // Without the segment registers, which follow rsp.
+                // The segment registers, which follow rsp, are not written.
                 regset(libc::PTRACE_SETREGSET, *tid, NT_PRSTATUS, &mut bytes[..20 * 8]);
             }
         }

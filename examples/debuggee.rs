@@ -1,4 +1,4 @@
-//! A demanding test program for debuggers: every thread keeps its references where they are hardest to find, and checks whether the
+//! A demanding test program for debuggers: every thread keeps its references in places where they are hard to find, and checks whether the
 //! debugger has changed anything that it must not change.
 //!
 //!     cargo run --example debuggee -- --threads 8 --collections 1000

@@ -22,7 +22,7 @@ impl Host for Printer {
     }
 
     fn fire_stamped_event(&self, event_id: u32, payload: &[u8], stamp: &Stamp) {
-        // A host may allocate and print, even if a thread has been stopped while it holds the lock of malloc or stdout.
+        // This call may allocate and print, even if a thread has been stopped while it holds the lock of malloc or stdout.
         let version = stamp.version;
         let text = match EventId::try_from(event_id) {
             Ok(EventId::GcStart) => {

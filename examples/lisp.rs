@@ -1,8 +1,7 @@
 //! Runs Scheme programs, each on several threads at once, and prints the collector's table.
 //!
 //!     cargo run --release --example lisp -- [--threads N] [--limit MIB] FILE.scm…
-//!
-//! Without files it runs those of `examples/scheme` that terminate. What to look at: every cell of these
+//! Without files it runs those programs of `examples/scheme` that terminate. What to look at: every cell of these
 //! programs is a collected object, including their stacks and their compiled code. Each thread has its own interpreter,
 //! and all of them share one heap, so a collection that one thread requests stops all the others in the middle
 //! of their work. Each program is checked: all threads must print the same output. `leak.scm` is worth running by

@@ -4,9 +4,9 @@
 //!
 //! What to look at:
 //! - `freeze`: worker-1 no longer counts, the others do.
-//! - `collect`: for each thread the debugger writes a `stack_ptr`. It is below the thread's stack pointer at the time of the
-//!   stop, by the 128 bytes of the red zone and by the registers, which the debugger has pushed there. So the collector finds
-//!   a reference that is only in a register. Each worker's tree is referenced from its stack, and is intact afterwards.
+//! - `collect`: for each thread the debugger writes a `stack_ptr`. It is lower than the thread's stack pointer at the time of the stop: by
+//!   the 128 bytes of the red zone, and by the size of the registers, which the debugger has pushed below the red zone. So the collector
+//!   finds a reference that is only in a register. Each worker's tree is referenced from its stack, and is intact afterwards.
 //! - After the collection worker-1 *stays frozen*: the user's stop and the collector's stop are counted separately.
 //! - After `detach` the same world stops its threads by signals again.
 

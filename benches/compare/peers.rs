@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 /// The programs that were built, and the reasons for those that were not.
 pub struct Programs {
     folder: PathBuf,
-    /// Why the peers can't run, if they can't.
+    /// The reason why the peers can't run, if they can't.
     pub no_peers: Option<&'static str>,
-    /// Why the bare limits in C can't run, if they can't.
+    /// The reason why the bare limits in C can't run, if they can't.
     pub no_bare: Option<&'static str>,
-    /// Why the LTTng program can't run, if it can't.
+    /// The reason why the LTTng program can't run, if it can't.
     pub no_lttng: Option<&'static str>,
 }
 

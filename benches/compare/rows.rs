@@ -29,7 +29,7 @@ pub struct Side {
     pub source: Source,
     pub command: Vec<String>,
     pub environment: Vec<(&'static str, String)>,
-    /// Describes the base if it is not the bare limit.
+    /// A description of the base, if that is not the bare limit.
     pub note: &'static str,
 }
 
@@ -45,15 +45,15 @@ pub enum Pace {
 /// A limit, relative to another side or absolute.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Limit {
-    /// ours ≤ x × the peer's.
+    /// Our number must be at most x times the peer's.
     PeerAtMost(f64),
-    /// ours ≥ x × the peer's.
+    /// Our number must be at least x times the peer's.
     PeerAtLeast(f64),
-    /// ours ≤ x × the base.
+    /// Our number must be at most x times the base's.
     BaseAtMost(f64),
-    /// ours ≥ x × the base.
+    /// Our number must be at least x times the base's.
     BaseAtLeast(f64),
-    /// ours ≤ x, in the row's unit.
+    /// Our number must be at most x, in the row's unit.
     AtMost(f64),
 }
 
@@ -103,7 +103,7 @@ const MARKING: Pace = Pace::Served { rounds: 10 };
 
 const ALLOCATING: Pace = Pace::Served { rounds: 5 };
 
-/// Returns the contests with the selected rows; contests without any are left out.
+/// Returns the contests with the selected rows. Contests without a selected row are left out.
 pub fn chosen(words: &[String]) -> Vec<Contest> {
     let is_chosen = |row: &Row| {
         words.is_empty() || words.iter().any(|word| row.group == word || row.name.to_lowercase().contains(word))
@@ -137,7 +137,8 @@ fn all() -> Vec<Contest> {
     contests
 }
 
-/// Threads in `read()`: each must be signalled. With many threads a round has fewer collections, because each takes longer.
+/// Measures threads in `read()`, each of which must be signalled. With many threads a round has fewer collections, because each collection
+/// takes longer.
 fn blocked(threads: u32) -> Contest {
     let collections = if threads >= 128 { 5 } else { 11 };
     Contest {
@@ -150,8 +151,8 @@ fn blocked(threads: u32) -> Contest {
     }
 }
 
-/// Spinning threads. At each stop it is a matter of chance whether the woken threads preempt the thread that wakes them, so a
-/// round needs many collections. bdwgc waits for all threads each time, so one is enough.
+/// Measures spinning threads. At each stop it is a matter of chance whether the woken threads preempt the thread that wakes them, so a
+/// round needs many collections. bdwgc waits for all threads at each stop, so for bdwgc one collection is enough.
 fn busy(threads: u32) -> Contest {
     let collections = if threads >= 32 { 9 } else { 21 };
     let rows = vec![
@@ -264,8 +265,8 @@ fn events() -> Contest {
     }
 }
 
-/// Ten million events of two words in each round, written in blocks of 256 KiB. Compared with LTTng-UST (binary; it drops events when its
-/// buffers are full) and with the `tracing` crate, with a thread that writes its lines.
+/// Measures ten million events of two words in each round, written in blocks of 256 KiB. The peers are LTTng-UST (binary; it drops events
+/// when its buffers are full) and the `tracing` crate, with a thread that writes its lines.
 fn recording(title: &str, file: &str) -> Contest {
     let name = |what: &str| format!("recorded {title}, peer LTTng: {what}");
     Contest {

@@ -111,7 +111,7 @@ fn values(samples: &[Sample], key: &str) -> Vec<f64> {
     samples.iter().filter_map(|sample| sample.get(key).copied()).collect()
 }
 
-/// Returns the ratio of each round; none if a side has no samples.
+/// Returns the ratio of each round. The result is empty if a side has no samples.
 fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
     ours.iter().zip(theirs).map(|(us, them)| us / them).filter(|ratio| ratio.is_finite()).collect()
 }

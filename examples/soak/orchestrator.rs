@@ -213,8 +213,8 @@ fn wait(mut child: Child, at_most: Duration) -> Result<ExitStatus, String> {
     Err(doing)
 }
 
-/// Returns the states and stacks of the threads of a stuck process. A process can have only one tracer, so the round's debugger is
-/// killed after its own stacks have been taken.
+/// Returns the states and stacks of the threads of a stuck process. A process can have only one tracer, so the debugger that is attached to
+/// the round is killed first, after its stacks have been taken.
 pub(crate) fn what_it_does(pid: u32) -> String {
     let mut text = String::new();
     let mut tracer = None;

@@ -80,7 +80,7 @@ fn open(path: &Path) -> File {
 }
 
 fn start_mps(path: &Path, world: &World, random: &mut Rng) -> Finish {
-    // With objects and references a stream has gigabytes per second; usually the other categories suffice.
+    // With the categories of objects and references, a stream grows by gigabytes per second, so they are usually left out.
     let categories = if random.u8(0..8) == 0 { u64::MAX } else { random.u64(1..0b10_0000) };
     let trace = mps::Options::new(path, Categories(categories)).start().expect("a stream can be started");
     world.record_to(&trace).expect("a world can join a stream");

@@ -1,4 +1,5 @@
-//! The speed of allocating small objects, including the collections this causes: `benches/peers/alloc.c`.
+//! Measures the speed of allocating small objects, including the collections that this causes. The peer's program is
+//! `benches/peers/alloc.c`.
 
 use std::sync::Barrier;
 use std::time::Instant;

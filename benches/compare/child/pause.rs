@@ -1,12 +1,12 @@
-//! Full collections of a live heap of small linked objects: `benches/peers/pause.c`.
+//! Measures full collections of a live heap of small linked objects. The peer's program is `benches/peers/pause.c`.
 
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, World, keep_alive, traced};
 
 use super::{Failure, Rounds, cpu_s, median, number, peak_rss_mb};
 
 traced! {
-    /// 32 bytes, with two references. As in C, the references come first: Rust would put the padding first, and then half of
-    /// the objects would have their references on a different cache line from their headers.
+    /// An object of 32 bytes with two references. As in C, the references come first. Rust would put the padding first, and then in half of
+    /// the objects the /// references would be on another cache line than the header.
     #[repr(C)]
     pub struct Object {
         a: GcCell<Option<Gc<Object>>>,

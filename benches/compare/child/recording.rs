@@ -17,7 +17,7 @@ const BLOCK: usize = 256 << 10;
 
 static EVENTS: Events = Events::new();
 
-/// The simplest file format: time, event and thread, two fields.
+/// Writes a minimal file format: time, event and thread, and two fields.
 #[derive(Debug)]
 struct Blocks {
     file: File,

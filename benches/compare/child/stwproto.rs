@@ -1,5 +1,5 @@
-//! The bare limit of stopping and restarting: tgkill and futex without a collector. The same loop as
-//! protocol `bare` of `benches/peers/stwproto.c`, compiled by the compiler that compiles the collector.
+//! The bare limit of stopping and restarting: tgkill and futex without a collector. This is the same loop as the protocol `bare` of
+//! `benches/peers/stwproto.c`, compiled by the compiler that compiles the collector.
 //!
 //! A counter tracks the threads that have not stopped yet; the last thread to stop wakes the collector's futex. Every thread waits on its
 //! own futex word. The restart wakes each thread, and the threads do not acknowledge the restart.
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::threads::{Mode, ThreadGroup};
 use super::{Failure, Rounds, median, nanoseconds, number, percentile};
 
-/// What the signal handler reads and writes for its thread, on a separate cache line.
+/// The data of a thread that its signal handler reads and writes, on a separate cache line.
 #[repr(align(128))]
 #[derive(Default)]
 struct Stopped {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Failure;
 
-/// What the threads are doing when they are stopped.
+/// The activity of the threads when they are stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Spinning.
@@ -119,7 +119,7 @@ impl ThreadGroup {
         }
     }
 
-    /// Waits until every thread is where it will be stopped, or at the gate.
+    /// Waits until every thread is in the state in which it will be stopped, or at the gate.
     pub fn wait_until_settled(&self) {
         let at_their_place = if self.mode.runs() { &self.resting } else { &self.ready };
         while at_their_place.load(Relaxed) < self.threads() {

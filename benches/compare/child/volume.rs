@@ -22,7 +22,7 @@ const BLOCK: &str = "1M";
 const BLOCK_BYTES: u64 = 1 << 20;
 const THREADS: u64 = 2;
 
-/// When the time measurement ends.
+/// The point at which the time measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     OnTheDevice,
