@@ -10,13 +10,13 @@ traced! {
     struct Link { next: GcCell<Option<stopworld::Gc<Link>>>, value: u64 }
 }
 
-/// Set in the environment of the limited process: the heap limit to request, in MiB; 0 for the default.
+/// The environment variable with the heap limit that the limited process requests, in MiB; 0 for the default.
 const PART: &str = "STOPWORLD_ADDRESS_SPACE";
 
-/// Set in the environment of the process that fills its tables: its limit in MiB.
+/// The environment variable with the limit of the process that fills its tables, in MiB.
 const TABLES: &str = "STOPWORLD_TABLES";
 
-/// What a small program does: threads, collections, finalizers, names and events.
+/// Does the work of a small program: threads, collections, finalizers, names and events.
 fn work(world: &World) {
     let build = |m: &Mutator| {
         let mut list = None;
@@ -120,7 +120,7 @@ fn a_world_with_default_options_fits_into_the_address_space(
     let said = limited(limit_mib, 0, charges);
     let heap: u64 = said.strip_suffix(" MiB").unwrap_or_else(|| panic!("{said}")).parse().unwrap();
     let usual = (WorldBuilder::default_heap_limit() >> 20) as u64;
-    // Not much less than the space that is available.
+    // The reservation is not much smaller than the space that is available.
     let least = if limit_mib == 0 { usual } else { (limit_mib / 10).max(16).min(usual) };
     assert!(heap >= least && heap <= usual, "{heap} MiB");
 }
@@ -140,7 +140,7 @@ fn a_heap_limit_without_address_space_is_an_error_with_a_remedy() {
     for part in wanted {
         assert!(said.contains(part), "no {part:?} in: {said}");
     }
-    // The remedy works.
+    // The remedy that the error names works.
     let advised = said.split("to about ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!(advised > 512);
     assert_eq!(limited(2048, advised, 0), format!("{advised} MiB"));

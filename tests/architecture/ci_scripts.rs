@@ -1,4 +1,4 @@
-//! The scripts of `.ci/` accept a result that proves something, and nothing else.
+//! The scripts of `.ci/` accept only a result that proves the property to be checked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -79,7 +79,7 @@ fn skipped_tests_are_counted(
     assert!(said(&output).contains(expected), "{}", said(&output));
 }
 
-/// What the test above runs, with captured output as any passing test; not a test by itself.
+/// The test that the test above runs, with captured output like any passing test; not a test by itself.
 #[test]
 fn a_test_that_is_skipped() {
     if let Ok(needs) = std::env::var("CI_SCRIPTS_NEEDS") {

@@ -1,6 +1,5 @@
-//! Which file of a crate uses names that which other file defines.
-//!
-//! A `mod.rs` that only re-exports a name is not depended on. Code for tests is left out.
+//! Finds, for each file of a crate, the other files that define the names that it uses.
+//! A `mod.rs` that only re-exports a name does not count as a dependency. Code for tests is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -157,6 +156,6 @@ impl<'ast> Visit<'ast> for Code<'_> {
         }
     }
 
-    // `pub(super)` uses nothing.
+    // The path in `pub(super)` is not a use of a name.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 }

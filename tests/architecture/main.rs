@@ -1,6 +1,6 @@
-//! The structure that DESIGN.md draws: no file imports in a circle, no file is too long, and no crate depends on one below it. The list of
-//! public items. And the documentation: every page is in the book, every link leads somewhere.
-//! The requirements that code and tests cite, and the scripts of `.ci/`.
+//! Checks the structure that DESIGN.md draws: no files import each other in a circle, no file is too long, and no crate depends on one
+//! below it in the list. Also checks the list of public items; the documentation (every page is in the book, every link has a target); the
+//! requirements that code and tests cite; and the scripts of `.ci/`.
 
 mod ci_scripts;
 mod imports;
@@ -20,7 +20,8 @@ use imports::Imports;
 /// The longest that a source file may be, in lines.
 const MAX_LINES: usize = 800;
 
-/// The crates under crates/, and what each may depend on, of the crates in this repository. Each depends only on crates above it.
+/// The crates under crates/, each with the crates of this repository on which it may depend. A crate depends only on crates above it in the
+/// list.
 const CRATES: &[(&str, &[&str])] = &[
     ("trace-io", &[]),
     ("nettrace", &["trace-io"]),
@@ -141,7 +142,7 @@ fn crates_depend_only_on_crates_above_them() {
     assert!(missing.is_empty(), "{missing:?}: say what they may depend on");
 }
 
-/// The names under `[dependencies]` of the package in this folder; those of its tests are not among them.
+/// Returns the names under `[dependencies]` of the package in this folder, without the dependencies of its tests.
 fn dependencies(folder: &Path) -> Vec<String> {
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let lines = manifest.lines().skip_while(|line| *line != "[dependencies]").skip(1);

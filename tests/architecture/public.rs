@@ -1,11 +1,10 @@
 //! The list of a library's public items, computed from its sources, and its comparison with the committed list.
 //!
 //! An item is listed by the shortest path by which users can name it, with its public fields, variants, methods and constants. Each other
-//! path is one line, `use OTHER = PATH`. Signatures, trait implementations and what derives generate are not listed, nor is what is marked
+//! path is one line, `use OTHER = PATH`. Signatures, trait implementations and what derives generate are not listed, nor are items marked
 //! `#[doc(hidden)]`.
-//!
-//! Macros are not expanded, but looked into: of a macro that is called with items, these are listed; of a `macro_rules!` of the library, the
-//! items in its definition, without its repetitions. So what is generated for each row of the table of events is not listed;
+//! Macros are not expanded. If a macro is called with items, these items are listed; for a `macro_rules!` of the library, the items in its
+//!definition are listed, without its repetitions. So the items that are generated for each row of the table of events are not listed;
 //! `docs/events.md` has that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,7 +65,7 @@ fn members(modules: &Modules) -> Members {
             let Item::Impl(block) = item else { continue };
             let (None, syn::Type::Path(of)) = (&block.trait_, &*block.self_ty) else { continue };
             let path: Vec<String> = of.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-            // A path of one name may be that of a type which a macro defines here.
+            // A path of one name may be that of a type that a macro defines in this module.
             let found = modules.resolve(number, &path).or_else(|| modules.resolve(number, &inside(&path)));
             if let Some((target, Some(name))) = found {
                 members.entry((target, name)).or_default().extend(block.items.iter().filter_map(member));
@@ -122,7 +121,8 @@ impl Library<'_> {
             .filter(move |item| outside(item).is_some_and(|(_, _, ident)| *ident == name))
     }
 
-    /// What can be named in a module from outside the crate, by name. `visited` has the modules whose globs led here.
+    /// Returns the items of a module that can be named from outside the crate, by name. `visited` has the modules whose globs led to this
+    /// one.
     fn entries(&self, module: usize, visited: &mut BTreeSet<usize>) -> BTreeSet<(String, Thing)> {
         let mut entries = BTreeSet::new();
         if !visited.insert(module) {

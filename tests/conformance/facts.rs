@@ -66,6 +66,6 @@ pub fn answer(told: &TestResult<Facts>) {
         Err(text) => format!("error {}", text.replace('\n', " | ")),
     };
     let mut out = std::io::stdout().lock();
-    // The process that asked may have ended; then the answer is dropped.
+    // The process that requested the answer may have ended; the answer is then dropped.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -11,9 +11,8 @@
 //!        │                           gdb, lldb            ──────────>  worlds, mutators
 //!        └──────────────────── collect, facts … ────────────────────>
 //! ```
-//!
-//! Program and driver are processes of their own, so that either can be killed, and all of them exchange lines (`facts.rs`). The program is
-//! this very binary.
+//! Program and driver are separate processes, so that either can be killed, and all processes exchange lines (`facts.rs`). The program is
+//! this same binary.
 //!
 //! Usage: `cargo test --test conformance -- [--ignored] [PART OF driver::case]…`
 

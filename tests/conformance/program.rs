@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::facts::{Facts, TestResult};
 
-/// How long an answer may take. On a loaded machine everything is slow; an answer that takes longer will never come.
+/// The time limit for an answer. It allows for a loaded machine; an answer that takes longer will never arrive.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A child process with line-based input and output. It is killed when this is dropped.

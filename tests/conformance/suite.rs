@@ -17,7 +17,7 @@ pub enum Verdict {
     Skipped(String),
     /// The case cannot exist for this driver.
     None(String),
-    /// Known not to hold yet, and therefore not run.
+    /// The case is known not to hold yet, and is therefore not run.
     Open(&'static str),
 }
 
@@ -33,7 +33,7 @@ impl Verdict {
     }
 }
 
-/// Cases known not to hold. Must be empty when the issue is closed.
+/// The cases that are known not to hold yet.
 const OPEN: &[(Which, &str, &str)] = &[
     (Which::Lldb, "births and ends during stops", DETACH),
     (Which::Lldb, "many worlds at once", DETACH),
@@ -168,7 +168,7 @@ fn report_skipped(outcomes: &[Outcome]) {
     }
 }
 
-/// Prints why each case that does not hold failed.
+/// Prints the reason for each case that does not hold.
 fn print_notes(outcomes: &[Outcome]) {
     report_skipped(outcomes);
     let mut notes: Vec<(String, Vec<String>)> = Vec::new();

@@ -16,12 +16,12 @@ struct Tracee {
     stopped: bool,
     /// The signal to deliver when it resumes.
     signal: i32,
-    /// Frozen by a user.
+    /// Whether a user has frozen the thread.
     frozen: bool,
-    /// Acknowledged for in a stop that has not yet ended.
+    /// Whether the debugger has acknowledged for the thread in a stop that has not ended yet.
     answered: bool,
-    /// Stopped at the border of user mode (PTRACE_EVENT_STOP): neither inside a system call, nor with a signal that this debugger's death
-    /// would deliver.
+    /// Whether the thread is stopped at the border of user mode (PTRACE_EVENT_STOP): neither inside a system call, nor with a signal that
+    /// would be delivered if this debugger died.
     at_border: bool,
     /// The address of the request in whose notification the thread is stopped, if this debugger has not served it yet.
     request: Option<u64>,
@@ -32,13 +32,13 @@ struct Tracee {
 /// Ways in which a debugger breaks its contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// Assisted: it acknowledges for threads that run, and withholds their suspend signals.
+    /// In assisted mode, the debugger acknowledges for threads that run, and withholds their suspend signals.
     FrozenAndRuns,
-    /// Full: it acknowledges without having stopped any thread.
+    /// In full mode, the debugger acknowledges without having stopped any thread.
     NobodyStopped,
-    /// Full: it restores and resumes all threads during the collection.
+    /// In full mode, the debugger restores and resumes all threads during the collection.
     LetGoEarly,
-    /// Full: the same, and then stops them again.
+    /// In full mode, the debugger restores and resumes all threads during the collection, and then stops them again.
     LetGoAndStopped,
 }
 
@@ -51,11 +51,11 @@ pub struct Tracer {
     tracees: BTreeMap<i32, Tracee>,
     /// Kill this process at the n-th occurrence of this step.
     dies_at: Option<(String, u32)>,
-    /// A full stop is under way.
+    /// Whether a full stop is under way.
     in_stop: bool,
-    /// In this stop a thread was found inside a `clone`.
+    /// Whether a thread was found inside a `clone` in this stop.
     met_a_clone: bool,
-    /// How it breaks its contract, if at all.
+    /// The way in which the debugger breaks its contract, if it does.
     pub lie: Option<Lie>,
     pub stops: u32,
     pub answered_for: u32,
@@ -148,7 +148,7 @@ impl Tracer {
         tid
     }
 
-    /// Thaws it.
+    /// Thaws a thread.
     pub fn thaw(&mut self, tid: i32) {
         // A thread that was acknowledged for stays stopped until the world resumes.
         while self.tracees.get(&tid).is_some_and(|tracee| tracee.answered) {
@@ -168,7 +168,7 @@ impl Tracer {
         for tid in &tids {
             while self.tracees.get(tid).is_some_and(|tracee| !tracee.stopped) {
                 self.interrupt(*tid);
-                // Not served: a thread that has stopped for a notification meanwhile finds no debugger.
+                // Notifications are not served here: a thread that has stopped for a notification meanwhile finds no debugger.
                 self.wait(*tid, 0);
             }
         }
@@ -193,7 +193,7 @@ impl Tracer {
         }
     }
 
-    /// Requests a thread to stop. Repeated even if it was requested before: any other stop has cancelled that request.
+    /// Requests a thread to stop. The request is repeated even if one was made before, because any other stop has cancelled that request.
     fn interrupt(&mut self, tid: i32) {
         if self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
             ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0);
@@ -351,7 +351,7 @@ impl Tracer {
         }
     }
 
-    /// Full: stops every thread except the collecting one, and pushes their registers.
+    /// In full mode: stops every thread except the collecting one, and pushes their registers.
     fn stop_all(&mut self, collecting: i32, world: u64) {
         self.met_a_clone = false;
         loop {
@@ -422,7 +422,7 @@ impl Tracer {
         let extended = extended(tid);
         let mut mask = 0_u64;
         ptrace(libc::PTRACE_GETSIGMASK, tid, 8, &raw mut mask as usize);
-        // As the kernel does for a handler.
+        // The frame is placed as the kernel places one for a signal handler.
         let (mut rax, mut rip) = (before.rax, before.rip);
         if before.orig_rax as i64 >= 0 {
             match before.rax as i64 {
@@ -505,7 +505,7 @@ impl Tracer {
         }
     }
 
-    /// Assisted: acknowledges for the threads that this debugger holds.
+    /// In assisted mode: acknowledges for the threads that this debugger holds.
     fn answer(&mut self, world: u64, epoch: u64) {
         let offsets = &stopworld_debugger.thread;
         for (tid, record) in self.managed(world) {

@@ -72,7 +72,7 @@ fn a_control_word_without_a_debugger_is_cleared_and_signals_continue(
     assert_eq!(lost.count(), 1, "{told:?}");
 }
 
-/// Set in the environment of a process that plays a part.
+/// The environment variable with the role of a child process.
 const PART: &str = "STOPWORLD_PART";
 
 /// The program under the debugger; not a test by itself. Three threads build, drop and check lists, and one collects, until the test ends
@@ -296,7 +296,7 @@ impl Player {
         Self { child, says }
     }
 
-    /// Returns its next line.
+    /// Returns the next line that the process prints.
     fn hear(&mut self) -> Option<String> {
         self.says.by_ref().map(Result::unwrap).find_map(|line| line.strip_prefix(':').map(str::to_owned))
     }

@@ -97,7 +97,7 @@ fn the_scripts_have_a_text_for_each_error_code() {
     }
 }
 
-/// Set in the environment of the inspected program.
+/// The environment variable that is set for the inspected program.
 const SHOWS: &str = "STOPWORLD_SHOWS";
 
 /// The inspected program prints where its descriptor is; not a test by itself.

@@ -20,7 +20,7 @@ use crate::tools::has;
 use rstest::rstest;
 use stopworld::{Leaf, Mutator, Paranoid, World};
 
-/// Set in the environment of the debugged program: its arguments.
+/// The environment variable with the arguments of the debugged program.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
 const HARNESS: [&str; 4] = ["--exact", "in_c::the_debuggee", "--nocapture", "--test-threads=1"];
 
@@ -310,7 +310,7 @@ fn debuggers_in_c_that_are_killed_at_random_steps_leave_nothing_behind(#[values(
     }
 }
 
-/// `.debug.dies`: the same for the time that the environment sets.
+/// `.debug.dies`: the same test, for the time that the environment variable sets.
 #[test]
 #[ignore = "runs as long as STOPWORLD_C_DEBUGGER_SECONDS says"]
 fn debuggers_in_c_that_are_killed_at_random_steps_for_a_long_time() {

@@ -96,7 +96,7 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
 }
 
 /// Counts object bytes as they are allocated and freed, and records the sum at each collection's end, where the collecting thread fires the
-/// statistics in the stopped world. Every other event is added either before or after that.
+/// statistics in the stopped world. Every other event is counted either completely before or completely after that.
 #[derive(Debug, Default)]
 pub struct LiveBytes {
     pub allocated: AtomicU64,

@@ -187,7 +187,7 @@ pub struct Seen {
     pub allocated: u64,
 }
 
-/// Checks what must hold of a log that was ended in order. Returns its collections.
+/// Checks the rules for a log that was ended in order. Returns its collections.
 pub fn check(log: &Log) -> Vec<Seen> {
     assert!(log.has_end);
     check_times(log);
@@ -197,7 +197,7 @@ pub fn check(log: &Log) -> Vec<Seen> {
     seen
 }
 
-/// Checks what must hold of a log that has only the end which it had when its process died. Returns its collections.
+/// Checks the rules for a log that has only the end marker that was in the file when its process died. Returns its collections.
 pub fn check_beginning(log: &Log) -> Vec<Seen> {
     check_times(log);
     check_threads(log, End::Anyhow);

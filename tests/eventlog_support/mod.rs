@@ -142,7 +142,7 @@ impl Endless {
         self.header.len() as u64 + self.laps * self.lap.len() as u64 + 2
     }
 
-    /// Copies what is at this offset, up to the end of its part.
+    /// Copies the bytes at this offset, up to the end of the part that contains them.
     fn piece(&self, buffer: &mut [u8], offset: u64) -> usize {
         let copy = |buffer: &mut [u8], from: &[u8]| {
             let count = buffer.len().min(from.len());
@@ -183,7 +183,7 @@ impl ReadAt for Endless {
     }
 }
 
-/// The same in memory.
+/// Returns such a log in memory.
 pub fn repeated(log: &[u8], size: u64) -> Vec<u8> {
     let endless = Endless::new(log, size);
     let mut bytes = vec![0; endless.len() as usize];

@@ -1,4 +1,4 @@
-//! Events as listeners, sinks and reports get them.
+//! Events as listeners, sinks and reports receive them.
 
 #[path = "../event_support/mod.rs"]
 mod event_support;

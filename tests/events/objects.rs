@@ -76,7 +76,7 @@ traced! {
     }
 }
 
-/// Objects in every space: each with its own address and size, and no other events.
+/// Objects in every space have these events, each with the object's address and size, and no others.
 #[test]
 fn each_object_has_one_event_at_its_allocation_and_one_at_its_death() {
     let world = build(1, Stopper::Signals);
@@ -185,7 +185,7 @@ fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_report
         m.collect().unwrap();
         assert!(kept.is_some());
     }
-    // Collected by another thread than the one whose stack had the list.
+    // The collecting thread is not the one whose stack had the list.
     std::thread::scope(|scope| scope.spawn(|| world.collect().unwrap()).join().unwrap());
     let mut blocks: HashMap<usize, usize> = HashMap::new();
     let mut counts: HashMap<EventId, usize> = HashMap::new();

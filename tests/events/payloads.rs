@@ -51,7 +51,7 @@ proptest! {
         }
     }
 
-    /// Whatever the bytes and the version are, a reader returns a field that is present, or an error.
+    /// For any bytes and any version, a reader returns a field that is present, or an error.
     #[test]
     fn no_bytes_and_no_version_make_a_reader_read_past_the_payload(
         bytes in proptest::collection::vec(any::<u8>(), 0..64), version: u8, index in 0_usize..8,

@@ -280,7 +280,8 @@ fn a_handler_that_interrupts_a_fire_may_fire() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for sent in 0..5_000 {
-                // Handlers may nest, but not until the stack is full: waits until the last one has begun, and not too many are unfinished.
+                // Handlers may nest, but must not fill the stack: waits until the last handler has begun, and until only a few handlers are
+                // unfinished.
                 while ENTERED.load(Ordering::Relaxed) < sent || sent - FROM_HANDLER.load(Ordering::Relaxed) > 8 {
                     std::thread::yield_now();
                 }
@@ -427,7 +428,7 @@ fn after_select_has_returned_no_disabled_record_has_a_later_timestamp_and_what_s
             std::thread::yield_now();
             off.push((since, now_ns()));
             events.select(listener, Selection::of(kept | flipped)).unwrap();
-            // Long enough, now and then, for some thread to complete a round.
+            // Some of the waits are long enough for a thread to complete a round.
             let before = rounds.load(Ordering::Relaxed);
             while flip % 16 == 0 && rounds.load(Ordering::Relaxed) <= before + THREADS as u64 {
                 std::thread::yield_now();

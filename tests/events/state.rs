@@ -1,4 +1,4 @@
-//! What is enabled: rule by rule, and compared with a simple oracle.
+//! The set of enabled events: tests of each rule, and a comparison with a simple model.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn the_two_providers_are_apart() {
     assert!(!wants.selects(EventId::GcStart));
 }
 
-/// What the real MPS printed, starting from filter 0x7f.
+/// The expected values are the output of the real MPS, starting from filter 0x7f.
 #[test]
 fn the_mps_filter_is_controlled_as_in_the_transcript() {
     let events = Events::new();

@@ -60,7 +60,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// If the category is switched on during a run, the differences are consistent from the next collection on.
+/// If the category is switched on during a run, the changes of the sums are consistent from the next collection on.
 #[rstest]
 fn the_sums_are_consistent_from_the_moment_of_switching_on(
     #[values(0, 3)] workload: usize,

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
 
-/// Far more than any of these runs takes, even on a busy machine.
+/// A time limit far longer than any of these runs takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
 
@@ -238,7 +238,7 @@ fn sigusr1_asks_for_a_collection() {
     let (mut child, mut stdout) =
         begin("run churn --threads 2 --seconds 100000 --initial-heap 2g --heap-limit 4g --flexowriter");
     send(&child, Signal::SIGUSR1);
-    // The collection is made by the thread that handles signals, which is no mutator.
+    // The collection runs on the thread that handles signals, which is not a mutator.
     wait_for(&mut stdout, CALLED);
     send(&child, Signal::SIGINT);
     let mut rest = String::new();
@@ -424,10 +424,10 @@ fn a_profile_of_a_run_that_ends_before_its_first_census_has_one() {
     assert_eq!((output.status.code(), said.lines().count()), (Some(0), 1), "{said}");
     assert!(said.contains("before its first census") && said.contains("--interval"), "{said}");
     let written = std::fs::read_to_string(file).expect("the file exists");
-    // One sample at the begin and one at the end, which every such file has, and the census.
+    // The samples are one at the beginning and one at the end, which every such file has, and the census.
     assert_eq!(written.matches("BEGIN_SAMPLE").count(), 3, "{written}");
 
-    // The first collection takes a census, whatever the time.
+    // The first collection always takes a census, without waiting for the interval.
     let output = stopworld(&format!("run graph --collections 1 --profile hT --interval 100 --trace {file}"));
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
     let output = stopworld(&format!("heapprof {file} --csv"));

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use rstest::rstest;
 use terminal::Terminal;
 
-/// Far more than any of these takes, even on a busy machine.
+/// A time limit far longer than any of these runs takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
 /// A program that runs until it is ended.
@@ -112,7 +112,7 @@ impl Conversation {
         }
     }
 
-    /// Sends a command that must fail with this message. Errors of earlier commands may arrive only now.
+    /// Sends a command that must fail with this message. Errors of earlier commands may arrive before it.
     fn is_wrong(&mut self, line: &str, why: &str) {
         assert_eq!(self.ask(line), "");
         let mut errors = std::iter::from_fn(|| self.errors.recv_timeout(LIMIT).ok());
@@ -269,7 +269,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     assert!(talk.end().is_some());
 }
 
-/// `.debug.inspect`: wherever the threads were stopped, and whatever phase the collection is in.
+/// `.debug.inspect`: the questions are answered wherever the threads were stopped, and in every phase of a collection.
 #[rstest]
 fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
     let mut talk = Conversation::with_graph(mode);
@@ -279,7 +279,7 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
     let phases =
         ["suspend-end", "roots-begin", "mark-begin", "mark-end", "weak-end", "sweep-begin", "sweep-end", "gc-end"];
     for phase in phases {
-        // A collection that begins by itself may be held there before the requested one.
+        // A collection that another thread requested may be held at that phase before the requested one.
         let held = talk.ask(&format!("hold {phase}")) + &talk.ask("collect");
         assert!(held.contains(&format!("{phase} ")) && held.contains("held"), "{phase}: {held}");
         let heap = talk.ask("heap");
@@ -288,7 +288,7 @@ fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assis
         let world = status.iter().find(|row| row.len() == 6 && row[5].starts_with("0x")).expect("a world");
         assert_eq!(world[2], phase);
         let low = u64::from_str_radix(world[5].split('-').next().unwrap().trim_start_matches("0x"), 16).unwrap();
-        // Looks in the first blocks for an address where an object is: where there is none, the answer is an error.
+        // Looks in the first blocks for the address of an object. At an address without an object, the answer is an error.
         for block in 0..64 {
             let answers = QUESTIONS.map(|question| talk.ask(&format!("{question} {:#x}", low + block * 16384 + 24)));
             let is_answer = answers.map(|answer| !answer.is_empty());
@@ -336,7 +336,7 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
     assert_eq!(state(&mut talk, 1, "main").as_deref(), Some("runs"));
     assert_eq!(talk.ask(&format!("registers {tid}")), registers);
     talk.ask(&format!("cont {tid}"));
-    // From here on the thread may end.
+    // After this the thread may end.
     assert!(matches!(state(&mut talk, 0, &tid).as_deref(), Some("runs") | None));
     // The main thread does not end.
     let main = talk.thread("main");
@@ -370,7 +370,7 @@ fn births_and_ends_of_threads_are_reported_on_request() {
     assert_eq!(talk.end(), Some(0));
 }
 
-/// A program that runs already; killed when this is dropped.
+/// A program that is running already; it is killed when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -535,7 +535,7 @@ fn a_script_that_ignores_errors_runs_to_its_end() {
     assert!(text(&output.stdout).contains("full: the debugger"));
 }
 
-/// A program that sends itself signals which it catches, then one that kills it.
+/// A program that sends itself signals that it catches, then a signal that kills it.
 const SIGNALLED: &str =
     "trap : USR1 37; i=0; while [ $i -lt 200 ]; do kill -USR1 $$; kill -37 $$; i=$((i+1)); done; kill -SEGV $$";
 
@@ -610,7 +610,7 @@ fn ctrl_c_during_a_command_stops_the_program_and_does_not_kill_it(#[case] comman
     assert!(!said.contains("has killed the process"), "{said}");
     let threads = terminal.ask("threads");
     assert!(threads.contains("stopped by you"), "{threads}");
-    // The program continues, and the key's signal does not arrive after all.
+    // The program continues, and the signal of the key is not delivered later.
     terminal.ask("cont");
     let said = terminal.ask("wait 0.5") + &terminal.ask("status");
     assert!(!said.contains("SIGINT for") && said.contains(" alive"), "{said}");

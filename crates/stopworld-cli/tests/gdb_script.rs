@@ -100,14 +100,14 @@ fn a_thread_at_a_breakpoint_stays_there_while_others_collect() {
     wait_for(&mut gdb, |gdb| collections(gdb) > at + 200);
     assert_eq!(last_word(&gdb.ask(count)), before, "the held thread ran");
     assert!(answered(&mut gdb) > 100);
-    // It is shown as held, and the others run.
+    // The thread is shown as held, and the other threads run.
     wait_for(&mut gdb, |gdb| {
         let threads = gdb.ask("stopworld threads");
         let line = threads.lines().find(|line| line.contains("reader-2")).unwrap();
         assert!(!line.split("reader-2").next().unwrap().contains("running"), "{threads}");
         threads.lines().any(|line| line.contains("reader-1") && line.contains(" running "))
     });
-    // After its release it runs, and collections continue.
+    // After its release the thread runs, and collections continue.
     let at = collections(&mut gdb);
     gdb.say("continue -a &");
     wait_for(&mut gdb, |gdb| collections(gdb) > at + 20 && last_word(&gdb.ask(count)) != before);
@@ -153,7 +153,7 @@ fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[
     }
     command.arg(env!("CARGO_BIN_EXE_stopworld"));
     let mut gdb = Talk::with(&mut command);
-    // Into a file: gdb's output arrives in pieces, and the program's lines would mix with it.
+    // The program's output goes to a file, because gdb's output arrives in pieces and would mix with the program's lines.
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");
     let workload_options = "--threads 8 --initial-heap 1MiB --paranoid";
@@ -167,7 +167,7 @@ fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[
         std::thread::sleep(Duration::from_millis(200));
         gdb.ask(&format!("tbreak stopworld_workloads::{function}"));
         let before = collections_so_far(&mut gdb);
-        // Waits until others have collected meanwhile, or until they wait for the stopped thread, as when it is to be joined.
+        // Waits until other threads have collected meanwhile, or until they wait for the stopped thread, for example to join it.
         let long_enough = Instant::now() + Duration::from_secs(1);
         while collections_so_far(&mut gdb).is_some_and(|now| Some(now) < before.map(|n| n + 25))
             && Instant::now() < long_enough
@@ -176,7 +176,7 @@ fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[
         let said = gdb.ask("continue -a &");
         over = said.contains("exited") || said.contains("not being run") || collections_so_far(&mut gdb).is_none();
     }
-    // Its world has closed; its remaining output and the end of the process follow. gdb 13 may not accept commands then.
+    // The program's world has closed; its remaining output and the end of the process follow. gdb 13 may not accept commands at this point.
     let said = gdb.all_until("exited normally");
     drop(gdb);
     assert!(held >= 1, "{held}: {said}");
@@ -194,7 +194,7 @@ fn printed(output: &str) -> Vec<&str> {
     lines
 }
 
-/// `None` when the program has ended.
+/// Returns the number of collections; `None` if the program has ended.
 fn collections_so_far(gdb: &mut Talk) -> Option<u64> {
     let said = gdb.ask("stopworld status");
     let at = said.find(" collection")?;
@@ -208,7 +208,7 @@ fn collections_so_far(gdb: &mut Talk) -> Option<u64> {
 fn next_finish_and_calls_work_across_collections(#[case] signal: i32) {
     let Some(mut gdb) = stopped_at("debugged_steps", &format!("mutators 6 3 {signal}")) else { return };
     gdb.ask("delete");
-    // Line by line; two of the lines collect.
+    // The function is stepped through line by line; two of its lines collect.
     let first = number(&gdb.ask("info line"), "Line");
     for line in first + 1..first + 5 {
         let said = gdb.ask("next");
@@ -305,7 +305,7 @@ impl Births {
         Talk::with(gdb.args(arguments))
     }
 
-    /// Started by gdb, which continues it after the commands `first`.
+    /// Starts the program by gdb, which continues it after the commands `first`.
     fn launched(first: &str) -> Self {
         let arguments = [&["--args", env!("CARGO_BIN_EXE_stopworld")], &Self::WORKLOAD[..]].concat();
         let mut gdb = Self::gdb(&arguments, &[]);
@@ -327,7 +327,7 @@ impl Births {
         Self { gdb, pid }
     }
 
-    /// Attaches gdb to it while it runs.
+    /// Attaches gdb to the program while it runs.
     fn attached(program: &Talk, settings: &[&str]) -> Self {
         let pid = program.id();
         let mut gdb = Self::gdb(&["-p", &pid.to_string()], settings);
@@ -372,7 +372,7 @@ fn a_program_that_gdb_has_launched_is_killed_with_it_unless_its_user_says_so(#[c
         let births = Births::launched(first);
         let pid = nix::unistd::Pid::from_raw(births.pid as i32);
         let found = births.kill_gdb(Duration::from_secs(1));
-        // Its parent has ended: it is now a child of this process.
+        // The parent of the program has ended, so the program is now a child of this process.
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
         let end = nix::sys::wait::waitpid(pid, None);
         assert_eq!(found, fate, "{end:?}");
@@ -382,9 +382,9 @@ fn a_program_that_gdb_has_launched_is_killed_with_it_unless_its_user_says_so(#[c
 /// Ways in which gdb leaves in the middle of a stop.
 #[derive(Clone, Copy)]
 enum Leaves {
-    /// It notifies the collector first.
+    /// gdb notifies the collector first.
     AsItShould,
-    /// By gdb's own command alone.
+    /// gdb detaches by its own command, without a notification.
     Unannounced,
     Killed,
 }

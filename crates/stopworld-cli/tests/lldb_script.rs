@@ -12,7 +12,7 @@ fn the_program_in_the_debugger() {
     debugged::run();
 }
 
-/// The newest lldb whose Python works.
+/// Returns a command for the newest lldb whose Python works.
 fn lldb() -> Option<Command> {
     for (name, modules) in
         [("lldb", None), ("lldb-14", Some("/usr/lib/llvm-14/lib/python3.11/dist-packages")), ("lldb-14", None)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rstest::rstest;
 
-/// How much longer than its time a process may take: 64 threads finish what they have begun, verified.
+/// The time that a process may take beyond its run time, because its 64 threads finish and verify the work that they have begun.
 const GRACE: Duration = Duration::from_secs(600);
 
 const SCHEME: [&str; 6] = ["nqueens", "metacircular", "strings", "gc-bench", "tour", "continuations"];
@@ -41,7 +41,7 @@ fn sound(
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scheme");
         command.args(SCHEME.map(|name| programs.join(name).with_extension("scm")));
     }
-    // One marker and several, alternately; a small heap collects often.
+    // The number of markers alternates between one and several. The heap is small, so that collections are frequent.
     let markers = if threads == 1 || threads == 8 { "1" } else { "3" };
     command.args(["--threads", &threads.to_string(), "--stop", stop, "--markers", markers]);
     command.args(["--paranoid", "--initial-heap", "256k", "--json", "--seconds", &seconds().to_string()]);

@@ -76,7 +76,7 @@ pub fn frozen_waiter(s: &mut Session) -> TestResult<()> {
     let waiter = s.program.start_mutator("waiter", "waiting")?;
     s.attach()?;
     being_born(s)?;
-    // It needs memory, and waits for the lock that the other thread owns.
+    // The waiter needs memory, and waits for the lock that the other thread owns.
     s.program.ask("go waiter")?;
     wait_for("the waiter to wait", || Ok(s.program.stays_stopped("waiter").is_ok()))?;
     s.freeze(waiter)?;

@@ -1,6 +1,6 @@
-//! Threads in system calls: a stop does not end a call. When signals stop the threads, some calls return EINTR whatever the collector does
-//! (`.stop.eintr`). A debugger that stops them itself interrupts only the calls that the kernel ends for ptrace too: epoll_wait, sigtimedwait and
-//! recv with a timeout.
+//! Threads in system calls: a stop does not end a call. When signals stop the threads, some calls return EINTR, which the collector cannot
+//! prevent (`.stop.eintr`). A debugger that stops them itself interrupts only the calls that the kernel ends for ptrace too: epoll_wait,
+//! sigtimedwait and recv with a timeout.
 
 use super::{Session, equal, expect};
 use crate::facts::TestResult;

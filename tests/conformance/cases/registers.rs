@@ -6,7 +6,7 @@ use crate::facts::TestResult;
 use crate::hazard::PAYLOAD_BYTES;
 use crate::hazard::keepers::KEEPERS;
 
-/// At most this number of threads spin at once.
+/// The maximum number of threads that spin at once.
 const AT_ONCE: usize = 8;
 
 /// What happens to the keepers before the collection.

@@ -9,7 +9,7 @@ use crate::driver::{Ability, Which};
 use crate::facts::TestResult;
 use crate::program::{Program, wait_for};
 
-/// How long a row takes.
+/// The length of a row: short, or long on request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Short,

@@ -1,4 +1,4 @@
-//! Blocking system calls, and how they ended.
+//! Blocking system calls, and their results.
 //!
 //! Each is made directly, so that no library restarts it, and outside a blocking region: the thread must be stopped inside the call.
 
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::facts::{Facts, TestResult};
 
-/// How long each call lasts if it is not disturbed. `read` and `futex` last until `poke` ends them.
+/// The time that each call lasts if it is not interrupted. `read` and `futex` last until `poke` ends them.
 const LONG: Duration = Duration::from_millis(120);
 
 macro_rules! calls {
@@ -39,9 +39,9 @@ calls! {
 pub struct Calls {
     made: AtomicU64,
     interrupted: AtomicU64,
-    /// Calls that returned early, without an error.
+    /// The number of calls that returned early, without an error.
     short: AtomicU64,
-    /// The word that the futex calls wait on.
+    /// The word on which the futex calls wait.
     word: AtomicU32,
     /// The write end of the pipe that ends a `read`.
     pipe: AtomicI32,

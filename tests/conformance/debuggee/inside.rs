@@ -1,4 +1,4 @@
-//! What the program does to itself: the debugger inside it, the vtable that keeps threads in `thread_created`, fork and exec.
+//! Actions of the program that affect itself: the debugger inside it, the vtable that keeps threads in `thread_created`, fork and exec.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -69,7 +69,8 @@ impl Mock {
                     facts.with(&thread.tid.to_string(), format!("{}/{}", thread.name, frozen(thread.frozen)))
                 }))
             }
-            // It is in force, so each stop is its own; in the assisted mode it counts only the stops in which it acknowledged for a thread.
+            // The mock debugger is installed, so it serves every stop; in assisted mode it counts only the stops in which it acknowledged
+            // for a thread.
             ["stops"] if self.debugger()?.name().contains("assisted") => {
                 let stops: u64 = worlds.iter().map(|world| u64::from(world.totals().collections)).sum();
                 Ok(Facts::new().with("stops", stops))
@@ -177,7 +178,7 @@ pub fn fork(world: &World) -> TestResult<Facts> {
     let code = crate::hazard::fork(|| {
         for round in 1..=3 {
             match world.collect() {
-                // This thread is the only one.
+                // This thread is the only one of the child.
                 Ok(report) if report.threads_stopped == 0 => {}
                 _ => return round,
             }

@@ -1,8 +1,8 @@
 //! The debugged program: worlds, and mutators of all kinds, under the control of the suite.
 //!
 //! Commands arrive on stdin, one per line; each is answered by one line on stdout (`facts.rs`). The thread that reads them belongs to no world, so
-//! it answers while the mutators are frozen. What takes longer than the suite wants to wait for is done *later*, on a thread of its own, and its
-//! result is requested by name.
+//! it answers while the mutators are frozen. A command that takes too long for the suite to wait is executed *later*, on a thread of its
+//! own, and its result is requested by name.
 
 mod calls;
 mod inside;

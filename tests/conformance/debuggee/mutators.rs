@@ -12,7 +12,7 @@ use crate::facts::{Facts, TestResult};
 use crate::hazard::Hidden;
 use crate::hazard::keepers::KEEPERS;
 
-/// What a mutator does until it is ended.
+/// The activity of a mutator until it is ended.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// Counts, with a safepoint in each round.
@@ -59,14 +59,14 @@ impl Kind {
     }
 }
 
-/// What the program knows about one of its mutators.
+/// The state that the program shares with one of its mutators.
 #[derive(Debug, Default)]
 pub struct Shared {
     pub count: AtomicU64,
     pub tid: AtomicI32,
     pub end: AtomicBool,
     pub ready: AtomicBool,
-    /// For mutators that wait for it.
+    /// The flag for which a waiting mutator waits.
     pub go: AtomicBool,
     /// The error that the mutator ended with.
     pub complaint: Mutex<Option<String>>,

@@ -14,7 +14,7 @@ use super::{Ability, Driver, Mode, ThreadView, seen};
 use crate::facts::{Facts, TestResult};
 use crate::program::{PATIENCE, Program, Talker, wait_for};
 
-/// Returns why no gdb here can trace, if so.
+/// Returns the reason why no gdb on this machine can trace; `None` if one can.
 pub fn is_missing() -> Option<String> {
     let there = Command::new("gdb").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if there.is_ok_and(|status| status.success()) { None } else { Some("needs gdb".into()) }
@@ -130,7 +130,7 @@ impl Driver for Gdb {
         let mut command = Command::new("gdb");
         command.args(["-nx", "-q", "-iex", "set pagination off", "-iex", "set confirm off", "-iex", "set prompt"]);
         command.args(["-iex", "set auto-load python-scripts off", "-iex", "set debuginfod enabled off"]);
-        // No wait for the symbols of a program in which nothing is looked up by name.
+        // Symbols are not loaded, because nothing in the program is looked up by name.
         let non_stop = if self.mode == Mode::Assisted { "on" } else { "off" };
         command.args(["-ex", &format!("set non-stop {non_stop}")]);
         for script in ["stopworld.py", "helpers.py"] {

@@ -27,7 +27,7 @@ const WANTED: &str = "STOPWORLD_CONFORMANCE_LLDB";
 
 pub fn is_missing() -> Option<String> {
     if std::env::var_os(WANTED).is_none() {
-        // Slow, and a detach of lldb 14 still hangs now and then.
+        // The cases are slow, and a detach of lldb 14 still hangs sometimes.
         return Some(format!("needs {WANTED}=1: it is slow, and not all of its cases hold yet"));
     }
     let probe = python().args(["-c", &format!("{IMPORT}lldb.SBDebugger.Create()")]).stderr(Stdio::null()).status();

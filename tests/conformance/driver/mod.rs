@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::facts::TestResult;
 use crate::program::Program;
 
-/// What a debugger shows of a mutator.
+/// The facts about a mutator that a debugger shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadView {
     pub name: String,
@@ -62,7 +62,7 @@ pub trait Driver {
     /// The number of stops of worlds that it has served since it attached.
     fn stops(&mut self, program: &mut Program) -> TestResult<u64>;
 
-    /// Returns why it lacks an ability; `None` if it has the ability.
+    /// Returns the reason why the debugger lacks an ability; `None` if it has the ability.
     fn lacks(&self, ability: Ability) -> Option<&'static str>;
 }
 
@@ -111,7 +111,7 @@ impl Which {
         }
     }
 
-    /// Returns why it cannot run here at all, if so.
+    /// Returns the reason why the debugger cannot run on this machine; `None` if it can.
     pub fn is_missing(self) -> Option<String> {
         match self {
             Self::Mock(_) => None,

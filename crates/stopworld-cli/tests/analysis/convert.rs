@@ -1,4 +1,4 @@
-//! `stopworld convert`: what a trace of one format becomes in another.
+//! `stopworld convert`: conversions of traces from one format to another.
 
 use crate::command_support;
 use crate::mps_stream;
@@ -138,7 +138,7 @@ fn every_rewritten_stream_reads_the_same_in_its_tools() {
     }
 }
 
-/// Converted to a .nettrace file and back, every record returns, except those of unknown kinds.
+/// If a stream is converted to a .nettrace file and back, every record is the same again, except those of unknown kinds.
 #[rstest]
 fn every_stream_survives_a_conversion_to_a_trace_and_back(
     #[values(Container::V4, Container::V6)] container: Container,
@@ -148,7 +148,7 @@ fn every_stream_survives_a_conversion_to_a_trace_and_back(
         let Ok((trace, conversion)) = converted(&original, Target::Nettrace(container)) else { continue };
         let (counts, summary) = counted(&trace);
         assert_eq!((summary.damage, summary.lost, summary.ended_orderly), (None, 0, true));
-        // Clocks of more than 63 bits become times before all others.
+        // Clocks of more than 63 bits are read as times before all others.
         let is_odd = lines(&original).iter().any(|line| line.as_bytes()[0] >= b'8');
         assert!(summary.late == 0 || is_odd, "{}: {}", name(&path), summary.late);
         let records: u64 =
@@ -235,7 +235,7 @@ impl ghc_eventlog::read::Visitor for Events {
     }
 }
 
-/// Version 1.0.0 has other codes than 2.0.0 for events of the same names.
+/// Events with the same name have different codes in versions 1.0.0 and 2.0.0.
 #[test]
 fn a_stream_of_2012_becomes_one_of_today_by_the_names_of_its_events() {
     let original = fs::read(trace_data::fixtures("mps/v1").join("sampler.bin")).unwrap();
@@ -258,7 +258,8 @@ fn a_stream_of_2012_becomes_one_of_today_by_the_names_of_its_events() {
 
 // ---- stopworld's own traces --------------------------------------------------------------------------------------------
 
-/// A run's trace with all events of the stopworld provider becomes a stream that passes the checks for this project's own streams.
+/// A run's trace with all events of the stopworld provider is converted to a stream that passes the checks for streams that stopworld
+/// writes.
 #[test]
 fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     let directory = directory();
@@ -273,7 +274,7 @@ fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     assert!(told.count("PoolAlloc") > 1_000 && told.count("SegAlloc") > 0, "{:?}", told.counts);
     assert!(told.names.contains("main"), "{:?}", told.names);
     assert_eq!(left_out(&conversion, "stopworld/ObjectAllocated"), 0);
-    // In either container, it obeys the rules for this project's own writer.
+    // In either container, the converted trace obeys the rules for traces that stopworld writes.
     for container in [Container::V4, Container::V6] {
         let (anew, conversion) = converted(&trace, Target::Nettrace(container)).unwrap();
         assert!(conversion.left_out.is_empty());
@@ -287,7 +288,7 @@ fn our_own_trace_becomes_a_stream_that_its_strictest_reader_takes() {
     assert!(timeline.threads.values().any(|name| name == "main"));
 }
 
-/// .NET's tools see the collections of a converted stream, with the stream's clock rate.
+/// The .NET tools find the collections of a converted stream, with the stream's clock rate.
 #[test]
 fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
     let directory = directory();
@@ -318,8 +319,8 @@ fn our_own_stream_becomes_a_trace_in_which_the_collections_are_seen() {
 
 // ---- Damage ----------------------------------------------------------------------------------------------------------
 
-/// `.format.hostile`: a trace cut anywhere or changed anywhere, converted to any format: what is readable is converted, or an error says why
-/// nothing is.
+/// `.format.hostile`: if a trace is cut or changed at any place, everything readable is converted to any format, or an error gives the
+/// reason why nothing is.
 #[rstest]
 #[case("nettrace/tiny.nettrace")]
 #[case("nettrace/handmade-v6-3gcs.nettrace")]
@@ -392,7 +393,7 @@ fn the_input_is_known_by_its_content() {
         assert_eq!(convert_with(directory.path(), &[input, output]).status.code(), Some(0));
     }
     assert!(fs::read(directory.path().join("a.nettrace")).unwrap().starts_with(b"Nettrace"));
-    // The same, from standard input to standard output.
+    // The same conversion from standard input to standard output.
     let file = fs::File::open(fixture("nettrace/tiny.nettrace")).unwrap();
     let ran = Command::new(STOPWORLD).args(["convert", "-", "-", "--format", "nettrace"]).stdin(file).output().unwrap();
     assert!(ran.status.success() && ran.stdout.starts_with(b"Nettrace"));
@@ -502,7 +503,7 @@ fn an_output_without_room_leaves_the_old_file() {
     );
 }
 
-/// The file keeps its permissions, a symbolic link stays one, and a trace may be converted in place.
+/// The file keeps its permissions, a symbolic link remains a symbolic link, and a trace may be converted in place.
 #[test]
 fn the_output_takes_the_place_of_what_it_replaces() {
     let directory = directory();
@@ -532,7 +533,7 @@ fn a_conversion_that_is_ended_leaves_no_file(#[case] asked: Signal, #[case] code
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It waits for more input.
+    // The conversion waits for more input.
     let mut input = child.stdin.take().unwrap();
     input.write_all(&fs::read(fixture("nettrace/tiny.nettrace")).unwrap()[..300]).unwrap();
     let files = || fs::read_dir(directory.path()).unwrap().count();

@@ -1,4 +1,4 @@
-//! Conversion of .nettrace files between the containers of version 4 and version 6: a reader gets the same from both.
+//! Conversion of .nettrace files between the containers of version 4 and version 6: a reader gets the same events from both.
 
 use crate::nettrace_plans;
 use crate::nettrace_support;
@@ -19,7 +19,7 @@ fn converted(input: &[u8], to: Container) -> (Vec<u8>, Conversion) {
     (output, conversion)
 }
 
-/// Everything that a reader gets from an event, except what the containers express differently: its number and its position.
+/// Everything that a reader gets from an event, except its number and its position, which differ between the containers.
 #[derive(Clone, Debug, PartialEq)]
 struct WrittenEvent {
     kind: EventType,
@@ -129,7 +129,7 @@ fn every_trace_reads_the_same_in_either_container(#[values(Container::V4, Contai
         assert_eq!(conversion.carried, summary.events, "{name}");
         assert_eq!(conversion.damage.is_some(), summary.damage.is_some(), "{name}");
         assert_same(&original, &output, &name);
-        // And back: then the events have their original numbers.
+        // After a second conversion back, the events have their original numbers.
         let from = heard.trace.as_ref().unwrap().container;
         let (back, _) = converted(&output, from);
         assert_same(&original, &back, &name);
@@ -179,7 +179,7 @@ proptest! {
         );
         let by_time = |file: &[u8]| listen(file, false).0.events.iter().map(plain).collect::<Vec<_>>();
         prop_assert_eq!(by_time(&original), by_time(&output));
-        // A cut loses what follows it, and nothing before.
+        // If the file is cut, only the events after the cut are lost.
         let at = original.len() * usize::from(plan.blocks[0]) / 12;
         let mut cut = Vec::new();
         match convert(&original[..at], &mut cut, Target::Nettrace(to), &Options::default()) {
@@ -278,7 +278,8 @@ fn fields_that_version_4_can_not_describe_are_listed_and_payloads_stay() {
     assert!(listen(&converted(&original, Container::V6).0, true).0.events[0].kind.fields.len() == 1);
 }
 
-/// A thread's id is reused, and threads and types are reset at a sequence point: the numbers restart, and no loss is invented.
+/// A thread's id is reused, and threads and types are reset at a sequence point. The sequence numbers restart, and no loss is reported for
+/// that.
 #[test]
 fn threads_that_end_and_start_again_lose_nothing() {
     let again = Type { event: 99, ..kind(1) };
@@ -331,7 +332,7 @@ fn activities_are_converted_to_lists_and_back() {
     assert_same(&original, &converted(&output, Container::V4).0, "and back");
 }
 
-/// A label list that a reader does not understand is unchanged within version 6.
+/// If the container stays version 6, a label list that the reader cannot decode is copied unchanged.
 #[test]
 fn labels_stay_within_version_6() {
     let mut list = vec![4];

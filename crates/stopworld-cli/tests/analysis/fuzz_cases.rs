@@ -1,5 +1,6 @@
-//! Inputs on which a command once panicked or overflowed, found by the fuzz targets in `fuzz/` or by reading. Each file of tests/fixtures/fuzz is
-//! given to every command that reads files: none panics, all end soon, and one that fails says why (`.format.hostile`).
+//! Inputs on which a command once panicked or overflowed, found by the fuzz targets in `fuzz/` or by reading. Each file of
+//! tests/fixtures/fuzz is passed to every command that reads files: no command panics, all end soon, and a command that fails reports the
+//! reason (`.format.hostile`).
 
 use crate::command_support;
 use crate::nettrace_support;
@@ -13,7 +14,7 @@ use nettrace_support::{Block, Event, FORMS, Type, file};
 use rstest::rstest;
 use stopworld_analysis::convert::{Options, Target, convert};
 
-/// Far more than any command takes, even on a busy machine.
+/// A time limit far longer than any command takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 const COMMANDS: [&str; 20] = [
@@ -87,7 +88,7 @@ fn a_runtime_with_a_64_bit_number_counts_as_one_without_a_number() {
     assert!(lines.contains("ArenaPollBegin      arena:0000000000100000"), "{lines}");
 }
 
-/// A time before the clock's zero becomes the last time that a stream can express, because a stream's clocks are unsigned.
+/// A time before the clock's zero is converted to the last time that a stream can express, because a stream's clocks are unsigned.
 #[test]
 fn records_at_the_last_time_have_that_time() {
     let segment = kind(1, 5, 1, &[("Address", U64), ("Size", U64), ("Type", U16), ("ClrInstanceID", U16)]);

@@ -1,4 +1,5 @@
-//! From events to collections: each rule of PerfView's reader, and where ours differs because that one is wrong.
+//! From events to collections: tests of each rule of PerfView's reader, and of the cases in which stopworld differs because PerfView's
+//! reader is wrong.
 
 use crate::gcstats_support;
 
@@ -13,7 +14,7 @@ use stopworld_analysis::gcstats::Rules;
 const MB: u64 = 1_000_000;
 const SIZES: [u64; 5] = [MB, 2 * MB, 3 * MB, 4 * MB, 5 * MB];
 
-/// Milliseconds are sums of floating-point numbers.
+/// Compares times with a tolerance, because they are sums of floating-point numbers.
 #[track_caller]
 fn assert_near(found: f64, expected: f64) {
     assert!((found - expected).abs() < 1e-9, "{found} instead of {expected}");
@@ -492,7 +493,7 @@ const KNOWN: [(&str, u32); 22] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever the events contain, in whatever order, there is a report, and it lists the number of collections that it counts.
+    /// For events of any contents in any order there is a report, and the number of collections that it lists is the number that it counts.
     #[test]
     fn any_events_make_a_report(
         events in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! `stopworld gcstats` against what PerfView exports of the same traces.
+//! Compares the output of `stopworld gcstats` with PerfView's exports of the same traces.
 //!
 //! The traces under `fixtures/nettrace` were written by real runtimes or by hand; next to each are PerfView's exports, with the process in their
 //! names. More such traces, which this repository may not distribute, are in `../shared/data/third-party`.
@@ -134,7 +134,7 @@ fn no_figure_of_a_background_collection_of_the_server_collector_is_missing() {
     let background: Vec<&str> = csv.lines().filter(|line| line.contains(",2Bi,")).collect();
     assert_eq!(background.len(), 2, "{csv}");
     for line in background {
-        // The processor time, which no trace of this kind contains.
+        // This is the processor time, which no trace of this kind contains.
         let missing = line.split(',').filter(|cell| *cell == "NaN").count();
         assert_eq!(missing, 1, "{line}");
     }

@@ -29,7 +29,7 @@ fn show(browser: &mut Browser, chart: &str) -> ((f64, f64), f64) {
     ((number(0), number(1)), number(2))
 }
 
-/// The ends of the time axis that a chart shows.
+/// Returns the ends of the time axis that a chart shows.
 fn shown(browser: &mut Browser, chart: &str) -> (f64, f64) {
     let ends = browser.eval(&format!(
         "(() => {{ const {{ from, to }} = document.getElementById('{chart}-chart').dataset; return [+from, +to]; }})()"
@@ -37,7 +37,7 @@ fn shown(browser: &mut Browser, chart: &str) -> (f64, f64) {
     (ends[0].as_f64().unwrap(), ends[1].as_f64().unwrap())
 }
 
-/// What the legend of a chart shows: the position, and the values.
+/// Returns the contents of a chart's legend: the position, and the values.
 fn legend(browser: &mut Browser, chart: &str) -> (String, Vec<String>) {
     let texts = browser.eval(&format!(
         "[...document.querySelectorAll('#{chart} .when, #{chart} output')].map((part) => part.textContent.trim())"
@@ -224,7 +224,7 @@ fn a_browser_draws_the_page_in_light_and_in_dark(#[values("collections", "life2.
     browser.open(&if page == "collections" { collections() } else { heap(page) });
     let canvas = "document.querySelector('canvas').toDataURL()";
     let (light, light_chart) = (browser.picture(), browser.eval(canvas));
-    // A picture of a single colour would have some kilobytes.
+    // A picture of a single colour would have only some kilobytes.
     assert!(light.len() > 40_000, "{} bytes", light.len());
     browser.prefer("dark");
     assert_ne!(browser.picture(), light, "the dark page equals the light one");
@@ -259,7 +259,7 @@ fn hostile_names_are_shown_as_text() {
     let names = texts(&mut browser, ".key");
     assert!(names.iter().any(|name| name == HOSTILE) && names.iter().any(|name| name == "<!--<script>"), "{names:?}");
     assert_eq!(browser.eval("document.scripts.length"), 3);
-    // A dialog would be reported, and would stop the page.
+    // A dialog opened by a script would be reported, and would stop the page.
     browser.has_no_complaint();
 
     browser.open(&heapprof_page::page(heapprof_page::hostile_markers().path()));

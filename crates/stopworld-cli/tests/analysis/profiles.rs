@@ -1,4 +1,4 @@
-//! `stopworld heapprof` and `stopworld timeprof` against GHC's own profiles of the same runs.
+//! Compares the output of `stopworld heapprof` and `stopworld timeprof` with GHC's own profiles of the same runs.
 //!
 //! Next to each log under `fixtures/eventlog` that has a heap profile is the `.hp` file that the same run wrote.
 
@@ -233,7 +233,7 @@ fn without_ticks_nothing_is_drawn() {
     }
 }
 
-/// `.format.hostile`: what is readable in a damaged file is reported, and so is the damage.
+/// `.format.hostile`: everything readable in a damaged file is reported, and so is the damage.
 #[rstest]
 #[case("eventlog", "at byte 60000: the file ends here")]
 #[case("hp", "the file ends inside a sample")]

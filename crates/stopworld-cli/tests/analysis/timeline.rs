@@ -41,7 +41,7 @@ fn a_run_draws_its_collections(#[case] stopper: &str, #[case] workload: &str) {
     let [name] = &timeline.processes.values().collect::<Vec<_>>()[..] else { panic!("{:?}", timeline.processes) };
     assert!(name.contains("run") && name.contains("t.json"), "{name}");
     assert!(timeline.threads.values().any(|name| name == "main"), "{:?}", timeline.threads);
-    // One sample before each collection and one after it; after it the new bytes are 0.
+    // There is a sample before each collection and one after it. In the sample after it, the newly allocated bytes are 0.
     let heap = &timeline.counters["heap"];
     assert_eq!(heap.len(), 2 * drawn);
     for pair in heap.chunks(2) {
@@ -50,7 +50,7 @@ fn a_run_draws_its_collections(#[case] stopper: &str, #[case] workload: &str) {
     assert_eq!(timeline.counters["memory of the heap"].len(), drawn);
     assert!(timeline.instants["WorldCreated"] == 1 && timeline.instants["WorldClosed"] == 1);
     assert!(!timeline.instants.contains_key("DumpNode"), "a timeline wants no heap dump");
-    // In time order, except for a thread that was interrupted while it fired an event.
+    // The instants are in time order, except for a thread that was interrupted while it fired an event.
     assert!(timeline.rows.iter().skip(1).all(|row| row.get("ts").is_none_or(|ts| ts.as_f64() >= Some(0.0))));
 }
 
@@ -80,7 +80,7 @@ fn a_run_that_is_asked_to_end_closes_the_array_and_its_slices(#[case] asked: Sig
     collections(&check(&scenarios::ends_when_asked(asked, code, "t.json", "")));
 }
 
-/// `.event.crash`: what was flushed is JSON, unless the run was killed during a write.
+/// `.event.crash`: the flushed part of the file is valid JSON, unless the run was killed during a write.
 #[test]
 fn a_run_that_is_killed_leaves_json() {
     scenarios::most_of_the_killed_have_their_end("t.json", "", |bytes| {
@@ -101,7 +101,7 @@ fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case]
     scenarios::goes_on_without_its_file(file, &[why], "--format json");
 }
 
-/// `.event.full-disk`: what was written before the failure is JSON.
+/// `.event.full-disk`: the part that was written before the failure is valid JSON.
 #[test]
 fn a_file_that_may_not_grow_stays_whole() {
     let (_, written) = scenarios::may_write_only(1400, "graph", "t.json", "--events all");

@@ -39,7 +39,7 @@ pub fn directory() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-/// Waits for a condition, longer than it may take on any machine.
+/// Waits for a condition, with a timeout longer than the condition takes on any machine.
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -60,7 +60,8 @@ pub fn size(file: &Path) -> u64 {
     fs::metadata(file).map_or(0, |data| data.len())
 }
 
-/// Sends a signal; one that can be caught is sent when its handler is installed. A program that has created its files may not have handlers yet.
+/// Sends a signal. If it can be caught, waits until its handler is installed, because a program that has created its files may not have
+/// handlers yet.
 pub fn signal(child: &Child, signal: Signal) {
     let needs_no_handler = matches!(signal, Signal::SIGKILL | Signal::SIGSTOP | Signal::SIGCONT);
     wait_until("it has its signal handlers", || needs_no_handler || catches(child.id(), signal));

@@ -1,5 +1,5 @@
-//! Runs that write a trace of any format: their arguments conflict, their file fails, they are asked to end, or they are killed. Each function
-//! asserts what is the same for all formats, and returns what was written, for the format's own checks.
+//! Runs that write a trace of any format: their arguments conflict, their file fails, they are ended by a signal, or they are killed. Each
+//! function asserts the properties that are common to all formats, and returns the bytes written, for the checks of the format.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use super::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wai
 
 // ---- Arguments -----------------------------------------------------------------------------------------------------
 
-/// Conflicting arguments are reported in one line that says why, and nothing is written.
+/// Conflicting arguments are reported in one line with the reason, and nothing is written.
 #[track_caller]
 pub fn is_refused(arguments: &str, why: &str) {
     let directory = directory();
@@ -91,7 +91,8 @@ pub fn loses_its_reader(workload: &str, more: &str) -> [u8; 100] {
     head
 }
 
-/// Returns everything that comes through a pipe. A pipe cannot be overwritten, so the trace gets its end at the end.
+/// Returns all bytes that a run writes to a pipe. The contents of a pipe cannot be overwritten, so the trace gets its end marker only when
+/// the run ends.
 #[track_caller]
 pub fn comes_through_a_pipe(format: &str) -> Vec<u8> {
     let directory = directory();
@@ -104,7 +105,7 @@ pub fn comes_through_a_pipe(format: &str) -> Vec<u8> {
 
 // ---- Runs that end otherwise ---------------------------------------------------------------------------------------
 
-/// A run that is ended by a signal exits with this code and no message. Returns what it has written.
+/// A run that is ended by a signal exits with this code and no message. Returns the bytes that it has written.
 #[track_caller]
 pub fn ends_when_asked(asked: Signal, code: i32, file: &str, more: &str) -> Vec<u8> {
     let directory = directory();
@@ -117,7 +118,7 @@ pub fn ends_when_asked(asked: Signal, code: i32, file: &str, more: &str) -> Vec<
     fs::read(path).unwrap()
 }
 
-/// A program that does not notice the first signal is abandoned at the second. Returns what was written until then.
+/// A program that does not react to the first signal ends at the second. Returns the bytes written until then.
 #[track_caller]
 pub fn is_left_behind(file: &str, more: &str) -> Vec<u8> {
     let directory = directory();
@@ -133,13 +134,13 @@ pub fn is_left_behind(file: &str, more: &str) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// Kills a run `later` after its file has grown beyond `beyond` bytes. Returns what it has written.
+/// Kills a run `later` after its file has grown beyond `beyond` bytes. Returns the bytes that it has written.
 #[track_caller]
 pub fn is_killed(run: &mut Command, file: &Path, beyond: u64, later: Duration) -> Vec<u8> {
     is_killed_when(run, file, || size(file) > beyond, later)
 }
 
-/// Kills a run `later` after `holds` returns true. Returns what it has written.
+/// Kills a run `later` after `holds` returns true. Returns the bytes that it has written.
 #[track_caller]
 pub fn is_killed_when(run: &mut Command, file: &Path, holds: impl FnMut() -> bool, later: Duration) -> Vec<u8> {
     let _ = fs::remove_file(file);
@@ -151,8 +152,8 @@ pub fn is_killed_when(run: &mut Command, file: &Path, holds: impl FnMut() -> boo
     fs::read(file).unwrap()
 }
 
-/// Kills runs after various times: at least three of five files have their end, unless a run was killed during a write, which may be more often on
-/// a busy machine.
+/// Kills runs after various times. At least three of five files must have their end marker. The others may lack it because the run was
+/// killed during a /// write, which happens more often on a busy machine.
 /// `is_whole` returns whether the bytes contain that end, and checks whatever must hold either way.
 #[track_caller]
 pub fn most_of_the_killed_have_their_end(file: &str, more: &str, mut is_whole: impl FnMut(&[u8]) -> bool) {

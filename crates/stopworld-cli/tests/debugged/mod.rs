@@ -22,13 +22,13 @@ macro_rules! here {
     };
 }
 
-/// Set in the environment of a debugged program: its name and its arguments.
+/// The environment variable with the name and the arguments of the debugged program.
 pub const PROGRAM: &str = "STOPWORLD_DEBUGGED";
 
-/// No debugger takes longer to answer, and no program longer to end, however busy the machine is.
+/// A time limit: no debugger takes longer to answer and no program takes longer to end, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Threads that only read their trees: they take no lock, so a debugger may hold them anywhere.
+/// The number of threads that only read their trees. They take no lock, so a debugger may hold them anywhere.
 const READERS: usize = 4;
 /// Depth of the trees.
 const DEPTH: u32 = 7;
@@ -127,7 +127,7 @@ fn allocate(m: &Mutator, over: &AtomicBool) -> bool {
     right
 }
 
-/// Functions for breakpoints.
+/// A function for a breakpoint.
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn debugged_reads(number: usize) {

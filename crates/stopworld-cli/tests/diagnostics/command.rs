@@ -17,7 +17,7 @@ fn run(directory: &std::path::Path, more: &[&str]) -> (std::process::Child, Clie
     (child, Client::at(&path))
 }
 
-/// Sends SIGTERM when the process has a handler for it, which is later than the socket appears.
+/// Sends SIGTERM after the process has installed its handler, which happens later than the creation of the socket.
 fn terminate(child: &std::process::Child) {
     until("it has its signal handlers", || {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();

@@ -334,7 +334,7 @@ fn a_session_that_enables_the_keyword_for_it_triggers_a_collection() {
     assert_eq!(stream.counts(RUNTIME)[&GC_START], 1);
 }
 
-/// As dotnet-gcdump does: the session triggers the collection, whose events describe the heap.
+/// The session triggers the collection whose events describe the heap, as dotnet-gcdump's session does.
 #[test]
 fn a_heap_dump_is_obtained_by_requesting_a_collection() {
     const BULK_NODE: u32 = 18;
@@ -443,7 +443,7 @@ fn half_a_message_delays_no_other_client_and_is_refused_in_time() {
         .collect();
     let mut promised = subject.client.connect();
     promised.write_all(&message(2, 3, &[0; 400])[..100]).unwrap();
-    // These clients wait; others do not.
+    // These clients wait for their turn; other clients do not.
     assert_eq!(subject.client.exchange(&message(4, 1, &[])), message(0xff, 0, &[]));
     for mut half in halves.into_iter().chain([promised]) {
         let mut reply = Vec::new();
@@ -477,7 +477,8 @@ fn a_thousand_connects_leak_nothing() {
             threads(subject.pid()) <= threads_then && descriptors(subject.pid()) <= descriptors_then
         });
     };
-    // The test's own two, the main thread's and the subject's; the collector's; the recorder's and the listener's.
+    // The subject may still have its own descriptors: those of the test, of its main thread, of the collector, of the recorder and of the
+    // listener.
     until("the connections are over", || descriptors(subject.pid()) <= 16);
     let (threads_then, descriptors_then) = (threads(subject.pid()), descriptors(subject.pid()));
     let resident_then = resident_kib(subject.pid());
@@ -563,7 +564,7 @@ fn its_threads_block_all_signals() {
         let ordinary = [libc::SIGINT, libc::SIGTERM, libc::SIGURG, libc::SIGUSR1, libc::SIGPIPE];
         assert!(ordinary.iter().all(|signal| blocked >> (signal - 1) & 1 == 1), "{name}: {blocked:#x}");
     }
-    // The listener, one thread for the session, and perhaps one that has no name yet.
+    // The threads are the listener, one thread for the session, and perhaps one that has no name yet.
     assert!(seen >= 2, "{seen}");
     subject.client.end(session);
 }
@@ -587,7 +588,7 @@ fn counter(payload: &[u8]) -> (String, String, f64, String, String) {
         f64::from_le_bytes(payload[*at - 8..*at].try_into().unwrap())
     };
     let (name, _display) = (z16(&mut at), z16(&mut at));
-    // Here a sum has an interval as text, a mean a number.
+    // In this layout the interval is a text for a sum, and a number for a mean.
     let (value, series, kind) = if payload[at..].starts_with(b"0\x000\x00:\x00") {
         z16(&mut at);
         let value = double(&mut at);

@@ -16,7 +16,7 @@ pub const UNKNOWN_MAGIC: u32 = 0x8013_1386;
 pub const FAIL: u32 = 0x8000_4005;
 pub const NOT_SUPPORTED: u32 = 0x8013_1515;
 
-/// Longer than anything takes on a busy machine.
+/// A time limit longer than any step takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn message(set: u8, id: u8, payload: &[u8]) -> Vec<u8> {
@@ -42,7 +42,7 @@ pub struct Ask {
     pub keywords: u64,
     pub level: u32,
     pub arguments: &'static str,
-    /// Whether only these events are wanted, or all except these.
+    /// The event ids of the filter. If the flag is true, only these events are wanted; otherwise all except these.
     pub filter: (bool, Vec<u32>),
 }
 
@@ -116,7 +116,8 @@ impl Client {
         reply
     }
 
-    /// The same for a request that announces more bytes than it has: the client closes its half of the connection.
+    /// Like [`exchange`](Self::exchange), for a request that announces more bytes than it has. After it, the client closes its half of the
+    /// connection.
     pub fn exchange_cut(&self, request: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         stream.write_all(request).unwrap();

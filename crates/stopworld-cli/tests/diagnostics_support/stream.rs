@@ -27,7 +27,7 @@ pub struct Event {
 pub struct Stream {
     pub pid: u32,
     pub events: Vec<Event>,
-    /// By thread: the number of sequence numbers without an event.
+    /// For each thread, the number of sequence numbers without an event.
     pub lost: BTreeMap<u64, u64>,
     /// Whether the stream has its end marker.
     pub whole: bool,
@@ -211,7 +211,7 @@ impl Stream {
         counts
     }
 
-    /// The providers that it has events of, except the one that describes the process.
+    /// The providers whose events the stream contains, except the one that describes the process.
     pub fn providers(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.events.iter().map(|event| event.kind.provider.as_str()).collect();
         names.sort_unstable();

@@ -63,7 +63,7 @@ impl Subject {
         writeln!(self.told.as_mut().unwrap(), "{order}").unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits for the process to end.
     pub fn ended(&mut self) -> std::process::ExitStatus {
         ended(&mut self.child)
     }
@@ -71,7 +71,7 @@ impl Subject {
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

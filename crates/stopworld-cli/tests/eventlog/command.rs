@@ -88,7 +88,7 @@ fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case]
     scenarios::goes_on_without_its_file(file, &[why], "--format eventlog");
 }
 
-/// `.event.full-disk`: what was written until then is a complete log, with everything that its events refer to.
+/// `.event.full-disk`: the part that was written before the failure is a complete log, with everything to which its events refer.
 #[rstest]
 fn a_file_that_may_not_grow_stays_whole(#[values("", "--time-profile")] profile: &str) {
     let (_, written) = scenarios::may_write_only(640, "churn --threads 4 --collections 800", "t.eventlog", profile);
@@ -126,7 +126,7 @@ fn a_run_that_is_abandoned_is_logged_until_then() {
     check_beginning(&log);
 }
 
-/// `.event.crash`: what was flushed is a log with its end marker, unless the run was killed during a write.
+/// `.event.crash`: the flushed part of the file is a log with its end marker, unless the run was killed during a write.
 #[test]
 fn a_run_that_is_killed_leaves_a_log() {
     scenarios::most_of_the_killed_have_their_end("t.eventlog", "", |bytes| {
@@ -144,7 +144,7 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     assert!(!check(&Log::parse(&scenarios::writes_its_recorder_when_asked("t.eventlog"))).is_empty());
 }
 
-/// A panic of one of its threads does not keep a run from writing either: the panic is reported, and earlier events are in the log.
+/// A run in which a thread panics still writes its log: the panic is reported, and the earlier events are in the log.
 #[test]
 fn a_run_that_fails_ends_its_log() {
     let directory = directory();

@@ -119,7 +119,7 @@ fn every_change_of_a_byte_is_read_without_a_panic(#[case] name: &str) {
     }
 }
 
-/// Two blocks, the first of them damaged: the events before the damage and those of the second block are read.
+/// If the first of two blocks is damaged, the events before the damage and the events of the second block are read.
 #[rstest]
 #[case::an_unknown_type(0x7777, DamageKind::Unknown { id: 0x7777, what_follows: Resumed::AtBlock(0) })]
 #[case::a_payload_over_the_end(901, DamageKind::Overrun { id: 901, what_follows: Resumed::AtBlock(0) })]
@@ -133,7 +133,7 @@ fn the_blocks_after_a_damaged_one_are_read(#[case] id: u16, #[case] expected: Da
         log.fixed(10, 3, &[]);
     });
     if id == 901 {
-        // The length of its payload.
+        // This is the length of the event's payload.
         log.0[spoiled as usize + 10..spoiled as usize + 12].copy_from_slice(&40u16.to_be_bytes());
     }
     let second = log.0.len() as u64;

@@ -1,4 +1,4 @@
-//! GHC's eventlogs: the crate `ghc-eventlog`, and stopworld's own writer.
+//! GHC eventlogs: tests of the crate `ghc-eventlog`, and of stopworld's own writer.
 
 mod command;
 #[path = "../command_support/mod.rs"]

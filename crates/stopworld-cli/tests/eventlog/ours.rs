@@ -76,7 +76,7 @@ impl Visitor for Stacks {
     }
 }
 
-/// The format has room for 255 centres: stacks with the same innermost 255 are one band, and no byte is lost.
+/// The format has room for 255 centres. Stacks with the same innermost 255 centres are one band, and no byte is lost.
 #[test]
 fn stacks_that_are_cut_alike_are_one_band() {
     let directory = directory();
@@ -87,7 +87,7 @@ fn stacks_that_are_cut_alike_are_one_band() {
     program += "(define (c300 n) (if (= n 0) '() (cons n (c300 (- n 1)))))\n";
     for (name, count) in [("p", 1000), ("q", 500), ("r", 250)] {
         program += &format!("(define ({name}) (let ((r (c0 {count}))) r))\n(define kept-{name} ({name}))\n");
-        // Their bytes are between those of the deep ones.
+        // The bytes of the short stacks are between those of the deep stacks.
         program += &format!("(define (short-{name}) (let ((r (c290 {}))) r))\n", count - 100);
         program += &format!("(define kept-short-{name} (short-{name}))\n");
     }
@@ -106,7 +106,8 @@ fn stacks_that_are_cut_alike_are_one_band() {
         assert_eq!(different.len(), bands.len());
     }
     let deepest = stacks.0.last().unwrap().iter().filter(|(stack, _)| stack.len() == 255);
-    // The objects that the three programs keep and the cells of the recursion, one entry for each depth beyond the 255th.
+    // The merged band has the objects that the three programs keep and the cells of the recursion, one entry for each depth beyond the
+    // 255th.
     let most = deepest.map(|(_, bytes)| *bytes).max().unwrap();
     assert!(most >= (1000 + 500 + 250) * 24, "{most}");
 }

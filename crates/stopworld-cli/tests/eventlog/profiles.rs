@@ -17,7 +17,7 @@ use stopworld::{Charging, World, cost_centre};
 use stopworld_trace::{eventlog, profile_text};
 use writer_support::{end, run, small};
 
-/// The first number of the centres that every program has.
+/// The number of the first of the built-in centres, which every program has.
 const BUILT_IN: u32 = 1 << 20;
 
 struct Files(tempfile::TempDir);
@@ -179,7 +179,7 @@ fn a_log_has_the_censuses_to_the_byte(
         (seen.len(), seen.len()),
         "one sample and one census for each collection"
     );
-    // The collecting thread reports its census possibly after the next collection has begun.
+    // A census may be reported after the next collection has begun, so the reports may be out of order.
     censuses.sort_by_key(|census| census.era);
     for ((sample, census), seen) in samples.iter().zip(&*censuses).zip(&seen) {
         assert_eq!((sample.era, &sample.bands), (census.era, &headings(census)));
@@ -202,7 +202,7 @@ fn a_log_has_the_censuses_to_the_byte(
     }
 }
 
-/// As eventlog2html and hs-speedscope require: the seven centres of every program, then the program's own in descending order to 1.
+/// eventlog2html and hs-speedscope require this order: the seven centres of every program, then the program's own in descending order to 1.
 #[test]
 fn centres_are_defined_in_the_order_of_ghc() {
     let files = Files::new();
@@ -222,8 +222,8 @@ fn centres_are_defined_in_the_order_of_ghc() {
     assert_eq!(numbers[7..], (1..=last).rev().collect::<Vec<_>>());
 }
 
-/// hs-speedscope takes the order of definitions as the numbers. Tested for centres entered only while the profile runs, for a stack of only
-/// the highest number, and for a log whose only end is what each flush leaves.
+/// hs-speedscope derives the numbers from the order of the definitions. Tested for centres that are first entered while the profile runs,
+/// for a stack that has /// only the centre with the highest number, and for a log that ends with what each flush writes.
 #[test]
 fn hs_speedscope_has_the_right_names_of_late_centres() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! `stopworld eventlog show` against what the real `ghc-events` prints of the same logs.
+//! Compares the output of `stopworld eventlog show` with that of the real `ghc-events` for the same logs.
 //!
 //! The logs under `fixtures/eventlog` were written by programs of GHC 9.0.2, those in `broken` by hand. Next to each is the output of
 //! `ghc-events show`, compressed, and for the broken ones a list of what four real tools print.
@@ -169,7 +169,7 @@ fn a_broken_log_yields_at_least_as_much_as_any_real_tool_prints(#[case] name: &s
     }
 }
 
-/// Besides the place, the message names the last event that was good.
+/// The message has the place of the damage and the last good event before it.
 #[test]
 fn damage_is_reported_with_the_last_good_event() {
     let output = show(&[], Path::new("../../tests/fixtures/eventlog/broken/trunc-midevent.eventlog"));

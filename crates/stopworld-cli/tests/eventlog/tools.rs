@@ -1,4 +1,5 @@
-//! GHC's real tools on stopworld's logs: the library ghc-events, ThreadScope, hp2ps. A test prints `skipped` if its tool is not installed.
+//! The real tools of GHC read stopworld's logs: the library ghc-events, ThreadScope, hp2ps. A test prints `skipped` if its tool is not
+//! installed.
 
 use crate::command_support;
 use crate::eventlog_rules;
@@ -140,7 +141,7 @@ fn is_a_profile_that_the_library_reads(by: &str) {
     let log = is_what_we_wrote(&reader, &directory.path().join("t.eventlog"));
     let (collections, is_biography) = (check(&log).len(), by == "hb");
     let samples = [log.count(id::HEAP_PROF_SAMPLE_BEGIN), log.count(id::HEAP_BIO_PROF_SAMPLE_BEGIN)];
-    // The last collection of a biography, in which everything ends, is no sample.
+    // The last collection of a biography, in which all objects end, is not a sample.
     assert_eq!(samples, if is_biography { [0, collections - 1] } else { [collections, 0] });
     assert_eq!((log.count(id::HEAP_PROF_BEGIN), log.count(id::HEAP_PROF_SAMPLE_END)), (1, samples[0] + samples[1]));
     let by_stack = log.count(id::HEAP_PROF_SAMPLE_COST_CENTRE);
@@ -191,7 +192,7 @@ fn the_library_of_ghc_reads_a_biography_and_counts_as_we_do() {
     }
 }
 
-/// Also for a profile by another breakdown with a biography's stages as a filter.
+/// This also holds for a profile by another breakdown that is filtered by the stages of a biography.
 #[rstest]
 fn our_reader_shows_a_biography_as_ghc_events_does(#[values("hb", "hy --only biography=drag,void")] by: &str) {
     if has_biography() {
@@ -273,7 +274,7 @@ fn is_drawn_by_hp2ps(by: &str, workload: &str) {
     assert!(picture.starts_with("%!PS") && picture.contains("showpage"));
 }
 
-/// Also for a run that was killed.
+/// The library also reads the log of a run that was killed.
 #[test]
 fn the_library_of_ghc_reads_what_a_killed_run_has_left() {
     let directory = directory();
@@ -286,7 +287,7 @@ fn the_library_of_ghc_reads_what_a_killed_run_has_left() {
     assert!(counted(&reader, &file)["StartGC"] > 0);
 }
 
-/// ThreadScope on a display of its own. Ended when this is dropped.
+/// ThreadScope on a display of its own. It is ended when this is dropped.
 struct Shown {
     threadscope: Child,
     server: Child,
@@ -328,7 +329,7 @@ impl Shown {
 impl Drop for Shown {
     fn drop(&mut self) {
         for child in [&mut self.threadscope, &mut self.server] {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -353,7 +354,7 @@ fn threadscope_opens_our_logs(#[case] arguments: &str) {
         assert!(shown.threadscope.try_wait().unwrap().is_none(), "ThreadScope ended: {said}");
         let titles = shown.titles();
         if titles.iter().any(|title| title == "t.eventlog - ThreadScope") {
-            // Errors appear when it draws.
+            // ThreadScope shows errors only when it draws.
             std::thread::sleep(Duration::from_secs(1));
             assert!(shown.threadscope.try_wait().unwrap().is_none(), "ThreadScope ended");
             let titles = shown.titles();

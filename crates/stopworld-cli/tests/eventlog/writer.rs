@@ -30,7 +30,7 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-/// Asserts that a log's collections are the collector's, figure by figure.
+/// Asserts that the collections in a log agree with the collector's reports in every figure.
 fn are_the_reports(seen: &[Seen], reports: &Reports) {
     let reports = reports.sorted();
     assert_eq!(seen.len(), reports.len());
@@ -137,7 +137,7 @@ fn a_log_has_the_requested_classes(
     assert_eq!(said, if user { vec!["before", "after"] } else { vec![] });
 }
 
-/// A log that begins late has the names of the threads that are attached then, and not those of threads that have left.
+/// A log that begins late has the names of the threads that are attached at that time, and not those of threads that have detached before.
 #[test]
 fn a_log_that_begins_late_knows_the_attached_threads() {
     let file = File::new();

@@ -204,7 +204,7 @@ impl AnalysisFeed {
         (process, all)
     }
 
-    /// The collections that count.
+    /// Returns the complete collections, which are the ones that are counted.
     pub fn collections(self) -> Vec<Collection> {
         let (_, all) = self.told();
         all.into_iter().map(|(collection, _)| collection).filter(|collection| collection.complete).collect()

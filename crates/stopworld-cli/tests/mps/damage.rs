@@ -101,7 +101,7 @@ fn record(version: Version) -> impl Strategy<Value = Vec<u8>> {
         1 => (16..=288usize).prop_map(Some),
     ];
     let code = prop_oneof![20 => prop::sample::select(sizes()), 1 => any::<u16>().prop_map(|code| (code, 32))];
-    // Few different numbers, so that clocks are equal and labels recur.
+    // There are only few different numbers, so that clocks are equal and labels recur.
     let word =
         prop_oneof![0..6u64, any::<u64>(), any::<u32>().prop_map(u64::from), any::<f64>().prop_map(f64::to_bits)];
     (
@@ -164,7 +164,7 @@ proptest! {
     }
 }
 
-/// Pseudo-random numbers (xorshift): a run can be repeated.
+/// A generator of pseudo-random numbers (xorshift), so that a run can be repeated.
 struct Numbers(u64);
 
 impl Numbers {
@@ -246,7 +246,7 @@ fn a_string_without_an_end_is_cut_where_its_record_ends() {
     assert_eq!(notices[0].kind, Kind::Unterminated { event: "Intern" });
 }
 
-/// The longest possible line: names, five labels of the longest string, every byte of it escaped.
+/// The longest possible line has names, and five labels of the longest string, with every byte escaped.
 #[test]
 fn the_longest_line_fits() {
     let mut stream = vec![0x21, 0, 0x20, 1, 0, 0, 0, 0];

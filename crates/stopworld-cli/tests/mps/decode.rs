@@ -85,7 +85,7 @@ fn the_named_form_is_that_of_mpseventtxt_after_a_sort(#[files("../../tests/fixtu
     if exit_code(&file, "txt.rc") == 0 {
         assert_same(&output.stdout, &real);
     } else {
-        // The real tool died here: of a newline, of an unknown code, of a 128-bit word. Ours continues.
+        // At this record the real tool aborted: because of a newline, an unknown code, or a 128-bit word. `eventcnv` continues.
         assert_same(&output.stdout[..real.len()], &real);
         assert_eq!(records(&output.stdout), records(&outside_activity(&file, "cnv").expect("the real output")));
     }
@@ -261,7 +261,7 @@ fn what_precedes_damage_is_printed(#[values("--cnv", "--txt")] form: &str) {
     assert!(stderr.contains(&format!("Truncated log: the record at byte {} ", whole.len())), "{stderr}");
 }
 
-/// A stream can be followed while it is written: everything received is printed before the command waits for more.
+/// A stream can be followed while it is written, because everything received is printed before the command waits for more.
 #[test]
 fn a_stream_is_printed_as_it_arrives_through_a_pipe() {
     let whole = fs::read("../../tests/fixtures/mps/synth-ok2.bin").unwrap();
@@ -281,7 +281,7 @@ fn a_stream_is_printed_as_it_arrives_through_a_pipe() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// A large stream that is sorted in files is printed as if sorted in memory, and no file remains.
+/// A large stream is sorted in files. Its output is the same as if it was sorted in memory, and no file remains.
 #[test]
 fn a_stream_that_is_too_large_for_memory_is_sorted() {
     let mut stream = Vec::new();

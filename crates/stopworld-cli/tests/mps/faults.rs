@@ -19,7 +19,7 @@ use nix::sys::signal::Signal;
 use rstest::rstest;
 
 const ALL: u64 = 0x7f;
-/// Without Ref and Object.
+/// The default filter: all categories except Ref and Object.
 const DEFAULT: u64 = 0x4f;
 
 // ---- Arguments -----------------------------------------------------------------------------------------------------
@@ -88,8 +88,8 @@ fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case]
     assert!(lost > 100_000, "{row}");
 }
 
-/// `.event.full-disk`: what was written before the failure is a stream, and written plus lost records are all records; for a failure in the
-/// first block, and in one that another thread finds too large.
+/// `.event.full-disk`: the part that was written before the failure is a stream, and the numbers of written and of lost records add up to
+/// all records. Tested for a /// failure in the first block, and for one in a later block, which another thread detects.
 #[rstest]
 fn a_file_that_may_not_grow_keeps_whole_records(#[values(700, 4444)] blocks: u32) {
     let (figures, stream) = scenarios::may_write_only(blocks, "graph", "t.mps", "--events all");
@@ -153,7 +153,7 @@ fn head_of(file: &Path) -> Vec<u8> {
     head
 }
 
-/// `.event.crash`: complete records, and our reader reports nothing about them.
+/// `.event.crash`: the file has complete records, for which stopworld's reader reports no notice.
 #[rstest]
 fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "User")] events: &str) {
     let directory = directory();
@@ -167,7 +167,7 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
         // On a busy machine the run may write gigabytes before it is killed.
         let killed = || scenarios::is_killed_when(command, &file, is_there, Duration::from_millis(20));
         let stream = std::iter::repeat_with(killed).find(|stream| stream.len() < 100_000_000).unwrap();
-        // The run may have been killed during a write: then the last record is cut, and nothing else.
+        // The run may have been killed during a write. In that case only the last record is cut.
         let whole = whole_records(&stream);
         let entries = parse(&stream[..whole]);
         // Up to its last sync the stream obeys all rules.
@@ -199,7 +199,7 @@ fn a_debugger_can_flush_while_the_writing_thread_is_stopped() {
     let mut said = String::new();
     // A thread may be stopped while it holds the recorder's lock: then the call returns 1, and is repeated later.
     for attempt in 0..100 {
-        // Stopped, because the run would write gigabytes until gdb has started.
+        // The run is stopped, because it would write gigabytes until gdb has started.
         signal(&child, Signal::SIGSTOP);
         let output = Command::new("gdb")
             .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &child.id().to_string()])
@@ -258,7 +258,8 @@ fn the_flight_recorder_is_written_when_asked_and_only_then() {
     assert!(check_gappy(&fs::read(directory.path().join("e.mps")).unwrap()) > 500);
 }
 
-/// In every format: one line, not silence. The writing thread is the program's first, which receives the limit's signal.
+/// The failure is reported in one line, in every format. The writing thread is the program's first thread, which receives the signal of the
+/// file size limit.
 #[rstest]
 fn a_flight_recorder_that_cant_be_written_at_the_end_fails_the_run(
     #[values("mps", "nettrace", "json", "eventlog")] format: &str,

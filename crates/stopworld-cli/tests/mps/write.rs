@@ -1,4 +1,5 @@
-//! Streams that worlds write, compared with a checker of the tests' own, with the worlds' reports, and with the events that a listener got.
+//! Streams that worlds write, compared with the results of a separate checker, with the worlds' reports, and with the events that a
+//! listener received.
 
 use crate::mps_stream;
 use crate::writer_support;
@@ -32,7 +33,7 @@ fn is_read_without_a_message(stream: &[u8]) {
     }
 }
 
-/// Finishes the trace; it contains everything.
+/// Finishes the trace, and asserts that it contains everything.
 fn finish(trace: &Trace) -> Finished {
     trace.wait_for_worlds(Duration::from_secs(120));
     let finished = trace.finish().unwrap();
@@ -183,7 +184,7 @@ fn nothing_is_written_and_no_file_made_while_the_filter_is_empty() {
     assert!(told.count("PoolAlloc") > 10_000 && told.count("ArenaPollBegin") > 0);
 }
 
-/// `.event.exact`, for a filter: a category that is off when the call has returned has no later records. Names resolve at any time.
+/// `.event.exact`, for a filter: a category that is off when the call has returned has no later records. Names can be resolved at any time.
 #[test]
 fn categories_can_be_switched_at_any_time() {
     let file = File::new();
@@ -196,7 +197,8 @@ fn categories_can_be_switched_at_any_time() {
         for _ in 0..2 {
             let world = &world;
             scope.spawn(move || {
-                // Not so often that only collections happen: records fired inside a collection without a pause would be dropped.
+                // The thread pauses between collections, because records that are fired inside collections without a pause would be
+                // dropped.
                 while !done.load(Ordering::Relaxed) {
                     work(world, 20_000);
                     std::thread::sleep(Duration::from_millis(5));
@@ -333,7 +335,7 @@ fn a_trace_whose_handle_is_dropped_is_written_to_its_end() {
     assert_eq!(told.count("ArenaAlloc"), told.count("ArenaFree"));
 }
 
-/// Two worlds, one stream: `EventInit` once, an arena each.
+/// Two worlds share a stream: it has one `EventInit`, and an arena for each world.
 #[test]
 fn worlds_share_a_stream() {
     let file = File::new();
@@ -365,7 +367,7 @@ fn a_file_that_may_not_grow_is_an_error_to_the_flushing_thread() {
         assert!(output.status.success(), "{output:?}");
         return;
     }
-    // Now and then the writer thread is the first to find the error.
+    // The writer thread may be the first to detect the error, so several attempts are made.
     for _ in 0..10 {
         let file = File::new();
         let trace = start(&file, ALL);

@@ -1,5 +1,5 @@
-//! A checker of MPS telemetry streams for what this library writes: the form of every record, and what the strictest reader requires of
-//! their order. It shares nothing with the writer: layouts come from the table that was generated from the MPS's headers.
+//! A checker of MPS telemetry streams that this library writes. It checks the form of every record, and the order of the records by the
+//! rules of the strictest reader. It shares nothing with the writer: layouts come from the table that was generated from the MPS's headers.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -79,7 +79,7 @@ pub fn parse(stream: &[u8]) -> Vec<Entry> {
     entries(stream).collect()
 }
 
-/// The same, one record at a time.
+/// Parses a stream one record at a time.
 pub fn entries(stream: &[u8]) -> impl Iterator<Item = Entry> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -141,7 +141,7 @@ fn entry_at(stream: &[u8], at: usize) -> Entry {
 pub struct StreamSummary {
     /// The number of records of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The live bytes by PoolAlloc and PoolFree at the end of each trace.
+    /// The live bytes at the end of each trace, computed from PoolAlloc and PoolFree.
     pub live: Vec<u64>,
     /// The names that were given.
     pub names: BTreeSet<String>,
@@ -192,8 +192,8 @@ pub fn check_gappy(stream: &[u8]) -> u64 {
     entries(stream).count() as u64
 }
 
-/// Returns whether all records are in time order. A thread that was interrupted while it fired has that one record late, with its own time;
-/// on a busy machine this happens now and then, and no more often.
+/// Returns whether all records are in time order. If a thread was interrupted while it fired, that record is late and has its own time. On
+/// a busy machine a few such records are allowed.
 fn are_in_order(stream: &[u8]) -> bool {
     let mut clock = 0;
     let is_late = |entry: &Entry| {
@@ -233,7 +233,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Strea
         assert!(entry.clock >= clock, "{}: the clock was {clock:x} before", say());
         clock = entry.clock;
 
-        // What a record names has been introduced. (SegReclaim's slots do not hold what their names say.)
+        // The objects to which a record refers have been introduced. (The names of SegReclaim's parameters do not match their values.)
         if entry.name != "ArenaCreateVM" && entry.name != "SegReclaim" {
             if let Some(arena) = entry.find("arena") {
                 assert!(arenas.contains_key(&arena), "{}: no such arena", say());
@@ -279,7 +279,7 @@ pub fn check_entries(entries: impl Iterator<Item = Entry>, filter: u64) -> Strea
             }
             "PoolFinish" => {
                 assert!(pools.remove(&entry.get("pool")).is_some(), "{}", say());
-                // The objects in it are freed without records of their own.
+                // The objects in the pool are freed without records of their own.
                 objects.retain(|_, (_, pool)| *pool != entry.get("pool"));
             }
             "ArenaAlloc" => {

@@ -1,4 +1,4 @@
-//! Templates of the CLR's events: the fields of each version, and that no missing field is read.
+//! Tests of the templates of the CLR's events: each version has its fields, and a missing field is never read.
 
 use nettrace::clr::gc::{AllocationTick, CommittedUsage, Dynamic, HeapStats, PinObject};
 use nettrace::clr::history::{FitBucketInfo, GlobalHeapHistory, LohCompact, PerHeapHistory};
@@ -6,7 +6,8 @@ use nettrace::clr::{self, FieldValue, Payload, Provider};
 use proptest::prelude::*;
 use rstest::rstest;
 
-/// HeapStats as each version writes it: each number identifies its field. Version 3 is not known yet: it has a tail.
+/// Returns a HeapStats payload as each version writes it, in which each number identifies its field. Version 3 is not known yet, so it has
+/// an unknown tail.
 fn heap_stats(version: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..10_u64).flat_map(|field| (1000 + field).to_le_bytes()).collect();
     bytes.extend((0..3_u32).flat_map(|field| (2000 + field).to_le_bytes()));
@@ -41,7 +42,7 @@ fn an_old_template_reads_new_data_and_a_new_one_old_data(
     assert_eq!(names.len(), [13, 14, 16, 16][both as usize], "{names:?}");
 }
 
-/// The length overrides the version: every cut of every version.
+/// The actual length has precedence over the version. Tested for every version, cut at every length.
 #[rstest]
 fn a_payload_is_never_read_past_its_end(#[values(0, 1, 2, 3)] version: u32) {
     let bytes = heap_stats(3);
@@ -134,7 +135,7 @@ fn labels_are_those_of_dotnet() {
 }
 
 proptest! {
-    /// Whatever the bytes are, no accessor panics, and the listing agrees with the accessors.
+    /// For any bytes, no accessor panics, and the listing agrees with the accessors.
     #[test]
     fn any_bytes_are_read_without_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..700),

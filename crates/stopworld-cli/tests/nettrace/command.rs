@@ -80,7 +80,7 @@ fn a_heap_dump_is_one_that_its_readers_find(
     let parsed = Parsed::read(&directory.path().join("heap.nettrace"));
     match nettrace_rules::readers::heap_dump(&parsed) {
         Ok(found) => assert!(found.nodes >= least && found.unnamed == 0 && found.edges >= least, "{found:?}"),
-        // Nothing was alive.
+        // No object was alive.
         Err(error) => assert_eq!((least, error.as_str()), (0, "the file did not include a heap dump")),
     }
     let starts: Vec<_> = parsed.named("GCStart").map(|event| event.number("Reason")).collect();
@@ -97,7 +97,7 @@ fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case]
     scenarios::goes_on_without_its_file(file, &[why], &format!("--format nettrace {VERBOSE}"));
 }
 
-/// `.event.full-disk`: what was written before the failure is a complete trace, which ends as the format requires.
+/// `.event.full-disk`: the part that was written before the failure is a complete trace, which ends as the format requires.
 #[test]
 fn a_file_that_may_not_grow_stays_whole() {
     let (figures, written) = scenarios::may_write_only(1400, "graph", "t.nettrace", VERBOSE);
@@ -138,7 +138,7 @@ fn a_run_that_is_abandoned_is_traced_until_then() {
     check_collections(&Parsed::parse(&scenarios::is_left_behind("t.nettrace", VERBOSE)));
 }
 
-/// `.event.crash`: what was flushed is a trace with its end, unless the run was killed during a write.
+/// `.event.crash`: the flushed part of the file is a trace with its end tag, unless the run was killed during a write.
 #[rstest]
 fn a_run_that_is_killed_leaves_a_trace(#[values("nettrace", "nettrace6")] format: &str) {
     scenarios::most_of_the_killed_have_their_end("t.nettrace", &format!("--format {format}"), |bytes| {

@@ -131,7 +131,7 @@ fn a_damaged_block_loses_no_other(
             (body - 24, 2, DamageKind::BlockHeader(19))
         }
         "overrun" if fixed => {
-            // Both sizes of the second event.
+            // These are both sizes of the second event.
             let size = (end - tail - body) / 2;
             let second = body + size;
             let payload = second + if form.is_v6() { 48 } else { 76 };
@@ -194,7 +194,7 @@ fn another_minor_version_is_read() {
     assert_eq!((read(&bytes).0.events.len(), read(&bytes).1.damage), (1, None));
 }
 
-/// A block that ends after a header.
+/// The block ends after the header of an event.
 #[rstest]
 fn a_block_that_ends_before_a_payload_is_damaged(#[values(Form::V4, Form::V6)] form: Form) {
     let whole = around_one_event(form);

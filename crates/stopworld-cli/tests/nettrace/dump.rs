@@ -95,7 +95,7 @@ fn is_same(theirs: &str, ours: &Value) -> bool {
         Value::String(text) => text.trim() == theirs,
         Value::Array(_) => serde_json::from_str(theirs).is_ok_and(|theirs: Value| theirs == *ours),
         Value::Bool(value) => theirs.eq_ignore_ascii_case(&value.to_string()),
-        // The highest bit says that there is a reason, the other bits which one: this is the second.
+        // The highest bit is set if there is a reason; the other bits are the number of the reason, here the second.
         Value::Number(ours) if theirs == "compact_high_frag" => ours.as_u64() == Some(1 << 31 | 1 << 1),
         Value::Number(ours) if theirs == "not_specified" => ours.as_u64() == Some(0),
         Value::Number(ours) => match (ours.as_i64(), ours.as_u64()) {
@@ -170,7 +170,7 @@ fn counts_and_payloads_are_those_that_perfview_lists(#[case] name: &str, #[case]
                 "TID" => assert_eq!(ours["thread"].to_string(), *theirs, "{event}"),
                 _ => {
                     let Some(value) = fields.get(name) else { continue };
-                    // For events that are not the collector's PerfView has names for numbers that we print as numbers.
+                    // For events that are not the collector's, PerfView prints names for some values that stopworld prints as numbers.
                     let is_name = !event.starts_with("GC/")
                         && value.is_number()
                         && !theirs.starts_with(|c: char| c.is_ascii_digit());
@@ -307,7 +307,7 @@ fn an_invalid_time_is_refused(#[case] option: &str, #[case] time: &str) {
     }
 }
 
-/// No match is not an error, but it is reported: with the probable intention, and with what the trace contains.
+/// If no event matches, that is not an error. It is reported with the most similar name, and with the contents of the trace.
 #[rstest]
 #[case(&["--provider", "Other"], &["no provider 'Other'; `--counts` alone"])]
 #[case(&["--provider", "Microsoft-Windows-DotNETRuntim"], &["did you mean 'Microsoft-Windows-DotNETRuntime'?"])]

@@ -114,7 +114,7 @@ fn a_dump_takes_no_memory_for_its_objects() {
         let other = GcCell::new(list.filter(|_| number % 2 == 0));
         list = Some(m.alloc(Link { next: GcCell::new(list), other }).unwrap());
     }
-    // Marking needs memory, too.
+    // This collection makes marking use its memory before the measurement.
     m.collect().unwrap();
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS");

@@ -1,4 +1,4 @@
-//! `.nettrace` files: the crate `nettrace`, and stopworld's own writer.
+//! `.nettrace` files: tests of the crate `nettrace`, and of stopworld's own writer.
 
 mod clr;
 mod command;

@@ -314,7 +314,7 @@ proptest! {
         let seen = |events: &[Seen]| {
             events.iter().map(|event| (event.kind, event.sequence, event.thread, event.time, event.processor.unwrap(), event.activity, event.payload.clone())).collect::<Vec<_>>()
         };
-        // In file order, all events as they were written.
+        // In file order, all events are delivered as they were written.
         let in_file = read_in_file_order(&bytes).0.events;
         prop_assert_eq!(seen(&in_file), written.iter().map(as_seen).collect::<Vec<_>>());
         // By time, sorted naively; the order of events with equal times is open, but each thread keeps its order.
@@ -326,7 +326,7 @@ proptest! {
             let numbers: Vec<u32> = by_time.iter().filter(|event| event.2 == thread * 2).map(|event| event.1).collect();
             prop_assert!(numbers.is_sorted(), "{:?}", numbers);
         }
-        // However the file arrives.
+        // The result does not depend on the sizes of the reads.
         let mut dropped = Record::default();
         let of_drops = Reader::new(Drops(&bytes)).with_stacks().read(&mut dropped);
         prop_assert_eq!((of_drops, dropped.events), (summary, record.events));

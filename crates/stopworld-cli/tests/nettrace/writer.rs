@@ -37,7 +37,7 @@ fn finish(trace: &Trace) -> Finished {
     finished
 }
 
-/// Asserts that a trace's collections are the collector's, figure by figure.
+/// Asserts that the collections in a trace agree with the collector's reports in every figure.
 fn are_the_reports(trace: &Parsed, seen: &[Seen], reports: &Reports) {
     let reports = reports.sorted();
     let numbers: Vec<u64> = seen.iter().map(|seen| seen.number).collect();
@@ -106,7 +106,7 @@ fn are_the_statistics(file: &File, parsed: &Parsed, reports: &Reports) {
     assert_eq!(rest.next().map(|report| report.number), None);
 }
 
-/// The .NET events obey the rules of §6, in either container, whatever runs and however it is stopped.
+/// The .NET events obey the rules of their tools in either container, for every workload and every stopper.
 #[rstest]
 fn traces_of_all_workloads_obey_the_rules(
     #[values("signals", "safepoints", "mock")] stopper: &str,
@@ -145,7 +145,7 @@ traced! {
     }
 }
 
-/// Some of each: small, large and pinned objects, handles, and an explicit collection.
+/// Allocates small, large and pinned objects, makes handles, and requests a collection.
 fn work(world: &World, links: usize) {
     // SAFETY: references are locals here.
     let m = unsafe { world.attach("worker") }.unwrap();
@@ -171,7 +171,7 @@ fn traced(providers: &str, container: Container) -> Parsed {
     parsed_in(&file)
 }
 
-/// Point 3 of the issue: each row of the table that has a .NET event, by its keyword and level.
+/// A trace has exactly the requested events. Tested for each row of the table that has a .NET event, by its keyword and level.
 #[rstest]
 fn a_trace_has_what_was_requested_and_nothing_else(
     #[values("1:4", "1:5", "2:4", "2:3", "80000:4", "200000:4", "2000000:5", "1:0")] asked: &str,
@@ -191,7 +191,7 @@ fn a_trace_has_what_was_requested_and_nothing_else(
             }
         }
     }
-    // And every requested event that this work certainly fires.
+    // The trace also has every requested event that this work certainly fires.
     let known = if provider == DEFAULT { Provider::Default } else { Provider::Private };
     let rows = DESCRIPTORS.iter().flat_map(|row| row.net.iter().map(move |net| (row.id, net)));
     let fired = [EventId::GcStart, EventId::SuspendBegin, EventId::AllocationTick, EventId::RootCreated];
@@ -259,7 +259,7 @@ fn events_with_a_dotnet_counterpart_are_written_as_it() {
     assert!(segment.number("Size") >= 2 << 20 && segment.number("Address") > 0);
 }
 
-/// `.event.crash`: after each flush the file is a trace with its end.
+/// `.event.crash`: after each flush the file is a complete trace with its end tag.
 #[rstest]
 fn each_flush_leaves_a_whole_file(#[values(Container::V4, Container::V6)] container: Container) {
     let file = File::new();

@@ -38,7 +38,7 @@ pub struct Plan {
     pub form: Form,
     /// For each section: thread, time step, payload size, whether it is lost.
     sections: Vec<Vec<(u8, u8, u8, bool)>>,
-    /// Which of the events that may be flagged are flagged.
+    /// Whether each of the events that may be flagged is flagged.
     flags: Vec<bool>,
     /// The number of events in each block.
     pub blocks: Vec<u8>,
@@ -67,7 +67,7 @@ pub fn written(plan: &Plan) -> (Vec<u8>, Vec<Event>, u64) {
     let mut picks = plan.order.iter().cycle();
     let mut sizes = plan.blocks.iter().cycle();
     for section in &plan.sections {
-        // What each thread writes, by time; then the threads alternate in turns of any length.
+        // The events of each thread are written in the order of time; the threads alternate in turns of any length.
         let mut queues: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
         let mut newest = now;
         for &(thread, step, size, is_lost) in section {

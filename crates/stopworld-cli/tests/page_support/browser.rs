@@ -160,7 +160,7 @@ impl Browser {
         self.call("Input.dispatchMouseEvent", event);
     }
 
-    /// Waits until the page has been painted twice: observers of sizes run between.
+    /// Waits until the page has been painted twice, because observers of sizes run between the two.
     fn settle(&mut self) {
         if !self.has_scripts {
             return;
@@ -196,7 +196,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser ends when its commands do.
+        // The browser ends when its input ends.
         self.to = None;
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {

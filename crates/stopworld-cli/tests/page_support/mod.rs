@@ -1,4 +1,4 @@
-//! What must hold of every page for a browser.
+//! Checks of the properties that every HTML page must have.
 
 use crate::skipped;
 
@@ -15,7 +15,7 @@ const LIBRARY: &str = include_str!("../../../stopworld-analysis/src/report/uplot
 const LIBRARY_STYLES: &str = include_str!("../../../stopworld-analysis/src/report/uplot/uPlot.min.css");
 const LIBRARY_LICENCE: &str = include_str!("../../../stopworld-analysis/src/report/uplot/LICENSE");
 
-/// Long enough for a browser on a busy machine.
+/// A time limit that is long enough for a browser on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Checks that the page loads nothing, follows the reader's choice of light or dark, and closes its elements in order.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// No program takes longer to answer, however busy the machine is.
+/// A time limit: no program takes longer to answer, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program and its terminal. The program leads the terminal's session, as a shell's foreground job does.
@@ -74,12 +74,12 @@ impl Terminal {
         self.keys.write_all(b"\x03").unwrap();
     }
 
-    /// Waits until a command runs: then the terminal sends signals for its keys.
+    /// Waits until a command runs. While it runs, the terminal sends signals for its keys.
     pub fn begins_to_wait(&self) {
         self.wait_for_mode(libc::ISIG);
     }
 
-    /// Waits until no command runs: the line editor reads every key itself.
+    /// Waits until no command runs. The line editor then reads every key itself.
     fn is_at_the_prompt(&self) {
         self.wait_for_mode(0);
     }

@@ -72,7 +72,8 @@ pub fn end(world: World) {
 pub struct Reports(Arc<Mutex<Vec<CollectionReport>>>);
 
 impl Reports {
-    /// In the order of the collections: each report arrives from the collecting thread after the restart, so two may be swapped.
+    /// Returns the reports in the order of the collections. The collecting thread makes its report after the restart, so two reports may
+    /// arrive in the wrong order.
     pub fn sorted(&self) -> Vec<CollectionReport> {
         let mut reports = self.0.lock().unwrap().clone();
         reports.sort_unstable_by_key(|report| report.number);
