@@ -15,9 +15,9 @@ use stopworld::{Leaf, World};
 
 /// Whether `malloc` is slow on new threads.
 static SLOW: AtomicBool = AtomicBool::new(false);
-/// Threads that live at once. std's map of them has eleven entries per node, so it grows and shrinks by several nodes.
+/// The number of threads that live at once. std's map of threads has eleven entries per node, so it grows and shrinks by several nodes.
 const NEWBORN: usize = 60;
-/// Such a node is larger than this. Everything else that a new thread allocates is smaller.
+/// A node of that map is larger than this. Everything else that a new thread allocates is smaller.
 const NODE_BYTES: usize = 400;
 
 thread_local! {
@@ -39,7 +39,7 @@ extern "C" fn malloc(size: usize) -> *mut c_void {
     unsafe { __libc_malloc(size) }
 }
 
-/// In the child: a finalizer runs, and so do two markers, each on a thread that is started only now.
+/// Runs a finalizer and two markers in the child, each on a thread that is started in the child.
 fn live_on(world: &World) -> Option<()> {
     static FINALIZED: AtomicUsize = AtomicUsize::new(0);
     SLOW.store(false, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Random programs compared with a simple model: a plain graph, and reachability by searching it.
 //!
 //! A *program* is a list of small steps, executed twice: by a mutator on the collected heap, and on [`Model`], which never frees anything.
-//! When the mutator has detached, nothing is left on any stack, so what the collector keeps must be *exactly* what the model can reach:
+//! When the mutator has detached, no stack has references, so the collector must keep *exactly* the objects that the model can reach:
 //! objects by number, bytes by space, weak references, drops and finalizers by name. Then every reachable object is compared with the
 //! model, field by field.
 
@@ -34,7 +34,7 @@ impl Any {
     }
 
     /// # Safety
-    /// It refers to a live `T`.
+    /// The value refers to a live `T`.
     unsafe fn as_gc<T>(self) -> Gc<T> {
         // SAFETY: the caller's promise.
         unsafe { Gc::from_addr(self.0) }
@@ -570,7 +570,7 @@ fn run(setting: &Setting, program: &[Step]) {
     let left = settle(&world);
     assert_eq!(left, alive.len() as u64, "live objects, compared with reachable objects");
 
-    // Bytes, as counted by the report, the verifier and the model.
+    // The report, the verifier and the model must count the same bytes.
     reports.lock().unwrap().sort_by_key(|report| report.number);
     let last = *reports.lock().unwrap().last().unwrap();
     let verified = world.verify().unwrap();
@@ -582,7 +582,7 @@ fn run(setting: &Setting, program: &[Step]) {
         live_before = report.live.total();
     }
 
-    // Which objects were dropped and finalized, and how often.
+    // The same objects must be dropped and finalized, the same number of times.
     let dead = |wanted: fn(&Thing) -> usize| -> Vec<u64> {
         let things = state.model.things.iter().filter(|(id, _)| !alive.contains(id));
         things.flat_map(|(&id, thing)| std::iter::repeat_n(id, wanted(thing))).collect()
@@ -646,7 +646,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(256)
 }
 
-/// A plain case, so that a failure of the test's own machinery is easy to tell from one of the collector.
+/// A simple fixed program, so that a failure of the test's own code can be distinguished from one of the collector.
 #[test]
 fn a_program_that_does_a_little_of_everything() {
     let setting = Setting { stopper: Stopper::Signals, markers: 2, mark_stack: 64, initial_heap: 1 << 20, age: 253 };

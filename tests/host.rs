@@ -1,4 +1,4 @@
-//! A host gets events, one after the other, on a thread on which it may do anything.
+//! A host receives events one after the other, on a thread on which it may call any function.
 
 mod patience;
 
@@ -14,12 +14,12 @@ use stopworld::events::{
 use stopworld::{BuildError, Described, DescribedType, Gc, Layout, Mutator, Paranoid, World};
 
 const LONG: Duration = Duration::from_secs(120);
-/// Far more than a whole test takes: a longer wait never ends.
+/// A time limit far longer than a whole test takes.
 const WHOLE: Duration = Duration::from_secs(300);
 /// A host that is only slow, on a busy machine, loses nothing.
 const PATIENT: HostOptions = HostOptions { queue_bytes: 4 << 20, patience: WHOLE };
 
-/// Records what it gets.
+/// A host that records the events that it receives.
 #[derive(Default)]
 struct StoringHost {
     got: Mutex<Vec<(EventId, Vec<u8>, Stamp)>>,

@@ -203,7 +203,7 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
                     let root = m.root(large);
                     m.safepoint();
                     assert!(root.get(m)[2999].get().is_some());
-                    // Finalizers run on one thread: give it time.
+                    // Finalizers run on one thread, which needs time for them.
                     m.blocking(|| std::thread::sleep(Duration::from_micros(500)));
                 }
             })
@@ -282,7 +282,7 @@ fn a_census_calls_no_malloc(
                         let to = GcCell::new(last);
                         last = Some(m.alloc(Described { called: Description::new(*label), to }).unwrap());
                     }
-                    // Every lock except those for printing.
+                    // The thread takes every lock except those for printing.
                     if !matches!(turn % 8, 2 | 3) {
                         hammer(m, turn);
                     }
@@ -445,7 +445,8 @@ fn hammer(m: &Mutator, turn: u64) {
     }
 }
 
-/// The row "no deadlock": `mutators` mutators take all the locks in turn, with timers of their own, during `collections` collections.
+/// Checks that there is no deadlock: `mutators` mutators take all the locks in turn, with timers of their own, during `collections`
+/// collections.
 fn hammered(by: By, mutators: usize, collections: u32, markers: usize) {
     // The output is discarded, but takes the same locks.
     // SAFETY: plain system calls of a process that is this test's own.

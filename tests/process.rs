@@ -1,4 +1,4 @@
-//! What a world must not change in its process: threads that are cancelled, and what spawned processes inherit.
+//! Properties of a process that a world must not change: threads can be cancelled, and spawned processes inherit the same state.
 
 mod hazard;
 
@@ -72,7 +72,7 @@ impl Foreign {
         assert_eq!(unsafe { pthread_cancel(self.thread) }, 0);
     }
 
-    /// Joins it; returns whether it was cancelled.
+    /// Joins the thread. Returns whether it was cancelled, and the shared state.
     fn join(self) -> (bool, Arc<Shared>) {
         let mut value = std::ptr::null_mut();
         // SAFETY: joined once.
@@ -231,7 +231,7 @@ fn a_thread_that_is_cancelled_while_it_is_stopped_stays_stopped() {
     });
     world.set_thread_vtable(cancelling.clone()).unwrap();
     let thread = Foreign::start(&world, waits_outside_of_a_region);
-    // It is in `pause` while it sleeps.
+    // The thread is in `pause` while this one sleeps.
     std::thread::sleep(Duration::from_millis(50));
     cancelling.dropped.store(std::ptr::from_ref(&thread.shared.dropped) as usize, Ordering::SeqCst);
     cancelling.target.store(thread.thread as usize, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The memory that profiles keep. Alone in its program: it measures the memory of the whole process.
+//! The memory that profiles keep. The test is in a separate program, because it measures the memory of the whole process.
 
 mod heap_support;
 

@@ -49,7 +49,7 @@ fn ticks(sink: &MemorySink) -> (HashMap<(u32, &'static str), u64>, u64) {
     (ticks, interval)
 }
 
-/// Uses processor time, much of it for garbage.
+/// Uses processor time, much of it to allocate garbage.
 fn work(m: &Mutator, time: Duration) {
     let begun = cpu_of_thread();
     let mut list = None;
@@ -89,7 +89,7 @@ fn assert_is(ticks: u64, inner: Duration, outer: Duration, slack: u64) {
     );
 }
 
-/// One test at a time: each test measures the processor time of the process.
+/// Makes the tests run one at a time, because each measures the processor time of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -369,7 +369,7 @@ fn the_child_of_a_fork_does_not_tick_and_can_start_to() {
     // SAFETY: the child only works on the heap and leaves by `_exit`.
     match unsafe { libc::fork() } {
         0 => {
-            // Without its guard the child waits for a thread that it does not have.
+            // If the guard is removed, the child waits for a thread that it does not have.
             // SAFETY: a plain system call.
             unsafe { libc::alarm(patience(300, 20).as_secs() as u32) };
             let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

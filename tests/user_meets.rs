@@ -1,4 +1,4 @@
-//! Situations that a user meets: masked signals, debuggers, vfork, alternate stacks, forks, Ctrl-Z, interrupted system calls.
+//! Situations that a user may encounter: masked signals, debuggers, vfork, alternate stacks, forks, Ctrl-Z, interrupted system calls.
 //!
 //! When the world cannot be stopped the user gets an error that names the thread and the reason, the world continues, and the next
 //! collection after the cause is removed succeeds.
@@ -36,7 +36,7 @@ fn allocate(m: &Mutator, length: u64) {
     assert!(allocates(m, length), "out of memory");
 }
 
-/// The same. Returns false if there is no room: while no collection is possible, that is no failure.
+/// Like [`allocate`], but returns false if there is no room, which is not a failure while no collection is possible.
 fn allocates(m: &Mutator, length: u64) -> bool {
     let mut head: Option<Gc<Link>> = None;
     for number in 0..length {
@@ -111,7 +111,7 @@ fn silent(error: &CollectError) -> &[SilentThread] {
     }
 }
 
-/// Nothing blocks a collection any more. With this short timeout, on a busy machine, the first attempt may fail.
+/// Asserts that a collection is possible again. On a busy machine the first attempt may fail, because the timeout is short.
 fn collects_again(world: &World) {
     wait_for("a collection", || world.collect().is_ok());
 }
@@ -267,7 +267,7 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
             return;
         };
         match world.collect() {
-            // It was caught in a blocking region, where it blocks no stop.
+            // The debugger caught the thread in a blocking region, where it does not delay a stop.
             Ok(_) => {}
             Err(error) => {
                 let text = error.to_string();
@@ -280,7 +280,7 @@ fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
     }
 }
 
-/// The same, for thirty seconds; run with `--ignored`.
+/// The same test, for thirty seconds; run with `--ignored`.
 #[test]
 #[ignore = "takes 30 s"]
 fn a_thread_that_a_debugger_holds_for_thirty_seconds_is_named() {
@@ -435,7 +435,7 @@ fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(#[valu
     assert_eq!(collect(&world).weak_cleared, 1, "control");
 }
 
-/// What a child of a fork does with its copy of the world. The code says at which step it failed.
+/// Uses the copy of the world in the child of a fork. Returns 0, or a code for the step that failed.
 fn live_on(world: &World, own: Option<&Mutator>) -> i32 {
     let threads = world.threads();
     if threads.len() != usize::from(own.is_some()) {
@@ -525,7 +525,7 @@ fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() 
     unsafe extern "C" fn linger() {
         std::thread::sleep(Duration::from_millis(3));
     }
-    // Registered before the first world: libc calls it after the worlds have prepared.
+    // The handler is registered before the first world, so libc calls it after the worlds have prepared.
     // SAFETY: a function of this program.
     assert_eq!(unsafe { libc::pthread_atfork(Some(linger), None, None) }, 0);
     let world = world(By::Signals);
@@ -551,7 +551,7 @@ fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() 
 fn the_child_of_a_fork_marks_without_its_parents_markers() {
     let world = builder().markers(3).build().unwrap();
     let _busy = Busy::new(&world, "busy");
-    // So many that the collecting thread wakes the markers.
+    // There are so many objects that the collecting thread wakes the markers.
     let leaf = |m: &Mutator| GcCell::new(Some(m.alloc(Leaf(1_u64)).unwrap()));
     let _kept = spawn(&world, "builder", move |m| m.root(m.alloc_array(50_000, |_| leaf(m)).unwrap())).join().unwrap();
     collect(&world);
@@ -612,13 +612,13 @@ fn job_control_stops_the_process_for(long: Duration) {
         mask_suspend_signal(libc::SIG_BLOCK);
         inner.set_ready();
         let mut before = Instant::now();
-        // A gap in time: the process has been stopped and continued.
+        // A gap in the times shows that the process has been stopped and continued.
         while before.elapsed() < PATIENCE {
             before = Instant::now();
             std::thread::sleep(Duration::from_millis(2));
         }
         seen.store(true, Ordering::Relaxed);
-        // A collector that counts that gap as time gives up now, before this thread acknowledges.
+        // If the collector counted that gap as time, it would abandon the stop now, before this thread acknowledges.
         std::thread::sleep(Duration::from_millis(100));
         mask_suspend_signal(libc::SIG_UNBLOCK);
     });
@@ -654,7 +654,7 @@ fn a_stop_of_the_whole_process_in_mid_collection_is_not_reported() {
     job_control_stops_the_process_for(Duration::from_secs(2));
 }
 
-/// The same, for 30 s; run with `--ignored`.
+/// The same test, for 30 s; run with `--ignored`.
 #[test]
 #[ignore = "takes 30 s"]
 fn a_stop_of_the_whole_process_for_thirty_seconds_is_not_reported() {

@@ -26,7 +26,8 @@ traced! {
 
 fn list(m: &Mutator, length: usize) -> Gc<Node> {
     let node = |next, number: usize| {
-        // Not a string: what an object owns is dropped by the collection that finds the object dead, and by none at the world's end.
+        // The value is not a string: memory that an object owns is freed by the collection that finds the object dead, and not at the
+        // world's end.
         let words = m.alloc(Leaf([number as u64; 4])).unwrap();
         m.alloc(Node { next: GcCell::new(next), words }).unwrap()
     };
@@ -78,7 +79,7 @@ fn mappings() -> usize {
 
 #[test]
 fn a_world_that_has_ended_leaks_nothing() {
-    // What belongs to the process (names, cost centres, rings, arenas of the allocator) exists after the first few worlds.
+    // The memory that belongs to the process (names, cost centres, rings, arenas of the allocator) exists after the first few worlds.
     (0..3).for_each(|_| live_and_end());
     let before = mappings();
     (0..8).for_each(|_| live_and_end());

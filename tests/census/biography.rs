@@ -126,7 +126,7 @@ fn a_world_that_closes_reports_its_biography() {
     assert_eq!(told.iter().map(stages).collect::<Vec<_>>(), [[0, 160, 0, 0, 0], [0, 0, 160, 0, 0]]);
 }
 
-/// By type, for dragged objects only; the other stages are in the totals.
+/// The breakdown is by type, and the filter accepts only dragged objects; the other stages are in the totals.
 #[test]
 fn a_biography_is_a_filter_of_other_breakdowns() {
     let world = paranoid().build().unwrap();
@@ -187,8 +187,8 @@ fn no_object_dies_twice_when_a_collection_falls_between_the_last_census_and_the_
     assert_eq!(finished.biography.iter().map(stages).collect::<Vec<_>>(), [[160, 0, 0, 0, 0]]);
 }
 
-/// An object's description may change through a reference that is kept unseen. Its death is then recorded under another key than its life; the sum
-/// is still the live bytes.
+/// An object's description may change through a reference that the profile does not observe. Its death is then recorded under another key
+/// than its life; the sum is still the live bytes.
 #[test]
 fn an_object_that_is_described_differently_at_its_death_does_not_falsify_the_others() {
     let world = paranoid().build().unwrap();
@@ -245,7 +245,7 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// The oracle knows every object's whole life.
+    /// The expected stages are computed from the whole life of every object.
     #[test]
     fn random_lives_are_reported_correctly(fates in fates(), between in any::<[bool; ERAS]>()) {
         let world = World::builder().heap_limit(64 << 20).build().unwrap();

@@ -19,13 +19,13 @@ use stopworld::{
 traced! {
     /// 8 bytes of payload, in a cell of 16 bytes.
     struct One { number: u64 }
-    /// Not a retainer, because its reference is constant. In a cell of 24 bytes.
+    /// A type that is not a retainer, because its reference is constant. Its cell has 24 bytes.
     struct Fixed { to: Option<Gc<One>>, number: u64 }
-    /// A retainer, because its references are mutable. In a cell of 32 bytes.
+    /// A type that is a retainer, because its references are mutable. Its cell has 32 bytes.
     struct Left { to: GcCell<Option<Gc<Fixed>>>, other: GcCell<Option<Gc<Fixed>>>, number: u64 }
     /// Another mutable type.
     struct Right { to: GcCell<Option<Gc<Fixed>>>, number: u64 }
-    /// Supplies its own description. A cell of 24.
+    /// A type that supplies its own description. Its cell has 24 bytes.
     struct Called { called: Description, number: u64 }
 }
 
@@ -64,7 +64,7 @@ fn bands(census: &Census) -> BTreeMap<&str, (u64, u64)> {
     census.bands.iter().map(|band| (band.label.as_str(), (band.bytes, band.objects))).collect()
 }
 
-/// Objects of every kind: their name in each breakdown, and their size.
+/// Objects of every kind are counted under their name in each breakdown, and with their size.
 #[test]
 fn a_census_counts_what_lives_by_description_by_type_and_by_kind() {
     let world = paranoid().build().unwrap();
@@ -244,7 +244,7 @@ fn a_listener_may_ask_the_world_while_another_thread_collects() {
     let profile = HeapProfile::by(Breakdown::Type).on_census(move |_| {
         let Some(world) = shared.lock().unwrap().take() else { return };
         begun.send(()).unwrap();
-        // Time for the other thread to reach the lock that is held here, if one is.
+        // The pause lets the other thread reach the lock that the listener holds, if it holds one.
         std::thread::sleep(Duration::from_millis(300));
         let _ = world.threads();
     });
@@ -336,7 +336,7 @@ impl Plan {
 
 const NAMES: [&str; 6] = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
 
-/// An object as the oracle sees it.
+/// An object of the model.
 struct Node {
     name: &'static str,
     mutable: bool,
@@ -440,7 +440,7 @@ fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
-    /// The oracle walks from each retainer separately. Also tested with almost no room for the work list.
+    /// The model searches from each retainer separately. Also tested with almost no room for the work list.
     #[test]
     fn the_retainers_of_random_graphs_are_those_that_a_plain_search_finds(
         plans in plans(),
@@ -467,7 +467,7 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// The oracle counts the allocations.
+    /// The expected numbers are those of the allocations.
     #[test]
     fn a_census_counts_what_was_made(kinds in proptest::collection::vec((0_usize..5, 1_usize..2000), 1..80)) {
         let world = World::builder().heap_limit(64 << 20).paranoid(stopworld::Paranoid::On).build().unwrap();
@@ -504,7 +504,7 @@ proptest! {
         prop_assert_eq!(census.live_bytes, verified.live.total());
         prop_assert_eq!(sum(&census), (verified.live.total(), verified.live_objects));
         let found = bands(&census);
-        // The cell sizes of arrays are up to the heap.
+        // The heap chooses the cell sizes of arrays, so their bytes are not compared.
         for (name, (bytes, objects)) in &expected {
             prop_assert_eq!(found[name].1, *objects);
             if *name != "Array<u64>" {
@@ -706,7 +706,7 @@ fn a_census_of_a_busy_world_adds_up(
     for _ in 0..20 {
         let census = world.census(&CensusRequest::by(breakdown)).unwrap();
         assert_eq!(sum(&census), (census.live_bytes, census.live_objects));
-        // What the sweep counted, and what the verifier counted after it.
+        // The counts of the sweep must equal the verifier's counts after it.
         assert_eq!(reports.lock().unwrap()[&census.collection], sum(&census));
         assert_eq!(world.damage(), None);
     }

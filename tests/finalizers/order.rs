@@ -34,7 +34,7 @@ fn a_weak_reference_is_cleared_when_nothing_else_keeps_its_target() {
     let world = paranoid().build().unwrap();
     let (kept, weak) = on_a_thread(&world, |m| {
         let (kept, lost) = (node(m, 1).unwrap(), node(m, 2).unwrap());
-        // A chain of two: the second is only alive through the first.
+        // The objects are a chain of two: only the first one keeps the second one alive.
         kept.left.set(Some(node(m, 3).unwrap()));
         let targets = [kept, lost, kept.left.get().unwrap()];
         (m.root(kept), targets.map(|target| m.root(m.alloc_weak(target).unwrap())))
@@ -265,7 +265,7 @@ fn weak_references_are_cleared_before_finalizers_run_and_stay_so_after_a_resurre
         assert!(weak.get(m).get().is_none(), "resurrection does not restore weak references");
         let object = RESURRECTED.lock().unwrap().take().unwrap();
         assert_eq!(object.get(m).key, 5);
-        // It may be registered again; if it is not, it dies for good.
+        // The object may be registered again. If it is not, it is freed at the next collection.
         m.set_finalizer(object.get(m), |_, object| log(2).lock().unwrap().push(object.key)).unwrap();
         weak
     });
@@ -298,7 +298,7 @@ fn a_cycle_of_objects_with_finalizers_is_finalized_and_freed() {
 fn a_finalizer_that_panics_is_counted_and_the_next_one_runs() {
     fn finalize(_: &Mutator, node: Gc<Node>) {
         if node.key.is_multiple_of(3) {
-            // Not `panic!`: the hook's message would look like a failure in the log of the tests.
+            // `panic!` is not used, because the hook's message would look like a failure in the log of the tests.
             std::panic::resume_unwind(Box::new("on purpose"));
         }
         log(4).lock().unwrap().push(node.key);
@@ -318,7 +318,7 @@ fn a_finalizer_that_panics_is_counted_and_the_next_one_runs() {
 /// `.final.thread`, `.heap.limit`: the finalizer gets the error; the thread and the world continue.
 #[test]
 fn a_finalizer_that_reaches_the_heap_limit_gets_an_error() {
-    /// Fills the heap with a list, in a frame of its own: the frame is overwritten afterwards, so that the list is garbage.
+    /// Fills the heap with a list, in a separate frame, which is overwritten afterwards so that the list is garbage.
     #[inline(never)]
     fn fill(m: &Mutator) -> OutOfMemory {
         let mut kept = list(m, 1).unwrap();
@@ -479,7 +479,7 @@ fn a_world_whose_last_handle_is_dropped_in_a_finalizer_does_not_wait_for_itself(
 /// `.mark.overflow` and finalizers together: resurrected objects are marked with a stack that is too small.
 #[rstest]
 fn resurrection_with_a_mark_stack_that_overflows(#[values(64, 256)] limit: usize, #[values(1, 2)] markers: usize) {
-    /// One case at a time: all of them add to the same list.
+    /// Held by each case, because all cases add to the same list.
     static ONE: Mutex<()> = Mutex::new(());
     static SIZES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
     fn finalize(_: &Mutator, holder: Gc<Array<GcCell<Option<Gc<Node>>>>>) {

@@ -14,7 +14,7 @@ traced! {
 static LET_GO: AtomicBool = AtomicBool::new(false);
 static IN_IT: AtomicBool = AtomicBool::new(false);
 static RETURNED: AtomicU32 = AtomicU32::new(0);
-/// The flags above exist once per process.
+/// Held by each test, because the flags above exist once per process.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Runs until the test ends it; not in a blocking region.
@@ -87,7 +87,7 @@ fn closing_and_dropping_a_world_name_the_finalizer_that_does_not_return(
     assert!(wanted.iter().all(|part| told[0].contains(part)), "{told:?}");
 }
 
-/// With safepoints no collection is possible meanwhile, and each error says why.
+/// With safepoints no collection is possible meanwhile, and each error gives the reason.
 #[test]
 fn a_collection_that_a_finalizer_blocks_names_it_and_a_remedy() {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

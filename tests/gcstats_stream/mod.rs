@@ -26,11 +26,11 @@ pub struct Stream {
 /// An event block, and the positions in it that differ from block to block.
 struct Block {
     bytes: Vec<u8>,
-    /// The first event's sequence number, less one, in 5 bytes.
+    /// The position of the first event's sequence number minus one, in 5 bytes.
     sequence_at: usize,
-    /// The first event's time, in 10 bytes.
+    /// The position of the first event's time, in 10 bytes.
     time_at: usize,
-    /// The collections' numbers.
+    /// The positions of the collections' numbers.
     numbers_at: Vec<usize>,
     events: u64,
     collections: u64,
@@ -137,7 +137,7 @@ fn head() -> Vec<u8> {
     for (index, (event, version)) in TYPES.iter().enumerate() {
         let names = [u32s(&[index as u32 + 1]), z16(RUNTIME), u32s(&[*event]), z16("")].concat();
         let blob = [names, u64s(&[1]), u32s(&[*version, 4, 0])].concat();
-        // Sorted, with a length of its own.
+        // The header states that the event is sorted, and contains its length.
         body.extend([vec![0xC0, 0], varint(blob.len() as u64), blob].concat());
     }
     bytes.extend(object("MetadataBlock", bytes.len(), &body));
@@ -227,7 +227,7 @@ impl Block {
         self.collections += 1;
     }
 
-    /// Turns it into the block with this index.
+    /// Changes the block into the one with this index.
     fn number(&mut self, index: u64) {
         let events = index * self.events;
         wide(events, &mut self.bytes[self.sequence_at..][..5]);

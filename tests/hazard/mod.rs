@@ -46,15 +46,15 @@ pub fn build(builder: WorldBuilder, by: By) -> World {
     world
 }
 
-/// Stops as the built-in stopper does, but reports a lost stop while `lost` is set: as a debugger does whose process has died, or has been
-/// detached.
+/// A vtable that stops as the built-in stopper does, but reports a lost stop while `lost` is set, like a debugger whose process has died or
+/// that has been detached.
 pub struct Losing {
     inner: SignalStopper,
     lost: Arc<AtomicBool>,
 }
 
 impl Losing {
-    /// Makes it stop this world. Returns its flag `lost`.
+    /// Installs the vtable in this world. Returns its flag `lost`.
     pub fn install(world: &World) -> Arc<AtomicBool> {
         let losing = Losing { inner: SignalStopper::new(libc::SIGURG).unwrap(), lost: Arc::default() };
         let lost = Arc::clone(&losing.lost);
@@ -113,7 +113,7 @@ pub struct Hidden {
 impl Hidden {
     /// Creates one on a thread that has ended when this returns: no stack has the address.
     pub fn new(world: &World) -> Self {
-        /// In a frame of its own, which is overwritten afterwards: the next thread may get this one's stack.
+        /// Creates the object in a separate frame, which is overwritten afterwards, because the next thread may get this thread's stack.
         #[inline(never)]
         fn make(m: &Mutator) -> (usize, Root<WeakCell<Payload>>) {
             let object = m.alloc(Leaf([7; 3])).unwrap();
@@ -138,7 +138,7 @@ impl Hidden {
         self.disguised - offset
     }
 
-    /// Whether it is alive, according to its weak reference. For attached threads.
+    /// Returns whether the object is alive, according to its weak reference. For attached threads.
     pub fn is_alive(&self, m: &Mutator) -> bool {
         self.weak.get(m).get().is_some()
     }
@@ -208,7 +208,7 @@ pub fn in_own_process(module: &str, name: &str) -> Option<Output> {
     run_alone(module, name, &[])
 }
 
-/// The same for a test that is ignored by default.
+/// Like [`in_own_process`], for a test that is ignored by default.
 pub fn in_own_process_ignored(module: &str, name: &str) -> Option<Output> {
     run_alone(module, name, &["--ignored"])
 }

@@ -1,4 +1,4 @@
-//! Memory: what fits, what does not, what is reused, and consistent figures.
+//! Memory: which allocations fit the limit, which memory is reused, and whether the figures are consistent.
 
 use std::sync::{Arc, Mutex};
 
@@ -43,7 +43,7 @@ fn a_heap_full_of_small_objects_gives_an_error_and_is_usable_when_they_are_dropp
             assert_eq!((error.requested, error.limit), (24, LIMIT as u64));
             assert!(error.live > LIMIT as u64 * 9 / 10, "{error}");
             assert!(error.to_string().starts_with("out of memory: 24 bytes were asked for"), "{error}");
-            // 32 bytes per cell: nearly all of the heap was used.
+            // At 32 bytes per cell, nearly all of the heap was used.
             assert_eq!(check_list(kept), kept.key + 1);
             assert!(kept.key > LIMIT as u64 / 32 * 9 / 10, "only {} fit", kept.key);
         });
@@ -113,7 +113,7 @@ fn an_absurd_array_is_an_error_at_once_and_costs_nothing(#[case] length: usize) 
 #[test]
 fn an_array_as_large_as_the_heap_allows_fits_exactly_once() {
     let world = paranoid().heap_limit(LIMIT).build().unwrap();
-    // A block for the thread's other objects; 17 bytes around the payload; 8 for the length.
+    // Subtracted are a block for the thread's other objects, 17 bytes around the payload, and 8 for the length.
     let most = LIMIT - (16 << 10) - 25;
     for _ in 0..3 {
         on_a_thread(&world, move |m| {
@@ -212,7 +212,7 @@ fn each_space_is_accounted_as_itself() {
     on_a_thread(&world, move |m| assert!(pinned.iter().enumerate().all(|(i, node)| node.get(m).key == i as u64)));
 }
 
-/// Section 4.8 of the design: promoted + freed = before, and the reported live bytes are those that the verifier counts.
+/// The bytes promoted and freed add up to the bytes before the collection, and the reported live bytes are those that the verifier counts.
 #[rstest]
 fn the_figures_are_consistent(#[values(1, 4)] threads: usize, #[values(false, true)] check: bool) {
     let reports = Arc::new(Mutex::new(Vec::<CollectionReport>::new()));

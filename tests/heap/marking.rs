@@ -1,4 +1,4 @@
-//! What keeps an object alive, however it is reached: interior pointers, long lists, small mark stacks, several markers, handles, ranges,
+//! References that keep an object alive: interior pointers, long lists, small mark stacks, several markers, handles, ranges,
 //! cells; and marks that stay right when their epoch wraps.
 
 use std::hint::black_box;
@@ -43,10 +43,10 @@ fn threads_allocate_while_others_collect() {
     assert!(world.totals().collections > 3, "{:?}", world.totals());
 }
 
-/// An object referenced only by one word of ordinary memory, at `offset` from its payload; returns what its weak reference shows. Its
-/// neighbours in the block are dead.
+/// Makes an object that only one word of ordinary memory references, at `offset` from its payload, and collects. Returns whether its weak
+/// reference is intact, and the number of live objects. Its neighbours in the block are dead.
 fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 'static, length: usize) -> (bool, u64) {
-    // A word of its own: tests run in parallel.
+    // Each call has a separate word, because tests run in parallel.
     let word = Arc::new(AtomicUsize::new(0));
     // SAFETY: the word is dropped after the guard, and is written atomically.
     let guard = unsafe { world.register_range(Arc::as_ptr(&word).cast(), 8) }.unwrap();
@@ -77,7 +77,7 @@ fn a_pointer_to_any_byte_of_an_object_or_just_past_it_keeps_it(#[values(1, 4, 15
     let world = paranoid().build().unwrap();
     let bytes = 8 + 8 * length;
     for offset in [0, 1, 7, 8, bytes / 2, (bytes / 2) | 1, bytes - 8, bytes - 1] {
-        // The array and its weak cell: neither of the neighbours.
+        // The array and its weak cell are alive, and neither of the neighbours.
         assert_eq!(survives_by(&world, move |_| offset, length), (true, 2), "at {offset} of {bytes}");
     }
     // Past the end of a payload that fills its cell is the next cell's header. Its address may be all that a thread stopped in the middle
@@ -135,7 +135,7 @@ fn check_everything(all: Gc<Everything>) {
     }
 }
 
-/// `.mark.overflow`: a mark stack of a few words instead of a gigabyte.
+/// `.mark.overflow`: tested with a mark stack of a few words instead of a gigabyte.
 #[rstest]
 fn a_mark_stack_that_overflows_marks_everything(
     #[values(64, 512, 8192, 1 << 30)] limit: usize,
@@ -200,7 +200,7 @@ fn marks_stay_right_when_their_epoch_wraps(#[case] garbage: u64, #[values(1, 2)]
     let mut extra = Vec::new();
     for round in 0..620_u64 {
         if garbage > 0 {
-            // Some of it survives for 40 collections, so that blocks are half full.
+            // Some of the garbage survives for 40 collections, so that blocks are half full.
             extra.push(on_a_thread(&world, move |m| {
                 list(m, garbage).unwrap();
                 m.root(list(m, 1 + round % 7).unwrap())
@@ -327,7 +327,7 @@ fn a_handle_that_an_unattached_thread_clones_and_drops_during_a_collection_keeps
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // From one end of the table to the other, and back.
+                // The handle moves from one end of the table to the other, and back.
                 let copy = moving.clone();
                 moving = copy;
             }

@@ -23,7 +23,7 @@ pub fn paranoid() -> WorldBuilder {
 
 /// Runs `body` on a mutator that has detached when this returns. It leaves no address on its stack, which the next thread may get.
 pub fn on_a_thread<R: Send + 'static>(world: &World, body: impl FnOnce(&Mutator) -> R + Send + 'static) -> R {
-    /// In a frame of its own, which is overwritten afterwards.
+    /// Runs `body` in a separate frame, which is overwritten afterwards.
     #[inline(never)]
     fn apart<R>(m: &Mutator, body: impl FnOnce(&Mutator) -> R) -> R {
         body(m)
@@ -51,7 +51,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// With no mutator attached: collects until no finalizer is queued any more, waiting for each to run; returns the number of live objects.
 pub fn settle(world: &World) -> u64 {
-    // Some number that no collection returns.
+    // A number that no collection returns.
     let mut seen = u64::MAX;
     loop {
         // The finalizer thread also counts as blocking while it waits for a lock, in a finalizer or between two of them, when its stack still

@@ -32,7 +32,7 @@ fn losses_are_reported_where_they_happened() {
         reader.read_to_end(&mut bytes).unwrap();
         bytes
     });
-    // Now there is room for the world's end.
+    // After the reads there is room for the world's end.
     trace.flush().unwrap();
     drop(world);
     trace.wait_for_worlds(std::time::Duration::from_secs(120));

@@ -63,7 +63,7 @@ fn losses_are_gaps_of_the_same_size(
     assert!(finished.totals.dropped > FIRED as u64 / 4, "{finished:?}");
     assert_eq!(parsed.lost, finished.totals.dropped);
     let own = parsed.events.iter().filter(|event| event.kind.provider == OWN).count() as u64;
-    // The recorder takes the world's end, which is no event of this trace.
+    // The recorder takes the world's end, which is not an event of this trace.
     assert_eq!(own + 1, finished.totals.written);
     assert_eq!(own + finished.totals.dropped, FIRED as u64 + 1 + after as u64);
 }

@@ -7,7 +7,7 @@ use crate::memory_support::{alone, measured};
 use ghc_eventlog::read::show::{Form, Show};
 use ghc_eventlog::read::{DamageKind, ReadAt, Summary, by_time, in_file_order};
 
-/// The limit is 64 MiB for the process; the command itself takes less than 8 MiB.
+/// The requirement is 64 MiB for the process; the rest of the command takes less than 8 MiB.
 const LIMIT: usize = 52 << 20;
 
 /// Shows a log, and returns the peak memory.
@@ -36,7 +36,7 @@ fn a_log_of_any_length_takes_the_same_memory() {
     assert!(most[1] < most[0] + (2 << 20), "{most:?}");
 }
 
-/// Unordered times: each piece of the file has events of all times.
+/// The times are not ordered: each piece of the file has events of all times.
 #[test]
 fn a_jumbled_log_takes_no_more() {
     let _alone = alone();

@@ -72,7 +72,7 @@ fn false_sizes_take_no_memory() {
     assert!(most < 1 << 20, "{most}");
 }
 
-/// No flags, no sequence points: nothing in the file says that earlier events are complete.
+/// The file has neither flags nor sequence points, so it never guarantees that all earlier events have been read.
 #[test]
 fn a_file_without_ordering_guarantees_is_not_kept_in_memory() {
     let _alone = alone();
@@ -90,7 +90,7 @@ fn a_file_without_ordering_guarantees_is_not_kept_in_memory() {
     };
     let (count, summary, most) = counted(blocks(next, 2000));
     assert_eq!((count.events, summary.damage, summary.lost), (2_000_000, None, 0));
-    // The events are in order all the same, because events far apart in the file are far apart in time.
+    // The events are delivered in order nevertheless, because events far apart in the file are far apart in time.
     assert_eq!(summary.late, 0);
     assert!(most < LIMIT, "{most}");
 }

@@ -49,10 +49,10 @@ impl<F: FnMut() -> Option<Vec<u8>>> Read for Pieces<F> {
     }
 }
 
-/// The system's allocator, counted.
+/// The system's allocator, with its allocations counted.
 struct Counting;
 
-/// Bytes that are allocated now.
+/// The number of bytes that are allocated now.
 pub static NOW: AtomicUsize = AtomicUsize::new(0);
 /// The peak of [`NOW`].
 pub static MOST: AtomicUsize = AtomicUsize::new(0);

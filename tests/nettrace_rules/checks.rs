@@ -1,10 +1,10 @@
-//! What holds for every trace that this project writes: payloads, collections, identities, heap dumps.
+//! The rules for every trace that this project writes: payloads, collections, identities, heap dumps.
 
 use std::collections::HashMap;
 
 use super::*;
 
-/// The facts of .NET's own files: the payload's length by name, where it is fixed.
+/// The payload lengths in .NET's own files, by the event's name, number and version, where the length is fixed.
 const LENGTHS: [(&str, u32, u32, usize); 19] = [
     ("GCStart", 1, 2, 26),
     ("GCEnd", 2, 1, 10),
@@ -93,7 +93,7 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
             1 => {
                 assert_eq!((event.number("Count"), event.number("Depth"), event.number("Type")), (seen.number, 2, 0));
                 seen.reason = event.number("Reason");
-                // Not a .NET field: for the comparison with the end.
+                // This is not a .NET field; it is used for the comparison with the end.
                 seen.restart_end = event.time;
             }
             2 => {

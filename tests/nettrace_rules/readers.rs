@@ -46,10 +46,10 @@ pub fn heap_dump(trace: &Trace) -> Result<Found, String> {
             }
             GC_END if !ignores && event.number("Count") == collection => {
                 ignores = true;
-                // While they have found no dump, the readers look at the next collection.
+                // As long as the readers have found no dump, they look at the next collection.
                 seen_start = !nodes.is_empty() || !types.is_empty() || edges > 0;
             }
-            // They learn the process from the first start of a collection, and ignore types before it.
+            // The readers determine the process from the first start of a collection, and ignore types before it.
             BULK_TYPE if has_process => {
                 let (count, mut at) = rows(event);
                 for _ in 0..count {

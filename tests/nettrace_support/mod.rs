@@ -372,7 +372,7 @@ fn description_4(kind: &Type) -> Vec<u8> {
     if let Some(opcode) = kind.opcode {
         out.extend(1u32.to_le_bytes());
         out.extend([1, opcode]);
-        // An unknown tag.
+        // This is an unknown tag.
         out.extend(3u32.to_le_bytes());
         out.extend([77, 1, 2, 3]);
     }
@@ -437,7 +437,7 @@ pub struct Seen {
     pub offset: u64,
 }
 
-/// Copies everything that it gets.
+/// A visitor that copies everything that it receives.
 #[derive(Default)]
 pub struct Record {
     pub trace: Option<TraceInfo>,
@@ -497,7 +497,7 @@ pub fn read_in_file_order(file: &[u8]) -> (Record, Summary) {
     (record, summary)
 }
 
-/// Returns one byte per read, so that every field is split.
+/// An input that returns one byte per read, so that every field is split.
 pub struct Drops<'a>(pub &'a [u8]);
 
 impl std::io::Read for Drops<'_> {

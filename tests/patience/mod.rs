@@ -1,4 +1,4 @@
-//! How long tests wait for what must happen, also on a busy machine.
+//! The time for which tests wait for an event that must happen, also on a busy machine.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -6,8 +6,8 @@ use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Returns `seconds` seconds. Without its guard a test often waits in vain; a run that removes the guards waits for `without_a_guard`
-/// seconds.
+/// Returns `seconds` seconds. If its guard is removed, a test often waits for an event that never happens; so in a run that removes guards
+/// the result is `without_a_guard` seconds.
 pub fn patience(seconds: u64, without_a_guard: u64) -> Duration {
     let is_one_removed = std::env::var_os("STOPWORLD_SABOTAGE").is_some();
     Duration::from_secs(if is_one_removed { without_a_guard } else { seconds })
@@ -27,7 +27,7 @@ impl Watchdog {
         let (alive, ended) = channel::<()>();
         std::thread::spawn(move || {
             if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                // Not by `eprintln!`, which the test harness captures until the test ends.
+                // `eprintln!` is not used, because the test harness captures its output until the test ends.
                 let _ = writeln!(std::io::stderr(), "watchdog: {message} (after {limit:?})");
                 std::process::abort();
             }

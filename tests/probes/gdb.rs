@@ -7,7 +7,7 @@ use crate::tools;
 use stopworld::World;
 use stopworld::events::{EventId, NullSink, Selection};
 
-/// Set in the environment of the program that gdb runs.
+/// The environment variable that is set for the program that gdb runs.
 const IN_GDB: &str = "STOPWORLD_IN_GDB";
 
 const COLLECTIONS: u32 = 3;

@@ -13,7 +13,7 @@ use rstest::rstest;
 use stopworld::World;
 use stopworld::events::DESCRIPTORS;
 
-/// Set in the environment of the traced program.
+/// The environment variable that is set for the traced program.
 const TRACED: &str = "STOPWORLD_TRACED";
 
 /// The environment variable that names other files.
@@ -39,11 +39,11 @@ fn the_program_under_a_tracer() {
     }
 }
 
-/// What is done to the program before it is traced.
+/// The preparation of the program before it is traced.
 #[derive(Clone, Copy, Debug)]
 enum Made {
     AsItIs,
-    /// Without any symbols and debug information, as it would be shipped.
+    /// Removes all symbols and debug information, as in a shipped program.
     Stripped,
 }
 
@@ -66,7 +66,7 @@ fn told(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.find("told: ").map(|at| &line[at..])).collect()
 }
 
-/// What each tracer must print for the explicit collections, which have reason 1: one line for each.
+/// Returns the lines that each tracer must print: one for each explicit collection. Explicit collections have reason 1.
 fn expected() -> Vec<String> {
     let of_one = |number| [format!("told: start {number} for 1"), format!("told: end {number}")];
     (1..=COLLECTIONS).flat_map(of_one).collect()

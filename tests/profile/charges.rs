@@ -1,6 +1,5 @@
 //! Each object is charged to the cost centre stack that its thread was in when it allocated it.
-//!
-//! The oracle is the objects themselves: each stores the number of the stack in which it was allocated.
+//! The expected values are in the objects themselves: each stores the number of the stack in which it was allocated.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ traced! {
     struct Small { next: GcCell<Option<Gc<Link>>>, under: u64 }
 }
 traced! {
-    /// The same, larger.
+    /// A larger object with the same fields.
     struct Middling { next: GcCell<Option<Gc<Link>>>, under: u64, rest: [u64; 9] }
 }
 traced! {
@@ -74,13 +73,13 @@ fn furnish(m: &Mutator, dice: &mut Dice, link: Gc<Link>) {
         0..8 => link.small.set(Some(m.alloc(Small { next: next(), under: u }).unwrap())),
         8..12 => link.pinned.set(Some(m.alloc_pinned(Small { next: next(), under: u }).unwrap())),
         12..16 => link.middling.set(Some(m.alloc(Middling { next: next(), under: u, rest: [0; 9] }).unwrap())),
-        // In blocks of its own.
+        // The array is a large object with blocks of its own.
         16 => link.large.set(Some(m.alloc_array(1100 + dice.below(3000) as usize, |_| u).unwrap())),
         17..22 => {
             let length = 1 + dice.below(200) as usize;
             link.array.set(Some(m.alloc_array(length, |_| u).unwrap()));
         }
-        // Garbage.
+        // This object is garbage.
         _ => drop(m.alloc(Small { next: next(), under: u }).unwrap()),
     }
 }
@@ -100,7 +99,7 @@ fn wander(m: &Mutator, seed: u64, steps: usize) -> Gc<Link> {
                 list = link(m, Some(list));
                 length += 1;
                 if length > 400 {
-                    // The older half dies.
+                    // The older half of the links becomes garbage.
                     let mut at = list;
                     (0..200).for_each(|_| at = at.next.get().unwrap());
                     at.next.set(None);
@@ -188,7 +187,7 @@ fn objects_on_threads_stopped_anywhere_are_charged_to_their_scopes(
     collecting.join().unwrap();
     // SAFETY: as above.
     let m = unsafe { world.attach("main") }.unwrap();
-    // Once as the threads left it, and once more.
+    // The objects are checked once as the threads left them, and once more after a collection.
     for _ in 0..2 {
         assert!(lists.iter().map(|list| check(&m, list.get(&m))).sum::<usize>() > 600);
         m.collect().unwrap();
@@ -305,7 +304,7 @@ fn the_child_of_a_fork_charges_on() {
     assert_eq!(check(&m, list), 1);
 }
 
-/// `.profile.charge`: in the stopped world, for threads that have not charged their objects yet.
+/// `.profile.charge`: the collector charges objects in the stopped world for threads that have not charged them yet.
 #[rstest]
 fn what_a_thread_has_not_charged_itself_the_collector_charges() {
     let world = world(Stopper::Signals);

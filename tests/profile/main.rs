@@ -1,4 +1,4 @@
-//! Cost centres: what is charged to which, and profiles that begin at the same time.
+//! Cost centres: the centres to which objects are charged, and profiles that begin at the same time.
 
 mod charges;
 mod races;

@@ -21,7 +21,7 @@ fn wait_for_keepers(count: usize) {
     }
 }
 
-/// Alone in its program: it counts threads.
+/// This test runs in a separate program, because it counts threads.
 #[test]
 fn only_one_of_two_concurrent_profiles_runs_and_one_thread_keeps_its_time() {
     let world = World::builder().heap_limit(16 << 20).build().unwrap();

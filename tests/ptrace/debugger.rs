@@ -21,7 +21,7 @@ use stopworld_ptrace::{
     PhaseSet, Phases, Restored, RunState, Snapshot, Statistics, TargetState, ThreadState,
 };
 
-/// Set in the environment of the debugged program: its arguments.
+/// The environment variable with the arguments of the debugged program.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
 
 /// The debugged program; not a test by itself.
@@ -117,7 +117,7 @@ impl Program {
         }
     }
 
-    /// Sends it a byte.
+    /// Sends a byte to the program's standard input.
     fn tell(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
     }
@@ -161,7 +161,7 @@ impl Outcome {
         self.0[name]
     }
 
-    /// Nothing was lost, changed or refused.
+    /// Returns whether no object was lost, no register was changed, and no collection was refused.
     fn is_sound(&self) -> bool {
         ["lost", "clobbered", "failed"].iter().all(|name| self.get(name) == 0)
     }
@@ -324,7 +324,7 @@ fn what_the_user_has_stopped_stays_as_it_is_through_collections(#[values(Mode::F
             _ => {}
         }
         before.sort();
-        // Up to two collections; fewer if a frozen thread holds a lock that prevents collections.
+        // There are up to two collections; fewer if a frozen thread holds a lock that prevents collections.
         let until = Instant::now() + Duration::from_millis(20);
         let mut seen = 0;
         while seen < 2 && Instant::now() < until {
@@ -378,7 +378,7 @@ fn debuggers_attach_and_detach_at_any_moment(#[values(Mode::Full, Mode::Assisted
     }
 }
 
-/// In the middle of a stop, at each phase inside it.
+/// The debugger detaches in the middle of a stop, at each phase of it.
 #[rstest]
 fn a_debugger_that_detaches_in_mid_stop_leaves_a_collection_that_ends(
     #[values(Mode::Full, Mode::Assisted)] mode: Mode,
@@ -575,7 +575,7 @@ fn functions_are_called_in_threads_that_are_unchanged_afterwards() {
 #[test]
 fn a_program_is_run_under_the_debugger_from_its_first_instruction() {
     let exe = std::env::current_exe().unwrap();
-    // Through another program, which executes this one.
+    // The program is started through another program, which executes it.
     let environment = format!("{ARGUMENTS}=--threads 4 --collections 100");
     let arguments: Vec<OsString> =
         [environment.into(), exe.into(), "--exact".into(), "debugger::the_debuggee".into(), "--nocapture".into()]
@@ -601,7 +601,7 @@ fn a_stopped_job_stays_stopped_and_continues_with_its_signals() {
         // SAFETY: signals to the program.
         unsafe { libc::kill(program.pid(), libc::SIGSTOP) };
         assert!(serve_until(&mut debugger, |event| matches!(event, Event::GroupStopped { .. })));
-        // The event is for the first thread that has stopped: waits until all have.
+        // The event reports the first thread that has stopped. The test waits until all threads have stopped.
         let begun = Instant::now();
         while tasks::states(program.pid()).contains(|state| !"tTXZ".contains(state)) {
             assert!(begun.elapsed() < LONG, "{}", tasks::states(program.pid()));
@@ -675,7 +675,7 @@ fn a_thread_that_waits_for_its_vforks_child_is_detached_when_it_stops(#[case] af
     let pid = program.pid();
     let is_silent =
         |silent: &DebuggerError| matches!(silent, DebuggerError::Silent { tid: Tid(tid), .. } if *tid == pid);
-    // Whether it is detached; if not, the debugger must have waited for the full timeout.
+    // If the thread is not detached, the debugger must have waited for the full timeout.
     let mut is_detached = || {
         let begun = Instant::now();
         let Err(silent) = debugger.detach() else { return true };

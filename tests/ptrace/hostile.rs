@@ -20,7 +20,7 @@ use stopworld_ptrace::{Debugger, DebuggerError, Event, Options, TargetState};
 
 const HOSTILE: &str = "STOPWORLD_HOSTILE";
 
-/// Writes into this very process, also into read-only memory.
+/// Writes into the memory of this process, including read-only memory.
 fn poke(at: usize, bytes: &[u8]) {
     OpenOptions::new().write(true).open("/proc/self/mem").unwrap().write_all_at(bytes, at as u64).unwrap();
 }
@@ -48,7 +48,7 @@ fn lone_world(threads: usize) -> usize {
 /// Creates `count` records, each linked to the next, the last one to `end`. Their layout is as small as possible.
 fn records(count: usize, end: impl Fn(usize) -> usize) {
     const BYTES: usize = 48;
-    // First the size. Fields that do not matter overlap.
+    // The size is written first. Fields whose values do not matter overlap.
     poke_word(descriptor() + THREAD, BYTES);
     for field in 1..size_of::<StopInfoOffsets>() / 8 {
         poke_word(descriptor() + THREAD + 8 * field, 0);
@@ -136,7 +136,7 @@ fn the_hostile_program() {
         other => panic!("{other}"),
     }
     println!("ready");
-    // Until the test has ended.
+    // The program waits until the test has ended.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 

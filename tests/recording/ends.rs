@@ -18,7 +18,7 @@ use stopworld::events::record::{Consumer, FlightRecorder, Policy, Recorded, Reco
 use stopworld::events::{AfterFork, EventId, Events, Selection};
 use stopworld::{SignalStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, World};
 
-/// Counts, and blocks while `stalled` is set. Allocates nothing.
+/// A consumer that counts records, and blocks while `stalled` is set. It allocates nothing.
 #[derive(Debug)]
 struct Counting {
     stalled: Arc<AtomicBool>,
@@ -52,7 +52,7 @@ impl Consumer for Counting {
     }
 }
 
-/// Writes 32 bytes for each record.
+/// A consumer that writes 32 bytes for each record.
 #[derive(Debug)]
 struct Plain(File, Vec<u8>);
 
@@ -85,7 +85,7 @@ impl Consumer for Plain {
     }
 }
 
-/// The records of a [`Plain`] file: event and both fields. However the process ended, all of them are complete.
+/// Returns the records of a [`Plain`] file, each with its event and both fields. All records are complete, however the process ended.
 fn read(path: &Path) -> Vec<[u64; 3]> {
     let mut bytes = Vec::new();
     File::open(path).unwrap().read_to_end(&mut bytes).unwrap();
@@ -101,7 +101,7 @@ fn records_in(bytes: &[u8]) -> Vec<[u64; 3]> {
     records.iter().map(|record| [word(record, 1), word(record, 2), word(record, 3)]).collect()
 }
 
-/// Fires in the stopped world, as a collector with a very chatty mark phase would.
+/// A vtable that fires many events in the stopped world, like a collector whose mark phase fires many events.
 struct Chatty {
     signals: SignalStopper,
     events: &'static Events,
@@ -218,7 +218,7 @@ fn the_child_of_a_fork_leaves_the_parents_file_alone_and_does_not_wait() {
             if events.is_enabled(EventId::GcEnd) {
                 return 2;
             }
-            // More than a ring holds: this thread itself drains, because there is no writer.
+            // These are more records than a ring holds. This thread itself drains, because there is no writer thread.
             (0..100_000).for_each(|number| events.fire_object_allocated(number, 77));
             if Recorder::of_process().flush().is_err() || events.end_recording(file).is_ok() {
                 return 3;
@@ -325,7 +325,7 @@ fn are_numbered(records: &[[u64; 3]], thread: u64) -> u64 {
     of_thread.zip(0..).map(|(record, number)| assert_eq!(record[1], number)).count() as u64
 }
 
-/// `.event.crash`: the recorder's part.
+/// `.event.crash`: the requirement as far as it concerns the recorder.
 #[test]
 fn a_killed_process_leaves_whole_records_up_to_a_moment_before() {
     let directory = tempfile::tempdir().unwrap();

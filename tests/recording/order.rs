@@ -18,7 +18,7 @@ use stopworld::events::{Categories, Category, EventId, EventSet, Events, Keyword
 use stopworld::profile::census::{Breakdown, HeapProfile};
 use stopworld::{Description, World, traced};
 
-/// What a consumer got.
+/// The records that a consumer received.
 #[derive(Debug, Default)]
 struct Got {
     records: Vec<Recorded>,
@@ -310,7 +310,8 @@ fn after_a_change_no_disabled_record_is_later_and_what_stayed_on_is_complete() {
     assert_eq!(ended.totals.dropped, 0);
 }
 
-/// Keeps nothing, but checks: objects are numbered and in order, and the handler's records are its own.
+/// A consumer that keeps no records, but checks that objects are numbered and in order, and that the handler's records have the fields that
+/// it fired.
 #[derive(Clone, Debug, Default)]
 struct Looker(Arc<Mutex<(u64, u64)>>);
 
@@ -331,7 +332,7 @@ impl Consumer for Looker {
 
 static INTERRUPTED: Events = Events::new();
 static FROM_HANDLER: AtomicU64 = AtomicU64::new(0);
-/// The test has failed. Continuing with a torn stream would crash, which would hide the reason.
+/// Set when the test has failed. Continuing with a torn stream would crash, which would hide the reason.
 static TORN: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn fire_in_handler(_: i32) {
@@ -383,7 +384,7 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     assert_eq!(ended.totals.fired, fired + FROM_HANDLER.load(Ordering::Relaxed));
 }
 
-/// Takes nothing until it is released.
+/// A consumer that takes no records until it is released.
 #[derive(Debug)]
 struct Stalled {
     gate: Arc<(Barrier, Barrier)>,
@@ -486,7 +487,7 @@ fn with_the_lossless_policy_a_thread_waits_and_a_collection_does_not_wait_for_it
     assert_eq!((ended.totals.written, ended.totals.dropped), (FIRED + 1, 0));
 }
 
-/// Fails after a number of records.
+/// A consumer that fails after a number of records.
 #[derive(Debug)]
 struct Failing {
     takes: u64,
@@ -507,7 +508,7 @@ impl Consumer for Failing {
     }
 }
 
-/// `.event.full-disk`: the recorder's part.
+/// `.event.full-disk`: the requirement as far as it concerns the recorder.
 #[test]
 fn a_failing_consumer_is_reported_once_its_loss_is_counted_and_no_thread_waits_for_it() {
     let _alone = alone();
@@ -612,11 +613,11 @@ fn a_world_that_collects_records_every_object_and_every_phase() {
 }
 
 traced! {
-    /// Supplies its own description.
+    /// A type that supplies its own description.
     struct Called { called: Description }
 }
 
-/// For a stop that takes long.
+/// Returns a timeout for a stop that takes long.
 fn long() -> Duration {
     patience(60, 3)
 }
@@ -656,7 +657,7 @@ fn a_trace_without_a_reader_fails_no_collection(#[case] bands: usize, #[case] se
     let threads: Vec<_> = (0..THREADS).map(|_| collecting()).collect();
     gate.0.wait();
     let (mut seen, mut now) = (0, 1);
-    // Until all of them wait.
+    // Waits until all of the threads wait.
     while now > seen {
         std::thread::sleep(Duration::from_millis(1000));
         (seen, now) = (now, collections.load(Ordering::Relaxed));
@@ -693,7 +694,7 @@ fn a_trace_without_a_reader_fails_no_collection_that_finds_its_ring_full_under_t
     });
     gate.0.wait();
     let (mut seen, mut seconds) = (0, 0);
-    // Until it waits for room, and not only for a processor.
+    // Waits until the thread waits for room, and not only for a processor.
     while seconds < 4 {
         std::thread::sleep(Duration::from_secs(1));
         let now = collections.load(Ordering::Relaxed);

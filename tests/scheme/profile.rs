@@ -23,7 +23,7 @@ fn names(stack: StackId, file: &str) -> String {
 fn alive(file: &str, program: &str) -> BTreeMap<String, u64> {
     let sink = Arc::new(MemorySink::with_capacity(1 << 16).unwrap());
     let world = World::builder().heap_limit(64 << 20).initial_heap(1 << 20);
-    // Makes types get their names.
+    // This gives the types their names.
     let world = world.listen(Arc::new(NullSink), Selection::of([EventId::Labelled].into_iter().collect()));
     let world = world.charge_allocations(Charging::On).paranoid(Paranoid::On).build().unwrap();
     // SAFETY: no references at all.
@@ -106,7 +106,7 @@ const PAIR: u64 = 32;
      (first)
      (second)
      (set! again #f)",
-    // Only what ends the run again: the form that captured it continues with the forms that follow it.
+    // The continuation includes the rest of the program, so entering it runs the forms after the one that captured it once more.
     &[("first", 4), ("first > inner", 4)]
 )]
 #[case::an_error_cuts_the_stack_back_to_its_guard(

@@ -186,13 +186,13 @@ fn programs_survive_a_small_paranoid_heap_on_four_threads(
     assert!(world.totals().collections > 8, "{} collections are too few to show anything", world.totals().collections);
 }
 
-/// Stopped at any instruction, not only at allocations.
+/// The programs are stopped at any instruction, not only at allocations.
 #[rstest]
 fn programs_are_not_affected_by_constant_stops(#[values(Stopper::Signals, Stopper::Safepoints)] stopper: Stopper) {
     let world = World::builder().heap_limit(256 * MIB).stopper(stopper).paranoid(Paranoid::On).build().unwrap();
     let programs = [("nqueens.scm", NQUEENS), ("mccarthy.scm", MCCARTHY), ("tour.scm", TOUR)];
     let mut stops = 0;
-    // Once, or more often if there were too few stops to show anything.
+    // The program runs once, or more often if there were too few stops for a meaningful test.
     while stops <= 50 {
         let threads = programs.map(|(program, expected)| {
             let work = move |m: &Mutator| assert_eq!(output_of(m, program).unwrap(), expected, "{program}");

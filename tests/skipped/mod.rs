@@ -1,4 +1,4 @@
-//! How a test reports that it is skipped.
+//! Reports that a test is skipped.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What a conservative collector finds on reused stacks.
+//! Clears stale addresses from reused stacks, which a conservative collector would find.
 
 /// Overwrites the part of the stack in which earlier calls may have left addresses.
 #[inline(never)]

@@ -128,7 +128,7 @@ const ACTS: &[Act] = &[
     }),
 ];
 
-/// Acts once, at one event; or at any event of one thread that is no mutator.
+/// A sink that acts once: at one kind of event, or at any event of a thread that is not a mutator.
 struct Hostile {
     at: EventId,
     by_marker: bool,
@@ -242,7 +242,7 @@ fn in_a_sink(act: Act, at: EventId, world: &World, collect: impl FnOnce(&World))
     let m = attached(world);
     let (loot, armed) = loot(world, &m);
     listen(act, at, false, &loot, &armed);
-    // The cache has room: only the collection keeps the next allocation off the fast path.
+    // The cache has room, so the next allocation would take the fast path if no collection was in progress.
     let _ = m.alloc(node(2)).unwrap();
     if act.0 == "detach" {
         OWNED.set(Some(m));

@@ -58,7 +58,7 @@ enum Caller {
     Blocking,
     /// A mutator of another world, which has a debugger of its own, if any.
     OfAnotherWorld,
-    /// The same, but both worlds have one debugger.
+    /// A mutator of another world that has the same debugger.
     UnderTheSameDebugger,
     /// A thread of no world.
     Stranger,
@@ -155,7 +155,7 @@ fn every_thread_can_collect_under_every_way_of_stopping(
     assert_eq!(found, (others, name.to_owned()));
 }
 
-/// `.stop.lost`: also for a caller in a blocking region, a stop has a timeout.
+/// `.stop.lost`: a stop has a timeout even if its caller is in a blocking region.
 #[rstest]
 fn a_stop_from_a_region_that_a_frozen_thread_blocks_times_out(#[values(How::Signals, How::Full)] how: How) {
     let error = in_time(move || {
@@ -216,7 +216,7 @@ fn the_vtable_that_is_in_force_can_be_set_again(
         let outgoing = world.set_thread_vtable(Arc::clone(&vtable)).unwrap();
         assert!(Arc::ptr_eq(&outgoing, &vtable), "round {round}");
         assert_eq!(collect(&world).threads_stopped, 1);
-        // To another vtable and back.
+        // The vtable is replaced by another one, and set again.
         assert!(Arc::ptr_eq(&world.set_thread_vtable(Arc::clone(&built_in)).unwrap(), &vtable));
         assert!(Arc::ptr_eq(&world.set_thread_vtable(Arc::clone(&built_in)).unwrap(), &built_in));
         assert_eq!(collect(&world).threads_stopped, 1);
@@ -353,7 +353,7 @@ fn a_bridge_serves_one_world_and_is_refused_to_others_until_that_is_dropped() {
     let (one, two) = (builder().build().unwrap(), builder().build().unwrap());
     let signals = || Arc::new(SignalStopper::new(libc::SIGURG).unwrap()) as Arc<dyn ThreadVtable>;
     let built_in = one.set_thread_vtable(signals()).unwrap();
-    // Not in force, but still its world's fallback.
+    // The bridge is not installed, but it is still the fallback of its world.
     let refused = |world: &World, bridge: &Arc<dyn ThreadVtable>| {
         let error = world.set_thread_vtable(Arc::clone(bridge)).err().expect("the vtable belongs to another world");
         assert!(matches!(error, StopError::Vtable { .. }), "{error}");

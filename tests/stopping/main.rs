@@ -1,4 +1,5 @@
-//! Stopping the world: who may, what is scanned, what happens beside it, and the contract of a thread vtable.
+//! Stopping the world: the threads that may do it, the memory that is scanned, concurrent actions of threads, and the contract of a thread
+//! vtable.
 
 mod callbacks;
 mod callers;

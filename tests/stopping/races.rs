@@ -1,4 +1,4 @@
-//! Attempts of a reviewer to break the collector: interleavings and settings that the other tests do not reach by themselves.
+//! Interleavings and settings that are meant to break the collector, and that the other tests do not reach.
 
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -83,8 +83,8 @@ fn a_mutator_that_allocates_in_its_own_blocking_region_gets_an_error() {
 
 // ---- stopping
 
-/// Safepoints, but each stop begins as if a handler of an earlier, abandoned stop had stored its stack pointer only now, after the slots
-/// were zeroed.
+/// A vtable that stops by safepoints. Each stop begins as if a handler of an earlier, abandoned stop had stored its stack pointer late,
+/// after the slots were zeroed.
 struct LateStore(SafepointStopper);
 
 // SAFETY: the built-in stopper stops and starts the threads.
@@ -219,7 +219,7 @@ fn threads_that_suspend_each_other_can_be_resumed() {
 
 // ---- settings
 
-/// No minimum, an endless one, endless growth: each is a way to pace; none may hang or overflow.
+/// Pacing without a minimum, with an infinite minimum, or with infinite growth must neither hang nor overflow.
 #[test]
 fn absurd_pacing_neither_hangs_nor_overflows() {
     let settings: [(Option<usize>, Option<f64>); 5] = [
@@ -300,7 +300,7 @@ fn a_value_whose_finalizer_thread_can_not_start_is_dropped_once() {
         unsafe { libc::setrlimit(libc::RLIMIT_AS, &unlimited) };
         assert!(refused, "the thread must not find memory");
         assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "a value that could not be allocated is dropped");
-        // Now the thread can start.
+        // At this point the thread can be started.
         m.alloc(Leaf(Counted(Box::new(2)))).unwrap();
     })
     .join()
@@ -401,11 +401,11 @@ fn a_stop_that_is_lost_when_the_epoch_wraps_frees_nothing() {
     // SAFETY: the words outlive the guard.
     let guard = unsafe { world.register_range(words.as_ptr().cast(), size_of_val(&**words)) }.unwrap();
     drop(roots);
-    // The first collection marks with 2.
+    // The first collection uses mark 2.
     for _ in 2..=255 {
         assert!(world.collect().unwrap().live_objects >= 2000);
     }
-    // Now 255 is in force. The references are disguised for the lost stop: the marking misses everything.
+    // The current mark is 255. The references are disguised during the lost stop, so the marking misses all objects.
     lost.store(true, Ordering::Relaxed);
     for _ in 0..2 {
         disguise(words);

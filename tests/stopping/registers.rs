@@ -7,8 +7,8 @@
 //! there. It dies in the next collection, after the keeper has cleared the register: that shows that nothing else kept it.
 //!
 //! Cooperative stoppers stop threads at calls, where by the System V ABI only rbx, rbp and r12–r15 are preserved: a caller that needs an
-//! address in another register, or in the red zone, across a call must have saved it in its frame. So they have these six rows; signals and
-//! the debugger have all.
+//! address in another register, or in the red zone, across a call must have saved it in its frame. So they are tested with these six
+//! registers; signals and the debugger are tested with all places.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ fn an_object_whose_only_reference_points_one_past_its_end_survives(#[values(By::
     assert_eq!(fate(by, r12, PAYLOAD_BYTES), (true, true), "(survived, then died)");
 }
 
-/// The control for all others: a disguised address keeps nothing.
+/// The control for all other tests: a disguised address keeps no object alive.
 #[rstest]
 fn an_object_whose_address_is_disguised_dies(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
     let world = world(by);
@@ -153,7 +153,7 @@ callers! {
     call_with_r15 = "r15",
 }
 
-/// How a thread stops by itself, without a signal.
+/// The ways in which a thread stops by itself, without a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stands {
     AtASafepoint,

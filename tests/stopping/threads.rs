@@ -89,7 +89,7 @@ fn a_thread_that_ends_without_detaching_is_removed_from_the_world() {
     collect(&world);
 }
 
-/// `.stop.exit-race`: the worst case: a thread that the kernel ends without running any destructor.
+/// `.stop.exit-race`: the thread is ended by the kernel without running any destructor, which is the worst case.
 #[test]
 fn a_thread_that_ends_silently_is_found_and_removed() {
     let world = world(By::Signals);
@@ -219,7 +219,7 @@ fn write_undisguised(holder: *mut usize, disguised: usize) {
     }
 }
 
-/// `.stop.mid-alloc`: the same at random: threads are stopped at any instruction of the allocator.
+/// `.stop.mid-alloc`: threads are stopped at random, at any instruction of the allocator.
 #[rstest]
 fn threads_stopped_anywhere_in_the_allocator_lose_nothing(#[values(By::Signals, By::Debugger)] by: By) {
     traced! {
@@ -364,7 +364,7 @@ fn an_object_lives_until_its_keep_alive() {
         // SAFETY: the address of a live object of this type, checked by the weak reference.
         let object: Gc<Payload> = unsafe { Gc::from_addr(!inner.disguised(0)) };
         assert!(inner.is_alive(m));
-        // From here on only a number derived from the object is used.
+        // After this, only a number derived from the object is used.
         let derived = object.0[0] + 1;
         m.collect().unwrap();
         assert_eq!(derived, 8);
@@ -376,7 +376,7 @@ fn an_object_lives_until_its_keep_alive() {
     assert!(collection_kills(&world));
 }
 
-/// `.fork.services` covers the child; here: the markers are no mutators and are never stopped.
+/// The markers are not mutators and are never stopped. (`.fork.services` is about the child of a fork.)
 #[test]
 fn service_threads_are_not_among_the_worlds_threads() {
     let world = builder().markers(3).build().unwrap();

@@ -49,7 +49,7 @@ impl Counting {
         wait_for("a thread to run", || self.count() > before + 2);
     }
 
-    /// Whether it is stopped: it does not count for a while.
+    /// Returns whether the thread is stopped, that is, does not count for a while.
     fn is_stopped(&self) -> bool {
         let before = self.count();
         std::thread::sleep(Duration::from_millis(20));
@@ -146,9 +146,9 @@ fn freezes_and_collections_from_two_threads_nest() {
 /// A vtable that works like the signal stopper, and checks its calls.
 struct Watching {
     signals: SignalStopper,
-    /// Threads inside `thread_created`.
+    /// The number of threads inside `thread_created`.
     creating: AtomicUsize,
-    /// How long `thread_created` takes.
+    /// The time that `thread_created` takes.
     dwell: Duration,
     /// While set, `thread_created` does not return.
     closed: AtomicBool,
@@ -158,7 +158,7 @@ struct Watching {
     starts: AtomicUsize,
     /// The number of stops during a `thread_created`.
     violations: AtomicUsize,
-    /// Called in `thread_exited`: is the thread still listed in the world?
+    /// Called in `thread_exited`. Returns whether the thread is still listed in the world.
     is_listed: Box<dyn Fn(Tid, Slot) -> bool + Send + Sync>,
 }
 
@@ -268,7 +268,7 @@ fn the_vtable_is_notified_of_an_exit_while_the_record_is_still_the_threads() {
     }
     let violations = watching.violations.load(Ordering::Relaxed);
     assert_eq!(watching.exited.load(Ordering::Relaxed), 20);
-    // Breaks the reference cycle: the vtable refers to the world.
+    // This breaks the reference cycle, because the vtable refers to the world.
     world.set_thread_vtable(Arc::new(SignalStopper::new(libc::SIGURG).unwrap())).unwrap();
     assert_eq!(violations, 0, "the record had been given up");
 }
@@ -438,7 +438,7 @@ fn a_thread_suspended_while_it_waits_for_locks_does_not_prevent_collections(
         let tid = of_waiter().tid;
         world.suspend(tid).unwrap();
         watching.closed.store(false, Ordering::Relaxed);
-        // Time for the waiter to get the locks, with which it must not stop.
+        // The pause lets the waiter get the locks. It must not stop while it holds them.
         std::thread::sleep(Duration::from_millis(50));
         let collected = world.collect();
         assert!(world.resume(tid), "the waiter was not suspended");
@@ -490,7 +490,7 @@ unsafe impl ThreadVtable for Lying {
     }
 }
 
-/// Nothing that a vtable claims is trusted if it can be checked: a false claim is an error, never a scan, and the world continues.
+/// A vtable's claims are checked if they can be. A false claim is an error, no memory is scanned because of it, and the world continues.
 #[rstest]
 fn a_vtable_that_makes_false_claims_is_detected_and_the_world_continues(
     #[values(Lie::LeavesTheSlotEmpty, Lie::PointsNowhere, Lie::SaysNo)] lie: Lie,

@@ -8,7 +8,7 @@ use object::read::elf::{ElfFile64, SectionHeader};
 use object::{LittleEndian, Object};
 use stopworld::events::DESCRIPTORS;
 
-/// `90`, which a tracer replaces with a breakpoint.
+/// The instruction `nop`, which a tracer replaces with a breakpoint.
 const NOP: u8 = 0x90;
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
@@ -27,7 +27,7 @@ fn offset_of(section: &Section, address: u64) -> usize {
 #[derive(Debug)]
 struct Probe<'a> {
     provider: &'a str,
-    /// `4@%eax`: the size, and where.
+    /// The arguments, such as `4@%eax`: the size, and the location.
     arguments: Vec<&'a str>,
     address: u64,
     base: u64,
@@ -78,7 +78,7 @@ pub fn hold_against_the_table(path: &Path) {
             let text = text.unwrap_or_else(|| panic!("{name} is not in the program's text"));
             assert_eq!(bytes[offset_of(text, place.address)], NOP, "{name}");
             assert_eq!(place.base, base.sh_addr(LittleEndian), "{name}");
-            // As perf does it, which takes the section's file offset for its address.
+            // The offset is computed as perf does it, which uses the section's file offset in place of its address.
             assert_eq!(
                 place.address + base.sh_offset(LittleEndian) - place.base,
                 offset_of(text, place.address) as u64,

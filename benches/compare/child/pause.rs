@@ -6,7 +6,7 @@ use super::{Failure, Rounds, cpu_s, median, number, peak_rss_mb};
 
 traced! {
     /// An object of 32 bytes with two references. As in C, the references come first. Rust would put the padding first, and then in half of
-    /// the objects the /// references would be on another cache line than the header.
+    /// the objects the references would be on another cache line than the header.
     #[repr(C)]
     pub struct Object {
         a: GcCell<Option<Gc<Object>>>,

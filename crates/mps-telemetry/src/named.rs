@@ -32,7 +32,7 @@ fn params(line: &mut Line<'_>, layout: &Layout, record: &Record<'_>, labels: &La
     for param in layout.params {
         let offset = usize::from(param.offset);
         // A missing parameter and its name are not printed. A string is always printed as far as the record has it, even if it is empty,
-        // because // `mpseventcnv` prints it in this way and the real `mpseventtxt` reads that output.
+        // because `mpseventcnv` prints it in this way and the real `mpseventtxt` reads that output.
         let needs = if param.sort == Sort::S { 0 } else { param.sort.size() };
         let there = record.bytes().get(offset..offset + needs)?;
         line.bytes(param.name.as_bytes());

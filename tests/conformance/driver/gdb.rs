@@ -130,7 +130,7 @@ impl Driver for Gdb {
         let mut command = Command::new("gdb");
         command.args(["-nx", "-q", "-iex", "set pagination off", "-iex", "set confirm off", "-iex", "set prompt"]);
         command.args(["-iex", "set auto-load python-scripts off", "-iex", "set debuginfod enabled off"]);
-        // Symbols are not loaded, because nothing in the program is looked up by name.
+        // gdb need not wait for the symbols of the program, because nothing in it is looked up by name.
         let non_stop = if self.mode == Mode::Assisted { "on" } else { "off" };
         command.args(["-ex", &format!("set non-stop {non_stop}")]);
         for script in ["stopworld.py", "helpers.py"] {

@@ -153,7 +153,7 @@ pub fn is_killed_when(run: &mut Command, file: &Path, holds: impl FnMut() -> boo
 }
 
 /// Kills runs after various times. At least three of five files must have their end marker. The others may lack it because the run was
-/// killed during a /// write, which happens more often on a busy machine.
+/// killed during a write, which happens more often on a busy machine.
 /// `is_whole` returns whether the bytes contain that end, and checks whatever must hold either way.
 #[track_caller]
 pub fn most_of_the_killed_have_their_end(file: &str, more: &str, mut is_whole: impl FnMut(&[u8]) -> bool) {

@@ -223,7 +223,7 @@ fn centres_are_defined_in_the_order_of_ghc() {
 }
 
 /// hs-speedscope derives the numbers from the order of the definitions. Tested for centres that are first entered while the profile runs,
-/// for a stack that has /// only the centre with the highest number, and for a log that ends with what each flush writes.
+/// for a stack that has only the centre with the highest number, and for a log that ends with what each flush writes.
 #[test]
 fn hs_speedscope_has_the_right_names_of_late_centres() {
     let files = Files::new();

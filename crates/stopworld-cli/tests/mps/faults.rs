@@ -89,7 +89,7 @@ fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case]
 }
 
 /// `.event.full-disk`: the part that was written before the failure is a stream, and the numbers of written and of lost records add up to
-/// all records. Tested for a /// failure in the first block, and for one in a later block, which another thread detects.
+/// all records. Tested for a failure in the first block, and for one in a later block, which another thread detects.
 #[rstest]
 fn a_file_that_may_not_grow_keeps_whole_records(#[values(700, 4444)] blocks: u32) {
     let (figures, stream) = scenarios::may_write_only(blocks, "graph", "t.mps", "--events all");

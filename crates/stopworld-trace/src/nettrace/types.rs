@@ -5,7 +5,7 @@ use stopworld::TypeInfo;
 /// Returns the name of the type with its description at this address, or an empty string if there is no description.
 pub(crate) fn name_of(address: u64) -> &'static str {
     // SAFETY: a record contains the address of a description, which is a static and lives for ever, or a number that is not such an
-    // address, which `at` // detects. Programs have no reason to forge descriptions.
+    // address, which `at` detects. Programs have no reason to forge descriptions.
     unsafe { TypeInfo::at(address as usize) }.map_or("", TypeInfo::name)
 }
 
