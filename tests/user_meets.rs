@@ -551,7 +551,7 @@ fn a_fork_while_another_thread_builds_a_world_leaves_every_lock_to_its_holder() 
 fn the_child_of_a_fork_marks_without_its_parents_markers() {
     let world = builder().markers(3).build().unwrap();
     let _busy = Busy::new(&world, "busy");
-    // There are so many objects that the collecting thread wakes the markers.
+    // The number of objects is large enough that the collecting thread wakes the markers.
     let leaf = |m: &Mutator| GcCell::new(Some(m.alloc(Leaf(1_u64)).unwrap()));
     let _kept = spawn(&world, "builder", move |m| m.root(m.alloc_array(50_000, |_| leaf(m)).unwrap())).join().unwrap();
     collect(&world);
