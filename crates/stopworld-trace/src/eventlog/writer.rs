@@ -125,13 +125,13 @@ impl Writer {
     fn assign_capability(&mut self, tid: u32) -> io::Result<Option<u16>> {
         let Some(cap) = self.capabilities.assign_capability(tid) else { return Ok(None) };
         let blocks = &mut self.blocks;
-        blocks.write(NO_CAPABILITY, &ghc::CapCreate { cap: cap })?;
+        blocks.write(NO_CAPABILITY, &ghc::CapCreate { cap })?;
         for capset in [PROCESS, CLOCK] {
-            blocks.write(NO_CAPABILITY, &ghc::CapsetAssignCap { capset, cap: cap })?;
+            blocks.write(NO_CAPABILITY, &ghc::CapsetAssignCap { capset, cap })?;
         }
         if self.plan.classes.threads {
             let (task, kernel_thread) = (tid.into(), tid.into());
-            blocks.write(NO_CAPABILITY, &ghc::TaskCreate { task, cap: cap, kernel_thread })?;
+            blocks.write(NO_CAPABILITY, &ghc::TaskCreate { task, cap, kernel_thread })?;
         }
         Ok(Some(cap))
     }
@@ -145,9 +145,9 @@ impl Writer {
             blocks.write(NO_CAPABILITY, &ghc::TaskDelete { task: tid.into() })?;
         }
         for capset in [PROCESS, CLOCK] {
-            blocks.write(NO_CAPABILITY, &ghc::CapsetRemoveCap { capset, cap: cap })?;
+            blocks.write(NO_CAPABILITY, &ghc::CapsetRemoveCap { capset, cap })?;
         }
-        blocks.write(NO_CAPABILITY, &ghc::CapDelete { cap: cap })
+        blocks.write(NO_CAPABILITY, &ghc::CapDelete { cap })
     }
 
     /// Attaches a thread to a world.
