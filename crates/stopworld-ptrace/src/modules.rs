@@ -62,9 +62,10 @@ pub(super) struct Candidate {
 
 /// Reads the target's /proc/PID/maps by a living thread.
 pub(super) fn read_maps(pid: i32, live: i32) -> std::io::Result<String> {
-    let mut text = String::new();
-    File::open(format!("/proc/{pid}/task/{live}/maps"))?.take(LARGEST_MAPS).read_to_string(&mut text)?;
-    Ok(text)
+    let mut text = Vec::new();
+    File::open(format!("/proc/{pid}/task/{live}/maps"))?.take(LARGEST_MAPS).read_to_end(&mut text)?;
+    // A path may have any bytes, and the limit may cut a character.
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Parses the mappings; lines that cannot be parsed are left out.

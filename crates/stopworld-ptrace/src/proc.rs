@@ -4,6 +4,8 @@ use std::fmt;
 use std::fs;
 use std::io;
 
+use stopworld_platform::os::proc_status::read_text;
+
 /// Returns the process's present threads, by the process id.
 pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
@@ -17,13 +19,13 @@ pub(super) fn has_thread(pid: i32, tid: i32) -> bool {
 
 /// Returns the thread's name in the kernel.
 pub(super) fn comm(pid: i32, tid: i32) -> String {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    let text = read_text(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
     text.trim_end().to_owned()
 }
 
 /// Returns one field of the thread's status.
 fn status(pid: i32, tid: i32, field: &str) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let text = read_text(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     Some(value.trim().to_owned())
 }
@@ -60,7 +62,7 @@ pub enum Silence {
 impl Silence {
     pub(super) fn of(pid: i32, tid: i32) -> Self {
         let state = status(pid, tid, "State").unwrap_or_else(|| "Z".to_owned());
-        let place = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
+        let place = read_text(format!("/proc/{pid}/task/{tid}/wchan")).unwrap_or_default();
         match state.as_bytes().first() {
             Some(b'Z' | b'X') => Self::Zombie,
             // Some kernels report the function only for other users' threads; the system call is reported in any case.
@@ -72,7 +74,7 @@ impl Silence {
 }
 
 fn has_vfork_child(pid: i32, tid: i32) -> bool {
-    let call = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let call = read_text(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
     let number = call.split(' ').next().and_then(|word| word.parse::<i64>().ok());
     [libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3].into_iter().any(|call| number == Some(call))
 }
@@ -88,5 +90,21 @@ impl fmt::Display for Silence {
             Self::Zombie => write!(f, "has ended"),
             Self::Slow(state) => write!(f, "has not stopped yet, state {state}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_whose_name_is_not_utf8_is_no_zombie() {
+        let zombie = std::thread::spawn(|| {
+            // SAFETY: sets the name of this thread from a string that ends with a NUL.
+            assert_eq!(unsafe { libc::prctl(libc::PR_SET_NAME, c"\xff\xfe".as_ptr()) }, 0);
+            let tid = crate::sys::this_thread();
+            is_zombie(std::process::id() as i32, tid)
+        });
+        assert!(!zombie.join().unwrap());
     }
 }

@@ -6,6 +6,8 @@
 //! Reading files allocates. Use it only before a stop or after the world runs again, never inside (`.stop.no-malloc`).
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 
 use super::Tid;
 
@@ -68,9 +70,17 @@ fn signals_in(value: &str) -> u64 {
     u64::from_str_radix(value, 16).unwrap_or(0)
 }
 
+/// Reads a text file of /proc. A thread's name may have any bytes: those that are not UTF-8 are replaced by U+FFFD. Allocates.
+///
+/// # Errors
+/// The file cannot be read, for example because the thread has ended.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+}
+
 /// Reads /proc/self/task/TID. Allocates.
 pub fn describe(tid: Tid) -> ThreadDescription {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/self/task/{tid}/{file}")).ok();
+    let read = |file: &str| read_text(format!("/proc/self/task/{tid}/{file}")).ok();
     let mut description = ThreadDescription::default();
     let Some(status) = read("status") else { return description };
     for line in status.lines() {
@@ -114,6 +124,17 @@ mod tests {
         assert!(described.has_pending(libc::SIGWINCH), "{described}");
         let text = described.to_string();
         assert!(text.contains("SigPnd 0000000008000000") && text.contains("SigCgt "), "{text}");
+    }
+
+    #[test]
+    fn a_thread_whose_name_is_not_utf8_has_a_state() {
+        let described = std::thread::spawn(|| {
+            // SAFETY: sets the name of this thread from a string that ends with a NUL.
+            assert_eq!(unsafe { libc::prctl(libc::PR_SET_NAME, c"\xff\xfe".as_ptr()) }, 0);
+            describe(gettid())
+        });
+        let described = described.join().unwrap();
+        assert_eq!((described.state_letter(), described.comm.as_deref()), (Some('R'), Some("\u{fffd}\u{fffd}")));
     }
 
     #[test]
