@@ -1,6 +1,6 @@
 //! The run plan of a workload, and its end.
 //!
-//! The end of a shift is one flag. Several parties may set it: the timer of a shift with a duration, the world's listener
+//! The end of a run is one flag. Several parties may set it: the timer of a run with a duration, the world's listener
 //! after the planned number of collections, the handler of a signal, a thread that failed. The working threads read it with
 //! a relaxed load. It publishes no other data, and it is never cleared.
 
@@ -46,14 +46,14 @@ struct Inner {
     dismissal: Condvar,
 }
 
-/// The timer that ends a shift. Dropping it cancels the timer.
+/// The timer that ends a run. Dropping it cancels the timer.
 pub struct Alarm {
     inner: Arc<Inner>,
     clock: Option<thread::JoinHandle<()>>,
 }
 
 impl RunControl {
-    /// Creates a shift that has not begun.
+    /// Creates a run that has not begun.
     pub fn new(plan: Plan) -> RunControl {
         RunControl(Arc::new(Inner {
             plan,
@@ -69,23 +69,23 @@ impl RunControl {
         &self.0.plan
     }
 
-    /// Returns whether the shift has ended, so that threads must begin no new work.
+    /// Returns whether the run has ended, so that threads must begin no new work.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.0.over.load(Ordering::Relaxed)
     }
 
-    /// Returns the flag that is set when the shift is over, for a caller that needs only this flag.
+    /// Returns the flag that is set when the run is over, for a caller that needs only this flag.
     pub fn flag(&self) -> &AtomicBool {
         &self.0.over
     }
 
-    /// Ends the shift now.
+    /// Ends the run now.
     pub fn end(&self) {
         self.0.over.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a collection, and ends the shift after the planned number. To be called from the world's listener.
+    /// Counts a collection, and ends the run after the planned number. To be called from the world's listener.
     pub fn count_collection(&self) {
         let counted = self.0.collections.fetch_add(1, Ordering::Relaxed) + 1;
         if let Until::Collections(wanted) = self.0.plan.until
@@ -100,7 +100,7 @@ impl RunControl {
         self.0.collections.load(Ordering::Relaxed)
     }
 
-    /// Starts the timer of a shift with a duration. The timer is a plain thread and not a mutator, so it is never stopped.
+    /// Starts the timer of a run with a duration. The timer is a plain thread and not a mutator, so it is never stopped.
     pub fn start(&self) -> Alarm {
         let clock = match self.0.plan.until {
             Until::Time(time) => {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_with_a_duration_ends_after_it() {
+    fn a_run_with_a_duration_ends_after_it() {
         let run_control = run_control(Until::Time(Duration::from_millis(20)));
         let begun = Instant::now();
         let _alarm = run_control.start();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_planned_number_of_collections_ends_the_shift() {
+    fn the_planned_number_of_collections_ends_the_run() {
         let three = NonZeroU32::new(3).expect("not zero");
         let run_control = run_control(Until::Collections(three));
         run_control.count_collection();

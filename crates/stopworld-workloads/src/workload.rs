@@ -74,7 +74,7 @@ pub(super) fn on_threads(m: &Mutator, run_control: &RunControl, role: &str, part
     }
 }
 
-/// A group of threads that share a shift. If one of them fails, the shift ends for all.
+/// A group of threads that share a run. If one of them fails, the run ends for all.
 #[derive(Default)]
 pub(super) struct WorkerGroup {
     members: Vec<stopworld::JoinHandle<Result<u64, WorkloadError>>>,
