@@ -2,7 +2,7 @@
 //!
 //! A [`RunSummary`] listens to a world. It receives each collection's report after the restart and keeps only summaries (histograms of
 //! the phases, the slowest thread, the high-water marks). So an hour of collections costs no more memory than a minute. At the end
-//! of the program, [`table`] formats the ledger for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as
+//! of the program, [`table`] formats the summary for a terminal and [`json`] for a script. [`flexowriter`] prints each collection as
 //! it happens, with the words that the first LISP garbage collector printed.
 
 mod chart;

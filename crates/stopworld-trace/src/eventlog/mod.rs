@@ -1,7 +1,7 @@
 //! Writes eventlogs of the collector's events for ghc-events, ThreadScope, eventlog2html and hs-speedscope.
 //!
 //! ```text
-//!   recorder ──► Writer ──────────────► Blocks ──────────► Outlet ──► file, complete after each write
+//!   recorder ──► Writer ──────────────► Blocks ─────► TraceOutput ──► file, complete after each write
 //!                maps to GHC events,    capability, time,
 //!                assigns capabilities   length of a block
 //!                to threads

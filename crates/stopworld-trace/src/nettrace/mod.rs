@@ -1,7 +1,7 @@
 //! Writes .NET traces of the collector's events for PerfView, dotnet-trace and the TraceEvent library.
 //!
 //! ```text
-//!   recorder ──► Writer ──────────► Encoder ─────────────► Outlet ──► file, or the caller's `Destination`
+//!   recorder ──► Writer ──────────► Encoder ────────► TraceOutput ──► file, or the caller's `Destination`
 //!                maps to .NET       blobs, blocks,         complete after
 //!                events, writes     sequence numbers,      each write
 //!                their payloads     sequence points
