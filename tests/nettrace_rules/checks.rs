@@ -217,7 +217,7 @@ pub fn dumps(trace: &Trace) -> Vec<Dumped> {
                 19 => dump.edges.push((rows.u64(), rows.u32())),
                 _ => {
                     dump.statics.push(std::array::from_fn(|_| rows.u64()));
-                    rows.take(4);
+                    assert_eq!(rows.u32(), 0, "a static of the process, not of a thread");
                     rows.utf16();
                 }
             }

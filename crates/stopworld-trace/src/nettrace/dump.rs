@@ -177,8 +177,8 @@ impl Dump {
                 root_id,
                 object_id: object,
                 type_id: root.type_addr as u64,
-                // The static variable is a word that may be a reference, so it has the flag of a root that pins its object.
-                flags: StaticFlags(RootFlags::PINNING.code()),
+                // The only flag is ThreadLocal.
+                flags: StaticFlags::NONE,
                 field_name: "".into(),
             };
             row.encode(&mut self.statics.rows);
