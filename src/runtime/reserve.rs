@@ -11,7 +11,7 @@
 //!       …      … 16 MiB         … 1 MiB      … 16 Ki each
 //! ```
 //! The first attempt uses the first row that takes at most half of the free address space, since threads, rings and traces
-//!also need address space. If the address space has no limit, the first attempt uses row 0. Each time the system refuses, the next row is
+//! also need address space. If the address space has no limit, the first attempt uses row 0. Each time the system refuses, the next row is
 //! tried. A heap limit or mark stack limit that the program set is never reduced: if nothing fits next to it, the error names that setting.
 
 use std::io;

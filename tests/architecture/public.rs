@@ -4,7 +4,7 @@
 //! path is one line, `use OTHER = PATH`. Signatures, trait implementations and what derives generate are not listed, nor are items marked
 //! `#[doc(hidden)]`.
 //! Macros are not expanded. If a macro is called with items, these items are listed; for a `macro_rules!` of the library, the items in its
-//!definition are listed, without its repetitions. So the items that are generated for each row of the table of events are not listed;
+//! definition are listed, without its repetitions. So the items that are generated for each row of the table of events are not listed;
 //! `docs/events.md` has that.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

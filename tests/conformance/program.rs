@@ -71,7 +71,7 @@ impl Talker {
         Facts::answered(&self.line(PATIENCE)?)
     }
 
-    /// Kills it at once.
+    /// Kills the program at once.
     pub fn kill(&mut self) -> TestResult<()> {
         self.child.kill().map_err(|error| error.to_string())?;
         // A process traced by another thread of this process may have been reaped there.
@@ -103,7 +103,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Waits for its first line.
+    /// Waits for the program's first line.
     pub fn is_ready(&self) -> TestResult<()> {
         self.0.answer().map(drop)
     }
@@ -140,7 +140,7 @@ impl Program {
         wait_for(&format!("{name} to run"), || Ok(self.count(name)? > before + 2))
     }
 
-    /// Asserts that it does not.
+    /// Asserts that a mutator does not count.
     pub fn stays_stopped(&mut self, name: &str) -> TestResult<()> {
         let before = self.count(name)?;
         std::thread::sleep(Duration::from_millis(30));

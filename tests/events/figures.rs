@@ -81,7 +81,7 @@ fn while_another_thread_allocates_the_figure_is_off_by_at_most_a_block() {
         for _ in 0..2000 {
             let before = done.load(SeqCst) * CELL_BYTES;
             let receiver = world.totals().allocated_bytes;
-            // One object may be allocated but not yet counted by its thread.
+            // An object may be allocated and not yet counted by its thread.
             let after = (done.load(SeqCst) + 1) * CELL_BYTES;
             assert!(
                 receiver + BLOCK_BYTES >= before && receiver <= after + BLOCK_BYTES,

@@ -51,7 +51,7 @@ fn what_is_reported_as_allocated_and_not_as_freed_is_what_lives(
     assert!(live_bytes.freed.load(Ordering::Relaxed) > 0);
 }
 
-/// Ends the run plan however the test ends.
+/// Ends the run plan when it is dropped, however the test ends.
 struct Ends<'a>(&'a RunControl);
 
 impl Drop for Ends<'_> {

@@ -1,8 +1,8 @@
 //! Detects the version of a stream.
 //! If the Arena category is on, a stream of version 2.0.0 begins with an `EventInit` record, whose code no event of version 1.0.0 has. The
-//!version of other streams is detected from their records: every event has one size (with a string, the size follows from the string's
-//!length), so a record whose code and size fit only one version counts for that version. Most codes denote different events in the two
-//!versions, so a dozen records are enough. Two or three records may fit both versions; the stream then counts as 2.0.0.
+//! version of other streams is detected from their records: every event has one size (with a string, the size follows from the string's
+//! length), so a record whose code and size fit only one version counts for that version. Most codes denote different events in the two
+//! versions, so a dozen records are enough. Two or three records may fit both versions; the stream then counts as 2.0.0.
 //! A caller that knows the version passes it.
 
 use super::format::{HEADER, LARGEST_RECORD, Sort, Version};

@@ -131,7 +131,7 @@ impl Sorter {
         self.merge_level(0)
     }
 
-    /// Merges a full level into one run of the next, and so on upwards.
+    /// Merges a full level into one run of the next level, and does the same there if that level is full then.
     fn merge_level(&mut self, from: usize) -> io::Result<()> {
         if self.levels[from].runs.len() < self.limits.fan_in {
             return Ok(());

@@ -112,19 +112,19 @@ impl<'a> Bytes<'a> {
         u32::try_from(self.var64()?).map_err(|_| ItemError::Wrong(DamageKind::Number))
     }
 
-    /// A string of version 6: a number of bytes, then UTF-8. Invalid UTF-8 is replaced.
+    /// Reads a string of version 6: a number of bytes, then UTF-8. Invalid UTF-8 is replaced.
     pub(super) fn utf8(&mut self) -> Result<String, ItemError> {
         let length = self.var32()?;
         Ok(String::from_utf8_lossy(self.take(length as usize)?).into_owned())
     }
 
-    /// A string of version 4: UTF-16 up to a NUL. Invalid UTF-16 is replaced.
+    /// Reads a string of version 4: UTF-16 up to a NUL. Invalid UTF-16 is replaced.
     pub(super) fn utf16(&mut self) -> Result<String, ItemError> {
         let units = self.utf16_units()?;
         Ok(decode_utf16(units))
     }
 
-    /// The bytes of a UTF-16 string, without its NUL.
+    /// Reads a UTF-16 string, and returns its bytes without the NUL.
     pub(super) fn utf16_units(&mut self) -> Result<&'a [u8], ItemError> {
         let units = self.rest.as_chunks::<2>().0.iter().position(|unit| *unit == [0, 0]).ok_or(ItemError::Short)?;
         let text = self.take(2 * units)?;

@@ -411,7 +411,7 @@ fn unknown_code<T>() -> Result<T, ItemError> {
     Err(ItemError::Wrong(DamageKind::Type("a field has an unknown type")))
 }
 
-/// Fields as in version 4: type, then name.
+/// Reads fields as in version 4: type, then name.
 fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemError> {
     let count = bytes.word()?;
     let mut fields = Vec::new();
@@ -425,7 +425,7 @@ fn fields_4(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemErr
     Ok(fields)
 }
 
-/// Fields as in the tag that .NET 5 added: size, name, then type, which may be an array.
+/// Reads fields as in the tag that .NET 5 added: size, name, then type, which may be an array.
 fn fields_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemError> {
     let count = bytes.word()?;
     let mut fields = Vec::new();
@@ -447,7 +447,7 @@ fn type_5(bytes: &mut Bytes<'_>, depth: u32) -> Result<Type, ItemError> {
     }
 }
 
-/// Fields of version 6: size, name, type.
+/// Reads fields of version 6: size, name, type.
 fn fields_6(bytes: &mut Bytes<'_>, depth: u32) -> Result<Vec<FieldType>, ItemError> {
     let count = bytes.short()?;
     let mut fields = Vec::new();

@@ -63,8 +63,8 @@ fn pass(m: &Mutator, run_control: &RunControl) -> Result<u64, WorkloadError> {
     collected.and(verified)
 }
 
-/// Collects repeatedly. The pause between two collections lets the other threads take their locks again. Without it they
-/// would all wait for the lock that a collection holds, and none would be stopped while it holds a lock.
+/// Collects repeatedly. The pause between two collections lets the other threads take their locks again. Without the pause they would all
+/// wait for the lock that a collection holds, and none of them would be stopped while it holds one of the process's locks.
 fn collect(m: &Mutator, run_control: &RunControl) -> Result<(), WorkloadError> {
     for _ in 0..COLLECTIONS {
         if run_control.is_over() {

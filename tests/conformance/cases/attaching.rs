@@ -92,8 +92,8 @@ pub fn detach_thaws(s: &mut Session) -> TestResult<()> {
     s.program.ask("verify").map(drop)
 }
 
-/// `.debug.dies`: the debugger is killed while collections are under way, and while it holds a thread. The program continues at once by itself, and
-/// has lost nothing.
+/// `.debug.dies`: the debugger is killed while collections are under way, and while it holds a thread. The program continues at once
+/// without it, and has lost no object.
 pub fn death_in_mid_stop(s: &mut Session) -> TestResult<()> {
     let mut tids = Vec::new();
     for index in 0..4 {

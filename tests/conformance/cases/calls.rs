@@ -31,7 +31,7 @@ pub fn restartable(s: &mut Session) -> TestResult<()> {
     undisturbed(s, &["read", "futex"])
 }
 
-/// The calls that it does not restart.
+/// The calls that the kernel does not restart after a handler.
 pub fn none_interrupted(s: &mut Session) -> TestResult<()> {
     undisturbed(s, &["nanosleep", "clock_nanosleep", "timed_futex", "poll", "select", "read", "futex"])
 }

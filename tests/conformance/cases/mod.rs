@@ -18,7 +18,7 @@ pub struct Case {
     pub name: &'static str,
     pub needs: &'static [Ability],
     pub run: fn(&mut Session) -> TestResult<()>,
-    /// Takes minutes: run only on request.
+    /// Whether the case takes minutes, so that it is run only on request.
     pub long: bool,
 }
 
@@ -127,7 +127,8 @@ impl Session {
         known.map_err(|error| format!("{error}: {told}"))
     }
 
-    /// Collects `times` times; the debugger served each of the stops. Returns the number of weak references that were cleared.
+    /// Collects `times` times, and checks that the debugger served each of the stops. Returns the number of weak references that were
+    /// cleared.
     pub fn collect(&mut self, times: u32) -> TestResult<u64> {
         let before = self.stops()?;
         let killed = self.program.collect(times)?;
@@ -136,7 +137,7 @@ impl Session {
         Ok(killed)
     }
 
-    /// At the end of a case: the heap verifies, and the program runs without the debugger.
+    /// Checks at the end of a case that the heap is intact, and that the program runs without the debugger.
     pub fn ends_well(&mut self) -> TestResult<()> {
         self.detach()?;
         self.program.is_left_alone()?;

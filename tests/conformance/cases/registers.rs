@@ -16,7 +16,7 @@ enum They {
     AreFrozen,
 }
 
-/// Each keeper `place offset` keeps its object alive while it runs, and nothing else does.
+/// Each keeper `place offset` keeps its object alive while it runs, and no other reference keeps the object alive.
 fn keep(s: &mut Session, places: &[String], they: They) -> TestResult<()> {
     s.attach()?;
     let mut kept = 0;

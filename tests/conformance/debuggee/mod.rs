@@ -202,7 +202,7 @@ impl Program {
         Ok(facts.with("collections", sum))
     }
 
-    /// Mutators that start and end, four at a time, and a collection for each four.
+    /// Starts and ends mutators, four at a time, and collects once for each four.
     fn births(&self, count: usize) -> TestResult<Facts> {
         for round in 0..count.div_ceil(4) {
             let born = (0..4).map(|index| {

@@ -125,7 +125,7 @@ impl Running {
         self.shared.calls.tell(facts)
     }
 
-    /// Ends it; returns its last facts, and the object that it has kept until now.
+    /// Ends the mutator. Returns its last facts, and the object that it has kept until now.
     pub fn end(self) -> TestResult<(Facts, Option<Hidden>)> {
         self.shared.end.store(true, Ordering::Release);
         while !self.handle.is_finished() {

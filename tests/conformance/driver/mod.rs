@@ -44,14 +44,14 @@ pub trait Driver {
     /// Detaches from the program.
     fn detach(&mut self, program: &mut Program) -> TestResult<()>;
 
-    /// Is killed.
+    /// Kills the debugger.
     fn die(&mut self) -> TestResult<()>;
 
     fn freeze(&mut self, program: &mut Program, tid: i32) -> TestResult<()>;
 
     fn thaw(&mut self, program: &mut Program, tid: i32) -> TestResult<()>;
 
-    /// The mutators that the debugger knows.
+    /// Returns the mutators that the debugger knows.
     fn threads(&mut self, program: &mut Program) -> TestResult<BTreeMap<i32, ThreadView>>;
 
     /// Returns a string that changes only if a frozen thread's registers, extended state or red zone change.
@@ -59,7 +59,7 @@ pub trait Driver {
         Err(format!("the registers of {tid} are not readable"))
     }
 
-    /// The number of stops of worlds that it has served since it attached.
+    /// Returns the number of stops of worlds that the debugger has served since it attached.
     fn stops(&mut self, program: &mut Program) -> TestResult<u64>;
 
     /// Returns the reason why the debugger lacks an ability; `None` if it has the ability.

@@ -166,7 +166,7 @@ impl<V: Visitor> Reading<'_, V> {
         Ok(())
     }
 
-    /// No event before this belongs after it: all queued events are released, and ids become invalid.
+    /// Reads a sequence point. All earlier events of the file belong before it, so all queued events are released. Ids become invalid.
     pub(super) fn sequence_point<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         self.release(None);
         self.threads.settle();

@@ -91,7 +91,7 @@ impl<V: Visitor> Reading<'_, V> {
         };
         let size = u64::from(place.header.payload) + u64::from(place.header.padding);
         if size > left - at as u64 {
-            // Reported when everything before the payload has been consumed, so that the offset is the payload's.
+            // The damage is reported only after everything before the payload has been consumed, so that its offset is the payload's.
             return if is_new { Ok(at) } else { Err(ItemError::Wrong(DamageKind::Overrun("the payload of an event"))) };
         }
         let Some(payload) = window[at..].get(..size as usize) else {

@@ -159,7 +159,7 @@ fn of_the_runtime<W: Write>(
     let moment = |first| Moment { id, track, ticks, first, second: 0 };
     match id {
         EventId::SuspendBegin if decoded::is_for_collection(drawn.word("Reason")) => {
-            // The count is that of the collections before this one.
+            // `count` is the number of collections before this one.
             let first = u64::from((count as u32).wrapping_add(1));
             phases::slice(timeline, moment(first), |args| drawn.fill(args)).map(drop)
         }

@@ -3,8 +3,8 @@
 //! The table of events defines which record an event becomes: the row that contains both. Events that were made from a stream's records are
 //! converted back to exactly those records; the other .NET events in such a file are left out, since they contain the same information.
 //! A stream identifies objects by address, and few .NET events contain an address. So the arena, its reservation, its pools and its traces
-//!get unique addresses: `n00000`, where n is 1 plus the number of the runtime (`ClrInstanceID`), and addresses near it. These addresses are
-//!labelled.
+//! get unique addresses: `n00000`, where n is 1 plus the number of the runtime (`ClrInstanceID`), and addresses near it. These addresses are
+//! labelled.
 //! | record | parameters that are unknown, and 0 |
 //! |---|---|
 //! | ArenaCreateVM | size, grain |
@@ -291,7 +291,7 @@ impl<W: Write> Writing<'_, W> {
         dynamic: &[(&str, u64)],
         clock: u64,
     ) -> io::Result<Option<&'static str>> {
-        // The template has 16 bits for it. The file's own description may have more; such a number belongs to no runtime.
+        // In the template this field has 16 bits. The file's own description may have more bits; a larger number belongs to no runtime.
         let number = fields.number("ClrInstanceID").and_then(|number| u16::try_from(number).ok()).unwrap_or(0).into();
         let word = |name: &str| fields.number(name).unwrap_or(0);
         let also = |name: &str| dynamic.iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| *value);
@@ -384,7 +384,7 @@ impl<W: Write> Writing<'_, W> {
         }
     }
 
-    /// Converts an event of the stopworld provider, which does not name its world.
+    /// Converts an event of the stopworld provider. Such an event does not state its world, so all of them go to one arena.
     fn of_ours(&mut self, id: EventId, fields: &DecodedFields, clock: u64) -> io::Result<Option<&'static str>> {
         const NUMBER: u64 = 0;
         if id.descriptor().mps.is_empty() && !matches!(id, EventId::ThreadAttached) {

@@ -37,7 +37,7 @@ pub(super) struct Stream {
 #[derive(Debug, Default)]
 struct Clocks {
     per_second: Option<u64>,
-    /// The rate from a text of the stream.
+    /// The rate that a text of the stream states.
     fields: Option<u64>,
     /// The first and the last sync: clock, and processor time.
     syncs: Option<[(u64, u64); 2]>,

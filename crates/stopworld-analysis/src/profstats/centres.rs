@@ -1,6 +1,6 @@
 //! Cost centres, and stacks of them.
 //! A stack is a chain: its innermost centre, and the stack of the outer centres. Equal stacks are stored once, so a stack is represented by
-//!a number, and a profile of millions of samples needs memory only for the different stacks of the program.
+//! a number, and a profile of millions of samples needs memory only for the different stacks of the program.
 
 use std::collections::HashMap;
 

@@ -56,7 +56,7 @@ impl TimeProfile {
         stacks.iter().zip(&self.ticks).map(|(stack, &ticks)| (stack, ticks)).filter(|&(_, ticks)| ticks > 0)
     }
 
-    /// The activity outside the program that this stack stands for; `None` if it is the program's.
+    /// Returns the activity outside the program to which this stack belongs; `None` if it is a stack of the program.
     pub fn outside_activity<'c>(stack: StackId, stacks: &Stacks, centres: &'c Centres) -> Option<&'c str> {
         let (innermost, _) = stacks.top(stack)?;
         let centre = centres.get(innermost).filter(|centre| centre.is_built_in())?;

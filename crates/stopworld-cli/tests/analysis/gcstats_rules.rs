@@ -135,7 +135,7 @@ fn a_collection_shorter_than_a_tick_counts_but_not_for_perfview() {
 fn a_collection_without_an_end_ends_at_statistics_after_its_restart(
     #[values(Rules::Ours, Rules::LikePerfView)] rules: Rules,
 ) {
-    // As .NET 2 logged its concurrent collections: the world restarts, then the collection ends.
+    // The events are as in .NET 2, in a concurrent collection: the world restarts, then the collection ends.
     let mut feed = AnalysisFeed::new(rules);
     feed.suspend_begin(FOR_GC).wait(10).suspend_end().start(2, SMALL, BLOCKING).wait(10).restart_end();
     feed.wait(500).end().heap_stats(SIZES);
@@ -167,7 +167,7 @@ fn stops_for_other_reasons_are_no_pauses(#[values(Rules::Ours, Rules::LikePerfVi
         feed.on(9).suspend_begin(FOR_OTHER).wait(50).suspend_end().wait(100).restart_end().wait(10).on(100);
     };
     sample(&mut feed);
-    // One begins before the collection and ends within it.
+    // One of the other suspensions begins before the collection and ends within it.
     feed.on(9).suspend_begin(FOR_OTHER).wait(5).on(100);
     feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(0, SMALL, BLOCKING).wait(100).end();
     feed.on(9).restart_end().on(100).heap_stats(SIZES).wait(30).restart_end();
@@ -216,7 +216,7 @@ fn a_background_collection_pauses_at_its_begin_and_at_its_end(
     let mut feed = AnalysisFeed::new(rules);
     feed.wait(1_000).suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
     feed.wait(85).restart_end();
-    // Its own thread stops the world again.
+    // The background collection's own thread stops the world again.
     feed.on(200).wait(10_000).suspend_begin(FOR_PREPARATION).wait(20).suspend_end().wait(30).restart_end();
     feed.wait(5_000).suspend_begin(FOR_PREPARATION).wait(1).suspend_end().wait(2).restart_end();
     feed.wait(700).end().wait(3).heap_stats(SIZES);
@@ -273,7 +273,7 @@ fn a_history_after_the_statistics_is_that_of_the_background_collection(
 fn young_collections_run_while_one_is_in_the_background(#[values(Rules::Ours, Rules::LikePerfView)] rules: Rules) {
     let mut feed = AnalysisFeed::new(rules);
     let history = |size: u64| [[size * MB, 0, 0, 0, 0, 0, 0, 0, 0, 0]; 5];
-    // It begins with a young collection in its own pause.
+    // The background collection begins with a young collection in its own pause.
     feed.suspend_begin(FOR_GC).wait(10).suspend_end().wait(5).start(2, SMALL, BACKGROUND);
     feed.wait(5).start(1, SMALL, BLOCKING).wait(50).heap_history(&history(1)).end().heap_stats(SIZES);
     feed.wait(30).restart_end();

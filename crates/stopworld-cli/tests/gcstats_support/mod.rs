@@ -161,7 +161,7 @@ impl AnalysisFeed {
         self.event(2, 1, &bytes().u32(self.number).u32(0).u16(0))
     }
 
-    /// Sizes are those of generations 0 to 4; a tenth of each is promoted.
+    /// Adds the statistics of the heap. `sizes` are the sizes of generations 0 to 4; a tenth of each is promoted.
     pub fn heap_stats(&mut self, sizes: [u64; 5]) -> &mut AnalysisFeed {
         let stats = sizes[..4].iter().fold(bytes(), |stats, size| stats.u64(*size).u64(size / 10));
         let stats = stats.u64(0).u64(0).u32(5).u32(0).u32(20).u16(0).u64(sizes[4]).u64(sizes[4] / 10);
@@ -180,7 +180,8 @@ impl AnalysisFeed {
         self.event(10, 4, &tick.u64(2).u64(3))
     }
 
-    /// A complete blocking collection: 10 µs until all threads are stopped, 20 more until it begins, 100 of collecting, 30 until all run.
+    /// Adds a complete blocking collection: 10 µs until all threads are stopped, 20 µs more until it begins, 100 µs of collecting, 30 µs
+    /// until all threads run.
     pub fn collect(&mut self, generation: u32, sizes: [u64; 5]) -> &mut AnalysisFeed {
         self.suspend_begin(FOR_GC).wait(10).suspend_end().wait(20).start(generation, SMALL, BLOCKING);
         self.wait(100).end().wait(10).heap_stats(sizes).wait(20).restart_end()

@@ -66,7 +66,7 @@ const ONE_TO_ONE: &[(EventId, &str, Category)] = &[
     (EventId::ObjectFreed, "PoolFree", Category::Object),
 ];
 
-/// Asserts that the file has what a listener with the same selection got.
+/// Asserts that the file has the events that a listener with the same selection received.
 fn is_what_was_heard(told: &StreamSummary, heard: &Statistics, filter: u64) {
     let mut looked_at = 0;
     for (event, record, category) in ONE_TO_ONE.iter().filter(|(_, _, category)| filter & 1 << *category as u32 != 0) {

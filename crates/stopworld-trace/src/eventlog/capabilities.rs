@@ -36,7 +36,7 @@ struct Slot {
     owner: u32,
     /// Its capability plus one; 0 if it has none.
     cap: u32,
-    /// When its thread last detached, in ticks.
+    /// The time at which its thread last detached, in ticks.
     left: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct CapabilityState {
 /// Whether a thread has a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadLookup {
-    /// It has this one.
+    /// The thread has this capability.
     Has(u16),
     /// The thread has no capability.
     New,
@@ -83,7 +83,7 @@ pub(super) struct Capabilities {
 
 impl Capabilities {
     pub(super) fn new() -> io::Result<Capabilities> {
-        // SAFETY: both are plain numbers.
+        // SAFETY: slots and seats consist of plain numbers, for which all-zero bytes are valid.
         let (slots, caps) = unsafe { (Mapped::new(IDS)?, Mapped::new(SEATS)?) };
         Ok(Capabilities { slots, caps, used: 0, free_from: 0, threads: 0 })
     }

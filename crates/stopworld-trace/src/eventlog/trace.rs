@@ -97,8 +97,8 @@ impl Format for Eventlog {
 }
 
 impl Eventlog {
-    /// Publishes a note of the attached threads and running profiles, whose beginnings may not be recorded. No thread attaches or
-    /// detaches meanwhile, so no thread in the note has detached.
+    /// Publishes a note of the attached threads and the running profiles, because the events of their beginnings may not be in the log. The
+    /// caller ensures that no thread attaches or detaches meanwhile, so no thread in the note has detached.
     fn note(&self, threads: &[ThreadInfo], number: WorldNumber, profiled: RunningProfiles) {
         let present = threads
             .iter()

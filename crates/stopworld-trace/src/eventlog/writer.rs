@@ -79,12 +79,12 @@ pub(super) struct Writer {
 unsafe impl Send for Writer {}
 
 impl Writer {
-    /// Allocates everything that it will need, so it must not run in a drain.
+    /// Allocates everything that the writer will need, so this must not be called in a drain.
     pub(super) fn new(plan: Plan, shared_state: Arc<SharedState>, trace_output: TraceOutput) -> io::Result<Writer> {
         Writer::after(ptr::null(), plan, shared_state, trace_output)
     }
 
-    /// As [`new`](Self::new), but ignores the notes up to `read`.
+    /// Like [`new`](Self::new), but ignores the notes up to `read`.
     pub(super) fn after(
         read: *const Note,
         plan: Plan,
@@ -480,7 +480,7 @@ impl Writer {
             return Ok(());
         }
         self.blocks.write(cap, &ghc::GcGlobalSync {})?;
-        // Nothing moves, so nothing is copied; and there is one generation, 0.
+        // Objects are never moved, so no bytes are copied; and there is only one generation, 0.
         let stats = ghc::GcStats { capset: set, threads: collection.markers.max(1), ..ghc::GcStats::default() };
         self.blocks.write(cap, &stats)
     }
@@ -580,7 +580,7 @@ impl Writer {
             _ if tid == 0 => None,
             Some(cap) => Some(cap),
             None if self.capabilities.know(tid, ticks) => self.assign_capability(tid)?,
-            // It has detached since.
+            // The thread has detached since then.
             None => None,
         };
         self.profile.tick(cap, tick, stack, &mut self.blocks)

@@ -37,7 +37,7 @@ pub(super) struct Held {
     pub(super) address: u64,
     pub(super) bytes: u64,
     pub(super) space: Space,
-    /// The bits [`ARENA`] and [`SEG`]: what the stream has reported.
+    /// The bits [`ARENA`] and [`SEG`], which state what the stream has reported about the blocks.
     pub(super) reported: u8,
 }
 

@@ -217,7 +217,7 @@ fn a_late_io_thread_writes_nothing_after_the_file_was_cut() {
     let block = io_thread.claim().unwrap();
     buffer.write_out().unwrap();
     buffer.async_file.cut(400);
-    // From now on any write goes to `other`, where the test sees it.
+    // From here on every write of the I/O thread goes to `other`, where the test detects it.
     buffer.async_file.lead_to(&CString::new(other.as_os_str().as_bytes()).unwrap());
     io_thread.write(block);
     assert_eq!((fs::metadata(&path).unwrap().len(), fs::metadata(&other).unwrap().len()), (400, 0));

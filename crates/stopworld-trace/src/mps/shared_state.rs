@@ -1,6 +1,6 @@
 //! State shared by the owner of a trace, which runs on mutator threads, and its writer, which runs in a drain.
 //! The writer may take no lock, and it receives records some time after the events. So each change is stored with the time from which it is
-//!valid, and the writer applies the change according to the times of the records:
+//! valid, and the writer applies the change according to the times of the records:
 //!
 //! ```text
 //!   filter:      from t0: Arena Pool   from t1: Arena Pool Seg   from t2: Arena Seg

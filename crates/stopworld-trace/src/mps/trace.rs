@@ -235,7 +235,7 @@ impl Trace {
             let _ = Recorder::of_process().flush();
         }
         if !shared_state.has_room() || self.keeps() {
-            // No writer reads the segments.
+            // If a flush makes no room, or if the trace is a flight recorder, no writer reads the segments.
             shared_state.pass(shared_state.newest());
         }
         shared_state.begin(from, filter);

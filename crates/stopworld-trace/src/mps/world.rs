@@ -8,7 +8,7 @@ use super::shared_state::Facts;
 pub(super) struct World {
     pub(super) generation: u64,
     pub(super) facts: Option<Facts>,
-    /// The stream has introduced it, or will introduce it before its first record.
+    /// Whether the stream has introduced the world, or will introduce it before the world's first record.
     pub(super) introduced: bool,
     pub(super) arena_reported: bool,
     pub(super) pools_reported: [bool; 3],

@@ -268,7 +268,7 @@ impl Writer {
     fn look_at_the_worlds(&mut self) {
         for (number, world) in self.worlds.iter_mut().enumerate() {
             let Some((generation, facts)) = self.shared_state.facts(number, world.generation) else { continue };
-            // 0: the same world as before, with the blocks that it holds now.
+            // 0 means the same world as before; only the blocks that it holds are new.
             if facts.serial != 0 {
                 *world = World::new();
             }
@@ -300,8 +300,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Introduces the worlds of a flight recorder, whose records rarely include the creation of a world. Each world exists from the
-    /// beginning of the stream, with its pools, except one that this first record creates.
+    /// Introduces the worlds of a flight recorder, whose records rarely include the creation of a world. Each world exists with its pools
+    /// from the beginning of the stream, except a world that this first record creates.
     fn introduce_existing_worlds(&mut self, first: &Recorded) {
         let born = (first.id == EventId::WorldCreated).then_some(usize::from(first.world.0) % MAX_WORLDS);
         for (number, world) in self.worlds.iter_mut().enumerate() {

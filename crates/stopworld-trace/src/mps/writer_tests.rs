@@ -133,7 +133,7 @@ fn each_event_becomes_exactly_its_records() {
     // User is turned on later.
     let shared_state = Arc::new(SharedState::new(!(1 << Category::User as u32)));
     let mut writer = Writer::new(Arc::clone(&shared_state), file(&path), Policy::Lossless, History::Followed).unwrap();
-    // Before the writer's birth: the clocks of the prologue then follow from the first record's.
+    // This time is before the writer was created, so the clocks of the prologue are derived from the clock of the first record.
     let start = 1 << 30;
     let label = Labels::of_the_process().intern(str::from_utf8(TEXT).unwrap()).unwrap().get();
     let events: &[(EventId, &[u64])] = &[

@@ -98,7 +98,7 @@ impl<B: Batch> Bulk<B> {
         if self.is_full() { self.put(event_writer, of, ticks) } else { Ok(()) }
     }
 
-    /// Writes the event with the rows so far, if there are any.
+    /// Writes an event with the rows collected so far, if there are any.
     fn put(&mut self, event_writer: &mut EventWriter, of: Origin, ticks: u64) -> io::Result<()> {
         let Some((thread, world)) = of.filter(|_| self.count > 0) else { return Ok(()) };
         let rows = Rows { count: self.count, bytes: self.rows.as_slice() };
@@ -109,7 +109,7 @@ impl<B: Batch> Bulk<B> {
         result.map(drop)
     }
 
-    /// Writes what is left of a dump.
+    /// Writes the remaining rows of a dump.
     fn end(&mut self, event_writer: &mut EventWriter, of: Origin, ticks: u64) -> io::Result<()> {
         self.put(event_writer, of, ticks)?;
         self.index = 0;
@@ -142,7 +142,7 @@ impl Dump {
         }
     }
 
-    /// Separates the chunks of different worlds and threads: writes the rows of the previous one first.
+    /// Separates the chunks of different worlds and threads: if the record is of another world or thread, writes the remaining rows first.
     fn begin(&mut self, event_writer: &mut EventWriter, record: &Recorded) -> io::Result<()> {
         let of = Some((record.thread, event_writer.world));
         if self.of != of {
@@ -250,7 +250,7 @@ impl Dump {
         self.edges.end(event_writer, of, ticks)?;
         self.roots.end(event_writer, of, ticks)?;
         self.statics.end(event_writer, of, ticks)?;
-        // The next dump must be readable without this one.
+        // Types are forgotten, because the next dump must be readable without this one.
         self.reported_types.fill(0);
         Ok(())
     }

@@ -282,7 +282,7 @@ impl Encoder {
             return Ok(());
         }
         if let ThreadLookup::InPlaceOf { owner, sequence } = meeting {
-            // The last events of the old thread come before its removal.
+            // The last events of the old thread must be written before its removal.
             self.end_block()?;
             self.removed.varint(index_of(owner));
             self.removed.varint(u64::from(sequence));

@@ -30,7 +30,7 @@ struct Slot {
 /// The state of a thread's slot when the thread is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadLookup {
-    /// The thread owns it already.
+    /// The thread owns the slot already.
     Known,
     /// The slot never had an owner.
     New,

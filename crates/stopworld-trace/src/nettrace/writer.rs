@@ -49,7 +49,7 @@ const MOST_NAME: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 struct World {
     introduced: bool,
-    /// Its position among the worlds of the trace, in the order of their first records.
+    /// The world's position among the worlds of the trace, in the order of their first records.
     ordinal: u16,
     collection: Collection,
 }
@@ -84,7 +84,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl Writer {
-    /// Allocates everything that it will need, so it must not run in a drain.
+    /// Allocates everything that the writer will need, so this must not be called in a drain.
     pub(super) fn new(
         plan: &Plan<'_>,
         shared_state: Arc<SharedState>,
@@ -95,7 +95,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// As [`new`](Self::new), but the caller must [begin](Self::begin) the trace.
+    /// Like [`new`](Self::new), but the caller must [begin](Self::begin) the trace.
     pub(super) fn without_head(
         plan: &Plan<'_>,
         shared_state: Arc<SharedState>,

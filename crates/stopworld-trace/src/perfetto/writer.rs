@@ -57,7 +57,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Allocates everything that it will need, so it must not run in a drain.
+    /// Allocates everything that the writer will need, so this must not be called in a drain.
     pub(super) fn new(plan: Plan, progress: Arc<Progress>, trace_output: TraceOutput) -> io::Result<Writer> {
         let mut timeline = Timeline::new(RowOutput(trace_output), plan.ticks as i64, plan.hz);
         timeline.begin_file()?;

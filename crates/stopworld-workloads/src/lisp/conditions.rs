@@ -17,7 +17,7 @@ use super::value::{Kind, Value};
 /// The largest number of waiting calls that an error shows.
 const SHOWN_CALLS: usize = 6;
 
-/// Where the program is at an error, as text for the message: the place in the source, the procedure, and the waiting calls.
+/// The program's position at an error, as text for the message: the place in the source, the procedure, and the waiting calls.
 pub struct ErrorContext {
     pub place: Option<String>,
     pub procedure: Option<String>,
@@ -25,8 +25,8 @@ pub struct ErrorContext {
 }
 
 impl Vm<'_, '_> {
-    /// Passes trouble to the program's handlers: the machine runs the prelude's `raise` next. Returns an error if there is no
-    /// handler, or if calling `raise` is impossible.
+    /// Passes a failure of a primitive to the program's handlers: the machine runs the prelude's `raise` next. Returns an error if there is
+    /// no handler, or if calling `raise` is impossible.
     pub fn signal(&mut self, trouble: PrimitiveError) -> Result<(), Box<LispError>> {
         let object = match trouble {
             PrimitiveError::Halt(error) => return Err(error),

@@ -35,7 +35,7 @@ pub enum LispError {
     Syntax {
         /// The place of the error.
         place: SourceLocation,
-        /// What is wrong, and what was expected.
+        /// The message: the error, and what was expected.
         message: String,
         /// Whether the text ended inside a form: a REPL then requests another line.
         incomplete: bool,
