@@ -83,7 +83,7 @@ pub(super) struct Capabilities {
 
 impl Capabilities {
     pub(super) fn new() -> io::Result<Capabilities> {
-        // SAFETY: slots and seats consist of plain numbers, for which all-zero bytes are valid.
+        // SAFETY: slots and capabilities consist of plain numbers, for which all-zero bytes are valid.
         let (slots, caps) = unsafe { (Mapped::new(IDS)?, Mapped::new(SEATS)?) };
         Ok(Capabilities { slots, caps, used: 0, free_from: 0, threads: 0 })
     }

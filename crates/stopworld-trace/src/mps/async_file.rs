@@ -112,7 +112,7 @@ unsafe impl Sync for Shared {}
 struct IoThreadHandle {
     /// The process that it belongs to.
     pid: i32,
-    /// The output to which the carrier's descriptors are redirected when it is abandoned.
+    /// The output to which the I/O thread's descriptors are redirected when that thread is abandoned.
     nowhere: Output,
 }
 
