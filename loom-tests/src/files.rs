@@ -100,10 +100,10 @@ const MODEL: &str = "files::a_block_is_written_after_those_before_it_and_before_
 
 #[test]
 fn leaving_a_block_to_a_busy_io_thread_is_caught() {
-    must_fail_without(Guard::EventBehind, MODEL, Fault::Claim("not all blocks are written after a flush"));
+    must_fail_without(Guard::EventAsyncFile, MODEL, Fault::Claim("not all blocks are written after a flush"));
 }
 
 #[test]
 fn filling_a_place_that_is_in_use_is_caught() {
-    must_fail_without(Guard::EventPlace, MODEL, Fault::Claim("a gap in the file"));
+    must_fail_without(Guard::EventSlot, MODEL, Fault::Claim("a gap in the file"));
 }

@@ -311,7 +311,7 @@ fn the_writer_hears_every_ring() {
 
 #[test]
 fn a_writer_that_checks_and_then_sleeps_is_caught() {
-    must_fail_without(Guard::EventBell, "recording::the_writer_hears_every_ring", Fault::Deadlock);
+    must_fail_without(Guard::EventNotify, "recording::the_writer_hears_every_ring", Fault::Deadlock);
 }
 
 #[test]

@@ -19,9 +19,9 @@ macro_rules! guards {
 
 guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
-    SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventBell EventBehind EventPlace LiveRing
+    SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventNotify EventAsyncFile EventSlot LiveRing
     ProfileTree
-    MarkTermination MarkGlance
+    MarkTermination MarkSnapshot
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
     DebugControl DebugLost DebugStart DebugLies
     DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks

@@ -113,7 +113,7 @@ impl Collector {
             }
         };
         self.report_debugger_news();
-        phases.suspended(stopped.census());
+        phases.suspended(stopped.summary());
 
         // Collect.
         phases.reach(Phase::GcStart);

@@ -181,8 +181,8 @@ impl<'a> LiveHeap<'a> {
     #[inline(always)]
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(Object)) {
         self.for_each_block(|cells| {
-            let live_heap = self.masks_with_headers(&cells);
-            live_heap.for_each(|index| visit(cells.object(index)));
+            let live = self.masks_with_headers(&cells);
+            live.for_each(|index| visit(cells.object(index)));
         });
     }
 

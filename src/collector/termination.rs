@@ -107,7 +107,7 @@ impl Termination {
         let markers = self.markers.load(Ordering::Relaxed);
         let mut seen = self.word.load(Ordering::Relaxed);
         loop {
-            if seen / ADDED != snapshot.0 / ADDED && !removed(Guard::MarkGlance) {
+            if seen / ADDED != snapshot.0 / ADDED && !removed(Guard::MarkSnapshot) {
                 return Idle::LookAgain;
             }
             let last = (seen & IDLE) + 1 == markers;

@@ -19,8 +19,9 @@
 //! traits are safe. Their answers decide nothing about memory, and code that they call cannot damage the heap: the collector
 //! calls them as callbacks. A callback that uses the heap, attaches a thread or calls the [`World`](crate::World) ends the
 //! process with one line that names the function, and so does a panic (`.stop.no-mutator`). The locks of the world are held, and
-//! in the stop a stopped thread may hold any other lock. So a callback that waits for a lock may wait for ever: in the stop
-//! it must not allocate from malloc or print either.
+//! in the stop a stopped thread may hold any other lock. So a callback that waits for a lock may wait for ever. In the stop it
+//! must not allocate from malloc, print, or panic either: the panic's message is printed under a lock of the standard library,
+//! and if a stopped thread holds that lock, the process hangs instead of ending.
 
 use crate::os::Tid;
 

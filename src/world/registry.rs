@@ -153,12 +153,12 @@ impl Threads {
     /// Notifies the vtable that a collection has reached this phase, without publishing it. For the last phase: by then another collection
     /// may have begun and published its own phase.
     pub(crate) fn notify_phase(&self, phase: Phase) {
-        let tell = |vtable: &Vtable| {
+        let notify = |vtable: &Vtable| {
             if let Some(observer) = vtable.at_phase() {
                 observer.phase(&self.published, phase);
             }
         };
-        self.vtable.latch().with(|vtable| callback::call(|| tell(vtable)));
+        self.vtable.latch().with(|vtable| callback::call(|| notify(vtable)));
     }
 
     /// Returns the vtable's next event about a debugger.

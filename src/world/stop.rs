@@ -257,17 +257,17 @@ impl StoppedWorld<'_> {
     }
 
     /// Returns a summary of the threads at this stop.
-    pub(crate) fn census(&self) -> StopSummary {
-        let mut census = StopSummary::default();
+    pub(crate) fn summary(&self) -> StopSummary {
+        let mut summary = StopSummary::default();
         for thread in self.live() {
-            census.threads += 1;
-            census.blocking += u32::from(thread.is_blocking());
+            summary.threads += 1;
+            summary.blocking += u32::from(thread.is_blocking());
             let ns = thread.stopped_at().saturating_sub(self.asked_at);
-            if ns > census.slowest.map_or(0, |slowest| slowest.ns) {
-                census.slowest = Some(Slowest { name: thread.name(), ns });
+            if ns > summary.slowest.map_or(0, |slowest| slowest.ns) {
+                summary.slowest = Some(Slowest { name: thread.name(), ns });
             }
         }
-        census
+        summary
     }
 
     /// Returns the name of the vtable that stopped the world.

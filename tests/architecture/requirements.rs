@@ -81,6 +81,32 @@ fn every_requirement_is_cited_by_the_code_and_by_a_test() {
     }
 }
 
+/// The tags that a text cites in backquotes, among them names of the form of a tag that are none.
+fn cited(text: &str) -> impl Iterator<Item = &str> {
+    let is_word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c))
+    };
+    text.split('`').filter(move |quoted| match quoted.strip_prefix('.').and_then(|tag| tag.split_once('.')) {
+        Some((area, name)) => is_word(area) && is_word(name),
+        None => false,
+    })
+}
+
+#[test]
+fn every_tag_in_code_and_tests_is_in_the_table() {
+    /// ELF sections and an object file's suffixes, whose names have the form of a tag.
+    const OTHER_NAMES: [&str; 4] = [".stapsdt.base", ".note.stapsdt", ".note.stopworld", ".probes.places"];
+    let mut folders = code_folders();
+    folders.extend(
+        ["tests", "crates/stopworld-cli/tests", "host/tests", "loom-tests", "shuttle-tests"].map(str::to_owned),
+    );
+    let text = text_of(&folders);
+    let tags = tags();
+    let unknown: Vec<_> =
+        cited(&text).filter(|tag| !tags.iter().any(|known| known == tag) && !OTHER_NAMES.contains(tag)).collect();
+    assert!(unknown.is_empty(), "DESIGN.md's table of requirements has none of {unknown:?}");
+}
+
 #[test]
 fn every_guard_is_a_requirement() {
     let (requirements, guards) = (tags(), guards());

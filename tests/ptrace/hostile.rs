@@ -1,4 +1,4 @@
-//! `.debug.hostile`: a program whose descriptor, lists and notifications are damaged, or are a trap for debuggers. The debugger reports
+//! A program whose descriptor, lists and notifications are damaged, or are a trap for debuggers. The debugger reports
 //! what is wrong, neither crashes nor hangs, and the program continues.
 //!
 //! The program is this test, run as a process of its own; it damages itself through /proc/self/mem before it reports that it is ready.

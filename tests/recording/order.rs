@@ -672,7 +672,7 @@ fn a_trace_without_a_reader_fails_no_collection(#[case] bands: usize, #[case] se
     assert_eq!((ended.totals.dropped, ended.totals.lost), (0, 0));
 }
 
-/// `.event.hurry`: the trace contains only events that a collection fires while it holds its locks, so the ring becomes full there.
+/// `.event.no-wait`: the trace contains only events that a collection fires while it holds its locks, so the ring becomes full there.
 #[test]
 fn a_trace_without_a_reader_fails_no_collection_that_finds_its_ring_full_under_the_locks() {
     /// A label's record is four words: the labels take nearly all of a ring's 1 MiB, so a few thousand collections fill the rest.

@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(allocated as u64, LINKS, "the trace has all allocations before the panic");
     }
 
-    /// `.stop.timeout`: the file has the events before the timeout, including the abandoned stop.
+    /// The file has the events before the timeout, including the abandoned stop.
     #[test]
     fn a_stop_that_is_given_up_writes_what_the_flight_recorder_has() {
         let Some((output, lines, _)) = in_own_process("a_stop_that_is_given_up_writes_what_the_flight_recorder_has")

@@ -167,5 +167,9 @@ fn a_marker_that_takes_work_while_it_counts_as_idle_is_caught() {
 
 #[test]
 fn a_marker_that_sleeps_while_there_is_work_is_caught() {
-    must_fail_without(Guard::MarkGlance, "models::termination::no_marker_sleeps_while_there_is_work", Fault::Deadlock);
+    must_fail_without(
+        Guard::MarkSnapshot,
+        "models::termination::no_marker_sleeps_while_there_is_work",
+        Fault::Deadlock,
+    );
 }

@@ -25,9 +25,9 @@ pub(super) static WITHOUT_RING: AtomicU64 = AtomicU64::new(0);
 pub(super) static WAITS: AtomicU64 = AtomicU64::new(0);
 
 /// The writer is woken each time a thread has filled this many chunks.
-const BELL_CHUNKS: u64 = 4;
+const NOTIFY_CHUNKS: u64 = 4;
 
-/// How long a thread waits for room before it rings again.
+/// How long a thread waits for room before it wakes the writer again.
 const WAIT_NS: u64 = 20_000_000;
 
 /// Records an event of this world, if it is wanted.
@@ -165,24 +165,24 @@ fn in_flight(
     }
     // SAFETY: as above.
     unsafe { ring.stream.write(head.0, ticks, payload) };
-    let is_time = (ring.stream.published() / ring::CHUNK_WORDS as u64).is_multiple_of(BELL_CHUNKS);
+    let is_time = (ring.stream.published() / ring::CHUNK_WORDS as u64).is_multiple_of(NOTIFY_CHUNKS);
     if is_full || is_time { FireOutcome::WakeWriter } else { FireOutcome::Over }
 }
 
 /// Whether the calling thread may wait for room (`.event.no-block-in-handler`): only for a lossless consumer, not in the stopped world, not
-/// during a [`NoWaitSection`] (`.event.nest_no_wait`), and not while it drains itself, because it would wait for itself.
+/// during a [`NoWaitSection`] (`.event.no-wait`), and not while it drains itself, because it would wait for itself.
 fn may_wait_for_room(rings: &ThreadRings) -> bool {
     if removed(Guard::EventNoBlock) {
         return true;
     }
     LOSSLESS.load(Ordering::Relaxed) > 0
-        && (!ring::is_in_no_wait_section() || removed(Guard::EventHurry))
+        && (!ring::is_in_no_wait_section() || removed(Guard::EventNoWait))
         && DRAIN.lock().holder() != Some(rings.tid())
         && may_wait()
 }
 
 /// A no-wait section: while this value exists, its thread does not wait for room, and its ring grows, as in the stopped world. For a thread
-/// that holds a lock that others need: a trace whose reader has stopped must not delay the release of that lock (`.event.nest_no_wait`). The
+/// that holds a lock that others need: a trace whose reader has stopped must not delay the release of that lock (`.event.no-wait`). The
 /// thread calls [`catch_up`] when it holds no such lock, before the next section.
 #[derive(Debug)]
 pub(crate) struct NoWaitSection(PhantomData<*const ()>);

@@ -178,7 +178,7 @@ fn the_slowest_thread_is_named() {
         std::thread::sleep(Duration::from_secs(1));
     });
     receiver.recv().unwrap();
-    let slowest = stop(&threads).census().slowest.expect("the stop waited for a thread");
+    let slowest = stop(&threads).summary().slowest.expect("the stop waited for a thread");
     assert_eq!(slowest.name.as_str(), "slow");
 }
 

@@ -186,7 +186,7 @@ fn a_run_that_is_killed_leaves_a_stream(#[values("all", "Arena Pool Trace", "Use
     }
 }
 
-/// `.event.behind`, `.event.place`: all threads are stopped, including the one that writes the file, inside a block or not.
+/// `.event.async-file`, `.event.slot`: all threads are stopped, including the one that writes the file, inside a block or not.
 #[test]
 fn a_debugger_can_flush_while_the_writing_thread_is_stopped() {
     if !tools::has("gdb") {

@@ -5,7 +5,7 @@
 //! A [`Notify`] has one sleeper. Its word says whether a notification is pending, and whether the sleeper is asleep. `notify` swaps
 //! *notified* in and sees in the same step whether the sleeper must be woken.
 //!
-//! A [`EventCount`] is an event count: many threads wait for a condition that each of them checks itself. A thread takes a ticket, checks
+//! An [`EventCount`] has many sleepers: the threads wait for a condition that each of them checks itself. A thread takes a ticket, checks
 //! the condition, and waits with the ticket. A thread that has made the condition true changes the word and sees in the same step whether
 //! there is a ticket. A ticket taken before the change no longer matches the word; a thread that takes its ticket after the change sees the
 //! condition.
@@ -41,7 +41,7 @@ impl Notify {
     /// Sleeps until the next notification, or for `ns` nanoseconds; may also return early without a reason. Returns whether there was a
     /// notification since the last call.
     pub fn wait(&self, ns: Option<u64>) -> bool {
-        if removed(Guard::EventBell) {
+        if removed(Guard::EventNotify) {
             // The known-bad variant: the notification may come between the check and the sleep, and then never again.
             if self.0.load(Ordering::Relaxed) != NOTIFIED {
                 self.0.store(ASLEEP, Ordering::Relaxed);

@@ -41,7 +41,7 @@ fn check(path: &Path, records: u64) {
     }
 }
 
-/// `.event.place`, `.event.no-block-in-handler`: a debugger stops the I/O thread (here played by the test) and flushes the stream. That
+/// `.event.slot`, `.event.no-block-in-handler`: a debugger stops the I/O thread (here played by the test) and flushes the stream. That
 /// flush, and the writing of many more blocks, need no I/O thread.
 #[rstest]
 fn a_stalled_io_thread_does_not_stop_the_stream(#[values(false, true)] in_a_block: bool) {

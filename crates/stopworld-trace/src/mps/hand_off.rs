@@ -15,9 +15,9 @@
 //! threads (`.event.no-block-in-handler`). So the drain can take over the waiting blocks at any time and write them itself. It also
 //! writes the block that the I/O thread had claimed, because it cannot know how far the I/O thread got. That is harmless: both write the
 //! same bytes to the same offset, in whichever order. But the block's slot in memory must not be reused before the I/O thread is
-//! done with it (`.event.place`); until then the drain continues in its current slot.
+//! done with it (`.event.slot`); until then the drain continues in its current slot.
 //!
-//! **The file has no gap**, whenever the process is killed: a block is written only after all blocks before it (`.event.async_file`).
+//! **The file has no gap**, whenever the process is killed: a block is written only after all blocks before it (`.event.async-file`).
 //! This holds for the I/O thread because it writes in order, and the drain writes the blocks that it has taken over before it hands over
 //! the next one.
 //!
@@ -113,7 +113,7 @@ impl<const SLOTS: u64> HandOff<SLOTS> {
         // Acquire: pairs with the release in `finish`.
         let seen = self.claims.load(Ordering::Acquire);
         let next = filling.block + 1;
-        let is_in_use = next - filling.oldest_in_use(seen) >= SLOTS && !removed(Guard::EventPlace);
+        let is_in_use = next - filling.oldest_in_use(seen) >= SLOTS && !removed(Guard::EventSlot);
         if seen & FAILED != 0 || is_in_use {
             return false;
         }
@@ -158,7 +158,7 @@ impl<const SLOTS: u64> HandOff<SLOTS> {
             }
         }
         let next = seen >> SHIFT;
-        let first = filling.doubtful(seen).filter(|_| !removed(Guard::EventBehind)).unwrap_or(next);
+        let first = filling.doubtful(seen).filter(|_| !removed(Guard::EventAsyncFile)).unwrap_or(next);
         filling.left_busy = filling.oldest_in_use(seen);
         filling.taken = filling.block;
         first..filling.block
