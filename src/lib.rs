@@ -63,6 +63,12 @@ mod runtime;
 pub mod testing;
 mod world;
 
+/// Objects without a type, for runtimes whose objects the collector must scan conservatively, such as those of C programs.
+pub mod untyped {
+    pub use crate::heap::references::ObjectPointers;
+    pub use crate::runtime::untyped::UntypedKind;
+}
+
 use stopworld_platform::{os, sabotage, sync};
 
 pub use collector::CollectError;

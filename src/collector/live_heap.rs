@@ -239,16 +239,31 @@ impl<'a> LiveHeap<'a> {
                     words(payload + ARRAY_HEAD_BYTES + index * stride as usize, element, &mut visit);
                 }
             }
+            Shape::Untyped => {
+                let end = payload + self.heap.room_of(payload) / WORD * WORD;
+                for slot in (payload..end).step_by(WORD) {
+                    // SAFETY: a word of a live object's cell.
+                    visit(slot, unsafe { conservative_word(slot) });
+                }
+            }
         }
     }
 
-    /// Visits each reference from a live object to another live object, with its address.
+    /// Visits each reference from a live object to another live object: its address, and the payload address of the other object.
     pub(crate) fn for_each_reference(&self, payload: usize, info: &TypeInfo, mut visit: impl FnMut(usize, usize)) {
+        let (map, references) = (self.map(), self.heap.references());
         self.for_each_word(payload, info, |slot, word| {
-            if self.lives(word) {
-                visit(slot, word);
+            if let Some(target) = references.find(map, word)
+                && self.is_marked_number(target.number)
+            {
+                visit(slot, target.payload);
             }
         });
+    }
+
+    fn is_marked_number(&self, number: usize) -> bool {
+        // SAFETY: the mark byte of a cell, in a table that lives as long as the heap.
+        unsafe { &*self.map().mark_of_number(number) }.load(Relaxed) == self.epoch
     }
 
     fn is_marked(&self, cell: Cell) -> bool {

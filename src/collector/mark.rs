@@ -29,20 +29,28 @@
 //! marker notes that there is such an object. Marking then walks over the heap and scans all marked objects again, until
 //! the stack has not overflowed any more (`.mark.overflow`). Nothing here allocates: the world is stopped (`.stop.no-malloc`).
 //!
-//! Long arrays are scanned in slices, so that one array does not fill the stack and several markers can share it.
+//! Long arrays and untyped objects are scanned in slices, so that one object does not fill the stack and several markers can share it.
+//!
+//! # Untyped objects
+//! Their words may be anything (`.mark.untyped`). Those that lie within the heap become tasks as they are ([`select`](super::select)
+//! finds them, many at a time), and the loop looks up what each refers to when it takes the task. So a word costs a comparison, and
+//! a reference what it costs in a typed object. Which words refer to an object is a constant in each copy of the loop
+//! ([`FindTarget`]): a world without such objects has the loop that it had before.
 //!
 //! # Reporting each reference
 //! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references
 //! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for these events.
 
 use super::mark_stack::{MarkStack, Tasks};
+use super::select::{Avx2, Avx512, Bounds, ByWord, OVERRUN, Select, Width};
 use super::sharing::Shared;
 use super::weak_list::WeakList;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
-use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
+use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell, Target};
 use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
+use crate::heap::references::{Bases, Exact, FindTarget, Interior, References};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::conservative_word;
 use crate::sabotage::{Guard, removed};
@@ -58,12 +66,15 @@ const SLICE: usize = 256;
 const WORDS: usize = u64::BITS as usize;
 /// Bytes that the processor loads from memory at a time.
 const CACHE_LINE: usize = 64;
-/// A task with this bit is a slice of an array.
-const SLICE_TAG: usize = 1;
-/// Where the number of a slice begins in its task: above every address.
+/// A task with this bit is a slice of an array or of an untyped object. It is above every address, and the number of the slice is
+/// between the two: any word of an untyped object may be a task.
+const SLICE_TAG: usize = 1 << 63;
+/// Where the number of a slice begins in its task.
 const SLICE_SHIFT: usize = 48;
-/// The maximum number of slices of one array.
-const MOST_SLICES: usize = 1 << 16;
+/// The maximum number of slices of one object.
+const MOST_SLICES: usize = 1 << 15;
+/// The smallest number of words of an untyped object that are scanned at once.
+const UNTYPED_SLICE: usize = 2048;
 
 /// A reference whose mark byte is being prefetched.
 #[derive(Clone, Copy)]
@@ -127,6 +138,9 @@ pub(crate) struct Marker<'a> {
     epoch: u8,
     swept_epoch: u8,
     map: AddressMap,
+    /// Which words refer to objects.
+    references: References,
+    width: Width,
     /// The number of objects that this marker has marked. An object for which two markers raced is counted by both.
     pub(crate) marked: u64,
     /// Whether objects were marked whose fields were not scanned, because the stack was full.
@@ -163,6 +177,8 @@ impl<'a> Marker<'a> {
             share,
             swept_epoch: heap.swept_epoch(),
             map: heap.blocks.map(),
+            references: heap.references(),
+            width: Width::of_processor(),
             marked: 0,
             overflowed: false,
             weak_cells: WeakList::EMPTY,
@@ -262,14 +278,14 @@ impl<'a> Marker<'a> {
     #[cold]
     #[inline(never)]
     fn mark_without_room(&mut self, task: usize) {
-        if let Some(reference) = find(self.map, task)
-            && self.mark(reference)
-            && let Some(info) = self.info(task)
+        if let Some(target) = self.references.find(self.map, task)
+            && self.mark(reference_to(self.map, target))
+            && let Some(info) = self.info(target.payload)
         {
             self.marked += 1;
             match info.shape {
                 Shape::Leaf => {}
-                Shape::Weak => self.weak_cells.add(task),
+                Shape::Weak => self.weak_cells.add(target.payload),
                 _ => self.overflowed = true,
             }
         }
@@ -277,14 +293,51 @@ impl<'a> Marker<'a> {
 
     /// Marks until nothing is left to do.
     pub(crate) fn drain(&mut self) {
-        if self.tells { self.drain_as::<true>() } else { self.drain_as::<false>() }
+        match self.references {
+            References::Exact => self.drain_exact(),
+            References::Interior => self.drain_untyped(Interior),
+            References::Bases { displacements } => self.drain_untyped(Bases { displacements }),
+        }
     }
 
-    fn drain_as<const TELLS: bool>(&mut self) {
+    /// Without untyped objects there is nothing to select.
+    fn drain_exact(&mut self) {
+        if self.tells {
+            self.drain_as::<true, _, _>(Exact, ByWord);
+        } else {
+            self.drain_as::<false, _, _>(Exact, ByWord);
+        }
+    }
+
+    fn drain_untyped(&mut self, find: impl FindTarget) {
+        match self.width {
+            _ if self.tells => self.drain_as::<true, _, _>(find, ByWord),
+            Width::Word => self.drain_as::<false, _, _>(find, ByWord),
+            // SAFETY: the processor has these instructions.
+            Width::Avx2 => unsafe { self.drain_with_avx2(find) },
+            // SAFETY: as above.
+            Width::Avx512 => unsafe { self.drain_with_avx512(find) },
+        }
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    fn drain_with_avx2(&mut self, find: impl FindTarget) {
+        self.drain_as::<false, _, _>(find, Avx2);
+    }
+
+    #[target_feature(enable = "avx512f,popcnt")]
+    fn drain_with_avx512(&mut self, find: impl FindTarget) {
+        self.drain_as::<false, _, _>(find, Avx512);
+    }
+
+    /// The mark loop. It is inlined, so that it is compiled for the instructions of its caller.
+    #[inline(always)]
+    fn drain_as<const TELLS: bool, F: FindTarget, S: Select>(&mut self, find: F, select: S) {
         let mut references = Queue::<Reference, REFERENCES>::new(Reference { payload: 0, mark: std::ptr::null() });
         let mut objects = Queue::<usize, OBJECTS>::new(0);
         let (mut marked, mut until_offer) = (0, OFFER_EVERY);
         let (map, base, bytes, events) = (self.map, self.base, self.bytes, self.events);
+        let bounds = self.bounds();
         self.stack.note_height();
         let mut tasks = self.stack.tasks;
         loop {
@@ -293,7 +346,8 @@ impl<'a> Marker<'a> {
                     self.with_stack(&mut tasks, |marker| marker.scan_slice_task::<TELLS>(task));
                     continue;
                 }
-                let Some(reference) = find(map, task) else { continue };
+                let Some(target) = find.find(map, task) else { continue };
+                let reference = reference_to(map, target);
                 prefetch(reference.mark as usize);
                 references.put(reference);
                 if !references.is_full() {
@@ -328,6 +382,12 @@ impl<'a> Marker<'a> {
                             tasks.push(word);
                         }
                     });
+                }
+                Shape::Untyped if !TELLS && fits(map.word_at(payload).cell_bytes(), tasks) => {
+                    let words = (map.word_at(payload).cell_bytes() - HEADER_BYTES) / size_of::<usize>();
+                    // SAFETY: the words of a live object in a stopped world, and room on the stack. The caller chose the way to
+                    // select by the processor.
+                    tasks.fill(|to| unsafe { select.select(payload as *const usize, words, bounds, to) });
                 }
                 _ => self.with_stack(&mut tasks, |marker| marker.scan::<TELLS>(payload, info)),
             }
@@ -391,9 +451,9 @@ impl<'a> Marker<'a> {
     /// Unmarks a free cell, which was marked because of a word that is no reference. 0 is not an epoch.
     #[cold]
     fn unmark(&self, payload: usize) {
-        if let Some(reference) = find(self.map, payload) {
+        if let Some(target) = Exact.find(self.map, payload) {
             // SAFETY: as in `mark`.
-            unsafe { (*reference.mark).store(0, Relaxed) };
+            unsafe { (*self.map.mark_of_number(target.number)).store(0, Relaxed) };
         }
     }
 
@@ -406,7 +466,93 @@ impl<'a> Marker<'a> {
             Shape::Wide(ref bitmaps) => self.scan_bitmaps::<TELLS>(payload, bitmaps),
             Shape::Array { .. } => self.scan_slice::<TELLS>(payload, 0),
             Shape::Weak => self.weak_cells.add(payload),
+            Shape::Untyped => self.scan_untyped::<TELLS>(payload, 0),
         }
+    }
+
+    /// Scans one slice of an untyped object. The next slice is pushed as a task first, below the words of this slice.
+    fn scan_untyped<const TELLS: bool>(&mut self, payload: usize, slice: usize) {
+        let words = self.heap.room_of(payload) / size_of::<usize>();
+        let at_once = UNTYPED_SLICE.max(words.div_ceil(MOST_SLICES));
+        let first = slice * at_once;
+        let mut end = words.min(first + at_once);
+        if end < words && !self.stack.push(slice_task(payload, slice + 1)) {
+            end = words;
+        }
+        // SAFETY: the words of an object of the stopped world.
+        unsafe { self.push_words::<TELLS>(payload + first * size_of::<usize>(), end - first) };
+    }
+
+    /// Pushes those of the words at `address` that may refer to objects.
+    ///
+    /// # Safety
+    /// The words are readable, and no running thread writes them.
+    unsafe fn push_words<const TELLS: bool>(&mut self, address: usize, words: usize) {
+        let bounds = self.bounds();
+        let mut done = 0;
+        while done < words {
+            let (from, count) = (address + done * size_of::<usize>(), (words - done).min(UNTYPED_SLICE));
+            if TELLS || !self.stack.tasks.has_room_for(count + OVERRUN) {
+                for index in 0..count {
+                    let slot = from + index * size_of::<usize>();
+                    // SAFETY: the caller's promise.
+                    let word = unsafe { conservative_word(slot) };
+                    if bounds.contain(word) {
+                        if TELLS {
+                            self.events.fire_reference_fixed(slot, word, Rank::Ambiguous as u32);
+                        }
+                        self.push(word);
+                    }
+                }
+            } else {
+                let (width, from) = (self.width, from as *const usize);
+                // SAFETY: the caller's promise, and the stack has room. The processor has the instructions of `width`.
+                self.stack.tasks.fill(|to| unsafe {
+                    match width {
+                        Width::Word => ByWord.select(from, count, bounds, to),
+                        Width::Avx2 => Avx2.select(from, count, bounds, to),
+                        Width::Avx512 => Avx512.select(from, count, bounds, to),
+                    }
+                });
+            }
+            done += count;
+        }
+    }
+
+    /// The words that may refer to untyped objects. The last address just past the end of an object is that of the heap's end.
+    #[inline(always)]
+    fn bounds(&self) -> Bounds {
+        Bounds { low: self.base + 1, bytes: self.bytes }
+    }
+
+    /// Scans a range of ordinary memory that the program registered: as untyped objects are scanned, if there can be any. Returns
+    /// the number of bytes.
+    ///
+    /// # Safety
+    /// As for [`conservative_range`](Self::conservative_range).
+    pub(crate) unsafe fn registered_range(&mut self, low: usize, high: usize) -> usize {
+        if self.references == References::Exact {
+            // SAFETY: the caller's promise.
+            return unsafe { self.conservative_range(low, high) };
+        }
+        let mut from = low.next_multiple_of(size_of::<usize>());
+        let end = high / size_of::<usize>() * size_of::<usize>();
+        while from < end {
+            let words = ((end - from) / size_of::<usize>()).min(UNTYPED_SLICE);
+            // SAFETY: the caller's promise.
+            unsafe {
+                match self.tells {
+                    true => self.push_words::<true>(from, words),
+                    false => self.push_words::<false>(from, words),
+                }
+            }
+            if self.stack.len() > self.stack.tasks.capacity / 2 {
+                self.drain();
+            }
+            from += words * size_of::<usize>();
+        }
+        self.events.fire_area_scanned(low, high);
+        high.saturating_sub(low)
     }
 
     #[inline(always)]
@@ -428,8 +574,12 @@ impl<'a> Marker<'a> {
     }
 
     fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
-        let array = task << (usize::BITS as usize - SLICE_SHIFT) >> (usize::BITS as usize - SLICE_SHIFT);
-        self.scan_slice::<TELLS>(array & !SLICE_TAG, task >> SLICE_SHIFT);
+        let payload = task & ((1 << SLICE_SHIFT) - 1);
+        let slice = (task & !SLICE_TAG) >> SLICE_SHIFT;
+        match self.info(payload).map(|info| info.shape) {
+            Some(Shape::Untyped) => self.scan_untyped::<TELLS>(payload, slice),
+            _ => self.scan_slice::<TELLS>(payload, slice),
+        }
     }
 
     /// Scans one slice of an array. The next slice is pushed as a task first, below the references of this slice.
@@ -442,7 +592,7 @@ impl<'a> Marker<'a> {
         let elements = SLICE.max(length.div_ceil(MOST_SLICES));
         let first = slice * elements;
         let mut end = length.min(first + elements);
-        if end < length && !self.stack.push(payload | SLICE_TAG | (slice + 1) << SLICE_SHIFT) {
+        if end < length && !self.stack.push(slice_task(payload, slice + 1)) {
             end = length;
         }
         let stride = stride as usize;
@@ -506,10 +656,22 @@ impl<'a> Marker<'a> {
     }
 }
 
-/// Finds the mark byte of a task's object. `None` if no object can be there.
+/// The mark byte of the cell that a word refers to.
 #[inline(always)]
-fn find(map: AddressMap, payload: usize) -> Option<Reference> {
-    map.mark_of_payload(payload).map(|mark| Reference { payload, mark })
+fn reference_to(map: AddressMap, target: Target) -> Reference {
+    Reference { payload: target.payload, mark: map.mark_of_number(target.number) }
+}
+
+/// The task of a slice of an object.
+#[inline(always)]
+fn slice_task(payload: usize, slice: usize) -> usize {
+    payload | SLICE_TAG | slice << SLICE_SHIFT
+}
+
+/// Returns whether the words of an untyped object in a cell of this size can be pushed at once. A large object's cells have size 0.
+#[inline(always)]
+fn fits(cell_bytes: usize, tasks: Tasks) -> bool {
+    cell_bytes > 0 && tasks.has_room_for(cell_bytes / size_of::<usize>() + OVERRUN)
 }
 
 /// Calls `visit` with each word of an object whose bit is set: first its address, then its value.

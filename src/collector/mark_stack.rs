@@ -33,6 +33,15 @@ impl Tasks {
         self.top += 1;
     }
 
+    /// Pushes the tasks that `write` puts at the address that it is called with; it returns how many. The caller has made sure that
+    /// there is room for everything that it writes.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, write: impl FnOnce(*mut usize) -> usize) {
+        // SAFETY: `top <= capacity`.
+        self.top += write(unsafe { self.memory.add(self.top) });
+        debug_assert!(self.top <= self.capacity);
+    }
+
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<usize> {
         if self.top == self.bottom {

@@ -24,6 +24,7 @@ pub(crate) mod parallel;
 mod phases;
 pub(crate) mod report;
 pub(crate) mod roots;
+pub(crate) mod select;
 mod sharing;
 pub(crate) mod state;
 mod stopping;

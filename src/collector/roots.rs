@@ -93,7 +93,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
     pub(crate) fn ranges(&mut self, ranges: &Ranges) {
         ranges.for_each(|low, high| {
             // SAFETY: `register_range` promised that it is readable.
-            let bytes = unsafe { self.marker.conservative_range(low, high) };
+            let bytes = unsafe { self.marker.registered_range(low, high) };
             self.marker.events.fire_root_scanned(low, RootKind::Range as u32, bytes);
             self.roots += 1;
         });

@@ -203,6 +203,15 @@ impl Cell {
     }
 }
 
+/// A cell that a word refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Address of the cell's payload.
+    pub(crate) payload: usize,
+    /// The cell's [number](Cell::number).
+    pub(crate) number: usize,
+}
+
 /// Copies of the values that are needed to find a cell from an address: a loop that keeps them in a local variable has them in
 /// registers, and does not load them again after each store through a pointer.
 #[derive(Clone, Copy)]
@@ -222,13 +231,6 @@ impl AddressMap {
         BlockWord(unsafe { &*self.words.add((address - self.base) >> BLOCK_SHIFT) }.load(Relaxed))
     }
 
-    /// Returns the mark byte of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
-    #[inline(always)]
-    pub(crate) fn mark_of_payload(self, payload: usize) -> Option<*const AtomicU8> {
-        // SAFETY: the table has a byte for each number.
-        self.number_of_payload(payload).map(|number| unsafe { self.marks.add(number) })
-    }
-
     /// Returns the [number](Cell::number) of the cell whose *payload* begins exactly at `payload`, whether it is allocated or not.
     #[inline(always)]
     pub(crate) fn number_of_payload(self, payload: usize) -> Option<usize> {
@@ -243,6 +245,50 @@ impl AddressMap {
             return None;
         }
         Some((offset >> BLOCK_SHIFT) * MARKS_PER_BLOCK + index)
+    }
+
+    /// Returns the cell that contains the byte before `word`, header included, whether it is allocated or not: the cell that `word`
+    /// points into, or just past whose end it points. All addresses in the blocks of a large object count as in the object.
+    #[inline(always)]
+    pub(crate) fn cell_pointed_into(self, word: usize) -> Option<Target> {
+        let offset = word.wrapping_sub(1).wrapping_sub(self.base);
+        if offset >= self.bytes {
+            return None;
+        }
+        let dense = self.word_at(self.base + offset);
+        let cell_bytes = dense.cell_bytes();
+        // Before the first cell this wraps, so the index is too high for every block.
+        let within = (offset & (BLOCK_BYTES - 1)).wrapping_sub(FIRST_CELL) & (u32::MAX as usize);
+        let index = divide(within, dense.reciprocal());
+        let begin = index * cell_bytes;
+        if !dense.has_objects() {
+            return self.large_pointed_into(offset >> BLOCK_SHIFT, dense);
+        }
+        // The space after the last cell belongs to no cell; that before the header of a large object does not count.
+        if begin + cell_bytes > BLOCK_BYTES - FIRST_CELL || within > BLOCK_BYTES {
+            return None;
+        }
+        let block = offset >> BLOCK_SHIFT;
+        let payload = self.base + (block << BLOCK_SHIFT) + FIRST_CELL + HEADER_BYTES + begin;
+        Some(Target { payload, number: block * MARKS_PER_BLOCK + index })
+    }
+
+    /// [`cell_pointed_into`](Self::cell_pointed_into) for a block in which no object begins.
+    #[inline(never)]
+    fn large_pointed_into(self, block: usize, dense: BlockWord) -> Option<Target> {
+        if !dense.is_large_tail() {
+            return None;
+        }
+        let head = block.checked_sub(dense.reciprocal() as usize)?;
+        let payload = self.base + (head << BLOCK_SHIFT) + FIRST_CELL + HEADER_BYTES;
+        Some(Target { payload, number: head * MARKS_PER_BLOCK })
+    }
+
+    /// Returns the mark byte of the cell with this number.
+    #[inline(always)]
+    pub(crate) fn mark_of_number(self, number: usize) -> *const AtomicU8 {
+        // SAFETY: the table has a byte for each number, and only methods of this type make numbers.
+        unsafe { self.marks.add(number) }
     }
 
     /// Returns the payload address of the cell with this number, which is in a block where objects may be.

@@ -115,6 +115,25 @@ pub(crate) fn class_of_size(bytes: usize, align: usize) -> usize {
     }
 }
 
+/// Class by payload size in units of 16 bytes, for payloads that are aligned to 16.
+static CLASS_OF_PAIRS: [u8; MAX_SMALL / 16 + 1] = {
+    let mut table = [0; MAX_SMALL / 16 + 1];
+    let mut pairs = 0;
+    while pairs < table.len() {
+        table[pairs] = class_of(pairs * 16, 16) as u8;
+        pairs += 1;
+    }
+    table
+};
+
+/// The class of an untyped object of this size: the smallest cells whose payload holds it and is aligned to 16; `CLASSES` if none does.
+#[inline(always)]
+pub(crate) fn class_of_untyped(bytes: usize) -> usize {
+    // A cell of 16n bytes has a payload of 16n - 8.
+    let pairs = bytes.saturating_add(7) / 16;
+    if pairs < CLASS_OF_PAIRS.len() { usize::from(CLASS_OF_PAIRS[pairs]) } else { CLASSES }
+}
+
 /// The number of cells of this size in a block.
 #[inline]
 pub(crate) const fn cells_per_block(cell_bytes: usize) -> usize {
@@ -205,6 +224,16 @@ mod tests {
             assert_eq!(class_of_size(bytes, 8), class_of(bytes, 8), "{bytes} bytes");
         }
         assert_eq!(class_of_size(MAX_SMALL + 1, 8), CLASSES);
+    }
+
+    #[test]
+    fn an_untyped_object_gets_the_smallest_aligned_cell_that_holds_it() {
+        for bytes in 0..=MAX_SMALL {
+            assert_eq!(class_of_untyped(bytes), class_of(bytes, 16), "{bytes} bytes");
+        }
+        for bytes in [MAX_SMALL + 1, MAX_SMALL + 17, usize::MAX] {
+            assert_eq!(class_of_untyped(bytes), CLASSES);
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
 pub(crate) mod pointer;
+pub(crate) mod references;
 pub(crate) mod slots;
 pub(crate) mod stopped;
 pub(crate) mod sweep;
@@ -45,8 +46,10 @@ use charges::{Account, Charges, Charging};
 use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
 use layout::{
-    BINS, BLOCK_BYTES, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space, cells_per_block,
+    BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, HEADER_BYTES,
+    SPACES, Space, cells_per_block,
 };
+use references::{Displacements, ObjectPointers, References};
 
 use stopped::WorldStopped;
 
@@ -142,11 +145,20 @@ pub(crate) struct Heap {
     pools: [u64; SPACES],
     /// What each object is charged to, in a world that charges its allocations.
     charges: Option<Arc<Charges>>,
+    /// Which words refer to untyped objects; `None` if the world has no untyped objects.
+    untyped: Option<ObjectPointers>,
+    pub(crate) displacements: Displacements,
 }
 
 impl Heap {
     /// Reserves a heap that may grow to `limit` bytes. `lock` is the allocation lock.
-    pub(crate) fn new(limit: usize, paranoid: Paranoid, charging: Charging, lock: SharedLock) -> io::Result<Self> {
+    pub(crate) fn new(
+        limit: usize,
+        paranoid: Paranoid,
+        charging: Charging,
+        untyped: Option<ObjectPointers>,
+        lock: SharedLock,
+    ) -> io::Result<Self> {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
         let blocks = Blocks::reserve(count)?;
@@ -177,7 +189,30 @@ impl Heap {
             requested: AtomicU32::new(0),
             pools: [0; SPACES],
             charges,
+            untyped,
+            displacements: Displacements::new(),
         })
+    }
+
+    /// Which words in objects and registered ranges refer to objects.
+    pub(crate) fn references(&self) -> References {
+        match self.untyped {
+            // `.mark.untyped`: the known-bad variant knows only addresses of payloads.
+            _ if removed(Guard::MarkUntyped) => References::Exact,
+            None => References::Exact,
+            Some(ObjectPointers::Interior) => References::Interior,
+            Some(ObjectPointers::Bases) => References::Bases { displacements: self.displacements.bits() },
+        }
+    }
+
+    /// Returns the size in bytes of the memory behind the header of the object at this payload address: its cell, or what a large
+    /// object was allocated with.
+    pub(crate) fn room_of(&self, payload: usize) -> usize {
+        let block = ((payload - self.blocks.base()) >> BLOCK_SHIFT) as BlockIndex;
+        match self.blocks.word(block).cell_bytes() {
+            0 => self.blocks.info(block).tail.large_bytes.load(Relaxed),
+            cell_bytes => cell_bytes - HEADER_BYTES,
+        }
     }
 
     /// The address by which events identify this space. Valid as long as the heap stays where it is.

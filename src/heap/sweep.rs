@@ -411,7 +411,7 @@ mod tests {
     /// A heap, and its allocation lock.
     fn heap(bytes: usize) -> (Heap, SharedLock) {
         let lock = SharedLock::alone();
-        let mut heap = Heap::new(bytes, Paranoid::On, Charging::Off, lock.clone()).unwrap();
+        let mut heap = Heap::new(bytes, Paranoid::On, Charging::Off, None, lock.clone()).unwrap();
         heap.set_first_budget(bytes as u64);
         (heap, lock)
     }

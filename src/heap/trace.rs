@@ -160,6 +160,8 @@ pub enum Shape {
     },
     /// A [`WeakCell`]: its target is not traced, and is cleared when nothing else keeps it alive.
     Weak,
+    /// Any word of the cell may be a reference ([`crate::untyped`]).
+    Untyped,
 }
 
 impl Shape {

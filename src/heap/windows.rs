@@ -94,7 +94,7 @@ mod tests {
     impl Scene {
         fn new() -> Arc<Scene> {
             let lock = SharedLock::alone();
-            let mut heap = Heap::new(4 << 20, Paranoid::On, Charging::Off, lock.clone()).unwrap();
+            let mut heap = Heap::new(4 << 20, Paranoid::On, Charging::Off, None, lock.clone()).unwrap();
             heap.set_first_budget(u64::MAX);
             let (thread, other) = (heap.new_cache(&WORD), heap.new_cache(&WORD));
             Arc::new(Scene { heap, lock, thread, other })

@@ -16,6 +16,7 @@ use crate::events::{Selection, Sink};
 use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
+use crate::heap::references::ObjectPointers;
 use crate::os::{memory, signals};
 use crate::profile::TimeProfile;
 use crate::profile::census::HeapProfile;
@@ -89,6 +90,7 @@ pub struct WorldBuilder {
     time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
     profile: Option<HeapProfile>,
+    untyped: Option<ObjectPointers>,
 }
 
 /// A function that is called with the world before its first event.
@@ -116,6 +118,7 @@ impl Default for WorldBuilder {
             time_profile: None,
             before_first_event: Vec::new(),
             profile: None,
+            untyped: None,
         }
     }
 }
@@ -270,6 +273,14 @@ impl WorldBuilder {
         self
     }
 
+    /// Lets the world have [untyped objects](crate::untyped), and sets which words in them, and in registered ranges, keep an object
+    /// alive. Default: the world has none.
+    #[must_use]
+    pub fn untyped(mut self, pointers: ObjectPointers) -> Self {
+        self.untyped = Some(pointers);
+        self
+    }
+
     /// Starts a heap profile as soon as the world is built. See [`World::profile`]. Default: none.
     #[must_use]
     pub fn profile(mut self, profile: HeapProfile) -> Self {
@@ -322,6 +333,7 @@ impl WorldBuilder {
             markers: self.markers,
             paranoid: self.paranoid,
             charging: self.charging,
+            untyped: self.untyped,
         };
         let allocation = SharedLock::new(Arc::clone(&threads), |threads| &threads.locks().allocation);
         let Reserved { mut heap, markers, handles, ranges, finalizers } = requested.reserve(&allocation)?;

@@ -20,6 +20,7 @@ mod profiling;
 mod recording;
 mod reserve;
 mod spawn;
+pub(crate) mod untyped;
 mod weak;
 mod world;
 

@@ -65,7 +65,7 @@ const TYPES_TOLD: usize = 16;
 pub struct Mutator {
     record: &'static ThreadStopInfo,
     /// The cache is boxed, because the collector uses its address. It is freed after the thread has detached.
-    cache: Box<AllocationCache>,
+    pub(super) cache: Box<AllocationCache>,
     world: World,
     since_tick: Cell<usize>,
     /// The serial of the record's use by this thread: another value means that the record now belongs to another thread.
@@ -428,7 +428,7 @@ impl Mutator {
     /// Gets a new run of free cells for the bin; collects if necessary.
     #[cold]
     #[inline(never)]
-    fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
+    pub(super) fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
         refuse_inside(ALLOCATION);
         if self.cache.reopen(bin) {
             return Ok(());
@@ -449,7 +449,7 @@ impl Mutator {
     /// Fires the event of a new object, if per-object events are enabled. Called right after the allocation, before this thread does
     /// anything else.
     #[inline(always)]
-    fn report_allocated(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
+    pub(super) fn report_allocated(&self, bin: usize, payload: *mut u8, cell_bytes: usize, info: &'static TypeInfo) {
         if self.world.collector().events.is_enabled(EventId::ObjectAllocated) {
             self.report_cell(bin, payload as usize, cell_bytes, info);
         }
@@ -499,7 +499,7 @@ impl Mutator {
     /// Allocates a large object with a zeroed payload.
     #[cold]
     #[inline(never)]
-    fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
+    pub(super) fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
         refuse_inside(ALLOCATION);
         let payload = self.until_collected(bytes, |mutator| {
             let heap = &mutator.world.collector().heap;

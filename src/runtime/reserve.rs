@@ -21,6 +21,7 @@ use crate::collector::parallel::Markers;
 use crate::collector::roots::Ranges;
 use crate::heap::charges::Charging;
 use crate::heap::layout::{BLOCK_BYTES, MARKS_PER_BLOCK};
+use crate::heap::references::ObjectPointers;
 use crate::heap::slots::SlotTable;
 use crate::heap::{Heap, Paranoid};
 use crate::os::memory::{self, AddressSpace};
@@ -54,6 +55,7 @@ pub(super) struct RequestedSizes {
     pub(super) markers: usize,
     pub(super) paranoid: Paranoid,
     pub(super) charging: Charging,
+    pub(super) untyped: Option<ObjectPointers>,
 }
 
 /// The result of a reservation.
@@ -116,7 +118,7 @@ impl RequestedSizes {
 
     fn try_to_reserve(&self, sizes: Sizes, allocation: SharedLock) -> io::Result<Reserved> {
         Ok(Reserved {
-            heap: Heap::new(sizes.heap, self.paranoid, self.charging, allocation)?,
+            heap: Heap::new(sizes.heap, self.paranoid, self.charging, self.untyped, allocation)?,
             markers: Markers::new(self.markers, sizes.mark_stack)?,
             handles: SlotTable::new(sizes.entries)?,
             ranges: Ranges::new()?,
@@ -151,6 +153,7 @@ mod tests {
             markers: 2,
             paranoid: Paranoid::Off,
             charging: Charging::Off,
+            untyped: None,
         }
     }
 

@@ -53,6 +53,7 @@ guards! {
     FinalOrder = "final.order",
     WeakClear = "weak.clear",
     MarkOverflow = "mark.overflow",
+    MarkUntyped = "mark.untyped",
     MarkTermination = "mark.termination",
     MarkSnapshot = "mark.snapshot",
     HeapLimit = "heap.limit",

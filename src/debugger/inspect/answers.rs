@@ -196,7 +196,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
         Shape::Leaf => LEAF,
         Shape::Array { .. } => ARRAY,
         Shape::Weak => WEAK,
-        Shape::Words(_) | Shape::Wide(_) => 0,
+        Shape::Words(_) | Shape::Wide(_) | Shape::Untyped => 0,
     };
     let space = match () {
         () if blocks.word(cell.block).is_large_head() => Space::Large as u32,
@@ -217,6 +217,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
             flags |= if is_array { ARRAY } else { 0 };
             (object.room, if is_array { object.length(0) } else { 0 })
         }
+        Shape::Untyped => (object.room, 0),
         _ => (info.size().min(object.room), 0),
     };
     let mut fields = usize::from(object.weak_target().is_some());
@@ -263,7 +264,7 @@ fn is_half_built(view: &View<'_>, cell: Cell) -> bool {
 pub(super) fn fields_in(view: &View<'_>, object: Object, mut write: impl FnMut(usize, FieldFacts)) -> usize {
     let mut count = 0;
     let mut tell = |offset, value| {
-        let target = view.object_at(value).map_or(0, |target| target.payload());
+        let target = view.target_of(value).map_or(0, |target| target.payload());
         write(count, FieldFacts { offset, value, target });
         count += 1;
     };
@@ -280,7 +281,7 @@ pub(super) fn fields_in(view: &View<'_>, object: Object, mut write: impl FnMut(u
 pub(super) fn referrers_in(view: &View<'_>, target: Object, mut write: impl FnMut(usize, usize)) -> usize {
     let mut count = 0;
     let _ = view.for_each_object(|holder| {
-        let refers = holder.for_each_reference(|_, word| match word == target.payload() {
+        let refers = holder.for_each_reference(|_, word| match view.refers_to(word, target) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         });

@@ -78,6 +78,10 @@ impl Object {
                 (0..self.length(stride))
                     .try_for_each(|index| self.words_of(ARRAY_HEAD_BYTES + index * stride, element, &mut visit))
             }
+            Shape::Untyped => {
+                let words = self.room / size_of::<usize>();
+                (0..words).map(|word| word * size_of::<usize>()).try_for_each(|at| visit(at, self.word(at)))
+            }
         }
     }
 
@@ -151,9 +155,21 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Returns the object whose payload begins at `word`: the target of a traced word.
+    /// Returns the object whose payload begins at `word`.
     pub(super) fn object_at(&self, word: usize) -> Option<Object> {
         self.heap.blocks.cell_of_payload(word).and_then(|cell| self.object_in(cell))
+    }
+
+    /// Returns the object that a traced word refers to.
+    pub(super) fn target_of(&self, word: usize) -> Option<Object> {
+        let target = self.heap.references().find(self.heap.blocks.map(), word)?;
+        self.object_at(target.payload)
+    }
+
+    /// Returns whether a traced word refers to this object.
+    pub(super) fn refers_to(&self, word: usize, object: Object) -> bool {
+        let references = self.heap.references();
+        references.find(self.heap.blocks.map(), word).is_some_and(|target| target.payload == object.payload())
     }
 
     /// Returns the object that has `address` inside or just past its end.

@@ -44,7 +44,7 @@ pub(super) fn path_to(target: Object, view: &View<'_>, mut write: impl FnMut(usi
             ROOT => root_step(view, object).ok_or(Refusal::Changed)?,
             parent => {
                 let parent = view.object_at(parent).ok_or(Refusal::Changed)?;
-                let step = field_step(parent, object).ok_or(Refusal::Changed)?;
+                let step = field_step(search.view, parent, object).ok_or(Refusal::Changed)?;
                 object = parent;
                 step
             }
@@ -71,14 +71,14 @@ fn root_step(view: &View<'_>, object: Object) -> Option<Step> {
     })
 }
 
-fn field_step(holder: Object, object: Object) -> Option<Step> {
-    let found = holder.for_each_reference(|offset, word| match word == object.payload() {
-        true => ControlFlow::Break(offset),
+fn field_step(view: &View<'_>, holder: Object, object: Object) -> Option<Step> {
+    let found = holder.for_each_reference(|offset, word| match view.refers_to(word, object) {
+        true => ControlFlow::Break((offset, word)),
         false => ControlFlow::Continue(()),
     });
-    let offset = found.break_value()?;
-    let (slot, value) = (holder.payload() + offset, object.payload());
-    Some(Step { kind: StepKind::Field as u32, tid: 0, slot, value, object: value, offset })
+    let (offset, value) = found.break_value()?;
+    let slot = holder.payload() + offset;
+    Some(Step { kind: StepKind::Field as u32, tid: 0, slot, value, object: object.payload(), offset })
 }
 
 /// The state of a search.
@@ -113,7 +113,7 @@ impl<'v, 'a> Search<'v, 'a> {
         }
         while let Some(holder) = self.next() {
             let reached =
-                holder.for_each_reference(|_, word| match view.may_lead_here(word).then(|| view.object_at(word)) {
+                holder.for_each_reference(|_, word| match view.may_lead_here(word).then(|| view.target_of(word)) {
                     Some(Some(object)) => self.reach(object, holder.payload(), target),
                     _ => ControlFlow::Continue(()),
                 });

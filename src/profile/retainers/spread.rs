@@ -80,6 +80,25 @@ impl Steps {
         });
         self.count = count;
     }
+
+    /// As [`put_references`](Self::put_references), for words of an untyped object.
+    fn put_untyped(&mut self, live_heap: &LiveHeap<'_>, words: Words, address: usize, bits: u64) {
+        let (map, references) = (live_heap.map(), live_heap.heap().references());
+        for_each_word(address, bits, |_, word| {
+            if let Some(target) = references.find(map, word) {
+                words.prefetch(target.number);
+                self.put(target.number);
+            }
+        });
+    }
+}
+
+/// Divides adjacent words that may all be references into bitmaps, each with its address.
+fn runs_of_words(start: usize, length: usize) -> impl Iterator<Item = (usize, u64)> {
+    (0..length).step_by(WORDS).map(move |first| {
+        let count = WORDS.min(length - first);
+        (start + first * WORD, u64::MAX >> (WORDS - count))
+    })
 }
 
 /// Whether objects of this type contain references.
@@ -203,11 +222,15 @@ impl Retainers {
     #[inline(never)]
     fn put_all_references(&mut self, live_heap: &LiveHeap<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         let (map, words) = (live_heap.map(), self.table.words());
+        let is_untyped = info.shape == Shape::Untyped;
         let mut put = |address: usize, bits: u64| {
             if !steps.has_room() {
                 self.take(words, steps);
             }
-            steps.put_references(map, words, address, bits);
+            match is_untyped {
+                true => steps.put_untyped(live_heap, words, address, bits),
+                false => steps.put_references(map, words, address, bits),
+            }
         };
         let mut put_each = |address: usize, bitmaps: &[u64]| {
             for (index, &bits) in bitmaps.iter().enumerate().filter(|(_, bits)| **bits != 0) {
@@ -224,13 +247,14 @@ impl Retainers {
                 let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
                 if (stride, element[0]) == (WORD, 1) {
                     // The elements consist only of references, as in most arrays.
-                    for first in (0..length).step_by(WORDS) {
-                        let count = WORDS.min(length - first);
-                        put(start + first * WORD, u64::MAX >> (WORDS - count));
-                    }
+                    runs_of_words(start, length).for_each(|(address, bits)| put(address, bits));
                 } else {
                     (0..length).for_each(|index| put_each(start + index * stride, element));
                 }
+            }
+            Shape::Untyped => {
+                let length = live_heap.heap().room_of(payload) / WORD;
+                runs_of_words(payload, length).for_each(|(address, bits)| put(address, bits));
             }
         }
     }

@@ -1,0 +1,211 @@
+//! Which words refer to objects.
+//!
+//! In a world of typed objects each traced word is the address of a payload, or it is no reference. Objects without a type
+//! ([`crate::untyped`]) are scanned word by word, so their references may look as the program's compiler left them:
+//!
+//! ```text
+//!              header   payload                         next header
+//!                |  0  8  …                          n  |
+//!   exact             ^
+//!   interior       ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ ^      anywhere, or just past the end
+//!   bases             ^^ ^                                      the payload, and displacements from it
+//! ```
+//!
+//! The address just past the end of an object is that of the next object's header, which no program knows. So the object that a word
+//! points into is the one whose cell contains the byte *before* the word, and one look at the address map finds it.
+
+use super::blocks::{AddressMap, Target};
+use crate::sync::{AtomicU64, Ordering::Relaxed};
+
+/// Which words in untyped objects and in registered ranges keep an object alive. Words on stacks and in registers always count wherever
+/// in the object they point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectPointers {
+    /// A pointer to any byte of the object, or just past its end.
+    Interior,
+    /// Only a pointer to the first byte of the object, or at a distance from it that
+    /// [`World::register_displacement`](crate::World::register_displacement) has registered.
+    Bases,
+}
+
+/// The words that refer to objects, for one mark phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum References {
+    /// Addresses of payloads.
+    Exact,
+    /// Addresses in objects, or just past their end.
+    Interior,
+    /// Addresses of payloads, and of bytes at a displacement whose bit is set. Bit 0 means any displacement.
+    Bases { displacements: u64 },
+}
+
+/// The number of the smallest displacement that has no bit of its own.
+const BITS: usize = u64::BITS as usize;
+/// The bit that stands for all displacements. 0 needs no bit: the base is always a reference.
+const ANY: u64 = 1;
+
+/// The displacements that a world has registered.
+pub(crate) struct Displacements(AtomicU64);
+
+impl Displacements {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Registers a displacement in bytes. One of 64 or more is not distinguished from others: from then on all count.
+    pub(crate) fn add(&self, bytes: usize) {
+        let bit = match bytes {
+            0 => 0,
+            1..BITS => 1 << bytes,
+            _ => ANY,
+        };
+        // Relaxed: the next stop orders it before the mark phase that reads it.
+        self.0.fetch_or(bit, Relaxed);
+    }
+
+    pub(crate) fn bits(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How a mark loop finds the object of a word. The loop is made once for each implementation.
+pub(crate) trait FindTarget: Copy {
+    fn find(self, map: AddressMap, word: usize) -> Option<Target>;
+}
+
+/// [`References::Exact`]
+#[derive(Clone, Copy)]
+pub(crate) struct Exact;
+
+impl FindTarget for Exact {
+    #[inline(always)]
+    fn find(self, map: AddressMap, word: usize) -> Option<Target> {
+        map.number_of_payload(word).map(|number| Target { payload: word, number })
+    }
+}
+
+/// [`References::Interior`]
+#[derive(Clone, Copy)]
+pub(crate) struct Interior;
+
+impl FindTarget for Interior {
+    #[inline(always)]
+    fn find(self, map: AddressMap, word: usize) -> Option<Target> {
+        map.cell_pointed_into(word)
+    }
+}
+
+/// [`References::Bases`]
+#[derive(Clone, Copy)]
+pub(crate) struct Bases {
+    pub(crate) displacements: u64,
+}
+
+impl FindTarget for Bases {
+    #[inline(always)]
+    fn find(self, map: AddressMap, word: usize) -> Option<Target> {
+        let exact = Exact.find(map, word);
+        if exact.is_some() || self.displacements == 0 { exact } else { self.find_displaced(map, word) }
+    }
+}
+
+impl Bases {
+    fn find_displaced(self, map: AddressMap, word: usize) -> Option<Target> {
+        let target = map.cell_pointed_into(word)?;
+        let displacement = word.wrapping_sub(target.payload);
+        let is_registered = displacement < BITS && self.displacements >> displacement & 1 == 1;
+        // The header's bytes come before the payload: there `displacement` has wrapped.
+        let is_any = self.displacements & ANY != 0 && word >= target.payload;
+        (is_registered || is_any).then_some(target)
+    }
+}
+
+impl References {
+    /// Returns the cell that a word refers to, whether there is an object in it or not. For code that is not worth a copy of its
+    /// own for each kind.
+    #[inline]
+    pub(crate) fn find(self, map: AddressMap, word: usize) -> Option<Target> {
+        match self {
+            References::Exact => Exact.find(map, word),
+            References::Interior => Interior.find(map, word),
+            References::Bases { displacements } => Bases { displacements }.find(map, word),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::blocks::Blocks;
+    use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, cells_per_block};
+    use proptest::prelude::*;
+
+    /// The payload of the object that an address refers to, found by looking at every cell.
+    fn naive(blocks: &Blocks, cell_bytes: usize, word: usize, references: References) -> Option<usize> {
+        (0..cells_per_block(cell_bytes)).find_map(|index| {
+            let payload = blocks.start(1) + FIRST_CELL + index * cell_bytes + HEADER_BYTES;
+            let end = payload + cell_bytes - HEADER_BYTES;
+            let distance = word.checked_sub(payload);
+            let refers = match references {
+                References::Exact => distance == Some(0),
+                References::Interior => word > payload - HEADER_BYTES && word <= end,
+                References::Bases { displacements } => {
+                    word <= end && distance.is_some_and(|at| at == 0 || at < 64 && displacements >> at & 1 == 1)
+                }
+            };
+            refers.then_some(payload)
+        })
+    }
+
+    fn references() -> impl Strategy<Value = References> {
+        prop_oneof![
+            Just(References::Exact),
+            Just(References::Interior),
+            any::<u64>().prop_map(|bits| References::Bases { displacements: bits & !ANY })
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_word_refers_to_the_object_that_a_search_finds(
+            class in 0..CLASSES, offset in 0..=BLOCK_BYTES, references in references(),
+        ) {
+            let blocks = Blocks::reserve(4).unwrap();
+            blocks.set_cells(1, CELL_BYTES[class]);
+            let word = blocks.start(1) + offset;
+            let found = references.find(blocks.map(), word).map(|target| target.payload);
+            prop_assert_eq!(found, naive(&blocks, CELL_BYTES[class], word, references));
+        }
+    }
+
+    #[test]
+    fn every_address_of_a_large_object_refers_to_it() {
+        let blocks = Blocks::reserve(16).unwrap();
+        blocks.set_large(2, 3);
+        let payload = blocks.start(2) + FIRST_CELL + HEADER_BYTES;
+        for word in [payload, payload + 1, blocks.start(3), blocks.start(3) + 1, blocks.start(4) + 100, blocks.start(5)]
+        {
+            let found = References::Interior.find(blocks.map(), word).map(|target| target.payload);
+            assert_eq!(found, Some(payload), "{:#x} bytes from the payload", word - payload);
+        }
+        assert_eq!(References::Interior.find(blocks.map(), blocks.start(5) + 1), None);
+        assert_eq!(References::Interior.find(blocks.map(), blocks.start(2)), None);
+    }
+
+    #[test]
+    fn a_displacement_without_a_bit_makes_all_count() {
+        let displacements = Displacements::new();
+        displacements.add(0);
+        assert_eq!(displacements.bits(), 0);
+        displacements.add(3);
+        displacements.add(63);
+        assert_eq!(displacements.bits(), 1 << 3 | 1 << 63);
+        displacements.add(4096);
+        let blocks = Blocks::reserve(4).unwrap();
+        blocks.set_large(0, 2);
+        let all = References::Bases { displacements: displacements.bits() };
+        assert!(all.find(blocks.map(), blocks.start(1) + 5).is_some());
+        let three = References::Bases { displacements: 1 << 3 };
+        assert!(three.find(blocks.map(), blocks.start(1) + 5).is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! Objects without a type: memory that the collector scans conservatively, word by word.
+//!
+//! A program that was written for malloc, or for a collector such as bdwgc, cannot describe its objects. Such an object is one of
+//! a few *kinds* ([`UntypedKind`]), which have a name for profiles, and are scanned or not. The collector scans all words of the
+//! object's cell; those that point to an object keep it alive. [`WorldBuilder::untyped`](crate::WorldBuilder::untyped) sets which
+//! pointers count.
+//!
+//! ```
+//! use stopworld::World;
+//! use stopworld::untyped::{ObjectPointers, UntypedKind};
+//!
+//! let kind = UntypedKind::scanned("list cell");
+//! let world = World::builder().untyped(ObjectPointers::Interior).build()?;
+//! // SAFETY: this thread keeps every pointer in local variables.
+//! let mutator = unsafe { world.attach("main") }?;
+//! let (one, other) = (mutator.alloc_untyped(24, kind)?, mutator.alloc_untyped(100, kind)?);
+//! // SAFETY: the objects have these sizes. A pointer into the middle of the object keeps it alive.
+//! unsafe { one.cast::<*mut u8>().write(other.as_ptr().add(50)) };
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::arch::x86_64::{__m128i, _mm_setzero_si128};
+use std::ptr::{self, NonNull};
+
+use super::{Mutator, OutOfMemory, World};
+use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, class_of_untyped};
+use crate::heap::trace::{Shape, TypeInfo};
+
+/// A kind of untyped objects: its name, and whether the objects are scanned. A `Copy` handle; the kind itself is never freed.
+#[derive(Clone, Copy, Debug)]
+pub struct UntypedKind(&'static TypeInfo);
+
+impl UntypedKind {
+    /// Makes a kind whose objects are scanned: every aligned word may be a reference. `name` appears in profiles, dumps and
+    /// debuggers. Neither the name nor the kind is ever freed, so make each kind once.
+    pub fn scanned(name: &str) -> UntypedKind {
+        UntypedKind::of(name, Shape::Untyped)
+    }
+
+    /// Makes a kind whose objects contain no references. Otherwise as [`scanned`](Self::scanned).
+    pub fn leaf(name: &str) -> UntypedKind {
+        UntypedKind::of(name, Shape::Leaf)
+    }
+
+    fn of(name: &str, shape: Shape) -> UntypedKind {
+        UntypedKind(Box::leak(Box::new(TypeInfo::of_described(Box::leak(Box::from(name)), 0, 16, shape))))
+    }
+
+    /// Returns the name that was given to the kind.
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Returns the description that the objects' headers point to.
+    pub fn type_info(self) -> &'static TypeInfo {
+        self.0
+    }
+
+    /// Returns whether objects of this kind are scanned.
+    #[inline(always)]
+    pub fn is_scanned(self) -> bool {
+        self.0.shape != Shape::Leaf
+    }
+}
+
+/// Up to this many bytes, a cell is zeroed by stores in place; a call of `memset` would take longer than the rest of the allocation.
+const ZEROED_IN_PLACE: usize = 256;
+
+/// Zeroes the payload of a cell.
+///
+/// # Safety
+/// The payload is aligned to 16 and belongs to the caller; the cell's size is a multiple of 16.
+#[inline(always)]
+unsafe fn zero_payload(payload: *mut u8, cell_bytes: usize) {
+    let bytes = cell_bytes - HEADER_BYTES;
+    // SAFETY: within the payload.
+    unsafe {
+        if bytes > ZEROED_IN_PLACE {
+            return ptr::write_bytes(payload, 0, bytes);
+        }
+        let last = bytes - size_of::<u64>();
+        // Volatile, so that the compiler does not make a call of `memset` of the loop.
+        for at in (0..last).step_by(size_of::<__m128i>()) {
+            payload.add(at).cast::<__m128i>().write_volatile(_mm_setzero_si128());
+        }
+        payload.add(last).cast::<u64>().write(0);
+    }
+}
+
+impl Mutator {
+    /// Allocates an untyped object of at least `bytes` bytes, aligned to 16. An object of a scanned kind is zeroed, up to the end of
+    /// its cell; one of a leaf kind is not. Objects of 0 bytes are distinct.
+    ///
+    /// Costs as much as [`alloc`](Self::alloc), and the zeroing.
+    ///
+    /// # Errors
+    /// As [`alloc`](Self::alloc).
+    #[inline(always)]
+    pub fn alloc_untyped(&self, bytes: usize, kind: UntypedKind) -> Result<NonNull<u8>, OutOfMemory> {
+        let class = class_of_untyped(bytes);
+        if class == CLASSES {
+            return self.large_untyped(bytes, kind);
+        }
+        let (bin, cell_bytes, info) = (bin(Space::Small, class), CELL_BYTES[class], kind.0);
+        let is_scanned = kind.is_scanned();
+        loop {
+            // SAFETY: this thread's own cache; the bin's cells have this size. Writing zeros neither allocates nor unwinds.
+            let cell = unsafe {
+                self.cache.allocate(bin, cell_bytes, ptr::from_ref(info) as usize, |payload| {
+                    if is_scanned {
+                        zero_payload(payload, cell_bytes);
+                    }
+                })
+            };
+            match cell.and_then(NonNull::new) {
+                Some(payload) => {
+                    self.report_allocated(bin, payload.as_ptr(), cell_bytes, info);
+                    return Ok(payload);
+                }
+                None => self.refill(bin, bytes, info)?,
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn large_untyped(&self, bytes: usize, kind: UntypedKind) -> Result<NonNull<u8>, OutOfMemory> {
+        // Whole words, so that the last one is scanned.
+        let rounded = self.array_bytes(bytes, 1)?.next_multiple_of(16);
+        let payload = self.large(rounded, kind.0)?;
+        NonNull::new(payload).ok_or_else(|| self.out_of_memory(bytes))
+    }
+}
+
+impl World {
+    /// Lets pointers to the byte at `bytes` from the beginning of an object keep the object alive, in a world whose
+    /// [untyped objects](crate::untyped) are found by [`ObjectPointers::Bases`](crate::untyped::ObjectPointers::Bases). In other
+    /// worlds this has no effect. From 64 bytes on, displacements are not told apart: registering one registers all.
+    pub fn register_displacement(&self, bytes: usize) {
+        self.collector().heap.displacements.add(bytes);
+    }
+}

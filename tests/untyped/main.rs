@@ -1,0 +1,3 @@
+//! Objects without a type: what keeps them alive, and what does not.
+
+mod graph;
