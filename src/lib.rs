@@ -66,7 +66,7 @@ mod world;
 /// Objects without a type, for runtimes whose objects the collector must scan conservatively, such as those of C programs.
 pub mod untyped {
     pub use crate::heap::references::ObjectPointers;
-    pub use crate::runtime::untyped::UntypedKind;
+    pub use crate::runtime::untyped::{NotAllocated, UntypedKind, UntypedObject};
 }
 
 use stopworld_platform::{os, sabotage, sync};

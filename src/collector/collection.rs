@@ -198,7 +198,10 @@ impl Collector {
             // The known-bad variant allocates once, as any formatted message would.
             drop(std::hint::black_box(Box::new(number)));
         }
-        caches(stopped).for_each(|cache| cache.charge_for_the_stopped(stopped.proof()));
+        caches(stopped).for_each(|cache| {
+            cache.charge_for_the_stopped(stopped.proof());
+            cache.end_freed_lists(stopped.proof());
+        });
         self.heap.begin_marking(stopped.proof());
         let threads = if stopped.is_whole_process() { MarkingThreads::Alone } else { MarkingThreads::All };
         // SAFETY: the collection lock is held and the world is stopped.

@@ -20,8 +20,8 @@
 use std::io;
 use std::time::Duration;
 
-use crate::heap::cache::window;
 use crate::heap::trace::TypeInfo;
+use crate::heap::window::window;
 use crate::os::clock::now_ns;
 use crate::os::memory::Reservation;
 use crate::sync::{

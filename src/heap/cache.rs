@@ -26,8 +26,10 @@
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
 use super::free_blocks::BlockRun;
+use super::freed::FreedLists;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
 use super::stopped::WorldStopped;
+use super::window::window;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
@@ -42,6 +44,8 @@ pub(crate) struct Run {
 /// A thread's runs and blocks, by bin. Written by the thread itself; read by the collector when it is stopped.
 pub(crate) struct AllocationCache {
     runs: [Run; BINS],
+    /// The cells that the thread has freed.
+    pub(super) freed: FreedLists,
     blocks: [OwnedBlock; BINS],
     /// One more than the index of the block that the thread is sweeping inside the sweep gate; 0 outside the gate. It identifies the
     /// thread that keeps a collection from beginning, and the block that a thread was sweeping when the process forked.
@@ -152,13 +156,6 @@ impl Reserve {
     }
 }
 
-/// Marks a point at which tests may stop the thread, or let it vanish as in a fork.
-#[cfg(not(test))]
-#[inline(always)]
-pub(crate) fn window() {}
-#[cfg(test)]
-pub(crate) use super::windows::window;
-
 impl AllocationCache {
     pub(crate) fn new(tag: u8, account: Option<Account>) -> Self {
         Self {
@@ -176,6 +173,7 @@ impl AllocationCache {
                     end: AtomicUsize::new(0),
                 }
             }; BINS],
+            freed: FreedLists::new(),
             sweeping: AtomicU32::new(0),
             large_to_tell: AtomicUsize::new(0),
             block_to_tell: AtomicU32::new(NO_BLOCK),
@@ -463,6 +461,38 @@ impl AllocationCache {
         }
     }
 
+    // ---- freed cells: see `freed.rs`
+
+    /// Allocates a freed cell of this class, if the thread has one. `build` writes its payload.
+    ///
+    /// # Safety
+    /// As for [`allocate`](Self::allocate).
+    #[inline(always)]
+    pub(crate) unsafe fn allocate_freed(
+        &self,
+        class: usize,
+        header_word: usize,
+        build: impl FnOnce(*mut u8),
+    ) -> Option<*mut u8> {
+        let header = self.freed.take(class)?;
+        let payload = (header + HEADER_BYTES) as *mut u8;
+        window();
+        build(payload);
+        compiler_fence(Ordering::SeqCst);
+        self.charge_cell(header, class);
+        // SAFETY: the cell was on this thread's list, so it belongs to this thread. If a collection has come since, the cell's address
+        // was in a register, and kept it.
+        unsafe { (*(header as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
+        Some(payload)
+    }
+
+    /// Ends the lists, in the stopped world: the sweep frees the cells (`.heap.freed`).
+    pub(crate) fn end_freed_lists(&self, _stopped: WorldStopped<'_>) {
+        if !removed(Guard::HeapFreed) {
+            self.freed.end();
+        }
+    }
+
     // ---- charges: see `charges.rs`
 
     /// The cells of the bin's run that are allocated and not charged.
@@ -566,6 +596,14 @@ impl AllocationCache {
             if cell != 0 && unsafe { (*(cell as *const AtomicUsize)).load(Ordering::Relaxed) } != 0 {
                 account.charges.fill(cell..cell + CELL_BYTES[class], class, account.charge());
             }
+        }
+    }
+
+    /// Charges a freed cell that is about to be allocated again.
+    #[inline(always)]
+    pub(super) fn charge_cell(&self, header: usize, class: usize) {
+        if let Some(account) = &self.account {
+            account.charges.fill(header..header + CELL_BYTES[class], class, account.charge());
         }
     }
 

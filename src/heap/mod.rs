@@ -21,7 +21,9 @@ pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod charges;
 pub(crate) mod description;
+pub(crate) mod free;
 mod free_blocks;
+mod freed;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
@@ -33,6 +35,7 @@ pub(crate) mod sweep;
 pub(crate) mod trace;
 pub(crate) mod uses;
 pub(crate) mod verify;
+pub(crate) mod window;
 #[cfg(test)]
 pub(crate) mod windows;
 
@@ -41,7 +44,7 @@ use std::io;
 use std::sync::Arc;
 
 use blocks::{BlockIndex, BlockState, Blocks, NO_BLOCK};
-use cache::{AllocationCache, window};
+use cache::AllocationCache;
 use charges::{Account, Charges, Charging};
 use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
@@ -52,6 +55,7 @@ use layout::{
 use references::{Displacements, ObjectPointers, References};
 
 use stopped::WorldStopped;
+use window::window;
 
 use crate::os::clock::Budget;
 use crate::sabotage::{Guard, removed};

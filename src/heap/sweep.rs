@@ -344,9 +344,7 @@ impl Heap {
         unsafe {
             (*(cell.header as *const AtomicUsize)).store(0, Relaxed);
             if self.paranoid {
-                for offset in (HEADER_BYTES..cell_bytes).step_by(8) {
-                    ((cell.header + offset) as *mut usize).write(POISON);
-                }
+                poison(cell, cell_bytes - HEADER_BYTES);
             }
         }
     }
@@ -383,6 +381,17 @@ impl Heap {
             }
         }
         state.lists = [NO_BLOCK; BINS];
+    }
+}
+
+/// Poisons a payload of `bytes` bytes.
+///
+/// # Safety
+/// The cell has such a payload, and belongs to the caller.
+pub(super) unsafe fn poison(cell: Cell, bytes: usize) {
+    for address in (cell.payload()..cell.payload() + bytes).step_by(8) {
+        // SAFETY: the caller's promise.
+        unsafe { (address as *mut usize).write(POISON) };
     }
 }
 

@@ -387,7 +387,7 @@ impl Mutator {
         }
     }
 
-    fn allocation_lock(&self) -> LockGuard<'_> {
+    pub(super) fn allocation_lock(&self) -> LockGuard<'_> {
         self.lock(&self.world.collector().threads.locks().allocation)
     }
 

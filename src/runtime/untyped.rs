@@ -23,8 +23,10 @@ use std::arch::x86_64::{__m128i, _mm_setzero_si128};
 use std::ptr::{self, NonNull};
 
 use super::{Mutator, OutOfMemory, World};
-use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, Space, bin, class_of_untyped};
+use crate::heap::free::NoObject;
+use crate::heap::layout::{CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of_untyped};
 use crate::heap::trace::{Shape, TypeInfo};
+use crate::os::callback::refuse_inside;
 
 /// A kind of untyped objects: its name, and whether the objects are scanned. A `Copy` handle; the kind itself is never freed.
 #[derive(Clone, Copy, Debug)]
@@ -103,15 +105,20 @@ impl Mutator {
         }
         let (bin, cell_bytes, info) = (bin(Space::Small, class), CELL_BYTES[class], kind.0);
         let is_scanned = kind.is_scanned();
+        let build = |payload| {
+            if is_scanned {
+                // SAFETY: a cell of this size, which belongs to the thread; the class has aligned payloads.
+                unsafe { zero_payload(payload, cell_bytes) };
+            }
+        };
+        // SAFETY: this thread's own cache. Writing zeros neither allocates nor unwinds.
+        let freed = unsafe { self.cache.allocate_freed(class, ptr::from_ref(info) as usize, build) };
+        if let Some(payload) = freed.and_then(NonNull::new) {
+            return Ok(payload);
+        }
         loop {
             // SAFETY: this thread's own cache; the bin's cells have this size. Writing zeros neither allocates nor unwinds.
-            let cell = unsafe {
-                self.cache.allocate(bin, cell_bytes, ptr::from_ref(info) as usize, |payload| {
-                    if is_scanned {
-                        zero_payload(payload, cell_bytes);
-                    }
-                })
-            };
+            let cell = unsafe { self.cache.allocate(bin, cell_bytes, ptr::from_ref(info) as usize, build) };
             match cell.and_then(NonNull::new) {
                 Some(payload) => {
                     self.report_allocated(bin, payload.as_ptr(), cell_bytes, info);
@@ -119,6 +126,33 @@ impl Mutator {
                 }
                 None => self.refill(bin, bytes, info)?,
             }
+        }
+    }
+
+    /// Frees an untyped object, whose memory the program does not use any more. A small object's cell is the first that this thread's
+    /// allocations of the same size class take; the memory of a large object is free at once. No event reports the end of a small object
+    /// before the next collection finds it.
+    ///
+    /// # Errors
+    /// No object begins at this address, or it was freed already. Nothing has changed.
+    ///
+    /// # Safety
+    /// The object was allocated by [`alloc_untyped`](Self::alloc_untyped), and no thread uses it any more. Other objects may still
+    /// contain its address.
+    pub unsafe fn free_untyped(&self, object: NonNull<u8>) -> Result<(), NotAllocated> {
+        refuse_inside("Mutator::free_untyped");
+        let (heap, address) = (&self.world().collector().heap, object.as_ptr() as usize);
+        // SAFETY: the thread's own cache; the rest by the caller's promise.
+        match unsafe { heap.free(&self.cache, address, || self.allocation_lock()) } {
+            Ok(None) => Ok(()),
+            Ok(Some(footprint)) => {
+                let events = &self.world().collector().events;
+                events.fire_object_freed(address, footprint);
+                let start = address - HEADER_BYTES - FIRST_CELL;
+                events.fire_block_released(start, footprint, Space::Large as u32);
+                Ok(())
+            }
+            Err(NoObject) => Err(NotAllocated { address }),
         }
     }
 
@@ -132,7 +166,35 @@ impl Mutator {
     }
 }
 
+/// An object that was found by an address.
+#[derive(Clone, Copy, Debug)]
+pub struct UntypedObject {
+    /// The object's first byte.
+    pub address: NonNull<u8>,
+    /// The bytes that the program may use from there on: at least as many as were asked for.
+    pub bytes: usize,
+    /// The description that the object's header points to.
+    pub type_info: &'static TypeInfo,
+}
+
+/// There is no object at an address that was to be freed: it is none of the heap, or inside an object, or the object was freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no object begins at {address:#x}, or it was freed already")]
+pub struct NotAllocated {
+    /// The address.
+    pub address: usize,
+}
+
 impl World {
+    /// Returns the object that contains this address, of any type; `None` if there is none, or it was freed. Takes no lock. If no
+    /// reference keeps the object alive, the result may be outdated at once.
+    pub fn untyped_object(&self, address: usize) -> Option<UntypedObject> {
+        let heap = &self.collector().heap;
+        let (payload, type_info) = heap.object_containing(address)?;
+        let address = NonNull::new(payload as *mut u8)?;
+        Some(UntypedObject { address, bytes: heap.room_of(payload), type_info })
+    }
+
     /// Lets pointers to the byte at `bytes` from the beginning of an object keep the object alive, in a world whose
     /// [untyped objects](crate::untyped) are found by [`ObjectPointers::Bases`](crate::untyped::ObjectPointers::Bases). In other
     /// worlds this has no effect. From 64 bytes on, displacements are not told apart: registering one registers all.

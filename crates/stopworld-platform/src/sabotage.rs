@@ -58,6 +58,7 @@ guards! {
     MarkSnapshot = "mark.snapshot",
     HeapLimit = "heap.limit",
     HeapReserve = "heap.reserve",
+    HeapFreed = "heap.freed",
     VtableExactRestore = "vtable.exact-restore",
     VtableNested = "vtable.nested",
     VtableSwap = "vtable.swap",

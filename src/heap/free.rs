@@ -1,0 +1,178 @@
+//! Freeing objects explicitly, and finding the object that contains an address.
+
+use super::Heap;
+use super::blocks::{BlockIndex, Cell};
+use super::cache::AllocationCache;
+use super::freed::freed_header;
+use super::layout::Space;
+use super::references::References;
+use super::sweep::poison;
+use super::trace::TypeInfo;
+use super::window::window;
+use crate::sync::{AtomicUsize, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
+
+impl Heap {
+    /// Returns whether a cell contains an object: a live one that was not freed.
+    fn has_object(&self, cell: Cell) -> bool {
+        self.is_alive(cell) && cell.header_word() != freed_header()
+    }
+
+    /// Returns the object whose cell contains this address: its payload address and its type. The result may be outdated at once, unless
+    /// the caller knows that the object is alive.
+    pub(crate) fn object_containing(&self, address: usize) -> Option<(usize, &'static TypeInfo)> {
+        let target = References::Interior.find(self.blocks.map(), address.wrapping_add(1))?;
+        let cell = self.blocks.cell_of_payload(target.payload)?;
+        if address < cell.payload() || !self.has_object(cell) {
+            return None;
+        }
+        // SAFETY: a header that is not 0 is the address of a `TypeInfo`, which lives for ever.
+        unsafe { (cell.header_word() as *const TypeInfo).as_ref() }.map(|info| (cell.payload(), info))
+    }
+
+    /// Frees an object. The calling thread allocates a small cell again; the blocks of a large object are free at once, and their
+    /// bytes count for the budget again. Returns the footprint of a large object, and `None` for a small one.
+    ///
+    /// # Errors
+    /// No object begins at `payload`, or it was freed.
+    ///
+    /// # Safety
+    /// `cache` is the calling thread's, and the program does not use the object any more.
+    pub(crate) unsafe fn free<'a>(
+        &'a self,
+        cache: &AllocationCache,
+        payload: usize,
+        lock: impl FnOnce() -> LockGuard<'a>,
+    ) -> Result<Option<usize>, NoObject> {
+        let cell = self.blocks.cell_of_payload(payload).filter(|cell| self.has_object(*cell)).ok_or(NoObject)?;
+        let info = self.blocks.info(cell.block);
+        if self.blocks.word(cell.block).is_large_head() {
+            return Ok(Some(self.free_large_object(cell.block, &lock())));
+        }
+        let class = usize::from(info.head.class.load(Relaxed));
+        // SAFETY: the program has given up the object, so its cell belongs to this thread.
+        unsafe { (*(cell.header as *const AtomicUsize)).store(freed_header(), Relaxed) };
+        compiler_fence(Ordering::SeqCst);
+        if self.paranoid {
+            // SAFETY: as above.
+            unsafe { poison(cell, self.room_of(payload)) };
+        }
+        // A cell of the pinned space stays there: the sweep frees it.
+        if info.head.space.load(Relaxed) == Space::Small as u8 {
+            window();
+            cache.freed.put(class, cell.header);
+        }
+        Ok(None)
+    }
+
+    fn free_large_object(&self, head: BlockIndex, held: &LockGuard<'_>) -> usize {
+        let mut state = self.state(held);
+        let bytes = self.large_footprint(head);
+        self.free_large(&mut state, head);
+        state.acquired_bytes = state.acquired_bytes.saturating_sub(bytes);
+        bytes as usize
+    }
+}
+
+/// There is no object at an address that was to be freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoObject;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::events::Events;
+    use crate::heap::charges::Charging;
+    use crate::heap::layout::{CELL_BYTES, HEADER_BYTES};
+    use crate::heap::stopped::WorldStopped;
+    use crate::heap::windows::{has_happened, plan};
+    use crate::heap::{Paranoid, Refill};
+    use crate::sync::{CurrentId, SharedLock};
+
+    static WORD: CurrentId = CurrentId::new();
+    /// The class, and bin, of the cells.
+    const CLASS: usize = 2;
+
+    /// A heap with two threads.
+    struct Scene {
+        heap: Heap,
+        lock: SharedLock,
+        thread: AllocationCache,
+        other: AllocationCache,
+    }
+
+    impl Scene {
+        fn allocate(&self, cache: &AllocationCache) -> usize {
+            loop {
+                // SAFETY: the simulated threads run here; the bin has cells of this size; nothing is built.
+                let cell = unsafe { cache.allocate(CLASS, CELL_BYTES[CLASS], freed_header() + 1, |_| {}) };
+                match cell {
+                    Some(payload) => return payload as usize,
+                    None => assert_eq!(self.heap.refill(cache, CLASS, || self.lock.lock()), Refill::Ready),
+                }
+            }
+        }
+
+        /// Stops the thread: a collection in which these objects are alive, after which the other thread allocates.
+        fn stop(&self, alive: &[usize]) -> Vec<usize> {
+            let held = self.lock.lock();
+            // SAFETY: no other thread uses this heap.
+            let stopped = unsafe { WorldStopped::assume(&held) };
+            let epoch = self.heap.begin_marking(stopped);
+            self.thread.end_freed_lists(stopped);
+            for cell in alive.iter().filter_map(|&payload| self.heap.blocks.cell_of_payload(payload)) {
+                self.heap.blocks.mark(cell.block, cell.index).store(epoch, Relaxed);
+            }
+            let caches = [&self.thread, &self.other];
+            self.heap.set_up_sweep(stopped, caches.into_iter(), &Events::new());
+            self.heap.end_collection(stopped, u64::MAX);
+            drop(held);
+            (0..2000).map(|_| self.allocate(&self.other)).collect()
+        }
+    }
+
+    /// Frees a cell and allocates it again, with a stop in the window of this number. Returns false if there is no such window.
+    fn play(window: usize) -> bool {
+        let lock = SharedLock::alone();
+        let mut heap = Heap::new(4 << 20, Paranoid::Off, Charging::Off, None, lock.clone()).unwrap();
+        heap.set_first_budget(u64::MAX);
+        let (thread, other) = (heap.new_cache(&WORD), heap.new_cache(&WORD));
+        let scene = Arc::new(Scene { heap, lock, thread, other });
+        // Fill some blocks, so that the freed cells are in blocks that no thread owns.
+        let cells: Vec<usize> = (0..2000).map(|_| scene.allocate(&scene.thread)).collect();
+        let others = Arc::new(Mutex::new(Vec::new()));
+        // The payload addresses of the cells that the thread uses or works on, which are on its stack or in its registers.
+        let alive = Arc::new(Mutex::new(cells[..3].to_vec()));
+        let (stage, taken, in_use) = (Arc::clone(&scene), Arc::clone(&others), Arc::clone(&alive));
+        plan(window, scene.lock.clone(), move || *taken.lock().unwrap() = stage.stop(&in_use.lock().unwrap()));
+        for &cell in &cells[..3] {
+            // SAFETY: the simulated thread's own cache and cells.
+            unsafe { scene.heap.free(&scene.thread, cell, || scene.lock.lock()) }.unwrap();
+            alive.lock().unwrap().retain(|used| *used != cell);
+        }
+        let mut allocated = HashSet::new();
+        for _ in 0..3 {
+            alive.lock().unwrap().push(scene.thread.freed.head(CLASS) + HEADER_BYTES);
+            // SAFETY: as in `allocate`.
+            let again = unsafe { scene.thread.allocate_freed(CLASS, freed_header() + 1, |_| {}) };
+            if let Some(payload) = again {
+                assert!(allocated.insert(payload as usize), "a cell was taken twice");
+            }
+        }
+        let was_there = has_happened();
+        let others = others.lock().unwrap();
+        let twice: Vec<_> = others.iter().filter(|cell| allocated.contains(cell)).collect();
+        assert!(twice.is_empty(), "{twice:x?} belong to two threads");
+        was_there
+    }
+
+    /// `.heap.freed`
+    #[test]
+    fn a_stop_at_any_point_leaves_each_cell_one_owner() {
+        crate::sabotage::choose();
+        let windows = (0..100).take_while(|window| play(*window)).count();
+        assert!((8..100).contains(&windows), "{windows} windows");
+    }
+}
