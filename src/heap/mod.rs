@@ -60,7 +60,7 @@ use window::window;
 use crate::os::clock::Budget;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
-    AtomicU8, AtomicU32, AtomicU64, CurrentId, Guarded, LockGuard, Ordering, Ordering::Relaxed, SharedLock,
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, CurrentId, Guarded, LockGuard, Ordering, Ordering::Relaxed, SharedLock,
     compiler_fence,
 };
 
@@ -147,6 +147,8 @@ pub(crate) struct Heap {
     requested: AtomicU32,
     /// Only their addresses are used: events identify the spaces by them.
     pools: [u64; SPACES],
+    /// Whether each bin's list may have blocks. A hint, so that a thread need not take the lock to find the list empty.
+    listed: [AtomicBool; BINS],
     /// What each object is charged to, in a world that charges its allocations.
     charges: Option<Arc<Charges>>,
     /// Which words refer to untyped objects; `None` if the world has no untyped objects.
@@ -192,6 +194,7 @@ impl Heap {
             announced_bytes: AtomicU64::new(0),
             requested: AtomicU32::new(0),
             pools: [0; SPACES],
+            listed: [const { AtomicBool::new(false) }; BINS],
             charges,
             untyped,
             displacements: Displacements::new(),
@@ -349,7 +352,11 @@ impl Heap {
             if cache.next_run(&self.blocks, bin, cell_bytes) {
                 return Refill::Ready;
             }
-            if let Some(block) = cache.take_reserved() {
+            // Blocks with free cells come before empty ones: with the other order, a program whose objects have changing sizes keeps the
+            // remains of old blocks and touches new ones.
+            if !self.listed[bin].load(Relaxed)
+                && let Some(block) = cache.take_reserved()
+            {
                 self.install_empty(cache, bin, block);
                 continue;
             }
@@ -360,6 +367,10 @@ impl Heap {
             }
             let listed = state.lists[bin];
             if listed == NO_BLOCK {
+                self.listed[bin].store(false, Relaxed);
+                if cache.reserve().count > 0 {
+                    continue;
+                }
                 if !self.fill_reserve(&mut state, cache) {
                     return Refill::NeedsCollection(Need::Room);
                 }

@@ -148,6 +148,9 @@ impl Heap {
                 }
             }
         }
+        for (listed, head) in self.listed.iter().zip(state.lists) {
+            listed.store(head != NO_BLOCK, Relaxed);
+        }
         for cache in caches {
             self.clear_dead_in_owned_blocks(stopped, cache, epoch, tells);
         }
