@@ -65,6 +65,7 @@ mod world;
 
 /// Objects without a type, for runtimes whose objects the collector must scan conservatively, such as those of C programs.
 pub mod untyped {
+    pub use crate::collector::binding::{Binding, MarkedHeap, RootScanner};
     pub use crate::heap::references::ObjectPointers;
     pub use crate::runtime::untyped::{NotAllocated, UntypedKind, UntypedObject};
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize
 use std::time::{Duration, Instant};
 
 use hazard::{
-    By, Flags, Hidden, builder, collect, handle, mask_suspend_signal, spawn, tell, vfork_until, wait_for,
+    By, Flags, Hidden, build, builder, collect, handle, mask_suspend_signal, spawn, tell, vfork_until, wait_for,
     wait_for_child, world,
 };
 use rstest::rstest;
@@ -404,13 +404,26 @@ extern "C" fn on_stack(
     )
 }
 
-/// `.stop.coroutine`
+/// The binding of a program with coroutines: it has the end of a stack, or 0.
+struct KnowsTheStack(AtomicUsize);
+
+// SAFETY: the end is that of leaked memory, which contains the stack pointer.
+unsafe impl stopworld::untyped::Binding for KnowsTheStack {
+    fn stack_end(&self, _: &stopworld::ThreadStopInfo, _: usize) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|end| *end != 0)
+    }
+}
+
+/// `.stop.coroutine`, `.stop.binding`
 #[rstest]
-fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(#[values(By::Signals, By::Debugger)] by: By) {
-    const WORDS: usize = 32 << 10;
-    let world = world(by);
+fn a_coroutines_stack_is_an_error_until_it_is_known_and_then_scanned(
+    #[values(By::Signals, By::Debugger)] by: By,
+    #[values(false, true)] by_the_binding: bool,
+) {
+    let binding = Arc::new(KnowsTheStack(AtomicUsize::new(0)));
+    let world = build(builder().binding(binding.clone()), by);
     let hidden = Hidden::new(&world);
-    let stack = vec![0_usize; WORDS].leak();
+    let stack = vec![0_usize; 32 << 10].leak();
     let bounds = stack.as_ptr_range();
     let (low, top) = (bounds.start as usize, bounds.end as usize & !15);
     let (disguised, flags) = (hidden.disguised(0), Flags::new());
@@ -422,15 +435,16 @@ fn a_coroutines_stack_is_an_error_until_it_is_registered_and_then_scanned(#[valu
     let error = world.collect().expect_err("the stack is unknown");
     assert!(matches!(error, CollectError::Stop(StopError::UnknownStack { .. })), "{error}");
     assert!(error.to_string().contains("register_stack"), "{error}");
-    let registered = spawn(&world, "registrar", move |m| {
+    let registered = (!by_the_binding).then(|| {
         // SAFETY: leaked memory stays readable.
-        unsafe { m.register_stack(low as *const u8, top as *const u8) }
+        let register = move |m: &Mutator| unsafe { m.register_stack(low as *const u8, top as *const u8) };
+        spawn(&world, "registrar", register).join().unwrap()
     });
-    let registered = registered.join().unwrap();
+    binding.0.store(if by_the_binding { top } else { 0 }, Ordering::Relaxed);
     let died = collect(&world).weak_cleared;
     flags.end();
     thread.join().unwrap();
-    assert_eq!(died, 0, "the registered stack was not scanned");
+    assert_eq!(died, 0, "the coroutine's stack was not scanned");
     drop(registered);
     assert_eq!(collect(&world).weak_cleared, 1, "control");
 }

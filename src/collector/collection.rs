@@ -1,5 +1,6 @@
 //! One collection, from beginning to end.
 
+use super::binding::{BoundStop, MarkedHeap};
 use super::caches::{caches, close_own_cache, records_and_caches};
 use super::dump::Dump;
 use super::error::CollectError;
@@ -81,6 +82,9 @@ impl Collector {
         // traces are cancellation points.
         let _whole = NotCancelled::begin();
 
+        if let Some(binding) = &self.binding {
+            binding.prepare();
+        }
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
         // thread waits for it.
         record::catch_up();
@@ -102,11 +106,14 @@ impl Collector {
         let collecting = self.threads.own_record();
         let _processor_time = self.markers.time().of_a_collection(collecting);
 
+        let bound = BoundStop::begin(self.binding.as_deref());
+
         // Suspend.
         let mut phases = Phases::begin(self, number, reason);
         let stopped = match self.stop(locks, who.own, by, budget) {
             Ok(stopped) => stopped,
             Err(error) => {
+                drop(bound);
                 self.report_debugger_news();
                 self.events.fire_stop_abandoned(number, error.unanswered());
                 return Err(self.with_finalizer(error).into());
@@ -132,6 +139,7 @@ impl Collector {
         // The locks of the tables are still held, and the next collection waits for them before it fires any event. So it begins
         // after this one has ended, for event listeners too.
         phases.restarted(restart_ns);
+        drop(bound);
         let Phases { stop, outcome, .. } = phases;
         drop(handles);
         drop(finalizer_tables);
@@ -223,6 +231,9 @@ impl Collector {
         phases.run(Step::Weak, |outcome| {
             self.clear_weak_references(&mut marking, outcome);
             self.queue_finalizers(finalizer_tables, &mut marking, outcome);
+            if let Some(binding) = &self.binding {
+                callback::call(|| binding.after_marking(&mut MarkedHeap::new(&self.heap, &mut marking)));
+            }
             outcome.mark_stack_high = marking.stack_high();
         });
 
@@ -258,6 +269,9 @@ impl Collector {
         scan.ranges(&self.ranges);
         scan.handles(&self.roots);
         scan.waiting_for_finalizers(&self.finalizers, finalizer_tables);
+        if let Some(binding) = &self.binding {
+            scan.binding(&**binding);
+        }
         outcome.handles = scan.handles;
         (outcome.stack_bytes, outcome.roots) = scan.finish();
     }
@@ -325,7 +339,8 @@ impl Collector {
         number: u32,
     ) -> LiveHeap<'a> {
         let Self { heap, ranges, roots: handles, finalizers, .. } = self;
-        LiveHeap { heap, stopped, ranges, handles, finalizers, finalizer_tables, epoch: heap.epoch(), number }
+        let binding = self.binding.as_deref();
+        LiveHeap { heap, stopped, ranges, handles, binding, finalizers, finalizer_tables, epoch: heap.epoch(), number }
     }
 
     /// Clears every weak reference whose target is not marked.

@@ -6,6 +6,7 @@
 //!
 //! Nothing here allocates, and the collecting thread already has all locks that are needed (`.stop.no-malloc`, `.stop.locks`).
 
+use super::binding::{Binding, RootScanner, RootSink};
 use super::finalize::Finalizers;
 use super::mark::for_each_word;
 use super::masks::Masks;
@@ -29,6 +30,7 @@ pub(crate) struct LiveHeap<'a> {
     pub(super) stopped: &'a StoppedWorld<'a>,
     pub(super) ranges: &'a Ranges,
     pub(super) handles: &'a SlotTable,
+    pub(super) binding: Option<&'a dyn Binding>,
     pub(super) finalizers: &'a Finalizers,
     pub(super) finalizer_tables: &'a LockGuard<'a>,
     pub(super) epoch: u8,
@@ -296,6 +298,10 @@ impl<'a> LiveHeap<'a> {
             // SAFETY: `register_range` promised that it is readable.
             unsafe { self.conservative(low, high, root, &mut visit) };
         });
+        if let Some(binding) = self.binding {
+            let root = outside(RootKind::Range);
+            RootScanner::scan(binding, &mut Visitor { live_heap: self, root, visit: &mut visit });
+        }
         let mut exact = |object, root: Root| {
             if self.lives(object) {
                 visit(Root { object, ..root });
@@ -327,6 +333,32 @@ impl<'a> LiveHeap<'a> {
                 }
             }
             slot += WORD;
+        }
+    }
+}
+
+/// Shows the roots of a binding, as far as they refer to an object.
+struct Visitor<'v, 'a, F> {
+    live_heap: &'v LiveHeap<'a>,
+    root: Root,
+    visit: &'v mut F,
+}
+
+impl<F: FnMut(Root)> RootSink for Visitor<'_, '_, F> {
+    unsafe fn range(&mut self, low: usize, high: usize) {
+        let root = Root { range: low, ..self.root };
+        // SAFETY: the caller's promise.
+        unsafe { self.live_heap.conservative(low, high, root, self.visit) };
+    }
+
+    unsafe fn stack(&mut self, low: usize, high: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.range(low, high) };
+    }
+
+    fn object(&mut self, address: usize) {
+        if self.live_heap.lives(address) {
+            (self.visit)(Root { object: address, ..self.root });
         }
     }
 }

@@ -237,6 +237,24 @@ impl<'a> Marker<'a> {
         self.precise(0, object, Rank::Final);
     }
 
+    /// Examines the address of an object in a table of the program.
+    pub(super) fn handle(&mut self, object: usize) {
+        self.precise(0, object, Rank::Exact);
+    }
+
+    /// Pushes what an object refers to, without marking the object.
+    ///
+    /// # Safety
+    /// There is an object at this payload address.
+    pub(super) unsafe fn referents(&mut self, payload: usize) {
+        // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
+        let info = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+        match self.tells {
+            true => self.scan::<true>(payload, info),
+            false => self.scan::<false>(payload, info),
+        }
+    }
+
     /// Examines every word of a range conservatively. Returns the number of bytes.
     ///
     /// # Safety

@@ -7,6 +7,7 @@
 //! lock that a stopped thread could hold (`.stop.no-malloc`, `.stop.locks`).
 
 mod account;
+pub(crate) mod binding;
 pub(crate) mod caches;
 mod collection;
 mod dump;

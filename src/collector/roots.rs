@@ -12,6 +12,7 @@
 use std::cell::Cell;
 use std::io;
 
+use super::binding::{Binding, RootScanner};
 use super::caches::caches;
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
@@ -118,6 +119,13 @@ impl<'a, 'm> RootScan<'a, 'm> {
             self.roots += 1;
         });
         self.scanned_table(std::ptr::from_ref(finalizers) as usize, RootKind::Finalizers, before);
+    }
+
+    /// Lets the binding of a language runtime add its roots.
+    pub(crate) fn binding(&mut self, binding: &dyn Binding) {
+        let before = self.roots;
+        self.roots += RootScanner::scan(binding, self.marker);
+        self.scanned_table(std::ptr::from_ref(binding).addr(), RootKind::Range, before);
     }
 
     fn scanned_table(&self, address: usize, kind: RootKind, before: u64) {

@@ -15,6 +15,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::binding::Binding;
 use super::error::CollectError;
 use super::figures::Figures;
 use super::finalize::Finalizers;
@@ -59,6 +60,7 @@ pub(crate) struct Collector {
     pub(crate) figures: Figures,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
+    pub(crate) binding: Option<Arc<dyn Binding>>,
     /// The first damage that the paranoid mode found. It is kept here because a collection that was started by an allocation has no
     /// caller to which it could return it.
     pub(crate) damage: OnceLock<String>,
@@ -103,6 +105,7 @@ impl Collector {
             figures: Figures::new(),
             on_collection: parts.on_collection,
             on_failure: parts.on_failure,
+            binding: parts.binding,
             damage: OnceLock::new(),
         }
     }
@@ -122,6 +125,7 @@ pub(crate) struct Parts {
     pub(crate) observing: SharedLock,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
+    pub(crate) binding: Option<Arc<dyn Binding>>,
 }
 
 /// The bytes that the last collection left in each space. Only the collecting thread uses it.

@@ -8,6 +8,7 @@ use super::build_error::BuildError;
 use super::inner::Inner;
 use super::reserve::{RequestedSizes, Reserved};
 use super::{World, finalizer};
+use crate::collector::binding::Binding;
 use crate::collector::pacing::{GROWTH, Pacing};
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
@@ -17,13 +18,15 @@ use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::references::ObjectPointers;
-use crate::os::{memory, signals};
+use crate::os::{callback, memory, signals};
 use crate::profile::TimeProfile;
 use crate::profile::census::HeapProfile;
 use crate::profile::census::profiler::Profiler;
 use crate::profile::ticker::Ticker;
 use crate::sync::{Lock, SharedLock};
 use crate::world::registry::Threads;
+use crate::world::stacks::ForeignStacks;
+use crate::world::stop_info::ThreadStopInfo;
 use crate::world::vtable::ThreadVtable;
 use crate::world::{SafepointStopper, SignalStopper};
 
@@ -91,6 +94,7 @@ pub struct WorldBuilder {
     before_first_event: Vec<Preparation>,
     profile: Option<HeapProfile>,
     untyped: Option<ObjectPointers>,
+    binding: Option<Arc<dyn Binding>>,
 }
 
 /// A function that is called with the world before its first event.
@@ -119,6 +123,7 @@ impl Default for WorldBuilder {
             before_first_event: Vec::new(),
             profile: None,
             untyped: None,
+            binding: None,
         }
     }
 }
@@ -281,6 +286,13 @@ impl WorldBuilder {
         self
     }
 
+    /// Installs the binding of a language runtime, which takes part in each collection. Default: none.
+    #[must_use]
+    pub fn binding(mut self, binding: Arc<dyn Binding>) -> Self {
+        self.binding = Some(binding);
+        self
+    }
+
     /// Starts a heap profile as soon as the world is built. See [`World::profile`]. Default: none.
     #[must_use]
     pub fn profile(mut self, profile: HeapProfile) -> Self {
@@ -353,6 +365,7 @@ impl WorldBuilder {
                 observing,
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
+                binding: self.binding.clone(),
             }),
             ticker: Arc::new(Ticker::new()),
             finalizer_thread: finalizer::run,
@@ -361,6 +374,9 @@ impl WorldBuilder {
         crate::debugger::publish(&inner.collector);
         let weak = Arc::downgrade(&inner);
         threads.set_hooks(weak);
+        if let Some(binding) = self.binding {
+            threads.set_foreign(Arc::new(StacksOfBinding(binding)));
+        }
         let world = World::of(inner, true);
         for prepare in self.before_first_event {
             prepare(&world)?;
@@ -373,6 +389,15 @@ impl WorldBuilder {
             world.start_ticking(profile)?;
         }
         Ok(world)
+    }
+}
+
+/// The stacks that a binding knows.
+struct StacksOfBinding(Arc<dyn Binding>);
+
+impl ForeignStacks for StacksOfBinding {
+    fn end(&self, info: &ThreadStopInfo, stack_ptr: usize) -> Option<usize> {
+        callback::call(|| self.0.stack_end(info, stack_ptr))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::sync::Ordering;
 
 use super::handshake::HandshakeState;
 use super::registry::Threads;
-use super::stacks::{Location, locate, lowest, ranges};
+use super::stacks::{Location, OtherStacks, locate, lowest, ranges};
 use super::stop_info::ThreadStopInfo;
 
 /// Where a word was found, for a debugger's request.
@@ -39,7 +39,7 @@ pub(crate) unsafe fn for_a_debugger(
     }
     // SAFETY: the caller's promise.
     let registered = unsafe { threads.registered_if_unchanging() }.unwrap_or_default();
-    let location = locate(info, stack_ptr, registered);
+    let location = locate(info, stack_ptr, OtherStacks { registered, foreign: threads.foreign() });
     if location == Location::Nowhere {
         let own = info.stack_bounds();
         scan(FoundIn::Stack, lowest(info, own), own.high);

@@ -35,6 +35,7 @@ impl Threads {
             stacks: Guarded::new(Vec::new()),
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
+            foreign: OnceLock::new(),
             next_stack: AtomicU64::new(1),
             published: PublishedWorld::new(),
         });

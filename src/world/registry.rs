@@ -41,7 +41,7 @@ use super::locks::{StopLocks, WorldLocks};
 use super::name::ThreadName;
 use super::published::{Phase, PublishedWorld};
 use super::region::OwnStack;
-use super::stacks::RegisteredStack;
+use super::stacks::{ForeignStacks, RegisteredStack};
 use super::stop_info::{self, Chunk, MAIN_THREAD, ThreadStopInfo, WAS_BLOCKED};
 use super::vtable::ThreadVtable;
 
@@ -110,6 +110,8 @@ pub(crate) struct Threads {
     pub(super) hooks: OnceLock<Weak<dyn WorldHooks>>,
     pub(super) closed: AtomicBool,
     pub(super) next_stack: AtomicU64,
+    /// The stacks that only the program knows.
+    pub(super) foreign: OnceLock<Arc<dyn ForeignStacks>>,
     /// The part that debuggers read.
     pub(super) published: PublishedWorld,
 }
@@ -128,6 +130,15 @@ impl Threads {
     /// Sets the facade's callbacks. Called once, before the first attach.
     pub(crate) fn set_hooks(&self, hooks: Weak<dyn WorldHooks>) {
         let _ = self.hooks.set(hooks);
+    }
+
+    /// Sets how the ends of unknown stacks are found. Called once, before the first attach.
+    pub(crate) fn set_foreign(&self, stacks: Arc<dyn ForeignStacks>) {
+        let _ = self.foreign.set(stacks);
+    }
+
+    pub(super) fn foreign(&self) -> Option<&dyn ForeignStacks> {
+        self.foreign.get().map(|stacks| &**stacks)
     }
 
     pub(super) fn hooks(&self) -> Option<Arc<dyn WorldHooks>> {

@@ -5,6 +5,7 @@
 //!   in the thread's own stack               [stack_ptr, base)
 //!   in its alternate signal stack           [stack_ptr, top of it) and the own stack, all of it
 //!   in a registered (coroutine's) stack     the own stack, all of it; registered stacks are scanned whole anyway
+//!   in a stack that the binding knows       [stack_ptr, its end) and the own stack, all of it
 //!   nowhere                                 nothing: an error
 //! ```
 //!
@@ -41,21 +42,40 @@ pub(super) enum Location {
     Alternate,
     /// In a registered stack.
     Registered,
+    /// In a stack that the program's binding knows, which ends here.
+    Foreign { end: usize },
     /// In no known stack.
     Nowhere,
 }
 
+/// Finds the end of stacks that only the program knows.
+pub(crate) trait ForeignStacks: Send + Sync {
+    /// Returns the end of the memory to scan from `stack_ptr` on. Called in the stopped world.
+    fn end(&self, info: &ThreadStopInfo, stack_ptr: usize) -> Option<usize>;
+}
+
+/// The stacks of a world besides the threads' own.
+#[derive(Clone, Copy)]
+pub(super) struct OtherStacks<'a> {
+    pub(super) registered: &'a [RegisteredStack],
+    pub(super) foreign: Option<&'a dyn ForeignStacks>,
+}
+
 /// Finds the stack of the thread that contains an address.
-pub(super) fn locate(info: &ThreadStopInfo, stack_ptr: usize, registered: &[RegisteredStack]) -> Location {
+pub(super) fn locate(info: &ThreadStopInfo, stack_ptr: usize, others: OtherStacks<'_>) -> Location {
     let own = info.stack_bounds();
     if own.contains(stack_ptr) {
         Location::Own
     } else if info.alternate_bounds().contains(stack_ptr) {
         Location::Alternate
-    } else if registered.iter().any(|stack| stack.bounds.contains(stack_ptr)) {
+    } else if others.registered.iter().any(|stack| stack.bounds.contains(stack_ptr)) {
         Location::Registered
     } else if is_main(info) && has_grown_to(own, stack_ptr) {
         Location::Own
+    } else if let Some(end) =
+        others.foreign.and_then(|foreign| foreign.end(info, stack_ptr)).filter(|end| *end >= stack_ptr)
+    {
+        Location::Foreign { end }
     } else {
         Location::Nowhere
     }
@@ -78,6 +98,10 @@ pub(super) fn ranges(info: &ThreadStopInfo, stack_ptr: usize, location: Location
             }
         }
         Location::Registered => scan(lowest(info, own), own.high),
+        Location::Foreign { end } => {
+            scan(from, end);
+            scan(lowest(info, own), own.high);
+        }
         Location::Nowhere => {}
     }
     if let Some((low, high)) = info.saved_registers() {
@@ -112,6 +136,17 @@ mod tests {
 
     const OWN: StackBounds = StackBounds { low: 0x10_000, high: 0x20_000 };
     const ALTERNATE: StackBounds = StackBounds { low: 0x30_000, high: 0x32_000 };
+    /// The binding knows this stack.
+    const FIBER: StackBounds = StackBounds { low: 0x60_000, high: 0x62_000 };
+
+    struct Fiber;
+
+    impl ForeignStacks for Fiber {
+        fn end(&self, _: &ThreadStopInfo, stack_ptr: usize) -> Option<usize> {
+            FIBER.contains(stack_ptr).then_some(FIBER.high)
+        }
+    }
+
     const COROUTINE: StackBounds = StackBounds { low: 0x50_000, high: 0x51_000 };
 
     #[rstest]
@@ -121,6 +156,7 @@ mod tests {
     #[case::alternate(0x31_000, Location::Alternate, &[(0x31_000, 0x32_000), (0x10_000, 0x20_000)])]
     // .stop.coroutine
     #[case::coroutine(0x50_800, Location::Registered, &[(0x10_000, 0x20_000)])]
+    #[case::foreign(0x61_000, Location::Foreign { end: 0x62_000 }, &[(0x61_000, 0x62_000), (0x10_000, 0x20_000)])]
     #[case::below(0xf_fff, Location::Nowhere, &[])]
     #[case::nowhere(0x40_000, Location::Nowhere, &[])]
     fn a_stack_pointer_decides_what_is_scanned(
@@ -133,7 +169,8 @@ mod tests {
         info.prepare(Tid(1), ThreadName::EMPTY, OWN, 0);
         info.set_alternate(Some(ALTERNATE));
         let registered = [RegisteredStack { id: 1, bounds: COROUTINE }];
-        assert_eq!(locate(info, stack_ptr, &registered), location);
+        let others = OtherStacks { registered: &registered, foreign: Some(&Fiber) };
+        assert_eq!(locate(info, stack_ptr, others), location);
         let mut seen = Vec::new();
         ranges(info, stack_ptr, location, |low, high| seen.push((low, high)));
         assert_eq!(seen, expected);
@@ -147,7 +184,7 @@ mod tests {
         let info = &chunk[0];
         info.prepare(Tid(1), ThreadName::EMPTY, OWN, 0);
         info.set_alternate(None);
-        assert_eq!(locate(info, 0, &[]), Location::Nowhere);
+        assert_eq!(locate(info, 0, OtherStacks { registered: &[], foreign: None }), Location::Nowhere);
         give_chunks(vec![chunk]);
     }
 

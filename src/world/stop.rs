@@ -26,7 +26,7 @@ use super::locks::{Denied, StopLocks, Which};
 use super::name::ThreadName;
 use super::region::OwnStack;
 use super::registry::{Threads, Vtable};
-use super::stacks::{self, Location, RegisteredStack};
+use super::stacks::{self, Location, OtherStacks, RegisteredStack};
 use super::stop_info::ThreadStopInfo;
 use super::stop_request::StopRequest;
 use crate::sabotage::{Guard, removed};
@@ -238,7 +238,7 @@ impl StoppedWorld<'_> {
             return;
         }
         let stack_ptr = info.stack_ptr();
-        stacks::ranges(info, stack_ptr, stacks::locate(info, stack_ptr, self.registered()), scan);
+        stacks::ranges(info, stack_ptr, stacks::locate(info, stack_ptr, self.other_stacks()), scan);
     }
 
     /// Calls `scan(low, high)` with each registered stack (`.stop.coroutine`).
@@ -323,9 +323,13 @@ impl StoppedWorld<'_> {
         self.threads.registered(&self.locks.list)
     }
 
+    fn other_stacks(&self) -> OtherStacks<'_> {
+        OtherStacks { registered: self.registered(), foreign: self.threads.foreign() }
+    }
+
     fn first_bad_slot(&self) -> Option<&'static ThreadStopInfo> {
         self.live().iter().copied().find(|thread| {
-            !thread.is_gone() && stacks::locate(thread, thread.stack_ptr(), self.registered()) == Location::Nowhere
+            !thread.is_gone() && stacks::locate(thread, thread.stack_ptr(), self.other_stacks()) == Location::Nowhere
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Objects without a type: what keeps them alive, and what does not.
+//! Objects without a type: what keeps them alive, and what does not; explicit free, and bindings of runtimes.
 
+mod binding;
 mod freed;
 mod graph;
