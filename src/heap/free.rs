@@ -12,9 +12,18 @@ use super::window::window;
 use crate::sync::{AtomicUsize, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
 
 impl Heap {
-    /// Returns whether a cell contains an object: a live one that was not freed.
+    /// Returns whether a cell contains an object: a live one that was not freed. For a thread that runs: a collection may come between
+    /// the load of the cell's mark and that of the epoch, and then the answer is sought again.
     fn has_object(&self, cell: Cell) -> bool {
-        self.is_alive(cell) && cell.header_word() != freed_header()
+        loop {
+            let epoch = self.swept_epoch();
+            compiler_fence(Ordering::SeqCst);
+            let found = self.is_alive(cell) && cell.header_word() != freed_header();
+            compiler_fence(Ordering::SeqCst);
+            if self.swept_epoch() == epoch {
+                return found;
+            }
+        }
     }
 
     /// Returns the object whose cell contains this address: its payload address and its type. The result may be outdated at once, unless

@@ -107,7 +107,7 @@ fn hammer(mutator: &Mutator, kind: UntypedKind, owner: usize, over: &AtomicBool)
                     "a cell has two owners: {first:#x}, {second:#x}, not {mark:#x}"
                 );
                 if state >> 60 & 3 != 0 {
-                    mutator.free_untyped(object.cast()).unwrap();
+                    mutator.free_untyped(object.cast()).expect("a cell has two owners");
                 }
             }
         }
