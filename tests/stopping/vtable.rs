@@ -315,6 +315,13 @@ fn a_swap_never_separates_a_stop_from_its_start() {
     threads.iter().for_each(Counting::assert_runs);
 }
 
+/// Returns whether the error says that the thread, suspended by the user, holds the allocation lock.
+fn names(error: &CollectError, tid: Tid) -> bool {
+    let CollectError::Stop(StopError::LockHeld { lock, holder, .. }) = error else { return false };
+    let is_its_name = holder.name.is_some_and(|name| name.as_str() == "being born");
+    *lock == "allocation" && holder.tid == tid && is_its_name && holder.reason == SilenceReason::SuspendedByUser
+}
+
 /// `.debug.frozen-owner`: the user freezes a thread that holds the allocation lock, here inside `thread_created`.
 #[test]
 fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
@@ -328,21 +335,17 @@ fn a_frozen_thread_that_holds_a_lock_of_the_world_is_named() {
         wait_for("the birth", || watching.creating.load(Ordering::SeqCst) == 1);
         let tid = world.threads().iter().find(|thread| thread.name.as_str() == "being born").unwrap().tid;
         world.suspend(tid).unwrap();
-        let error = world.collect().expect_err("the allocation lock is held");
-        let named = match &error {
-            CollectError::Stop(StopError::LockHeld { lock, holder, .. }) => {
-                *lock == "allocation"
-                    && holder.tid == tid
-                    && holder.name.is_some_and(|name| name.as_str() == "being born")
-                    && holder.reason == SilenceReason::SuspendedByUser
-            }
-            _ => false,
-        };
+        // With this short timeout, on a busy machine, the thread may not have stopped for the user by the time of the first error.
+        let mut error = world.collect().expect_err("the allocation lock is held");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !names(&error, tid) && Instant::now() < deadline {
+            error = world.collect().expect_err("the allocation lock is held");
+        }
         busy.assert_runs();
         watching.closed.store(false, Ordering::Relaxed);
         assert!(world.resume(tid));
         born.join().unwrap();
-        assert!(named, "{error}");
+        assert!(names(&error, tid), "{error}");
     });
     // With this short timeout, on a busy machine, the first attempt may fail.
     wait_for("a collection", || world.collect().is_ok());
