@@ -3,6 +3,9 @@
 //! Both start a session at the process's diagnostics socket and read its stream to the end. The stream ends when the process
 //! ends, or when a request on a second connection stops the session. Ctrl-C and SIGTERM stop the session; a second signal
 //! ends the command at once.
+//!
+//! After the request to stop, a .NET process first sends its rundown, which takes minutes in a large program. Like dotnet-trace,
+//! the command waits as long as the stream continues. A stream that neither continues nor ends is an error.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -21,9 +24,10 @@ use super::arguments::{LiveCounters, LiveTrace};
 use super::exit::{FAILED, Failure};
 use nettrace::Reader;
 use stopworld_analysis::report::Bytes;
-use stopworld_diagnostics::client::{Client, Provider, Rundown, Session};
+use stopworld_diagnostics::client::{Client, ClientError, Provider, Rundown, Session};
 use stopworld_diagnostics::watched::{CounterValue, CounterVisitor};
 use stopworld_platform::os::remedy::remedy_of;
+use stopworld_platform::sync::{AtomicU64, Ordering};
 use stopworld_trace::nettrace::{Providers, ProvidersError};
 
 /// The buffer size that is requested for a session, in megabytes: that of dotnet-trace.
@@ -32,6 +36,12 @@ const MEGABYTES: u32 = 256;
 const END: [u8; 2] = [6, 1];
 /// The interval between two redraws of the table, if values have changed.
 const REPAINT: Duration = Duration::from_millis(200);
+
+/// The longest time without a byte of the stream after the request to stop the session. It equals the client's time limit for
+/// the reply to that request.
+const SILENCE: Duration = Duration::from_secs(30);
+/// If the request to stop a session fails, the time for its stream to end: the process may have ended.
+const LAST_BYTES: Duration = Duration::from_secs(1);
 
 /// An event that ends the wait for a session.
 enum WaitEvent {
@@ -52,7 +62,8 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     // The file is created after the session, so that a refused session leaves none. If creating it fails, the connection is
     // closed, which ends the session.
     let mut file = File::create(&arguments.output).map_err(|error| unwritable(&arguments.output, &error))?;
-    let (id, stream) = (session.id, session.stream);
+    let id = session.id;
+    let (stream, received) = CountedStream::new(session.stream);
     let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
     let name = arguments.output.clone();
@@ -62,8 +73,11 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
         let _ = send.send(WaitEvent::Over);
         copied
     })?;
-    wait(&events, arguments.duration, || client.stop(id))?;
-    let Ok(copied) = copying.join() else { bail_out("the thread that copies the stream panicked")? };
+    wait(&events, &received, arguments.duration, SILENCE, || client.stop(id)).with_context(|| {
+        let size = Bytes(received.load(Ordering::Relaxed));
+        format!("{path} is incomplete, but its {size} can be read")
+    })?;
+    let copied = copying.join().map_err(|_| anyhow!("the thread that copies the stream panicked"))?;
     let (bytes, last) = copied?;
     let size = Bytes(bytes);
     if last == END {
@@ -74,10 +88,6 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
         "stopworld: wrote {size} to {path}: the process ended before the end of the trace; everything written is readable"
     );
     Ok(FAILED)
-}
-
-fn bail_out<T>(what: &'static str) -> anyhow::Result<T> {
-    bail!(what)
 }
 
 /// Parses a list in dotnet-trace's syntax, including arguments.
@@ -100,9 +110,9 @@ fn from(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
 fn watch_signals(send: mpsc::Sender<WaitEvent>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("can't install the handlers for SIGINT and SIGTERM")?;
     thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut came = false;
+        let mut is_second = false;
         for signal in signals.forever() {
-            if std::mem::replace(&mut came, true) {
+            if std::mem::replace(&mut is_second, true) {
                 std::process::exit(128 + signal);
             }
             // If this fails, the command is about to end.
@@ -112,12 +122,39 @@ fn watch_signals(send: mpsc::Sender<WaitEvent>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The stream of a session. Counts the bytes that have been read.
+struct CountedStream {
+    stream: UnixStream,
+    received: Arc<AtomicU64>,
+}
+
+impl CountedStream {
+    /// Returns the stream, and the count.
+    fn new(stream: UnixStream) -> (CountedStream, Arc<AtomicU64>) {
+        let received = Arc::new(AtomicU64::new(0));
+        (CountedStream { stream, received: Arc::clone(&received) }, received)
+    }
+}
+
+impl Read for CountedStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(buffer)?;
+        self.received.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
 /// Waits for a signal, the end of the duration, or the end of the stream. In the first two cases stops the session and waits
-/// for the end of the stream.
-fn wait<E: Into<anyhow::Error>>(
+/// for the end of the stream. `received` is the number of bytes of the stream that have been read.
+///
+/// # Errors
+/// The request to stop failed, or then no byte arrived for as long as `silence`.
+fn wait(
     events: &mpsc::Receiver<WaitEvent>,
+    received: &AtomicU64,
     duration: Option<Duration>,
-    stop: impl FnOnce() -> Result<(), E>,
+    silence: Duration,
+    stop: impl FnOnce() -> Result<(), ClientError>,
 ) -> anyhow::Result<()> {
     let first = match duration {
         Some(duration) => events.recv_timeout(duration),
@@ -126,10 +163,42 @@ fn wait<E: Into<anyhow::Error>>(
     if let Ok(WaitEvent::Over) | Err(RecvTimeoutError::Disconnected) = first {
         return Ok(());
     }
-    let stopped = stop().map_err(Into::into);
-    // If the process has ended, `stop` fails but the stream ends soon: that is not an error.
-    let over = events.recv_timeout(Duration::from_secs(if stopped.is_ok() { 30 } else { 1 }));
-    if over.is_err() { stopped.context("can't stop the session") } else { Ok(()) }
+    let mut before = received.load(Ordering::Relaxed);
+    let (within, refused) = match stop() {
+        Ok(()) => (silence, None),
+        // The reply follows the end of the stream, so a long stream delays it.
+        Err(ClientError::Connection(error)) if is_timeout(&error) => (Duration::ZERO, None),
+        // If the process has ended, the stream ends soon, and the failure of the request is not an error.
+        Err(error) => (LAST_BYTES, Some(error)),
+    };
+    let mut over = events.recv_timeout(within);
+    if let (Some(error), Err(RecvTimeoutError::Timeout)) = (refused, &over) {
+        return Err(error).context("can't stop the session");
+    }
+    loop {
+        match over {
+            Ok(WaitEvent::Over) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Ok(WaitEvent::Signal) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                let now = received.load(Ordering::Relaxed);
+                if now == before {
+                    bail!(
+                        "the process has neither sent data nor ended the stream for {silence:?} after the request to stop"
+                    );
+                }
+                before = now;
+                eprintln!(
+                    "stopworld: the process is still sending the end of the trace; Ctrl-C ends the command at once"
+                );
+            }
+        }
+        over = events.recv_timeout(silence);
+    }
+}
+
+/// Returns whether a read from a socket failed because its time limit expired.
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// The error for a file that can't be written, with its remedy.
@@ -138,7 +207,7 @@ fn unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
 }
 
 /// Copies the stream to its end. Returns the number of bytes and the last two bytes.
-fn copy(mut stream: UnixStream, file: &mut File, path: &Path) -> anyhow::Result<(u64, [u8; 2])> {
+fn copy(mut stream: CountedStream, file: &mut File, path: &Path) -> anyhow::Result<(u64, [u8; 2])> {
     let (mut bytes, mut last) = (0, [0; 2]);
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -176,6 +245,7 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
     let name = client.process_info().map_or_else(|_| String::new(), |info| info.command_line);
     let session = client.collect(&[provider], MEGABYTES, Rundown::LeftOut).map_err(anyhow::Error::from)?;
     let Session { id, stream } = session;
+    let (stream, received) = CountedStream::new(stream);
     let (send, events) = mpsc::channel();
     watch_signals(send.clone())?;
     let display = Arc::new(Mutex::new(CounterDisplay::new(title(arguments.pid, &name))));
@@ -192,7 +262,7 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
         // If this fails, the main thread no longer waits.
         let _ = send.send(WaitEvent::Over);
     })?;
-    wait(&events, arguments.duration, || client.stop(id))?;
+    wait(&events, &received, arguments.duration, SILENCE, || client.stop(id))?;
     Ok(0)
 }
 
@@ -214,7 +284,7 @@ fn of(display: &Mutex<CounterDisplay>) -> MutexGuard<'_, CounterDisplay> {
 /// Displays counter values: on a terminal in a table that is redrawn in place, otherwise one line per value.
 struct CounterDisplay {
     title: String,
-    stays: bool,
+    is_terminal: bool,
     /// The counters, in the order of their first values.
     rows: Vec<CounterValue>,
     lines: usize,
@@ -224,12 +294,12 @@ struct CounterDisplay {
 
 impl CounterDisplay {
     fn new(title: String) -> CounterDisplay {
-        let stays = io::stdout().is_terminal();
-        CounterDisplay { title, stays, rows: Vec::new(), lines: 0, changed: false, begun: Instant::now() }
+        let is_terminal = io::stdout().is_terminal();
+        CounterDisplay { title, is_terminal, rows: Vec::new(), lines: 0, changed: false, begun: Instant::now() }
     }
 
     fn take(&mut self, counter: CounterValue) {
-        if !self.stays {
+        if !self.is_terminal {
             let after = self.begun.elapsed().as_secs_f64();
             super::exit::print(format_args!("{after:9.3}  {:<34}{:>18}\n", label(&counter), number(&counter)));
             return;
@@ -290,6 +360,57 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    /// A time limit for the silence of a stream that the tests wait for.
+    const SHORT: Duration = Duration::from_millis(100);
+
+    fn late_reply() -> Result<(), ClientError> {
+        Err(ClientError::Connection(io::ErrorKind::WouldBlock.into()))
+    }
+
+    #[rstest]
+    #[case(|| Ok(()))]
+    #[case(late_reply)]
+    fn a_stream_that_is_silent_after_the_stop_is_an_error(#[case] stop: fn() -> Result<(), ClientError>) {
+        let (_send, events) = mpsc::channel();
+        let error = wait(&events, &AtomicU64::new(5), Some(Duration::ZERO), SHORT, stop).expect_err("nothing arrives");
+        assert!(error.to_string().contains("nor ended the stream for 100ms"), "{error}");
+    }
+
+    #[test]
+    fn a_stream_that_continues_after_the_stop_is_awaited() {
+        let (send, events) = mpsc::channel();
+        let received = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&received);
+        // The stream continues for longer than the limit, and longer than the client waits for the reply.
+        let stream = thread::spawn(move || {
+            for _ in 0..20 {
+                thread::sleep(SHORT / 5);
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            send.send(WaitEvent::Over).unwrap();
+        });
+        let stop = || {
+            thread::sleep(SHORT);
+            late_reply()
+        };
+        wait(&events, &received, Some(Duration::ZERO), SHORT, stop).expect("the stream ends");
+        assert_eq!(received.load(Ordering::Relaxed), 20);
+        stream.join().unwrap();
+    }
+
+    #[test]
+    fn a_refused_stop_is_an_error_only_if_the_stream_continues() {
+        let refused = || Err(ClientError::Nonsense);
+        let (send, events) = mpsc::channel();
+        let error = wait(&events, &AtomicU64::new(0), Some(Duration::ZERO), SHORT, refused).expect_err("it continues");
+        assert_eq!(error.to_string(), "can't stop the session");
+        let ended = || {
+            send.send(WaitEvent::Over).unwrap();
+            refused()
+        };
+        wait(&events, &AtomicU64::new(0), Some(Duration::ZERO), SHORT, ended).expect("the process has ended");
+    }
 
     #[rstest]
     #[case(Some(1.0), "GCs (count / 1 s)")]
