@@ -231,3 +231,16 @@ fn every_relative_link_leads_to_a_file_and_a_heading() {
     let broken: Vec<String> = all.flat_map(|page| links::broken(root(), page.strip_prefix(root()).unwrap())).collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
+
+/// A registry shows the README of a package without the repository's files, so a relative link leads nowhere there.
+#[test]
+fn readmes_of_packages_have_no_relative_links() {
+    let readmes = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("README.md"));
+    let relative: Vec<String> = readmes
+        .flat_map(|readme| {
+            let links = links::links(&fs::read_to_string(&readme).unwrap());
+            links.into_iter().map(move |link| format!("{}:{}: {}", name(&readme), link.line, link.target))
+        })
+        .collect();
+    assert!(relative.is_empty(), "relative links:\n{}", relative.join("\n"));
+}
