@@ -1,6 +1,6 @@
 //! A debugger by ptrace: another process that takes over stopping the world.
 //!
-//! In 2003 Mono's debugger stopped the threads of a managed program for its collector: a thread at a breakpoint cannot run
+//! In 2006 Mono's debugger stopped the threads of a managed program for its collector: a thread at a breakpoint cannot run
 //! a signal handler, but its registers can be read, and its stack pointer can be written into the collector's record. This crate is
 //! that debugger, for today's [contract](stopworld::debugger::contract): no signal is sent to the program, no thread sees an interrupted
 //! system call (except for the few that even a tracer cannot hide, see below), and what the user stopped stays stopped.
