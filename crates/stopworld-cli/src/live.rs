@@ -201,7 +201,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// The error for a file that can't be written, with its remedy.
+/// Returns the error for a file that can't be written, with its remedy.
 fn unwritable(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("{}: {error}; {}, or name another file (-o FILE)", path.display(), remedy_of(error))
 }

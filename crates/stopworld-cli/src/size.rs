@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Size(usize);
 
 impl Size {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> usize {
         self.0
     }

@@ -183,7 +183,7 @@ impl Debugger {
         Arc::clone(&self.interrupted)
     }
 
-    /// Whether the flag is set. Relaxed: it is only a request, and no other data depends on it.
+    /// Returns whether the flag is set. Relaxed: it is only a request, and no other data depends on it.
     pub(super) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }

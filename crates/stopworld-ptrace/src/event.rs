@@ -163,12 +163,12 @@ impl PhaseSet {
         Self(self.0 | 1 << phase as u32)
     }
 
-    /// Whether the phase is in the set.
+    /// Returns whether the phase is in the set.
     pub const fn has(self, phase: Phase) -> bool {
         self.0 >> phase as u32 & 1 == 1
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

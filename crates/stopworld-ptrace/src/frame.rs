@@ -172,7 +172,7 @@ fn after_the_call(registers: &General) -> General {
     r
 }
 
-/// The registers of a thread that continues at `park` with this frame.
+/// Returns the registers of a thread that continues at `park` with this frame.
 pub(super) fn at_park(registers: &General, park: u64, frame: u64) -> General {
     let mut r = *registers;
     r.rip = park;

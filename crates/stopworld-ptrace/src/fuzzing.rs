@@ -31,7 +31,7 @@ const REQUEST: usize = 0x3000;
 /// At the end of the image: the address of the request, a stack pointer, a thread id.
 const REGISTERS: usize = IMAGE_BYTES - 24;
 
-/// The address of the page, which the first call maps. The thread that holds the lock has exclusive use of the page.
+/// Returns the address of the page, which the first call maps. The thread that holds the lock has exclusive use of the page.
 fn page() -> &'static Mutex<usize> {
     static PAGE: OnceLock<Mutex<usize>> = OnceLock::new();
     PAGE.get_or_init(|| {

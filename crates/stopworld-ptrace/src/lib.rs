@@ -18,7 +18,9 @@
 //!   modules  finding the collector in the target
 //!   options, signal_rules      settings
 //!   memory, batch, proc, sys   the target's memory, batches of writes to it, /proc, the system calls
-//!   tracee, registers, event, error, death
+//!   tracee, registers          one thread as its tracer sees it; its registers
+//!   event, error               what the debugger reports, and its errors
+//!   death                      for tests: the debugger kills itself at a given step
 //! ```
 //!
 //! # One thread

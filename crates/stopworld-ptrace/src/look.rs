@@ -98,22 +98,22 @@ pub struct ThreadSnapshot {
 }
 
 impl Debugger {
-    /// The process id.
+    /// Returns the process id.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// The state of the process.
+    /// Returns the state of the process.
     pub fn state(&self) -> TargetState {
         self.state
     }
 
-    /// The options of this debugger.
+    /// Returns the options of this debugger.
     pub fn options(&self) -> Options {
         self.options
     }
 
-    /// The copies of the collector that were found.
+    /// Returns the copies of the collector that were found.
     pub fn libraries(&self) -> &[Library] {
         &self.libraries
     }
@@ -132,7 +132,7 @@ impl Debugger {
         Ok(self.search())
     }
 
-    /// The worlds of all copies, newest first.
+    /// Returns the worlds of all copies, newest first.
     ///
     /// # Errors
     /// If a list is damaged.
@@ -145,7 +145,7 @@ impl Debugger {
         Ok(worlds)
     }
 
-    /// All threads of the process.
+    /// Returns all threads of the process.
     ///
     /// # Errors
     /// If a list is damaged.

@@ -24,7 +24,7 @@ impl Address {
         Self(self.0.wrapping_add(bytes as u64))
     }
 
-    /// Whether it is the null address.
+    /// Returns whether it is the null address.
     pub fn is_null(self) -> bool {
         self.0 == 0
     }

@@ -12,7 +12,7 @@ pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// Whether the thread belongs to the process.
+/// Returns whether the thread belongs to the process.
 pub(super) fn has_thread(pid: i32, tid: i32) -> bool {
     fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok()
 }
@@ -40,7 +40,7 @@ pub(super) fn parent(pid: i32) -> i32 {
     status(pid, pid, "PPid").and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-/// Whether the thread has ended and is only still listed.
+/// Returns whether the thread has ended and is only still listed.
 pub(super) fn is_zombie(pid: i32, tid: i32) -> bool {
     status(pid, tid, "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }

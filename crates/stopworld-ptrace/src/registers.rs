@@ -16,17 +16,17 @@ const NAMES: [&str; 27] = [
 ];
 
 impl Registers {
-    /// The instruction pointer.
+    /// Returns the instruction pointer.
     pub fn rip(&self) -> Address {
         Address(self.0.rip)
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub fn rsp(&self) -> Address {
         Address(self.0.rsp)
     }
 
-    /// The frame pointer, where one is used.
+    /// Returns the frame pointer, where one is used.
     pub fn rbp(&self) -> Address {
         Address(self.0.rbp)
     }

@@ -19,7 +19,7 @@ use super::tracee::Stop;
 use stopworld_platform::os::Tid;
 
 impl Debugger {
-    /// The rule for a signal of the program.
+    /// Returns the rule for a signal of the program.
     pub fn signal_rule(&self, signal: i32) -> SignalRule {
         self.options.signals.of(signal)
     }

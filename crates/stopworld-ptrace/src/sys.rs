@@ -152,7 +152,7 @@ pub(super) fn redirect(tid: i32, registers: &General) -> io::Result<()> {
     regset(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, at, UP_TO_RSP).map(drop)
 }
 
-/// The bytes of the general registers, in the kernel's order.
+/// Returns the bytes of the general registers, in the kernel's order.
 pub(super) fn general_bytes(registers: &General) -> &[u8] {
     // SAFETY: 27 words without padding.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(registers).cast(), size_of::<General>()) }
@@ -225,13 +225,13 @@ impl SignalInfo {
 }
 
 impl SignalInfo {
-    /// Whether the kernel sent it, not a process: a fault, or a key of the terminal.
+    /// Returns whether the kernel sent it, not a process: a fault, or a key of the terminal.
     pub(super) fn is_from_the_kernel(&self) -> bool {
         self.0.si_code == libc::SI_KERNEL
     }
 }
 
-/// Whether a process is in the process group of this one, to which the terminal sends the signals of its keys.
+/// Returns whether a process is in the process group of this one, to which the terminal sends the signals of its keys.
 pub(super) fn is_of_our_group(pid: i32) -> bool {
     // SAFETY: integers only.
     unsafe { libc::getpgid(pid) == libc::getpgrp() }
@@ -391,7 +391,7 @@ fn piece(at: usize, len: usize) -> libc::iovec {
     libc::iovec { iov_base: at as *mut _, iov_len: len }
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub(super) fn this_thread() -> i32 {
     // SAFETY: no arguments, no failure.
     unsafe { libc::gettid() }

@@ -98,12 +98,12 @@ impl Tracee {
         }
     }
 
-    /// Whether it is held.
+    /// Returns whether it is held.
     pub(super) fn is_held(&self) -> bool {
         self.by_user || self.by_world || self.at_phase
     }
 
-    /// Whether it is stopped, and its registers can be read.
+    /// Returns whether it is stopped, and its registers can be read.
     pub(super) fn is_stopped(&self) -> bool {
         !matches!(self.stop, Stop::Running | Stop::Listening(_))
     }

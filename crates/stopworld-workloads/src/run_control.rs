@@ -101,6 +101,9 @@ impl RunControl {
     }
 
     /// Starts the timer of a run with a duration. The timer is a plain thread and not a mutator, so it is never stopped.
+    ///
+    /// # Panics
+    /// If the thread can't be started.
     pub fn start(&self) -> Alarm {
         let clock = match self.0.plan.until {
             Until::Time(time) => {

@@ -72,7 +72,7 @@ impl Ids {
         id
     }
 
-    /// The next id above all others. Ids from [`NOT_KEPT`] on are assigned one by one, so this wraps around only in a file that
+    /// Returns the next id above all others. Ids from [`NOT_KEPT`] on are assigned one by one, so this wraps around only in a file that
     /// describes two thousand million types.
     fn next(&self) -> u32 {
         self.highest.max(LOW_IDS).checked_add(1).unwrap_or(LOW_IDS)

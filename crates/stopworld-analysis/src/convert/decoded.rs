@@ -68,12 +68,12 @@ pub(super) struct DecodedFields {
 }
 
 impl DecodedFields {
-    /// The number in this field, if the event has one.
+    /// Returns the number in this field, if the event has one.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.numbers.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// The text in this field, if the event has one.
+    /// Returns the text in this field, if the event has one.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.texts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }

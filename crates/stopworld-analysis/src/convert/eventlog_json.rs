@@ -1,4 +1,5 @@
 //! From a GHC eventlog to a timeline.
+//!
 //! Each capability, which runs Haskell code, has a track. On this track, running threads and collections are slices. Events that belong to
 //! no capability are on a separate track. Heap sizes are counters, and so is each sample of a heap profile, with one value per band. All
 //! other events are instants, with the text that `ghc-events` prints for them. Events are sorted by time; for that, the input is spooled to
@@ -164,7 +165,7 @@ impl<W: Write> Drawing<W> {
         })
     }
 
-    /// The text that `ghc-events` prints for an event.
+    /// Returns the text that `ghc-events` prints for an event.
     fn text_of(&mut self, event: &Event<'_>) -> String {
         self.text.clear();
         show::text(&mut self.text, event.kind, event.payload);

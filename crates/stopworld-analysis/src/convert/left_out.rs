@@ -42,7 +42,7 @@ impl LeftOut {
         *kinds.entry(what.to_owned()).or_default() += count;
     }
 
-    /// Whether everything was carried over.
+    /// Returns whether everything was carried over.
     pub fn is_empty(&self) -> bool {
         self.reasons.is_empty()
     }

@@ -2,6 +2,7 @@
 //!
 //! Every record becomes an event that describes itself ([`telemetry`](super::telemetry)), with its exact ticks. For the .NET tools,
 //! the events that the table of events pairs with the record are written as well:
+//!
 //! | record | .NET event | fields that are unknown, and 0 |
 //! |---|---|---|
 //! | ArenaPollBegin | GCSuspendEEBegin V1: Reason 1, Count the traces before | |

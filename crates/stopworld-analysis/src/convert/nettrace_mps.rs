@@ -5,6 +5,7 @@
 //! A stream identifies objects by address, and few .NET events contain an address. So the arena, its reservation, its pools and its traces
 //! get unique addresses: `n00000`, where n is 1 plus the number of the runtime (`ClrInstanceID`), and addresses near it. These addresses are
 //! labelled.
+//!
 //! | record | parameters that are unknown, and 0 |
 //! |---|---|
 //! | ArenaCreateVM | size, grain |

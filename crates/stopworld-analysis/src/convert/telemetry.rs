@@ -200,7 +200,7 @@ pub(super) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Eve
     })
 }
 
-/// The values of a record, in the order of its parameters; `None` if some are missing.
+/// Returns the values of a record, in the order of its parameters; `None` if some are missing.
 pub(super) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<Value<'a>>> {
     let value = |param: &mps_telemetry::Param| {
         let at = usize::from(param.offset);

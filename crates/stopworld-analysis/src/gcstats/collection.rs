@@ -103,7 +103,7 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// Whether the program requested it.
+    /// Returns whether the program requested it.
     pub fn is_induced(&self) -> bool {
         matches!(self.reason, Reason::INDUCED | Reason::INDUCED_NOT_FORCED)
     }
@@ -124,27 +124,27 @@ impl Collection {
         format!("{}{kind}{induced}", self.generation)
     }
 
-    /// MB of the heap after it, including free space; −1 if unknown.
+    /// Returns the size of the heap after it in MB, including free space; −1 if unknown.
     pub fn after_mb(&self) -> f64 {
         self.stats.as_ref().map_or(-1.0, |stats| megabytes(sum(stats.sizes)))
     }
 
-    /// MB promoted; −1 if unknown.
+    /// Returns how much was promoted, in MB; −1 if unknown.
     pub fn promoted_mb(&self) -> f64 {
         self.stats.as_ref().map_or(-1.0, |stats| megabytes(sum(stats.promoted)))
     }
 
-    /// MB of a generation after it.
+    /// Returns the size of a generation after it, in MB.
     pub fn size_after_mb(&self, generation: usize) -> f64 {
         self.stats.as_ref().map_or(f64::NAN, |stats| megabytes(stats.sizes[generation]))
     }
 
-    /// MB promoted from a generation.
+    /// Returns how much was promoted from a generation, in MB.
     pub fn generation_promoted_mb(&self, generation: usize) -> f64 {
         self.stats.as_ref().map_or(f64::NAN, |stats| megabytes(stats.promoted[generation]))
     }
 
-    /// The percentage of a generation's objects that survived: the mean of the heaps, truncated to a whole number. NaN for
+    /// Returns the percentage of a generation's objects that survived: the mean of the heaps, truncated to a whole number. NaN for
     /// generations that were not collected.
     pub fn survival_percent(&self, generation: usize) -> f64 {
         let collected = if generation >= LARGE { 2 } else { generation as i32 };
@@ -155,32 +155,32 @@ impl Collection {
         (total / self.heaps.len() as i64) as f64
     }
 
-    /// MB of free space in a generation.
+    /// Returns the free space in a generation, in MB.
     pub fn fragmentation_mb(&self, generation: usize) -> f64 {
         self.sum_mb(generation, GenerationData::fragmentation)
     }
 
-    /// The percentage of free space in a generation.
+    /// Returns the percentage of free space in a generation.
     pub fn fragmentation_percent(&self, generation: usize) -> f64 {
         self.fragmentation_mb(generation) * 100.0 / self.size_after_mb(generation)
     }
 
-    /// MB that were promoted into a generation.
+    /// Returns how much was promoted into a generation, in MB.
     pub fn in_mb(&self, generation: usize) -> f64 {
         self.sum_mb(generation, |data| data.into)
     }
 
-    /// MB that survived in a generation.
+    /// Returns how much survived in a generation, in MB.
     pub fn out_mb(&self, generation: usize) -> f64 {
         self.sum_mb(generation, GenerationData::out)
     }
 
-    /// MB that may be allocated in a generation until the next collection.
+    /// Returns how much may be allocated in a generation until the next collection, in MB.
     pub fn budget_mb(&self, generation: usize) -> f64 {
         self.sum_mb(generation, |data| data.budget)
     }
 
-    /// Pinned objects as a percentage of the plugs that could not move.
+    /// Returns pinned objects as a percentage of the plugs that could not move.
     pub fn pinned_percent(&self) -> Option<i64> {
         (self.plug_bytes != 0).then(|| (self.pinned_bytes as f64 * 100.0 / self.plug_bytes as f64) as i64)
     }
@@ -193,17 +193,17 @@ impl Collection {
         self.committed_after = None;
     }
 
-    /// Whether the heaps' histories contain this generation. All heaps have the same generations as the first.
+    /// Returns whether the heaps' histories contain this generation. All heaps have the same generations as the first.
     pub(super) fn has_history_of(&self, generation: usize) -> bool {
         self.heaps.first().is_some_and(|heap| generation < heap.generations.len())
     }
 
-    /// The data of a generation in each heap that has it.
+    /// Returns the data of a generation in each heap that has it.
     pub(super) fn histories(&self, generation: usize) -> impl Iterator<Item = &GenerationData> {
         self.heaps.iter().filter_map(move |heap| heap.generations.get(generation))
     }
 
-    /// A sum over the heaps in MB, added in the same order as in PerfView.
+    /// Returns a sum over the heaps in MB, added in the same order as in PerfView.
     pub(super) fn sum_mb(&self, generation: usize, figure: impl Fn(&GenerationData) -> i64) -> f64 {
         if !self.has_history_of(generation) {
             return f64::NAN;

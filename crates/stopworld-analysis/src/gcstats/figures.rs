@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         previous.end = collection.start + collection.duration;
     }
 
-    /// The size of a generation when the collection began.
+    /// Returns the size of a generation when the collection began.
     fn before(&self, collection: &Collection, generation: usize) -> f64 {
         if collection.has_history_of(generation) {
             return collection.sum_mb(generation, |data| data.size_before);
@@ -189,7 +189,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Previous {
-    /// The size of a generation's objects after the previous collection.
+    /// Returns the size of a generation's objects after the previous collection.
     fn objects(&self, heap: usize, generation: usize) -> i64 {
         let Some(data) = self.heaps.get(heap).and_then(|heap| heap.generations.get(generation)) else { return 0 };
         match data.objects_after() {

@@ -131,7 +131,7 @@ impl Analysis {
         remembered.1
     }
 
-    /// Milliseconds since the start of the trace, computed as PerfView does; earlier times count as the start.
+    /// Returns milliseconds since the start of the trace, computed as PerfView does; earlier times count as the start.
     fn milliseconds(&self, ticks: i64) -> f64 {
         let since = ticks.saturating_sub(self.start_ticks).max(0);
         since as f64 * 1000.0 / self.ticks_per_second as f64

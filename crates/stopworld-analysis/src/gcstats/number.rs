@@ -44,7 +44,7 @@ impl fmt::Display for GroupedInteger {
     }
 }
 
-/// The name of an infinity or NaN.
+/// Returns the name of an infinity or NaN.
 fn name(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         Some("NaN")

@@ -64,7 +64,7 @@ pub struct Settings {
 }
 
 impl Identity {
-    /// The name of the program: the first word of the command line without its directories, and without `.exe` or `.dll`. PerfView
+    /// Returns the name of the program: the first word of the command line without its directories, and without `.exe` or `.dll`. PerfView
     /// does not support spaces in a quoted first word, and leaves a quote at the end.
     pub fn name(&self, rules: Rules) -> String {
         let nobody = || format!("Process({})", self.process);
@@ -83,7 +83,7 @@ impl Identity {
         if name.is_empty() { nobody() } else { name.to_owned() }
     }
 
-    /// The runtime's version, formatted for reports.
+    /// Returns the runtime's version, formatted for reports.
     pub fn version_text(&self) -> String {
         let [major, minor, build, revision] = self.version;
         format!("V {major}.{minor}.{build}.{revision}")
@@ -158,12 +158,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// The number of collections that began, including those that never ended.
+    /// Returns the number of collections that began, including those that never ended.
     pub fn begun(&self) -> u64 {
         self.store.count
     }
 
-    /// The rules by which the figures are computed.
+    /// Returns the rules by which the figures are computed.
     pub fn rules(&self) -> Rules {
         self.rules
     }
@@ -181,7 +181,7 @@ impl Process {
         self.store.for_each(|collection| each(collection, &walk.figures(collection)))
     }
 
-    /// The pauses as a percentage of the process's duration.
+    /// Returns the pauses as a percentage of the process's duration.
     pub fn pause_percent(&self) -> f64 {
         if self.duration == 0.0 { 0.0 } else { self.all.total_pause * 100.0 / self.duration }
     }
@@ -439,7 +439,7 @@ fn global_history(view: &GlobalHeapHistory<'_>) -> Option<GlobalHistory> {
     })
 }
 
-/// The times of the phases, if the event has them. Background collections have only the first five (the very first is unused).
+/// Returns the times of the phases, if the event has them. Background collections have only the first five (the very first is unused).
 fn phases(view: &GlobalHeapHistory<'_>, mechanisms: i32) -> Option<Phases> {
     let time = |phase| view.time(phase).map(|time| time as i32);
     let compacts = Mechanisms(mechanisms as u32).contains(Mechanisms::COMPACTION);

@@ -46,23 +46,23 @@ impl Rollup {
         self.max_suspend = max(self.max_suspend, collection.suspend);
     }
 
-    /// The mean pause; NaN without collections.
+    /// Returns the mean pause; NaN without collections.
     pub fn mean_pause(&self) -> f64 {
         self.total_pause / self.count as f64
     }
 
-    /// The mean of the sizes after each collection.
+    /// Returns the mean of the sizes after each collection.
     pub fn mean_after(&self) -> f64 {
         self.total_after / self.count as f64
     }
 
-    /// The mean of the peak sizes.
+    /// Returns the mean of the peak sizes.
     pub fn mean_peak(&self) -> f64 {
         self.total_peak / self.count as f64
     }
 }
 
-/// The larger number; NaN if either is NaN, as in .NET.
+/// Returns the larger number; NaN if either is NaN, as in .NET.
 fn max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }

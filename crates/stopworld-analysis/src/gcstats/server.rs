@@ -35,7 +35,7 @@ impl Detector {
         }
     }
 
-    /// Whether the process has the server collector; `None` until a collection with marks of handles has ended.
+    /// Returns whether the process has the server collector; `None` until a collection with marks of handles has ended.
     pub(super) fn is_server(&self) -> Option<bool> {
         self.is_server
     }

@@ -107,7 +107,7 @@ impl Store {
         self.count += 1;
     }
 
-    /// Whether any collection ran in the background.
+    /// Returns whether any collection ran in the background.
     pub(super) fn has_background(&self) -> bool {
         !self.background.in_file.is_empty() || !self.background.memory.is_empty()
     }

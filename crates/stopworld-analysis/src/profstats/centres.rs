@@ -1,4 +1,5 @@
 //! Cost centres, and stacks of them.
+//!
 //! A stack is a chain: its innermost centre, and the stack of the outer centres. Equal stacks are stored once, so a stack is represented by
 //! a number, and a profile of millions of samples needs memory only for the different stacks of the program.
 
@@ -23,7 +24,7 @@ impl Centre {
         if self.label == "CAF" { format!("{}.CAF", self.module) } else { self.label.clone() }
     }
 
-    /// Whether it is a built-in centre, which every program has.
+    /// Returns whether it is a built-in centre, which every program has.
     pub fn is_built_in(&self) -> bool {
         self.place == "<built-in>"
     }
@@ -57,17 +58,17 @@ impl Centres {
         self.get(id).map_or_else(|| format!("centre {id}"), Centre::name)
     }
 
-    /// All centres, in no particular order.
+    /// Returns all centres, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Centre)> {
         self.by_id.iter().map(|(id, centre)| (*id, centre))
     }
 
-    /// The number of centres.
+    /// Returns the number of centres.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are no centres.
+    /// Returns whether there are no centres.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -81,7 +82,7 @@ impl StackId {
     /// The empty stack.
     pub const MAIN: StackId = StackId(0);
 
-    /// The index in a table of all stacks.
+    /// Returns the index in a table of all stacks.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -115,12 +116,12 @@ impl Stacks {
         stack
     }
 
-    /// The innermost centre and the outer stack; `None` for the empty stack.
+    /// Returns the innermost centre and the outer stack; `None` for the empty stack.
     pub fn top(&self, stack: StackId) -> Option<(u32, StackId)> {
         self.chain.get(stack.index().checked_sub(1)?).copied()
     }
 
-    /// Its centres, innermost first.
+    /// Returns the centres of a stack, innermost first.
     pub fn centres(&self, stack: StackId) -> impl Iterator<Item = u32> + '_ {
         let mut at = stack;
         std::iter::from_fn(move || {
@@ -130,7 +131,7 @@ impl Stacks {
         })
     }
 
-    /// The number of stacks, including the empty one.
+    /// Returns the number of stacks, including the empty one.
     pub fn len(&self) -> usize {
         self.chain.len() + 1
     }
@@ -140,7 +141,7 @@ impl Stacks {
         false
     }
 
-    /// All stacks, each after its outer stack.
+    /// Returns all stacks, each after its outer stack.
     pub fn iter(&self) -> impl Iterator<Item = StackId> + use<> {
         (0..self.len() as u32).map(StackId)
     }

@@ -60,7 +60,7 @@ impl Breakdown {
         }
     }
 
-    /// The name, as a column heading.
+    /// Returns the name, as a column heading.
     pub fn name(self) -> &'static str {
         match self {
             Breakdown::CostCentre => "cost centre stack",
@@ -98,7 +98,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The total bytes.
+    /// Returns the total bytes.
     pub fn total(&self) -> u64 {
         self.values.iter().fold(0, |sum, &(_, bytes)| sum.saturating_add(bytes))
     }
@@ -119,7 +119,7 @@ impl Figure {
     /// All of them.
     pub const ALL: [Figure; 3] = [Figure::Size, Figure::Live, Figure::Blocks];
 
-    /// The name, for reports.
+    /// Returns the name, for reports.
     pub fn name(self) -> &'static str {
         match self {
             Figure::Size => "heap size",
@@ -230,17 +230,17 @@ impl Default for HeapProfile {
 }
 
 impl HeapProfile {
-    /// A profile that keeps no samples: a [`SampleForwarder`] takes each complete one.
+    /// Creates a profile that keeps no samples: a [`SampleForwarder`] takes each complete one.
     pub(super) fn handing_out() -> HeapProfile {
         HeapProfile { hands_out: true, ..HeapProfile::default() }
     }
 
-    /// Whether there were more bands, or longer names, than are kept. The last band then contains all other bands.
+    /// Returns whether there were more bands, or longer names, than are kept. The last band then contains all other bands.
     pub fn has_others(&self) -> bool {
         self.bands.last() == Some(&Band::Others)
     }
 
-    /// Whether the profile has no bands.
+    /// Returns whether the profile has no bands.
     pub fn is_empty(&self) -> bool {
         self.bands.is_empty()
     }

@@ -82,7 +82,7 @@ pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result
     writeln!(out)
 }
 
-/// The name of a capability. In logs of stopworld, the time of threads outside the world belongs to no capability.
+/// Returns the name of a capability. In logs of stopworld, the time of threads outside the world belongs to no capability.
 fn capability_name(cap: u32) -> String {
     if cap == u32::from(NO_CAPABILITY) { "no capability".to_owned() } else { format!("capability {cap}") }
 }

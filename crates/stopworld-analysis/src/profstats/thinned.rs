@@ -13,7 +13,7 @@ pub struct Thinned<T> {
 }
 
 impl<T> Thinned<T> {
-    /// An empty series that keeps at most this many items, at least two.
+    /// Creates an empty series that keeps at most this many items, at least two.
     pub fn new(most: usize) -> Thinned<T> {
         Thinned { kept: Vec::new(), most: most.max(2), stride: 1, seen: 0 }
     }
@@ -41,22 +41,22 @@ impl<T> Thinned<T> {
         self.stride *= 2;
     }
 
-    /// The kept items, in the order of their arrival.
+    /// Returns the kept items, in the order of their arrival.
     pub fn kept(&self) -> &[T] {
         &self.kept
     }
 
-    /// The kept items, to be sorted.
+    /// Returns the kept items, to be sorted.
     pub fn kept_mut(&mut self) -> &mut Vec<T> {
         &mut self.kept
     }
 
-    /// The number of items added.
+    /// Returns the number of items added.
     pub fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// The distance of the kept items: 1 if all are kept.
+    /// Returns the distance of the kept items: 1 if all are kept.
     pub fn stride(&self) -> u64 {
         self.stride
     }

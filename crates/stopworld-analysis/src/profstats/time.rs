@@ -51,7 +51,7 @@ impl TimeProfile {
         }
     }
 
-    /// The stacks with ticks, and their ticks.
+    /// Returns the stacks with ticks, and their ticks.
     pub fn stacks<'a>(&'a self, stacks: &'a Stacks) -> impl Iterator<Item = (StackId, u64)> + 'a {
         stacks.iter().zip(&self.ticks).map(|(stack, &ticks)| (stack, ticks)).filter(|&(_, ticks)| ticks > 0)
     }
@@ -63,7 +63,7 @@ impl TimeProfile {
         (centre.label != "MAIN").then_some(centre.label.as_str())
     }
 
-    /// The ticks of the program itself.
+    /// Returns the ticks of the program itself.
     pub fn program_ticks(&self, stacks: &Stacks, centres: &Centres) -> u64 {
         self.stacks(stacks)
             .filter(|&(stack, _)| Self::outside_activity(stack, stacks, centres).is_none())
@@ -71,7 +71,7 @@ impl TimeProfile {
             .sum()
     }
 
-    /// The ticks of the activities outside the program, most first.
+    /// Returns the ticks of the activities outside the program, most first.
     pub fn outside_activities(&self, stacks: &Stacks, centres: &Centres) -> Vec<(String, u64)> {
         let mut all: BTreeMap<&str, u64> = BTreeMap::new();
         for (stack, ticks) in self.stacks(stacks) {
@@ -84,7 +84,7 @@ impl TimeProfile {
         all
     }
 
-    /// The times of the program's cost centres, sorted by own ticks. The row without a centre has the ticks of the program outside of all
+    /// Returns the times of the program's cost centres, sorted by own ticks. The row without a centre has the ticks of the program outside of all
     /// centres.
     pub fn centres(&self, stacks: &Stacks, centres: &Centres) -> Vec<CentreTime> {
         let mut rows: HashMap<Option<u32>, CentreTime> = HashMap::new();
@@ -109,7 +109,7 @@ impl TimeProfile {
         rows
     }
 
-    /// The ticks of each stack including all stacks inside it, by the stack's index.
+    /// Returns the ticks of each stack including all stacks inside it, by the stack's index.
     pub fn inherited(&self, stacks: &Stacks) -> Vec<u64> {
         let mut sums = self.ticks.clone();
         sums.resize(stacks.len(), 0);

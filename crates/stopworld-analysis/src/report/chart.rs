@@ -92,7 +92,7 @@ pub(super) struct Chart {
 }
 
 impl Chart {
-    /// A chart without any data.
+    /// Creates a chart without any data.
     pub(super) fn new(id: &'static str, about: String, kind: Kind, unit: Unit) -> Chart {
         Chart {
             id,
@@ -153,7 +153,7 @@ impl Chart {
         matches!(self.kind, Kind::Steps | Kind::Areas)
     }
 
-    /// The numbers of the chart as a table, for browsers without scripts. Long charts are thinned evenly.
+    /// Returns the numbers of the chart as a table, for browsers without scripts. Long charts are thinned evenly.
     fn table(&self) -> Markup {
         let step = self.places.len().div_ceil(TABLE_ROWS).max(1);
         let shown = &self.series[..self.series.len().min(TABLE_SERIES)];
@@ -188,7 +188,7 @@ impl Chart {
         }
     }
 
-    /// The data from which the browser draws the chart.
+    /// Returns the data from which the browser draws the chart.
     fn json(&self) -> String {
         let kind = match self.kind {
             Kind::Bars => "bars",
@@ -243,7 +243,7 @@ impl Unit {
     }
 }
 
-/// The data of all charts of a page, for an element `<script type="application/json">`.
+/// Returns the data of all charts of a page, for an element `<script type="application/json">`.
 pub(super) fn json(charts: &[Chart]) -> String {
     // In JSON a `<` is always part of a string.
     list(charts.iter().map(Chart::json)).replace('<', "\\u003c")

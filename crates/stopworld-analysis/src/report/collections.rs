@@ -106,7 +106,7 @@ fn header(process: &Process) -> Table {
     table
 }
 
-/// Sums and extremes over all collections and by generation.
+/// Returns sums and extremes over all collections and by generation.
 fn rollup(process: &Process) -> Table {
     let mut table = empty();
     table.set_header(ROLLUP_COLUMNS);

@@ -81,7 +81,7 @@ pub(super) fn facts(class: &str, facts: &[(&str, String)]) -> Markup {
     }
 }
 
-/// A table that can be scrolled, also by keyboard, if the window is too narrow for it.
+/// Returns a table that can be scrolled, also by keyboard, if the window is too narrow for it.
 pub(super) fn table(about: &str, head: &Markup, rows: &Markup) -> Markup {
     html! {
         div.scroll role="region" aria-label=(about) tabindex="0" {

@@ -179,7 +179,7 @@ impl<'p> Csv<'p> {
         Ok(csv)
     }
 
-    /// The CSV cell with the name of a band, if the profile has the band.
+    /// Returns the CSV cell with the name of a band, if the profile has the band.
     fn name(&self, band: u32) -> Option<Cow<'_, str>> {
         if let Some(name) = self.names.get(band as usize) {
             return Some(name.into());

@@ -57,7 +57,7 @@ impl fmt::Display for Micros {
     }
 }
 
-/// The number of decimals for three significant digits.
+/// Returns the number of decimals for three significant digits.
 fn decimals(value: f64) -> usize {
     match value {
         v if v < 9.995 => 2,

@@ -29,7 +29,7 @@ impl Phase {
     pub const ALL: [Phase; 6] =
         [Phase::Stop, Phase::Mark, Phase::Weak, Phase::SweepSetUp, Phase::Restart, Phase::Total];
 
-    /// The name, as a row heading of the table.
+    /// Returns the name, as a row heading of the table.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Stop => "stop",
@@ -81,7 +81,7 @@ struct Recorded {
 }
 
 impl Pauses {
-    /// Empty histograms.
+    /// Creates empty histograms.
     pub fn new() -> Pauses {
         Pauses { phases: std::array::from_fn(|_| Recorded::new()) }
     }
@@ -93,7 +93,7 @@ impl Pauses {
         }
     }
 
-    /// The distribution of a phase.
+    /// Returns the distribution of a phase.
     pub fn spread(&self, phase: Phase) -> Spread {
         self.phases[phase as usize].spread()
     }

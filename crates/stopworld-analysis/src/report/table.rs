@@ -106,7 +106,7 @@ fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
-/// Bytes per second.
+/// Returns the bytes per second.
 fn rate(bytes: u64, seconds: f64) -> u64 {
     if seconds > 0.0 { (bytes as f64 / seconds) as u64 } else { 0 }
 }

@@ -246,7 +246,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Keywords<T> {
     }
 }
 
-/// All commands, in the order of the help.
+/// Returns all commands, in the order of the help.
 pub(super) fn commands() -> Vec<clap::Command> {
     Line::command().get_subcommands().cloned().collect()
 }

@@ -15,6 +15,7 @@
 //! | GcEnd | GC_END |
 //! | HeapStats | HEAP_LIVE, HEAP_SIZE, BLOCKS_SIZE |
 //! | RestartEnd | the threads run |
+//!
 //! **One collection at a time.** A Haskell program has one heap, and ThreadScope fails with an error if the collections of two heaps
 //! overlap. Here each world has its own heap. So a collection that starts while another world is being collected is written as a message,
 //! with its heap figures. The stops and restarts of its threads are written as usual.

@@ -4,6 +4,7 @@
 //!
 //! **Capability sets.** Set 0 is the process. Heap figures refer to it as long as there is only one world. Another world at the same
 //! time gets a set of its own.
+//!
 //! The writer runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 use std::fmt;

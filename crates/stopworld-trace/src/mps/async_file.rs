@@ -129,7 +129,7 @@ pub(super) struct AsyncFile {
 }
 
 impl AsyncFile {
-    /// A file that has not been created yet.
+    /// Prepares the blocks and the I/O thread. [`open`](Self::open) creates the file.
     pub(super) fn new(by: WriterThread) -> io::Result<AsyncFile> {
         let memory = Reservation::new(PLACE_BYTES * SLOTS as usize, HUGE_PAGE_BYTES)?;
         memory.commit(0, memory.len())?;

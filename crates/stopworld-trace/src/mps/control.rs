@@ -1,4 +1,5 @@
 //! The environment variables: `MPS_TELEMETRY_CONTROL` selects what is written, `MPS_TELEMETRY_FILENAME` the file.
+//!
 //! The MPS reads both variables in every program that links it. With this library they have an effect only in programs that read them: the
 //! `stopworld` command does, the examples do with [`Trace::from_environment`], and any other program can.
 

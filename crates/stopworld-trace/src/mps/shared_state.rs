@@ -1,4 +1,5 @@
 //! State shared by the owner of a trace, which runs on mutator threads, and its writer, which runs in a drain.
+//!
 //! The writer may take no lock, and it receives records some time after the events. So each change is stored with the time from which it is
 //! valid, and the writer applies the change according to the times of the records:
 //!

@@ -1,4 +1,5 @@
 //! The package `stopworld` depends on no format crate, so its event table and its categories repeat names and numbers of `mps-telemetry`.
+//!
 //! These tests check that they agree.
 
 use mps_telemetry::Version;

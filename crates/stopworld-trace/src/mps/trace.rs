@@ -121,7 +121,7 @@ impl Format for Telemetry {
         self.introduce(joining, next_serial(), self.filter())
     }
 
-    /// A world with no selected events emits no end record.
+    /// Returns whether events are selected: a world with no selected events emits no end record.
     fn has_ends(&self) -> bool {
         self.filter() != Categories::NONE
     }

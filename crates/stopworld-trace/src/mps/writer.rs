@@ -23,6 +23,7 @@
 //! | a block, or the blocks of a large object | a tract and a segment |
 //! | a thread's run of free cells | a buffer |
 //! | a collection | a trace that condemns everything; it is created, started and destroyed while the world is stopped |
+//!
 //! The writer runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance.
 
 mod events;

@@ -1,5 +1,7 @@
 //! A trace that is streamed to a client while it is recorded.
+//!
 //! The trace is written on the sender's own thread, from records that a consumer of the sender has queued, so the destination may block.
+//!
 //! The sender selects the events one by one, and can add events of its own to those of the collector.
 
 use std::io;
@@ -49,6 +51,9 @@ impl Live {
 
     /// Starts a trace of those events of these providers for which `wants` returns true. The arguments of `wants` are an event's
     /// provider, number, keywords and level. The head of the trace is sent with the first flush.
+    ///
+    /// # Errors
+    /// The system refused memory.
     pub fn new(
         providers: &Providers,
         wants: impl Fn(&str, u32, u64, u8) -> bool,
@@ -65,27 +70,42 @@ impl Live {
     }
 
     /// Writes a record.
+    ///
+    /// # Errors
+    /// The first error of the destination; later calls write nothing.
     pub fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.writer.record(record)
     }
 
-    /// Accounts for lost records.
+    /// Accounts for lost records, so that a reader finds a gap in the sequence numbers of their thread.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
     pub fn lost(&mut self, lost: &Lost) -> io::Result<()> {
         self.writer.lost(lost)
     }
 
     /// Writes an event of the sender. `definition` is the part of a metadata blob of version 4 that follows the id. It must always be
-    /// the same for the same `number`.
+    /// the same for the same `number`, which is below 64.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
     pub fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
         self.writer.foreign(number, definition, ticks, self.sender, payload)
     }
 
     /// Sends everything. All records up to the time `ticks` must have been taken.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
     pub fn flush(&mut self, ticks: u64) -> io::Result<()> {
         self.writer.flush_up_to(ticks)
     }
 
     /// Sends everything and the end of the trace.
+    ///
+    /// # Errors
+    /// As for [`record`](Self::record).
     pub fn end(&mut self, ticks: u64) -> io::Result<()> {
         self.writer.close_at(ticks)
     }

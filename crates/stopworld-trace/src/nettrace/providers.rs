@@ -145,12 +145,12 @@ impl Providers {
         }
     }
 
-    /// Whether the trace is to have heap dumps.
+    /// Returns whether the trace is to have heap dumps.
     pub fn wants_heap_dump(&self) -> bool {
         self.wants(Kind::Net(Net::GCBulkNode))
     }
 
-    /// Whether the trace is to have this event of the provider `stopworld`.
+    /// Returns whether the trace is to have this event of the provider `stopworld`.
     pub fn wants_own(&self, id: EventId) -> bool {
         let group = id.descriptor().group;
         is_own(id)

@@ -1,8 +1,10 @@
 //! Sequence numbers of the events of each thread, by which a reader counts missing events.
+//!
 //! Each event written takes a number, and so does each record that was lost before it could be written. So the gap that a reader finds
 //! equals the recorder's count of lost records. Version 4 identifies threads by the kernel's thread id. The kernel reuses ids and a reader
 //! cannot see that, so the numbers of a new thread continue where those of the id's last owner ended. Version 6 identifies threads by an
 //! index that is not reused.
+//!
 //! There is a slot for each possible kernel id. The slots' memory takes no pages until it is touched.
 
 use std::io;

@@ -402,12 +402,12 @@ impl Writer {
         self.net(record, &GCJoin { heap: of.marker, join_time, join_type, join_id: 0 })
     }
 
-    /// Whether the world is stopped for this collection. False if the stop began before the trace joined the world.
+    /// Returns whether the world is stopped for this collection. False if the stop began before the trace joined the world.
     fn is_stopped_for(&self, world: usize, collection: u32) -> bool {
         self.worlds[world].collection.stopped_for == collection
     }
 
-    /// Whether this collection has started.
+    /// Returns whether this collection has started.
     fn is_collecting(&self, world: usize, collection: u32) -> bool {
         self.is_stopped_for(world, collection) && self.worlds[world].collection.number == collection
     }

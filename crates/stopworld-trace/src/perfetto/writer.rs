@@ -1,4 +1,5 @@
 //! Draws a timeline while a world runs: the consumer of its records.
+//!
 //! The writer runs in the drain, so it does not allocate, takes no lock, and writes only to memory allocated in advance. The texts of
 //! labels and types are never freed.
 

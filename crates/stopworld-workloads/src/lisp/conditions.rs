@@ -1,6 +1,6 @@
-//! Converts a [`Trouble`] to a condition for handlers, and an unhandled condition to the host's error.
+//! Converts a [`PrimitiveError`] to a condition for handlers, and an unhandled condition to the host's error.
 //!
-//! A condition is created where the trouble occurs, while the stack still shows how the program got there. It records the
+//! A condition is created where the error occurs, while the stack still shows how the program got there. It records the
 //! place of the innermost call in the program's own text (procedures of the prelude are skipped), the procedure around it,
 //! and a few of the waiting calls.
 
@@ -27,8 +27,8 @@ pub struct ErrorContext {
 impl Vm<'_, '_> {
     /// Passes a failure of a primitive to the program's handlers: the machine runs the prelude's `raise` next. Returns an error if there is
     /// no handler, or if calling `raise` is impossible.
-    pub fn signal(&mut self, trouble: PrimitiveError) -> Result<(), Box<LispError>> {
-        let object = match trouble {
+    pub fn signal(&mut self, failure: PrimitiveError) -> Result<(), Box<LispError>> {
+        let object = match failure {
             PrimitiveError::Halt(error) => return Err(error),
             PrimitiveError::Memory(error) => self.out_of_memory(error),
             other => match self.condition_of(other) {
@@ -68,9 +68,9 @@ impl Vm<'_, '_> {
         self.store.machine.out_of_memory.get()
     }
 
-    fn condition_of(&mut self, trouble: PrimitiveError) -> Allocated<Value> {
+    fn condition_of(&mut self, failure: PrimitiveError) -> Allocated<Value> {
         let name = (self.store.primitive_name)(self.primitive);
-        let (kind, message) = match trouble {
+        let (kind, message) = match failure {
             PrimitiveError::Type(expected, got) => {
                 ("type", format!("{name}: expected {expected}, got {}", brief(&self.store, got)))
             }

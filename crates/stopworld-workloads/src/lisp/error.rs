@@ -144,9 +144,9 @@ impl From<OutOfMemory> for SyntaxError {
 }
 
 impl From<PrimitiveError> for SyntaxError {
-    /// Converts an error of the reader. The reader computes only literals, so any other trouble means a literal that is too large.
-    fn from(trouble: PrimitiveError) -> Self {
-        match trouble {
+    /// Converts an error of the reader. The reader computes only literals, so any other error means a literal that is too large.
+    fn from(failure: PrimitiveError) -> Self {
+        match failure {
             PrimitiveError::Memory(error) => Self::Memory(error),
             _ => Self::Syntax { at: (0, 0), message: "this literal is too large".to_owned(), incomplete: false },
         }

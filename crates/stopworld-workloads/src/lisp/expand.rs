@@ -125,7 +125,7 @@ impl<'m> Expander<'m> {
         }
     }
 
-    /// Whether a value is the symbol of this special form, or an auxiliary keyword, not shadowed by a variable.
+    /// Returns whether a value is the symbol of this special form, or an auxiliary keyword, not shadowed by a variable.
     pub fn is_keyword(&self, value: Value, special: Special) -> bool {
         value.get::<Symbol>().is_some_and(|s| matches!(self.lookup(s), Meaning::Special(found) if found == special))
     }

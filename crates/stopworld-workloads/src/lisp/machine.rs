@@ -56,15 +56,15 @@ impl<'v, 'o> Vm<'v, 'o> {
         self.push(Value::object(closure));
         let mut step = self.call(0);
         loop {
-            let trouble = match step {
+            let failure = match step {
                 Ok(Some(value)) => return Ok(value),
                 Ok(None) => match self.execute() {
                     Ok(value) => return Ok(value),
-                    Err(trouble) => trouble,
+                    Err(failure) => failure,
                 },
-                Err(trouble) => trouble,
+                Err(failure) => failure,
             };
-            step = self.signal(trouble).map(|()| Ok(None)).map_err(|error| *error)?;
+            step = self.signal(failure).map(|()| Ok(None)).map_err(|error| *error)?;
         }
     }
 
@@ -118,7 +118,7 @@ impl<'v, 'o> Vm<'v, 'o> {
         self.closure.code.words
     }
 
-    /// Runs the interpreter's loop until the outermost frame returns, or trouble occurs.
+    /// Runs the interpreter's loop until the outermost frame returns, or an error occurs.
     fn execute(&mut self) -> Outcome {
         let mut words = self.words();
         loop {

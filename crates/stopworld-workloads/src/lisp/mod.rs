@@ -97,6 +97,9 @@ impl std::fmt::Debug for Interpreter {
 
 impl Interpreter {
     /// Creates an interpreter with its symbols, the built-in procedures, and the procedures written in Scheme.
+    ///
+    /// # Errors
+    /// If the heap is full, or the bounds of the thread's stack could not be read.
     pub fn new(mutator: &Mutator) -> Result<Self, LispError> {
         let _cost = cost_centre!("prelude");
         let machine = Machine::make(mutator, FIRST_SLOTS)?;
@@ -121,7 +124,7 @@ impl Interpreter {
         Ok(interpreter)
     }
 
-    /// Limits the stack to this number of slots; a call uses four or five.
+    /// Limits the stack to this number of slots, but not to fewer than 4096; a call uses four or five.
     #[must_use]
     pub fn with_stack_slots(mut self, slots: usize) -> Self {
         self.most_slots = slots.max(FIRST_SLOTS);
@@ -131,6 +134,9 @@ impl Interpreter {
     /// Runs a program: reads all of it, then evaluates it form by form. Errors name it by `name`.
     ///
     /// `(exit)` and `(exit 0)` end it like the end of its last form.
+    ///
+    /// # Errors
+    /// The reason why the program did not reach its end: see [`LispError`].
     pub fn run_file(
         &self,
         mutator: &Mutator,
@@ -142,6 +148,9 @@ impl Interpreter {
     }
 
     /// Does the same as [`run_file`](Self::run_file), and ends with [`LispError::Interrupted`] soon after the flag is set.
+    ///
+    /// # Errors
+    /// The reason why the program did not reach its end: see [`LispError`].
     pub fn run_until(
         &self,
         mutator: &Mutator,
@@ -161,7 +170,10 @@ impl Interpreter {
         }
     }
 
-    /// Evaluates a text. Returns the value of its last form, as `write` prints it.
+    /// Evaluates a text. Returns the value of its last form, as `write` prints it. What the text displays is discarded.
+    ///
+    /// # Errors
+    /// The reason why the evaluation did not reach its end: see [`LispError`]. `(exit 0)` is [`LispError::Exit`], too.
     pub fn evaluate(&self, mutator: &Mutator, name: &str, text: &str) -> Result<String, LispError> {
         let store = self.store(mutator)?;
         let mut nowhere = std::io::sink();
@@ -205,7 +217,10 @@ impl Interpreter {
     }
 }
 
-/// Runs a program in a new interpreter.
+/// Runs a program in a new interpreter: see [`Interpreter::run_file`].
+///
+/// # Errors
+/// The reason why the program did not reach its end: see [`LispError`].
 pub fn run_file(mutator: &Mutator, name: &str, text: &str, out: &mut (dyn Write + Send)) -> Result<(), LispError> {
     Interpreter::new(mutator)?.run_file(mutator, name, text, out)
 }

@@ -278,7 +278,7 @@ impl Symbol {
         symbol
     }
 
-    /// The code of the special form that this symbol names, or 0.
+    /// Returns the code of the special form that this symbol names, or 0.
     pub fn special(&self) -> u8 {
         self.flags.get() as u8
     }
@@ -312,7 +312,7 @@ impl Code {
     }
 }
 
-/// The text of bytes that were copied from a `str`.
+/// Returns the text of bytes that were copied from a `str`.
 fn utf8(bytes: &[u8]) -> &str {
     // SAFETY: every constructor of `Text` and `Symbol` copies the bytes of a `str`, and nothing writes into them.
     unsafe { std::str::from_utf8_unchecked(bytes) }

@@ -378,7 +378,7 @@ fn character_named(name: &str) -> Option<char> {
     u32::from_str_radix(name.strip_prefix('x')?, 16).ok().and_then(char::from_u32)
 }
 
-/// The name that `write` gives a character, if it has one.
+/// Returns the name that `write` gives a character, if it has one.
 pub fn name_of_character(c: char) -> Option<&'static str> {
     CHARACTER_NAMES.iter().find(|(_, named)| *named == c).map(|(name, _)| *name)
 }

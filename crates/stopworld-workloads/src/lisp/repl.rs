@@ -24,7 +24,7 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    /// The text to show.
+    /// Returns the text to show.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
@@ -39,6 +39,9 @@ impl Interpreter {
     /// otherwise 0.
     ///
     /// `next_line` is called inside a blocking region: it may wait for any time without delaying collections.
+    ///
+    /// # Errors
+    /// If `next_line` or `out` failed, or the heap is full while a line is read. Other errors are printed to `out`.
     pub fn repl(
         &self,
         mutator: &Mutator,

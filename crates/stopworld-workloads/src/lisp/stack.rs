@@ -2,6 +2,7 @@
 //!
 //! The array begins small and doubles. The room for a frame is checked once, when its procedure is called. Some slots at the
 //! end are reserved for the handlers of the error "recursion too deep".
+//!
 //! Slots above the stack pointer still contain their last values, which would keep objects alive. So every few thousand calls the machine
 //! clears the slots that were in use; at the same time it checks whether the host has requested the end of the program.
 

@@ -97,7 +97,7 @@ pub enum Node {
     Primitive(usize, Vec<Node>, At),
 }
 
-/// Whether every mention of `label` is a call with `count` arguments in tail position, so that the `let` which it
+/// Returns whether every mention of `label` is a call with `count` arguments in tail position, so that the `let` which it
 /// names is a loop and needs no procedure. `tail` is whether `node` itself is in tail position.
 pub fn only_loops(node: &Node, label: VariableId, count: usize, tail: bool) -> bool {
     let inner = |node: &Node| only_loops(node, label, count, false);

@@ -65,8 +65,9 @@ impl Value {
     /// The value of a `letrec` variable before its initialisation.
     pub const UNASSIGNED: Self = Self::special(6);
 
-    /// The number of bits of a fixnum, including the sign.
+    /// The largest fixnum: a fixnum has 63 bits, including the sign.
     pub const FIXNUM_MAX: i64 = i64::MAX >> 1;
+    /// The smallest fixnum.
     pub const FIXNUM_MIN: i64 = i64::MIN >> 1;
 
     #[inline(always)]

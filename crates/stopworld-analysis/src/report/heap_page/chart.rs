@@ -34,7 +34,7 @@ pub(super) fn chart(profiles: &Profiles, rows: &[Row]) -> Chart {
     }
 }
 
-/// The largest bands, and the sum of all others.
+/// Returns the largest bands, and the sum of all others.
 fn bands(profiles: &Profiles, rows: &[Row], samples: &[&Sample]) -> Vec<Series> {
     let heap = &profiles.heap;
     let mut place_of = vec![SHOWN; heap.bands.len()];
@@ -101,7 +101,7 @@ fn collections(collections: &[(u64, u64)], to: u64) -> Vec<(f64, f64)> {
     merged.into_iter().map(|(begin, end)| (seconds(begin), seconds(end))).collect()
 }
 
-/// The points of a heap figure; one for each position is enough.
+/// Returns the points of a heap figure; one for each position is enough.
 fn line(points: &[(u64, u64)], to: u64) -> Vec<(f64, f64)> {
     let width = to / PLACES as u64 + 1;
     let mut place = u64::MAX;

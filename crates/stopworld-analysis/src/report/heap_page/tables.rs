@@ -23,7 +23,7 @@ fn titled(about: &str, heads: &[&str], rows: &Markup) -> Markup {
     table(about, &html! { tr { @for head in heads { th scope="col" { (head) } } } }, rows)
 }
 
-/// The table of bands with their figures, largest first.
+/// Returns the table of bands with their figures, largest first.
 pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
     let heap = &profiles.heap;
     let all: u128 = rows.iter().map(|row| row.sum).sum();
@@ -44,7 +44,7 @@ pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
     titled(&caption, &[heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %"], &body)
 }
 
-/// The tree of cost centres: the live bytes allocated under each, as a mean over the samples.
+/// Returns the tree of cost centres: the live bytes allocated under each, as a mean over the samples.
 pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
     let Profiles { heap, stacks, .. } = profiles;
     let mut sums = vec![0u128; stacks.len()];
@@ -97,7 +97,7 @@ pub(super) fn tree(profiles: &Profiles, rows: &[Row]) -> Markup {
     titled("Cost centres by stack", &heads, &body)
 }
 
-/// The table of retainers: the bytes that each keeps alive alone, and together with others.
+/// Returns the table of retainers: the bytes that each keeps alive alone, and together with others.
 pub(super) fn retainers(profiles: &Profiles, rows: &[Row]) -> Markup {
     let heap = &profiles.heap;
     let mut all: BTreeMap<String, (u64, u64, usize)> = BTreeMap::new();

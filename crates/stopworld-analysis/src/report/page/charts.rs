@@ -10,7 +10,7 @@ use crate::report::chart::{self, Chart, Kind, Unit};
 /// The names of the generations.
 const NAMES: [&str; GENERATIONS] = ["gen 0", "gen 1", "gen 2", "large", "pinned"];
 
-/// The longest pause at each position, as a bar in the colour of its generation.
+/// Draws the longest pause at each position as a bar in the colour of its generation.
 pub(super) fn pauses(series: &Series) -> Chart {
     let longest: Vec<_> = series.columns().map(|column| (&column.longest, column.count)).collect();
     let bars = (0..3).map(|generation: usize| {
@@ -38,7 +38,7 @@ pub(super) fn pauses(series: &Series) -> Chart {
     }
 }
 
-/// The sizes of the generations, stacked. The heap keeps its size until the next collection.
+/// Draws the sizes of the generations as stacked areas. The heap keeps its size until the next collection.
 pub(super) fn heap(series: &Series) -> Chart {
     let columns: Vec<&Column> = series.columns().collect();
     let shown = if series.any_pinned { GENERATIONS } else { GENERATIONS - 1 };
@@ -60,7 +60,7 @@ pub(super) fn heap(series: &Series) -> Chart {
     }
 }
 
-/// The highest allocation rate at each position, as a bar.
+/// Draws the highest allocation rate at each position as a bar.
 pub(super) fn rate(series: &Series) -> Chart {
     let columns: Vec<&Column> = series.columns().collect();
     let rates = columns.iter().map(|column| Some(column.rate)).collect();
@@ -79,7 +79,7 @@ pub(super) fn rate(series: &Series) -> Chart {
     }
 }
 
-/// The histogram of pauses. Each class ends at 1.25 times the end of the previous class.
+/// Draws the histogram of pauses. Each class ends at 1.25 times the end of the previous class.
 pub(super) fn histogram(series: &Series) -> Chart {
     let mut classes: Vec<(f64, f64, u64)> = Vec::new();
     // The first class ends at 1 µs.
@@ -101,7 +101,7 @@ pub(super) fn histogram(series: &Series) -> Chart {
     }
 }
 
-/// The percentiles of the pauses, as a table.
+/// Returns the percentiles of the pauses, as a table.
 pub(super) fn percentiles(series: &Series) -> Markup {
     let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0];
     html! {

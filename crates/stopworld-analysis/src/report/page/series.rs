@@ -74,12 +74,12 @@ impl Series {
         Ok(series)
     }
 
-    /// The positions with collections, in the order of time.
+    /// Returns the positions with collections, in the order of time.
     pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().flatten()
     }
 
-    /// The position on the time axis, from 0 to 1.
+    /// Returns the position on the time axis, from 0 to 1.
     fn place(&self, time: f64) -> f64 {
         let span = self.to - self.from;
         if span > 0.0 { ((time - self.from) / span).clamp(0.0, 1.0) } else { 0.5 }

@@ -12,7 +12,7 @@ use crate::report::collections::{
 };
 use crate::report::document::table;
 
-/// The table of sums and extremes, over all collections and by generation.
+/// Returns the table of sums and extremes, over all collections and by generation.
 pub(super) fn rollup(process: &Process) -> Markup {
     let line = |name: &str, rollup: &Rollup| {
         // PerfView divides the allocation of all generations by the pauses of one.
@@ -70,7 +70,7 @@ fn head(columns: &[&str]) -> Markup {
     html! { tr { @for column in columns { th scope="col" { (column) } } } }
 }
 
-/// The head of the second table, in which the three columns of each generation share a heading.
+/// Returns the head of the second table, in which the three columns of each generation share a heading.
 fn grouped_head() -> Markup {
     let generations = COLUMNS[GENERATION_COLUMNS].chunks(3);
     html! {
@@ -88,7 +88,7 @@ fn grouped_head() -> Markup {
     }
 }
 
-/// The cells of a row; the first is its head.
+/// Returns the cells of a row; the first is its head.
 fn cells(cells: &[String]) -> Markup {
     html! {
         @for (index, cell) in cells.iter().enumerate() {

@@ -46,7 +46,7 @@ impl Primitive {
     }
 }
 
-/// A primitive with a fixed or open range of arguments.
+/// Defines a primitive with a fixed or open range of arguments.
 pub(super) const fn plain(name: &'static str, least: usize, most: usize, function: Function) -> Primitive {
     Primitive { name, least, most, action: Action::Plain(function) }
 }

@@ -1,7 +1,7 @@
 //! The procedures that are written in Rust.
 //!
 //! A primitive gets its arguments as a slice of the machine's stack, which the collector scans, and returns a value or a
-//! [`Trouble`](super::error::Trouble). No primitive calls a Scheme procedure: procedures with procedure arguments (`map`, `sort`,
+//! [`PrimitiveError`](super::error::PrimitiveError). No primitive calls a Scheme procedure: procedures with procedure arguments (`map`, `sort`,
 //! `dynamic-wind`, …) are written in Scheme, in `prelude.scm`, so that continuations and errors pass through them like through the
 //! program's own code. Primitives whose names begin with `%` are for the prelude only.
 
