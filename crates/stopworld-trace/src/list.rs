@@ -268,7 +268,7 @@ pub trait RunningTrace: RecordWorld + fmt::Debug + Send + Sync {
     /// See [`Trace::flush`].
     ///
     /// # Errors
-    /// The first error of the file.
+    /// The errors of `Trace::flush`.
     fn flush(&self) -> io::Result<()>;
 
     /// See [`Trace::write_flight`].

@@ -13,12 +13,12 @@ pub struct Progress {
 
 impl Progress {
     /// Publishes the number of records and bytes in the file.
-    pub(super) fn is(&self, records: u64, bytes: u64) {
+    pub(super) fn publish(&self, records: u64, bytes: u64) {
         self.records.store(records, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    pub(super) fn a_world_ended(&self) {
+    pub(super) fn count_ended_world(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 

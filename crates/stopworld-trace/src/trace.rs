@@ -37,7 +37,7 @@ struct Parts<F> {
     /// `None` if the trace is written to a destination of the caller.
     file: Option<OutputFile>,
     /// Whether the trace is a flight recorder.
-    keeps: bool,
+    is_flight_recorder: bool,
 }
 
 impl<F: Format> Trace<F> {
@@ -45,10 +45,10 @@ impl<F: Format> Trace<F> {
         format: F,
         consumer: Box<dyn Consumer>,
         file: Option<OutputFile>,
-        keeps: bool,
+        is_flight_recorder: bool,
     ) -> Result<Trace<F>, TraceError> {
         let recording = Recording::start(consumer, Worlds::new())?;
-        Ok(Trace(Arc::new(Parts { recording, format, file, keeps })))
+        Ok(Trace(Arc::new(Parts { recording, format, file, is_flight_recorder })))
     }
 
     pub(super) fn format(&self) -> &F {
@@ -60,8 +60,8 @@ impl<F: Format> Trace<F> {
     }
 
     /// Returns whether the trace is a flight recorder: records are kept in memory and written to the file on request.
-    pub(super) fn keeps(&self) -> bool {
-        self.0.keeps
+    pub(super) fn is_flight_recorder(&self) -> bool {
+        self.0.is_flight_recorder
     }
 
     /// Returns the path of the file, or `None` if the trace is written to a destination of the caller.
@@ -69,10 +69,11 @@ impl<F: Format> Trace<F> {
         self.0.file.as_ref().map(OutputFile::path)
     }
 
-    /// Writes all events fired before this call to the trace.
+    /// Writes all events fired before this call to this trace, and to every other trace of the process.
     ///
     /// # Errors
-    /// The first error of the file. It is returned only once.
+    /// The first error of a trace's file that was not returned before. It may be the file of another trace of the process;
+    /// [`finish`](Self::finish) returns the error of this one.
     pub fn flush(&self) -> io::Result<()> {
         Recorder::of_process().flush()
     }
@@ -97,10 +98,10 @@ impl<F: Format> Trace<F> {
     }
 
     fn has_seen_all_ends(&self) -> bool {
-        let Parts { recording, format, keeps, .. } = &*self.0;
+        let Parts { recording, format, is_flight_recorder, .. } = &*self.0;
         recording.with(|worlds| {
             // A flight recorder keeps the ends in memory.
-            worlds.have_ended((!keeps && format.has_ends()).then(|| format.progress().ended()))
+            worlds.have_ended((!is_flight_recorder && format.has_ends()).then(|| format.progress().ended()))
         })
     }
 
@@ -125,8 +126,8 @@ impl<F: Format> Trace<F> {
     /// # Errors
     /// There is no flight recorder, or the file failed.
     pub fn write_flight(&self) -> io::Result<u64> {
-        let Parts { recording, format, file, keeps } = &*self.0;
-        let Some(file) = file.as_ref().filter(|_| *keeps) else {
+        let Parts { recording, format, file, is_flight_recorder } = &*self.0;
+        let Some(file) = file.as_ref().filter(|_| *is_flight_recorder) else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "this trace has no flight recorder: start it with Options::flight_recorder",
@@ -158,6 +159,9 @@ impl<F: Format> Clone for Trace<F> {
 
 impl<F: Format> fmt::Debug for Trace<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").field("file", &self.0.file).field("keeps", &self.0.keeps).finish_non_exhaustive()
+        f.debug_struct("Trace")
+            .field("file", &self.0.file)
+            .field("is_flight_recorder", &self.0.is_flight_recorder)
+            .finish_non_exhaustive()
     }
 }

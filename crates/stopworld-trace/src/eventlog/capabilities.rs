@@ -23,7 +23,7 @@ use stopworld::events::record::RecordingThread;
 /// The kernel's thread ids are below this (`PID_MAX_LIMIT`).
 const IDS: usize = 1 << 22;
 /// Maximum number of capabilities. The highest u16 means "no capability".
-pub(super) const SEATS: usize = 0xffff;
+pub(super) const MOST_CAPABILITIES: usize = 0xffff;
 
 /// Stands for the recorder's number of a thread while only its kernel id is known.
 const UNKNOWN: u32 = u32::MAX;
@@ -37,7 +37,7 @@ struct Slot {
     /// Its capability plus one; 0 if it has none.
     cap: u32,
     /// The time at which its thread last detached, in ticks.
-    left: u64,
+    detached_at: u64,
 }
 
 /// A capability. If all fields are zero, it is free.
@@ -84,7 +84,7 @@ pub(super) struct Capabilities {
 impl Capabilities {
     pub(super) fn new() -> io::Result<Capabilities> {
         // SAFETY: slots and capabilities consist of plain numbers, for which all-zero bytes are valid.
-        let (slots, caps) = unsafe { (Mapped::new(IDS)?, Mapped::new(SEATS)?) };
+        let (slots, caps) = unsafe { (Mapped::new(IDS)?, Mapped::new(MOST_CAPABILITIES)?) };
         Ok(Capabilities { slots, caps, used: 0, free_from: 0, threads: 0 })
     }
 
@@ -96,7 +96,7 @@ impl Capabilities {
             let is_the_same = slot.owner == UNKNOWN;
             slot.owner = owner;
             if !is_the_same {
-                slot.left = 0;
+                slot.detached_at = 0;
                 return match std::mem::take(&mut slot.cap) {
                     0 => ThreadLookup::New,
                     cap => ThreadLookup::InPlaceOf((cap - 1) as u16),
@@ -117,9 +117,9 @@ impl Capabilities {
 
     /// Notes that a thread with this kernel id was attached at this time; its recorder number is not known yet. Returns false if the thread
     /// has detached since then, or has a capability already.
-    pub(super) fn know(&mut self, tid: u32, ticks: u64) -> bool {
+    pub(super) fn note_attached(&mut self, tid: u32, ticks: u64) -> bool {
         let slot = &mut self.slots[tid as usize % IDS];
-        if slot.cap != 0 || slot.left > ticks {
+        if slot.cap != 0 || slot.detached_at > ticks {
             return false;
         }
         slot.owner = UNKNOWN;
@@ -127,15 +127,15 @@ impl Capabilities {
     }
 
     /// Notes that the thread with this kernel id, which had no capability, detached at this time.
-    pub(super) fn forget(&mut self, tid: u32, ticks: u64) {
-        self.slots[tid as usize % IDS].left = ticks;
+    pub(super) fn note_detached(&mut self, tid: u32, ticks: u64) {
+        self.slots[tid as usize % IDS].detached_at = ticks;
     }
 
     /// Assigns the lowest free capability, if there is one, to the thread with this kernel id, and returns it.
     pub(super) fn assign_capability(&mut self, tid: u32) -> Option<u16> {
         let free = (self.free_from..self.used).find(|cap| self.caps[*cap].tid == 0).unwrap_or(self.used);
         self.free_from = free;
-        if free == SEATS {
+        if free == MOST_CAPABILITIES {
             return None;
         }
         self.used = self.used.max(free + 1);
@@ -145,11 +145,11 @@ impl Capabilities {
     }
 
     /// Frees a capability at this time.
-    pub(super) fn dismiss(&mut self, cap: u16, ticks: u64) {
+    pub(super) fn release(&mut self, cap: u16, ticks: u64) {
         let CapabilityState { tid, allocated, .. } = self[cap];
         let slot = &mut self.slots[tid as usize % IDS];
         if slot.cap == u32::from(cap) + 1 {
-            (slot.cap, slot.left) = (0, ticks);
+            (slot.cap, slot.detached_at) = (0, ticks);
         }
         self[cap] = CapabilityState { tid: 0, thread: 0, worlds: 0, stopped_for: 0, allocated, runs: 0 };
         self.free_from = self.free_from.min(usize::from(cap));
@@ -239,7 +239,7 @@ mod tests {
             ThreadLookup::Has(cap) => cap,
             ThreadLookup::New => capabilities.assign_capability(who.tid).unwrap(),
             ThreadLookup::InPlaceOf(gone) => {
-                capabilities.dismiss(gone, 1);
+                capabilities.release(gone, 1);
                 capabilities.assign_capability(who.tid).unwrap()
             }
         }
@@ -250,8 +250,8 @@ mod tests {
         let mut all = Capabilities::new().unwrap();
         assert_eq!([1, 2, 3].map(|tid| capability_of(&mut all, thread(tid, tid))), [0, 1, 2]);
         assert_eq!(capability_of(&mut all, thread(2, 2)), 1);
-        all.dismiss(1, 10);
-        all.dismiss(0, 11);
+        all.release(1, 10);
+        all.release(0, 11);
         assert_eq!((all.of_tid(1), all.of_tid(2), all.of_tid(3)), (None, None, Some(2)));
         assert_eq!([7, 8, 9].map(|tid| capability_of(&mut all, thread(tid, tid))), [0, 1, 3]);
     }
@@ -261,7 +261,7 @@ mod tests {
         let mut all = Capabilities::new().unwrap();
         assert_eq!(capability_of(&mut all, thread(5, 1)), 0);
         assert_eq!(all.look_up(thread(5, 2)), ThreadLookup::InPlaceOf(0));
-        all.dismiss(0, 3);
+        all.release(0, 3);
         assert_eq!(all.assign_capability(5), Some(0));
         assert_eq!(all.look_up(thread(5, 2)), ThreadLookup::Has(0));
     }
@@ -269,23 +269,23 @@ mod tests {
     #[test]
     fn a_thread_attached_before_the_log_is_known_by_its_kernel_id_until_its_first_record() {
         let mut all = Capabilities::new().unwrap();
-        assert!(all.know(5, 100));
+        assert!(all.note_attached(5, 100));
         assert_eq!(all.assign_capability(5), Some(0));
-        assert!(!all.know(5, 100), "it is known already");
+        assert!(!all.note_attached(5, 100), "it is known already");
         assert_eq!(all.look_up(thread(5, 9)), ThreadLookup::Has(0));
-        all.dismiss(0, 200);
-        assert!(!all.know(5, 150), "it has detached since");
-        assert!(all.know(5, 250), "another thread may have the id now");
+        all.release(0, 200);
+        assert!(!all.note_attached(5, 150), "it has detached since");
+        assert!(all.note_attached(5, 250), "another thread may have the id now");
     }
 
     #[test]
     fn every_number_but_the_highest_can_be_a_capability() {
         let mut all = Capabilities::new().unwrap();
-        for tid in 1..=SEATS as u32 {
+        for tid in 1..=MOST_CAPABILITIES as u32 {
             assert_eq!(all.assign_capability(tid).map(u32::from), Some(tid - 1));
         }
-        assert_eq!(all.assign_capability(SEATS as u32 + 1), None);
-        all.dismiss(4_000, 1);
-        assert_eq!(all.assign_capability(SEATS as u32 + 1), Some(4_000));
+        assert_eq!(all.assign_capability(MOST_CAPABILITIES as u32 + 1), None);
+        all.release(4_000, 1);
+        assert_eq!(all.assign_capability(MOST_CAPABILITIES as u32 + 1), Some(4_000));
     }
 }

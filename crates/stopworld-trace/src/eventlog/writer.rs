@@ -117,7 +117,7 @@ impl Writer {
             ThreadLookup::Has(cap) => Ok(Some(cap)),
             ThreadLookup::New => self.assign_capability(thread.tid),
             ThreadLookup::InPlaceOf(gone) => {
-                self.dismiss(gone, ticks)?;
+                self.release(gone, ticks)?;
                 self.assign_capability(thread.tid)
             }
         }
@@ -137,10 +137,10 @@ impl Writer {
         Ok(Some(cap))
     }
 
-    fn dismiss(&mut self, cap: u16, ticks: u64) -> io::Result<()> {
+    fn release(&mut self, cap: u16, ticks: u64) -> io::Result<()> {
         self.halt(cap, StopReason::FINISHED)?;
         let CapabilityState { tid, .. } = self.capabilities[cap];
-        self.capabilities.dismiss(cap, ticks);
+        self.capabilities.release(cap, ticks);
         let blocks = &mut self.blocks;
         if self.plan.classes.threads {
             blocks.write(NO_CAPABILITY, &ghc::TaskDelete { task: tid.into() })?;
@@ -170,16 +170,16 @@ impl Writer {
     fn detach(&mut self, record: &Recorded, world: usize) -> io::Result<()> {
         let cap = match self.capabilities.look_up(record.thread) {
             ThreadLookup::Has(cap) => cap,
-            ThreadLookup::InPlaceOf(gone) => return self.dismiss(gone, record.ticks),
+            ThreadLookup::InPlaceOf(gone) => return self.release(gone, record.ticks),
             ThreadLookup::New => {
-                self.capabilities.forget(record.thread.tid, record.ticks);
+                self.capabilities.note_detached(record.thread.tid, record.ticks);
                 return Ok(());
             }
         };
         let of = &mut self.capabilities[cap];
         of.worlds &= !(1 << world);
         of.stopped_for &= !(1 << world);
-        if of.worlds == 0 { self.dismiss(cap, record.ticks) } else { Ok(()) }
+        if of.worlds == 0 { self.release(cap, record.ticks) } else { Ok(()) }
     }
 
     /// Writes that the thread on this capability runs, unless it runs already or is stopped for a world.
@@ -244,7 +244,7 @@ impl Writer {
             return Ok(());
         }
         for (present, note) in unread.flat_map(|note| note.threads.iter().map(move |present| (present, note))) {
-            if !self.capabilities.know(present.tid, note.ticks) {
+            if !self.capabilities.note_attached(present.tid, note.ticks) {
                 continue;
             }
             if let Some(cap) = self.assign_capability(present.tid)? {
@@ -285,7 +285,7 @@ impl Writer {
         self.end_collection(number);
         self.worlds[number] = World::default();
         self.profile.end(number);
-        self.shared_state.progress.a_world_ended();
+        self.shared_state.progress.count_ended_world();
         if set == PROCESS {
             return Ok(());
         }
@@ -580,7 +580,7 @@ impl Writer {
             // Threads that are not attached to the world.
             _ if tid == 0 => None,
             Some(cap) => Some(cap),
-            None if self.capabilities.know(tid, ticks) => self.assign_capability(tid)?,
+            None if self.capabilities.note_attached(tid, ticks) => self.assign_capability(tid)?,
             // The thread has detached since then.
             None => None,
         };
@@ -588,7 +588,7 @@ impl Writer {
     }
 
     fn publish_progress(&self) {
-        self.shared_state.progress.is(self.blocks.events, self.blocks.written());
+        self.shared_state.progress.publish(self.blocks.events, self.blocks.written());
     }
 
     /// Writes the end of a log: stops the threads, and deletes capabilities and capability sets.
@@ -598,7 +598,7 @@ impl Writer {
         }
         for cap in self.capabilities.all() {
             if self.capabilities[cap].tid != 0 {
-                self.dismiss(cap, self.reached)?;
+                self.release(cap, self.reached)?;
             }
         }
         for capset in [PROCESS, CLOCK] {

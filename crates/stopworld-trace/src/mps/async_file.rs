@@ -76,7 +76,7 @@ pub(super) enum WriterThread {
 /// The file, opened for each of the two paths.
 struct Files {
     /// The file, written through the page cache.
-    usual: Output,
+    buffered: Output,
     /// The file, written with direct I/O. `None` if the file system does not support that.
     direct: Option<Output>,
 }
@@ -113,7 +113,7 @@ struct IoThreadHandle {
     /// The process that it belongs to.
     pid: i32,
     /// The output to which the I/O thread's descriptors are redirected when that thread is abandoned.
-    nowhere: Output,
+    dev_null: Output,
 }
 
 /// A file, as the drain sees it.
@@ -157,11 +157,11 @@ impl AsyncFile {
         if self.shared.files().is_some() {
             return Ok(());
         }
-        let usual = Output::create(path)?;
-        self.has_positions = usual.has_positions();
-        let direct = if self.io_thread.is_some() && self.has_positions { usual.past_the_cache(path) } else { None };
+        let buffered = Output::create(path)?;
+        self.has_positions = buffered.has_positions();
+        let direct = if self.io_thread.is_some() && self.has_positions { buffered.past_the_cache(path) } else { None };
         // SAFETY: nothing has been handed over, so the I/O thread does not look at it.
-        self.shared.files.with_mut(|place| unsafe { *place = Some(Files { usual, direct }) });
+        self.shared.files.with_mut(|place| unsafe { *place = Some(Files { buffered, direct }) });
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl AsyncFile {
 
     /// Waits until a slot may be free. Returns false if waiting is useless.
     pub(super) fn wait(&mut self) -> bool {
-        self.may_hand_over() && !self.shared.hand_off.has_failed() && self.gets_a_sign()
+        self.may_hand_over() && !self.shared.hand_off.has_failed() && self.wait_for_progress()
     }
 
     fn may_hand_over(&self) -> bool {
@@ -199,7 +199,7 @@ impl AsyncFile {
     }
 
     /// Waits for progress of the I/O thread. Returns false if it is stalled.
-    fn gets_a_sign(&mut self) -> bool {
+    fn wait_for_progress(&mut self) -> bool {
         self.is_stalled &= !self.shared.hand_off.has_claimed_since(&self.filling);
         if !self.is_stalled {
             self.is_stalled = !self.shared.done.wait(Some(self.patience));
@@ -209,36 +209,36 @@ impl AsyncFile {
 
     /// Takes over the blocks that the I/O thread does not write in time. Returns their numbers; the caller must write them now, in order.
     pub(super) fn take_over(&mut self) -> Range<u64> {
-        while self.shared.hand_off.lags(&self.filling) && self.gets_a_sign() {}
+        while self.shared.hand_off.lags(&self.filling) && self.wait_for_progress() {}
         self.shared.hand_off.take_over(&mut self.filling)
     }
 
     /// Writes a block that was taken over, from byte `from` on; the bytes before that are in the file already.
     pub(super) fn write(&self, block: u64, from: usize) -> Result<(), Cut> {
-        self.shared.files().map_or(Ok(()), |files| self.shared.write(&files.usual, block, from))
+        self.shared.files().map_or(Ok(()), |files| self.shared.write(&files.buffered, block, from))
     }
 
     /// Writes a part of the block that is being filled at file offset `at`. Everything before it must be in the file.
     pub(super) fn write_filled(&self, part: Range<usize>, at: u64) -> Result<(), Cut> {
-        let Some(Files { usual, .. }) = self.shared.files() else { return Ok(()) };
+        let Some(Files { buffered, .. }) = self.shared.files() else { return Ok(()) };
         // SAFETY: the caller fills this block, and has written `part.end` bytes of the slot.
         let bytes = unsafe { std::slice::from_raw_parts(self.place(self.filling.block).as_ptr(), part.end) };
         let bytes = &bytes[part];
-        if self.has_positions { usual.write_all_at(bytes, at) } else { usual.write_all(bytes) }
+        if self.has_positions { buffered.write_all_at(bytes, at) } else { buffered.write_all(bytes) }
     }
 
     /// Truncates the file for good: nothing more is written, not even by an I/O thread that is just about to write.
     pub(super) fn cut(&self, at: u64) {
-        let Some(Files { usual, .. }) = self.shared.files() else { return };
+        let Some(Files { buffered, .. }) = self.shared.files() else { return };
         // Release: pairs with the acquire in `write`. Either the I/O thread sees this store after its own write, or its write comes
         // before the next line.
         self.shared.cut.store(at, Ordering::Release);
-        usual.truncate(at);
+        buffered.truncate(at);
     }
 
     /// Returns a file and an I/O thread that the test runs step by step.
     #[cfg(test)]
-    pub(super) fn with_io_thread_played() -> (AsyncFile, IoThread) {
+    pub(super) fn with_manual_io_thread() -> (AsyncFile, IoThread) {
         let mut async_file = AsyncFile::new(WriterThread::Drain).unwrap();
         let io_thread = IoThread { shared: Arc::clone(&async_file.shared), pace: Some(Pace::default()) };
         async_file.io_thread = Some(IoThreadHandle::new().unwrap());
@@ -247,19 +247,19 @@ impl AsyncFile {
 
     /// Pretends that this is a forked child of the process that has the I/O thread.
     #[cfg(test)]
-    pub(super) fn is_forked(&mut self) {
+    pub(super) fn pretend_forked(&mut self) {
         self.io_thread.as_mut().unwrap().pid = 0;
     }
 
     #[cfg(test)]
-    pub(super) fn has_patience(&mut self, ns: u64) {
+    pub(super) fn set_patience(&mut self, ns: u64) {
         self.patience = ns;
     }
 
     /// Redirects the file descriptors to another file.
     #[cfg(test)]
-    pub(super) fn lead_to(&self, other: &CStr) {
-        self.shared.files().unwrap().lead_to(&Output::create(other).unwrap());
+    pub(super) fn redirect_to(&self, other: &CStr) {
+        self.shared.files().unwrap().redirect_to(&Output::create(other).unwrap());
     }
 }
 
@@ -272,7 +272,7 @@ impl Drop for AsyncFile {
         let end = now_ns() + END_NS;
         while !self.shared.gone.wait_slice(end.saturating_sub(now_ns())) {
             if now_ns() >= end {
-                return self.shared.files().map_or((), |files| files.lead_to(&io_thread.nowhere));
+                return self.shared.files().map_or((), |files| files.redirect_to(&io_thread.dev_null));
             }
         }
     }
@@ -280,7 +280,7 @@ impl Drop for AsyncFile {
 
 impl IoThreadHandle {
     fn new() -> io::Result<IoThreadHandle> {
-        Ok(IoThreadHandle { pid: getpid(), nowhere: Output::create(c"/dev/null")? })
+        Ok(IoThreadHandle { pid: getpid(), dev_null: Output::create(c"/dev/null")? })
     }
 
     /// Returns whether this process has the I/O thread; false in a forked child.
@@ -290,8 +290,8 @@ impl IoThreadHandle {
 }
 
 impl Files {
-    fn lead_to(&self, other: &Output) {
-        [Some(&self.usual), self.direct.as_ref()].into_iter().flatten().for_each(|file| file.lead_to(other));
+    fn redirect_to(&self, other: &Output) {
+        [Some(&self.buffered), self.direct.as_ref()].into_iter().flatten().for_each(|file| file.lead_to(other));
     }
 }
 
@@ -377,7 +377,7 @@ pub(super) struct IoThread {
 struct Pace {
     slow_in_a_row: u32,
     /// Number of blocks still to be written through the page cache.
-    the_usual_way: u32,
+    buffered_left: u32,
 }
 
 /// A block whose write takes longer than this is slow.
@@ -385,13 +385,13 @@ const SLOW_NS: u64 = 8_000_000;
 /// After this many slow blocks in a row the device counts as slow; fewer may be due to the scheduler.
 const SLOW_IN_A_ROW: u32 = 4;
 /// The number of blocks (128 MiB) that are then written through the page cache.
-const THE_USUAL_WAY: u32 = 128;
+const BUFFERED_BLOCKS: u32 = 128;
 
 impl Pace {
     /// Returns whether the next block is written with direct I/O.
     fn is_direct(&mut self) -> bool {
-        let is_direct = self.the_usual_way == 0;
-        self.the_usual_way = self.the_usual_way.saturating_sub(1);
+        let is_direct = self.buffered_left == 0;
+        self.buffered_left = self.buffered_left.saturating_sub(1);
         is_direct
     }
 
@@ -399,7 +399,7 @@ impl Pace {
     fn note(&mut self, ns: u64) {
         self.slow_in_a_row = if ns > SLOW_NS { self.slow_in_a_row + 1 } else { 0 };
         if self.slow_in_a_row == SLOW_IN_A_ROW {
-            *self = Pace { slow_in_a_row: 0, the_usual_way: THE_USUAL_WAY };
+            *self = Pace { slow_in_a_row: 0, buffered_left: BUFFERED_BLOCKS };
         }
     }
 }
@@ -425,24 +425,24 @@ impl IoThread {
 
     /// Writes a block that the I/O thread has claimed.
     pub(super) fn write(&mut self, block: u64) {
-        let fate = if self.is_written(block) { WriteOutcome::Written } else { WriteOutcome::Failed };
-        if fate == WriteOutcome::Written
+        let outcome = if self.is_written(block) { WriteOutcome::Written } else { WriteOutcome::Failed };
+        if outcome == WriteOutcome::Written
             && !self.shared.hand_off.has_more()
             && let Some(files) = self.shared.files()
         {
-            self.shared.write_tail(&files.usual, block);
+            self.shared.write_tail(&files.buffered, block);
         }
-        self.say(fate);
+        self.finish(outcome);
     }
 
     /// Finishes the claimed block with this result.
-    pub(super) fn say(&self, fate: WriteOutcome) {
-        self.shared.hand_off.finish(fate);
+    pub(super) fn finish(&self, outcome: WriteOutcome) {
+        self.shared.hand_off.finish(outcome);
         self.shared.done.notify();
     }
 
     fn is_written(&mut self, block: u64) -> bool {
-        let Some(Files { usual, direct }) = self.shared.files() else { return false };
+        let Some(Files { buffered, direct }) = self.shared.files() else { return false };
         if let (Some(direct), Some(pace)) = (direct, &mut self.pace)
             && pace.is_direct()
         {
@@ -454,7 +454,7 @@ impl IoThread {
             // The file system may support direct I/O only partly; the page cache may still work.
             self.pace = None;
         }
-        self.shared.write(usual, block, 0).is_ok()
+        self.shared.write(buffered, block, 0).is_ok()
     }
 }
 
@@ -465,12 +465,12 @@ impl Drop for IoThread {
 }
 
 fn start_io_thread(shared: &Arc<Shared>) -> io::Result<IoThreadHandle> {
-    let hired = IoThreadHandle::new()?;
+    let handle = IoThreadHandle::new()?;
     let io_thread = IoThread { shared: Arc::clone(shared), pace: Some(Pace::default()) };
     // The new thread inherits this thread's signal mask.
     let _blocked = signals::block_all();
     spawn("stopworld-file", move || io_thread.run())?;
-    Ok(hired)
+    Ok(handle)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const SIZE: usize = 40;
 const IN_A_BLOCK: u64 = (BLOCK_BYTES / SIZE) as u64;
 
 fn played(path: &Path) -> (Buffer, IoThread) {
-    let (async_file, io_thread) = AsyncFile::with_io_thread_played();
+    let (async_file, io_thread) = AsyncFile::with_manual_io_thread();
     (Buffer::over(async_file, OutputFile::new(path.to_owned(), None).unwrap()), io_thread)
 }
 
@@ -115,7 +115,7 @@ fn the_drain_writes_a_block_that_the_io_thread_could_not_write() {
     let (mut buffer, io_thread) = played(&path);
     put(&mut buffer, 0..3 * IN_A_BLOCK);
     io_thread.claim().unwrap();
-    io_thread.say(WriteOutcome::Failed);
+    io_thread.finish(WriteOutcome::Failed);
     assert_eq!(io_thread.claim(), None, "it writes nothing until the drain has taken over");
     put(&mut buffer, 3 * IN_A_BLOCK..5 * IN_A_BLOCK);
     assert!(io_thread.claim().is_some(), "then it continues");
@@ -161,8 +161,8 @@ fn flushed_records_are_not_lost_with_the_rest_of_their_block() {
     buffer.write_out().unwrap();
     put(&mut buffer, 1000..3 * IN_A_BLOCK);
     io_thread.claim().unwrap();
-    io_thread.say(WriteOutcome::Failed);
-    buffer.async_file.lead_to(c"/dev/full");
+    io_thread.finish(WriteOutcome::Failed);
+    buffer.async_file.redirect_to(c"/dev/full");
     assert_eq!(buffer.write_out().unwrap_err().raw_os_error(), Some(libc::ENOSPC));
     check(&path, 1000);
     assert_eq!((buffer.records, buffer.lost()), (1000, 3 * IN_A_BLOCK - 1000));
@@ -174,7 +174,7 @@ fn a_flush_waits_for_the_block_that_the_io_thread_is_writing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, io_thread) = played(&path);
-    buffer.async_file.has_patience(60_000_000_000);
+    buffer.async_file.set_patience(60_000_000_000);
     put(&mut buffer, 0..2 * IN_A_BLOCK);
     // The I/O thread only claims to have written its block, so zeroes show that the drain has not written it.
     let (written, left) = (io_thread.claim().unwrap(), IN_A_BLOCK * 2 * SIZE as u64 - BLOCK_BYTES as u64);
@@ -182,7 +182,7 @@ fn a_flush_waits_for_the_block_that_the_io_thread_is_writing() {
         scope.spawn(|| {
             // Enough time for a flush that does not wait.
             std::thread::sleep(std::time::Duration::from_millis(20));
-            io_thread.say(WriteOutcome::Written);
+            io_thread.finish(WriteOutcome::Written);
         });
         buffer.write_out().unwrap();
     });
@@ -218,7 +218,7 @@ fn a_late_io_thread_writes_nothing_after_the_file_was_cut() {
     buffer.write_out().unwrap();
     buffer.async_file.cut(400);
     // From here on every write of the I/O thread goes to `other`, where the test detects it.
-    buffer.async_file.lead_to(&CString::new(other.as_os_str().as_bytes()).unwrap());
+    buffer.async_file.redirect_to(&CString::new(other.as_os_str().as_bytes()).unwrap());
     io_thread.write(block);
     assert_eq!((fs::metadata(&path).unwrap().len(), fs::metadata(&other).unwrap().len()), (400, 0));
 }
@@ -229,8 +229,8 @@ fn a_forked_child_does_not_wait_for_the_io_thread() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.mps");
     let (mut buffer, io_thread) = played(&path);
-    buffer.async_file.has_patience(u64::MAX);
-    buffer.async_file.is_forked();
+    buffer.async_file.set_patience(u64::MAX);
+    buffer.async_file.pretend_forked();
     put(&mut buffer, 0..10 * IN_A_BLOCK);
     assert_eq!(io_thread.claim(), None);
     buffer.write_out().unwrap();

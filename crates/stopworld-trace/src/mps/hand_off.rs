@@ -96,8 +96,8 @@ impl<const SLOTS: u64> HandOff<SLOTS> {
     }
 
     /// Ends the I/O thread's claim.
-    pub(super) fn finish(&self, fate: WriteOutcome) {
-        let change = match fate {
+    pub(super) fn finish(&self, outcome: WriteOutcome) {
+        let change = match outcome {
             WriteOutcome::Written => BUSY,
             WriteOutcome::Failed => BUSY | FAILED,
         };

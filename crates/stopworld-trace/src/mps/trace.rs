@@ -234,7 +234,7 @@ impl Trace {
             // `finish` reports an error.
             let _ = Recorder::of_process().flush();
         }
-        if !shared_state.has_room() || self.keeps() {
+        if !shared_state.has_room() || self.is_flight_recorder() {
             // If a flush makes no room, or if the trace is a flight recorder, no writer reads the segments.
             shared_state.pass(shared_state.newest());
         }

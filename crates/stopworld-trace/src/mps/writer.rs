@@ -53,7 +53,7 @@ const PROLOGUE_TICKS: u64 = 1 << 20;
 /// The writer remembers for this many texts whether it has written them.
 const MOST_TEXTS: usize = 1 << 20;
 /// The writer remembers this many recently written labels.
-const LATELY: usize = 1 << 12;
+const RECENT_LABELS: usize = 1 << 12;
 /// An object of more bytes is large.
 const LARGE_BYTES: u64 = 8 << 10;
 
@@ -146,7 +146,7 @@ impl Writer {
             arenas: 0,
             worlds: (0..MAX_WORLDS).map(|_| World::new()).collect(),
             texts: vec![0; MOST_TEXTS / 64].into(),
-            labelled: vec![(0, 0); LATELY].into(),
+            labelled: vec![(0, 0); RECENT_LABELS].into(),
         })
     }
 
@@ -183,18 +183,18 @@ impl Writer {
     }
 
     #[inline(always)]
-    fn is_turn(&self, ticks: u64) -> bool {
+    fn has_changes(&self, ticks: u64) -> bool {
         self.shared_state.news() != self.news || ticks.wrapping_sub(self.since) >= self.span
     }
 
     /// Applies the changes of the filter and of the worlds up to this time.
     #[cold]
     #[inline(never)]
-    fn turn(&mut self, ticks: u64) -> io::Result<()> {
+    fn apply_changes(&mut self, ticks: u64) -> io::Result<()> {
         let news = self.shared_state.news();
         if news != self.news {
             self.news = news;
-            self.look_at_the_worlds();
+            self.read_worlds();
         }
         if self.history == History::Ignored {
             (self.since, self.span) = (0, u64::MAX);
@@ -219,22 +219,22 @@ impl Writer {
     }
 
     fn change_filter(&mut self, from: u64, filter: u64) -> io::Result<()> {
-        let (come, gone) = (filter & !self.filter, self.filter & !filter);
+        let (added, removed) = (filter & !self.filter, self.filter & !filter);
         // The change may have been stored after later events were written.
         self.set_now(from.max(self.reached));
         if self.begun {
             for number in 0..MAX_WORLDS {
-                if gone & (1 << Category::Trace as u32) != 0 {
+                if removed & (1 << Category::Trace as u32) != 0 {
                     self.end_trace(number)?;
                 }
-                if gone & (1 << Category::Arena as u32) != 0 {
+                if removed & (1 << Category::Arena as u32) != 0 {
                     self.end_poll(number, false)?;
                 }
             }
         }
         self.filter = filter;
         self.worlds.iter_mut().for_each(|world| world.introduced |= world.facts.is_some());
-        if self.begun { self.write_existing_state(come) } else { Ok(()) }
+        if self.begun { self.write_existing_state(added) } else { Ok(()) }
     }
 
     /// Writes the beginning of the stream, before its first record.
@@ -266,7 +266,7 @@ impl Writer {
 
     // ---- Existing state ------------------------------------------------------------------------------------------------
 
-    fn look_at_the_worlds(&mut self) {
+    fn read_worlds(&mut self) {
         for (number, world) in self.worlds.iter_mut().enumerate() {
             let Some((generation, facts)) = self.shared_state.facts(number, world.generation) else { continue };
             // 0 means the same world as before; only the blocks that it holds are new.
@@ -311,8 +311,8 @@ impl Writer {
     }
 
     /// Writes the existing state that readers need when these categories are turned on.
-    fn write_existing_state(&mut self, come: u64) -> io::Result<()> {
-        if come & (1 << Category::User as u32) != 0 {
+    fn write_existing_state(&mut self, added: u64) -> io::Result<()> {
+        if added & (1 << Category::User as u32) != 0 {
             self.write_labels()?;
         }
         for number in 0..MAX_WORLDS {
@@ -458,11 +458,11 @@ impl Writer {
     /// Writes the label of an address. Readers look up client addresses and manager pointers in different tables, and an address
     /// outside the heaps may appear as either, so it is written to both.
     fn label(&mut self, address: u64, label: Label) -> io::Result<()> {
-        let lately = &mut self.labelled[(address >> 3) as usize % LATELY];
-        if *lately == (address, label.get()) {
+        let recent = &mut self.labelled[(address >> 3) as usize % RECENT_LABELS];
+        if *recent == (address, label.get()) {
             return Ok(());
         }
-        *lately = (address, label.get());
+        *recent = (address, label.get());
         self.text(label)?;
         let in_heap = |facts: Facts| address.wrapping_sub(facts.heap) < facts.reserved;
         if !self.worlds.iter().filter_map(|world| world.facts).any(in_heap) {
@@ -475,7 +475,7 @@ impl Writer {
 impl Writer {
     /// Publishes the size of the file for the owner.
     fn count(&self) {
-        self.shared_state.progress.is(self.buffer.records, self.buffer.written_bytes());
+        self.shared_state.progress.publish(self.buffer.records, self.buffer.written_bytes());
     }
 }
 
@@ -483,8 +483,8 @@ impl Consumer for Writer {
     #[inline]
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
         self.buffer.count_event();
-        if self.is_turn(record.ticks) {
-            self.turn(record.ticks)?;
+        if self.has_changes(record.ticks) {
+            self.apply_changes(record.ticks)?;
         }
         if !self.begun {
             if self.filter == 0 {
@@ -521,7 +521,7 @@ impl Consumer for Writer {
                 base: e.addr as u64,
                 filled: e.bytes as u64,
             }),
-            _ => self.rarely(record, number),
+            _ => self.rare_event(record, number),
         }
     }
 
@@ -534,8 +534,8 @@ impl Consumer for Writer {
     }
 
     fn drained(&mut self, now: &Relation) -> io::Result<()> {
-        if self.is_turn(now.ticks) {
-            self.turn(now.ticks)?;
+        if self.has_changes(now.ticks) {
+            self.apply_changes(now.ticks)?;
         }
         if self.begun && self.buffer.records != self.synced { self.sync(now.ticks) } else { Ok(()) }
     }

@@ -272,16 +272,16 @@ impl Encoder {
     fn know(&mut self, thread: RecordingThread) -> io::Result<()> {
         match self.threads.look_up(thread, self.version == Container::V6) {
             ThreadLookup::Known => Ok(()),
-            meeting => self.introduce(thread, meeting),
+            lookup => self.introduce(thread, lookup),
         }
     }
 
     #[cold]
-    fn introduce(&mut self, thread: RecordingThread, meeting: ThreadLookup) -> io::Result<()> {
+    fn introduce(&mut self, thread: RecordingThread, lookup: ThreadLookup) -> io::Result<()> {
         if self.version == Container::V4 {
             return Ok(());
         }
-        if let ThreadLookup::InPlaceOf { owner, sequence } = meeting {
+        if let ThreadLookup::InPlaceOf { owner, sequence } = lookup {
             // The last events of the old thread must be written before its removal.
             self.end_block()?;
             self.removed.varint(index_of(owner));
@@ -573,17 +573,17 @@ impl Encoder {
 }
 
 /// The index of the thread that starts a trace; no recording thread has it.
-const NOBODY: u32 = u32::MAX - 1;
+const OPENER_INDEX: u32 = u32::MAX - 1;
 
 /// Returns the calling thread, which starts a trace. The recorder gives an index to each thread that fires an event. The calling thread
-/// may never fire one, so its index is [`NOBODY`].
+/// may never fire one, so its index is [`OPENER_INDEX`].
 pub(super) fn opener() -> RecordingThread {
-    RecordingThread { tid: gettid().0 as u32, index: NOBODY }
+    RecordingThread { tid: gettid().0 as u32, index: OPENER_INDEX }
 }
 
 /// Returns the index of a thread in version 6: 1 for the thread that started the trace, 2 and up for those of the recorder.
 fn index_of(index: u32) -> u64 {
-    if index == NOBODY { 1 } else { u64::from(index) + 2 }
+    if index == OPENER_INDEX { 1 } else { u64::from(index) + 2 }
 }
 
 /// Writes the header of a block of events or metadata. Its times are set when the block ends.

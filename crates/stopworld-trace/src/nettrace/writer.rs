@@ -304,7 +304,7 @@ impl Writer {
             }
             Event::WorldClosed(_) => {
                 self.worlds[number] = World::default();
-                self.shared_state.progress.a_world_ended();
+                self.shared_state.progress.count_ended_world();
                 Ok(())
             }
             Event::SegmentCreated(of) => self.net(
@@ -442,7 +442,7 @@ impl Writer {
     }
 
     fn publish_progress(&self) {
-        self.shared_state.progress.is(self.event_writer.encoder.count, self.event_writer.encoder.out.written);
+        self.shared_state.progress.publish(self.event_writer.encoder.count, self.event_writer.encoder.out.written);
     }
 }
 

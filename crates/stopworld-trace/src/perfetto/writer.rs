@@ -138,7 +138,7 @@ impl Writer {
     }
 
     fn publish_progress(&self) {
-        self.progress.is(self.timeline.rows, self.timeline.output().0.written);
+        self.progress.publish(self.timeline.rows, self.timeline.output().0.written);
     }
 }
 
@@ -186,7 +186,7 @@ impl Consumer for Writer {
         }
         if record.id == EventId::WorldClosed {
             self.ordinals[number] = None;
-            self.progress.a_world_ended();
+            self.progress.count_ended_world();
         }
         self.timeline.output_mut().0.count_records(1);
         Ok(())

@@ -128,7 +128,7 @@ impl Writer {
     }
 
     fn publish_progress(&self) {
-        self.plan.progress.is(self.samples, self.out.written);
+        self.plan.progress.publish(self.samples, self.out.written);
     }
 }
 
@@ -180,7 +180,7 @@ impl Consumer for Writer {
             EventId::CensusBand if is_ours => self.band(first, second, fourth as u32),
             EventId::CensusEnd if is_ours => self.end_sample()?,
             EventId::WorldClosed => {
-                self.plan.progress.a_world_ended();
+                self.plan.progress.count_ended_world();
                 self.owner = self.owner.filter(|owner| *owner != world);
             }
             _ => {}

@@ -157,7 +157,7 @@ impl Consumer for Writer {
                     *ticks = ticks.saturating_add(1);
                 }
             }
-            EventId::WorldClosed => self.plan.progress.a_world_ended(),
+            EventId::WorldClosed => self.plan.progress.count_ended_world(),
             _ => {}
         }
         self.out.count_records(1);
@@ -173,7 +173,7 @@ impl Consumer for Writer {
             self.out.bytes().put(piece);
         }
         let closed = self.out.write_out(&[], true);
-        self.plan.progress.is(self.records, self.out.written);
+        self.plan.progress.publish(self.records, self.out.written);
         closed
     }
 

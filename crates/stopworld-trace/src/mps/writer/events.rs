@@ -67,7 +67,7 @@ impl Writer {
 
     /// Handles the less frequent events.
     #[inline(never)]
-    pub(super) fn rarely(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
+    pub(super) fn rare_event(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let (arena, pool, trace) =
             (self.is_on(Category::Arena), self.is_on(Category::Pool), self.is_on(Category::Trace));
         let (seg, user) = (self.is_on(Category::Seg), self.is_on(Category::User));
@@ -181,7 +181,7 @@ impl Writer {
         }
         let generation = self.worlds[number].generation;
         self.worlds[number] = World { generation, ..World::new() };
-        self.shared_state.progress.a_world_ended();
+        self.shared_state.progress.count_ended_world();
         Ok(())
     }
 
