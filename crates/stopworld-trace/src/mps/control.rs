@@ -6,12 +6,13 @@
 use std::ffi::{CStr, OsString};
 use std::io;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::Mutex;
 
 use super::trace::{Options, Trace};
 use crate::{TraceError, report_failure};
 use stopworld::events::Categories;
 use stopworld::events::filter::{Filter, UnknownWord};
+use stopworld::events::record::locked;
 
 /// The variable that selects the categories: a number, or words. If it is not set, or 0, no stream is written.
 pub const CONTROL_VARIABLE: &str = "MPS_TELEMETRY_CONTROL";
@@ -61,19 +62,23 @@ impl Trace {
     /// # Errors
     /// The process cannot record events.
     pub fn from_environment() -> Result<Option<Trace>, TraceError> {
-        static OF_THE_PROCESS: OnceLock<Option<Trace>> = OnceLock::new();
-        if let Some(trace) = OF_THE_PROCESS.get() {
-            return Ok(trace.clone());
+        static OF_THE_PROCESS: Mutex<Option<Option<Trace>>> = Mutex::new(None);
+        // A second trace of the same file would overwrite the first one, so it must not even be started.
+        locked(&OF_THE_PROCESS, |known| match known {
+            Some(trace) => Ok(trace.clone()),
+            None => Ok(known.insert(start(Environment::read())?).clone()),
+        })
+    }
+}
+
+/// Starts the trace that the variables request, if any.
+fn start(environment: Environment) -> Result<Option<Trace>, TraceError> {
+    environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
+    match environment.categories {
+        Some(categories) if categories != Categories::NONE => {
+            Options::new(environment.file(), categories).on_failure(report).start().map(Some)
         }
-        let environment = Environment::read();
-        environment.unknown.iter().for_each(|word| eprintln!("stopworld: {CONTROL_VARIABLE}: {word}"));
-        let trace = match environment.categories {
-            Some(categories) if categories != Categories::NONE => {
-                Some(Options::new(environment.file(), categories).on_failure(report).start()?)
-            }
-            _ => None,
-        };
-        Ok(OF_THE_PROCESS.get_or_init(|| trace).clone())
+        _ => Ok(None),
     }
 }
 
@@ -83,6 +88,9 @@ fn report(file: &CStr, error: &io::Error) {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+    use std::sync::Barrier;
+
     use super::*;
     use rstest::rstest;
 
@@ -101,5 +109,31 @@ mod tests {
         assert_eq!(environment.categories, categories.map(Categories));
         assert_eq!(environment.file(), PathBuf::from(path));
         assert_eq!(environment.unknown, []);
+    }
+
+    /// The recorder has room for eight consumers only, so a thread that starts a trace of its own makes others fail.
+    #[test]
+    fn threads_that_request_the_trace_at_the_same_time_share_one() {
+        const THREADS: usize = 32;
+        if std::env::var_os(CONTROL_VARIABLE).is_none() {
+            let directory = tempfile::tempdir().unwrap();
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            let name = "mps::control::tests::threads_that_request_the_trace_at_the_same_time_share_one";
+            again.args([name, "--exact", "--nocapture"]).env(CONTROL_VARIABLE, "all");
+            let output = again.env(FILE_VARIABLE, directory.path().join("shared.mps")).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            return;
+        }
+        let together = Barrier::new(THREADS);
+        let request = || {
+            together.wait();
+            Trace::from_environment().map(|trace| trace.is_some())
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(request)).collect();
+            for thread in threads {
+                assert!(thread.join().unwrap().unwrap(), "the environment requests a trace");
+            }
+        });
     }
 }
