@@ -32,26 +32,25 @@ impl Output {
             return Ok(Output::Standard(io::stdout()));
         }
         let name = path.display();
-        let there = fs::metadata(path).ok();
-        match &there {
-            Some(there) if there.is_dir() => bail!("{name} is a directory: name a file in it"),
-            Some(there) if !there.is_file() => {
+        let existing = fs::metadata(path).ok();
+        match &existing {
+            Some(existing) if existing.is_dir() => bail!("{name} is a directory: name a file in it"),
+            Some(existing) if !existing.is_file() => {
                 let device = OpenOptions::new().write(true).open(path);
                 return Ok(Output::Device(device.with_context(|| format!("can't write to {name}"))?));
             }
             _ => {}
         }
-        // A symbolic link stays: the file that it points to is replaced.
-        let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let directory = match place.parent() {
+        let target = target_of(path.to_owned());
+        let directory = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        let made = Arc::new(Mutex::new(None));
-        remove_with_the_process(Arc::clone(&made));
+        let temporary = Arc::new(Mutex::new(None));
+        remove_with_the_process(Arc::clone(&temporary));
         // The signal thread waits for this lock until the name of the temporary file is known; otherwise it would remove nothing.
-        let mut noted = made.lock().unwrap_or_else(PoisonError::into_inner);
-        let atomic_output = tempfile::Builder::new()
+        let mut name_of_temporary = temporary.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = tempfile::Builder::new()
             .prefix(".stopworld-")
             .make_in(&directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
             .with_context(|| {
@@ -59,14 +58,13 @@ impl Output {
                     "can't write {name}: its directory must exist and be writable; or write to `-`, standard output"
                 )
             })?;
-        *noted = Some(atomic_output.path().to_owned());
-        drop(noted);
-        if let Some(there) = there {
+        *name_of_temporary = Some(file.path().to_owned());
+        drop(name_of_temporary);
+        if let Some(existing) = existing {
             // Keep the permissions of the existing file. A failure is ignored.
-            let _ =
-                fs::set_permissions(atomic_output.path(), Permissions::from_mode(there.permissions().mode() & 0o777));
+            let _ = fs::set_permissions(file.path(), Permissions::from_mode(existing.permissions().mode() & 0o777));
         }
-        Ok(Output::Replacement(atomic_output, place))
+        Ok(Output::Replacement(file, target))
     }
 
     /// Returns whether an existing file stays unchanged until [`finish`](Output::finish).
@@ -79,19 +77,30 @@ impl Output {
         self.flush()?;
         match self {
             Output::Standard(_) | Output::Device(_) => Ok(()),
-            Output::Replacement(file, place) => file.persist(place).map(drop).map_err(|error| error.error),
+            Output::Replacement(file, target) => file.persist(target).map(drop).map_err(|error| error.error),
         }
     }
 }
 
+/// Returns the file to replace. A symbolic link stays: the file that it points to is replaced, or created if there is none.
+fn target_of(mut path: PathBuf) -> PathBuf {
+    /// As in the kernel; more links are a circle.
+    const MOST_LINKS: usize = 40;
+    for _ in 0..MOST_LINKS {
+        let Ok(link) = fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    path
+}
+
 /// Starts a thread that, when a signal ends the process, first removes the file with this name if there is one. (After the
 /// rename, no file has this name.)
-fn remove_with_the_process(made: Arc<Mutex<Option<PathBuf>>>) {
+fn remove_with_the_process(temporary: Arc<Mutex<Option<PathBuf>>>) {
     // Without a handler the temporary file remains in the directory; nothing else changes.
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            if let Some(path) = &*made.lock().unwrap_or_else(PoisonError::into_inner) {
+            if let Some(path) = &*temporary.lock().unwrap_or_else(PoisonError::into_inner) {
                 let _ = fs::remove_file(path);
             }
             std::process::exit(128 + signal);

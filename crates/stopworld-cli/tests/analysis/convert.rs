@@ -519,6 +519,20 @@ fn the_output_takes_the_place_of_what_it_replaces() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
+/// A symbolic link to a file that does not exist yet remains a link, and the file is created.
+#[test]
+fn the_output_of_a_symbolic_link_is_created_where_the_link_leads() {
+    let directory = directory();
+    let (folder, link) = (directory.path().join("results"), directory.path().join("out.nettrace"));
+    fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink("results/new.nettrace", &link).unwrap();
+    let input = fixture("nettrace/handmade-v6-3gcs.nettrace");
+    let ran = convert_with(directory.path(), &[&input, "out.nettrace"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "the link was replaced");
+    assert!(fs::read(folder.join("new.nettrace")).unwrap().starts_with(b"Nettrace\x14"));
+}
+
 /// A conversion ended by a signal leaves the old file and no temporary file.
 #[rstest]
 #[case(Signal::SIGINT, 130)]
