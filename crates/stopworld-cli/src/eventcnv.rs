@@ -15,7 +15,7 @@ use super::arguments::{Eventcnv, MpsVersion};
 use super::exit::{FAILED, PIPE_CLOSED};
 use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
-use stopworld_trace::mps::control::{DEFAULT_FILE, FILE_VARIABLE};
+use stopworld_trace::mps::control::{DEFAULT_FILE, Environment};
 
 /// The usage in one line, which is appended to errors about the arguments.
 pub(super) const USAGE: &str =
@@ -56,12 +56,11 @@ pub(super) fn run(arguments: &Eventcnv) -> u8 {
 }
 
 fn default_file(form: Form) -> PathBuf {
-    let named = match form {
-        // The `eventcnv` of the MPS manual is older than this environment variable.
-        Form::Manual(_) => None,
-        Form::Hex | Form::Named => std::env::var_os(FILE_VARIABLE),
-    };
-    named.unwrap_or_else(|| DEFAULT_FILE.into()).into()
+    match form {
+        // The `eventcnv` of the MPS manual is older than the environment variable.
+        Form::Manual(_) => DEFAULT_FILE.into(),
+        Form::Hex | Form::Named => Environment::read().file(),
+    }
 }
 
 fn cannot_open(path: &Path, error: &io::Error, by_default: bool) -> u8 {

@@ -144,6 +144,12 @@ fn the_current_tools_forms_consult_the_environment_and_the_manuals_do_not() {
         let output = command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", &named).output().unwrap();
         assert_same(&output.stdout, &fs::read(format!("../../tests/fixtures/mps/{expected}")).unwrap());
     }
+    // As for the writer, an empty variable is one that is not set.
+    let by_default = |name: &str| {
+        let mut command = command(&["--txt".as_ref()]);
+        command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", name).output().unwrap().stdout
+    };
+    assert_same(&by_default(""), &by_default("mpsio.log"));
     let mut command = command(&["-SL".as_ref()]);
     let output = command.current_dir(directory.path()).env("MPS_TELEMETRY_FILENAME", &named).output().unwrap();
     assert_eq!(text(&output.stdout), "(0000000000001001 PoolAlloc            1 2 3)\n");
