@@ -63,15 +63,15 @@ impl ArgumentError {
 /// Appends the help command to the line unless the line already states a remedy.
 fn with_remedy(line: String, action: &str) -> String {
     let is_number = line.ends_with("invalid digit found in string");
-    let says = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
-    if says { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
+    let has_remedy = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
+    if has_remedy { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
 }
 
 /// Joins clap's message, up to its usage paragraph, into one line.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
-    let told = rendered.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
-    for part in told.filter(|l| !l.is_empty()) {
+    let lines = rendered.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
+    for part in lines.filter(|l| !l.is_empty()) {
         if !line.is_empty() {
             line.push_str(if line.ends_with(':') || part.starts_with('[') { " " } else { "; " });
         }
@@ -117,14 +117,14 @@ mod tests {
     #[case(&["eventcnv", "--cnv", "--txt"], &["cannot be used with", "--cnv | --txt"])]
     #[case(&["eventcnv", "--mps-version", "3"], &["possible values: 1.0.0, 2.0.0"])]
     #[case(&[], &["stopworld --help"])]
-    fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] told: &[&str]) {
+    fn a_wrong_argument_gets_one_line_with_the_place_and_the_remedy(#[case] words: &[&str], #[case] expected: &[&str]) {
         let error = Command::try_parse_from([&["stopworld"], words].concat()).expect_err("these arguments are wrong");
         let ArgumentError::Usage(line) = ArgumentError::about(error, words.first().map(OsStr::new)) else {
             panic!("help instead of a complaint")
         };
         assert_eq!(line.lines().count(), 1, "{line}");
         assert!(line.starts_with("error: "), "{line}");
-        for part in told {
+        for part in expected {
             assert!(line.contains(part), "'{line}' does not contain {part}");
         }
     }

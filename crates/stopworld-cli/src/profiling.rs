@@ -118,7 +118,7 @@ impl Passed {
     }
 
     /// Reports, at the end of a run, if the profile is empty because of its filters.
-    pub(super) fn tell(&self) {
+    pub(super) fn report_if_empty(&self) {
         let censuses = self.censuses.load(Ordering::Relaxed);
         if censuses > 0 && !self.anything.load(Ordering::Relaxed) {
             eprintln!(

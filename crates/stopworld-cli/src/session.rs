@@ -176,7 +176,7 @@ impl Session {
         let summary = self.summary();
         let render = if self.json { json::render } else { table::render };
         super::exit::print(format_args!("{}\n", render(&summary, &run)));
-        self.passed.tell();
+        self.passed.report_if_empty();
         match end {
             End::Written(ended) if !ended.finished.is_complete() => {
                 let Finished { totals, error, .. } = &ended.finished;

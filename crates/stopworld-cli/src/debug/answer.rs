@@ -30,14 +30,14 @@ pub(super) struct Field {
 }
 
 /// An object that references the requested one.
-pub(super) struct Holder {
+pub(super) struct Referrer {
     pub(super) address: Address,
     pub(super) offset: Option<u64>,
     pub(super) name: String,
 }
 
 /// One step of a path from a root.
-pub(super) struct Way {
+pub(super) struct PathStep {
     pub(super) place: String,
     pub(super) object: Address,
     pub(super) name: String,

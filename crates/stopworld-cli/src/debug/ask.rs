@@ -5,7 +5,7 @@
 
 use anyhow::{anyhow, bail};
 
-use super::answer::{Facts, Field, Holder, Way, refused};
+use super::answer::{Facts, Field, PathStep, Referrer, refused};
 use super::render;
 use super::session::Session;
 use stopworld::debugger::inspect::{self, FREE_BLOCK, FREE_CELL, HALF_BUILT, StepKind};
@@ -85,7 +85,7 @@ impl Session {
     }
 
     pub(super) fn object(&mut self, address: Address) -> anyhow::Result<()> {
-        let text = self.all_standing(|session| {
+        let text = self.with_all_stopped(|session| {
             let facts = session.describe(address)?;
             if !facts.is_object {
                 let what = match facts.flags {
@@ -107,7 +107,7 @@ impl Session {
     }
 
     pub(super) fn fields(&mut self, address: Address) -> anyhow::Result<()> {
-        let (count, fields) = self.all_standing(|session| session.fields_of(address, MOST_ROWS))?;
+        let (count, fields) = self.with_all_stopped(|session| session.fields_of(address, MOST_ROWS))?;
         match count {
             0 => self.say("the object has no fields that can hold references"),
             _ => self.say(render::fields(count, &fields)),
@@ -116,26 +116,26 @@ impl Session {
     }
 
     pub(super) fn referrers(&mut self, address: Address) -> anyhow::Result<()> {
-        let (count, holders) = self.all_standing(|session| {
+        let (count, referrers) = self.with_all_stopped(|session| {
             let base = session.describe(address)?.base;
             let (count, found) = session.ask(Inspect::Referrers, address.0, size_of::<usize>())?;
-            let mut holders = Vec::new();
-            for holder in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
-                let (_, fields) = session.ask(Inspect::Fields, holder.0, size_of::<inspect::FieldFacts>())?;
+            let mut referrers = Vec::new();
+            for referrer in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
+                let (_, fields) = session.ask(Inspect::Fields, referrer.0, size_of::<inspect::FieldFacts>())?;
                 let offset = fields.iter().find(|field| field[2] == base.0).map(|field| field[0]);
-                holders.push(Holder { address: holder, offset, name: session.type_of(holder) });
+                referrers.push(Referrer { address: referrer, offset, name: session.type_of(referrer) });
             }
-            Ok((count, holders))
+            Ok((count, referrers))
         })?;
         match count {
             0 => self.say("no object references it; `path` also searches the roots"),
-            _ => self.say(render::holders(count, &holders)),
+            _ => self.say(render::referrers(count, &referrers)),
         }
         Ok(())
     }
 
     pub(super) fn path(&mut self, address: Address) -> anyhow::Result<()> {
-        let steps = self.all_standing(|session| {
+        let steps = self.with_all_stopped(|session| {
             session.debugger.show_stacks()?;
             let (count, found) = session.ask(Inspect::Path, address.0, size_of::<inspect::Step>())?;
             let names: Vec<(i32, String)> = session
@@ -150,22 +150,22 @@ impl Session {
                 let name = names.iter().find(|(known, _)| *known == tid).map_or("", |(_, name)| name.as_str());
                 let place = place_of(step[0] as u32, tid, name, step[1], step[4]);
                 let object = Address(step[3]);
-                steps.push(Way { place, object, name: session.type_of(object) });
+                steps.push(PathStep { place, object, name: session.type_of(object) });
             }
             Ok((count, steps))
         })?;
         match steps {
             (0, _) => self.say("not reachable from any root: it is garbage, which the next collection frees"),
-            (count, steps) => self.say(render::way(count, &steps)),
+            (count, steps) => self.say(render::path(count, &steps)),
         }
         Ok(())
     }
 
     pub(super) fn heap(&mut self, number: Option<u64>) -> anyhow::Result<()> {
         let worlds = self.debugger.worlds()?;
-        let world = the_world(&worlds, number)?;
+        let world = choose_world(&worlds, number)?;
         let (at, number) = (world.address, world.number);
-        let rows = self.all_standing(|session| {
+        let rows = self.with_all_stopped(|session| {
             let (_, rows) = session.ask(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
             Ok(rows.iter().map(|row| (session.text(row[1], row[2]), row[3], row[4])).collect::<Vec<_>>())
         })?;
@@ -174,7 +174,7 @@ impl Session {
     }
 }
 
-fn the_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&WorldState> {
+fn choose_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&WorldState> {
     match (worlds, number) {
         ([], _) => bail!("the process has no world yet; `wait 0.1` lets it run until it has one"),
         ([one], None) => Ok(one),

@@ -140,7 +140,7 @@ fn converse(debugger: Debugger, origin: Origin, input: Input, settings: &DebugSe
 
 fn at_a_prompt(session: &mut Session, editor: LineEditor) -> Result<u8, Failure> {
     let terminal = Terminal::open(&session.debugger, editor)?;
-    session.tell_by(terminal.say());
+    session.set_output(terminal.say());
     terminal.converse(session)?;
     Ok(0)
 }

@@ -72,11 +72,11 @@ impl Prompt {
     /// Starts the prompt thread. It wakes `waker` after each read from the terminal.
     pub(super) fn start(editor: LineEditor, waker: Waker) -> anyhow::Result<Self> {
         let LineEditor { mut editor, last_line } = editor;
-        let (ready, asked) = channel::<String>();
-        let (tell, typed) = channel();
+        let (ready, prompts) = channel::<String>();
+        let (send, typed) = channel();
         let shown = last_line.clone();
         thread::Builder::new().name("prompt".to_owned()).spawn(move || {
-            while let Ok(prompt) = asked.recv() {
+            while let Ok(prompt) = prompts.recv() {
                 shown.change(|line| *line = (prompt.clone(), String::new()));
                 let read = match editor.readline(&prompt) {
                     Ok(line) => {
@@ -88,9 +88,9 @@ impl Prompt {
                     Err(_) => UserInput::End,
                 };
                 let is_end = matches!(read, UserInput::End);
-                let told = tell.send(read);
+                let sent = send.send(read);
                 waker.wake();
-                if told.is_err() || is_end {
+                if sent.is_err() || is_end {
                     return;
                 }
             }

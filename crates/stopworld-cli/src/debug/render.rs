@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::answer::{Facts, Field, Holder, Way};
+use super::answer::{Facts, Field, PathStep, Referrer};
 use super::backtrace::Frame;
 use super::command::{commands, usage};
 use stopworld::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
@@ -173,10 +173,10 @@ pub(super) fn type_name(facts: &Facts) -> String {
     if facts.flags & ARRAY != 0 { format!("[{}; {}]", facts.name, facts.length) } else { facts.name.clone() }
 }
 
-pub(super) fn object(facts: &Facts, asked: Address, world: u64) -> Table {
+pub(super) fn object(facts: &Facts, requested: Address, world: u64) -> Table {
     let mut table = plain();
-    let inside = asked.0.wrapping_sub(facts.base.0);
-    let inside = if inside == 0 { String::new() } else { format!(" ({asked} is {inside} bytes in)") };
+    let inside = requested.0.wrapping_sub(facts.base.0);
+    let inside = if inside == 0 { String::new() } else { format!(" ({requested} is {inside} bytes in)") };
     table.add_row(["object".to_owned(), format!("{}{inside}", facts.base)]);
     table.add_row(["type".to_owned(), type_name(facts)]);
     table.add_row(["in Rust".to_owned(), facts.rust_name.clone()]);
@@ -218,16 +218,16 @@ pub(super) fn fields(count: u64, fields: &[Field]) -> String {
     with_rest(table, count, fields.len())
 }
 
-pub(super) fn holders(count: u64, holders: &[Holder]) -> String {
+pub(super) fn referrers(count: u64, referrers: &[Referrer]) -> String {
     let mut table = table(["object", "at", "type"]);
-    for holder in holders {
-        let offset = holder.offset.map_or(String::new(), |offset| format!("+{offset}"));
-        table.add_row([holder.address.to_string(), offset, holder.name.clone()]);
+    for referrer in referrers {
+        let offset = referrer.offset.map_or(String::new(), |offset| format!("+{offset}"));
+        table.add_row([referrer.address.to_string(), offset, referrer.name.clone()]);
     }
-    with_rest(table, count, holders.len())
+    with_rest(table, count, referrers.len())
 }
 
-pub(super) fn way(count: u64, steps: &[Way]) -> String {
+pub(super) fn path(count: u64, steps: &[PathStep]) -> String {
     let mut table = table(["", "keeps", "type"]);
     for step in steps {
         table.add_row([step.place.clone(), step.object.to_string(), step.name.clone()]);

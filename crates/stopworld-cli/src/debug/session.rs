@@ -80,7 +80,7 @@ impl Session {
     }
 
     /// Replaces the function that prints lines.
-    pub(super) fn tell_by(&mut self, say: Say) {
+    pub(super) fn set_output(&mut self, say: Say) {
         self.say = say;
     }
 
@@ -91,11 +91,11 @@ impl Session {
     /// Handles events of the target for at most this time, until there is one for the user, and reports that. Returns whether there was one.
     pub(super) fn serve(&mut self, within: Duration) -> Result<bool, DebuggerError> {
         let Some(event) = self.debugger.poll(within)? else { return Ok(false) };
-        self.tell(&event);
+        self.report(&event);
         Ok(true)
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn report(&mut self, event: &Event) {
         let watches = self.watches;
         if let Event::Signal { signal, stopped: Stopped::All, .. } = event {
             self.stopped_by = Some(*signal);
@@ -300,7 +300,7 @@ impl Session {
     }
 
     /// Stops all threads for the duration of a request: a reply about the heap is valid only while no thread changes it.
-    pub(super) fn all_standing<R>(
+    pub(super) fn with_all_stopped<R>(
         &mut self,
         question: impl FnOnce(&mut Self) -> anyhow::Result<R>,
     ) -> anyhow::Result<R> {
@@ -372,7 +372,7 @@ impl Session {
             }
             self.must_not_be_interrupted("the requested collection waits")?;
             if Instant::now() >= until {
-                return Err(self.none_came(within));
+                return Err(self.no_collection_error(within));
             }
         }
     }
@@ -401,7 +401,7 @@ impl Session {
     }
 
     /// Returns the error for a missing collection, with its likely reason.
-    fn none_came(&mut self, within: Duration) -> anyhow::Error {
+    fn no_collection_error(&mut self, within: Duration) -> anyhow::Error {
         let threads = self.debugger.threads().unwrap_or_default();
         let frozen: Vec<_> =
             threads.iter().filter(|thread| is_in_the_way(thread)).map(|thread| thread.tid.to_string()).collect();
@@ -652,7 +652,7 @@ mod tests {
     fn all_threads_resume_after_a_request_even_if_it_fails() {
         let mut session = session();
         let mut undo = None;
-        let answer: anyhow::Result<()> = session.all_standing(|session| {
+        let answer: anyhow::Result<()> = session.with_all_stopped(|session| {
             assert!(!session.debugger.frozen().is_empty());
             let world = session.debugger.worlds()?[0].address;
             let mut link = [0; 8];
