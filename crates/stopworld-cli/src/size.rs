@@ -77,11 +77,11 @@ impl FromStr for Decimal {
 
     fn from_str(text: &str) -> Result<Decimal, SizeError> {
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        // Twenty digits after the point are more than any size needs; further digits would only overflow the scale.
-        let fraction = &fraction[..fraction.len().min(20)];
         if whole.is_empty() || fraction.contains('.') {
             return Err(SizeError::NoNumber);
         }
+        // Twenty digits after the point are more than any size needs; further digits would only overflow the scale.
+        let fraction = &fraction[..fraction.len().min(20)];
         let mut digits: u128 = 0;
         for digit in whole.bytes().chain(fraction.bytes()) {
             let next = digits.checked_mul(10).and_then(|d| d.checked_add(u128::from(digit - b'0')));

@@ -36,9 +36,10 @@ pub(super) struct Stream {
 /// The facts in the stream about its clock.
 #[derive(Debug, Default)]
 struct Clocks {
+    /// The unit of the processor time in the syncs, as `EventInit` states it.
     per_second: Option<u64>,
     /// The rate that a text of the stream states.
-    fields: Option<u64>,
+    stated: Option<u64>,
     /// The first and the last sync: clock, and processor time.
     syncs: Option<[(u64, u64); 2]>,
 }
@@ -49,7 +50,7 @@ impl Clocks {
             Some(Event::Intern(v2::Intern { string, .. })) => {
                 let number = string.strip_prefix(CLOCK_TEXT.as_bytes());
                 let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
-                self.fields = self.fields.or(number.filter(|number| CREDIBLE.contains(number)));
+                self.stated = self.stated.or(number.filter(|number| CREDIBLE.contains(number)));
             }
             Some(Event::EventInit(init)) => self.per_second = Some(init.clocksPerSec),
             Some(Event::EventClockSync(v2::EventClockSync { clock })) => {
@@ -61,7 +62,8 @@ impl Clocks {
         }
     }
 
-    fn ticks_per_second(&self) -> Option<u64> {
+    /// Estimates the rate from the first and the last sync. Returns `None` if they are missing, or if the result is not plausible.
+    fn estimated(&self) -> Option<u64> {
         let [(from_ticks, from), (until_ticks, until)] = self.syncs?;
         let (ticks, clocks) = (until_ticks.checked_sub(from_ticks)?, until.checked_sub(from)?);
         let per_second = u128::from(self.per_second.unwrap_or(1_000_000));
@@ -112,13 +114,13 @@ pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) ->
         clocks.learn(version, record);
         sorter.add(record).map_err(room)
     })?;
-    let fields = options.ticks_per_second.or(clocks.fields);
-    let guessed = clocks.ticks_per_second();
-    let ticks_per_second = fields.or(guessed).unwrap_or(BY_DEFAULT);
-    if fields.is_none() {
-        let by = match guessed {
+    let known = options.ticks_per_second.or(clocks.stated);
+    let estimated = clocks.estimated();
+    let ticks_per_second = known.or(estimated).unwrap_or(BY_DEFAULT);
+    if known.is_none() {
+        let by = match estimated {
             Some(_) => "estimated from the processor time between its first and last EventClockSync",
-            None => "assumed because it has fewer than two EventClockSync records",
+            None => "assumed because its EventClockSync records do not determine it",
         };
         to.notes.push(format!(
             "clock rate: {ticks_per_second} ticks per second, {by}; use --ticks-per-second to set the exact rate"

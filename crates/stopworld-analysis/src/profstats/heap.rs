@@ -184,7 +184,7 @@ impl<F: FnMut(&Sample) -> io::Result<()>> SampleForwarder<F> {
     }
 
     /// Passes on the complete sample, if there is one.
-    pub(super) fn look_at(&mut self, heap: &mut HeapProfile) {
+    pub(super) fn forward_complete(&mut self, heap: &mut HeapProfile) {
         if let Some(sample) = heap.ended.take()
             && self.result.is_ok()
         {
@@ -199,7 +199,7 @@ impl<F: FnMut(&Sample) -> io::Result<()>> SampleForwarder<F> {
     /// Passes on the last sample. Returns the error of the callback, if it has failed.
     pub(super) fn finish(&mut self, heap: &mut HeapProfile) -> io::Result<()> {
         heap.finish();
-        self.look_at(heap);
+        self.forward_complete(heap);
         std::mem::replace(&mut self.result, Ok(()))
     }
 }
@@ -302,7 +302,7 @@ impl HeapProfile {
         // `places` has the index that the band may have in this sample. If the index is from an earlier sample, the comparison of the
         // bands' numbers fails.
         match sample.values.get_mut(self.places[index]) {
-            Some((there, value)) if *there == band => *value = value.saturating_add(bytes),
+            Some((known, value)) if *known == band => *value = value.saturating_add(bytes),
             _ => {
                 self.places[index] = sample.values.len();
                 sample.values.push((band, bytes));

@@ -83,9 +83,9 @@ impl Profiles {
     /// The error of `forward`, which ends the reading.
     pub fn each_sample(log: impl Read, forward: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
         let profiles = Profiles { heap: HeapProfile::handing_out(), ..Profiles::default() };
-        let mut telling = SampleVisitor { profiles, teller: SampleForwarder::new(forward) };
-        in_file_order(log, &mut telling);
-        telling.teller.finish(&mut telling.profiles.heap)
+        let mut visitor = SampleVisitor { profiles, forwarder: SampleForwarder::new(forward) };
+        in_file_order(log, &mut visitor);
+        visitor.forwarder.finish(&mut visitor.profiles.heap)
     }
 
     fn finish(&mut self) {
@@ -101,7 +101,7 @@ impl Profiles {
     }
 
     fn collection(&mut self, event: &Event<'_>, begins: bool) {
-        // If there are too many capabilities, they are not distinguished.
+        // The collections of more capabilities at the same time are left out.
         let cap = event.cap.unwrap_or(u16::MAX);
         if begins {
             if self.collecting.len() < MOST_CAPABILITIES {
@@ -187,17 +187,17 @@ impl Visitor for Profiles {
 /// Passes samples to a callback while the log is read.
 struct SampleVisitor<F> {
     profiles: Profiles,
-    teller: SampleForwarder<F>,
+    forwarder: SampleForwarder<F>,
 }
 
 impl<F: FnMut(&Sample) -> io::Result<()>> Visitor for SampleVisitor<F> {
     fn event(&mut self, event: &Event<'_>) {
         self.profiles.event(event);
-        self.teller.look_at(&mut self.profiles.heap);
+        self.forwarder.forward_complete(&mut self.profiles.heap);
     }
 
     fn is_done(&self) -> bool {
-        self.teller.has_failed()
+        self.forwarder.has_failed()
     }
 }
 

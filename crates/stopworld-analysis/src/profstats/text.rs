@@ -29,12 +29,12 @@ pub fn read(input: impl BufRead) -> (Profiles, Summary) {
 ///
 /// The error of `forward`, which ends the reading.
 pub fn each_sample(input: impl BufRead, forward: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
-    let (mut heap, mut teller) = (HeapProfile::handing_out(), SampleForwarder::new(forward));
+    let (mut heap, mut forwarder) = (HeapProfile::handing_out(), SampleForwarder::new(forward));
     hp::read(input, |line| {
         take(&mut heap, line);
-        teller.look_at(&mut heap);
+        forwarder.forward_complete(&mut heap);
     });
-    teller.finish(&mut heap)
+    forwarder.finish(&mut heap)
 }
 
 fn take(heap: &mut HeapProfile, line: Line<'_>) {

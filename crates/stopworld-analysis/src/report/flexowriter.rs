@@ -1,16 +1,14 @@
 //! McCarthy's report.
 //!
 //! In 1960 John McCarthy showed LISP to an audience over closed-circuit television. The Flexowriter, ten characters a
-//! second, was typing its way through the demonstration when free storage ran out, and out came, slowly, to general
-//! amusement:
+//! second, was typing the results when free storage ran out, and it typed slowly, to general amusement:
 //!
 //! ```text
 //! THE GARBAGE COLLECTOR HAS BEEN CALLED. SOME INTERESTING STATISTICS ARE AS FOLLOWS:
 //! ```
 //!
-//! followed by, as he writes in *History of LISP* (1978), the numbers of words marked and collected and the size of list space, on
-//! and on. Nobody had thought of switching it off. Here `--flexowriter` switches it on, and it prints after the world has
-//! restarted.
+//! It continued, as McCarthy writes in *History of LISP* (1978), with the numbers of words marked and collected and the size of list
+//! space: the report had not been switched off. Here `--flexowriter` switches it on, and it is printed after the world has restarted.
 
 use std::fmt::{self, Write};
 
