@@ -5,6 +5,7 @@
 //! other events are instants, with the text that `ghc-events` prints for them. Events are sorted by time; for that, the input is spooled to
 //! an unnamed temporary file.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -25,6 +26,8 @@ const PROGRAM: u64 = 1;
 const MOST_THREADS: usize = 1 << 16;
 /// The maximum number of bands of a sample that are shown.
 const MOST_BANDS: usize = 1 << 12;
+/// The reason why bands are left out.
+const TOO_MANY_BANDS: &str = "a sample on a timeline has at most 4096 bands";
 
 pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conversion) -> Result<(), ConvertError> {
     let spooled = spool(&mut input)?;
@@ -34,6 +37,8 @@ pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conve
         threads: HashMap::new(),
         caps: HashSet::new(),
         bands: Vec::new(),
+        band_of: HashMap::new(),
+        bands_left_out: 0,
         sample: None,
         text: Vec::new(),
         last: 0,
@@ -53,7 +58,8 @@ pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conve
     if let Some(error) = drawing.failed.take().or(sample.err()) {
         return Err(ConvertError::Output(error));
     }
-    to.carried = drawing.carried;
+    to.carried = drawing.carried - drawing.bands_left_out;
+    to.left_out.add("bands of samples of a heap profile", TOO_MANY_BANDS, drawing.bands_left_out);
     let last = drawing.last;
     pages::end(drawing.timeline, last).map_err(ConvertError::Output)
 }
@@ -84,6 +90,10 @@ struct Drawing<W: Write> {
     caps: HashSet<u16>,
     /// The bands of the current sample with their bytes; `sample` is its time.
     bands: Vec<(String, u64)>,
+    /// The index of each band in `bands`, by its label.
+    band_of: HashMap<String, usize>,
+    /// The number of bands for which a sample had no room.
+    bands_left_out: u64,
     sample: Option<i64>,
     text: Vec<u8>,
     last: i64,
@@ -134,9 +144,7 @@ impl<W: Write> Drawing<W> {
             Some(Record::HeapProfSampleBegin(_)) => self.begin_sample(ticks)?,
             Some(Record::HeapBioProfSampleBegin(sample)) => self.begin_sample(sample.time as i64)?,
             Some(Record::HeapProfSampleString(band)) if self.sample.is_some() => {
-                if self.bands.len() < MOST_BANDS {
-                    self.bands.push((String::from_utf8_lossy(&band.label).into_owned(), band.residency));
-                }
+                self.add_band(String::from_utf8_lossy(&band.label).into_owned(), band.residency);
                 return Ok(());
             }
             Some(Record::HeapProfSampleEnd(_)) if self.sample.is_some() => return self.end_sample(),
@@ -182,8 +190,26 @@ impl<W: Write> Drawing<W> {
         Ok(())
     }
 
+    /// Adds a band to the sample. GHC sometimes writes two bands with the same label: they are merged, because a row can have each
+    /// name only once.
+    fn add_band(&mut self, label: String, bytes: u64) {
+        let count = self.bands.len();
+        match self.band_of.entry(label) {
+            Entry::Occupied(known) => {
+                let (_, sum) = &mut self.bands[*known.get()];
+                *sum = sum.saturating_add(bytes);
+            }
+            Entry::Vacant(new) if count < MOST_BANDS => {
+                self.bands.push((new.key().clone(), bytes));
+                new.insert(count);
+            }
+            Entry::Vacant(_) => self.bands_left_out += 1,
+        }
+    }
+
     /// Ends the sample: writes one row with all its bands.
     fn end_sample(&mut self) -> io::Result<()> {
+        self.band_of.clear();
         let (Some(ticks), bands) = (self.sample.take(), std::mem::take(&mut self.bands)) else { return Ok(()) };
         if bands.is_empty() {
             return Ok(());
@@ -211,5 +237,45 @@ impl<W: Write> Visitor for Drawing<W> {
 
     fn is_done(&self) -> bool {
         self.failed.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghc_eventlog::events::{HeapProfSampleBegin, HeapProfSampleEnd, HeapProfSampleString};
+    use ghc_eventlog::write::Log;
+
+    use super::super::{Options, Target, convert};
+    use super::*;
+
+    /// Converts a log with one sample, which has these bands, all of one byte.
+    fn converted(labels: impl Iterator<Item = String>) -> (String, Conversion) {
+        let mut log = Log::new(Vec::new());
+        log.set_time(1_000);
+        log.write(None, &HeapProfSampleBegin { era: 0 }).unwrap();
+        for label in labels {
+            log.write(None, &HeapProfSampleString { profile: 0, residency: 1, label: label.as_str().into() }).unwrap();
+        }
+        log.write(None, &HeapProfSampleEnd { era: 0 }).unwrap();
+        let mut timeline = Vec::new();
+        let conversion = convert(&*log.finish().unwrap(), &mut timeline, Target::Json, &Options::default()).unwrap();
+        (String::from_utf8(timeline).unwrap(), conversion)
+    }
+
+    #[test]
+    fn bands_with_the_same_label_are_merged() {
+        let (timeline, conversion) = converted(["Tree", "List", "Tree"].map(str::to_owned).into_iter());
+        assert!(timeline.contains(r#""Tree":2,"List":1"#), "{timeline}");
+        assert!(conversion.left_out.is_empty());
+    }
+
+    #[test]
+    fn bands_without_room_are_listed_as_left_out() {
+        let with_bands = |count: usize| converted((0..count).map(|number| number.to_string())).1;
+        let (full, conversion) = (with_bands(MOST_BANDS), with_bands(MOST_BANDS + 3));
+        let rows = conversion.left_out.rows();
+        assert_eq!((rows.len(), rows[0].count, rows[0].why), (1, 3, TOO_MANY_BANDS));
+        assert!(full.left_out.is_empty());
+        assert_eq!(conversion.carried, full.carried);
     }
 }
