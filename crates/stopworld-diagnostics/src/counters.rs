@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use crate::os::clock::process_cpu_ns;
 use crate::os::memory::resident_bytes;
+use nettrace::clr::Sink;
+use nettrace::{EventType, FieldType, Type};
 use stopworld::WorldCounters;
 
 /// The name of the provider.
@@ -213,61 +215,50 @@ fn step(interval: Duration) -> u64 {
 
 // ---- The two layouts -----------------------------------------------------------------------------------------------------
 
-const OBJECT: u32 = 1;
-const INT32: u32 = 9;
-const SINGLE: u32 = 13;
-const DOUBLE: u32 = 14;
-const STRING: u32 = 18;
-
-const MEAN_FIELDS: &[(u32, &str)] = &[
-    (STRING, "Name"),
-    (STRING, "DisplayName"),
-    (DOUBLE, "Mean"),
-    (DOUBLE, "StandardDeviation"),
-    (INT32, "Count"),
-    (DOUBLE, "Min"),
-    (DOUBLE, "Max"),
-    (SINGLE, "IntervalSec"),
-    (STRING, "Series"),
-    (STRING, "CounterType"),
-    (STRING, "Metadata"),
-    (STRING, "DisplayUnits"),
+const MEAN_FIELDS: &[(Type, &str)] = &[
+    (Type::Utf16, "Name"),
+    (Type::Utf16, "DisplayName"),
+    (Type::Double, "Mean"),
+    (Type::Double, "StandardDeviation"),
+    (Type::Signed(4), "Count"),
+    (Type::Double, "Min"),
+    (Type::Double, "Max"),
+    (Type::Single, "IntervalSec"),
+    (Type::Utf16, "Series"),
+    (Type::Utf16, "CounterType"),
+    (Type::Utf16, "Metadata"),
+    (Type::Utf16, "DisplayUnits"),
 ];
 
-const SUM_FIELDS: &[(u32, &str)] = &[
-    (STRING, "Name"),
-    (STRING, "DisplayName"),
-    (STRING, "DisplayRateTimeScale"),
-    (DOUBLE, "Increment"),
-    (SINGLE, "IntervalSec"),
-    (STRING, "Metadata"),
-    (STRING, "Series"),
-    (STRING, "CounterType"),
-    (STRING, "DisplayUnits"),
+const SUM_FIELDS: &[(Type, &str)] = &[
+    (Type::Utf16, "Name"),
+    (Type::Utf16, "DisplayName"),
+    (Type::Utf16, "DisplayRateTimeScale"),
+    (Type::Double, "Increment"),
+    (Type::Single, "IntervalSec"),
+    (Type::Utf16, "Metadata"),
+    (Type::Utf16, "Series"),
+    (Type::Utf16, "CounterType"),
+    (Type::Utf16, "DisplayUnits"),
 ];
 
-/// Returns the definitions of the two events, Mean and Sum, in the format of a metadata blob after the id.
-pub(crate) fn definitions() -> [Vec<u8>; 2] {
+/// Returns the definitions of the two events, Mean and Sum.
+pub(crate) fn definitions() -> [EventType; 2] {
     [definition(2, MEAN_FIELDS), definition(3, SUM_FIELDS)]
 }
 
-/// Encodes the definition of an event: an unnamed object contains an object named Payload, which has the fields.
-fn definition(event: u32, fields: &[(u32, &str)]) -> Vec<u8> {
-    let mut to = Vec::new();
-    let number = |to: &mut Vec<u8>, number: u32| to.extend_from_slice(&number.to_le_bytes());
-    z16(&mut to, PROVIDER);
-    number(&mut to, event);
-    z16(&mut to, "EventCounters");
-    // Keywords; version; level.
-    to.extend_from_slice(&[0; 8 + 4 + 4]);
-    [1, OBJECT, 1, OBJECT, fields.len() as u32].into_iter().for_each(|one| number(&mut to, one));
-    for (kind, name) in fields {
-        number(&mut to, *kind);
-        z16(&mut to, name);
+/// Returns the definition of an event: an unnamed object contains an object named Payload, which has the fields.
+fn definition(event: u32, fields: &[(Type, &str)]) -> EventType {
+    let field = |(kind, name): &(Type, &str)| FieldType { name: (*name).to_owned(), kind: kind.clone() };
+    let object = |name: &str, fields| FieldType { name: name.to_owned(), kind: Type::Object(fields) };
+    let payload = object("Payload", fields.iter().map(field).collect());
+    EventType {
+        provider: PROVIDER.to_owned(),
+        event,
+        name: "EventCounters".to_owned(),
+        fields: vec![object("", vec![payload])],
+        ..EventType::default()
     }
-    z16(&mut to, "Payload");
-    z16(&mut to, "");
-    to
 }
 
 impl Counter {
@@ -308,7 +299,7 @@ impl Counter {
 }
 
 fn z16(to: &mut Vec<u8>, text: &str) {
-    text.encode_utf16().chain([0]).for_each(|unit| to.extend_from_slice(&unit.to_le_bytes()));
+    to.text(text.into());
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::counters::{Counter, definitions};
 use super::request::Collect;
+use nettrace::EventType;
 use stopworld::events::record::{Lost, Recorded};
 use stopworld::events::{EventId, EventSet};
 use stopworld_trace::nettrace::live::{Limits, Live};
@@ -23,7 +24,7 @@ const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
 #[derive(Debug)]
 pub(super) struct Stream {
     live: Live,
-    definitions: [Vec<u8>; 2],
+    definitions: [EventType; 2],
 }
 
 fn providers(collect: &Collect) -> Providers {

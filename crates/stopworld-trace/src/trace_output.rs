@@ -67,11 +67,6 @@ impl TraceOutput {
         TraceOutput { bytes, to, on_failure, written: 0, records: 0, lost: 0, failed: false }
     }
 
-    /// Returns the file offset of the next byte.
-    pub(crate) fn offset(&self) -> u64 {
-        self.written + self.bytes.len() as u64
-    }
-
     /// Returns the buffer to which the next bytes are appended.
     pub(crate) fn bytes(&mut self) -> &mut Bytes {
         &mut self.bytes

@@ -1,7 +1,7 @@
 //! A byte buffer of fixed capacity, in which the parts of a trace are assembled.
 //!
-//! Writers run where allocation is forbidden, so the buffer never grows. A value that does not fit is not written; callers check
-//! [`Bytes::room`] first. Strings, whose length the caller does not control, are truncated.
+//! Writers run where allocation is forbidden, so the buffer grows only when a caller reserves room. A value that does not fit is not
+//! written; callers check [`Bytes::room`] first. Strings, whose length the caller does not control, are truncated.
 
 use std::fmt;
 
@@ -13,9 +13,18 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Creates an empty buffer of this capacity, in bytes. This is the only call that allocates.
+    /// Creates an empty buffer of this capacity, in bytes. Only this call and [`reserve`](Self::reserve) allocate.
     pub fn with_capacity(bytes: usize) -> Bytes {
         Bytes { memory: vec![0; bytes].into(), len: 0 }
+    }
+
+    /// Makes room for this many more bytes. Allocates if there is not as much room.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.room() < bytes {
+            let mut memory = std::mem::take(&mut self.memory).into_vec();
+            memory.resize(self.len + bytes, 0);
+            self.memory = memory.into();
+        }
     }
 
     /// Empties the buffer.

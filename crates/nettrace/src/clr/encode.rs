@@ -563,7 +563,7 @@ mod tests {
             sampling_period_ns: 0,
             pairs: Vec::new(),
         };
-        let mut encoder = Encoder::new(Vec::new(), container);
+        let mut encoder: Encoder<_> = Encoder::new(Vec::new(), container);
         let _ = encoder.trace(&info).unwrap();
         let mut ids = HashSet::new();
         for (id, definition) in (1..).zip(clr::definitions()) {

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Write};
 
 use super::{Conversion, ConvertError, LeftOut};
-use nettrace::encode::{Encoder, Header, Written};
+use nettrace::encode::{Context, Encoder, Header, Written};
 use nettrace::{Aside, Container, EventType, Interest, Label, NetEvent, Reader, ThreadInfo, TraceInfo, Visitor};
 
 /// The number of threads whose sequence numbers are remembered.
@@ -318,12 +318,14 @@ impl<'l, W: Write> Copier<'l, W> {
             thread: event.in_file.thread,
             capture: event.in_file.capture,
             processor: event.processor,
-            stack: event.stack.id,
             time: event.time,
             sorted: event.in_file.sorted,
-            labels: event.in_file.labels,
-            activity: event.activity,
-            related: event.related,
+            context: Context {
+                stack: event.stack.id,
+                labels: event.in_file.labels,
+                activity: event.activity,
+                related: event.related,
+            },
         };
         if !self.is_same() {
             match self.from {
@@ -344,7 +346,7 @@ impl<'l, W: Write> Copier<'l, W> {
         header.thread = self.index_of(event.in_file.thread)?;
         header.sequence = self.number(event, header.capture);
         if event.activity != [0; 16] || event.related != [0; 16] {
-            header.labels = self.list_of(event)?;
+            header.context.labels = self.list_of(event)?;
         }
         Ok(())
     }

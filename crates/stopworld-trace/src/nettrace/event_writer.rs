@@ -4,15 +4,15 @@ use std::io;
 
 use trace_io::bytes::Bytes;
 
-use super::encoder::Encoder;
 use super::schema::{Kind, Net, Written};
+use super::sequencer::Sequencer;
 use stopworld::events::EventId;
 use stopworld::events::record::RecordingThread;
 
-/// A serializer for single events: the encoder, the payload buffer, and the selection.
+/// A serializer for single events: the sequencer, the payload buffer, and the selection.
 #[derive(Debug)]
 pub(super) struct EventWriter {
-    pub(super) encoder: Encoder,
+    pub(super) sequencer: Sequencer,
     pub(super) payload: Bytes,
     /// A bit for each selected [`Net`] event.
     pub(super) wanted: u64,
@@ -44,11 +44,11 @@ impl EventWriter {
         thread: RecordingThread,
     ) -> io::Result<u64> {
         if !self.wants(E::NET) {
-            return Ok(self.encoder.time(ticks));
+            return Ok(self.sequencer.time(ticks));
         }
         self.payload.clear();
         event.encode(world, &mut self.payload);
-        self.encoder.event(Kind::Net(E::NET), ticks, thread, self.payload.as_slice())
+        self.sequencer.event(Kind::Net(E::NET), ticks, thread, self.payload.as_slice())
     }
 
     /// Writes an own event, whose payload `fill` appends.
@@ -62,6 +62,6 @@ impl EventWriter {
     ) -> io::Result<u64> {
         self.payload.clear();
         fill(&mut self.payload);
-        self.encoder.event(Kind::Own(id), ticks, thread, self.payload.as_slice())
+        self.sequencer.event(Kind::Own(id), ticks, thread, self.payload.as_slice())
     }
 }

@@ -7,11 +7,12 @@
 use std::io;
 use std::sync::Arc;
 
-use super::encoder::{Head, opener};
 use super::output::TraceOutput;
+use super::sequencer::{Head, opener};
 use super::shared_state::SharedState;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination, Providers};
+use nettrace::EventType;
 use stopworld::events::EventSet;
 use stopworld::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
 
@@ -85,13 +86,12 @@ impl Live {
         self.writer.lost(lost)
     }
 
-    /// Writes an event of the sender. `definition` is the part of a metadata blob of version 4 that follows the id. It must always be
-    /// the same for the same `number`, which is below 64.
+    /// Writes an event of the sender. `kind` must always be the same for the same `number`, which is below 64.
     ///
     /// # Errors
     /// As for [`record`](Self::record).
-    pub fn own_event(&mut self, number: u32, definition: &[u8], ticks: u64, payload: &[u8]) -> io::Result<()> {
-        self.writer.foreign(number, definition, ticks, self.sender, payload)
+    pub fn own_event(&mut self, number: u32, kind: &EventType, ticks: u64, payload: &[u8]) -> io::Result<()> {
+        self.writer.foreign(number, kind, ticks, self.sender, payload)
     }
 
     /// Sends everything. All records up to the time `ticks` must have been taken.

@@ -1,10 +1,10 @@
 //! Writes .NET traces of the collector's events for PerfView, dotnet-trace and the TraceEvent library.
 //!
 //! ```text
-//!   recorder ──► Writer ──────────► Encoder ────────► TraceOutput ──► file, or the caller's `Destination`
-//!                maps to .NET       blobs, blocks,         complete after
-//!                events, writes     sequence numbers,      each write
-//!                their payloads     sequence points
+//!   recorder ──► Writer ──────────► Sequencer ────────► nettrace::Encoder ──► TraceOutput ──► file, or the
+//!                maps to .NET       times, sequence     headers, blocks       complete after  caller's
+//!                events, writes     numbers, sequence                         each write      `Destination`
+//!                their payloads     points
 //! ```
 //!
 //! A trace is started with [`Options`] and records the worlds that join it ([`Trace`]). It contains the events requested by its
@@ -15,12 +15,12 @@
 
 mod collection;
 mod dump;
-mod encoder;
 mod event_writer;
 pub mod live;
 mod process;
 mod providers;
 mod schema;
+mod sequencer;
 mod shared_state;
 mod threads;
 mod trace;

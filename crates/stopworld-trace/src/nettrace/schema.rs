@@ -6,7 +6,10 @@
 //! [event table](stopworld::events::table) under the provider `stopworld`. Their fields are those of the table, except that a label
 //! is written as its text.
 
+use std::borrow::Cow;
+
 use nettrace::clr::{self, Encode, Kind as FieldType, write};
+use nettrace::encode::{Describe, Identity};
 use stopworld::events::table::{Field, FieldKind, Unit};
 use stopworld::events::{EventId, Group, Level};
 
@@ -26,18 +29,13 @@ pub(super) enum Fields {
 }
 
 impl Fields {
-    pub(super) fn count(self) -> usize {
-        match self {
-            Fields::Declared(of) => of.fields().count(),
-            Fields::OfTheTable(fields) => fields.len(),
-        }
-    }
-
-    pub(super) fn each(self, mut visit: impl FnMut(&'static str, FieldType)) {
-        match self {
-            Fields::Declared(of) => of.fields().for_each(|(name, kind)| visit(name, kind)),
-            Fields::OfTheTable(fields) => fields.iter().for_each(|field| visit(field.name, type_of(field))),
-        }
+    /// Iterates over their names and types.
+    pub(super) fn iter(self) -> impl Iterator<Item = (&'static str, FieldType)> {
+        let (declared, of_the_table) = match self {
+            Fields::Declared(of) => (Some(of.fields()), &[][..]),
+            Fields::OfTheTable(fields) => (None, fields),
+        };
+        declared.into_iter().flatten().chain(of_the_table.iter().map(|field| (field.name, type_of(field))))
     }
 }
 
@@ -62,6 +60,24 @@ pub(super) struct Definition {
     pub(super) keywords: u64,
     pub(super) opcode: u8,
     pub(super) fields: Fields,
+}
+
+impl Describe for Definition {
+    fn identity(&self) -> Identity<'_> {
+        Identity {
+            provider: self.provider,
+            event: self.id,
+            name: self.name,
+            version: self.version.into(),
+            level: self.level.into(),
+            keywords: self.keywords,
+            opcode: Some(self.opcode).filter(|opcode| *opcode != 0),
+        }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = nettrace::encode::Field<'_>> {
+        self.fields.iter().filter_map(|(name, kind)| Some((name, Cow::Owned(kind.declared()?))))
+    }
 }
 
 /// A kind of event in a file.
@@ -253,9 +269,9 @@ mod tests {
             assert!(kind.id() > 0 && (kind.id() as usize) < Kind::MOST && seen.insert(kind.id()), "{kind:?}");
             let definition = kind.definition();
             assert!(!definition.name.is_empty());
-            definition.fields.each(|name, kind| {
+            for (name, kind) in definition.fields.iter() {
                 assert!(!name.is_empty() && kind.declared().is_some(), "{kind:?} of {}: {name}", definition.name);
-            });
+            }
         }
     }
 

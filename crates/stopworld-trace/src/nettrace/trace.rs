@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::encoder::{Head, opener};
 use super::providers::Providers;
+use super::sequencer::{Head, opener};
 use super::shared_state::SharedState;
 use super::writer::{Plan, Writer};
 use super::{Container, Destination};

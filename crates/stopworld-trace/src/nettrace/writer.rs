@@ -19,14 +19,15 @@ use std::sync::Arc;
 
 use super::collection::{CONDEMNED, Collection, Spaces, reason};
 use super::dump::Dump;
-use super::encoder::{Encoder, Head, MOST_PAYLOAD};
 use super::event_writer::EventWriter;
 use super::output::TraceOutput;
 use super::providers::Providers;
 use super::schema::{Kind, Net, Written, type_of};
+use super::sequencer::{Head, MOST_PAYLOAD, Sequencer};
 use super::shared_state::SharedState;
 use super::types::Names;
 use super::{Container, process};
+use nettrace::EventType;
 use nettrace::clr::write::{
     DestroyGCHandle, FinalizeObject, GCAllocationTick, GCCreateSegment, GCDynamicEvent, GCEnd, GCFinalizersBegin,
     GCFinalizersEnd, GCFreeSegment, GCJoin, GCMarkWithType, GCRestartEEBegin, GCRestartEEEnd,
@@ -105,9 +106,9 @@ impl Writer {
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
         let wanted = Net::ALL.iter().filter(is_wanted).fold(0, |bits, net| bits | 1 << *net as u64);
         let bulk = [Net::BulkType, Net::GCBulkNode, Net::GCBulkEdge, Net::GCBulkRootEdge, Net::GCBulkRootStaticVar];
-        let encoder = Encoder::new(container, head, trace_output)?;
+        let sequencer = Sequencer::new(container, head, trace_output)?;
         Ok(Writer {
-            event_writer: EventWriter { encoder, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted, world: 0 },
+            event_writer: EventWriter { sequencer, payload: Bytes::with_capacity(MOST_PAYLOAD), wanted, world: 0 },
             own: EventId::all().filter(|id| providers.wants_own(*id)).collect(),
             shared_state,
             policy,
@@ -136,12 +137,12 @@ impl Writer {
     pub(super) fn foreign(
         &mut self,
         number: u32,
-        definition: &[u8],
+        kind: &EventType,
         ticks: u64,
         thread: RecordingThread,
         payload: &[u8],
     ) -> io::Result<()> {
-        self.event_writer.encoder.foreign(number, definition, ticks, thread, payload)
+        self.event_writer.sequencer.foreign(number, kind, ticks, thread, payload)
     }
 
     /// Writes everything. All records up to the time `ticks` must have been taken.
@@ -156,14 +157,14 @@ impl Writer {
         if let Some(dump) = &mut self.dump {
             dump.end(&mut self.event_writer, ticks)?;
         }
-        let closed = self.event_writer.encoder.flush(self.reached, true);
+        let closed = self.event_writer.sequencer.flush(self.reached, true);
         self.publish_progress();
         closed
     }
 
     /// Writes the head of the file, and the events that describe the process.
     pub(super) fn begin(&mut self) -> io::Result<()> {
-        self.event_writer.encoder.begin();
+        self.event_writer.sequencer.begin()?;
         if !self.rundown {
             return Ok(());
         }
@@ -272,7 +273,7 @@ impl Writer {
             }),
             Event::SweepEnd(of) if self.is_collecting(number, of.number) => {
                 self.worlds[number].collection.sweep_end = ticks;
-                let (collection, hz) = (self.worlds[number].collection, self.event_writer.encoder.head().hz);
+                let (collection, hz) = (self.worlds[number].collection, self.event_writer.sequencer.head().hz);
                 self.net(record, &collection.global_history(hz))?;
                 self.net(record, &collection.heap_history())
             }
@@ -442,14 +443,14 @@ impl Writer {
     }
 
     fn publish_progress(&self) {
-        self.shared_state.progress.publish(self.event_writer.encoder.count, self.event_writer.encoder.out.written);
+        self.shared_state.progress.publish(self.event_writer.sequencer.count, self.event_writer.sequencer.written());
     }
 }
 
 impl Consumer for Writer {
     #[inline]
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
-        self.event_writer.encoder.count_record();
+        self.event_writer.sequencer.count_record();
         let number = usize::from(record.world.0) % MAX_WORLDS;
         self.event_writer.world = self.worlds[number].ordinal;
         if !self.worlds[number].introduced {
@@ -462,7 +463,7 @@ impl Consumer for Writer {
     }
 
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
-        self.event_writer.encoder.lose(lost.thread, lost.count)
+        self.event_writer.sequencer.lose(lost.thread, lost.count)
     }
 
     fn drained(&mut self, now: &Relation) -> io::Result<()> {
@@ -472,7 +473,7 @@ impl Consumer for Writer {
 
     /// `.event.crash`: after each flush, the file is a complete trace with its end tag.
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.event_writer.encoder.flush(self.reached, false);
+        let flushed = self.event_writer.sequencer.flush(self.reached, false);
         self.publish_progress();
         flushed
     }
@@ -483,7 +484,7 @@ impl Consumer for Writer {
 
     fn unwritten(&self) -> u64 {
         self.publish_progress();
-        self.event_writer.encoder.lost()
+        self.event_writer.sequencer.lost()
     }
 
     fn policy(&self) -> Policy {
