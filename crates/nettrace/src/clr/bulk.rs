@@ -11,9 +11,9 @@ templates! {
             0 type_name_id "TypeNameID" U32 ("the token of its name, if it has one");
             0 flags "Flags" U32 ("its properties, a bit set");
             0 cor_element_type "CorElementType" U8 (like ElementType "its sort");
-            0 name "TypeName" Z16 ("its name");
+            0 name "TypeName" Z16 then after_name ("its name");
             0 parameter_count "TypeParameterCount" U32 (counts parameters "the number of its type parameters");
-            0 parameters "TypeParameters" U64s ("its type parameters");
+            0 parameters "TypeParameters" U64s of parameter_count then after_parameters ("its type parameters");
         }
     }
 
@@ -134,7 +134,7 @@ templates! {
             0 object_id "ObjectID" U64 ([Address] "the object");
             0 type_id "TypeID" U64 ([Address] "the type with the variable");
             0 flags "Flags" U32 (as StaticFlags "its properties");
-            0 field_name "FieldName" Z16 ("its name");
+            0 field_name "FieldName" Z16 then after_field_name ("its name");
         }
     }
 }

@@ -30,8 +30,9 @@
 //! | `[Bytes]` | the unit |
 //! | `"…"` | one line of documentation |
 //!
-//! `rows Row { … }` at the end declares the fields of the rows: their number is the field `Count`, or what the payload has room for.
-//! With `rows Row ["Gen0" "Gen1"] { … }` a writer has exactly these rows, and metadata list the fields of each.
+//! `rows Row { … }` at the end declares the fields of the rows, whose number is the field `Count`: `Row` is a view with an accessor for
+//! each field of a row, and the event's view iterates over its rows. With `rows Row ["Gen0" "Gen1"] { … }` a writer has exactly these
+//! rows, and metadata list the fields of each.
 
 /// The type that the accessor of a field of this type returns.
 macro_rules! value_of {
@@ -108,12 +109,44 @@ macro_rules! part {
 /// bytes, and a number of pointers.
 macro_rules! accessors {
     ($base:ident, $bytes:expr, $words:expr;) => {};
-    ($base:ident, $bytes:expr, $words:expr; rows $($row:tt)*) => {
+    ($base:ident, $bytes:expr, $words:expr; end) => {
+        /// The offset of the next row.
+        fn end(&self) -> Option<usize> {
+            Some(self.$base()? + $bytes + $words * self.payload.pointer())
+        }
+    };
+    ($base:ident, $bytes:expr, $words:expr; rows $row:ident $($rest:tt)*) => {
         /// The offset of the rows.
-        #[allow(dead_code)]
         fn rows_at(&self) -> Option<usize> {
             Some(self.$base()? + $bytes + $words * self.payload.pointer())
         }
+
+        /// Iterates over the rows that the payload has whole.
+        pub fn rows(&self) -> impl Iterator<Item = $row<'a>> + use<'a> {
+            let (version, payload) = (self.version, self.payload);
+            let mut next = self.rows_at();
+            (0..self.count().unwrap_or(0)).map_while(move |_| {
+                let row = $row { version, payload, at: next? };
+                next = row.end().filter(|end| *end <= payload.bytes().len());
+                next.map(|_| row)
+            })
+        }
+    };
+    ($base:ident, $bytes:expr, $words:expr; $since:literal $name:ident $label:literal Pad; $($rest:tt)*) => {
+        // With pointers of four bytes there is no padding.
+        accessors!($base, $bytes - 4, $words + 1; $($rest)*);
+    };
+    ($base:ident, $bytes:expr, $words:expr; $since:literal $name:ident $label:literal U64s of $count:ident then $after:ident $(($($part:tt)*))?; $($rest:tt)*) => {
+        #[doc = concat!("`", $label, "`", part!(@text $($($part)*)?), "; since version ", $since, ".")]
+        pub fn $name(&self) -> Option<impl ExactSizeIterator<Item = u64> + use<'a>> {
+            let at = self.since($since)? + self.$base()? + $bytes + $words * self.payload.pointer();
+            let bytes = self.payload.slice(at, (self.$count()? as usize).checked_mul(8)?)?;
+            Some(bytes.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number)))
+        }
+        fn $after(&self) -> Option<usize> {
+            Some(self.$base()? + $bytes + $words * self.payload.pointer() + 8 * self.$name()?.len())
+        }
+        accessors!($after, 0, 0; $($rest)*);
     };
     ($base:ident, $bytes:expr, $words:expr; $since:literal $name:ident $label:literal Z16 then $after:ident $(($($part:tt)*))?; $($rest:tt)*) => {
         accessors!(@one $base, $bytes, $words; $since $name $label Z16 ($($($part)*)?));
@@ -220,7 +253,38 @@ macro_rules! view {
 
             view!(@accessors $body);
         }
+
+        view!(@row $view $body);
     };
+    (@row $view:ident {
+        $since:literal $name:ident $label:literal $kind:ident $(of $length:ident)? $(then $after:ident)? $(($($part:tt)*))?; $($rest:tt)*
+    }) => {
+        view!(@row $view { $($rest)* });
+    };
+    (@row $view:ident { rows $row:ident $(<$life:lifetime>)? $([$($place:literal)+])? { $($field:tt)* } }) => {
+        #[doc = concat!("A row of [`", stringify!($view), "`].")]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $row<'a> {
+            version: u32,
+            payload: $crate::clr::Payload<'a>,
+            /// The offset of its first field.
+            at: usize,
+        }
+
+        impl<'a> $row<'a> {
+            fn head(&self) -> Option<usize> {
+                Some(self.at)
+            }
+
+            /// Returns 0, to be added to an offset, if the event has the fields of this version.
+            fn since(&self, version: u32) -> Option<usize> {
+                (self.version >= version).then_some(0)
+            }
+
+            accessors!(head, 0, 0; $($field)* end);
+        }
+    };
+    (@row $view:ident {}) => {};
     (@accessors { $($field:tt)* }) => { accessors!(head, 0, 0; $($field)*); };
     (@versions $first:literal) => { $first..=u32::MAX };
     (@versions $first:literal $last:literal) => { $first..=$last };

@@ -205,17 +205,10 @@ macro_rules! field_type {
     (@of $kind:ident; file $declared:ident $($rest:tt)*) => { field_type!($declared) };
     (@of $kind:ident; $skipped:tt $($rest:tt)*) => { field_type!(@of $kind; $($rest)*) };
     (@of $kind:ident;) => { field_type!($kind) };
-    (U8) => { u8 };
-    (U16) => { u16 };
-    (U32) => { u32 };
-    (I32) => { i32 };
-    (U64) => { u64 };
-    (I64) => { i64 };
-    (Word) => { u64 };
-    (Guid) => { [u8; 16] };
     (Z16) => { $crate::clr::Text<'a> };
     (Bytes) => { &'a [u8] };
     (U64s) => { &'a [u64] };
+    ($kind:ident) => { value_of!($kind) };
 }
 
 /// Appends a part of a payload.

@@ -166,49 +166,34 @@ impl GenerationData {
         }
     }
 
-    /// The ten numbers of a row, in the payload's order.
-    pub fn from_row(row: [u64; 10]) -> GenerationData {
-        let [size_before, free_list_before, free_objects_before, size_after, free_list_after, rest @ ..] =
-            row.map(|number| number as i64);
-        let [free_objects_after, into, pinned_survivors, other_survivors, budget] = rest;
-        GenerationData {
-            size_before,
-            free_list_before,
-            free_objects_before,
-            size_after,
-            free_list_after,
-            free_objects_after,
-            into,
-            pinned_survivors,
-            other_survivors,
-            budget,
-        }
+    fn of(row: HeapGeneration<'_>) -> Option<GenerationData> {
+        Some(GenerationData {
+            size_before: row.size_before()? as i64,
+            free_list_before: row.free_list_before()? as i64,
+            free_objects_before: row.free_objects_before()? as i64,
+            size_after: row.size_after()? as i64,
+            free_list_after: row.free_list_after()? as i64,
+            free_objects_after: row.free_objects_after()? as i64,
+            into: HeapGeneration::into(&row)? as i64,
+            pinned_survivors: row.pinned_survivors()? as i64,
+            other_survivors: row.other_survivors()? as i64,
+            budget: row.budget()? as i64,
+        })
     }
 }
 
 impl<'a> PerHeapHistory<'a> {
     /// The number of generations that the payload has room for, whatever it states.
     pub fn most_generations(&self) -> usize {
-        let rows = self.rows_at().and_then(|start| self.payload.bytes().len().checked_sub(start));
-        rows.unwrap_or(0) / (Self::TEMPLATE.rows.len() * self.payload.pointer())
+        let PerHeapHistory { version, payload } = *self;
+        let row_bytes = HeapGeneration { version, payload, at: 0 }.end().unwrap_or(usize::MAX);
+        let room = self.rows_at().and_then(|start| payload.bytes().len().checked_sub(start));
+        room.unwrap_or(0) / row_bytes
     }
 
-    /// The rows of the generations, as far as the payload has them.
+    /// The figures of the generations, as far as the payload has them.
     pub fn generations(&self) -> impl Iterator<Item = GenerationData> + use<'a> {
-        let PerHeapHistory { payload, .. } = *self;
-        let row_bytes = 10 * payload.pointer();
-        let (start, count) = match (self.rows_at(), self.count()) {
-            (Some(start), Some(count)) => (start, count as usize),
-            _ => (0, 0),
-        };
-        (0..count).map_while(move |row| {
-            let at = start + row * row_bytes;
-            let mut numbers = [0; 10];
-            for (index, number) in numbers.iter_mut().enumerate() {
-                *number = payload.word(at + index * payload.pointer())?;
-            }
-            Some(GenerationData::from_row(numbers))
-        })
+        self.rows().map_while(GenerationData::of)
     }
 }
 
@@ -216,10 +201,7 @@ impl GlobalHeapHistory<'_> {
     /// The time of a phase in microseconds. The runtime numbers phases: 1 roots, 2 short weak references, 3
     /// finalization, 4 long weak references, 5 plan, 6 relocation or sweep, 7 compaction.
     pub fn time(&self, phase: u32) -> Option<u32> {
-        if phase >= self.count()? {
-            return None;
-        }
-        self.payload.u32(self.rows_at()? + 4 * phase as usize)
+        self.rows().nth(phase as usize)?.time()
     }
 }
 
@@ -238,24 +220,22 @@ pub struct LohCompaction {
     pub nulls: i64,
 }
 
-impl<'a> LohCompact<'a> {
-    /// The rows of the heaps, as far as the payload has them.
-    pub fn heaps(&self) -> impl Iterator<Item = LohCompaction> + use<'a> {
-        let LohCompact { payload, .. } = *self;
-        let pointer = payload.pointer();
-        let (start, count) = (self.rows_at().unwrap_or(0), self.count().unwrap_or(0) as usize);
-        // Three numbers of four bytes, padding to a pointer's alignment, then two pointers.
-        let references_at = if pointer == 8 { 16 } else { 12 };
-        (0..count).map_while(move |row| {
-            let at = start + row * (references_at + 2 * pointer);
-            Some(LohCompaction {
-                plan: payload.i32(at)?,
-                compact: payload.i32(at + 4)?,
-                relocate: payload.i32(at + 8)?,
-                references: payload.word(at + references_at)? as i64,
-                nulls: payload.word(at + references_at + pointer)? as i64,
-            })
+impl LohCompaction {
+    fn of(row: LargeObjectCompaction<'_>) -> Option<LohCompaction> {
+        Some(LohCompaction {
+            plan: row.time_plan()? as i32,
+            compact: row.time_compact()? as i32,
+            relocate: row.time_relocate()? as i32,
+            references: row.total_refs()? as i64,
+            nulls: row.zero_refs()? as i64,
         })
+    }
+}
+
+impl<'a> LohCompact<'a> {
+    /// The figures of the heaps, as far as the payload has them.
+    pub fn heaps(&self) -> impl Iterator<Item = LohCompaction> + use<'a> {
+        self.rows().map_while(LohCompaction::of)
     }
 }
 
@@ -270,14 +250,15 @@ pub struct FitBucket {
     pub size: i64,
 }
 
+impl FitBucket {
+    fn of(row: FreeSizes<'_>) -> Option<FitBucket> {
+        Some(FitBucket { index: row.index()? as i32, count: row.items()? as i32, size: row.size()? as i64 })
+    }
+}
+
 impl<'a> FitBucketInfo<'a> {
     /// The buckets, as far as the payload has them.
     pub fn buckets(&self) -> impl Iterator<Item = FitBucket> + use<'a> {
-        let FitBucketInfo { payload, .. } = *self;
-        let (start, count) = (self.rows_at().unwrap_or(0), self.count().unwrap_or(0) as usize);
-        (0..count).map_while(move |row| {
-            let at = start + row * (8 + payload.pointer());
-            Some(FitBucket { index: payload.i32(at)?, count: payload.i32(at + 4)?, size: payload.word(at + 8)? as i64 })
-        })
+        self.rows().map_while(FitBucket::of)
     }
 }
