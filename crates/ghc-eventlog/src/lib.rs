@@ -1,4 +1,5 @@
-//! GHC eventlogs: threads, collections, heap and time profiles in one file; and the heap profiles (`.hp`) that GHC writes beside them.
+//! GHC eventlogs: threads, collections, heap and time profiles in one file; and the text profiles (`.hp`, `.prof`) that GHC writes beside
+//! them.
 //!
 //! ```text
 //!   "hdrb" "hetb"   a type: "etb\0" id size description "ete\0"   …   "hete" "hdre"      the header
@@ -16,11 +17,15 @@
 //! | [`events`] | the one table of events, and what is derived from it: typed payloads to write and to read |
 //! | [`read`] | from a log to events, in the order of the file or by time |
 //! | [`write`](mod@write) | from events to a log |
-//! | [`hp`] | heap profiles as text: `.hp` files |
+//! | [`hp`] | heap profiles as text, to read and to write: `.hp` files |
+//! | [`prof`] | time profiles as text, to write: `.prof` files |
+//! | [`date`] | the dates in text profiles |
 
+pub mod date;
 pub mod events;
 pub mod format;
 pub mod hp;
+pub mod prof;
 pub mod read;
 pub mod write;
 

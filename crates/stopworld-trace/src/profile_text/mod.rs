@@ -8,7 +8,6 @@
 //! A `.hp` file grows with each census and is complete after each one, however the run ends. A `.prof` file is written when the
 //! profile is finished, because its sums are known only then.
 
-mod date;
 mod hp;
 mod plan;
 mod prof;

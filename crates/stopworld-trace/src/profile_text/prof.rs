@@ -1,15 +1,14 @@
-//! Time profiles as text, like the GHC `.prof` format: ticks by cost centre, then by stack.
+//! Time profiles in the GHC `.prof` format: ticks by cost centre, then by stack. The layout of the file is [`ghc_eventlog::prof`].
 //!
-//! The writer only counts ticks, one counter per stack; names and sums are computed at the end. A GHC profile also has counts of entries
-//! and of allocated bytes, which are not available here.
+//! The writer only counts ticks, one counter per stack; names and sums are computed at the end.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::io;
 
-use super::date::Date;
 use super::plan::Plan;
 use crate::trace_output::TraceOutput;
+use ghc_eventlog::date::Date;
+use ghc_eventlog::prof::{Centre, Profile, Stack};
 use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, Policy, Recorded};
 use stopworld::events::{EventId, EventSet};
@@ -80,70 +79,43 @@ impl Sums {
         sums
     }
 
-    fn percent(&self, ticks: u64) -> f64 {
-        100.0 * ticks as f64 / self.total.max(1) as f64
+    /// Returns the cost centres with their ticks, those with the most ticks first.
+    fn centres(&self) -> Vec<(Centre<'static>, u64)> {
+        let mut centres: Vec<_> = self.centres.iter().map(|(centre, ticks)| (*centre, *ticks)).collect();
+        centres.sort_by_key(|(centre, ticks)| (std::cmp::Reverse(*ticks), *centre));
+        centres.into_iter().map(|(centre, ticks)| (names(centre), ticks)).collect()
     }
 
-    /// Returns the text without its header.
-    fn render(&self) -> String {
-        let mut centres: Vec<_> = self.centres.iter().collect();
-        centres.sort_by_key(|(centre, ticks)| (std::cmp::Reverse(**ticks), **centre));
-        let names = self.stacks.keys().map(|stack| stack.centre());
-        let widest = |text: fn(CentreId) -> &'static str| {
-            names.clone().map(|centre| text(centre).chars().count() + 1).max().unwrap_or(0).max(12)
-        };
-        let (of_module, of_place) = (widest(CentreId::module), widest(CentreId::place));
-        let deepest = self.stacks.keys().map(|stack| stack.depth() + stack.centre().label().chars().count());
-        let of_label = deepest.max().unwrap_or(0).max(12) + 1;
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ =
-            writeln!(text, "{:of_label$} {:of_module$} {:of_place$} %time  ticks\n", "COST CENTRE", "MODULE", "SRC");
-        for (centre, ticks) in centres {
-            let (label, module, place) = (centre.label(), centre.module(), centre.place());
-            let percent = self.percent(*ticks);
-            let _ = writeln!(text, "{label:of_label$} {module:of_module$} {place:of_place$} {percent:5.1} {ticks:6}");
-        }
-        let _ = writeln!(text, "\n{:of_label$} {:of_module$} {:of_place$}  individual      inherited", "", "", "");
-        let (label, module, place) = ("COST CENTRE", "MODULE", "SRC");
-        let _ = writeln!(text, "{label:of_label$} {module:of_module$} {place:of_place$} %time  ticks   %time  ticks\n");
-        self.render_below(None, 0, &mut |depth, stack, ticks| {
-            let centre = stack.centre();
-            let label = format!("{:depth$}{}", "", centre.label());
-            let (module, place) = (centre.module(), centre.place());
-            let Ticks { individual, inherited } = ticks;
-            let (of_individual, of_inherited) = (self.percent(individual), self.percent(inherited));
-            let _ = writeln!(
-                text,
-                "{label:of_label$} {module:of_module$} {place:of_place$} {of_individual:5.1} {individual:6}   \
-                 {of_inherited:5.1} {inherited:6}"
-            );
-        });
-        text
-    }
-
-    /// Shows each stack below its parent. No stack is deeper than the number of centres.
-    fn render_below(&self, parent: Option<StackId>, depth: usize, show: &mut impl FnMut(usize, StackId, Ticks)) {
+    /// Appends the stacks pushed on `parent`, each followed by those pushed on it. No stack is deeper than the number of centres.
+    fn stacks_on(&self, parent: Option<StackId>, depth: usize, to: &mut Vec<Stack<'static>>) {
         for (stack, ticks) in self.stacks.iter().filter(|(stack, _)| stack.parent() == parent) {
-            show(depth, *stack, *ticks);
-            self.render_below(Some(*stack), depth + 1, show);
+            let Ticks { individual, inherited } = *ticks;
+            to.push(Stack { centre: names(stack.centre()), depth, individual, inherited });
+            self.stacks_on(Some(*stack), depth + 1, to);
         }
     }
+}
+
+fn names(centre: CentreId) -> Centre<'static> {
+    Centre { label: centre.label(), module: centre.module(), place: centre.place() }
 }
 
 impl Writer {
     fn report(&self, now: &Relation) -> String {
         let sums = Sums::of(&self.ticks);
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let (date, job, interval_us) = (Date::now(), &self.plan.job, self.interval_ns / 1_000);
-        let time = seconds(sums.total * self.interval_ns);
-        let lasted = seconds(now.ns.saturating_sub(self.plan.began_ns));
-        let Sums { total, idle, .. } = sums;
-        format!(
-            "\t{date} Time Profiling Report\n\n\t   {job}\n\n\ttotal time  = {time:11.2} secs   ({total} ticks @ \
-             {interval_us} us)\n\tidle        = {idle:11} ticks\n\tlasted      = {lasted:11.2} secs\n\n{}",
-            sums.render()
-        )
+        let mut stacks = Vec::with_capacity(sums.stacks.len());
+        sums.stacks_on(None, 0, &mut stacks);
+        let profile = Profile {
+            date: Date::now(),
+            job: &self.plan.job,
+            ticks: sums.total,
+            idle: sums.idle,
+            interval_ns: self.interval_ns,
+            lasted_ns: now.ns.saturating_sub(self.plan.began_ns),
+            centres: sums.centres(),
+            stacks,
+        };
+        profile.to_string()
     }
 }
 

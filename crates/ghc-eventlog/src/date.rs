@@ -1,14 +1,20 @@
-//! The date format of these files: `Sat Nov 21 00:56 2026`, in UTC.
+//! The date format of text profiles: `Sat Nov 21 00:56 2026`, in UTC.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Date(u64);
+/// A date, which formats itself as in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Date(u64);
 
 impl Date {
-    pub(super) fn now() -> Date {
+    /// Returns the date that is this many seconds after the beginning of 1970.
+    pub fn at(since_1970_s: u64) -> Date {
+        Date(since_1970_s)
+    }
+
+    /// Returns the present date.
+    pub fn now() -> Date {
         Date(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
     }
 }
@@ -57,6 +63,6 @@ mod tests {
     #[case(4_107_542_399, "Sun Feb 28 23:59 2100")]
     #[case(4_107_542_400, "Mon Mar  1 00:00 2100")]
     fn formats_dates_of_the_gregorian_calendar(#[case] seconds: u64, #[case] expected: &str) {
-        assert_eq!(Date(seconds).to_string(), expected);
+        assert_eq!(Date::at(seconds).to_string(), expected);
     }
 }

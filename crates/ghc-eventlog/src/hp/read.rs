@@ -1,43 +1,15 @@
-//! Heap profiles as text: the `.hp` files that GHC writes and hp2ps draws.
+//! Reads a file line by line.
 //!
-//! ```text
-//!   JOB "program and arguments"            BEGIN_SAMPLE 0.009124
-//!   DATE "Sat Nov 21 00:56 2026"           main ⇥ 64
-//!   SAMPLE_UNIT "seconds"                  build/main.long/main ⇥ 4530848
-//!   VALUE_UNIT "bytes"                     END_SAMPLE 0.009124
-//!   MARK 0.5                               …
-//! ```
-//!
-//! A line is a keyword and its value. Between `BEGIN_SAMPLE` and `END_SAMPLE` a line is a label and a number of bytes, separated by a
-//! tab. The reader accepts more than hp2ps does: labels that contain blanks (the number follows the last tab, or
+//! The reader accepts more than hp2ps does: labels that contain blanks (the number follows the last tab, or
 //! else the last blank), a file without the four header lines, and a file that ends inside a sample. A line that it can't
 //! parse is skipped and reported with its byte offset; so is a line of more than [`LONGEST_LINE`] bytes.
 
 use std::io::{self, BufRead};
 
+use super::Line;
+
 /// The longest line that is read, in bytes; hp2ps reads labels of a few thousand bytes.
 pub const LONGEST_LINE: usize = 64 << 10;
-
-/// One line of a file, parsed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Line<'a> {
-    /// The program and its arguments.
-    Job(&'a str),
-    /// When the program ran.
-    Date(&'a str),
-    /// The unit of times.
-    SampleUnit(&'a str),
-    /// The unit of values.
-    ValueUnit(&'a str),
-    /// A time that the program marked, in nanoseconds if times are seconds.
-    Mark(u64),
-    /// A sample with this time begins.
-    Begin(u64),
-    /// The sample with this time ends.
-    End(u64),
-    /// A label and its bytes.
-    Band(&'a str, u64),
-}
 
 /// Where a file is damaged, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
