@@ -26,7 +26,7 @@ use super::worlds::{Consumers, MAX_CONSUMERS, MAX_WORLDS, SelectionHistory};
 use crate::events::clock::{self, Clock, Relation};
 use crate::events::table::PAYLOAD_WORDS;
 use crate::os::clock::now_ns;
-use crate::os::{Tid, thread};
+use crate::os::{Tid, thread, tracer};
 use crate::sync::{Ordering, heavy_barrier};
 
 /// How often a drain checks a fire in flight before it considers the fire stuck. A fire takes 20 ns.
@@ -299,7 +299,7 @@ fn is_held_up(draining: &mut Draining, ring: &Ring, tid: u32, t: u64, patience: 
     };
     drained.stuck = Some((flight, since));
     let stuck_for = now.saturating_sub(since);
-    stuck_for < patience || (stuck_for < patience * PATIENCE_WITH_THE_SCHEDULER && thread::is_runnable(Tid(tid as i32)))
+    stuck_for < patience || (stuck_for < patience * PATIENCE_WITH_THE_SCHEDULER && tracer::is_runnable(Tid(tid as i32)))
 }
 
 /// Passes the record that the cursor is at to its consumers. If there is only one, it also gets the following records that are for it alone.

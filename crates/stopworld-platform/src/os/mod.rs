@@ -13,6 +13,7 @@
 //! | [`barrier`] | a memory barrier on all threads at once | yes, errno preserved | yes |
 //! | [`callback`] | code that the collector calls, and what it must not call | no | yes |
 //! | [`clock`] | monotonic time; time budgets that do not count the time during which the process is suspended (SIGSTOP) | yes | yes |
+//! | [`file`] | output files; the beginning of a file | `read_beginning` | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`probe`] | probe sites that tracers find by name | yes | yes |
@@ -21,7 +22,7 @@
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
 //! | [`socket`] | sockets in the file system | no | **no** |
 //! | [`spawn`] | threads of the collector's own, also in a forked child | no (allocates) | **no** |
-//! | [`tracer`] | whether a debugger has stopped a thread | yes, errno preserved | yes |
+//! | [`tracer`] | whether a thread runs, and whether a debugger has stopped it | yes, errno preserved | yes |
 //! | [`tsc`] | the processor's time stamp counter | `read` | `read` |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
 //! | [`proc_status`] | what /proc reports about a thread | no (allocates) | **no** |

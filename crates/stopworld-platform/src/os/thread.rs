@@ -127,36 +127,6 @@ pub fn sleep_ns(ns: u64) {
     super::preserving_errno(|| unsafe { libc::nanosleep(&time, std::ptr::null_mut()) });
 }
 
-/// Whether a thread of this process runs or is ready to run: it neither sleeps nor is it stopped (uninterruptible sleep counts
-/// as running). From /proc, by system calls only: async-signal-safe, stop-safe, errno preserved. False if /proc can't be read.
-pub fn is_runnable(tid: Tid) -> bool {
-    let mut path = [0_u8; 48];
-    let written = {
-        use std::io::Write;
-        let mut place = &mut path[..];
-        // The last byte stays 0. The path is at most 32 bytes long.
-        let _ = write!(place, "/proc/self/task/{}/stat", tid.0);
-        48 - place.len()
-    };
-    debug_assert!(written < path.len());
-    let mut text = [0_u8; 128];
-    let length = super::preserving_errno(|| {
-        // SAFETY: a path that ends in 0.
-        let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if file < 0 {
-            return 0;
-        }
-        // SAFETY: our own file, and `text` has this length.
-        let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
-        // SAFETY: our own file, closed once.
-        unsafe { libc::close(file) };
-        usize::try_from(length).unwrap_or(0)
-    });
-    // "tid (name) R …", where the name may have parentheses too.
-    let end_of_name = text[..length].iter().rposition(|byte| *byte == b')');
-    matches!(end_of_name.and_then(|end| text.get(end + 2)), Some(b'R' | b'D'))
-}
-
 /// Returns whether a thread of this process has this id now. Async-signal-safe.
 pub fn is_alive(tid: Tid) -> bool {
     // SAFETY: signal 0 only checks that the thread exists.
@@ -331,26 +301,6 @@ mod tests {
         let (stack, alternate) =
             std::thread::spawn(|| (current_stack().unwrap(), sigaltstack_bounds().unwrap())).join().unwrap();
         assert!(alternate.high <= stack.low || alternate.low >= stack.high);
-    }
-
-    #[test]
-    fn a_sleeping_thread_is_not_runnable() {
-        assert!(is_runnable(gettid()));
-        let (tell, told) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            tell.send(gettid()).unwrap();
-            let _ = ended.recv();
-        });
-        let tid = told.recv().unwrap();
-        let sleeps = (0..1000).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            !is_runnable(tid)
-        });
-        assert!(sleeps);
-        drop(end);
-        thread.join().unwrap();
-        assert!(!is_runnable(Tid(i32::MAX)));
     }
 
     #[test]

@@ -1,32 +1,42 @@
-//! Finds out whether a debugger has stopped a thread of this process, from /proc, by system calls only.
+//! Finds out from /proc whether a thread of this process runs, and whether a debugger has stopped it, by system calls only.
 //!
 //! Async-signal-safe, stop-safe, errno preserved: the answer is needed in the stopped world. A query takes about 10 µs (`stat`
 //! and `syscall` take two thirds of the time of `status`).
 
-use super::Tid;
+use std::ffi::CStr;
 
-/// Room for the beginning of a status file: the values read here are in its first lines.
-type Text = [u8; 512];
+use super::Tid;
+use super::file::read_beginning;
 
 /// The process that traces the calling thread; 0 if there is none, or /proc can't be read.
 pub fn of_myself() -> i32 {
     let mut text = [0; 512];
-    let length = read(c"/proc/thread-self/status".to_bytes_with_nul(), &mut text);
+    let length = read_beginning(c"/proc/thread-self/status", &mut text);
     tracer(&text[..length])
 }
 
 /// Returns whether this thread of the process is stopped, by a tracer or by job control (states `t` and `T`).
 pub fn holds(tid: Tid) -> bool {
-    let mut text = [0; 512];
-    let length = read_of(tid, "stat", &mut text);
-    is_stopped(&text[..length])
+    matches!(state_of(tid), Some(b't' | b'T'))
 }
 
-/// Whether the state in a line of `/proc/PID/stat` is that of a stopped thread. The state follows the thread's name, which is
-/// in parentheses and may contain parentheses.
-fn is_stopped(line: &[u8]) -> bool {
-    let state = line.iter().rposition(|byte| *byte == b')').and_then(|end| line.get(end + 2));
-    matches!(state, Some(b't' | b'T'))
+/// Whether a thread of this process runs or is ready to run: it neither sleeps nor is it stopped (uninterruptible sleep counts
+/// as running). False if /proc can't be read.
+pub fn is_runnable(tid: Tid) -> bool {
+    matches!(state_of(tid), Some(b'R' | b'D'))
+}
+
+/// Returns the letter of a thread's state.
+fn state_of(tid: Tid) -> Option<u8> {
+    let mut text = [0; 512];
+    let length = read_of(tid, "stat", &mut text);
+    state(&text[..length])
+}
+
+/// Returns the state in a line of `/proc/PID/stat`. It follows the thread's name, which is in parentheses and may contain parentheses.
+fn state(line: &[u8]) -> Option<u8> {
+    let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
+    line.get(end_of_name + 2).copied()
 }
 
 /// The address and the stack pointer at which a thread continues in user mode.
@@ -63,12 +73,12 @@ fn hexadecimal(word: &[u8]) -> Option<usize> {
 }
 
 /// Reads the beginning of a thread's file in /proc. Returns the number of bytes read.
-fn read_of(tid: Tid, file: &str, text: &mut Text) -> usize {
+fn read_of(tid: Tid, file: &str, text: &mut [u8; 512]) -> usize {
     use std::io::Write;
     let mut path = [0_u8; 48];
     // The last byte stays 0: the path is at most 40 bytes long.
     let _ = write!(&mut path[..47], "/proc/self/task/{}/{file}", tid.0);
-    read(&path, text)
+    CStr::from_bytes_until_nul(&path).map_or(0, |path| read_beginning(path, text))
 }
 
 fn tracer(text: &[u8]) -> i32 {
@@ -81,22 +91,6 @@ fn after<'a>(text: &'a [u8], key: &[u8]) -> &'a [u8] {
     text.windows(key.len()).position(|window| window == key).map_or(&[], |at| &text[at + key.len()..])
 }
 
-/// Reads the beginning of a file; returns the number of bytes read. `path` ends in 0.
-fn read(path: &[u8], text: &mut Text) -> usize {
-    super::preserving_errno(|| {
-        // SAFETY: the path ends in 0.
-        let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if file < 0 {
-            return 0;
-        }
-        // SAFETY: our own file, and `text` has this length.
-        let length = unsafe { libc::read(file, text.as_mut_ptr().cast(), text.len()) };
-        // SAFETY: our own file, closed once.
-        unsafe { libc::close(file) };
-        usize::try_from(length).unwrap_or(0)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,9 +99,11 @@ mod tests {
     fn status_and_stat_lines_are_parsed() {
         let text = b"Name:\tx\nUmask:\t0022\nState:\tt (tracing stop)\nTgid:\t7\nNgid:\t0\nPid:\t7\nPPid:\t1\nTracerPid:\t4711\n";
         assert_eq!(tracer(text), 4711);
-        assert!(is_stopped(b"7 (a) t) t 1 7 7 0 -1 4194368"));
-        for line in [&b"7 (t) S 1 7"[..], b"7 (t)", b"", b"7 (t) R 1 t"] {
-            assert!(!is_stopped(line));
+        assert_eq!(state(b"7 (a) t) t 1 7 7 0 -1 4194368"), Some(b't'));
+        for (line, expected) in
+            [(&b"7 (t) S 1 7"[..], Some(b'S')), (b"7 (t)", None), (b"", None), (b"7 (t) R 1 t", Some(b'R'))]
+        {
+            assert_eq!(state(line), expected);
         }
         assert_eq!(tracer(b"Name:\tx\n"), 0);
     }
@@ -149,5 +145,25 @@ mod tests {
         assert_eq!(of_myself(), described.tracer_pid);
         assert!(!holds(crate::os::thread::gettid()));
         assert!(!holds(Tid(i32::MAX)));
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_not_runnable() {
+        assert!(is_runnable(crate::os::thread::gettid()));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            sender.send(crate::os::thread::gettid()).unwrap();
+            let _ = ended.recv();
+        });
+        let tid = receiver.recv().unwrap();
+        let sleeps = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            !is_runnable(tid)
+        });
+        assert!(sleeps);
+        drop(end);
+        thread.join().unwrap();
+        assert!(!is_runnable(Tid(i32::MAX)));
     }
 }
