@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::Table;
 
+use super::layout::{align_right, empty};
 use crate::gcstats::collection::{Collection, LARGE, PINNED};
 use crate::gcstats::number::{Fixed, Grouped, GroupedInteger};
 use crate::gcstats::{Figures, Process, Rollup, Rules};
@@ -119,7 +120,8 @@ fn rollup(process: &Process) -> Table {
         };
         table.add_row(rollup_row(&number.to_string(), generation, allocated));
     }
-    align(table)
+    align_right(&mut table, 0..usize::MAX);
+    table
 }
 
 pub(super) fn rollup_row(name: &str, rollup: &Rollup, allocated: f64) -> [String; 13] {
@@ -156,7 +158,8 @@ fn collections(process: &Process) -> io::Result<Table> {
     let first = if left_out == 0 { "gc".to_owned() } else { format!("gc ({left_out} not shown)") };
     table.set_header(std::iter::once(first.as_str()).chain(COLUMNS.into_iter().skip(1)));
     table.add_rows(rows);
-    Ok(align(table))
+    align_right(&mut table, 0..usize::MAX);
+    Ok(table)
 }
 
 pub(super) fn row(collection: &Collection, figures: &Figures) -> Vec<String> {
@@ -193,17 +196,4 @@ pub(super) fn row(collection: &Collection, figures: &Figures) -> Vec<String> {
 /// Formats a number; NaN gives an empty cell.
 fn known(value: f64, decimals: usize) -> String {
     if value.is_nan() { String::new() } else { Grouped(value, decimals).to_string() }
-}
-
-fn align(mut table: Table) -> Table {
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn empty() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table
 }

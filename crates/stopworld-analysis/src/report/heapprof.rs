@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::Table;
 
 use super::Bytes;
+use super::layout::{align_right, empty};
 use crate::profstats::heap::Row;
 use crate::profstats::{HeapProfile, Profiles, Sample};
 
@@ -90,9 +91,7 @@ fn bands(profiles: &Profiles, most: usize) -> Table {
             String::new(),
         ]);
     }
-    for column in table.column_iter_mut().skip(1).take(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    align_right(&mut table, 1..6);
     table
 }
 
@@ -224,10 +223,4 @@ fn seconds(nanoseconds: u64) -> String {
 
 fn share(part: u128, whole: u128) -> f64 {
     if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
-}
-
-pub(super) fn empty() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
-    table
 }

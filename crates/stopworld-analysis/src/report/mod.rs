@@ -12,6 +12,7 @@ pub mod flexowriter;
 pub mod heap_page;
 pub mod heapprof;
 pub mod json;
+mod layout;
 pub mod page;
 mod pauses;
 mod summary;

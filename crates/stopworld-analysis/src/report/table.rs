@@ -3,8 +3,9 @@
 //! There are two tables: figures of one number or one line, then the pauses, which need columns. Cells never wrap, so that
 //! `grep collections` and `awk` work on the output.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::Table;
 
+use super::layout::{align_right, empty};
 use super::{Bytes, Micros, Phase, Run, RunSummary, Trace};
 
 /// Formats the figures and the pauses for printing; no newline at the end.
@@ -90,15 +91,7 @@ fn pauses(summary: &RunSummary) -> Table {
         let times = [spread.min, spread.median, spread.p99, spread.max, spread.sum].map(|ns| Micros(ns).to_string());
         table.add_row(std::iter::once(phase.name().to_owned()).chain(times));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn empty() -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    align_right(&mut table, 1..usize::MAX);
     table
 }
 

@@ -4,9 +4,10 @@
 //! Percentages refer to the ticks of the program itself; ticks of the runtime are in a line of their own. The tree shows the
 //! stacks with at least a thousandth of the ticks.
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 
-use super::heapprof::{cut, empty};
+use super::heapprof::cut;
+use super::layout::{align_right, empty};
 use crate::profstats::{Profiles, StackId, TimeProfile};
 use ghc_eventlog::format::NO_CAPABILITY;
 
@@ -59,7 +60,7 @@ fn centres(profiles: &Profiles, all: u64) -> Table {
         let [own, inherited] = [row.own, row.inherited].map(|ticks| percent(ticks, all));
         table.add_row([cut(&name), cut(module), cut(place), row.own.to_string(), own, inherited]);
     }
-    align(&mut table, 3);
+    align_right(&mut table, 3..usize::MAX);
     table
 }
 
@@ -97,13 +98,6 @@ fn tree(profiles: &Profiles, all: u64) -> Table {
         table.add_row([name, own.to_string(), row[0].clone(), row[1].clone()]);
         open.extend(inside[stack.index()].iter().rev().map(|&stack| (stack, depth + 1)));
     }
-    align(&mut table, 1);
+    align_right(&mut table, 1..usize::MAX);
     table
-}
-
-/// Aligns the columns from `first` on to the right, for numbers.
-fn align(table: &mut Table, first: usize) {
-    for column in table.column_iter_mut().skip(first) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
 }
