@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::classes::Classes;
 use super::process::Head;
 use super::shared_state::{ExistingThread, Facts, RunningProfile, RunningProfiles, SharedState};
-use super::writer::{Plan, Writer};
+use super::writer::{Writer, WriterSettings};
 use crate::format::{Format, Joining};
 use crate::progress::Progress;
 use crate::target::Target;
@@ -21,7 +21,7 @@ use stopworld::profile::census::{Every, HeapProfile};
 /// The GHC eventlog format.
 #[derive(Debug)]
 pub struct Eventlog {
-    plan: Plan,
+    settings: WriterSettings,
     shared_state: Arc<SharedState>,
 }
 
@@ -48,7 +48,10 @@ impl Format for Eventlog {
     type Settings = Classes;
 
     fn begin(classes: Classes, policy: Policy) -> Eventlog {
-        Eventlog { plan: Plan { head: Head::now(), classes, policy }, shared_state: Arc::new(SharedState::new()) }
+        Eventlog {
+            settings: WriterSettings { head: Head::now(), classes, policy },
+            shared_state: Arc::new(SharedState::new()),
+        }
     }
 
     fn progress(&self) -> &Arc<Progress> {
@@ -56,7 +59,7 @@ impl Format for Eventlog {
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
-        Ok(Box::new(Writer::new(self.plan, Arc::clone(&self.shared_state), target.trace_output())?))
+        Ok(Box::new(Writer::new(self.settings, Arc::clone(&self.shared_state), target.trace_output())?))
     }
 
     /// Also notes the attached threads, because the recorder may have overwritten their attach events.
@@ -71,7 +74,7 @@ impl Format for Eventlog {
                     world.try_with_threads(|threads| self.note(threads, number, profiled));
                 }
             }
-            Writer::after(before, self.plan, Arc::clone(&self.shared_state), target.trace_output())
+            Writer::after(before, self.settings, Arc::clone(&self.shared_state), target.trace_output())
         });
         // A world whose last other handle was dropped meanwhile is closed here.
         drop(living);
@@ -79,7 +82,7 @@ impl Format for Eventlog {
     }
 
     fn selection(&self) -> Selection {
-        Selection::of(self.plan.classes.events())
+        Selection::of(self.settings.classes.events())
     }
 
     fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {

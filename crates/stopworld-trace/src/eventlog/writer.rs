@@ -49,7 +49,7 @@ struct World {
 
 /// The settings of a writer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct WriterSettings {
     pub(super) head: Head,
     pub(super) classes: Classes,
     pub(super) policy: Policy,
@@ -59,7 +59,7 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Writer {
     blocks: Blocks,
-    plan: Plan,
+    settings: WriterSettings,
     shared_state: Arc<SharedState>,
     capabilities: Capabilities,
     worlds: Box<[World]>,
@@ -81,22 +81,26 @@ unsafe impl Send for Writer {}
 
 impl Writer {
     /// Allocates everything that the writer will need, so this must not be called in a drain.
-    pub(super) fn new(plan: Plan, shared_state: Arc<SharedState>, trace_output: TraceOutput) -> io::Result<Writer> {
-        Writer::after(ptr::null(), plan, shared_state, trace_output)
+    pub(super) fn new(
+        settings: WriterSettings,
+        shared_state: Arc<SharedState>,
+        trace_output: TraceOutput,
+    ) -> io::Result<Writer> {
+        Writer::after(ptr::null(), settings, shared_state, trace_output)
     }
 
     /// Like [`new`](Self::new), but ignores the notes up to `read`.
     pub(super) fn after(
         read: *const Note,
-        plan: Plan,
+        settings: WriterSettings,
         shared_state: Arc<SharedState>,
         trace_output: TraceOutput,
     ) -> io::Result<Writer> {
         let mut blocks = Blocks::new(trace_output);
-        process::introduce(&mut blocks, &plan.head)?;
+        process::introduce(&mut blocks, &settings.head)?;
         Ok(Writer {
             blocks,
-            plan,
+            settings,
             shared_state,
             capabilities: Capabilities::new()?,
             worlds: vec![World::default(); MAX_WORLDS].into(),
@@ -130,7 +134,7 @@ impl Writer {
         for capset in [PROCESS, CLOCK] {
             blocks.write(NO_CAPABILITY, &ghc::CapsetAssignCap { capset, cap })?;
         }
-        if self.plan.classes.threads {
+        if self.settings.classes.threads {
             let (task, kernel_thread) = (tid.into(), tid.into());
             blocks.write(NO_CAPABILITY, &ghc::TaskCreate { task, cap, kernel_thread })?;
         }
@@ -142,7 +146,7 @@ impl Writer {
         let CapabilityState { tid, .. } = self.capabilities[cap];
         self.capabilities.release(cap, ticks);
         let blocks = &mut self.blocks;
-        if self.plan.classes.threads {
+        if self.settings.classes.threads {
             blocks.write(NO_CAPABILITY, &ghc::TaskDelete { task: tid.into() })?;
         }
         for capset in [PROCESS, CLOCK] {
@@ -154,7 +158,7 @@ impl Writer {
     /// Attaches a thread to a world.
     fn attach(&mut self, cap: u16, world: usize, label: u64) -> io::Result<()> {
         self.capabilities[cap].worlds |= 1 << world;
-        if self.capabilities[cap].thread != 0 || !self.plan.classes.threads {
+        if self.capabilities[cap].thread != 0 || !self.settings.classes.threads {
             return Ok(());
         }
         let thread = self.capabilities.next_thread();
@@ -240,7 +244,7 @@ impl Writer {
             }
         }
         let unread = shared_state.notes(last, read);
-        if !self.plan.classes.threads {
+        if !self.settings.classes.threads {
             return Ok(());
         }
         for (present, note) in unread.flat_map(|note| note.threads.iter().map(move |present| (present, note))) {
@@ -392,12 +396,12 @@ impl Writer {
             return Ok(());
         }
         match event {
-            Event::SuspendEnd(_) if self.plan.classes.threads => self.halt_world(number),
+            Event::SuspendEnd(_) if self.settings.classes.threads => self.halt_world(number),
             Event::GcStart(_) => self.start(record, number, count),
             Event::RestartEnd(_) => {
                 self.end_collection(number);
                 self.worlds[number].collection = Collection::default();
-                if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
+                if self.settings.classes.threads { self.restart_world(number) } else { Ok(()) }
             }
             _ if self.worlds[number].collection.number == count => self.in_collection(event, number),
             _ => Ok(()),
@@ -408,7 +412,7 @@ impl Writer {
         let capability = self.capability(record.thread, record.ticks)?;
         self.worlds[number].collection = Collection { stopped_for: count, capability, ..Collection::default() };
         let Some(cap) = capability else { return Ok(()) };
-        if self.plan.classes.collections {
+        if self.settings.classes.collections {
             match self.shared_state.facts(number).markers {
                 0 | 1 => self.blocks.write(cap, &ghc::RequestSeqGc {})?,
                 _ => self.blocks.write(cap, &ghc::RequestParGc {})?,
@@ -523,7 +527,7 @@ impl Writer {
             Event::StopAbandoned(_) => {
                 self.worlds[number].collection = Collection::default();
                 self.happened(record, event)?;
-                if self.plan.classes.threads { self.restart_world(number) } else { Ok(()) }
+                if self.settings.classes.threads { self.restart_world(number) } else { Ok(()) }
             }
             Event::CollectionDiscarded(_)
             | Event::VtableSwapped(_)
@@ -550,7 +554,7 @@ impl Writer {
     }
 
     fn profiled(&mut self, record: &Recorded, event: &Event, number: usize) -> io::Result<()> {
-        if self.profile.take(event, number, &self.plan.head, &mut self.blocks)? {
+        if self.profile.take(event, number, &self.settings.head, &mut self.blocks)? {
             return Ok(());
         }
         let set = self.worlds[number].set;
@@ -620,7 +624,7 @@ impl Writer {
 
 impl Consumer for Writer {
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
-        self.blocks.set_time(self.plan.head.time(record.ticks));
+        self.blocks.set_time(self.settings.head.time(record.ticks));
         let number = usize::from(record.world.0) % MAX_WORLDS;
         if !self.worlds[number].introduced {
             self.introduce_world(number)?;
@@ -634,7 +638,7 @@ impl Consumer for Writer {
     }
 
     fn lost(&mut self, lost: &Lost) -> io::Result<()> {
-        self.blocks.set_time(self.plan.head.time(lost.ticks));
+        self.blocks.set_time(self.settings.head.time(lost.ticks));
         let count = lost.count;
         self.log(
             lost.thread,
@@ -657,7 +661,7 @@ impl Consumer for Writer {
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.reached = self.reached.max(now.ticks);
-        self.blocks.set_time(self.plan.head.time(self.reached));
+        self.blocks.set_time(self.settings.head.time(self.reached));
         let ended = self.end_everything();
         let closed = ended.and_then(|()| self.write_out(true));
         self.publish_progress();
@@ -670,6 +674,6 @@ impl Consumer for Writer {
     }
 
     fn policy(&self) -> Policy {
-        self.plan.policy
+        self.settings.policy
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::output::TraceOutput;
 use super::sequencer::{Head, opener};
 use super::shared_state::SharedState;
-use super::writer::{Plan, Writer};
+use super::writer::{Writer, WriterSettings};
 use super::{Container, Destination, Providers};
 use nettrace::EventType;
 use stopworld::events::EventSet;
@@ -63,8 +63,9 @@ impl Live {
     ) -> io::Result<Live> {
         let sender = opener();
         let head = Head::now();
-        let plan = Plan { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
-        let mut writer = Writer::without_head(&plan, limits.0, TraceOutput::to(destination))?;
+        let settings =
+            WriterSettings { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
+        let mut writer = Writer::without_head(&settings, limits.0, TraceOutput::to(destination))?;
         writer.keep_only(wants);
         writer.begin()?;
         Ok(Live { writer, sender })

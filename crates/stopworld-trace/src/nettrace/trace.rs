@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::providers::Providers;
 use super::sequencer::{Head, opener};
 use super::shared_state::SharedState;
-use super::writer::{Plan, Writer};
+use super::writer::{Writer, WriterSettings};
 use super::{Container, Destination};
 use crate::format::{Format, Joining};
 use crate::progress::Progress;
@@ -77,8 +77,9 @@ impl Format for Nettrace {
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
         let Settings { providers, container } = &self.settings;
-        let plan = Plan { container: *container, providers, policy: self.policy, head: self.head, opener: opener() };
-        Ok(Box::new(Writer::new(&plan, Arc::clone(&self.shared_state), target.trace_output())?))
+        let settings =
+            WriterSettings { container: *container, providers, policy: self.policy, head: self.head, opener: opener() };
+        Ok(Box::new(Writer::new(&settings, Arc::clone(&self.shared_state), target.trace_output())?))
     }
 
     fn selection(&self) -> Selection {

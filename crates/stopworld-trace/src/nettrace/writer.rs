@@ -75,7 +75,7 @@ pub(super) struct Writer {
 
 /// The settings of a writer.
 #[derive(Debug)]
-pub(super) struct Plan<'a> {
+pub(super) struct WriterSettings<'a> {
     pub(super) container: Container,
     pub(super) providers: &'a Providers,
     pub(super) policy: Policy,
@@ -87,22 +87,22 @@ pub(super) struct Plan<'a> {
 impl Writer {
     /// Allocates everything that the writer will need, so this must not be called in a drain.
     pub(super) fn new(
-        plan: &Plan<'_>,
+        settings: &WriterSettings<'_>,
         shared_state: Arc<SharedState>,
         trace_output: TraceOutput,
     ) -> io::Result<Writer> {
-        let mut writer = Writer::without_head(plan, shared_state, trace_output)?;
+        let mut writer = Writer::without_head(settings, shared_state, trace_output)?;
         writer.begin()?;
         Ok(writer)
     }
 
     /// Like [`new`](Self::new), but the caller must [begin](Self::begin) the trace.
     pub(super) fn without_head(
-        plan: &Plan<'_>,
+        settings: &WriterSettings<'_>,
         shared_state: Arc<SharedState>,
         trace_output: TraceOutput,
     ) -> io::Result<Writer> {
-        let Plan { container, providers, policy, head, opener } = *plan;
+        let WriterSettings { container, providers, policy, head, opener } = *settings;
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
         let wanted = Net::ALL.iter().filter(is_wanted).fold(0, |bits, net| bits | 1 << *net as u64);
         let bulk = [Net::BulkType, Net::GCBulkNode, Net::GCBulkEdge, Net::GCBulkRootEdge, Net::GCBulkRootStaticVar];

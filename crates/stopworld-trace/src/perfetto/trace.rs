@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::selection::usual;
-use super::writer::{Plan, Writer};
+use super::writer::{Writer, WriterSettings};
 use crate::format::Format;
 use crate::os::thread::getpid;
 use crate::progress::Progress;
@@ -17,7 +17,7 @@ use stopworld::events::{EventId, EventSet, Selection};
 /// The Trace Event Format.
 #[derive(Debug)]
 pub struct Timeline {
-    plan: Plan,
+    settings: WriterSettings,
     progress: Arc<Progress>,
 }
 
@@ -47,8 +47,9 @@ impl Format for Timeline {
         let clock = Clock::of_process();
         let arguments: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let (ticks, hz) = (clock.now(), clock.hz());
-        let plan = Plan { asked, policy, ticks, hz, process: getpid() as u32, name: arguments.join(" ").into() };
-        Timeline { plan, progress: Arc::default() }
+        let settings =
+            WriterSettings { asked, policy, ticks, hz, process: getpid() as u32, name: arguments.join(" ").into() };
+        Timeline { settings, progress: Arc::default() }
     }
 
     fn progress(&self) -> &Arc<Progress> {
@@ -56,12 +57,12 @@ impl Format for Timeline {
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
-        Ok(Box::new(Writer::new(self.plan.clone(), Arc::clone(&self.progress), target.trace_output())?))
+        Ok(Box::new(Writer::new(self.settings.clone(), Arc::clone(&self.progress), target.trace_output())?))
     }
 
     /// Selects the events to draw, and two kinds that the writer needs: those with the names of threads, and the ends of worlds.
     fn selection(&self) -> Selection {
-        let mut events = self.plan.asked;
+        let mut events = self.settings.asked;
         events.insert(EventId::ThreadAttached);
         events.insert(EventId::WorldClosed);
         Selection::of(events)
@@ -73,6 +74,6 @@ impl Format for Timeline {
 #[doc(hidden)]
 pub fn consumer(to: Box<dyn crate::trace_output::Destination>) -> io::Result<Box<dyn Consumer>> {
     let mut timeline = Timeline::begin(EventSet::all(), Policy::Lossless);
-    (timeline.plan.process, timeline.plan.name) = (1, "fuzz".into());
+    (timeline.settings.process, timeline.settings.name) = (1, "fuzz".into());
     timeline.writer(Target::Destination(to))
 }

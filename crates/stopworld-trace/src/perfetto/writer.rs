@@ -19,7 +19,7 @@ use trace_event::{END, Name, Timeline, Track};
 
 /// The settings of a writer.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct WriterSettings {
     pub(super) asked: EventSet,
     pub(super) policy: Policy,
     pub(super) ticks: u64,
@@ -47,7 +47,7 @@ impl Output for RowOutput {
 #[derive(Debug)]
 pub(super) struct Writer {
     timeline: CollectorTimeline<RowOutput>,
-    plan: Plan,
+    settings: WriterSettings,
     progress: Arc<Progress>,
     names: Names,
     /// For each world number: the position of the world among those of the trace, in the order of their first records.
@@ -59,14 +59,18 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Allocates everything that the writer will need, so this must not be called in a drain.
-    pub(super) fn new(plan: Plan, progress: Arc<Progress>, trace_output: TraceOutput) -> io::Result<Writer> {
-        let mut timeline = Timeline::new(RowOutput(trace_output), plan.ticks as i64, plan.hz);
+    pub(super) fn new(
+        settings: WriterSettings,
+        progress: Arc<Progress>,
+        trace_output: TraceOutput,
+    ) -> io::Result<Writer> {
+        let mut timeline = Timeline::new(RowOutput(trace_output), settings.ticks as i64, settings.hz);
         timeline.begin_file()?;
-        timeline.name_process(plan.process.into(), &plan.name)?;
+        timeline.name_process(settings.process.into(), &settings.name)?;
         Ok(Writer {
             timeline,
-            reached: plan.ticks,
-            plan,
+            reached: settings.ticks,
+            settings,
             progress,
             names: Names::new(),
             ordinals: vec![None; MAX_WORLDS].into(),
@@ -75,7 +79,7 @@ impl Writer {
     }
 
     fn track(&self, thread: u32) -> Track {
-        Track { process: self.plan.process.into(), thread: thread.into() }
+        Track { process: self.settings.process.into(), thread: thread.into() }
     }
 
     /// Returns the position of a world in the trace, from 0.
@@ -181,7 +185,7 @@ impl Consumer for Writer {
         if record.id == EventId::ThreadAttached {
             self.name(record)?;
         }
-        if self.plan.asked.contains(record.id) {
+        if self.settings.asked.contains(record.id) {
             self.draw(record, world)?;
         }
         if record.id == EventId::WorldClosed {
@@ -224,6 +228,6 @@ impl Consumer for Writer {
     }
 
     fn policy(&self) -> Policy {
-        self.plan.policy
+        self.settings.policy
     }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::io;
 
-use super::plan::Plan;
+use super::writer_settings::WriterSettings;
 use crate::trace_output::TraceOutput;
 use ghc_eventlog::date::Date;
 use ghc_eventlog::hp::{self, Line};
@@ -31,7 +31,7 @@ pub(super) fn events() -> EventSet {
 #[derive(Debug)]
 pub(super) struct Writer {
     out: TraceOutput,
-    plan: Plan,
+    settings: WriterSettings,
     /// The bands of the current sample.
     sample: Bytes,
     label: hp::Label,
@@ -44,11 +44,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(plan: Plan, out: TraceOutput) -> Writer {
-        let job = plan.job.clone();
+    pub(super) fn new(settings: WriterSettings, out: TraceOutput) -> Writer {
+        let job = settings.job.clone();
         let mut writer = Writer {
             out,
-            plan,
+            settings,
             sample: Bytes::with_capacity(SAMPLE_BYTES),
             label: hp::Label::default(),
             owner: None,
@@ -75,7 +75,7 @@ impl Writer {
 
     /// Sets the time of the sample. Times never decrease.
     fn set_time(&mut self, ns: u64) {
-        self.time = self.time.max(ns.saturating_sub(self.plan.began_ns));
+        self.time = self.time.max(ns.saturating_sub(self.settings.began_ns));
     }
 
     fn band(&mut self, label: u64, bytes: u64, stack: u32) {
@@ -112,7 +112,7 @@ impl Writer {
     }
 
     fn publish_progress(&self) {
-        self.plan.progress.publish(self.samples, self.out.written);
+        self.settings.progress.publish(self.samples, self.out.written);
     }
 }
 
@@ -130,7 +130,7 @@ impl Consumer for Writer {
             EventId::CensusBand if is_ours => self.band(first, second, fourth as u32),
             EventId::CensusEnd if is_ours => self.end_sample()?,
             EventId::WorldClosed => {
-                self.plan.progress.count_ended_world();
+                self.settings.progress.count_ended_world();
                 self.owner = self.owner.filter(|owner| *owner != world);
             }
             _ => {}
@@ -159,6 +159,6 @@ impl Consumer for Writer {
     }
 
     fn policy(&self) -> Policy {
-        self.plan.policy
+        self.settings.policy
     }
 }

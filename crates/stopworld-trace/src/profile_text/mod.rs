@@ -9,8 +9,8 @@
 //! profile is finished, because its sums are known only then.
 
 mod hp;
-mod plan;
 mod prof;
 mod trace;
+mod writer_settings;
 
 pub use trace::{Kind, Options, Profile, Trace};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::plan::Plan;
+use super::writer_settings::WriterSettings;
 use crate::trace_output::TraceOutput;
 use ghc_eventlog::date::Date;
 use ghc_eventlog::prof::{Centre, Profile, Stack};
@@ -28,15 +28,15 @@ pub(super) fn events() -> EventSet {
 #[derive(Debug)]
 pub(super) struct Writer {
     out: TraceOutput,
-    plan: Plan,
+    settings: WriterSettings,
     interval_ns: u64,
     ticks: Box<[u32]>,
     records: u64,
 }
 
 impl Writer {
-    pub(super) fn new(plan: Plan, out: TraceOutput) -> Writer {
-        Writer { out, plan, interval_ns: 0, ticks: vec![0; STACKS].into(), records: 0 }
+    pub(super) fn new(settings: WriterSettings, out: TraceOutput) -> Writer {
+        Writer { out, settings, interval_ns: 0, ticks: vec![0; STACKS].into(), records: 0 }
     }
 }
 
@@ -107,11 +107,11 @@ impl Writer {
         sums.stacks_on(None, 0, &mut stacks);
         let profile = Profile {
             date: Date::now(),
-            job: &self.plan.job,
+            job: &self.settings.job,
             ticks: sums.total,
             idle: sums.idle,
             interval_ns: self.interval_ns,
-            lasted_ns: now.ns.saturating_sub(self.plan.began_ns),
+            lasted_ns: now.ns.saturating_sub(self.settings.began_ns),
             centres: sums.centres(),
             stacks,
         };
@@ -129,7 +129,7 @@ impl Consumer for Writer {
                     *ticks = ticks.saturating_add(1);
                 }
             }
-            EventId::WorldClosed => self.plan.progress.count_ended_world(),
+            EventId::WorldClosed => self.settings.progress.count_ended_world(),
             _ => {}
         }
         self.out.count_records(1);
@@ -145,7 +145,7 @@ impl Consumer for Writer {
             self.out.bytes().put(piece);
         }
         let closed = self.out.write_out(&[], true);
-        self.plan.progress.publish(self.records, self.out.written);
+        self.settings.progress.publish(self.records, self.out.written);
         closed
     }
 
@@ -154,6 +154,6 @@ impl Consumer for Writer {
     }
 
     fn policy(&self) -> Policy {
-        self.plan.policy
+        self.settings.policy
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::plan::Plan;
+use super::writer_settings::WriterSettings;
 use super::{hp, prof};
 use crate::format::Format;
 use crate::os::clock::now_ns;
@@ -26,7 +26,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Profile {
     kind: Kind,
-    plan: Plan,
+    settings: WriterSettings,
 }
 
 /// Options of a text profile.
@@ -48,19 +48,19 @@ impl Format for Profile {
 
     fn begin(kind: Kind, policy: Policy) -> Profile {
         let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let plan = Plan { job: words.join(" "), began_ns: now_ns(), policy, progress: Arc::default() };
-        Profile { kind, plan }
+        let settings = WriterSettings { job: words.join(" "), began_ns: now_ns(), policy, progress: Arc::default() };
+        Profile { kind, settings }
     }
 
     fn progress(&self) -> &Arc<Progress> {
-        &self.plan.progress
+        &self.settings.progress
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
-        let plan = self.plan.clone();
+        let settings = self.settings.clone();
         Ok(match self.kind {
-            Kind::Heap => Box::new(hp::Writer::new(plan, target.trace_output())),
-            Kind::Time => Box::new(prof::Writer::new(plan, target.trace_output())),
+            Kind::Heap => Box::new(hp::Writer::new(settings, target.trace_output())),
+            Kind::Time => Box::new(prof::Writer::new(settings, target.trace_output())),
         })
     }
 

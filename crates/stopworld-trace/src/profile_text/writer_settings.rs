@@ -7,7 +7,7 @@ use stopworld::events::record::Policy;
 
 /// The settings of a writer.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct WriterSettings {
     /// The command line of the process.
     pub(super) job: String,
     /// Start of the profile, in CLOCK_MONOTONIC nanoseconds.
