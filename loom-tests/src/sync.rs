@@ -7,21 +7,21 @@ pub(crate) mod lock;
 pub(crate) use crate::kernel as port;
 #[path = "../../crates/stopworld-platform/src/sync/current_id.rs"]
 mod current_id;
-#[path = "sync/fresh.rs"]
-mod fresh;
 #[path = "../../crates/stopworld-platform/src/sync/mapped.rs"]
 mod mapped;
 #[path = "../../crates/stopworld-platform/src/sync/semaphore.rs"]
 pub(crate) mod semaphore;
+#[path = "sync/zeroed.rs"]
+mod zeroed;
 
 pub(crate) use crate::kernel::interrupt_point;
 pub(crate) use current_id::CurrentId;
-pub(crate) use fresh::{Fresh, Zeroed, zeroed};
 pub(crate) use lock::{HeldBy, Lock, LockGuard};
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 pub(crate) use mapped::Mapped;
 pub(crate) use semaphore::Semaphore;
+pub(crate) use zeroed::{Zeroed, ZeroedMapping, zeroed};
 
 /// The light side of an asymmetric pair of fences. In production it is only a compiler barrier, because the kernel provides the ordering; the
 /// model uses a full fence.

@@ -21,7 +21,6 @@
 
 pub mod cell;
 mod current_id;
-mod fresh;
 mod guarded;
 pub mod lock;
 mod mapped;
@@ -30,12 +29,12 @@ pub mod port;
 pub mod semaphore;
 #[cfg(test)]
 mod stress;
+mod zeroed;
 
 use std::ptr::NonNull;
 
 pub use cell::UnsafeCell;
 pub use current_id::CurrentId;
-pub use fresh::{Fresh, Zeroed, zeroed};
 pub use guarded::{Guarded, Locked, SharedLock};
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub use lock::{HeldBy, Lock, LockGuard, Patience};
@@ -46,6 +45,7 @@ pub use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
     fence,
 };
+pub use zeroed::{Zeroed, ZeroedMapping, zeroed};
 
 /// Marks a point at which the model checker may run the thread's own signal handler. Does nothing in the ordinary build, where
 /// real signals arrive at any point.

@@ -35,11 +35,11 @@ unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {
 }
 
 /// Like the shipped type. Memory that was kept is never freed, which is a small leak for each execution.
-pub(crate) struct Fresh<T>(Box<T>);
+pub(crate) struct ZeroedMapping<T>(Box<T>);
 
-impl<T: Zeroed> Fresh<T> {
+impl<T: Zeroed> ZeroedMapping<T> {
     pub(crate) fn map() -> io::Result<Self> {
-        Ok(Fresh(Box::new(T::zero())))
+        Ok(ZeroedMapping(Box::new(T::zero())))
     }
 
     pub(crate) fn as_ptr(&self) -> *mut T {
@@ -51,7 +51,7 @@ impl<T: Zeroed> Fresh<T> {
     }
 }
 
-impl<T> Deref for Fresh<T> {
+impl<T> Deref for ZeroedMapping<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -6,7 +6,7 @@
 
 use std::{fmt, io, ptr};
 
-use crate::sync::{AtomicPtr, Fresh, Ordering, Zeroed, const_new};
+use crate::sync::{AtomicPtr, Ordering, Zeroed, ZeroedMapping, const_new};
 
 /// A `T` that is all zeros until it is written. See the module's text.
 pub struct Mapped<T> {
@@ -36,7 +36,7 @@ impl<T: Zeroed> Mapped<T> {
         if let Some(there) = self.get() {
             return Ok(there);
         }
-        let ours = Fresh::<T>::map()?;
+        let ours = ZeroedMapping::<T>::map()?;
         prepare(&ours);
         // Release: pairs with the Acquire in `get`, and with the failure Acquire of this exchange in a thread that maps it later.
         match self.place.compare_exchange(ptr::null_mut(), ours.as_ptr(), Ordering::Release, Ordering::Acquire) {

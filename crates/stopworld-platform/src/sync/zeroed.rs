@@ -1,4 +1,4 @@
-//! Fresh memory for a value of a type: mapped, and all zeros.
+//! ZeroedMapping memory for a value of a type: mapped, and all zeros.
 //!
 //! The model checker has its own version, whose words it tracks: see `loom-tests`.
 
@@ -25,12 +25,12 @@ unsafe impl<T: Zeroed, const COUNT: usize> Zeroed for [T; COUNT] {}
 /// A `T` of zeros in its own mapping, where a page costs nothing until it is touched. [`map`](Self::map) makes two system calls, which
 /// are allowed in every context. Dropping unmaps the value.
 #[derive(Debug)]
-pub struct Fresh<T> {
+pub struct ZeroedMapping<T> {
     memory: Reservation,
     _of: PhantomData<T>,
 }
 
-impl<T: Zeroed> Fresh<T> {
+impl<T: Zeroed> ZeroedMapping<T> {
     /// Maps a `T` of zeros.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl<T: Zeroed> Fresh<T> {
     }
 }
 
-impl<T: Zeroed> Deref for Fresh<T> {
+impl<T: Zeroed> Deref for ZeroedMapping<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
