@@ -26,7 +26,7 @@ use stopworld::events::{EventId, NullSink, Selection};
 use stopworld::profile::{TickClock, TimeProfile};
 use stopworld::{Charging, Gc, GcCell, Mutator, World, cost_centre, traced};
 use stopworld_workloads::lisp::Interpreter;
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until};
 
 traced! {
     /// A node of GCBench.
@@ -85,7 +85,7 @@ fn processor_time() -> Duration {
 
 fn gcbench(m: &Mutator) {
     let workload = workloads::find("gcbench").expect("there is one");
-    let run_control = RunControl::new(Plan { threads: NonZeroUsize::MIN, until: Until::OnePass, depth: 18 });
+    let run_control = RunControl::new(RunPlan { threads: NonZeroUsize::MIN, until: Until::OnePass, depth: 18 });
     workloads::run(m, workload, &run_control).expect("it works");
 }
 

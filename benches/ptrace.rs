@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use stopworld::World;
-use stopworld_ptrace::{Debugger, Event, OnDeath, Options};
+use stopworld_ptrace::{Debugger, DebuggerOptions, Event, OnDeath};
 
 /// The maximum cost of the protocol, relative to the bare loop.
 const LIMIT: f64 = 1.3;
@@ -66,7 +66,8 @@ impl Drop for Program {
 
 /// Returns the median time of `stops` stops by the contract.
 fn by_contract(pid: i32, stops: usize, on_death: OnDeath) -> f64 {
-    let mut debugger = Debugger::attach(pid, Options { on_death, ..Options::default() }).expect("attached");
+    let mut debugger =
+        Debugger::attach(pid, DebuggerOptions { on_death, ..DebuggerOptions::default() }).expect("attached");
     let mut seen = 0;
     while seen < stops {
         if let Some(Event::WorldStopped { .. }) = debugger.poll(Duration::from_secs(10)).expect("served") {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::Micros;
 use stopworld_trace::mps;
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until, churn};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until, churn};
 
 /// For each number of threads: the number of collections that stopped this number, and the total time to stop, in nanoseconds.
 type StopTimes = BTreeMap<u32, (u64, u64)>;
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let alive: NonZeroUsize = argument(1, 8)?.try_into().map_err(|_| usage)?;
     let seconds = argument(2, 3)?.max(1) as u64;
     let until = Until::Time(Duration::from_secs(seconds));
-    let run_control = RunControl::new(Plan { threads: alive, until, depth: 0 });
+    let run_control = RunControl::new(RunPlan { threads: alive, until, depth: 0 });
 
     let met = Arc::new(Mutex::new(StopTimes::new()));
     let counted = Arc::clone(&met);

@@ -15,7 +15,7 @@ use std::time::Instant;
 use stopworld::{CollectionReport, World};
 use stopworld_analysis::report::{Bytes, Micros, Run, RunSummary, table};
 use stopworld_trace::mps;
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until, gcbench};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until, gcbench};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let threads = match std::env::args().nth(1) {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => NonZeroUsize::MIN,
     };
     let depth = gcbench::WORKLOAD.default_depth.unwrap_or(18);
-    let run_control = RunControl::new(Plan { threads, until: Until::OnePass, depth });
+    let run_control = RunControl::new(RunPlan { threads, until: Until::OnePass, depth });
 
     let summary = Arc::new(Mutex::new(RunSummary::default()));
     let noted = Arc::clone(&summary);

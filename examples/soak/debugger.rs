@@ -8,7 +8,8 @@ use fastrand::Rng;
 use stopworld::Tid;
 use stopworld::debugger::Phase;
 use stopworld_ptrace::{
-    Channel, Debugger, Event, Held, Mode, OnDeath, Options, PhaseSet, Phases, Restored, SignalRules, TargetState,
+    Channel, Debugger, DebuggerOptions, Event, Held, Mode, OnDeath, PhaseSet, Phases, Restored, SignalRules,
+    TargetState,
 };
 
 use super::counts::{Counts, one};
@@ -46,10 +47,10 @@ pub(crate) fn run(arguments: &DebuggerArguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn options(random: &mut Rng) -> Options {
+fn options(random: &mut Rng) -> DebuggerOptions {
     // A generous timeout: on a loaded machine threads may need long to stop.
     let within = Duration::from_secs(60);
-    Options {
+    DebuggerOptions {
         mode: if random.bool() { Mode::Full } else { Mode::Assisted },
         phases: if random.bool() { Phases::Reported } else { Phases::Unreported },
         channel: if random.u8(0..4) == 0 { Channel::Breakpoint } else { Channel::Signal },

@@ -7,7 +7,7 @@ use mps_telemetry::Version;
 use mps_telemetry::decode::{Form, Style, decode};
 use mps_telemetry::reader::{End, Reader as Records};
 use nettrace::{Container, EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Visitor};
-use stopworld_analysis::convert::{Conversion, Options, Source, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertOptions, Source, Target, convert};
 
 use crate::formats::not_converted;
 use crate::{limited, names_a_byte};
@@ -16,7 +16,7 @@ const MIB: usize = 1 << 20;
 
 fn converted(input: &[u8], target: Target) -> Option<(Vec<u8>, Conversion)> {
     let mut output = Vec::new();
-    match convert(input, &mut output, target, &Options::default()) {
+    match convert(input, &mut output, target, &ConvertOptions::default()) {
         Ok(conversion) => {
             if let Some(damage) = &conversion.damage {
                 names_a_byte(damage);

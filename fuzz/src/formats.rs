@@ -8,11 +8,11 @@ use ghc_eventlog::read::{by_time, in_file_order, last_before};
 use mps_telemetry::Version;
 use mps_telemetry::decode::{DecodeError, Form, Style, decode};
 use nettrace::Reader;
-use stopworld_analysis::convert::{ConvertError, Options, Target, convert};
-use stopworld_cli::fuzzing;
+use stopworld_analysis::convert::{ConvertError, ConvertOptions, Target, convert};
 use stopworld_analysis::gcstats::{Rules, analyse};
 use stopworld_analysis::profstats::{Profiles, folded, speedscope, text};
 use stopworld_analysis::report::{collections, heap_page, heapprof as heap_table, page, timeprof as time_table};
+use stopworld_cli::fuzzing;
 
 use crate::{limited, names_a_byte};
 
@@ -87,7 +87,7 @@ pub fn gcstats(trace: &[u8]) {
 pub fn convert_json(trace: &[u8]) {
     limited(192 * MIB, || {
         let mut output = Vec::new();
-        match convert(trace, &mut output, Target::Json, &Options::default()) {
+        match convert(trace, &mut output, Target::Json, &ConvertOptions::default()) {
             Ok(conversion) => {
                 if let Some(damage) = &conversion.damage {
                     names_a_byte(damage);

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use crate::sync::SharedLock;
 
 /// A planned action, and the window in which it happens. A *window* is a point between two steps, marked by [`window`].
-struct Plan {
+struct PlannedAction {
     /// The number of windows to be passed before the one in which the action happens.
     left: usize,
     /// Windows in which this lock is held do not count, because a stop and a fork wait for the lock.
@@ -16,12 +16,12 @@ struct Plan {
 }
 
 thread_local! {
-    static PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
+    static PLAN: RefCell<Option<PlannedAction>> = const { RefCell::new(None) };
 }
 
 /// Plans one call of `what`, after `left` windows in which `lock` is not held.
 pub(crate) fn plan(left: usize, lock: SharedLock, what: impl FnOnce() + 'static) {
-    PLAN.set(Some(Plan { left, lock, what: Box::new(what) }));
+    PLAN.set(Some(PlannedAction { left, lock, what: Box::new(what) }));
 }
 
 /// Whether the planned call has happened. If not, the plan is dropped.
@@ -33,7 +33,7 @@ pub(crate) fn has_happened() -> bool {
 pub(crate) fn window() {
     let due = PLAN.with_borrow_mut(|plan| match plan {
         Some(waiting) if waiting.lock.holder().is_some() => None,
-        Some(Plan { left: 0, .. }) => plan.take(),
+        Some(PlannedAction { left: 0, .. }) => plan.take(),
         Some(waiting) => {
             waiting.left -= 1;
             None

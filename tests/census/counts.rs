@@ -311,20 +311,20 @@ unsafe impl stopworld::Trace for Any {
 /// One object of a graph: its name, whether it is a mutable cell, which earlier objects it references, and, if it is mutable, which object gets a
 /// reference back to it.
 #[derive(Clone, Debug)]
-struct Plan {
+struct ObjectPlan {
     name: usize,
     mutable: bool,
     to: [usize; 2],
     rooted: bool,
 }
 
-fn plans() -> impl Strategy<Value = Vec<Plan>> {
+fn plans() -> impl Strategy<Value = Vec<ObjectPlan>> {
     let plan = (0_usize..6, any::<bool>(), any::<[usize; 2]>(), 0_u8..6);
-    let plan = plan.prop_map(|(name, mutable, to, root)| Plan { name, mutable, to, rooted: root == 0 });
+    let plan = plan.prop_map(|(name, mutable, to, root)| ObjectPlan { name, mutable, to, rooted: root == 0 });
     proptest::collection::vec(plan, 1..60)
 }
 
-impl Plan {
+impl ObjectPlan {
     /// The objects that the object of this index references: a constant object only earlier ones, a mutable object any.
     fn targets(&self, index: usize, of: usize) -> [Option<usize>; 2] {
         self.to.map(|to| {
@@ -345,7 +345,7 @@ struct Node {
 }
 
 /// The plans' graph: one object per plan, followed by the arrays that hold the mutable objects' first references.
-fn graph(plans: &[Plan]) -> Vec<Node> {
+fn graph(plans: &[ObjectPlan]) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut arrays = Vec::new();
     for (index, plan) in plans.iter().enumerate() {
@@ -387,9 +387,9 @@ fn naive_retainers(nodes: &[Node]) -> Vec<BTreeSet<String>> {
 }
 
 /// Objects from `turned` on have lower addresses than those before, because they reuse the cells of dead objects.
-fn build(world: &World, plans: &[Plan], turned: usize) -> Vec<Root<Leaf<u64>>> {
+fn build(world: &World, plans: &[ObjectPlan], turned: usize) -> Vec<Root<Leaf<u64>>> {
     let labels: Vec<_> = NAMES.iter().map(|name| world.telemetry_intern(name).unwrap()).collect();
-    let make = move |m: &Mutator, all: Gc<Array<GcCell<Any>>>, plans: &[Plan], which: std::ops::Range<usize>| {
+    let make = move |m: &Mutator, all: Gc<Array<GcCell<Any>>>, plans: &[ObjectPlan], which: std::ops::Range<usize>| {
         let at = |index: Option<usize>| index.map_or(Any(0), |index| all[index].get());
         for index in which {
             let called = Description::new(labels[plans[index].name]);

@@ -175,7 +175,7 @@ fn types(input: &mut Input<'_>) -> BTreeMap<u16, Option<u16>> {
 
 /// A collection as it is logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct LoggedCollection {
     pub capability: u16,
     pub start: u64,
     pub end: u64,
@@ -188,7 +188,7 @@ pub struct Seen {
 }
 
 /// Checks the rules for a log that was ended in order. Returns its collections.
-pub fn check(log: &Log) -> Vec<Seen> {
+pub fn check(log: &Log) -> Vec<LoggedCollection> {
     assert!(log.has_end);
     check_times(log);
     check_threads(log, End::InOrder);
@@ -198,7 +198,7 @@ pub fn check(log: &Log) -> Vec<Seen> {
 }
 
 /// Checks the rules for a log that has only the end marker that was in the file when its process died. Returns its collections.
-pub fn check_beginning(log: &Log) -> Vec<Seen> {
+pub fn check_beginning(log: &Log) -> Vec<LoggedCollection> {
     check_times(log);
     check_threads(log, End::Anyhow);
     let seen = check_collections(log);
@@ -263,7 +263,7 @@ fn check_threads(log: &Log, end: End) {
 }
 
 /// The phases of each collection, in order and on one capability.
-fn check_collections(log: &Log) -> Vec<Seen> {
+fn check_collections(log: &Log) -> Vec<LoggedCollection> {
     let phases = [
         id::GC_START,
         id::GC_WORK,
@@ -286,7 +286,11 @@ fn check_collections(log: &Log) -> Vec<Seen> {
             continue;
         }
         assert_eq!(start.id, id::GC_START, "{start:?}");
-        let mut of = Seen { capability: start.capability.unwrap(), start: start.time, ..Seen::default() };
+        let mut of = LoggedCollection {
+            capability: start.capability.unwrap(),
+            start: start.time,
+            ..LoggedCollection::default()
+        };
         for phase in &phases[1..] {
             let Some(event) = told.next() else { return seen };
             assert_eq!((event.id, event.capability), (*phase, start.capability), "{}", event.name());

@@ -11,16 +11,16 @@ use event_support::{LiveBytes, build, categories, listening, names_emitted, obje
 use rstest::rstest;
 use stopworld::events::{Category, EventId, EventSet, Record, Selection};
 use stopworld::{Stopper, World};
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until, WORKLOADS, Workload};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until, WORKLOADS, Workload};
 
 /// A time limit for the runs of these tests, far longer than any of them takes, even on a busy machine.
 const LONG: Duration = Duration::from_secs(300);
 
-fn plan(threads: usize, until: Until) -> Plan {
-    Plan { threads: NonZeroUsize::new(threads).unwrap(), until, depth: 12 }
+fn plan(threads: usize, until: Until) -> RunPlan {
+    RunPlan { threads: NonZeroUsize::new(threads).unwrap(), until, depth: 12 }
 }
 
-fn run(world: &World, workload: &Workload, plan: Plan) {
+fn run(world: &World, workload: &Workload, plan: RunPlan) {
     work(world, workload, &RunControl::new(plan));
 }
 

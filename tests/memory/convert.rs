@@ -6,12 +6,12 @@ use crate::memory_support::{Pieces, alone, measured};
 use crate::nettrace_support::{Block, Event, Form, Type, Writer, index_of};
 use nettrace::Container;
 use rstest::rstest;
-use stopworld_analysis::convert::{Conversion, Options, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertOptions, Target, convert};
 
 const LIMIT: usize = 96 << 20;
 
 fn converted(input: impl Read, target: Target) -> (Conversion, usize) {
-    measured(|| convert(input, io::sink(), target, &Options::default()).unwrap())
+    measured(|| convert(input, io::sink(), target, &ConvertOptions::default()).unwrap())
 }
 
 /// Blocks of version 6, which do not depend on their position: events of the runtime provider, without flags, that define new threads and

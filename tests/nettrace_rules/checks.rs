@@ -48,7 +48,7 @@ pub fn check_payloads(trace: &Trace) {
 
 /// One collection, as a reader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct TracedCollection {
     pub world: u16,
     pub number: u64,
     pub reason: u64,
@@ -69,9 +69,9 @@ pub struct Seen {
 }
 
 /// The collections of a trace, each with its events in the order that .NET's readers require, on the thread that suspended.
-pub fn check_collections(trace: &Trace) -> Vec<Seen> {
+pub fn check_collections(trace: &Trace) -> Vec<TracedCollection> {
     const IDS: [u32; 11] = [9, 8, 35, 1, 202, 205, 204, 2, 4, 7, 3];
-    let mut open: HashMap<u16, (Vec<u32>, Seen)> = HashMap::new();
+    let mut open: HashMap<u16, (Vec<u32>, TracedCollection)> = HashMap::new();
     let mut all = Vec::new();
     for event in trace.events.iter().filter(|event| event.kind.provider == DEFAULT && IDS.contains(&event.kind.id)) {
         let (id, world) = (event.kind.id, event.world());
@@ -79,7 +79,15 @@ pub fn check_collections(trace: &Trace) -> Vec<Seen> {
         if id == 9 {
             // An abandoned stop has only a beginning.
             assert!(entry.0.is_empty() || entry.0 == [9], "world {world} is stopped twice: {:?}", entry.0);
-            *entry = (vec![9], Seen { world, thread: event.thread, suspend_begin: event.time, ..Seen::default() });
+            *entry = (
+                vec![9],
+                TracedCollection {
+                    world,
+                    thread: event.thread,
+                    suspend_begin: event.time,
+                    ..TracedCollection::default()
+                },
+            );
             assert_eq!(event.number("Reason"), 1);
             entry.1.number = event.number("Count") + 1;
             continue;
@@ -156,7 +164,7 @@ pub fn check_identity(trace: &Trace) {
 }
 
 /// Checks everything about a trace of collections.
-pub fn check(trace: &Trace) -> Vec<Seen> {
+pub fn check(trace: &Trace) -> Vec<TracedCollection> {
     check_payloads(trace);
     check_identity(trace);
     assert!(trace.points >= 1, "a sequence point near the end");

@@ -422,7 +422,7 @@ pub fn file(form: Form, pointer_bytes: u8, blocks: &[Block]) -> Vec<u8> {
 
 /// A delivered event, with everything copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct DeliveredEvent {
     pub kind: u32,
     pub time: i64,
     pub thread: u64,
@@ -442,7 +442,7 @@ pub struct Seen {
 pub struct Record {
     pub trace: Option<TraceInfo>,
     pub types: Vec<EventType>,
-    pub events: Vec<Seen>,
+    pub events: Vec<DeliveredEvent>,
     pub lost: Vec<(u64, u64)>,
     pub threads: Vec<(u64, u64, u64, String)>,
 }
@@ -464,7 +464,7 @@ impl Visitor for Record {
 
     fn event(&mut self, event: &NetEvent<'_>) {
         assert_eq!(self.types[event.kind.index as usize], *event.kind);
-        self.events.push(Seen {
+        self.events.push(DeliveredEvent {
             kind: event.kind.id,
             time: event.time,
             thread: event.thread,

@@ -17,8 +17,8 @@ use rstest::rstest;
 use stopworld::debugger::Phase;
 use stopworld::{Tid, World};
 use stopworld_ptrace::{
-    Address, CallError, Channel, Debugger, DebuggerError, Difference, Event, Held, Inspect, Mode, OnDeath, Options,
-    PhaseSet, Phases, Restored, RunState, Snapshot, Statistics, TargetState, ThreadState,
+    Address, CallError, Channel, Debugger, DebuggerError, DebuggerOptions, Difference, Event, Held, Inspect, Mode,
+    OnDeath, PhaseSet, Phases, Restored, RunState, Snapshot, Statistics, TargetState, ThreadState,
 };
 
 /// The environment variable with the arguments of the debugged program.
@@ -168,8 +168,8 @@ impl Outcome {
 }
 
 /// The timeouts are long enough for threads on a busy machine.
-fn options(mode: Mode) -> Options {
-    Options { mode, stop_within: Duration::from_secs(60), ..Options::default() }
+fn options(mode: Mode) -> DebuggerOptions {
+    DebuggerOptions { mode, stop_within: Duration::from_secs(60), ..DebuggerOptions::default() }
 }
 
 /// Serves until the process has ended, or for this time. Returns the events.
@@ -201,7 +201,7 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_changed(
     #[case] channel: Channel,
 ) {
     let mut program = Program::start("--threads 8 --until-end-of 0");
-    let options = Options { on_death, channel, restored: Restored::Compared, ..options(mode) };
+    let options = DebuggerOptions { on_death, channel, restored: Restored::Compared, ..options(mode) };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     assert_eq!(debugger.libraries().len(), 1);
     let (mut events, begun) = (Vec::new(), Instant::now());
@@ -241,7 +241,7 @@ fn a_program_collects_under_the_debugger_and_nothing_is_lost_or_changed(
 #[test]
 fn a_thread_that_was_changed_in_a_stop_is_reported() {
     let program = Program::start("--threads 8 --until-end-of 0");
-    let options = Options { restored: Restored::Compared, ..options(Mode::Full) };
+    let options = DebuggerOptions { restored: Restored::Compared, ..options(Mode::Full) };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     debugger.hold_at(PhaseSet::NONE.with(Phase::MarkEnd)).unwrap();
     assert!(serve_until(&mut debugger, |event| matches!(event, Event::Phase { held: Held::Yes, .. })));
@@ -411,7 +411,7 @@ fn serve_until(debugger: &mut Debugger, wanted: impl Fn(&Event) -> bool) -> bool
 #[test]
 fn a_collection_is_stepped_through_phase_by_phase() {
     let program = Program::start("--threads 4 --until-end-of 0");
-    let options = Options { phases: Phases::Reported, ..options(Mode::Full) };
+    let options = DebuggerOptions { phases: Phases::Reported, ..options(Mode::Full) };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     debugger.hold_at(PhaseSet::ALL).unwrap();
     let mut seen = Vec::new();
@@ -432,7 +432,7 @@ fn the_debugger() {
     let Ok(plan) = std::env::var("STOPWORLD_DEBUGGER") else { return };
     let words: Vec<&str> = plan.split(' ').collect();
     let mode = if words[1] == "full" { Mode::Full } else { Mode::Assisted };
-    let options = Options { phases: Phases::Reported, ..options(mode) };
+    let options = DebuggerOptions { phases: Phases::Reported, ..options(mode) };
     let attach = || Debugger::attach(words[0].parse().unwrap(), options).unwrap();
     if std::env::var("STOPWORLD_DEBUGGER_DIES_AT").is_ok_and(|step| step == "again-notified") {
         // In a full stop no notification is repeated, except to a debugger that attaches during a stop that the collector has begun by
@@ -536,7 +536,7 @@ extern "C" fn fault() {
 fn functions_are_called_in_threads_that_are_unchanged_afterwards() {
     let program = Program::start("--threads 8 --until-end-of 0");
     let attach = |call_within: Duration| {
-        let options = Options { call_within, ..options(Mode::Full) };
+        let options = DebuggerOptions { call_within, ..options(Mode::Full) };
         Debugger::attach(program.pid(), options).unwrap()
     };
     let mut debugger = attach(Duration::from_secs(60));
@@ -643,7 +643,7 @@ fn a_program_that_is_killed_at_any_moment_is_reported_as_ended(#[values(Mode::Fu
 /// A program whose first thread waits for its vfork's child, which the debugger has reported.
 fn in_vfork() -> (Program, Debugger) {
     let mut program = Program::start("vfork");
-    let options = Options { stop_within: Duration::from_millis(100), ..Options::default() };
+    let options = DebuggerOptions { stop_within: Duration::from_millis(100), ..DebuggerOptions::default() };
     let mut debugger = Debugger::attach(program.pid(), options).unwrap();
     program.tell();
     let is_named = |event: &Event| match event {

@@ -16,7 +16,7 @@ use stopworld::debugger::WORLD_OFFSETS;
 use stopworld::debugger::contract::{Descriptor, stopworld_debugger};
 use stopworld::debugger::notify::{Notice, REQUEST_MAGIC, REQUEST_OFFSETS};
 use stopworld::{StopInfoOffsets, World};
-use stopworld_ptrace::{Debugger, DebuggerError, Event, Options, TargetState};
+use stopworld_ptrace::{Debugger, DebuggerError, DebuggerOptions, Event, TargetState};
 
 const HOSTILE: &str = "STOPWORLD_HOSTILE";
 
@@ -161,8 +161,8 @@ impl Drop for Program {
 }
 
 /// The timeouts are long enough for threads on a busy machine.
-fn options() -> Options {
-    Options { stop_within: Duration::from_secs(60), ..Options::default() }
+fn options() -> DebuggerOptions {
+    DebuggerOptions { stop_within: Duration::from_secs(60), ..DebuggerOptions::default() }
 }
 
 /// Returns the debugger's errors about the program, unprompted or when it lists the threads.

@@ -16,7 +16,7 @@ use super::atomic_output::Output;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
 use super::format::{can_convert_to, conversion_target, extensions};
-use stopworld_analysis::convert::{Conversion, ConvertError, Options, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
 use stopworld_platform::os::remedy::remedy_of;
 use stopworld_trace::TraceFormat;
 
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
         Box::new(BufReader::with_capacity(64 << 10, file))
     };
     let mut output = Output::open(&arguments.output)?;
-    let options = Options { ticks_per_second: arguments.ticks_per_second };
+    let options = ConvertOptions { ticks_per_second: arguments.ticks_per_second };
     let conversion = match convert(input, &mut output, target, &options) {
         Ok(conversion) => conversion,
         Err(ConvertError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(PIPE_CLOSED),

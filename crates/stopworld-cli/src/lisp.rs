@@ -20,7 +20,7 @@ use super::session::Session;
 use super::trace_request::TraceRequest;
 use stopworld::{JoinHandle, Mutator};
 use stopworld_workloads::lisp::{Interpreter, LispError, Prompt};
-use stopworld_workloads::{Plan, RunControl, Until};
+use stopworld_workloads::{RunControl, RunPlan, Until};
 
 /// The description of the workload in one line.
 pub(super) const ABOUT: &str = "Scheme programs: run lisp FILE.scm…; without files, a prompt";
@@ -46,7 +46,7 @@ pub(super) fn run(run: &Run) -> Result<u8, Failure> {
     }
     let programs: Vec<Program> = run.files.iter().map(|file| read(file)).collect::<Result<_, _>>()?;
     let programs: Arc<[Program]> = programs.into();
-    let plan = Plan { threads: run.threads, until: until(run), depth: 0 };
+    let plan = RunPlan { threads: run.threads, until: until(run), depth: 0 };
     let session = Session::begin(&run.settings, TraceRequest::by(&run.settings)?, plan)
         .map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;
@@ -213,7 +213,7 @@ impl Write for Lines {
 
 /// `stopworld repl`: reads with line editing on a terminal, otherwise from the lines of standard input.
 pub(super) fn repl(settings: &Settings) -> Result<u8, Failure> {
-    let plan = Plan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
+    let plan = RunPlan { threads: std::num::NonZeroUsize::MIN, until: Until::OnePass, depth: 0 };
     let session =
         Session::begin(settings, TraceRequest::by(settings)?, plan).map_err(|error| smallest_heap(error, ENOUGH))?;
     let mut exit_code = 0;

@@ -13,7 +13,7 @@ use super::trace_request::TraceRequest;
 use stopworld::{BuildError, Exhausted, Mutator, OutOfMemory};
 use stopworld_analysis::report::Bytes;
 use stopworld_platform::suggest;
-use stopworld_workloads::{self as workloads, Outcome, Plan, Until, WORKLOADS, Workload, WorkloadError, hammer};
+use stopworld_workloads::{self as workloads, Outcome, RunPlan, Until, WORKLOADS, Workload, WorkloadError, hammer};
 
 /// The workload that runs programs from files. It is not one of the library's workloads.
 pub(super) const LISP: &str = "lisp";
@@ -79,7 +79,7 @@ fn find(name: &str) -> Result<&'static Workload, Failure> {
     })
 }
 
-fn plan(run: &Run, workload: &Workload) -> Result<Plan, Failure> {
+fn plan(run: &Run, workload: &Workload) -> Result<RunPlan, Failure> {
     let depth = match (run.depth, workload.default_depth) {
         (given, Some(default)) => given.unwrap_or(default),
         (None, None) => 0,
@@ -89,7 +89,7 @@ fn plan(run: &Run, workload: &Workload) -> Result<Plan, Failure> {
             return Err(Failure::Usage(format!("--depth: {name} builds no trees; only {} do", with.join(" and "))));
         }
     };
-    Ok(Plan { threads: run.threads, until: until(run), depth })
+    Ok(RunPlan { threads: run.threads, until: until(run), depth })
 }
 
 /// Returns the condition that ends the run, from its arguments.
@@ -102,14 +102,14 @@ pub(super) fn until(run: &Run) -> Until {
 }
 
 /// Adds the remedy to an error of a workload.
-fn explained(error: WorkloadError, workload: &Workload, plan: &Plan) -> anyhow::Error {
+fn explained(error: WorkloadError, workload: &Workload, plan: &RunPlan) -> anyhow::Error {
     match error {
         WorkloadError::OutOfMemory(error) => out_of_memory(error, workload, plan),
         error => anyhow!(error).context(workload.name),
     }
 }
 
-fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &Plan) -> anyhow::Error {
+fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &RunPlan) -> anyhow::Error {
     let OutOfMemory { exhausted, live, limit, .. } = error;
     if exhausted != Exhausted::Heap {
         return anyhow!(error).context(workload.name);
@@ -119,7 +119,7 @@ fn out_of_memory(error: OutOfMemory, workload: &Workload, plan: &Plan) -> anyhow
 }
 
 /// Formats a heap limit that is sufficient for a workload, as an argument.
-fn enough(workload: &Workload, plan: &Plan) -> String {
+fn enough(workload: &Workload, plan: &RunPlan) -> String {
     let mebibytes = (workload.needs)(plan).div_ceil(1 << 20);
     match plan.threads.get() {
         1 => format!("--heap-limit {mebibytes}MiB works"),
@@ -139,7 +139,7 @@ pub(super) fn smallest_heap(error: anyhow::Error, works: &str) -> anyhow::Error 
 }
 
 /// Formats the line that the program itself prints at its end.
-fn said(workload: &Workload, plan: &Plan, outcome: Outcome) -> String {
+fn said(workload: &Workload, plan: &RunPlan, outcome: Outcome) -> String {
     let depth = if workload.default_depth.is_some() { format!(" depth={}", plan.depth) } else { String::new() };
     let Outcome { passes, verified } = outcome;
     format!("{}{depth} threads={} passes={passes} verified={verified}\n", workload.name, plan.threads)

@@ -19,7 +19,7 @@ use stopworld_analysis::report::{self, RunSummary, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
 use stopworld_trace::Finished;
 use stopworld_trace::nettrace::Nettrace;
-use stopworld_workloads::{Plan, RunControl};
+use stopworld_workloads::{RunControl, RunPlan};
 
 /// The time limit for the finalizers that are queued at the end.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Builds the world that the settings describe.
-    pub(super) fn begin(settings: &Settings, mut request: TraceRequest, plan: Plan) -> anyhow::Result<Arc<Session>> {
+    pub(super) fn begin(settings: &Settings, mut request: TraceRequest, plan: RunPlan) -> anyhow::Result<Arc<Session>> {
         let run_control = RunControl::new(plan);
         let summary = Arc::new(Mutex::new(RunSummary::default()));
         let passed = Arc::new(Passed::default());

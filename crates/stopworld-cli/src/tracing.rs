@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use mps_telemetry::decode::{Form, decode};
     use stopworld::{Gc, Leaf, Mutator};
-    use stopworld_workloads::{Plan, Until};
+    use stopworld_workloads::{RunPlan, Until};
 
     const VARIABLE: &str = "STOPWORLD_TEST_FLIGHT_FILE";
     const LINKS: u64 = 1_000;
@@ -249,7 +249,7 @@ mod tests {
         let settings = Line::parse_from(line.iter().chain(more)).settings;
         let threads = NonZeroUsize::MIN;
         let request = TraceRequest::by(&settings).unwrap_or_else(|_| panic!("the arguments request a stream"));
-        Session::begin(&settings, request, Plan { threads, until: Until::OnePass, depth: 1 }).unwrap()
+        Session::begin(&settings, request, RunPlan { threads, until: Until::OnePass, depth: 1 }).unwrap()
     }
 
     /// `.event.crash`: the file has whole records whichever thread has the recorder's lock at the exit, and although other threads continue to

@@ -40,7 +40,7 @@ use super::event::{PhaseSet, Statistics};
 use super::memory::Memory;
 use super::sys::{self, Alarm, Ends, Patience, Report, Waited};
 use super::tracee::{Stop, Tracee};
-use super::{Options, Silence, TargetState, proc};
+use super::{DebuggerOptions, Silence, TargetState, proc};
 use stopworld_platform::os::Tid;
 
 /// The maximum number of passes over the list of threads; attaching fails if the list changes more often.
@@ -56,7 +56,7 @@ impl Debugger {
     ///
     /// # Errors
     /// If there is no such process, or it may not be traced.
-    pub fn attach(pid: i32, options: Options) -> Result<Self, DebuggerError> {
+    pub fn attach(pid: i32, options: DebuggerOptions) -> Result<Self, DebuggerError> {
         let alarm = Alarm::new().map_err(system("setting a timer"))?;
         let leader = proc::threads(pid).map_err(|_| DebuggerError::NoProcess(pid))?;
         // The memory is opened before any thread is seized, by the first thread that is alive.
@@ -90,7 +90,7 @@ impl Debugger {
     ///
     /// # Errors
     /// If the program cannot be run, or may not be traced.
-    pub fn launch(program: &OsStr, arguments: &[OsString], options: Options) -> Result<Self, DebuggerError> {
+    pub fn launch(program: &OsStr, arguments: &[OsString], options: DebuggerOptions) -> Result<Self, DebuggerError> {
         let shown = program.to_string_lossy().into_owned();
         let refused = |error: io::Error| DebuggerError::Launch { program: shown.clone(), error };
         let alarm = Alarm::new().map_err(system("setting a timer"))?;
@@ -131,7 +131,7 @@ impl Debugger {
         Ok(debugger)
     }
 
-    fn new(pid: i32, options: Options, memory: Memory, alarm: Alarm) -> Self {
+    fn new(pid: i32, options: DebuggerOptions, memory: Memory, alarm: Alarm) -> Self {
         Self {
             pid,
             options,

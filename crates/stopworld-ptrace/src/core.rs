@@ -14,7 +14,7 @@ use super::death::{Death, Step};
 use super::error::DebuggerError;
 use super::event::{Event, PhaseSet, Statistics};
 use super::memory::{Address, Memory};
-use super::options::{Channel, Options, Phases};
+use super::options::{Channel, DebuggerOptions, Phases};
 use super::registers::ThreadRegisters;
 use super::sys::{self, Alarm, Ends, Patience, Report, WaitInterrupter, Waited};
 use super::target::{Library, TargetError};
@@ -26,7 +26,7 @@ use stopworld_platform::sync::{AtomicBool, AtomicU32, Ordering};
 /// A debugger and its one process. See the [module documentation](super).
 pub struct Debugger {
     pub(super) pid: i32,
-    pub(super) options: Options,
+    pub(super) options: DebuggerOptions,
     pub(super) state: TargetState,
     pub(super) memory: Memory,
     pub(super) alarm: Rc<Alarm>,

@@ -68,7 +68,7 @@ pub use event::{Event, Held, HeldPhase, Passed, PhaseSet, Statistics, Stopped};
 pub use look::{Enrolment, RunState, Snapshot, ThreadSnapshot, ThreadState};
 pub use memory::{Address, MemoryError};
 pub use modules::Mapping;
-pub use options::{Channel, OnDeath, Options, Phases, Restored};
+pub use options::{Channel, DebuggerOptions, OnDeath, Phases, Restored};
 pub use proc::Silence;
 pub use registers::{Difference, Registers, ThreadRegisters};
 pub use signal_rules::{SignalRule, SignalRules};

@@ -8,7 +8,7 @@ use super::error::{DebuggerError, system};
 use super::event::{Event, Statistics};
 use super::memory::{Address, MemoryError};
 use super::modules::Mapping;
-use super::options::{Options, Restored};
+use super::options::{DebuggerOptions, Restored};
 use super::registers::{Registers, ThreadRegisters};
 use super::sys;
 use super::target::{Library, Record, WorldState};
@@ -109,7 +109,7 @@ impl Debugger {
     }
 
     /// Returns the options of this debugger.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> DebuggerOptions {
         self.options
     }
 

@@ -48,7 +48,7 @@ pub enum Restored {
 
 /// The options of a debugger.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct DebuggerOptions {
     /// Whether the debugger or the collector stops the world.
     pub mode: Mode,
     /// Whether the collector notifies of phases.
@@ -67,7 +67,7 @@ pub struct Options {
     pub call_within: Duration,
 }
 
-impl Default for Options {
+impl Default for DebuggerOptions {
     fn default() -> Self {
         Self {
             mode: Mode::Full,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::memory::Address;
 use super::sys::Report;
 use super::target::{REQUEST, Record, Shape, THREAD, WORLD, check_signal};
-use super::{Debugger, Options, TargetState};
+use super::{Debugger, DebuggerOptions, TargetState};
 use stopworld::OFFSETS;
 use stopworld_platform::os::Tid;
 
@@ -34,7 +34,7 @@ impl Drop for Sleeper {
 #[test]
 fn a_thread_that_is_marked_as_interrupted_is_interrupted_again() {
     let sleeper = Sleeper::new();
-    let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();
+    let mut debugger = Debugger::attach(sleeper.pid(), DebuggerOptions::default()).unwrap();
     // A call that returned at the moment at which it was aborted leaves the mark like this.
     debugger.tracees.get_mut(&sleeper.pid()).unwrap().interrupt_pending = true;
     debugger.freeze(Tid(sleeper.pid())).unwrap();
@@ -43,7 +43,7 @@ fn a_thread_that_is_marked_as_interrupted_is_interrupted_again() {
 #[test]
 fn control_is_taken_again_when_the_last_silent_thread_has_ended() {
     let sleeper = Sleeper::new();
-    let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();
+    let mut debugger = Debugger::attach(sleeper.pid(), DebuggerOptions::default()).unwrap();
     let who = debugger.who;
     // Two threads that did not stop in time, and never will.
     debugger.silent.extend([1, 2]);
@@ -58,7 +58,7 @@ fn a_killed_process_has_ended_for_its_debugger_and_for_its_parent() {
     // The kernel returns the end of this child first, again and again.
     let mut stranger = Command::new("true").spawn().unwrap();
     let mut sleeper = Sleeper::new();
-    let mut debugger = Debugger::attach(sleeper.pid(), Options::default()).unwrap();
+    let mut debugger = Debugger::attach(sleeper.pid(), DebuggerOptions::default()).unwrap();
     debugger.freeze(Tid(sleeper.pid())).unwrap();
     sleeper.0.kill().unwrap();
     let until = Instant::now() + Duration::from_secs(60);

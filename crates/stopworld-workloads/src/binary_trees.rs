@@ -5,7 +5,7 @@
 //! that each depth allocates about the same number of nodes. The trees of a depth are distributed over the threads in turn.
 //! All objects are small and of one type, and nearly all of them are dead at the next collection.
 
-use super::run_control::{Plan, RunControl};
+use super::run_control::{RunControl, RunPlan};
 use super::workload::{Workload, WorkloadError, on_threads};
 use stopworld::{Gc, Mutator, OutOfMemory, cost_centre, traced};
 
@@ -108,7 +108,7 @@ fn checked(tree: Gc<Tree>, depth: u32) -> Result<u64, WorkloadError> {
 
 /// Returns the heap size for the long-lived tree, one of the deepest trees on each thread, and the stretch tree, which a
 /// stale word on a stack may keep alive; doubled as a reserve.
-fn needs(plan: &Plan) -> usize {
+fn needs(plan: &RunPlan) -> usize {
     let deepest_dealt = plan.depth / SHALLOWEST * SHALLOWEST;
     let nodes = full(plan.depth + 1) + full(plan.depth) + full(deepest_dealt) * plan.threads.get() as u64;
     nodes as usize * NODE_BYTES * 2 + (1 << 20)

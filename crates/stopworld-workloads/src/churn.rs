@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::run_control::{Plan, RunControl};
+use super::run_control::{RunControl, RunPlan};
 use super::workload::{Workload, WorkloadError, panicked};
 use stopworld::{Gc, JoinHandle, Mutator, OutOfMemory, Root, cost_centre, traced};
 
@@ -121,6 +121,6 @@ fn wrong(birth: u64, links: u64) -> WorkloadError {
 
 /// Returns the heap size for the lists and dropped links of all running children, because collections are rare; doubled as a
 /// reserve.
-fn needs(plan: &Plan) -> usize {
+fn needs(plan: &RunPlan) -> usize {
     (LENGTH * (1 + WASTE)) as usize * size_of::<[usize; 3]>() * plan.threads.get() * 2 + (4 << 20)
 }

@@ -5,7 +5,7 @@
 //! first and its children are stored into it, as constructors do) and from the bottom up (children first). So the heap has
 //! live data of medium size and much short-lived data, and collections find partially built trees of both kinds.
 
-use super::run_control::{Plan, RunControl};
+use super::run_control::{RunControl, RunPlan};
 use super::workload::{Workload, WorkloadError, on_threads};
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, cost_centre, keep_alive, traced};
 
@@ -150,7 +150,7 @@ fn check_array(array: Gc<Array<f64>>) -> Result<u64, WorkloadError> {
 
 /// Returns the heap size for the stretch tree, or the long-lived data with one deepest tree if that is larger, on every
 /// thread; doubled as a reserve.
-fn needs(plan: &Plan) -> usize {
+fn needs(plan: &RunPlan) -> usize {
     let long_depth = plan.depth.saturating_sub(BELOW_STRETCH);
     let nodes = tree_size(plan.depth).max(2 * tree_size(long_depth)) as usize;
     (nodes * NODE_BYTES + ARRAY_LENGTH * size_of::<f64>()) * plan.threads.get() * 2

@@ -5,7 +5,7 @@
 //! Vertices are replaced continuously. Some are the target of a weak reference, some have a finalizer, some are in the
 //! pinned space. A weak reference must return its original vertex or nothing, whatever was allocated at the same address.
 
-use super::run_control::{Plan, RunControl};
+use super::run_control::{RunControl, RunPlan};
 use super::workload::{Workload, WorkloadError, Xorshift, on_threads};
 use stopworld::{Array, Gc, GcCell, Mutator, OutOfMemory, Weak, cost_centre, traced};
 use stopworld_platform::sync::{AtomicU64, Ordering};
@@ -156,6 +156,6 @@ pub fn finalizers_run() -> u64 {
 }
 
 /// Returns the heap size for each thread's vertices and tables, doubled as a reserve.
-fn needs(plan: &Plan) -> usize {
+fn needs(plan: &RunPlan) -> usize {
     (VERTICES * (size_of::<Vertex>() + 24) + WATCHES * 64) * plan.threads.get() * 2 + (4 << 20)
 }

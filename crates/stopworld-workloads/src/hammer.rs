@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::run_control::{Plan, RunControl};
+use super::run_control::{RunControl, RunPlan};
 use super::workload::{WorkerGroup, Workload, WorkloadError, Xorshift};
 use stopworld::{Gc, Mutator, cost_centre, traced};
 use stopworld_platform::os::dynamic;
@@ -160,6 +160,6 @@ fn spawn_and_join(m: &Mutator, round: u64) -> Result<(), WorkloadError> {
 }
 
 /// Returns the heap size for lists of a few kilobytes on every thread, and on the threads that these start.
-fn needs(plan: &Plan) -> usize {
+fn needs(plan: &RunPlan) -> usize {
     plan.threads.get() * 64 * 1024 + (8 << 20)
 }

@@ -29,7 +29,7 @@ pub mod lisp;
 mod run_control;
 mod workload;
 
-pub use run_control::{Plan, RunControl, Until};
+pub use run_control::{RunControl, RunPlan, Until};
 pub use workload::{Outcome, Workload, WorkloadError};
 
 use stopworld::Mutator;

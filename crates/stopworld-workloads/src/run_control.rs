@@ -13,7 +13,7 @@ use stopworld_platform::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// The plan of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct RunPlan {
     /// The number of threads.
     pub threads: NonZeroUsize,
     /// The condition that ends the run.
@@ -38,7 +38,7 @@ pub enum Until {
 pub struct RunControl(Arc<Inner>);
 
 struct Inner {
-    plan: Plan,
+    plan: RunPlan,
     over: AtomicBool,
     collections: AtomicU32,
     /// Whether the timer thread must end, and the condition variable that wakes it.
@@ -54,7 +54,7 @@ pub struct Alarm {
 
 impl RunControl {
     /// Creates a run that has not begun.
-    pub fn new(plan: Plan) -> RunControl {
+    pub fn new(plan: RunPlan) -> RunControl {
         RunControl(Arc::new(Inner {
             plan,
             over: AtomicBool::new(false),
@@ -65,7 +65,7 @@ impl RunControl {
     }
 
     /// Returns the plan.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &RunPlan {
         &self.0.plan
     }
 
@@ -143,7 +143,7 @@ mod tests {
     use std::time::Instant;
 
     fn run_control(until: Until) -> RunControl {
-        RunControl::new(Plan { threads: NonZeroUsize::MIN, until, depth: 4 })
+        RunControl::new(RunPlan { threads: NonZeroUsize::MIN, until, depth: 4 })
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 
-use super::run_control::{Plan, RunControl};
+use super::run_control::{RunControl, RunPlan};
 use stopworld::{CollectError, Mutator, OutOfMemory, SpawnError};
 
 /// A program that the command and the examples can run.
@@ -14,7 +14,7 @@ pub struct Workload {
     /// The default depth of the trees, for workloads with trees.
     pub default_depth: Option<u32>,
     /// Returns the approximate number of bytes of heap that one pass needs.
-    pub needs: fn(&Plan) -> usize,
+    pub needs: fn(&RunPlan) -> usize,
     /// Does the work once. Returns the number of objects that were verified.
     pub pass: fn(&Mutator, &RunControl) -> Result<u64, WorkloadError>,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use stopworld::{Mutator, World};
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until, lisp};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until, lisp};
 
 use super::number;
 use crate::facts::{Facts, TestResult};
@@ -67,7 +67,7 @@ impl Pump {
 fn workload_pass(world: &World, name: &str) -> TestResult<String> {
     let workload = workloads::find(name).ok_or_else(|| format!("no workload is called {name}"))?;
     let threads = NonZeroUsize::new(THREADS).expect("not zero");
-    let run_control = RunControl::new(Plan { threads, until: Until::OnePass, depth: 10 });
+    let run_control = RunControl::new(RunPlan { threads, until: Until::OnePass, depth: 10 });
     // SAFETY: this body holds no `Gc`; the workload keeps its promise.
     let whole = unsafe { world.spawn("main", move |m| workloads::run(m, workload, &run_control)) };
     let outcome = whole.map_err(|error| error.to_string())?.join().map_err(|_| "the thread panicked")?;

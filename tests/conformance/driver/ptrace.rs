@@ -8,7 +8,7 @@ use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
 use stopworld::Tid;
-use stopworld_ptrace::{Debugger, DebuggerError, Event, Options, Restored};
+use stopworld_ptrace::{Debugger, DebuggerError, DebuggerOptions, Event, Restored};
 
 use super::{Ability, Driver, Mode, ThreadView, seen};
 use crate::facts::{Facts, TestResult, answer};
@@ -90,7 +90,7 @@ pub fn engine(arguments: &[String]) -> TestResult<()> {
     let (sender, lines) = channel();
     // On a machine with too few processors a thread may not run for seconds; that must not count as a thread that does not stop.
     let stop_within = Duration::from_secs(20);
-    let options = Options { mode, stop_within, restored: Restored::Compared, ..Options::default() };
+    let options = DebuggerOptions { mode, stop_within, restored: Restored::Compared, ..DebuggerOptions::default() };
     let mut engine = Engine { options, debugger: None };
     // Without a debugger this process only waits for lines; each debugger has a waker of its own.
     std::thread::spawn(move || {
@@ -110,7 +110,7 @@ pub fn engine(arguments: &[String]) -> TestResult<()> {
 }
 
 struct Engine {
-    options: Options,
+    options: DebuggerOptions,
     debugger: Option<Debugger>,
 }
 

@@ -31,7 +31,7 @@ pub enum Target {
 
 /// The options of a conversion.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct ConvertOptions {
     /// The clock rate of a telemetry stream, which the stream does not contain.
     pub ticks_per_second: Option<u64>,
 }

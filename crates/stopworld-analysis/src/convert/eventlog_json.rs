@@ -245,7 +245,7 @@ mod tests {
     use ghc_eventlog::events::{HeapProfSampleBegin, HeapProfSampleEnd, HeapProfSampleString};
     use ghc_eventlog::write::Log;
 
-    use super::super::{Options, Target, convert};
+    use super::super::{ConvertOptions, Target, convert};
     use super::*;
 
     /// Converts a log with one sample, which has these bands, all of one byte.
@@ -258,7 +258,8 @@ mod tests {
         }
         log.write(None, &HeapProfSampleEnd { era: 0 }).unwrap();
         let mut timeline = Vec::new();
-        let conversion = convert(&*log.finish().unwrap(), &mut timeline, Target::Json, &Options::default()).unwrap();
+        let conversion =
+            convert(&*log.finish().unwrap(), &mut timeline, Target::Json, &ConvertOptions::default()).unwrap();
         (String::from_utf8(timeline).unwrap(), conversion)
     }
 

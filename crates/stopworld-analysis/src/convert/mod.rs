@@ -52,7 +52,7 @@ mod telemetry;
 
 use std::io::{Read, Write};
 
-pub use conversion::{Conversion, ConvertError, FirstBytes, Options, Source, Target};
+pub use conversion::{Conversion, ConvertError, ConvertOptions, FirstBytes, Source, Target};
 pub use left_out::{LeftOut, LeftOutRow};
 
 /// Converts a trace.
@@ -64,7 +64,7 @@ pub fn convert<R: Read, W: Write>(
     input: R,
     output: W,
     target: Target,
-    options: &Options,
+    options: &ConvertOptions,
 ) -> Result<Conversion, ConvertError> {
     let (source, input) = detect::detect(input)?;
     let mut conversion =

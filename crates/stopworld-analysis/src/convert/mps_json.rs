@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use super::pages::{self, Page};
 use super::stream;
 use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
-use super::{Conversion, ConvertError, LeftOut, Options};
+use super::{Conversion, ConvertError, ConvertOptions, LeftOut};
 use mps_telemetry::Category;
 use mps_telemetry::labels::{Label, Labels, Namespace};
 use mps_telemetry::reader::Record;
@@ -34,7 +34,7 @@ const NAMELESS: &str = "trace";
 pub(super) fn convert<R: Read, W: Write>(
     input: R,
     output: W,
-    options: &Options,
+    options: &ConvertOptions,
     to: &mut Conversion,
 ) -> Result<(), ConvertError> {
     let stream = stream::read(input, options, to)?;

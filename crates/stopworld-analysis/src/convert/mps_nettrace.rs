@@ -19,7 +19,7 @@ use std::io::{self, BufWriter, Read, Write};
 
 use super::stream::{self, Stream};
 use super::telemetry::{self, LACKS, UNKNOWN_CODE, leave_out};
-use super::{Conversion, ConvertError, LeftOut, Options};
+use super::{Conversion, ConvertError, ConvertOptions, LeftOut};
 use mps_telemetry::reader::Record;
 use mps_telemetry::v2::{self, Event};
 use mps_telemetry::{Layout, TraceStartWhy, Version};
@@ -44,7 +44,7 @@ pub(super) fn convert<R: Read, W: Write>(
     input: R,
     output: W,
     container: Container,
-    options: &Options,
+    options: &ConvertOptions,
     to: &mut Conversion,
 ) -> Result<(), ConvertError> {
     let stream = stream::read(input, options, to)?;

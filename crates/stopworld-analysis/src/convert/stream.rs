@@ -11,7 +11,7 @@ use std::io::Read;
 
 use super::detect::unreadable;
 use super::telemetry;
-use super::{Conversion, ConvertError, Options};
+use super::{Conversion, ConvertError, ConvertOptions};
 use mps_telemetry::reader::{End, Reader, Record};
 use mps_telemetry::sort::{Failed, Limits, Sorter};
 use mps_telemetry::v2::{self, Event};
@@ -101,7 +101,7 @@ pub(super) fn each<R: Read>(
 }
 
 /// Reads a stream to its end.
-pub(super) fn read<R: Read>(input: R, options: &Options, to: &mut Conversion) -> Result<Stream, ConvertError> {
+pub(super) fn read<R: Read>(input: R, options: &ConvertOptions, to: &mut Conversion) -> Result<Stream, ConvertError> {
     let mut reader = Reader::new(input);
     let version = reader.detect().map_err(|error| unreadable(0, error))?;
     let directory = std::env::temp_dir();

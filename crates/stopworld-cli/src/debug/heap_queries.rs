@@ -24,7 +24,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 impl Session {
     /// Calls a function of the collector that writes to the scratch memory. Returns the number of items that it found, and
     /// the items that it wrote.
-    fn ask(&mut self, which: Inspect, about: u64, item: usize) -> anyhow::Result<(u64, Vec<Vec<u64>>)> {
+    fn query(&mut self, which: Inspect, about: u64, item: usize) -> anyhow::Result<(u64, Vec<Vec<u64>>)> {
         let (scratch, room) =
             self.debugger.scratch().ok_or_else(|| anyhow!("the process has no stopworld collector"))?;
         let capacity = room / item;
@@ -42,7 +42,7 @@ impl Session {
     }
 
     fn describe(&mut self, address: Address) -> anyhow::Result<Facts> {
-        let (found, facts) = self.ask(Inspect::Describe, address.0, size_of::<inspect::ObjectFacts>())?;
+        let (found, facts) = self.query(Inspect::Describe, address.0, size_of::<inspect::ObjectFacts>())?;
         let facts = facts.into_iter().next().ok_or_else(|| anyhow!("can't read the collector's reply"))?;
         Ok(Facts {
             is_object: found == 1,
@@ -68,7 +68,7 @@ impl Session {
     }
 
     fn fields_of(&mut self, address: Address, most: usize) -> anyhow::Result<(u64, Vec<Field>)> {
-        let (count, found) = self.ask(Inspect::Fields, address.0, size_of::<inspect::FieldFacts>())?;
+        let (count, found) = self.query(Inspect::Fields, address.0, size_of::<inspect::FieldFacts>())?;
         let mut fields = Vec::new();
         for field in found.iter().take(most) {
             let target = Address(field[2]);
@@ -118,10 +118,10 @@ impl Session {
     pub(super) fn referrers(&mut self, address: Address) -> anyhow::Result<()> {
         let (count, referrers) = self.with_all_stopped(|session| {
             let base = session.describe(address)?.base;
-            let (count, found) = session.ask(Inspect::Referrers, address.0, size_of::<usize>())?;
+            let (count, found) = session.query(Inspect::Referrers, address.0, size_of::<usize>())?;
             let mut referrers = Vec::new();
             for referrer in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
-                let (_, fields) = session.ask(Inspect::Fields, referrer.0, size_of::<inspect::FieldFacts>())?;
+                let (_, fields) = session.query(Inspect::Fields, referrer.0, size_of::<inspect::FieldFacts>())?;
                 let offset = fields.iter().find(|field| field[2] == base.0).map(|field| field[0]);
                 referrers.push(Referrer { address: referrer, offset, name: session.type_of(referrer) });
             }
@@ -137,7 +137,7 @@ impl Session {
     pub(super) fn path(&mut self, address: Address) -> anyhow::Result<()> {
         let steps = self.with_all_stopped(|session| {
             session.debugger.show_stacks()?;
-            let (count, found) = session.ask(Inspect::Path, address.0, size_of::<inspect::Step>())?;
+            let (count, found) = session.query(Inspect::Path, address.0, size_of::<inspect::Step>())?;
             let names: Vec<(i32, String)> = session
                 .debugger
                 .threads()?
@@ -166,7 +166,7 @@ impl Session {
         let world = choose_world(&worlds, number)?;
         let (at, number) = (world.address, world.number);
         let rows = self.with_all_stopped(|session| {
-            let (_, rows) = session.ask(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
+            let (_, rows) = session.query(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
             Ok(rows.iter().map(|row| (session.text(row[1], row[2]), row[3], row[4])).collect::<Vec<_>>())
         })?;
         self.say(render::census(number, rows));

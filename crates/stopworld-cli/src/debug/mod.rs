@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `command` | the parser of the commands |
 //! | `session` | the execution of the commands, and the reports of events |
-//! | `ask`, `answer` | requests about the heap, which the collector in the target answers |
+//! | `heap_queries`, `answer` | requests about the heap, which the collector in the target answers |
 //! | `backtrace` | unwinding a thread's call stack from its registers |
 //! | `render` | the format of the output |
 //! | `prompt` | the terminal |
@@ -14,9 +14,9 @@
 //! that fails ends the session, unless `--keep-going` is given.
 
 mod answer;
-mod ask;
 mod backtrace;
 mod command;
+mod heap_queries;
 mod prompt;
 mod render;
 mod session;
@@ -41,7 +41,7 @@ use super::arguments::{Attach, Debug, DebugSettings};
 use super::exit::{FAILED, Failure};
 use prompt::{LineEditor, Prompt, UserInput, print};
 use session::{Flow, Origin, Session, mode_of};
-use stopworld_ptrace::{Debugger, DebuggerError, Options, Restored, SignalRules, TargetError};
+use stopworld_ptrace::{Debugger, DebuggerError, DebuggerOptions, Restored, SignalRules, TargetError};
 
 /// The longest time for which the target is served before checking for a new line. A new line ends the wait at once.
 const SERVE: Duration = Duration::from_millis(500);
@@ -77,10 +77,10 @@ pub(super) fn attach(arguments: &Attach) -> Result<u8, Failure> {
     converse(debugger, Origin::Attached, input, &arguments.settings)
 }
 
-fn options(settings: &DebugSettings) -> Options {
+fn options(settings: &DebugSettings) -> DebuggerOptions {
     let restored = if settings.compare { Restored::Compared } else { Restored::Trusted };
     let (mode, signals) = (mode_of(settings.mode), SignalRules::for_a_prompt());
-    Options { mode, restored, signals, call_within: Duration::from_secs(30), ..Options::default() }
+    DebuggerOptions { mode, restored, signals, call_within: Duration::from_secs(30), ..DebuggerOptions::default() }
 }
 
 /// Refuses a program for another architecture, which can't be inspected. Anything that is not an ELF file is left to the

@@ -614,7 +614,7 @@ mod tests {
     use std::ffi::{OsStr, OsString};
 
     use super::*;
-    use stopworld_ptrace::Options;
+    use stopworld_ptrace::DebuggerOptions;
 
     /// The environment variable that marks the debugged process.
     const DEBUGGED: &str = "STOPWORLD_DEBUGGED_BY_A_SESSION";
@@ -636,7 +636,7 @@ mod tests {
         let environment: OsString = format!("{DEBUGGED}=1").into();
         let test = format!("{this}::the_program_of_a_session");
         let arguments = [environment, std::env::current_exe().unwrap().into(), "--exact".into(), test.into()];
-        let debugger = Debugger::launch(OsStr::new("/usr/bin/env"), &arguments, Options::default()).unwrap();
+        let debugger = Debugger::launch(OsStr::new("/usr/bin/env"), &arguments, DebuggerOptions::default()).unwrap();
         let mut session = Session::new(debugger, Origin::Launched, Box::new(|_| {}));
         session.debugger.cont_all().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);

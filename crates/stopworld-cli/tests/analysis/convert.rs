@@ -18,11 +18,11 @@ use mps_telemetry::decode::{Form, decode};
 use nettrace::{Container, NetEvent, Reader, Summary, Visitor};
 use nix::sys::signal::Signal;
 use rstest::rstest;
-use stopworld_analysis::convert::{Conversion, ConvertError, Options, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
 
 fn converted(input: &[u8], target: Target) -> Result<(Vec<u8>, Conversion), ConvertError> {
     let mut output = Vec::new();
-    let conversion = convert(input, &mut output, target, &Options::default())?;
+    let conversion = convert(input, &mut output, target, &ConvertOptions::default())?;
     Ok((output, conversion))
 }
 

@@ -11,11 +11,11 @@ use nettrace_plans::{event, introduced, kind, plan, written};
 use nettrace_support::{Block, Event, Form, Type, file, index_of};
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld_analysis::convert::{Conversion, ConvertError, Options, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
 
 fn converted(input: &[u8], to: Container) -> (Vec<u8>, Conversion) {
     let mut output = Vec::new();
-    let conversion = convert(input, &mut output, Target::Nettrace(to), &Options::default()).unwrap();
+    let conversion = convert(input, &mut output, Target::Nettrace(to), &ConvertOptions::default()).unwrap();
     (output, conversion)
 }
 
@@ -182,7 +182,7 @@ proptest! {
         // If the file is cut, only the events after the cut are lost.
         let at = original.len() * usize::from(plan.blocks[0]) / 12;
         let mut cut = Vec::new();
-        match convert(&original[..at], &mut cut, Target::Nettrace(to), &Options::default()) {
+        match convert(&original[..at], &mut cut, Target::Nettrace(to), &ConvertOptions::default()) {
             Ok(conversion) => {
                 let readable = listen(&original[..at], true).0.events.len() as u64;
                 prop_assert_eq!(conversion.carried, readable);

@@ -12,7 +12,7 @@ use command_support::{directory, run, text};
 use mps_telemetry::decode::{Form, decode};
 use nettrace_support::{Block, Event, FORMS, Type, file};
 use rstest::rstest;
-use stopworld_analysis::convert::{Options, Target, convert};
+use stopworld_analysis::convert::{ConvertOptions, Target, convert};
 
 /// A time limit far longer than any command takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
@@ -74,7 +74,7 @@ fn event(kind: u32, time: i64, payload: Vec<u8>) -> Event {
 fn stream(types: Vec<Type>, events: Vec<Event>) -> String {
     let trace = file(FORMS[0], 8, &[Block::Types(types), Block::Events(events)]);
     let (mut stream, mut lines) = (Vec::new(), Vec::new());
-    convert(&trace[..], &mut stream, Target::Mps, &Options::default()).unwrap();
+    convert(&trace[..], &mut stream, Target::Mps, &ConvertOptions::default()).unwrap();
     decode(&stream[..], &mut lines, Form::Named, None, &mut |_| {}).unwrap();
     text(&lines)
 }

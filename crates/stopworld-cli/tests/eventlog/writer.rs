@@ -6,7 +6,7 @@ use crate::writer_support;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use eventlog_rules::{Log, Seen, check};
+use eventlog_rules::{Log, LoggedCollection, check};
 use ghc_eventlog::events::id;
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
@@ -31,7 +31,7 @@ fn finish(trace: &Trace) -> Finished {
 }
 
 /// Asserts that the collections in a log agree with the collector's reports in every figure.
-fn are_the_reports(seen: &[Seen], reports: &Reports) {
+fn are_the_reports(seen: &[LoggedCollection], reports: &Reports) {
     let reports = reports.sorted();
     assert_eq!(seen.len(), reports.len());
     let mut allocated = 0;

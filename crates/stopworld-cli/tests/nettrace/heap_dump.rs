@@ -10,7 +10,7 @@ use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{Gc, GcCell, Stopper, World, traced};
 use stopworld_trace::nettrace::{Container, Options, Providers, Trace};
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until};
 
 const DUMP: &str = "Microsoft-Windows-DotNETRuntime:0x180001:4";
 
@@ -46,7 +46,7 @@ fn a_dump_is_what_lives(
         // SAFETY: the workloads keep their references where the collector looks.
         let m = unsafe { world.attach("main") }.unwrap();
         let until = if workload == "hammer" { Until::Time(Duration::from_millis(100)) } else { Until::OnePass };
-        let plan = Plan { threads: NonZeroUsize::new(2).unwrap(), until, depth: 8 };
+        let plan = RunPlan { threads: NonZeroUsize::new(2).unwrap(), until, depth: 8 };
         workloads::run(&m, workloads::find(workload).unwrap(), &RunControl::new(plan)).unwrap();
         m.collect().unwrap();
     }

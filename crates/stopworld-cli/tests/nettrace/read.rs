@@ -5,7 +5,9 @@ use crate::nettrace_support;
 
 use nettrace::{Container, DamageKind, EventType, Interest, Label, NetEvent, Reader, Utc, Visitor};
 use nettrace_plans::{event, introduced, kind, plan, written};
-use nettrace_support::{Block, Drops, Event, Form, Record, Seen, Type, file, index_of, read, read_in_file_order};
+use nettrace_support::{
+    Block, DeliveredEvent, Drops, Event, Form, Record, Type, file, index_of, read, read_in_file_order,
+};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -74,7 +76,7 @@ fn both_containers_yield_the_same() {
     let events = |name: &str| {
         let (record, _) = read(&std::fs::read(format!("../../tests/fixtures/nettrace/{name}.nettrace")).unwrap());
         let types = record.types;
-        let name = |event: &Seen| {
+        let name = |event: &DeliveredEvent| {
             let kind = types.iter().find(|kind| kind.id == event.kind).unwrap();
             (kind.provider.clone(), kind.event, kind.version)
         };
@@ -311,7 +313,7 @@ proptest! {
         let (record, summary) = read(&bytes);
         prop_assert_eq!(summary.damage, None);
         prop_assert_eq!((summary.lost, summary.late, summary.steps_back), (lost, 0, 0));
-        let seen = |events: &[Seen]| {
+        let seen = |events: &[DeliveredEvent]| {
             events.iter().map(|event| (event.kind, event.sequence, event.thread, event.time, event.processor.unwrap(), event.activity, event.payload.clone())).collect::<Vec<_>>()
         };
         // In file order, all events are delivered as they were written.

@@ -7,7 +7,7 @@ use crate::writer_support;
 use std::time::Duration;
 
 use nettrace::{NetEvent, Reader, Visitor};
-use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Seen, Trace as Parsed, check};
+use nettrace_rules::{DEFAULT, EVENT_PIPE, OWN, PRIVATE, RUNDOWN, Trace as Parsed, TracedCollection, check};
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::events::{DESCRIPTORS, EventId, Provider};
@@ -38,7 +38,7 @@ fn finish(trace: &Trace) -> Finished {
 }
 
 /// Asserts that the collections in a trace agree with the collector's reports in every figure.
-fn are_the_reports(trace: &Parsed, seen: &[Seen], reports: &Reports) {
+fn are_the_reports(trace: &Parsed, seen: &[TracedCollection], reports: &Reports) {
     let reports = reports.sorted();
     let numbers: Vec<u64> = seen.iter().map(|seen| seen.number).collect();
     assert_eq!(numbers, reports.iter().map(|report| u64::from(report.number)).collect::<Vec<_>>());

@@ -34,7 +34,7 @@ pub fn introduced(threads: &[u64]) -> Block {
 
 /// A trace of several threads: what each writes, how it is divided into sections, blocks and flags, and what is lost.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TracePlan {
     pub form: Form,
     /// For each section: thread, time step, payload size, whether it is lost.
     sections: Vec<Vec<(u8, u8, u8, bool)>>,
@@ -45,16 +45,22 @@ pub struct Plan {
     order: Vec<Index>,
 }
 
-pub fn plan() -> impl Strategy<Value = Plan> {
+pub fn plan() -> impl Strategy<Value = TracePlan> {
     let step = (0..4u8, 0..5u8, prop_oneof![Just(3u8), 0..40u8], prop::bool::weighted(0.1));
     let sections = prop::collection::vec(prop::collection::vec(step, 0..40), 1..4);
     let flags = prop::collection::vec(any::<bool>(), 20);
     (0..4usize, sections, flags, prop::collection::vec(1..12u8, 1..10), prop::collection::vec(any::<Index>(), 20))
-        .prop_map(|(form, sections, flags, blocks, order)| Plan { form: FORMS[form], sections, flags, blocks, order })
+        .prop_map(|(form, sections, flags, blocks, order)| TracePlan {
+            form: FORMS[form],
+            sections,
+            flags,
+            blocks,
+            order,
+        })
 }
 
 /// Returns the file, its events in file order, and the losses that its numbers imply.
-pub fn written(plan: &Plan) -> (Vec<u8>, Vec<Event>, u64) {
+pub fn written(plan: &TracePlan) -> (Vec<u8>, Vec<Event>, u64) {
     let mut blocks = vec![Block::Types(vec![kind(1), kind(2), kind(3)])];
     if plan.form.is_v6() {
         blocks.insert(0, introduced(&[0, 2, 4, 6]));

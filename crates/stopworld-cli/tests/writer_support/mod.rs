@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use stopworld::{CollectionReport, Mutator, World, WorldBuilder};
 use stopworld_workloads::lisp::Interpreter;
-use stopworld_workloads::{self as workloads, Plan, RunControl, Until};
+use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until};
 
 pub const WORKLOADS: [&str; 6] = ["binary-trees", "gcbench", "churn", "graph", "hammer", "lisp"];
 
@@ -44,7 +44,7 @@ pub fn run(world: &World, workload: &str, threads: usize) {
     } else {
         let threads = NonZeroUsize::new(threads).unwrap();
         let until = if workload == "hammer" { Until::Time(Duration::from_millis(150)) } else { Until::OnePass };
-        let plan = Plan { threads, until, depth: 10 };
+        let plan = RunPlan { threads, until, depth: 10 };
         workloads::run(&m, workloads::find(workload).unwrap(), &RunControl::new(plan)).unwrap();
     }
     m.collect().unwrap();

@@ -305,28 +305,28 @@ fn row_of(value: Value) -> Option<Gc<Row>> {
 /// The table holds addresses, which keep nothing alive; the objects are reachable from `value` during the walk.
 fn cycles(store: &Store<'_>, value: Value) -> HashMap<usize, Option<usize>> {
     #[derive(PartialEq)]
-    enum Seen {
+    enum Visit {
         Open,
         Done,
     }
     fn walk(
         store: &Store<'_>,
         mut value: Value,
-        seen: &mut HashMap<usize, Seen>,
+        seen: &mut HashMap<usize, Visit>,
         found: &mut HashMap<usize, Option<usize>>,
     ) {
         let mut opened = Vec::new();
         while store.limit.has_room() && (value.is::<Pair>() || row_of(value).is_some()) {
             store.mutator.safepoint();
             match seen.get(&value.bits()) {
-                Some(Seen::Open) => {
+                Some(Visit::Open) => {
                     found.insert(value.bits(), None);
                     break;
                 }
-                Some(Seen::Done) => break,
+                Some(Visit::Done) => break,
                 None => {}
             }
-            seen.insert(value.bits(), Seen::Open);
+            seen.insert(value.bits(), Visit::Open);
             opened.push(value.bits());
             if let Some(pair) = value.get::<Pair>() {
                 walk(store, pair.car.get(), seen, found);
@@ -337,7 +337,7 @@ fn cycles(store: &Store<'_>, value: Value) -> HashMap<usize, Option<usize>> {
             }
         }
         for address in opened {
-            seen.insert(address, Seen::Done);
+            seen.insert(address, Visit::Done);
         }
     }
     let mut found = HashMap::new();
