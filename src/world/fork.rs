@@ -221,8 +221,8 @@ fn rename(survivor: &ThreadStopInfo, before: Tid, now: Tid) {
     TABLE.clear(before);
     survivor.tid.store(now.0, crate::sync::Ordering::Relaxed);
     survivor.state.survive_fork();
-    // SAFETY: records are never unmapped; it was this thread's pulse in the parent.
-    unsafe { survivor.pulse.begin() };
+    // SAFETY: records are never unmapped; its owner was this thread in the parent.
+    unsafe { survivor.liveness.begin() };
     // Without the entry a signal could not stop the child's thread. This fails only if 32 KiB cannot be mapped.
     TABLE.set(now, std::ptr::from_ref(survivor).cast_mut()).expect("memory for one page of the thread table");
 }

@@ -16,7 +16,7 @@
 //!   holds no reference.
 //! * `.stop.exit-race`: threads detach under the same lock, so a stop finds each thread either attached or detached. A thread that
 //!   ends without having detached is detached by a destructor that libc runs on it. If a thread ends without running its
-//!   destructors (by a raw `exit` system call), a signal to it fails with ESRCH, or its pulse shows the end if it was in a
+//!   destructors (by a raw `exit` system call), a signal to it fails with ESRCH, or its liveness mutex shows the end if it was in a
 //!   blocking region; its record is freed after the stop (`.stop.silent-death`).
 //! * `.stop.two-collectors`: a thread that waits for one of the world's locks counts as blocking meanwhile. So the collection for
 //!   which it waits need not wait for it.
@@ -230,8 +230,9 @@ impl Threads {
                 let _ = unsafe { key.set(std::ptr::null()) };
                 return Err(error.into());
             }
-            // SAFETY: records are never unmapped; this one is free, so its last thread has ended its pulse or does not exist.
-            unsafe { info.pulse.begin() };
+            // SAFETY: records are never unmapped; this one is free, so the last owner of its liveness mutex has ended its ownership or does
+            // not exist.
+            unsafe { info.liveness.begin() };
             // The strong count of `owner`; `Roster::remove` releases it.
             let _ = Arc::into_raw(Arc::clone(self));
             self.roster_mut(list).add(info);
@@ -259,7 +260,7 @@ impl Threads {
                 TABLE.clear(tid);
                 info.state.detach(&self.handshake);
                 // SAFETY: begun by `attach`, on this thread.
-                unsafe { info.pulse.end() };
+                unsafe { info.liveness.end() };
                 if let Ok(key) = exit_key() {
                     // Clearing cannot fail: the key's slot exists.
                     // SAFETY: null.

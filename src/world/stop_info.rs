@@ -13,7 +13,7 @@
 //!
 //! ```text
 //!   line 0   stack_ptr | saved_sp | state, resume | tid, owed | stack_low | stack_high | save_area_used, gone
-//!   line 1   stopped_at and alternate stack, written by the handler; the pulse. A stop reads these after all have stopped
+//!   line 1   stopped_at and alternate stack, written by the handler; the liveness mutex. A stop reads these after all have stopped
 //!   line 2+  the owner, the name, the mutator's own word …
 //! ```
 //!
@@ -26,7 +26,7 @@
 use std::io;
 use std::mem::size_of;
 
-use crate::os::thread::{Pulse, StackBounds};
+use crate::os::thread::{LivenessMutex, StackBounds};
 use crate::os::{Tid, memory};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
@@ -67,7 +67,7 @@ pub struct ThreadStopInfo {
     pub(super) alternate_low: AtomicUsize,
     pub(super) alternate_high: AtomicUsize,
     /// Shows whether the thread still exists, also in a blocking region, where it gets no signal.
-    pub(super) pulse: Pulse,
+    pub(super) liveness: LivenessMutex,
 
     // third line
     pub(super) save_area: AtomicPtr<u8>,
@@ -291,10 +291,10 @@ impl ThreadStopInfo {
         self.gone.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns whether the thread has ended without detaching, as far as one load of its pulse shows.
+    /// Returns whether the thread has ended without detaching, as far as one load of its liveness mutex shows.
     #[inline]
     pub(super) fn has_died(&self) -> bool {
-        self.pulse.has_stopped() && !removed(Guard::StopSilentDeath)
+        self.liveness.owner_has_died() && !removed(Guard::StopSilentDeath)
     }
 
     /// For a vtable: notes that the thread does not exist any more. Its stack is not scanned, and its record is freed after the

@@ -207,29 +207,28 @@ impl ExitKey {
 ///
 /// When a thread ends, in whatever way, the kernel walks its list of robust mutexes and marks each that it still holds. It does
 /// so before it reports the end to any other thread. So a thread that has joined the ended thread, and unmapped its stack, sees
-/// the mark. A `Pulse` of zero bytes belongs to no thread.
+/// the mark. A `LivenessMutex` of zero bytes belongs to no thread.
 #[derive(Debug)]
 #[repr(C, align(8))]
-pub struct Pulse {
+pub struct LivenessMutex {
     mutex: [AtomicU32; std::mem::size_of::<libc::pthread_mutex_t>() / 4],
 }
 
-const _: () = assert!(std::mem::align_of::<Pulse>() >= std::mem::align_of::<libc::pthread_mutex_t>());
+const _: () = assert!(std::mem::align_of::<LivenessMutex>() >= std::mem::align_of::<libc::pthread_mutex_t>());
 
-impl Pulse {
+impl LivenessMutex {
     fn mutex(&self) -> *mut libc::pthread_mutex_t {
         self.mutex.as_ptr().cast_mut().cast()
     }
 
-    /// Makes this the calling thread's pulse.
+    /// Makes the calling thread the owner.
     ///
     /// If libc refuses to make a robust mutex, or if the mutexes of this libc have another layout, no thread is ever found dead.
     ///
     /// # Safety
-    /// * The pulse stays mapped at its address until the thread calls [`end`](Self::end), or for good: until then libc's and the
+    /// * The mutex stays mapped at its address until the thread calls [`end`](Self::end), or for good: until then libc's and the
     ///   kernel's lists of the thread's robust mutexes refer to it.
-    /// * It is not another thread's pulse: the thread that had it has ended it or is gone, or it was the calling thread's in
-    ///   the parent of a fork.
+    /// * It has no other owner: its last owner has called [`end`](Self::end) or is gone, or was the calling thread in the parent of a fork.
     pub unsafe fn begin(&self) {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         // SAFETY: attributes are initialised first and destroyed last. The mutex is not in use, and it stays where it is, by
@@ -243,7 +242,7 @@ impl Pulse {
         }
     }
 
-    /// Ends the pulse: it no longer shows whether the calling thread is alive.
+    /// Ends the ownership: the mutex no longer shows whether the calling thread is alive.
     ///
     /// # Safety
     /// The calling thread called [`begin`](Self::begin), and has not ended it since.
@@ -252,9 +251,9 @@ impl Pulse {
         unsafe { libc::pthread_mutex_unlock(self.mutex()) };
     }
 
-    /// Whether the thread ended without [`end`](Self::end). Async-signal-safe, stop-safe.
+    /// Whether the owner ended without [`end`](Self::end). Async-signal-safe, stop-safe.
     #[inline]
-    pub fn has_stopped(&self) -> bool {
+    pub fn owner_has_died(&self) -> bool {
         // The futex is the mutex's first word. Acquire: pairs with the kernel's exchange of that word, which is a full
         // barrier, when the thread ends and its robust mutexes are marked: what the thread did before is visible.
         self.mutex[0].load(Ordering::Acquire) & libc::FUTEX_OWNER_DIED != 0
@@ -304,19 +303,19 @@ mod tests {
     }
 
     #[test]
-    fn a_pulse_stops_with_its_thread_unless_it_was_ended() {
-        let pulses: &'static [Pulse; 2] =
-            Box::leak(Box::new([const { Pulse { mutex: [const { AtomicU32::new(0) }; _] } }; 2]));
+    fn a_liveness_mutex_shows_the_end_of_its_owner() {
+        let mutexes: &'static [LivenessMutex; 2] =
+            Box::leak(Box::new([const { LivenessMutex { mutex: [const { AtomicU32::new(0) }; _] } }; 2]));
         for _ in 0..3 {
             let handle = std::thread::spawn(|| {
-                // SAFETY: the pulses are leaked, so they stay mapped; the thread that had them before is joined.
-                pulses.iter().for_each(|pulse| unsafe { pulse.begin() });
-                assert!(!pulses[0].has_stopped());
+                // SAFETY: the mutexes are leaked, so they stay mapped; the thread that had them before is joined.
+                mutexes.iter().for_each(|mutex| unsafe { mutex.begin() });
+                assert!(!mutexes[0].owner_has_died());
                 // SAFETY: begun above, by this thread.
-                unsafe { pulses[1].end() };
+                unsafe { mutexes[1].end() };
             });
             handle.join().unwrap();
-            assert!(pulses[0].has_stopped() && !pulses[1].has_stopped());
+            assert!(mutexes[0].owner_has_died() && !mutexes[1].owner_has_died());
         }
     }
 
