@@ -24,7 +24,7 @@ pub(crate) use debugging_debugger::{Debugger, IMMORTAL, Killed};
 
 use crate::checker::thread;
 use crate::debugger::protocol::{
-    AckState, Answer, Control, Member, Mode, Receipt, StopContract, all_stopped, first_not_held, in_control,
+    AckState, Acknowledgement, Answer, Control, Member, Mode, StopContract, all_stopped, first_not_held, in_control,
     newly_frozen, vacate,
 };
 use crate::kernel::{self, Kernel, ptrace};
@@ -99,7 +99,7 @@ pub(crate) enum Notice {
 }
 
 struct Request {
-    receipt: Receipt,
+    acknowledgement: Acknowledgement,
     notice: Notice,
     mode: Option<Mode>,
     epoch: u64,
@@ -250,7 +250,7 @@ impl Process {
     }
 
     fn tell(&self, control: Control, notice: Notice) -> Answer {
-        let receipt = Receipt::new(self.sequence.fetch_add(1, Ordering::Relaxed));
+        let acknowledgement = Acknowledgement::new(self.sequence.fetch_add(1, Ordering::Relaxed));
         let is_of_a_stop = !matches!(notice, Notice::Created | Notice::Exited);
         let epoch = if is_of_a_stop { self.epoch.get() } else { 0 };
         // The mode is that of this stop, even if another debugger receives the notification.
@@ -259,9 +259,9 @@ impl Process {
             (_, Control::NOBODY) => control.mode(),
             (_, stop_contract) => stop_contract.mode(),
         };
-        let request = Request { receipt, notice, mode, epoch };
+        let request = Request { acknowledgement, notice, mode, epoch };
         ptrace::notify(std::ptr::from_ref(&request) as usize);
-        request.receipt.answer()
+        request.acknowledgement.answer()
     }
 }
 

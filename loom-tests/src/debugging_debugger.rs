@@ -127,7 +127,7 @@ impl Debugger {
             (Notice::StartWorld, Some(Mode::Full)) => self.restore_all()?,
             _ => {}
         }
-        request.receipt.sign(self.answer);
+        request.acknowledgement.acknowledge(self.answer);
         self.step()?;
         let notice = request.notice;
         self.target.kernel.end_notification(tid);

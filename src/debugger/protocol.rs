@@ -5,8 +5,8 @@
 //! # Is a debugger there?
 //!
 //! The debugger is another process. It may die, or have died long ago and left its control word. So the collector treats the control word
-//! only as a hint that a request is worthwhile. It puts a [`Receipt`] on its stack, sends the request, and checks whether the debugger has
-//! *signed* the receipt, that is, written the receipt's number to `acknowledged`. Without a signature there is no debugger; then [`vacate`]
+//! only as a hint that a request is worthwhile. It puts an [`Acknowledgement`] on its stack, sends the request, and checks whether the
+//! debugger has filled it in, that is, written the request's number to `acknowledged`. If it has not, there is no debugger; then [`vacate`]
 //! clears the control word, unless another debugger has written its own meanwhile.
 //!
 //! # Which contract applies?
@@ -134,10 +134,10 @@ impl Answer {
     pub(crate) const PARKED_ON_DEATH: u64 = 1;
 }
 
-/// The part of a request that the debugger signs.
+/// The part of a request that the debugger fills in.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Receipt {
+pub(crate) struct Acknowledgement {
     /// The request's number, never 0.
     pub(crate) sequence: u64,
     /// The request's number, once the request has been served; 0 before.
@@ -146,26 +146,26 @@ pub(crate) struct Receipt {
     pub(crate) answer: AtomicU64,
 }
 
-impl Receipt {
-    /// Creates an unsigned receipt.
+impl Acknowledgement {
+    /// Creates one that is not filled in.
     pub(crate) fn new(sequence: u64) -> Self {
         Self { sequence, acknowledged: AtomicU64::new(0), answer: AtomicU64::new(0) }
     }
 
     /// Returns what the requesting thread finds when it continues.
     pub(crate) fn answer(&self) -> Answer {
-        // Acquire: pairs with the Release of `sign`. An external debugger writes by system calls.
-        let signed = self.acknowledged.load(Ordering::Acquire) == self.sequence;
-        if signed || removed(Guard::DebugAcknowledged) {
+        // Acquire: pairs with the Release of `acknowledge`. An external debugger writes by system calls.
+        let is_acknowledged = self.acknowledged.load(Ordering::Acquire) == self.sequence;
+        if is_acknowledged || removed(Guard::DebugAcknowledged) {
             Answer::Acknowledged(self.answer.load(Ordering::Relaxed))
         } else {
             Answer::Nobody
         }
     }
 
-    /// Signs as a debugger does, for a model or a debugger in this process. An external debugger writes the memory.
+    /// Acknowledges as a debugger does, for a model or a debugger in this process. An external debugger writes the memory.
     #[allow(dead_code, reason = "for models and tests")]
-    pub(crate) fn sign(&self, answer: u64) {
+    pub(crate) fn acknowledge(&self, answer: u64) {
         self.answer.store(answer, Ordering::Relaxed);
         // Release: pairs with the Acquire of `answer`.
         self.acknowledged.store(self.sequence, Ordering::Release);

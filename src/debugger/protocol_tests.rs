@@ -6,14 +6,14 @@ use crate::world::handshake::{Handshake, HoldOutcome, Holder, StopState};
 
 /// `.debug.acknowledged`
 #[test]
-fn a_receipt_is_signed_with_its_own_number_only() {
+fn an_acknowledgement_counts_only_with_its_own_number() {
     crate::sabotage::choose();
-    let receipt = Receipt::new(7);
-    assert_eq!(receipt.answer(), Answer::Nobody);
-    receipt.acknowledged.store(6, Ordering::Relaxed);
-    assert_eq!(receipt.answer(), Answer::Nobody);
-    receipt.sign(Answer::PARKED_ON_DEATH);
-    assert_eq!(receipt.answer(), Answer::Acknowledged(1));
+    let acknowledgement = Acknowledgement::new(7);
+    assert_eq!(acknowledgement.answer(), Answer::Nobody);
+    acknowledgement.acknowledged.store(6, Ordering::Relaxed);
+    assert_eq!(acknowledgement.answer(), Answer::Nobody);
+    acknowledgement.acknowledge(Answer::PARKED_ON_DEATH);
+    assert_eq!(acknowledgement.answer(), Answer::Acknowledged(1));
 }
 
 /// `.debug.dies`

@@ -2,7 +2,7 @@
 
 use std::mem::{offset_of, size_of};
 
-use super::protocol::{Answer, Receipt};
+use super::protocol::{Acknowledgement, Answer};
 use crate::os::Tid;
 use crate::sync::{AtomicU64, Ordering};
 use crate::world::{PublishedWorld, ThreadStopInfo};
@@ -36,7 +36,7 @@ pub enum Notice {
 #[repr(C)]
 pub struct Request {
     magic: u64,
-    receipt: Receipt,
+    acknowledgement: Acknowledgement,
     event: u32,
     detail: u32,
     tid: i32,
@@ -81,9 +81,9 @@ pub struct RequestOffsets {
 pub const REQUEST_OFFSETS: RequestOffsets = RequestOffsets {
     size: size_of::<Request>(),
     magic: offset_of!(Request, magic),
-    sequence: offset_of!(Request, receipt.sequence),
-    acknowledged: offset_of!(Request, receipt.acknowledged),
-    answer: offset_of!(Request, receipt.answer),
+    sequence: offset_of!(Request, acknowledgement.sequence),
+    acknowledged: offset_of!(Request, acknowledgement.acknowledged),
+    answer: offset_of!(Request, acknowledgement.answer),
     event: offset_of!(Request, event),
     detail: offset_of!(Request, detail),
     tid: offset_of!(Request, tid),
@@ -112,7 +112,7 @@ impl Request {
     pub(super) fn of(notification: &Notification<'_>) -> Self {
         Self {
             magic: REQUEST_MAGIC,
-            receipt: Receipt::new(SEQUENCE.fetch_add(1, Ordering::Relaxed)),
+            acknowledgement: Acknowledgement::new(SEQUENCE.fetch_add(1, Ordering::Relaxed)),
             event: notification.notice as u32,
             detail: notification.detail,
             tid: notification.tid.0,
@@ -126,7 +126,7 @@ impl Request {
 
     /// Returns the debugger's answer so far.
     pub(super) fn answer(&self) -> Answer {
-        self.receipt.answer()
+        self.acknowledgement.answer()
     }
 }
 

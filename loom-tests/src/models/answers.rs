@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use crate::check::Preemptions::Unbounded;
 use crate::check::explore;
-use crate::debugger::protocol::{AckState, Answer, Member, Receipt};
+use crate::debugger::protocol::{AckState, Acknowledgement, Answer, Member};
 use crate::kernel::Kernel;
 use crate::sync::{AtomicU32, AtomicU64, UnsafeCell};
 use crate::world::handshake::{self, Abandoned, Handshake, HandshakeState, Holder, StopState};
 
 #[test]
-fn a_signed_receipt_has_its_answer() {
-    explore("receipt, 1 debugger", Unbounded, || {
+fn an_acknowledgement_has_its_answer() {
+    explore("acknowledgement, 1 debugger", Unbounded, || {
         let kernel = Kernel::boot(2);
-        let receipt = Arc::new(Receipt::new(7));
-        let same = Arc::clone(&receipt);
-        let debugger = kernel.spawn(2, move || same.sign(Answer::PARKED_ON_DEATH));
-        match receipt.answer() {
+        let acknowledgement = Arc::new(Acknowledgement::new(7));
+        let same = Arc::clone(&acknowledgement);
+        let debugger = kernel.spawn(2, move || same.acknowledge(Answer::PARKED_ON_DEATH));
+        match acknowledgement.answer() {
             Answer::Nobody => {}
             Answer::Acknowledged(answer) => {
-                assert_eq!(answer, Answer::PARKED_ON_DEATH, "a signature without its answer");
+                assert_eq!(answer, Answer::PARKED_ON_DEATH, "an acknowledgement without its answer");
             }
         }
         debugger.join().expect("loom reports what fails");
