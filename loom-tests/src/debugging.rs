@@ -274,7 +274,7 @@ struct StopRequester {
     counts: Cell<bool>,
 }
 
-// ---- the bridge, with the steps of `debugger/bridge.rs` and `world/ask.rs` in the same order
+// ---- the bridge, with the steps of `debugger/bridge.rs` and `world/handshake_stop.rs` in the same order
 impl Process {
     fn lose(&self, control: Control) {
         if self.stop_contract.control().is_of_the_same(control) {

@@ -17,7 +17,7 @@
 //! # Debuggers
 //!
 //! The messages between a collection and a debugger are in `debugger/protocol.rs`, the shipped file. The actions of the two are simulated
-//! in [`debugging`], with the same steps as in `debugger/bridge.rs`, `world/ask.rs` and the contract's document: those files stop
+//! in [`debugging`], with the same steps as in `debugger/bridge.rs`, `world/handshake_stop.rs` and the contract's document: those files stop
 //! real threads by ptrace and signals. The models cover:
 //!
 //! * both contracts; notifications that are acknowledged or not; the notification AGAIN; notifications of phases; the check before weak

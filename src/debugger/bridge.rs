@@ -74,10 +74,10 @@ use super::served_world::ServedWorld;
 use crate::os::{Errno, Tid, signals, thread, tracer};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
-use crate::world::ask::{self, Notifier, NotifyOutcome};
 use crate::world::error::DebuggerPart;
 use crate::world::handler;
 use crate::world::handshake::{Epoch, Holder};
+use crate::world::handshake_stop::{self, Notifier, NotifyOutcome};
 use crate::world::{
     AtFork, AtInstall, AtPhase, ByHandshake, DebuggerClient, DebuggerNews, FalseAnswer, ForkStep, HoldFault, LostStop,
     Phase, PublishedWorld, RevocableStop, Slot, StopError, StopRequest, ThreadStopInfo, ThreadVtable,
@@ -215,16 +215,16 @@ impl DebuggerBridge {
     /// by the assisted contract.
     fn hold_and_signal(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         let requester = StopRequester::of(self, stop);
-        let epoch = ask::hold(stop, |record| requester.notify(record));
+        let epoch = handshake_stop::hold(stop, |record| requester.notify(record));
         self.wait(&requester, stop, epoch)
     }
 
     /// Waits until all threads have stopped. Fails if the debugger's answer is false.
     fn wait(&self, requester: &StopRequester<'_>, stop: &StopRequest<'_>, epoch: Epoch) -> Result<(), StopError> {
-        let stopped = ask::wait(requester, stop, epoch);
+        let stopped = handshake_stop::wait(requester, stop, epoch);
         let Some(answer) = self.false_claim.take() else { return stopped };
         if stopped.is_ok() {
-            ask::start(stop);
+            handshake_stop::start(stop);
         }
         Err(StopError::FalseAnswer(answer))
     }
@@ -256,7 +256,7 @@ impl DebuggerBridge {
 
     fn stop_full(&self, stop: &StopRequest<'_>, control: Control) -> Result<(), StopError> {
         self.ensure_suspend_signal();
-        let epoch = ask::hold(stop, |_| NotifyOutcome::Maybe);
+        let epoch = handshake_stop::hold(stop, |_| NotifyOutcome::Maybe);
         if let Some(tracer) = self.current_tracer(control, stop.world().phase())
             && let Answer::Acknowledged(answer) = self.notify_stop(control, Notice::StopWorld, stop)
         {
@@ -275,7 +275,7 @@ impl DebuggerBridge {
         // resumed.
         self.stop_contract.end();
         let requester = StopRequester::of(self, stop);
-        let gone = ask::notify_again(&requester, stop);
+        let gone = handshake_stop::notify_again(&requester, stop);
         stop.handshake().satisfied(Holder::Collection, epoch, gone);
         self.wait(&requester, stop, epoch)
     }
@@ -314,7 +314,7 @@ impl DebuggerBridge {
         fault: HoldFault,
     ) -> StopError {
         self.reject_claim(record, fault, control, stop.world().phase());
-        ask::start(stop);
+        handshake_stop::start(stop);
         if self.stop_contract.end() != Control::NOBODY {
             self.notify_stop(control, Notice::StartWorld, stop);
         }
@@ -459,7 +459,7 @@ impl Notifier for StopRequester<'_> {
     }
 
     fn notify_again_after_ns(&self) -> u64 {
-        if self.bridge.in_control().is_some() { 20_000_000 } else { ask::NOTIFY_AGAIN_NS }
+        if self.bridge.in_control().is_some() { 20_000_000 } else { handshake_stop::NOTIFY_AGAIN_NS }
     }
 
     fn all_stopped(&self, stop: &StopRequest<'_>, outstanding: u32) -> bool {
@@ -608,7 +608,7 @@ unsafe impl ThreadVtable for DebuggerBridge {
             return self.inner.start_world(stop);
         }
         // The threads are released before the debugger resumes them: a thread that the debugger's death resumes now must continue, too.
-        ask::start(stop);
+        handshake_stop::start(stop);
         match self.stop_contract.end() {
             Control::NOBODY => {}
             control => {

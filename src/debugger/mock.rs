@@ -51,8 +51,8 @@ use std::sync::Arc;
 use crate::os::{Errno, Tid, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, LockGuard, Locked, Ordering};
-use crate::world::ask;
 use crate::world::handshake::{Abandoned, Handshake, HandshakeState, HoldOutcome, Holder};
+use crate::world::handshake_stop;
 use crate::world::inside;
 use crate::world::{
     AtFork, AtSwap, ForkStep, LostStop, RevocableStop, SetupError, SilentThread, Slot, StopAttempts, StopError,
@@ -374,7 +374,7 @@ unsafe impl ThreadVtable for MockDebugger {
 
     fn start_world(&self, stop: &StopRequest<'_>) {
         if self.mode == Mode::Assisted {
-            return ask::start(stop);
+            return handshake_stop::start(stop);
         }
         self.with(|inner| {
             for debuggee in inner.debuggees.iter().filter(|d| stop.concerns(d.info())) {

@@ -10,7 +10,7 @@
 //! | attaching and detaching threads; the beginning and end of a world; forks | [`registry`], [`lifecycle`], [`fork`] |
 //! | one stop, from its locks to the restart; its request to a stopping mechanism | [`stop`], [`stop_request`] |
 //! | the contract of a stopping mechanism; what it can do besides | [`vtable`], [`capabilities`] |
-//! | the two built-in mechanisms, and their common part | [`signals`], [`safepoints`], [`ask`] |
+//! | the two built-in mechanisms, and their common part | [`signals`], [`safepoints`], [`handshake_stop`] |
 //! | the code of the signal handler | [`handler`] |
 //! | what a thread does itself so that it can be stopped: safepoints, blocking regions | [`region`] |
 //! | the addresses that a collection or a debugger's request scans | [`stacks`], [`debugged_stacks`] |
@@ -26,13 +26,13 @@
 //!           └─ check each slot ──> stacks ──> [stack_ptr, base)
 //! ```
 
-pub(crate) mod ask;
 pub(crate) mod capabilities;
 pub(crate) mod debugged_stacks;
 pub mod error;
 pub(crate) mod fork;
 pub(crate) mod handler;
 pub(crate) mod handshake;
+pub(crate) mod handshake_stop;
 #[cfg(test)]
 mod handshake_stress;
 pub(crate) mod inside;

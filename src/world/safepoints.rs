@@ -5,9 +5,9 @@
 //! reaching a safepoint delays the stop by a second. A thread that sleeps outside a blocking region makes the stop fail, with an
 //! error that names it.
 
-use super::ask::{self, Notifier, NotifyOutcome};
 use super::capabilities::ByHandshake;
 use super::error::StopError;
+use super::handshake_stop::{self, Notifier, NotifyOutcome};
 use super::stop_info::{Slot, ThreadStopInfo};
 use super::stop_request::StopRequest;
 use super::vtable::ThreadVtable;
@@ -45,11 +45,11 @@ unsafe impl ThreadVtable for SafepointStopper {
     }
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        ask::stop(self, stop)
+        handshake_stop::stop(self, stop)
     }
 
     fn start_world(&self, stop: &StopRequest<'_>) {
-        ask::start(stop);
+        handshake_stop::start(stop);
     }
 
     // The handshake is in each thread's record: this stopper keeps no data about threads.

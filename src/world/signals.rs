@@ -10,10 +10,10 @@
 
 use crate::os::{Errno, Tid};
 
-use super::ask::{self, Notifier, NotifyOutcome};
 use super::capabilities::ByHandshake;
 use super::error::StopError;
 use super::handler;
+use super::handshake_stop::{self, Notifier, NotifyOutcome};
 use super::setup_error::SetupError;
 use super::stop_info::{Slot, ThreadStopInfo};
 use super::stop_request::StopRequest;
@@ -61,7 +61,7 @@ impl Notifier for SignalStopper {
     }
 }
 
-// SAFETY: the handler acknowledges after it has published, and returns only when released. `ask` returns Ok only when all
+// SAFETY: the handler acknowledges after it has published, and returns only when released. `stop` returns Ok only when all
 // have acknowledged. Nothing here allocates before the threads are released.
 unsafe impl ThreadVtable for SignalStopper {
     fn name(&self) -> &'static str {
@@ -69,11 +69,11 @@ unsafe impl ThreadVtable for SignalStopper {
     }
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        ask::stop(self, stop)
+        handshake_stop::stop(self, stop)
     }
 
     fn start_world(&self, stop: &StopRequest<'_>) {
-        ask::start(stop);
+        handshake_stop::start(stop);
     }
 
     // The handshake is in each thread's record: this stopper keeps no data about threads.

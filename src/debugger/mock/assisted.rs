@@ -12,8 +12,8 @@
 use super::{ASSISTED, MockDebugger, MockEvent, Mode};
 use crate::debugger::protocol::{self, AckState, Member};
 use crate::os::{Errno, signals, thread};
-use crate::world::ask::{self, Notifier, NotifyOutcome};
 use crate::world::handshake::{HandshakeState, Holder};
+use crate::world::handshake_stop::{self, Notifier, NotifyOutcome};
 use crate::world::{SetupError, StopError, StopRequest, ThreadStopInfo, handler};
 
 impl MockDebugger {
@@ -26,8 +26,8 @@ impl MockDebugger {
     pub(super) fn stop_assisted(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
         stop.threads().for_each(|record| member(record).forget());
         let requester = StopRequester { mock: self, epoch: stop.epoch() };
-        let epoch = ask::hold(stop, |record| requester.notify(record));
-        ask::wait(&requester, stop, epoch)
+        let epoch = handshake_stop::hold(stop, |record| requester.notify(record));
+        handshake_stop::wait(&requester, stop, epoch)
     }
 
     /// Returns whether each thread that the debugger has answered for is still frozen, or has parked by now.
