@@ -12,7 +12,7 @@
 
 use std::borrow::Cow;
 
-use super::{Described, LONGEST_NAME, utf8, utf16, varint};
+use super::append::{LONGEST_NAME, utf8, utf16, varint};
 use crate::metadata::{EventType, FieldType, Type};
 
 /// The name and the type of a field.
@@ -62,6 +62,17 @@ pub struct Texts<'a> {
     pub description: Option<&'a str>,
     /// Key-value pairs.
     pub pairs: &'a [(String, String)],
+}
+
+/// The parts of a type's description that the container could not express.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// The fields were omitted: the container has no code for one of them, or no room.
+    pub without_fields: bool,
+    /// Message, description, GUID or key-value pairs were omitted.
+    pub without_texts: bool,
+    /// Level or version were truncated to a byte.
+    pub cut_numbers: bool,
 }
 
 impl Describe for EventType {

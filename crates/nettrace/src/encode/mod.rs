@@ -21,6 +21,7 @@
 //! **What a container cannot express** is omitted and reported: a type with fields for which version 4 has no code is written
 //! without fields, and the payloads of its events unchanged ([`Described`]).
 
+mod append;
 mod description;
 mod header;
 
@@ -28,12 +29,12 @@ use std::io::{self, Write};
 
 use trace_io::bytes::Bytes;
 
-pub use self::description::{Describe, Field, Identity, Texts};
+pub use self::description::{Describe, Described, Field, Identity, Texts};
 pub use self::header::{Context, EventContext, Header};
 use super::Container;
 use super::block::{BLOCK_HEADER, Block, COMPRESSED, header_bit};
-use super::clr::Sink;
 use super::metadata::TraceInfo;
+use append::{LONGEST_NAME, utf8, varint};
 use description::{description_4, short_row_6};
 use header::Previous;
 
@@ -43,8 +44,6 @@ pub const BLOCK_BYTES: usize = 100 << 10;
 const LARGEST_BLOCK: usize = (1 << 24) - 1;
 /// A longer payload is not written: with the headers of its event and its block it would exceed [`LARGEST_BLOCK`].
 const MOST_PAYLOAD: usize = LARGEST_BLOCK - 160;
-/// The limit for the name of a thread, in bytes.
-const LONGEST_NAME: usize = 1 << 15;
 
 /// The result of writing an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,17 +53,6 @@ pub enum Written {
     Yes,
     /// The event was not written: its payload is longer than the largest block.
     TooLong,
-}
-
-/// The parts of a type's description that the container could not express.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Described {
-    /// The fields were omitted: the container has no code for one of them, or no room.
-    pub without_fields: bool,
-    /// Message, description, GUID or key-value pairs were omitted.
-    pub without_texts: bool,
-    /// Level or version were truncated to a byte.
-    pub cut_numbers: bool,
 }
 
 /// The parts of the trace's description that the container could not express.
@@ -549,22 +537,4 @@ const fn point_head(container: Container) -> usize {
         Container::V4 => 12,
         Container::V6 => 16,
     }
-}
-
-fn varint(to: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        to.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    to.push(value as u8);
-}
-
-fn utf8(to: &mut Vec<u8>, text: &str) {
-    varint(to, text.len() as u64);
-    to.extend_from_slice(text.as_bytes());
-}
-
-/// Writes UTF-16 and a NUL.
-fn utf16(to: &mut Vec<u8>, text: &str) {
-    Sink::text(to, text.into());
 }
