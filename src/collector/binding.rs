@@ -169,7 +169,7 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
     }
 }
 
-/// A binding that has been told of a stop, until the world runs again.
+/// A binding that was notified of a stop, until the world runs again.
 pub(super) struct BoundStop<'a>(Option<&'a dyn Binding>);
 
 impl<'a> BoundStop<'a> {

@@ -70,7 +70,7 @@ pub fn markdown() -> String {
          To stop in a debugger where an event is fired, set a breakpoint at `stopworld_` followed by the name of its fire function.\n\
          gdb, perf and bpftrace can trace an event marked ◉ by [its probe](probes.md).\n\n\
          A record that finds no room in a ring is dropped. Dropped records have no event of their own: they are counted, by ring and by\n\
-         consumer, and each consumer is notified of their number at the place where they are missing. An MPS stream reports them as\n\
+         consumer, and each consumer is notified of their number at their position in the sequence of records. An MPS stream reports them as\n\
          `MessagesDropped` (25, Arena).\n",
     );
     for group in Group::ALL {

@@ -10,7 +10,7 @@ macro_rules! collection_rows {
             usdt [suspend_begin]
             fields {
                 number: u32 [Ordinal] "number of the collection that the stop is for",
-                reason: u32 [Code] "why the world is stopped",
+                reason: u32 [Code] "reason for the collection, as in GcStart",
             }
         }
 
@@ -46,7 +46,7 @@ macro_rules! collection_rows {
             ghc []
             usdt [gc_triggered]
             fields {
-                reason: u32 [Code] "reason for the collection",
+                reason: u32 [Code] "reason for the collection, as in GcStart",
             }
         }
 
@@ -58,7 +58,7 @@ macro_rules! collection_rows {
             usdt [gc_start]
             fields {
                 number: u32 [Ordinal] "collection number, from 1",
-                reason: u32 [Code] "reason for the collection",
+                reason: u32 [Code] "reason for the collection: 0 the allocation budget was used up, 1 requested by the program, 2 no room below the heap limit",
             }
         }
 
@@ -118,7 +118,7 @@ macro_rules! collection_rows {
             fields {
                 slot_addr: usize [Address] "address of the word",
                 reference: usize [Address] "value of the word",
-                rank: u32 [Code] "0 ambiguous (a stack), 1 exact (an object, a handle), 2 final (a finalizer's)",
+                rank: u32 [Code] "0 a possible reference (on a stack), 1 a reference (in an object or a handle), 2 a reference to an object whose finalizer is due",
             }
         }
 
@@ -157,7 +157,7 @@ macro_rules! collection_rows {
             }
         }
 
-        /// The marked objects of a block have been scanned. Fired at the end of marking, because objects are marked in no order of blocks;
+        /// The marked objects of a block have been scanned. Fired at the end of marking, because marking does not go block by block;
         /// and immediately when blocks are scanned again after a mark stack overflow.
         BlockScanned / fire_block_scanned in Block {
             net []
@@ -218,7 +218,7 @@ macro_rules! collection_rows {
                 large_bytes: usize [Bytes] "left alive as large objects",
                 pinned_bytes: usize [Bytes] "left alive in the pinned object space",
                 allocated_bytes: usize [Bytes] "allocated since the previous collection",
-                budget_bytes: usize [Bytes] "what may be allocated until the next collection",
+                budget_bytes: usize [Bytes] "allocation budget: bytes that may be allocated until the next collection",
             }
         }
 
@@ -322,7 +322,7 @@ macro_rules! collection_rows {
             usdt [collection_discarded]
             fields {
                 number: u32 [Ordinal] "collection number",
-                reason: u32 [Code] "why it was discarded",
+                reason: u32 [Code] "always 0: the stop was lost, because the debugger that stopped threads was lost or its answer was false",
             }
         }
 

@@ -50,13 +50,13 @@ macro_rules! heap_rows {
             }
         }
 
-        /// A thread's allocation cache got a run of free cells.
+        /// A thread's allocation cache was refilled with a run of adjacent free cells of one size.
         CacheRefilled / fire_cache_refilled in Block {
             net []
             mps [BufferFill = 0x14: Seg]
             ghc []
             fields {
-                buffer_addr: usize [Address] "where the thread keeps its run of this cell size",
+                buffer_addr: usize [Address] "the entry of the allocation cache for this cell size",
                 asked_bytes: usize [Bytes] "size of the requested cell",
                 addr: usize [Address] "the first cell of the run",
                 bytes: usize [Bytes] "size of the run",
@@ -76,7 +76,7 @@ macro_rules! heap_rows {
             }
         }
 
-        /// A thread found no room below the heap limit and starts to collect to make room, or has finished this.
+        /// A thread found no room below the heap limit and starts emergency collections, or has finished them.
         EmergencySet / fire_emergency_set in Memory {
             net []
             mps [ArenaSetEmergency = 0x0F: Arena]
@@ -87,7 +87,7 @@ macro_rules! heap_rows {
             }
         }
 
-        /// A thread has allocated 100 KiB or more since its last tick: a sample of the allocations, by bytes.
+        /// A thread has allocated 100 KiB or more since its last tick. The object that reached this amount is a sample of the allocations.
         AllocationTick / fire_allocation_tick in Memory {
             net [
                 GCAllocationTick = 10 v 4 op 11: Default GC Verbose,
@@ -104,7 +104,8 @@ macro_rules! heap_rows {
             }
         }
 
-        /// A thread got a run of cells, or a large object. The first object is a sample of the allocations.
+        /// A thread's allocation cache was refilled, or a large object was allocated. The first object allocated from the refill is a sample: it
+        /// represents those that follow.
         ObjectSampled / fire_object_sampled in Memory {
             net [GCSampledObjectAllocation = 20 v 0 op 24: Default GC_SAMPLED_HIGH Informational]
             mps []

@@ -2,7 +2,7 @@
 
 macro_rules! program_rows {
     ($next:ident $($then:ident)* { $($before:tt)* }) => { $next! { $($then)* { $($before)*
-        /// A text was given a number. The text itself is in the label store.
+        /// A text was interned: it has a number now, by which other events refer to it. The text itself is in the label store.
         Interned / fire_interned in User {
             net []
             mps [Intern = 0x21: User]
