@@ -70,6 +70,18 @@ pub mod untyped {
     pub use crate::runtime::untyped::{NotAllocated, UntypedKind, UntypedObject};
 }
 
+/// For code that the derive macro generates.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::heap::trace::UsedWords;
+
+    /// Compiles only for types that contain no `Gc`, which is neither `Send` nor `Sync`.
+    pub const fn assert_no_references<T: Send + Sync + 'static>() {}
+}
+
+// The derive macro names this crate from outside.
+extern crate self as stopworld;
+
 use stopworld_platform::{os, sabotage, sync};
 
 pub use collector::CollectError;
@@ -87,6 +99,7 @@ pub use runtime::{
     Mutator, OutOfMemory, RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals,
     WeakWorld, World, WorldBuilder, WorldCounters, WorldFacts,
 };
+pub use stopworld_derive::Trace;
 pub use world::{
     AtFork, AtInstall, AtPhase, AtSwap, AttachError, ByHandshake, DebuggerClient, DebuggerNews, DebuggerPart,
     FalseAnswer, ForkStep, HoldFault, LostStop, OFFSETS, RevocableStop, SafepointStopper, SetupError, SignalStopper,

@@ -21,6 +21,7 @@ pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod charges;
 pub(crate) mod description;
+mod fields;
 pub(crate) mod free;
 mod free_blocks;
 mod freed;

@@ -312,12 +312,6 @@ unsafe impl<T: Trace> Trace for Gc<T> {
     const LAYOUT: Layout = Layout::WORD;
 }
 
-// SAFETY: `Gc` is never null, so `None` is the null word, which is no object's address.
-unsafe impl<T: Trace> Trace for Option<Gc<T>> {
-    const NAME: &'static str = "Option<Gc>";
-    const LAYOUT: Layout = Layout::WORD;
-}
-
 // SAFETY: one atomic word; what it may hold is what its `Word` type promises.
 unsafe impl<W: Word> Trace for GcCell<W> {
     const NAME: &'static str = "GcCell";
@@ -346,7 +340,11 @@ unsafe impl<T: Trace> Trace for Array<T> {
                 T::LAYOUT.words() <= size_of::<T>() / 8,
                 "an array element's layout has a reference beyond its end"
             );
-            Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
+            if T::LAYOUT.is_any_word() {
+                Shape::Untyped
+            } else {
+                Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
+            }
         }
     };
 }

@@ -6,38 +6,46 @@
 //! is used, so a word may also hold something else (a tagged integer) as long as it is not the address of an
 //! object.
 //!
-//! [`traced!`](crate::traced) writes the layout of a struct from its fields. Types that hold no reference are
+//! [`#[derive(Trace)]`](macro@crate::Trace) writes the layout of a type from its fields. Types that hold no reference are
 //! leaves; [`Leaf`] wraps any `Send + Sync` value, a `String` say, and runs its `Drop` as a finalizer.
+//!
+//! A bitmap cannot describe every type. Which words of an enum are references depends on the variant, and a type may be larger than
+//! the bitmaps. Such a layout says that any word may be a reference, and the object is scanned as an untyped one is.
 
 use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::{align_of, needs_drop, size_of};
+use std::mem::{MaybeUninit, align_of, discriminant, needs_drop, size_of};
 use std::ops::Deref;
 
 use crate::os::memory::read_carefully;
-use crate::sync;
 
 /// The number of words that one bitmap of a [`Layout`] covers.
 const WORD_BITS: usize = u64::BITS as usize;
 /// The number of bitmaps in a layout.
 const BITMAPS: usize = 4;
 
-/// Which words of a value may hold references: one bit for each 8-byte word of its first 2 KiB.
-///
-/// A larger value with references does not compile; make it an [`Array`](crate::Array).
+/// Which words of a value may hold references: one bit for each 8-byte word of its first 2 KiB, or [any word](Self::any_word).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub(super) bits: [u64; BITMAPS],
+    /// Any word may hold a reference, whatever the bits say.
+    any_word: bool,
 }
 
 impl Layout {
     /// No word holds a reference.
-    pub const LEAF: Self = Self { bits: [0; BITMAPS] };
+    pub const LEAF: Self = Self { bits: [0; BITMAPS], any_word: false };
     /// A single word that may hold a reference.
-    pub const WORD: Self = Self { bits: [1, 0, 0, 0] };
+    pub const WORD: Self = Self { bits: [1, 0, 0, 0], any_word: false };
 
-    /// The number of words that a layout covers.
+    /// The layout of a value of `bytes` bytes in which each word may hold a reference, or anything else. All words of an object that
+    /// contains the value are scanned; a word that equals the address of an object keeps that object alive, whatever it means.
+    pub const fn any_word(bytes: usize) -> Self {
+        Self { any_word: bytes >= 8, ..Self::LEAF }
+    }
+
+    /// The number of words that the bits of a layout cover.
     pub const WORDS: usize = BITMAPS * WORD_BITS;
 
     /// The last word that may hold a reference.
@@ -58,19 +66,27 @@ impl Layout {
         self.bits
     }
 
-    /// Returns this layout with a field added at `offset` bytes. `field` is the layout of the field.
+    /// Returns this layout with a field added at `offset` bytes. `field` is the layout of the field. If one of its references lies beyond
+    /// the first 2 KiB, the result is that [any word](Self::any_word) may hold one.
     ///
     /// # Panics
-    /// At compile time, when a reference is not aligned to 8 bytes or lies beyond the first 2 KiB.
+    /// At compile time, when a reference is not aligned to 8 bytes.
     #[must_use]
     pub const fn with(mut self, offset: usize, field: Self) -> Self {
+        if field.any_word {
+            assert!(offset.is_multiple_of(8), "a field with references must be aligned to 8 bytes");
+            self.any_word = true;
+        }
         let mut word = 0;
         while word < BITMAPS * WORD_BITS {
             if field.may_refer(word) {
                 assert!(offset.is_multiple_of(8), "a field with references must be aligned to 8 bytes");
                 let at = offset / 8 + word;
-                assert!(at < BITMAPS * WORD_BITS, "a reference lies beyond the first 2 KiB of its type: use an array");
-                self.bits[at / WORD_BITS] |= 1 << (at % WORD_BITS);
+                if at < Self::WORDS {
+                    self.bits[at / WORD_BITS] |= 1 << (at % WORD_BITS);
+                } else {
+                    self.any_word = true;
+                }
             }
             word += 1;
         }
@@ -82,7 +98,8 @@ impl Layout {
     pub const fn repeated(self, count: usize, stride: usize) -> Self {
         let mut all = Self::LEAF;
         let mut index = 0;
-        while index < count && !self.is_leaf() {
+        // One reference beyond the bits stands for all that follow.
+        while index < count && !self.is_leaf() && !all.any_word {
             all = all.with(index * stride, self);
             index += 1;
         }
@@ -98,7 +115,12 @@ impl Layout {
             }
             index += 1;
         }
-        true
+        !self.any_word
+    }
+
+    /// Whether any word may hold a reference, so that the bits do not describe the value.
+    pub(crate) const fn is_any_word(&self) -> bool {
+        self.any_word
     }
 
     const fn may_refer(&self, word: usize) -> bool {
@@ -108,22 +130,33 @@ impl Layout {
 
 impl fmt::Debug for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.any_word {
+            return f.write_str("any word");
+        }
         f.debug_set()
             .entries((0..BITMAPS * WORD_BITS).filter(|&word| self.may_refer(word)).map(|word| word * 8))
             .finish()
     }
 }
 
-/// A type whose values can live in the collected heap.
+/// A type whose values can live in the collected heap. [`#[derive(Trace)]`](macro@crate::Trace) implements it.
 ///
 /// # Safety
 /// - Every word of a value that holds a `Gc`, a weak reference or a tagged pointer to a collected object is in
 ///   [`LAYOUT`](Self::LAYOUT), and is read and written as one aligned word.
 /// - Words in the layout that hold anything else are never equal to the address of a collected object (odd values
-///   and null never are).
+///   and null never are), unless the layout is that [any word](Layout::any_word) may hold a reference.
 /// - Values may be shared by the threads of the world: there is no unsynchronised interior mutability.
 /// - A type with references has no drop glue.
 /// - If [`DESCRIPTION`](Self::DESCRIPTION) is `Some`, the value has a [`Description`](crate::Description) at that offset.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be part of a collected object",
+    label = "not `Trace`",
+    note = "for a type of your own, write `#[derive(stopworld::Trace)]`",
+    note = "for a field that changes, use `GcCell<T>` in place of `Cell<T>` or `RefCell<T>`; for a list, `Gc<Array<T>>`",
+    note = "a value without references (`String`, `Vec<u8>`, `Mutex<u32>`) is an object of its own: `Gc<Leaf<T>>`",
+    note = "a field that the collector need not scan: `#[trace(skip = \"reason\")]`"
+)]
 pub unsafe trait Trace: 'static {
     /// The type's name, as traces and heap profiles show it.
     const NAME: &'static str;
@@ -139,6 +172,61 @@ pub unsafe trait Trace: 'static {
     /// Whether this is an [`Array`].
     #[doc(hidden)]
     const IS_ARRAY: bool = false;
+    /// Clears the words of a value in which any word may be a reference, and which no field of its variant uses. Otherwise a word that was on
+    /// the stack where the value was made could keep an object alive. Neither allocates nor unwinds.
+    ///
+    /// # Safety
+    /// `value` is valid, and this thread alone uses it.
+    #[doc(hidden)]
+    unsafe fn clear_unused(value: *mut Self)
+    where
+        Self: Sized,
+    {
+        let _ = value;
+    }
+}
+
+/// The words of an enum that the fields of its variant use, of the first [`Layout::WORDS`]. For [`Trace::clear_unused`].
+#[doc(hidden)]
+pub struct UsedWords<T> {
+    value: *mut T,
+    bits: [u64; BITMAPS],
+}
+
+impl<T> UsedWords<T> {
+    pub fn of(value: *mut T) -> Self {
+        Self { value, bits: [0; BITMAPS] }
+    }
+
+    /// Adds a field of the variant.
+    pub fn add<F>(&mut self, field: *const F) {
+        let from = field as usize - self.value as usize;
+        for word in from / 8..(from + size_of::<F>()).div_ceil(8).min(Layout::WORDS) {
+            self.bits[word / WORD_BITS] |= 1 << (word % WORD_BITS);
+        }
+    }
+
+    /// Clears the other words, but for the one that tells which variant it is.
+    ///
+    /// # Safety
+    /// The value is valid, and this thread alone uses it. It is an enum that can be in each of its variants, which have no numbers of
+    /// their own. Therefore 0 is the number of a variant, or a value of the field that holds the number: it can be read as one.
+    pub unsafe fn clear(self) {
+        for word in 0..(size_of::<T>() / 8).min(Layout::WORDS) {
+            if self.bits[word / WORD_BITS] >> (word % WORD_BITS) & 1 == 1 {
+                continue;
+            }
+            // SAFETY: a word of the value, which no field uses: it is padding, or has the number of the variant, or both.
+            unsafe {
+                let variant = discriminant(&*self.value);
+                let place = self.value.cast::<MaybeUninit<usize>>().add(word);
+                let before = place.replace(MaybeUninit::new(0));
+                if discriminant(&*self.value) != variant {
+                    place.write(before);
+                }
+            }
+        }
+    }
 }
 
 /// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`].
@@ -160,7 +248,7 @@ pub enum Shape {
     },
     /// A [`WeakCell`]: its target is not traced, and is cleared when nothing else keeps it alive.
     Weak,
-    /// Any word of the cell may be a reference ([`crate::untyped`]).
+    /// Any word of the cell may be a reference: [`crate::untyped`], or [`Layout::any_word`].
     Untyped,
 }
 
@@ -168,7 +256,9 @@ impl Shape {
     /// The shape of an ordinary value with this layout.
     pub const fn of_layout(layout: &Layout) -> Self {
         let [first, second, third, fourth] = layout.bits;
-        if second | third | fourth != 0 {
+        if layout.any_word {
+            Self::Untyped
+        } else if second | third | fourth != 0 {
             Self::Wide(layout.bits)
         } else if first != 0 {
             Self::Words(first)
@@ -228,20 +318,7 @@ impl TypeInfo {
         self.rust_name() == DESCRIBED_AT_RUN_TIME
     }
 
-    /// For [`traced!`](crate::traced): returns whether any of the fields is mutable.
-    #[doc(hidden)]
-    pub const fn any(fields: &[bool]) -> bool {
-        let mut index = 0;
-        while index < fields.len() {
-            if fields[index] {
-                return true;
-            }
-            index += 1;
-        }
-        false
-    }
-
-    /// For [`traced!`](crate::traced): returns the offset of the first field that is a description, given the offsets of the fields.
+    /// For [`#[derive(Trace)]`](macro@crate::Trace): returns the offset of the first field that is a description, given the offsets of the fields.
     #[doc(hidden)]
     pub const fn first_description(fields: &[(usize, Option<usize>)]) -> Option<usize> {
         let mut index = 0;
@@ -345,12 +422,18 @@ unsafe fn drop_erased<T>(payload: *mut u8) {
     unsafe { payload.cast::<T>().drop_in_place() }
 }
 
-/// A type of one word that a [`GcCell`](crate::GcCell) can hold.
+/// A type of one word that a [`GcCell`](crate::GcCell) can hold: a `Gc` or an `Option` of one, a number, a `bool`, a `char`, a function.
 ///
 /// # Safety
 /// `from_bits(to_bits(x))` is `x`, also on another thread: a field is shared by the threads of the world, so values may be sent
 /// and shared. If [`MAY_REFER`](Self::MAY_REFER) is false, no value is a reference; if it is
 /// true, values that are not references are never equal to the address of a collected object.
+#[diagnostic::on_unimplemented(
+    message = "a `GcCell` can't hold `{Self}`",
+    label = "not one word that the collector knows",
+    note = "a `GcCell` is one atomic word: a `Gc`, an `Option<Gc>`, a number, a `bool`, a `char`, or a function",
+    note = "for a larger value, allocate it and store the reference: `GcCell<Gc<T>>`"
+)]
 pub unsafe trait Word: Copy + 'static {
     /// Whether the word may hold a reference to a collected object.
     const MAY_REFER: bool;
@@ -385,91 +468,7 @@ unsafe impl<T: Send + Sync + 'static> Trace for Leaf<T> {
     const LAYOUT: Layout = Layout::LEAF;
 }
 
-// SAFETY: the elements lie `size_of::<T>()` apart, each with the layout of `T`.
-unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
-    const NAME: &'static str = "[T; N]";
-    const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
-    const MUTABLE: bool = T::MUTABLE;
-}
-
-macro_rules! leaves {
-    ($($type:ty),* $(,)?) => {$(
-        // SAFETY: a plain value without references, `Sync` and without drop glue.
-        unsafe impl Trace for $type {
-            const NAME: &'static str = stringify!($type);
-            const LAYOUT: Layout = Layout::LEAF;
-        }
-    )*};
-}
-
-leaves!(
-    (),
-    bool,
-    char,
-    u8,
-    u16,
-    u32,
-    u64,
-    u128,
-    usize,
-    i8,
-    i16,
-    i32,
-    i64,
-    i128,
-    isize,
-    f32,
-    f64,
-    sync::AtomicBool,
-    sync::AtomicI32,
-    sync::AtomicU8,
-    sync::AtomicU16,
-    sync::AtomicU32,
-    sync::AtomicU64,
-    sync::AtomicUsize,
-);
-
-macro_rules! integer_words {
-    ($($type:ty),*) => {$(
-        // SAFETY: the conversions are lossless on a 64-bit machine, and an integer is no reference.
-        unsafe impl Word for $type {
-            const MAY_REFER: bool = false;
-            fn to_bits(self) -> usize {
-                self as usize
-            }
-            unsafe fn from_bits(bits: usize) -> Self {
-                bits as $type
-            }
-        }
-    )*};
-}
-
-integer_words!(usize, isize, u64, i64, u32, i32);
-
-// SAFETY: the bits of a double fit one word, and it is no reference.
-unsafe impl Word for f64 {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        f64::to_bits(self) as usize
-    }
-    unsafe fn from_bits(bits: usize) -> Self {
-        f64::from_bits(bits as u64)
-    }
-}
-
-// SAFETY: a bool is 0 or 1, and no reference.
-unsafe impl Word for bool {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        usize::from(self)
-    }
-    unsafe fn from_bits(bits: usize) -> Self {
-        bits != 0
-    }
-}
-
-/// Declares a struct whose values can live in the collected heap, and derives its [`Trace`](crate::Trace) from
-/// its fields. Every field's type must itself be `Trace`; a field of another type does not compile.
+/// Declares types whose values can live in the collected heap: writes [`#[derive(Trace)]`](macro@crate::Trace) to each.
 ///
 /// ```
 /// use stopworld::{Gc, GcCell, traced};
@@ -485,13 +484,9 @@ unsafe impl Word for bool {
 /// }
 /// ```
 ///
-/// **References first.** The compiler orders the fields as it likes (an array of numbers may come before the references), and
-/// marking reads an object from its header to its last reference. For a struct of more than a cache line, write `#[repr(C)]`
-/// and put the references before all other fields, so that marking loads only one line.
-///
 /// A packed struct does not compile: its references would not be aligned, and a stopped thread could be in the middle of writing one.
 ///
-/// ```compile_fail,E0080
+/// ```compile_fail
 /// use stopworld::{Gc, traced};
 ///
 /// traced! {
@@ -504,7 +499,7 @@ unsafe impl Word for bool {
 /// ```
 ///
 /// An array whose elements have references and are not whole words does not compile either, also if their
-/// [`Trace`](crate::Trace) was written by hand:
+/// [`Trace`](trait@crate::Trace) was written by hand:
 ///
 /// ```compile_fail,E0080
 /// use stopworld::{Gc, Layout, Trace, World};
@@ -526,37 +521,9 @@ unsafe impl Word for bool {
 /// ```
 #[macro_export]
 macro_rules! traced {
-    ($(
-        $(#[$attribute:meta])*
-        $visibility:vis struct $name:ident {
-            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $type:ty),* $(,)?
-        }
-    )+) => {$(
-        $(#[$attribute])*
-        $visibility struct $name {
-            $($(#[$field_attribute])* $field_visibility $field: $type),*
-        }
-
-        // SAFETY: the layout is the union of the fields' own layouts at their real offsets, each field is shareable
-        // because its type is `Trace`, and the `const` block below rejects drop glue together with references.
-        unsafe impl $crate::Trace for $name {
-            const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", ::core::stringify!($name));
-            const LAYOUT: $crate::Layout = {
-                $(::core::assert!(
-                    ::core::mem::align_of::<$type>() <= ::core::mem::align_of::<Self>(),
-                    "a collected struct can't be repr(packed): the marker reads aligned words"
-                );)*
-                $crate::Layout::LEAF
-                    $(.with(::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::LAYOUT))*
-            };
-            const MUTABLE: bool = $crate::TypeInfo::any(&[$(<$type as $crate::Trace>::MUTABLE),*]);
-            const DESCRIPTION: ::core::option::Option<usize> = $crate::TypeInfo::first_description(
-                &[$((::core::mem::offset_of!($name, $field), <$type as $crate::Trace>::DESCRIPTION)),*],
-            );
-        }
-
-        // The layout is checked here, where the type is declared, not where its first object is allocated.
-        const _: $crate::Layout = <$name as $crate::Trace>::LAYOUT;
+    ($($item:item)+) => {$(
+        #[derive($crate::Trace)]
+        $item
     )+};
 }
 
@@ -565,13 +532,12 @@ mod tests {
     use super::*;
     use crate::heap::pointer::{Array, Gc, GcCell};
 
-    traced! {
-        struct Mixed {
-            head: u32,
-            tail: GcCell<Option<Gc<Mixed>>>,
-            count: GcCell<u64>,
-            pair: [GcCell<Option<Gc<Mixed>>>; 2],
-        }
+    #[derive(crate::Trace)]
+    struct Mixed {
+        head: u32,
+        tail: GcCell<Option<Gc<Mixed>>>,
+        count: GcCell<u64>,
+        pair: [GcCell<Option<Gc<Mixed>>>; 2],
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::heap::layout::{
     BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of, class_of_size,
 };
 use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
-use crate::heap::trace::{Described, Trace, TypeInfo};
+use crate::heap::trace::{Described, Shape, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
 use crate::os::callback::refuse_inside;
 use crate::os::clock::now_ns;
@@ -170,7 +170,10 @@ impl Mutator {
                 }
             };
             // SAFETY: the object is fresh, has this size and, because it begins a block, any alignment up to 16.
-            unsafe { ptr::copy_nonoverlapping::<T>(&*value, payload.cast(), 1) };
+            unsafe {
+                ptr::copy_nonoverlapping::<T>(&*value, payload.cast(), 1);
+                T::clear_unused(payload.cast());
+            }
             payload
         } else {
             let space = if SPACE == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
@@ -181,6 +184,12 @@ impl Mutator {
                 let cell = unsafe {
                     self.cache.allocate(bin, CELL_BYTES[class], ptr::from_ref(T::INFO) as usize, |payload| {
                         ptr::copy_nonoverlapping::<T>(&*value, payload.cast(), 1);
+                        // Where all words of the cell are scanned, old words behind the value must not keep objects alive.
+                        if const { matches!(T::SHAPE, Shape::Untyped) } {
+                            let rest = CELL_BYTES[class] - HEADER_BYTES - size_of::<T>();
+                            ptr::write_bytes(payload.add(size_of::<T>()), 0, rest);
+                            T::clear_unused(payload.cast());
+                        }
                     })
                 };
                 match cell {
@@ -221,7 +230,11 @@ impl Mutator {
             let value = element(index);
             // SAFETY: within the array's payload. A reference to the array is on this stack, so it is live. It can be traced at
             // any moment: elements that are not written yet are zero words.
-            unsafe { payload.add(ARRAY_HEAD_BYTES).cast::<T>().add(index).write(value) };
+            unsafe {
+                let element = payload.add(ARRAY_HEAD_BYTES).cast::<T>().add(index);
+                element.write(value);
+                T::clear_unused(element);
+            }
         }
         // SAFETY: length and all elements are in place.
         Ok(unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) })
@@ -407,11 +420,12 @@ impl Mutator {
             return Ok(payload);
         }
         let bin = bin(Space::Small, class);
+        let zeroed = if matches!(info.shape, Shape::Untyped) { CELL_BYTES[class] - HEADER_BYTES } else { bytes };
         loop {
             // SAFETY: as in `alloc_in`; writing zeros and a length neither allocates nor unwinds.
             let cell = unsafe {
                 self.cache.allocate(bin, CELL_BYTES[class], ptr::from_ref(info) as usize, |payload| {
-                    ptr::write_bytes(payload, 0, bytes);
+                    ptr::write_bytes(payload, 0, zeroed);
                     payload.cast::<usize>().write(length);
                 })
             };

@@ -29,7 +29,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("ghc-eventlog", &["trace-io"]),
     ("trace-event", &["trace-io"]),
     ("stopworld-platform", &[]),
-    ("stopworld", &["stopworld-platform"]),
+    ("stopworld-derive", &[]),
+    ("stopworld", &["stopworld-platform", "stopworld-derive"]),
     (
         "stopworld-trace",
         &["trace-io", "nettrace", "mps-telemetry", "ghc-eventlog", "trace-event", "stopworld-platform", "stopworld"],

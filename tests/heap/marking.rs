@@ -100,11 +100,12 @@ fn a_list_of_a_million_cells_is_marked_without_recursion() {
 }
 
 type Slot = GcCell<Option<Gc<Node>>>;
+type WeakSlot = GcCell<Option<Weak<Node>>>;
 
 traced! {
     struct Everything {
-        trees: GcCell<Option<Gc<Array<GcCell<Option<Gc<Node>>>>>>>,
-        weak: GcCell<Option<Gc<Array<GcCell<Option<Weak<Node>>>>>>>,
+        trees: GcCell<Option<Gc<Array<Slot>>>>,
+        weak: GcCell<Option<Gc<Array<WeakSlot>>>>,
         list: GcCell<Option<Gc<Node>>>,
     }
 }

@@ -42,8 +42,8 @@ pub use mapped::Mapped;
 pub use semaphore::Semaphore;
 #[allow(unused_imports, reason = "a facade offers what its users may need")]
 pub use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
-    fence,
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32,
+    AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
 pub use zeroed::{Zeroed, ZeroedMapping, zeroed};
 

@@ -217,7 +217,8 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
             flags |= if is_array { ARRAY } else { 0 };
             (object.room, if is_array { object.length(0) } else { 0 })
         }
-        Shape::Untyped => (object.room, 0),
+        // A Rust type whose layout is that any word may be a reference has a size.
+        Shape::Untyped if info.size() == 0 || info.is_array => (object.room, 0),
         _ => (info.size().min(object.room), 0),
     };
     let mut fields = usize::from(object.weak_target().is_some());

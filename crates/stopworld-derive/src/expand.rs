@@ -1,0 +1,209 @@
+//! Generates the implementation of `Trace`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Data, DataEnum, DeriveInput, Field, Fields, Index, Member, Result, WherePredicate, parse_quote};
+
+use crate::attributes;
+
+/// Generates `unsafe impl Trace`, and checks that are made where the type is declared.
+pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
+    attributes::refuse_packed(&input.attrs)?;
+    if let Some(lifetime) = input.generics.lifetimes().next() {
+        let message = "a collected type can't have lifetime parameters: an object lives as long as it is reachable, longer than any \
+                       borrowed value. Refer to collected objects by `Gc`, and to text by `&'static str` or `Gc<Leaf<String>>`";
+        return Err(syn::Error::new(lifetime.span(), message));
+    }
+    let body = match &input.data {
+        Data::Struct(data) => of_struct(input, &data.fields)?,
+        Data::Enum(data) => of_enum(input, data)?,
+        Data::Union(data) => {
+            let message =
+                "a union can't be collected: the collector can't know which of its fields is in use. Use an enum";
+            return Err(syn::Error::new(data.union_token.span, message));
+        }
+    };
+    let name = &input.ident;
+    let text = name.to_string();
+    let generics = with_bounds(input)?;
+    let (parameters, arguments, conditions) = generics.split_for_impl();
+    // A generic type is checked when a type is put in for each parameter, a type without parameters here.
+    let check = input.generics.params.is_empty().then(|| {
+        quote! { const _: ::stopworld::Layout = <#name as ::stopworld::Trace>::LAYOUT; }
+    });
+    Ok(quote! {
+        #[automatically_derived]
+        // SAFETY: the layout has the references of each field, every field is shared safely because its type is `Trace` or `Sync`, and the
+        // constant `LAYOUT` does not compile if the type has references and drop glue.
+        unsafe impl #parameters ::stopworld::Trace for #name #arguments #conditions {
+            const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", #text);
+            #body
+        }
+        #check
+    })
+}
+
+/// Adds `T: Trace` for each type parameter, or the bounds of the attribute.
+fn with_bounds(input: &DeriveInput) -> Result<syn::Generics> {
+    let mut generics = input.generics.clone();
+    let bounds = attributes::bounds(&input.attrs)?.unwrap_or_else(|| {
+        let parameters = input.generics.type_params().map(|parameter| &parameter.ident);
+        parameters.map(|parameter| parse_quote!(#parameter: ::stopworld::Trace)).collect::<Vec<WherePredicate>>()
+    });
+    if !bounds.is_empty() {
+        generics.make_where_clause().predicates.extend(bounds);
+    }
+    Ok(generics)
+}
+
+/// A field, in a struct or in a variant of an enum.
+struct Part<'a> {
+    /// How messages name it: `next`, `0`, `Variant::next`.
+    label: String,
+    member: Member,
+    field: &'a Field,
+    skipped: bool,
+}
+
+impl Part<'_> {
+    /// The field's type as a `Trace`. A type that is not one is reported at the field.
+    fn traced(&self) -> TokenStream {
+        let (of_type, span) = (&self.field.ty, self.field.ty.span());
+        quote_spanned! { span=> <#of_type as ::stopworld::Trace> }
+    }
+}
+
+fn parts_of<'a>(fields: &'a Fields, variant: Option<&str>) -> Result<Vec<Part<'a>>> {
+    let part = |(index, field): (usize, &'a Field)| {
+        let index = Index { index: index as u32, span: Span::call_site() };
+        let member = field.ident.clone().map_or(Member::Unnamed(index.clone()), Member::Named);
+        let name = field.ident.as_ref().map_or_else(|| index.index.to_string(), ToString::to_string);
+        let label = variant.map_or_else(|| name.clone(), |variant| format!("{variant}::{name}"));
+        Ok(Part { label, member, field, skipped: attributes::is_skipped(field)? })
+    };
+    fields.iter().enumerate().map(part).collect()
+}
+
+fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
+    let parts = parts_of(fields, None)?;
+    let traced = || parts.iter().filter(|part| !part.skipped);
+    let members: Vec<_> = traced().map(|part| &part.member).collect();
+    let types: Vec<_> = traced().map(Part::traced).collect();
+    let alignments = parts.iter().map(|part| {
+        let of_type = &part.field.ty;
+        let message =
+            format!("`{}` can't be packed: the collector reads aligned words. Remove `repr(packed)`", input.ident);
+        quote! { ::core::assert!(::core::mem::align_of::<#of_type>() <= ::core::mem::align_of::<Self>(), #message); }
+    });
+    let checks = checks(input, &parts);
+    Ok(quote! {
+        const LAYOUT: ::stopworld::Layout = {
+            #(#alignments)*
+            let layout = ::stopworld::Layout::LEAF #(.with(::core::mem::offset_of!(Self, #members), #types::LAYOUT))*;
+            #checks
+            layout
+        };
+        const MUTABLE: bool = false #(|| #types::MUTABLE)*;
+        const DESCRIPTION: ::core::option::Option<usize> = ::stopworld::TypeInfo::first_description(
+            &[#((::core::mem::offset_of!(Self, #members), #types::DESCRIPTION)),*],
+        );
+
+        unsafe fn clear_unused(value: *mut Self) {
+            // SAFETY: the caller's promise, for each field.
+            #(unsafe { #types::clear_unused(&raw mut (*value).#members) };)*
+        }
+    })
+}
+
+fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
+    if data.variants.is_empty() {
+        let message = "an enum without variants can't be collected: it has no values. Add a variant";
+        return Err(syn::Error::new(data.enum_token.span, message));
+    }
+    let (mut parts, mut arms) = (Vec::new(), Vec::new());
+    for variant in &data.variants {
+        attributes::refuse_on_variant(&variant.attrs)?;
+        let fields = parts_of(&variant.fields, Some(&variant.ident.to_string()))?;
+        let (name, members) = (&variant.ident, fields.iter().map(|part| &part.member));
+        let bindings: Vec<_> = (0..fields.len()).map(|index| format_ident!("field_{index}")).collect();
+        let clear = fields.iter().zip(&bindings).filter(|(part, _)| !part.skipped).map(|(part, binding)| {
+            let traced = part.traced();
+            quote! { unsafe { #traced::clear_unused(#binding) }; }
+        });
+        arms.push(quote! {
+            Self::#name { #(#members: #bindings),* } => {
+                #(used.add(#bindings);)*
+                #(#clear)*
+            }
+        });
+        parts.extend(fields);
+    }
+    // In these cases 0 may be no number of a variant, and no word is cleared.
+    let is_numbered = data.variants.iter().any(|variant| variant.discriminant.is_some());
+    let clears = !is_numbered && !parts.iter().any(|part| part.skipped);
+    let clear = clears.then(|| {
+        quote! {
+            unsafe fn clear_unused(value: *mut Self) {
+                if Self::LAYOUT.is_leaf() {
+                    return;
+                }
+                let mut used = ::stopworld::__private::UsedWords::of(value);
+                // SAFETY: the caller's promise. The fields of all variants are `Trace`, so each variant has values.
+                match unsafe { &mut *value } {
+                    #(#arms)*
+                }
+                // SAFETY: as above.
+                unsafe { used.clear() };
+            }
+        }
+    });
+    let types: Vec<_> = parts.iter().filter(|part| !part.skipped).map(Part::traced).collect();
+    let checks = checks(input, &parts);
+    Ok(quote! {
+        const LAYOUT: ::stopworld::Layout = {
+            let is_leaf = true #(&& #types::LAYOUT.is_leaf())*;
+            let layout = if is_leaf {
+                ::stopworld::Layout::LEAF
+            } else {
+                ::stopworld::Layout::any_word(::core::mem::size_of::<Self>())
+            };
+            #checks
+            layout
+        };
+        const MUTABLE: bool = false #(|| #types::MUTABLE)*;
+
+        #clear
+    })
+}
+
+/// Checks that are made when the layout is computed. They use a variable `layout`.
+fn checks(input: &DeriveInput, parts: &[Part<'_>]) -> TokenStream {
+    let name = &input.ident;
+    let fields = parts.iter().map(|part| {
+        let (label, of_type, span) = (&part.label, &part.field.ty, part.field.ty.span());
+        let dropped = format!(
+            "the field `{label}` of `{name}` has drop glue, but `{name}` has references: the collector would drop it when the objects that \
+             it refers to are gone. Put the field into an object of its own (`Gc<Leaf<…>>`), or use `Mutator::set_finalizer`"
+        );
+        let skipped = part.skipped.then(|| {
+            quote_spanned! { span=> ::stopworld::__private::assert_no_references::<#of_type>(); }
+        });
+        quote! {
+            #skipped
+            ::core::assert!(layout.is_leaf() || !::core::mem::needs_drop::<#of_type>(), #dropped);
+        }
+    });
+    let dropped = format!(
+        "`{name}` implements `Drop`, but has references: the collector would drop it when the objects that it refers to are gone. Use \
+         `Mutator::set_finalizer`"
+    );
+    let aligned = format!(
+        "`{name}` is aligned to more than 16 bytes: cells of the heap are aligned to 16. Lower its `repr(align)`"
+    );
+    quote! {
+        #(#fields)*
+        ::core::assert!(layout.is_leaf() || !::core::mem::needs_drop::<Self>(), #dropped);
+        ::core::assert!(::core::mem::align_of::<Self>() <= 16, #aligned);
+    }
+}

@@ -1,0 +1,83 @@
+//! `#[derive(Trace)]`: describes to the collector which words of a type may hold references.
+//!
+//! `stopworld` re-exports the macro; its documentation is that of [`Trace`](macro@Trace) here. What the macro generates is data, not code:
+//!
+//! ```text
+//!   struct Node { left: Option<Gc<Node>>, key: u64 }
+//!
+//!   LAYOUT = LEAF, with the layout of Option<Gc<Node>> at offset_of!(Node, left), with the layout of u64 at offset_of!(Node, key)
+//! ```
+//!
+//! The offsets of the fields of an enum's variants are known to the compiler only. If a variant has references, each word of the enum
+//! may be one (`Layout::any_word`), and the collector scans the object as it scans a stack.
+
+mod attributes;
+mod expand;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+/// Derives `stopworld::Trace`, so that values of the type can live in the collected heap.
+///
+/// It works for structs with named fields, tuple structs, unit structs, and enums, also with type parameters. Each field's type must be
+/// `Trace` itself. In a generic type, each type parameter must be `Trace`.
+///
+/// ```
+/// use stopworld::{Gc, GcCell, Trace, World};
+///
+/// #[derive(Trace)]
+/// enum Expression {
+///     Number(f64),
+///     Sum(Gc<Expression>, Gc<Expression>),
+/// }
+///
+/// #[derive(Trace)]
+/// struct List<T> {
+///     first: T,
+///     rest: GcCell<Option<Gc<List<T>>>>,
+/// }
+///
+/// let world = World::builder().build()?;
+/// // SAFETY: this thread keeps every `Gc` in local variables and in collected objects.
+/// let mutator = unsafe { world.attach("main") }?;
+/// let two = mutator.alloc(Expression::Number(2.0))?;
+/// let sum = mutator.alloc(Expression::Sum(two, two))?;
+/// let list = mutator.alloc(List { first: sum, rest: GcCell::new(None) })?;
+/// mutator.collect()?;
+/// assert!(matches!(*list.first, Expression::Sum(left, _) if matches!(*left, Expression::Number(number) if number == 2.0)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Attributes
+///
+/// | attribute | on | meaning |
+/// |---|---|---|
+/// | `#[trace(skip = "reason")]` | a field | The field is not scanned, and its type need not be `Trace`. It must be `Send + Sync + 'static`, which excludes every `Gc`. |
+/// | `#[trace(bound = "T: Bound")]` | the type | These bounds replace `T: Trace` for each type parameter. |
+///
+/// # Layout
+///
+/// Marking reads an object from its header to its last reference. For a struct of more than a cache line, write `#[repr(C)]` and put
+/// the references before all other fields, so that marking loads only one line.
+///
+/// If a variant of an enum has references, all words of the object that contains the enum are scanned, and a number that equals the
+/// address of an object keeps that object alive. The same holds for a struct with references beyond its first 2 KiB.
+///
+/// # Compile errors
+///
+/// * A field whose type is not `Trace`; for example `String`, `Vec`, `Box` or `Cell`. The message says what to use instead.
+/// * A type with references that has drop glue, by its own `Drop` or by that of a field: the collector would run it when the objects to
+///   which it refers are gone. Use `Mutator::set_finalizer`, or put the field into an object of its own (`Gc<Leaf<T>>`).
+/// * `#[repr(packed)]`, and an alignment of more than 16 bytes.
+///
+/// The errors appear in `cargo check`. For a generic type, the last two appear in `cargo build`, for each type of which an object is
+/// allocated.
+#[proc_macro_derive(Trace, attributes(trace))]
+pub fn derive_trace(input: TokenStream) -> TokenStream {
+    expand::trace(&parse_macro_input!(input as DeriveInput)).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Runs the example of the README as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,284 @@
+//! The types of the language and of the standard library that can be fields of collected objects ([`Trace`]), and those that a
+//! [`GcCell`](crate::GcCell) can hold ([`Word`]).
+
+use std::marker::PhantomData;
+use std::mem::{offset_of, size_of, transmute};
+use std::num;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::trace::{Layout, Trace, UsedWords, Word};
+use crate::sync;
+
+// SAFETY: the elements lie `size_of::<T>()` apart, each with the layout of `T`.
+unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
+    const NAME: &'static str = "[T; N]";
+    const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
+    const MUTABLE: bool = T::MUTABLE;
+
+    unsafe fn clear_unused(value: *mut Self) {
+        if T::LAYOUT.is_any_word() {
+            // SAFETY: the caller's promise, for each element.
+            (0..N).for_each(|index| unsafe { T::clear_unused(value.cast::<T>().add(index)) });
+        }
+    }
+}
+
+// SAFETY: a value without references has the layout of a leaf. Where `None` takes no word of its own and `T` is one word, the word of
+// `None` is the one value that no `T` has: null for a reference. Every other layout is that any word may be a reference.
+unsafe impl<T: Trace> Trace for Option<T> {
+    const NAME: &'static str = "Option";
+    const LAYOUT: Layout = if T::LAYOUT.is_leaf() || (size_of::<T>() == 8 && size_of::<Self>() == 8) {
+        T::LAYOUT
+    } else {
+        Layout::any_word(size_of::<Self>())
+    };
+    const MUTABLE: bool = T::MUTABLE;
+
+    unsafe fn clear_unused(value: *mut Self) {
+        if !Self::LAYOUT.is_any_word() {
+            return;
+        }
+        let mut used = UsedWords::of(value);
+        // SAFETY: the caller's promise. An `Option` can be `None`, and `Some` if `T` has values, as every `T` whose layout is not a leaf.
+        unsafe {
+            if let Some(inner) = &mut *value {
+                used.add(inner);
+                T::clear_unused(inner);
+            }
+            used.clear();
+        }
+    }
+}
+
+// SAFETY: it has no bytes.
+unsafe impl<T: ?Sized + 'static> Trace for PhantomData<T> {
+    const NAME: &'static str = "PhantomData";
+    const LAYOUT: Layout = Layout::LEAF;
+}
+
+// SAFETY: a `Sync` type contains no `Gc`. The collector frees nothing that a reference for ever refers to.
+unsafe impl<T: ?Sized + Sync + 'static> Trace for &'static T {
+    const NAME: &'static str = "&'static T";
+    const LAYOUT: Layout = Layout::LEAF;
+}
+
+macro_rules! tuples {
+    ($(($($type:ident $index:tt),+))+) => {$(
+        // SAFETY: the layout is the union of the fields' own layouts at their real offsets, and each field is `Trace`.
+        unsafe impl<$($type: Trace),+> Trace for ($($type,)+) {
+            const NAME: &'static str = "tuple";
+            const LAYOUT: Layout = Layout::LEAF $(.with(offset_of!(Self, $index), $type::LAYOUT))+;
+            const MUTABLE: bool = false $(|| $type::MUTABLE)+;
+
+            unsafe fn clear_unused(value: *mut Self) {
+                // SAFETY: the caller's promise, for each field.
+                $(unsafe { $type::clear_unused(&raw mut (*value).$index) };)+
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A 0)
+    (A 0, B 1)
+    (A 0, B 1, C 2)
+    (A 0, B 1, C 2, D 3)
+    (A 0, B 1, C 2, D 3, E 4)
+    (A 0, B 1, C 2, D 3, E 4, F 5)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+}
+
+macro_rules! functions {
+    ($($($parameter:ident)*;)+) => {$(
+        // SAFETY: a pointer to code, which is no reference to an object.
+        unsafe impl<R: 'static $(, $parameter: 'static)*> Trace for fn($($parameter),*) -> R {
+            const NAME: &'static str = "fn";
+            const LAYOUT: Layout = Layout::LEAF;
+        }
+
+        // SAFETY: a pointer to code is a word, the same for all threads, and no reference to an object.
+        unsafe impl<R: 'static $(, $parameter: 'static)*> Word for fn($($parameter),*) -> R {
+            const MAY_REFER: bool = false;
+            fn to_bits(self) -> usize {
+                self as usize
+            }
+            unsafe fn from_bits(bits: usize) -> Self {
+                // SAFETY: by the caller's promise the word came from such a pointer.
+                unsafe { transmute::<usize, Self>(bits) }
+            }
+        }
+    )+};
+}
+
+functions! {
+    ;
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+}
+
+macro_rules! leaves {
+    ($($type:ty),* $(,)?) => {$(
+        // SAFETY: a plain value without references, `Sync` and without drop glue.
+        unsafe impl Trace for $type {
+            const NAME: &'static str = stringify!($type);
+            const LAYOUT: Layout = Layout::LEAF;
+        }
+    )*};
+}
+
+leaves!(
+    (),
+    bool,
+    char,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64,
+    Duration,
+    Instant,
+    SystemTime,
+    sync::AtomicBool,
+    sync::AtomicI8,
+    sync::AtomicI16,
+    sync::AtomicI32,
+    sync::AtomicI64,
+    sync::AtomicIsize,
+    sync::AtomicU8,
+    sync::AtomicU16,
+    sync::AtomicU32,
+    sync::AtomicU64,
+    sync::AtomicUsize,
+);
+
+/// Types that are not zero, and how they fit into a word.
+macro_rules! not_zero {
+    ($($type:ident($number:ty)),* $(,)?) => {$(
+        // SAFETY: a plain value without references, `Sync` and without drop glue.
+        unsafe impl Trace for num::$type {
+            const NAME: &'static str = stringify!($type);
+            const LAYOUT: Layout = Layout::LEAF;
+        }
+
+        // SAFETY: the conversions are lossless on a 64-bit machine, and a number is no reference.
+        unsafe impl Word for num::$type {
+            const MAY_REFER: bool = false;
+            fn to_bits(self) -> usize {
+                self.get() as usize
+            }
+            unsafe fn from_bits(bits: usize) -> Self {
+                // SAFETY: by the caller's promise the word came from a number that is not zero.
+                unsafe { Self::new_unchecked(bits as $number) }
+            }
+        }
+
+        // SAFETY: as for the number itself; `None` is 0.
+        unsafe impl Word for Option<num::$type> {
+            const MAY_REFER: bool = false;
+            fn to_bits(self) -> usize {
+                self.map_or(0, |number| number.get() as usize)
+            }
+            unsafe fn from_bits(bits: usize) -> Self {
+                num::$type::new(bits as $number)
+            }
+        }
+    )*};
+}
+
+not_zero!(
+    NonZeroU8(u8),
+    NonZeroU16(u16),
+    NonZeroU32(u32),
+    NonZeroU64(u64),
+    NonZeroUsize(usize),
+    NonZeroI8(i8),
+    NonZeroI16(i16),
+    NonZeroI32(i32),
+    NonZeroI64(i64),
+    NonZeroIsize(isize),
+);
+
+macro_rules! integer_words {
+    ($($type:ty),*) => {$(
+        // SAFETY: the conversions are lossless on a 64-bit machine, and an integer is no reference.
+        unsafe impl Word for $type {
+            const MAY_REFER: bool = false;
+            fn to_bits(self) -> usize {
+                self as usize
+            }
+            unsafe fn from_bits(bits: usize) -> Self {
+                bits as $type
+            }
+        }
+    )*};
+}
+
+integer_words!(usize, isize, u64, i64, u32, i32, u16, i16, u8, i8);
+
+// SAFETY: the bits of a double fit one word, and it is no reference.
+unsafe impl Word for f64 {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        f64::to_bits(self) as usize
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        f64::from_bits(bits as u64)
+    }
+}
+
+// SAFETY: the bits of a float fit one word, and it is no reference.
+unsafe impl Word for f32 {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        f32::to_bits(self) as usize
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        f32::from_bits(bits as u32)
+    }
+}
+
+// SAFETY: a bool is 0 or 1, and no reference.
+unsafe impl Word for bool {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        usize::from(self)
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        bits != 0
+    }
+}
+
+// SAFETY: a character's number fits one word, and it is no reference.
+unsafe impl Word for char {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        u32::from(self) as usize
+    }
+    unsafe fn from_bits(bits: usize) -> Self {
+        // SAFETY: by the caller's promise the word came from a character.
+        unsafe { char::from_u32_unchecked(bits as u32) }
+    }
+}
+
+// SAFETY: it has one value.
+unsafe impl Word for () {
+    const MAY_REFER: bool = false;
+    fn to_bits(self) -> usize {
+        0
+    }
+    unsafe fn from_bits(_: usize) -> Self {}
+}

@@ -1,0 +1,9 @@
+use stopworld::{Gc, Trace};
+
+#[derive(Trace)]
+struct Person {
+    name: String,
+    friend: Option<Gc<Person>>,
+}
+
+fn main() {}

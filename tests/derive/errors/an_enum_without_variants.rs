@@ -1,0 +1,6 @@
+use stopworld::Trace;
+
+#[derive(Trace)]
+enum Void {}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use stopworld::{Gc, Trace};
+
+#[derive(Trace)]
+#[repr(C, packed)]
+struct Packed {
+    flag: u8,
+    next: Option<Gc<Packed>>,
+}
+
+fn main() {}

@@ -1,0 +1,151 @@
+//! The layouts that the macro generates.
+
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::num::NonZeroU32;
+use std::sync::atomic::AtomicI64;
+
+use proptest::prelude::*;
+use stopworld::{Array, Gc, GcCell, Layout, Leaf, Trace, Weak, Word};
+
+/// One of everything that a field may be.
+#[derive(Trace)]
+#[allow(dead_code, reason = "only its layout is looked at")]
+struct Everything {
+    numbers: (u8, i128, f32, char, bool),
+    count: AtomicI64,
+    not_zero: Option<NonZeroU32>,
+    function: fn(u32, &'static str) -> bool,
+    text: &'static str,
+    nothing: (),
+    phantom: PhantomData<*mut u8>,
+    reference: Gc<Everything>,
+    maybe: Option<Gc<Everything>>,
+    changing: GcCell<Option<Gc<Everything>>>,
+    number: GcCell<f32>,
+    weak: Weak<Everything>,
+    array: Gc<Array<Option<Gc<Everything>>>>,
+    pair: (u32, Gc<u64>),
+    several: [Gc<u64>; 2],
+    #[cfg(any())]
+    absent: String,
+    #[trace(skip = "a lock of the operating system, without references")]
+    skipped: std::num::Wrapping<u32>,
+}
+
+#[test]
+fn a_struct_has_exactly_the_references_of_its_fields() {
+    let references = [
+        offset_of!(Everything, reference),
+        offset_of!(Everything, maybe),
+        offset_of!(Everything, changing),
+        offset_of!(Everything, weak),
+        offset_of!(Everything, array),
+        offset_of!(Everything, pair) + offset_of!((u32, Gc<u64>), 1),
+        offset_of!(Everything, several),
+        offset_of!(Everything, several) + 8,
+    ];
+    let expected = references.into_iter().fold(Layout::LEAF, |layout, offset| layout.with(offset, Layout::WORD));
+    assert_eq!(Everything::LAYOUT, expected);
+    const { assert!(Everything::MUTABLE) };
+    assert_eq!(Everything::NAME, "derive::layouts::Everything");
+}
+
+#[derive(Trace)]
+struct Unit;
+
+#[derive(Trace)]
+struct Tuple<T>(u32, T);
+
+/// The bound of the attribute replaces `T: Trace`.
+#[derive(Trace)]
+#[trace(bound = "T: 'static")]
+struct Tagged<T>(Option<Gc<u64>>, PhantomData<T>);
+
+struct NotTrace;
+
+#[derive(Trace)]
+enum Plain {
+    A,
+    B(u64),
+    C { pair: (f64, bool) },
+}
+
+#[derive(Trace)]
+#[allow(dead_code, reason = "only its layout is looked at")]
+enum Mixed {
+    None,
+    One(u64),
+    Two(Gc<Mixed>, f64),
+}
+
+/// A type without references may be dropped, whatever it is made of.
+#[derive(Trace)]
+struct Owner {
+    name: Leaf<String>,
+    #[trace(skip = "owns plain bytes")]
+    bytes: Vec<u8>,
+}
+
+#[test]
+fn layouts_of_units_tuples_enums_and_generic_types() {
+    assert_eq!(Unit::LAYOUT, Layout::LEAF);
+    assert_eq!(Tuple::<f64>::LAYOUT, Layout::LEAF);
+    assert_eq!(Tuple::<Gc<u64>>::LAYOUT, Layout::LEAF.with(offset_of!(Tuple<Gc<u64>>, 1), Layout::WORD));
+    assert_eq!(Tagged::<NotTrace>::LAYOUT, Layout::WORD);
+    assert_eq!(Plain::LAYOUT, Layout::LEAF);
+    assert_eq!(Mixed::LAYOUT, Layout::any_word(size_of::<Mixed>()));
+    assert_eq!(Owner::LAYOUT, Layout::LEAF);
+    assert_eq!(format!("{:?}", Mixed::LAYOUT), "any word");
+    assert_eq!(<Option<(Gc<u64>, Gc<u64>)>>::LAYOUT, Layout::any_word(16));
+    assert_eq!(<Option<Tuple<Gc<u64>>>>::LAYOUT, Layout::any_word(size_of::<Option<Tuple<Gc<u64>>>>()));
+    let _ = (Unit, Plain::A, Plain::B(1), Plain::C { pair: (1.0, true) }, Mixed::None, Mixed::One(1));
+    let owner = Owner { name: Leaf("owner".into()), bytes: vec![1] };
+    assert_eq!((owner.name.len(), owner.bytes.len()), (5, 1));
+}
+
+#[test]
+fn a_reference_beyond_the_first_two_kibibytes_may_be_in_any_word() {
+    assert_eq!(<[Gc<u64>; 256]>::LAYOUT, (0..256).fold(Layout::LEAF, |all, word| all.with(word * 8, Layout::WORD)));
+    assert_eq!(format!("{:?}", <[Gc<u64>; 257]>::LAYOUT), "any word");
+    assert_eq!(<[u64; 10_000]>::LAYOUT, Layout::LEAF);
+}
+
+/// Returns what a cell holds after a value was stored in it.
+fn through_a_cell<W: Word>(first: W, value: W) -> W {
+    let cell = GcCell::new(first);
+    cell.set(value);
+    cell.get()
+}
+
+fn add(a: u32, b: u32) -> u32 {
+    a + b
+}
+
+proptest! {
+    #[test]
+    fn a_cell_returns_each_word_as_it_was(
+        small in any::<(u8, i8, u16, i16)>(),
+        large in any::<(u32, i32, u64, i64, usize, isize)>(),
+        others in any::<(bool, char)>(),
+        floats in any::<(u32, u64)>(),
+    ) {
+        prop_assert_eq!(through_a_cell(0, small.0), small.0);
+        prop_assert_eq!(through_a_cell(0, small.1), small.1);
+        prop_assert_eq!(through_a_cell(0, small.2), small.2);
+        prop_assert_eq!(through_a_cell(0, small.3), small.3);
+        prop_assert_eq!(through_a_cell(0, large.0), large.0);
+        prop_assert_eq!(through_a_cell(0, large.1), large.1);
+        prop_assert_eq!(through_a_cell(0, large.2), large.2);
+        prop_assert_eq!(through_a_cell(0, large.3), large.3);
+        prop_assert_eq!(through_a_cell(0, large.4), large.4);
+        prop_assert_eq!(through_a_cell(0, large.5), large.5);
+        prop_assert_eq!(through_a_cell(false, others.0), others.0);
+        prop_assert_eq!(through_a_cell('a', others.1), others.1);
+        prop_assert_eq!(through_a_cell(0.0, f32::from_bits(floats.0)).to_bits(), floats.0);
+        prop_assert_eq!(through_a_cell(0.0, f64::from_bits(floats.1)).to_bits(), floats.1);
+        prop_assert_eq!(through_a_cell(NonZeroU32::new(large.0), None), None);
+        prop_assert_eq!(through_a_cell(None, NonZeroU32::new(large.0)), NonZeroU32::new(large.0));
+        prop_assert_eq!(through_a_cell::<fn(u32, u32) -> u32>(u32::wrapping_mul, add)(2, 3), 5);
+    }
+}
