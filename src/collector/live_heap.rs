@@ -361,6 +361,12 @@ impl<F: FnMut(Root)> RootSink for Visitor<'_, '_, F> {
             (self.visit)(Root { object: address, ..self.root });
         }
     }
+
+    fn word(&mut self, word: usize) {
+        let low = &raw const word as usize;
+        // SAFETY: the word itself.
+        unsafe { self.live_heap.conservative(low, low + size_of::<usize>(), self.root, self.visit) };
+    }
 }
 
 #[inline(always)]

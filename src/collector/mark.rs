@@ -255,6 +255,38 @@ impl<'a> Marker<'a> {
         }
     }
 
+    /// Pushes what an untyped object refers to, except itself, without marking the object.
+    ///
+    /// # Safety
+    /// There is an untyped object at this payload address.
+    pub(super) unsafe fn other_referents(&mut self, payload: usize) {
+        // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
+        let info = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+        if info.shape != Shape::Untyped {
+            return;
+        }
+        for slot in (payload..payload + self.heap.room_of(payload) / 8 * 8).step_by(size_of::<usize>()) {
+            // SAFETY: a word of the object, in a stopped world.
+            let word = unsafe { conservative_word(slot) };
+            let is_other = |target: Target| target.payload != payload;
+            if self.bounds().contain(word) && self.references.find(self.map, word).is_some_and(is_other) {
+                self.untyped_word(word);
+            }
+        }
+    }
+
+    /// Examines a word as a word of an untyped object is examined.
+    #[inline]
+    pub(super) fn untyped_word(&mut self, word: usize) {
+        if self.bounds().contain(word) {
+            self.events.fire_reference_fixed(0, word, Rank::Ambiguous as u32);
+            self.push(word);
+            if self.stack.len() > self.stack.tasks.capacity / 2 {
+                self.drain();
+            }
+        }
+    }
+
     /// Examines every word of a range conservatively. Returns the number of bytes.
     ///
     /// # Safety
