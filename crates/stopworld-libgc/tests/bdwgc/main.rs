@@ -61,12 +61,13 @@ fn passes(program: &Path, with: Library, settings: Settings<'_>) {
     let loaded = library::loaded(folder.path());
     let ours = loaded.iter().filter(|path| path.starts_with(library::folder())).count();
     assert!(loaded.len() == 1 && ours == usize::from(with == Library::Ours), "{with:?}: loaded {loaded:?}");
+    let output = finished.stdout();
     assert!(
         finished.status.success(),
         "{}, {with:?}: {}\n{}\n{}",
         program.display(),
         finished.status,
-        tail(&String::from_utf8_lossy(&finished.stdout())),
+        tail(&String::from_utf8_lossy(&output)),
         tail(&finished.stderr)
     );
 }

@@ -9,11 +9,10 @@ mod skipped;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rstest::rstest;
-use support::collections;
 use support::library::{self, Library, Settings};
 use support::programs::{Program, Size};
 use support::run::{Finished, run, tail};
