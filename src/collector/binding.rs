@@ -21,6 +21,7 @@
 use super::mark::Marker;
 use super::parallel::Marking;
 use crate::heap::Heap;
+use crate::heap::trace::TypeInfo;
 use crate::os::callback;
 use crate::world::stop_info::ThreadStopInfo;
 
@@ -200,6 +201,18 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
     /// Returns the first byte of the object that contains this address, whether it is marked or not; `None` if there is none.
     pub fn object_containing(&self, address: usize) -> Option<usize> {
         self.heap.object_containing(address).map(|(payload, _)| payload)
+    }
+
+    /// Returns the description of the object that begins at this address; `None` if none does.
+    pub fn type_of(&self, address: usize) -> Option<&'static TypeInfo> {
+        self.heap.object_containing(address).filter(|(payload, _)| *payload == address).map(|(_, info)| info)
+    }
+
+    /// Takes one marked object of a kind whose references the binding finds
+    /// ([`UntypedKind::bound`](crate::untyped::UntypedKind::bound)), and returns its address. Each object is returned once in a
+    /// collection, after it was marked. The binding passes what the object refers to, to [`keep_word`](Self::keep_word).
+    pub fn take_bound(&mut self) -> Option<usize> {
+        self.marking.take_bound()
     }
 
     /// Marks everything that the objects to be kept refer to.

@@ -241,7 +241,7 @@ impl<'a> LiveHeap<'a> {
                     words(payload + ARRAY_HEAD_BYTES + index * stride as usize, element, &mut visit);
                 }
             }
-            Shape::Untyped => {
+            Shape::Untyped | Shape::Bound => {
                 let end = payload + self.heap.room_of(payload) / WORD * WORD;
                 for slot in (payload..end).step_by(WORD) {
                     // SAFETY: a word of a live object's cell.

@@ -41,10 +41,10 @@
 //! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references
 //! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for these events.
 
+use super::linked_objects::LinkedObjects;
 use super::mark_stack::{MarkStack, Tasks};
 use super::select::{Avx2, Avx512, Bounds, ByWord, OVERRUN, Select, Width};
 use super::sharing::Shared;
-use super::weak_list::WeakList;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell, Target};
@@ -146,7 +146,9 @@ pub(crate) struct Marker<'a> {
     /// Whether objects were marked whose fields were not scanned, because the stack was full.
     pub(crate) overflowed: bool,
     /// The weak cells found so far, linked through their link words.
-    pub(crate) weak_cells: WeakList,
+    pub(crate) weak_cells: LinkedObjects,
+    /// The objects found so far whose references the binding finds, linked through their last words.
+    pub(crate) bound_objects: LinkedObjects,
 }
 
 /// How certain it is that an examined word is a reference, as events report it.
@@ -181,7 +183,8 @@ impl<'a> Marker<'a> {
             width: Width::of_processor(),
             marked: 0,
             overflowed: false,
-            weak_cells: WeakList::EMPTY,
+            weak_cells: LinkedObjects::EMPTY,
+            bound_objects: LinkedObjects::EMPTY,
         }
     }
 
@@ -275,6 +278,11 @@ impl<'a> Marker<'a> {
         }
     }
 
+    /// Returns the object that contains an address after its first byte.
+    pub(super) fn object_of(&self, address: usize) -> Option<usize> {
+        References::Interior.find(self.map, address).map(|target| target.payload)
+    }
+
     /// Examines a word as a word of an untyped object is examined.
     #[inline]
     pub(super) fn untyped_word(&mut self, word: usize) {
@@ -335,7 +343,8 @@ impl<'a> Marker<'a> {
             self.marked += 1;
             match info.shape {
                 Shape::Leaf => {}
-                Shape::Weak => self.weak_cells.add(target.payload),
+                Shape::Weak => self.weak_cells.add(link_of_weak(target.payload)),
+                Shape::Bound => self.add_bound(target.payload),
                 _ => self.overflowed = true,
             }
         }
@@ -515,9 +524,15 @@ impl<'a> Marker<'a> {
             Shape::Words(bits) => self.scan_words::<TELLS>(payload, bits),
             Shape::Wide(ref bitmaps) => self.scan_bitmaps::<TELLS>(payload, bitmaps),
             Shape::Array { .. } => self.scan_slice::<TELLS>(payload, 0),
-            Shape::Weak => self.weak_cells.add(payload),
+            Shape::Weak => self.weak_cells.add(link_of_weak(payload)),
+            Shape::Bound => self.add_bound(payload),
             Shape::Untyped => self.scan_untyped::<TELLS>(payload, 0),
         }
+    }
+
+    /// Adds an object to those whose references the binding finds. They are linked through their last words.
+    fn add_bound(&mut self, payload: usize) {
+        self.bound_objects.add(payload + self.heap.room_of(payload) - size_of::<usize>());
     }
 
     /// Scans one slice of an untyped object. The next slice is pushed as a task first, below the words of this slice.
@@ -690,7 +705,7 @@ impl<'a> Marker<'a> {
                 let cell = self.heap.blocks.cell(block, cell_bytes, index);
                 // SAFETY: marked cells have headers.
                 let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
-                if info.shape != Shape::Weak {
+                if !matches!(info.shape, Shape::Weak | Shape::Bound) {
                     match self.tells {
                         true => self.scan::<true>(cell.payload(), info),
                         false => self.scan::<false>(cell.payload(), info),
@@ -704,6 +719,11 @@ impl<'a> Marker<'a> {
             self.events.fire_block_scanned(self.heap.blocks.start(block), space, objects);
         }
     }
+}
+
+/// The link word of a weak cell: its second.
+fn link_of_weak(payload: usize) -> usize {
+    payload + size_of::<usize>()
 }
 
 /// The mark byte of the cell that a word refers to.

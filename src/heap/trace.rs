@@ -162,6 +162,8 @@ pub enum Shape {
     Weak,
     /// Any word of the cell may be a reference ([`crate::untyped`]).
     Untyped,
+    /// The world's [binding](crate::untyped::Binding) finds the references. The last word of the cell is the collector's.
+    Bound,
 }
 
 impl Shape {

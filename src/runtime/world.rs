@@ -251,6 +251,12 @@ impl World {
         Ok(outgoing)
     }
 
+    /// Sets the heap limit in bytes, to at most the limit with which the world was built. Memory that is in use beyond a lower limit stays
+    /// in use.
+    pub fn set_heap_limit(&self, bytes: usize) {
+        self.collector().heap.set_limit(bytes);
+    }
+
     /// Returns the world's events, with which the program listens, records and fires events of its own.
     pub fn events(&self) -> &Events {
         &self.collector().events

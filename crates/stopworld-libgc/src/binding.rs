@@ -16,15 +16,18 @@ use stopworld::ThreadStopInfo;
 use stopworld::untyped::{Binding, MarkedHeap, RootScanner};
 
 use crate::data::{GC_dont_gc, GC_gc_no, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
+use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
 use crate::lock::{Guarded, Held, LOCK};
 use crate::os::thread;
 use crate::sync::{AtomicBool, AtomicPtr, Ordering};
 use crate::tables::finalizers::{FINALIZERS, Marking};
 use crate::tables::intervals::Intervals;
+use crate::tables::kinds;
 use crate::tables::links::{LONG, SHORT};
 use crate::tables::loaded::{self, LOADED};
 use crate::tables::objects::{KEPT_WORDS, STACK_ENDS, UNCOLLECTABLE};
+use crate::tables::toggles::{self, TOGGLES};
 
 /// A stage of a collection, with the numbers of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub(crate) static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// The scanner of the roots, while `GC_push_other_roots` runs; null otherwise.
 static SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+/// The heap after marking, while a mark procedure runs; null otherwise.
+static MARKED: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether the collection that is under way has begun to scan its roots: a stop may fail, and roots may be scanned twice.
 static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
 
@@ -75,6 +80,37 @@ pub(crate) fn with_scanner(push: impl FnOnce(&mut RootScanner<'_>)) -> bool {
     true
 }
 
+/// Calls `use_marks` with the heap after marking. `None` if the calling thread is not in a mark procedure.
+pub(crate) fn with_marks<R>(use_marks: impl FnOnce(&mut MarkedHeap<'_, '_>) -> R) -> Option<R> {
+    let heap = MARKED.load(Ordering::Relaxed).cast::<MarkedHeap<'static, 'static>>();
+    if heap.is_null() || !LOCK.is_mine() {
+        return None;
+    }
+    // SAFETY: set by `call_procedures` further up this thread's stack, which does not use it meanwhile; another thread does not hold
+    // the lock.
+    Some(use_marks(unsafe { &mut *heap }))
+}
+
+/// Calls the mark procedure of each marked object of a kind that has one, and marks what it pushes, until there is no other such object.
+fn call_procedures(heap: &mut MarkedHeap<'_, '_>) {
+    loop {
+        let mut any = false;
+        while let Some(object) = heap.take_bound() {
+            any = true;
+            MARKED.store(std::ptr::from_mut(heap).cast(), Ordering::Relaxed);
+            if let Some(type_info) = heap.type_of(object) {
+                // SAFETY: the object is marked.
+                unsafe { kinds::call_procedure(object, type_info) };
+            }
+            MARKED.store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+        if !any {
+            return;
+        }
+        heap.mark();
+    }
+}
+
 fn push_other_roots(roots: &mut RootScanner<'_>) {
     let Some(function) = GC_push_other_roots.get() else { return };
     SCANNER.store(std::ptr::from_mut(roots).cast(), Ordering::Relaxed);
@@ -94,7 +130,7 @@ unsafe impl Binding for LibgcBinding {
     }
 
     fn may_collect(&self) -> bool {
-        !is_on(&GC_dont_gc)
+        !is_on(&GC_dont_gc) && !is_on(&NOT_AUTOMATIC)
     }
 
     fn about_to_stop(&self) {
@@ -104,6 +140,12 @@ unsafe impl Binding for LibgcBinding {
             // SAFETY: the program's function, with the lock held and the world running, as the interface has it.
             unsafe { function() };
         }
+        // SAFETY: taken above.
+        let held = unsafe { Held::assume() };
+        // The table is not borrowed while the program's function runs.
+        let mut entries = TOGGLES.get(&held).take();
+        toggles::ask(&mut entries);
+        TOGGLES.get(&held).put_back(entries);
         [Stage::Start, Stage::MarkStart, Stage::PreStopWorld].into_iter().for_each(report);
     }
 
@@ -121,12 +163,14 @@ unsafe impl Binding for LibgcBinding {
         UNCOLLECTABLE.get(&held).iter().for_each(|&object| roots.object(object));
         KEPT_WORDS.get(&held).values().for_each(|&word| roots.word(word));
         FINALIZERS.get(&held).for_each_root(|word| roots.word(word));
+        TOGGLES.get(&held).for_each_strong(|object| roots.object(object));
         push_other_roots(roots);
     }
 
     fn after_marking(&self, heap: &mut MarkedHeap<'_, '_>) {
         // SAFETY: taken in `about_to_stop`.
         let held = unsafe { Held::assume() };
+        call_procedures(heap);
         let (mut short, mut long) = (SHORT.get(&held), LONG.get(&held));
         let mut finalizers = FINALIZERS.get(&held);
         // SAFETY: links are words that the program has registered, and says so before it frees them.
@@ -138,6 +182,7 @@ unsafe impl Binding for LibgcBinding {
             |link: usize| heap.object_containing(link).is_some_and(|object| !heap.is_marked(object));
         short.forget_dangling(lies_in_dead_object);
         long.forget_dangling(lies_in_dead_object);
+        TOGGLES.get(&held).forget_dead(|object| heap.is_marked(object));
         // SAFETY: as above.
         unsafe { long.clear_dead(|object| heap.is_marked(object)) };
         GC_gc_no.fetch_add(1, Ordering::Relaxed);
@@ -188,5 +233,6 @@ impl Marking for Marks<'_, '_, '_> {
 
     fn run(&mut self) {
         self.0.mark();
+        call_procedures(self.0);
     }
 }

@@ -11,6 +11,8 @@ use crate::sync::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 /// The signals that bdwgc uses on Linux: programs that unblock the suspend signal, or avoid both, expect these.
 pub(crate) static SUSPEND_SIGNAL: AtomicI32 = AtomicI32::new(libc::SIGPWR);
 pub(crate) static RESTART_SIGNAL: AtomicI32 = AtomicI32::new(libc::SIGXCPU);
+/// Whether the program has switched off the collections that allocations cause.
+pub(crate) static NOT_AUTOMATIC: AtomicI32 = AtomicI32::new(0);
 /// The number of markers that the program has requested; 0 if none.
 pub(crate) static MARKERS: AtomicU32 = AtomicU32::new(0);
 /// The largest size of the heap that the program has requested, in bytes; 0 if none.

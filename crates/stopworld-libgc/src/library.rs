@@ -19,12 +19,8 @@ use crate::lock::LOCK;
 use crate::os::{ThreadKey, thread};
 use crate::print;
 use crate::sync::Ordering;
-
-/// A kind of objects, twice: for objects that leave the last word of their cell unused, and for those that use it.
-///
-/// A cell's payload is 16n + 8 bytes. bdwgc's sizes are multiples of 16, and `GC_size` returns them; programs and its tests expect that
-/// an object of 15 bytes has size 16. So the kind of an object says which of the two sizes is its own.
-pub(crate) type SizedKind = [UntypedKind; 2];
+use crate::tables::kinds::{SizedKind, sized};
+use crate::tables::loaded;
 
 /// The kinds that every program has.
 #[derive(Debug)]
@@ -33,15 +29,6 @@ pub(crate) struct Kinds {
     pub(crate) normal: SizedKind,
     pub(crate) uncollectable: SizedKind,
     pub(crate) atomic_uncollectable: SizedKind,
-}
-
-/// The two variants of a [`SizedKind`].
-pub(crate) const USES_LAST_WORD: usize = 0;
-pub(crate) const LEAVES_LAST_WORD: usize = 1;
-
-/// Makes both variants of a kind. They have the same name.
-pub(crate) fn sized(make: impl Fn() -> UntypedKind) -> SizedKind {
-    [make(), make()]
 }
 
 /// The library, when it is initialised.
@@ -157,7 +144,7 @@ fn print_statistics(report: &CollectionReport) {
 /// Ends the process if another libgc is loaded: the program would have two heaps, and each would free what only the other refers to.
 fn refuse_a_second_library() {
     let mut other = None;
-    crate::tables::loaded::for_each_other_object(|name| {
+    loaded::for_each_other_object(|name| {
         let file = name.rsplit('/').next().unwrap_or_default();
         if file.starts_with("libgc.so.1") {
             other = Some(name.to_owned());

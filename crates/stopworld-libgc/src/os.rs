@@ -4,10 +4,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::path::PathBuf;
 
-pub(crate) use stopworld_platform::os::exit::at_exit;
 pub(crate) use stopworld_platform::os::futex;
 pub(crate) use stopworld_platform::os::memory::is_mapped;
-pub(crate) use stopworld_platform::os::{signals, thread};
+pub(crate) use stopworld_platform::os::thread;
 
 /// A key of thread-specific data with a destructor.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +31,12 @@ impl ThreadKey {
         // SAFETY: the key exists as long as the program. If memory is short, the destructor is not called.
         unsafe { libc::pthread_setspecific(self.0, value) };
     }
+}
+
+/// Returns the number that libc gives the calling thread.
+pub(crate) fn own_pthread() -> usize {
+    // SAFETY: has no precondition.
+    unsafe { libc::pthread_self() as usize }
 }
 
 /// Returns the calling thread's name, as the kernel knows it.
@@ -64,6 +69,15 @@ pub(crate) fn describe_address(address: usize) -> String {
     // SAFETY: as above.
     let symbol = unsafe { CStr::from_ptr(info.dli_sname) }.to_string_lossy();
     format!("{file}+{offset:#x} ({symbol}+{:#x})", address - info.dli_saddr as usize)
+}
+
+/// Loads a library, as `dlopen`.
+///
+/// # Safety
+/// `path` is null, or a text that ends in 0.
+pub(crate) unsafe fn open_library(path: *const c_char, mode: c_int) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { libc::dlopen(path, mode) }
 }
 
 /// The number of objects that the loader has added and removed so far: if it is the same, so is the list.

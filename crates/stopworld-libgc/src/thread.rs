@@ -12,8 +12,10 @@ use std::ffi::c_void;
 use stopworld::Mutator;
 
 use crate::library::{self, Kinds, Library};
+use crate::lock::LOCK;
 use crate::os::{self, thread_name};
 use crate::print;
+use crate::tables::objects::THREADS;
 
 /// An attached thread.
 pub(crate) struct Attached {
@@ -101,6 +103,9 @@ fn attach<'a>() -> &'a Attached {
     };
     let attached = Attached { mutator, library, is_registered: Cell::new(false), is_finalizing: Cell::new(false) };
     let attached = Box::into_raw(Box::new(attached));
+    // SAFETY: in this module only the thread itself frees it.
+    let tid = unsafe { &*attached }.mutator.tid().0;
+    THREADS.get(&LOCK.lock()).insert(os::own_pthread(), tid);
     library.thread_key.set(attached.cast());
     set_word(attached);
     // SAFETY: as in `current`.
@@ -117,6 +122,7 @@ pub(crate) fn detach() {
     // SAFETY: made by `attach` on this thread, and not reachable any more.
     let attached = unsafe { Box::from_raw(attached) };
     attached.library.thread_key.set(std::ptr::null());
+    THREADS.get(&LOCK.lock()).remove(&os::own_pthread());
     drop(attached);
 }
 

@@ -196,7 +196,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
         Shape::Leaf => LEAF,
         Shape::Array { .. } => ARRAY,
         Shape::Weak => WEAK,
-        Shape::Words(_) | Shape::Wide(_) | Shape::Untyped => 0,
+        Shape::Words(_) | Shape::Wide(_) | Shape::Untyped | Shape::Bound => 0,
     };
     let space = match () {
         () if blocks.word(cell.block).is_large_head() => Space::Large as u32,
@@ -217,7 +217,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
             flags |= if is_array { ARRAY } else { 0 };
             (object.room, if is_array { object.length(0) } else { 0 })
         }
-        Shape::Untyped => (object.room, 0),
+        Shape::Untyped | Shape::Bound => (object.room, 0),
         _ => (info.size().min(object.room), 0),
     };
     let mut fields = usize::from(object.weak_target().is_some());

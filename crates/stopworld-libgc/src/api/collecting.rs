@@ -1,7 +1,6 @@
 //! The beginning of the library, collections, and the functions of the program that they call.
 
 use std::ffi::{c_int, c_void};
-use std::ptr;
 
 use crate::binding::{ON_COLLECTION_EVENT, PENDING, START_CALLBACK, StageFunction};
 use crate::data::{GC_dont_gc, Procedure, is_on};

@@ -6,13 +6,14 @@ use std::ptr::{self, NonNull};
 
 use crate::binding::PENDING;
 use crate::data::GC_oom_fn;
-use crate::library::{Kinds, LEAVES_LAST_WORD, SizedKind, USES_LAST_WORD};
+use crate::library::Kinds;
 use crate::lock::LOCK;
 use crate::os::describe_address;
 use crate::print::log;
 use crate::sync::Ordering;
+use crate::tables::kinds::{LEAVES_LAST_WORD, SizedKind, USES_LAST_WORD};
 use crate::tables::objects::UNCOLLECTABLE;
-use crate::thread::{Attached, attached, current};
+use crate::thread::{Attached, attached};
 
 use super::finalization;
 use super::objects::{object_at, room};
@@ -35,7 +36,7 @@ pub(crate) fn allocate(thread: &Attached, bytes: usize, kind: &SizedKind) -> Opt
 
 /// Allocates, and does what is due at the end of an allocation.
 #[inline(always)]
-fn allocated(bytes: usize, kind: impl FnOnce(&Kinds) -> &SizedKind) -> *mut c_void {
+pub(crate) fn allocated<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
     let thread = attached();
     let Some(object) = allocate(thread, bytes, kind(thread.kinds())) else { return out_of_memory(bytes) };
     if PENDING.load(Ordering::Relaxed) {
@@ -81,7 +82,7 @@ pub(crate) extern "C-unwind" fn GC_malloc_stubborn(bytes: usize) -> *mut c_void 
 }
 
 /// Allocates an object that only the program frees.
-pub(crate) fn uncollectable(bytes: usize, kind: impl FnOnce(&Kinds) -> &SizedKind) -> *mut c_void {
+pub(crate) fn uncollectable<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
     let thread = attached();
     let Some(object) = allocate(thread, bytes, kind(thread.kinds())) else { return out_of_memory(bytes) };
     // The object's address is in a register or on the stack until it is in the table.
@@ -131,7 +132,7 @@ pub(crate) unsafe extern "C-unwind" fn GC_strndup(text: *const c_char, most: usi
 }
 
 /// Allocates a list of objects, each of which has the address of the next one in its first word. Returns its head.
-pub(crate) fn many(bytes: usize, kind: impl FnOnce(&Kinds) -> &SizedKind) -> *mut c_void {
+pub(crate) fn many<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
     let thread = attached();
     let (kind, bytes) = (kind(thread.kinds()), bytes.max(size_of::<usize>()));
     let mut head = ptr::null_mut::<c_void>();
@@ -216,8 +217,12 @@ pub(crate) unsafe extern "C-unwind" fn GC_realloc(old: *mut c_void, bytes: usize
         return old;
     }
     let Some(new) = allocate(thread, bytes, &object.kind.variants) else { return out_of_memory(bytes) };
-    if object.kind.is_uncollectable {
-        UNCOLLECTABLE.get(&LOCK.lock()).insert(new.as_ptr() as usize);
+    if object.kind.may_be_uncollectable {
+        let held = LOCK.lock();
+        let mut uncollectable = UNCOLLECTABLE.get(&held);
+        if uncollectable.contains(&(old as usize)) {
+            uncollectable.insert(new.as_ptr() as usize);
+        }
     }
     // SAFETY: two objects of at least this size. The old one is not used after it is freed.
     unsafe {
@@ -247,7 +252,7 @@ pub(crate) unsafe extern "C-unwind" fn free(object: *mut c_void, caller: usize) 
     let Some(found) = object_at(thread.library, object as usize) else {
         return report_unknown("GC_free", object, caller);
     };
-    if found.kind.is_uncollectable {
+    if found.kind.may_be_uncollectable {
         UNCOLLECTABLE.get(&LOCK.lock()).remove(&(object as usize));
     }
     // SAFETY: the caller's promise.
@@ -262,10 +267,4 @@ fn report_unknown(function: &str, object: *mut c_void, caller: usize) {
     log(&format!(
         "stopworld libgc: {function}({object:p}): no object begins at this address, or it was freed already; the call is ignored{from}\n"
     ));
-}
-
-/// Whether the calling thread is attached, for tests.
-#[cfg(test)]
-pub(crate) fn is_attached() -> bool {
-    current().is_some()
 }

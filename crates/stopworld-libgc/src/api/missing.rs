@@ -1,159 +1,19 @@
-//! The functions that this library does not have. Each ends the process with its own name, and what to do instead: a program that found them
-//! in another libgc would have two heaps.
+//! The functions that this library does not have. Each ends the process with its own name, and what to do instead: a program that found
+//! them in another libgc would have two heaps.
+
+use crate::print;
 
 macro_rules! missing {
     ($($name:ident: $advice:literal;)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) extern "C" fn $name() {
-            crate::print::abort(concat!(stringify!($name), " is not available: ", $advice))
+            print::abort(concat!(stringify!($name), " is not available: ", $advice))
         }
     )*};
 }
 
 missing! {
-    GC_clear_roots: "it is not implemented yet";
-    GC_add_roots: "it is not implemented yet";
-    GC_allow_register_threads: "it is not implemented yet";
-    GC_call_with_gc_active: "it is not implemented yet";
-    GC_call_with_stack_base: "it is not implemented yet";
-    GC_calloc_explicitly_typed: "it is not implemented yet";
-    GC_change_stubborn: "it is not implemented yet";
-    GC_clear_exclusion_table: "it is not implemented yet";
-    GC_clear_mark_bit: "it is not implemented yet";
-    GC_clear_stack: "it is not implemented yet";
-    GC_debug_change_stubborn: "it is not implemented yet";
-    GC_debug_end_stubborn_change: "it is not implemented yet";
-    GC_debug_free: "it is not implemented yet";
-    GC_debug_gcj_malloc: "it is not implemented yet";
-    GC_debug_generic_or_special_malloc: "it is not implemented yet";
-    GC_debug_malloc: "it is not implemented yet";
-    GC_debug_malloc_atomic: "it is not implemented yet";
-    GC_debug_malloc_atomic_ignore_off_page: "it is not implemented yet";
-    GC_debug_malloc_atomic_uncollectable: "it is not implemented yet";
-    GC_debug_malloc_ignore_off_page: "it is not implemented yet";
-    GC_debug_malloc_replacement: "it is not implemented yet";
-    GC_debug_malloc_stubborn: "it is not implemented yet";
-    GC_debug_malloc_uncollectable: "it is not implemented yet";
-    GC_debug_ptr_store_and_dirty: "it is not implemented yet";
-    GC_debug_realloc: "it is not implemented yet";
-    GC_debug_realloc_replacement: "it is not implemented yet";
-    GC_debug_register_displacement: "it is not implemented yet";
-    GC_debug_strdup: "it is not implemented yet";
-    GC_debug_strndup: "it is not implemented yet";
-    GC_dlopen: "it is not implemented yet";
-    GC_do_blocking: "it is not implemented yet";
-    GC_dump: "it is not implemented yet";
-    GC_dump_finalization: "it is not implemented yet";
-    GC_dump_named: "it is not implemented yet";
-    GC_dump_regions: "it is not implemented yet";
-    GC_end_stubborn_change: "it is not implemented yet";
-    GC_enumerate_reachable_objects_inner: "it is not implemented yet";
-    GC_exclude_static_roots: "it is not implemented yet";
-    GC_expand_hp: "it is not implemented yet";
-    GC_finalized_malloc: "it is not implemented yet";
-    GC_gcj_malloc: "it is not implemented yet";
-    GC_gcj_malloc_ignore_off_page: "it is not implemented yet";
-    GC_generic_malloc: "it is not implemented yet";
-    GC_generic_malloc_ignore_off_page: "it is not implemented yet";
-    GC_generic_malloc_many: "it is not implemented yet";
-    GC_generic_malloc_uncollectable: "it is not implemented yet";
-    GC_generic_or_special_malloc: "it is not implemented yet";
-    GC_get_allocd_bytes_per_finalizer: "it is not implemented yet";
-    GC_get_bytes_since_gc: "it is not implemented yet";
-    GC_get_debug_header_size: "it is not implemented yet";
-    GC_get_disable_automatic_collection: "it is not implemented yet";
-    GC_get_expl_freed_bytes_since_gc: "it is not implemented yet";
-    GC_get_find_leak: "it is not implemented yet";
-    GC_get_force_unmap_on_gcollect: "it is not implemented yet";
-    GC_get_free_bytes: "it is not implemented yet";
-    GC_get_full_gc_total_time: "it is not implemented yet";
-    GC_get_gc_no: "it is not implemented yet";
-    GC_get_heap_size: "it is not implemented yet";
-    GC_get_heap_usage_safe: "it is not implemented yet";
-    GC_get_manual_vdb_allowed: "it is not implemented yet";
-    GC_get_max_prior_attempts: "it is not implemented yet";
-    GC_get_memory_use: "it is not implemented yet";
-    GC_get_min_bytes_allocd: "it is not implemented yet";
-    GC_get_my_stackbottom: "it is not implemented yet";
-    GC_get_obtained_from_os_bytes: "it is not implemented yet";
-    GC_get_on_thread_event: "it is not implemented yet";
-    GC_get_pages_executable: "it is not implemented yet";
-    GC_get_parallel: "it is not implemented yet";
-    GC_get_prof_stats: "it is not implemented yet";
-    GC_get_prof_stats_unsafe: "it is not implemented yet";
-    GC_get_rate: "it is not implemented yet";
-    GC_get_stack_base: "it is not implemented yet";
-    GC_get_suspend_signal: "it is not implemented yet";
-    GC_get_thr_restart_signal: "it is not implemented yet";
-    GC_get_time_limit_tv: "it is not implemented yet";
-    GC_get_toggleref_func: "it is not implemented yet";
-    GC_get_total_bytes: "it is not implemented yet";
-    GC_get_unmapped_bytes: "it is not implemented yet";
-    GC_get_version: "it is not implemented yet";
-    GC_incr_bytes_allocd: "it is not implemented yet";
-    GC_incr_bytes_freed: "it is not implemented yet";
-    GC_init_finalized_malloc: "it is not implemented yet";
-    GC_init_gcj_malloc: "it is not implemented yet";
-    GC_is_marked: "it is not implemented yet";
-    GC_is_thread_suspended: "it is not implemented yet";
-    GC_is_tmp_root: "it is not implemented yet";
-    GC_make_descriptor: "it is not implemented yet";
-    GC_malloc_explicitly_typed: "it is not implemented yet";
-    GC_malloc_explicitly_typed_ignore_off_page: "it is not implemented yet";
-    GC_malloc_kind: "it is not implemented yet";
-    GC_malloc_kind_global: "it is not implemented yet";
-    GC_mark_and_push: "it is not implemented yet";
-    GC_new_free_list: "it is not implemented yet";
-    GC_new_free_list_inner: "it is not implemented yet";
-    GC_new_kind: "it is not implemented yet";
-    GC_new_kind_inner: "it is not implemented yet";
-    GC_new_proc: "it is not implemented yet";
-    GC_new_proc_inner: "it is not implemented yet";
-    GC_noop1: "it is not implemented yet";
-    GC_print_free_list: "it is not implemented yet";
-    GC_pthread_cancel: "it is not implemented yet";
-    GC_pthread_create: "it is not implemented yet";
-    GC_pthread_detach: "it is not implemented yet";
-    GC_pthread_exit: "it is not implemented yet";
-    GC_pthread_join: "it is not implemented yet";
-    GC_pthread_sigmask: "it is not implemented yet";
-    GC_ptr_store_and_dirty: "it is not implemented yet";
-    GC_push_all: "it is not implemented yet";
-    GC_push_all_eager: "it is not implemented yet";
-    GC_push_conditional: "it is not implemented yet";
-    GC_push_finalizer_structures: "it is not implemented yet";
-    GC_register_altstack: "it is not implemented yet";
-    GC_register_describe_type_fn: "it is not implemented yet";
-    GC_register_disclaim_proc: "it is not implemented yet";
-    GC_register_displacement: "it is not implemented yet";
-    GC_register_has_static_roots_callback: "it is not implemented yet";
-    GC_register_my_thread: "it is not implemented yet";
-    GC_remove_roots: "it is not implemented yet";
-    GC_resume_thread: "it is not implemented yet";
-    GC_set_allocd_bytes_per_finalizer: "it is not implemented yet";
-    GC_set_disable_automatic_collection: "it is not implemented yet";
-    GC_set_find_leak: "it is not implemented yet";
-    GC_set_force_unmap_on_gcollect: "it is not implemented yet";
-    GC_set_manual_vdb_allowed: "it is not implemented yet";
-    GC_set_mark_bit: "it is not implemented yet";
-    GC_set_markers_count: "it is not implemented yet";
-    GC_set_max_heap_size: "it is not implemented yet";
-    GC_set_max_prior_attempts: "it is not implemented yet";
-    GC_set_min_bytes_allocd: "it is not implemented yet";
-    GC_set_on_thread_event: "it is not implemented yet";
-    GC_set_pages_executable: "it is not implemented yet";
-    GC_set_rate: "it is not implemented yet";
-    GC_set_stackbottom: "it is not implemented yet";
-    GC_set_suspend_signal: "it is not implemented yet";
-    GC_set_thr_restart_signal: "it is not implemented yet";
-    GC_set_time_limit_tv: "it is not implemented yet";
-    GC_set_toggleref_func: "it is not implemented yet";
-    GC_start_mark_threads: "it is not implemented yet";
-    GC_start_performance_measurement: "it is not implemented yet";
-    GC_start_world_external: "it is not implemented yet";
-    GC_stop_world_external: "it is not implemented yet";
-    GC_suspend_thread: "it is not implemented yet";
-    GC_thread_is_registered: "it is not implemented yet";
-    GC_toggleref_add: "it is not implemented yet";
-    GC_unregister_my_thread: "it is not implemented yet";
+    GC_register_disclaim_proc: "register a finalizer for each object instead (GC_register_finalizer_no_order), or allocate it with GC_finalized_malloc";
+    GC_start_world_external: "let the functions that the collector calls in the stopped world do the work (GC_set_push_other_roots)";
+    GC_stop_world_external: "let the functions that the collector calls in the stopped world do the work (GC_set_push_other_roots)";
 }

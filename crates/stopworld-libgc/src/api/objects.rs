@@ -6,7 +6,8 @@ use std::ptr::{self, NonNull};
 use stopworld::TypeInfo;
 
 use crate::data::{GC_is_valid_displacement_print_proc, GC_is_visible_print_proc, GC_same_obj_print_proc};
-use crate::library::{LEAVES_LAST_WORD, Library, SizedKind, if_initialised};
+use crate::library::{Library, if_initialised};
+use crate::tables::kinds::LEAVES_LAST_WORD;
 
 use super::kinds::{KindFacts, kind_of};
 
@@ -133,7 +134,22 @@ pub(crate) extern "C" fn GC_get_size_map_at(bytes: c_int) -> usize {
     }
 }
 
-/// The variants of a kind, by a description.
-pub(crate) fn is_of(variants: &SizedKind, type_info: &'static TypeInfo) -> bool {
-    variants.iter().any(|variant| ptr::eq(variant.type_info(), type_info))
+/// Gets an object, its size, and the program's word.
+type ObjectFunction = unsafe extern "C-unwind" fn(*mut c_void, usize, *mut c_void);
+
+/// Visits the objects that were alive after the last collection, and those allocated since.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn GC_enumerate_reachable_objects_inner(
+    function: ObjectFunction,
+    data: *mut c_void,
+) {
+    let Some(library) = if_initialised() else { return };
+    library.world.for_each_untyped(|found| {
+        if let Some(object) = kind_of(library, found.type_info) {
+            let object =
+                Object { address: found.address, bytes: found.bytes, kind: object, type_info: found.type_info };
+            // SAFETY: the program's function.
+            unsafe { function(object.address.as_ptr().cast(), room(&object), data) };
+        }
+    });
 }

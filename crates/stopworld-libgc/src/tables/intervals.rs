@@ -64,10 +64,6 @@ impl Intervals {
         self.ranges.clear();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
     /// Calls `visit` with each range, in the order of addresses.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
         self.ranges.iter().for_each(|(&low, &high)| visit(low, high));

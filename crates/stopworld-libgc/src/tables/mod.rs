@@ -3,9 +3,11 @@
 
 pub(crate) mod finalizers;
 pub(crate) mod intervals;
+pub(crate) mod kinds;
 pub(crate) mod links;
 pub(crate) mod loaded;
 pub(crate) mod objects;
+pub(crate) mod toggles;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -15,6 +15,9 @@ pub(crate) static UNCOLLECTABLE: Guarded<HashSet<usize, BuildHasherDefault<Addre
 pub(crate) static KEPT_WORDS: Guarded<AddressMap<usize>> =
     Guarded::new(AddressMap::with_hasher(BuildHasherDefault::new()));
 
+/// The kernel's ids of the attached threads, by the number that libc gives them.
+pub(crate) static THREADS: Guarded<AddressMap<i32>> = Guarded::new(AddressMap::with_hasher(BuildHasherDefault::new()));
+
 /// Where the stacks of threads end, if the program has said so: by the kernel's id of the thread.
 pub(crate) static STACK_ENDS: Guarded<AddressMap<usize>> =
     Guarded::new(AddressMap::with_hasher(BuildHasherDefault::new()));
