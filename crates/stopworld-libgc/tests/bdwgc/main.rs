@@ -90,7 +90,27 @@ fn passes_with_both(files: &[&str], options: &[&str], settings: Settings<'_>) {
 #[case::secondary_thread(&["initsecondarythread.c"])]
 #[case::threads_that_create_threads(&["subthread_create.c"])]
 #[case::thread_keys(&["threadkey_test.c"])]
-#[case::cpp(&["test_cpp.cc"])]
 fn bdwgcs_own_test_passes(#[case] files: &[&str]) {
     passes_with_both(files, &[], &[]);
+}
+
+/// The library of the test is a shared object, and its data are roots.
+#[test]
+fn bdwgcs_test_of_static_roots_passes() {
+    let Some(sources) = sources() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    compiled(&sources, &folder.path().join("libroots.so"), &["staticrootslib.c"], &["-shared", "-fPIC"]);
+    compiled(&sources, &folder.path().join("libroots2.so"), &["staticrootslib.c"], &["-shared", "-fPIC", "-DSTATICROOTSLIB2"]);
+    let program = folder.path().join("program");
+    let libraries = format!("-L{}", folder.path().display());
+    let options = ["-DSTATICROOTSLIB2", &libraries, "-lroots", "-lroots2"];
+    compiled(&sources, &program, &["staticrootstest.c"], &options);
+    passes(&program, Library::Debian, &[]);
+    passes(&program, Library::Ours, &[]);
+}
+
+/// gctest, which calls most of the interface and compares sizes, defaults and counts.
+#[test]
+fn gctest_passes() {
+    passes_with_both(&["test.c"], &[], &[]);
 }
