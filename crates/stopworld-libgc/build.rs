@@ -1,11 +1,12 @@
 //! Links the shared library as `libgc.so.1`.
 //!
 //! cargo names a shared library after its crate, and programs look for `libgc.so.1`. So the library gets that name as its SONAME, and the
-//! folder `libgc` of the profile (`target/release/libgc`) gets a symbolic link of that name, to which LD_LIBRARY_PATH can lead.
+//! folder `libgc` of the profile (`target/release/libgc`) gets a symbolic link of that name, to which LD_LIBRARY_PATH can lead. It leads to
+//! the folder `deps`, into which cargo writes the library for tests and benchmarks, too.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() {
@@ -17,10 +18,16 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let profile = out.ancestors().nth(3).expect("the folder of the profile");
     let folder = profile.join("libgc");
-    let made = fs::create_dir_all(&folder).and_then(|()| symlink("../libstopworld_gc.so", folder.join("libgc.so.1")));
-    match made {
+    let link = folder.join("libgc.so.1");
+    let target = Path::new("../deps/libstopworld_gc.so");
+    if fs::read_link(&link).is_ok_and(|before| before == target) {
+        return;
+    }
+    let _ = fs::remove_file(&link);
+    match fs::create_dir_all(&folder).and_then(|()| symlink(target, &link)) {
+        // Another build has made it at the same time.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            println!("cargo:warning=can't make {}/libgc.so.1: {error}", folder.display());
+            println!("cargo:warning=can't make {}: {error}", link.display());
         }
         _ => {}
     }

@@ -38,7 +38,7 @@ fn size(text: &str) -> Option<usize> {
         b'g' | b'G' => (&text[..text.len() - 1], 30),
         _ => (text, 0),
     };
-    digits.parse::<usize>().ok()?.checked_shl(shift).filter(|&bytes| bytes > 0 && bytes >> shift << shift == bytes)
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
 }
 
 /// Reads a variable whose value `parse` understands. Warns of another value, and ignores it.

@@ -110,14 +110,14 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
     if let Some(bytes) = settings.maximum_heap.or_else(|| requested(MAXIMUM_HEAP.load(Ordering::Relaxed))) {
         builder = builder.heap_limit(bytes.max(SMALLEST_LIMIT));
     }
-    if let Some(bytes) = settings.budget.or(settings.initial_heap) {
+    if let Some(bytes) = settings.initial_heap {
         builder = builder.initial_heap(bytes);
+    }
+    if let Some(bytes) = settings.budget {
+        builder = builder.collect_every(bytes);
     }
     if let Some(count) = settings.markers.or_else(|| requested(MARKERS.load(Ordering::Relaxed) as usize)) {
         builder = builder.markers(count);
-    }
-    if settings.budget.is_some() {
-        builder = builder.growth(0.05);
     }
     if settings.is_paranoid {
         builder = builder.paranoid(Paranoid::On);
