@@ -137,7 +137,8 @@ fn collections(program: &Program, size: Size) -> Result<(u64, u64), String> {
 /// Prints the row of a program. Returns whether it is within its limits: as fast as bdwgc, in 1.1 times the memory.
 fn program_row(program: &Program, options: &Options) -> Result<bool, String> {
     let costs = in_turns(options.rounds, |library| Ok(run_once(program, options.size, library, |_, _| {})?.0))?;
-    let pairs = |figure: fn(&Cost) -> f64| Pairs(costs.iter().map(|(ours, theirs)| (figure(ours), figure(theirs))).collect());
+    let pairs =
+        |figure: fn(&Cost) -> f64| Pairs(costs.iter().map(|(ours, theirs)| (figure(ours), figure(theirs))).collect());
     let user = pairs(|cost| cost.user.as_secs_f64());
     let wall = pairs(|cost| cost.wall.as_secs_f64());
     let peak = pairs(|cost| cost.peak_kib as f64 / 1024.0);
@@ -231,7 +232,10 @@ fn main() -> ExitCode {
         count(program.name, program_row(program, &options));
     }
     if SHAPES.iter().any(|(shape, _)| options.selects(shape)) {
-        println!("\n{:10} {:>8} {:>8} {:>8} {:>20} {:>10}", "marking", "ours", "bdwgc", "bare", "ours/bdwgc", "ours/bare");
+        println!(
+            "\n{:10} {:>8} {:>8} {:>8} {:>20} {:>10}",
+            "marking", "ours", "bdwgc", "bare", "ours/bdwgc", "ours/bare"
+        );
         let peers = peers();
         for (shape, least) in SHAPES.iter().filter(|(shape, _)| options.selects(shape)) {
             count(shape, peers.clone().and_then(|peers| marking_row(shape, *least, &peers, &options)));

@@ -57,7 +57,8 @@ fn passes(program: &Path, with: Library, settings: Settings<'_>) {
     with.select(&mut command);
     library::watch_loading(&mut command, folder.path());
     command.envs(settings.iter().copied());
-    let mut finished = run(&mut command, LIMIT).unwrap_or_else(|error| panic!("{}, {with:?}: {error}", program.display()));
+    let mut finished =
+        run(&mut command, LIMIT).unwrap_or_else(|error| panic!("{}, {with:?}: {error}", program.display()));
     let loaded = library::loaded(folder.path());
     let ours = loaded.iter().filter(|path| path.starts_with(library::folder())).count();
     assert!(loaded.len() == 1 && ours == usize::from(with == Library::Ours), "{with:?}: loaded {loaded:?}");
@@ -100,7 +101,12 @@ fn bdwgcs_test_of_static_roots_passes() {
     let Some(sources) = sources() else { return };
     let folder = tempfile::tempdir().unwrap();
     compiled(&sources, &folder.path().join("libroots.so"), &["staticrootslib.c"], &["-shared", "-fPIC"]);
-    compiled(&sources, &folder.path().join("libroots2.so"), &["staticrootslib.c"], &["-shared", "-fPIC", "-DSTATICROOTSLIB2"]);
+    compiled(
+        &sources,
+        &folder.path().join("libroots2.so"),
+        &["staticrootslib.c"],
+        &["-shared", "-fPIC", "-DSTATICROOTSLIB2"],
+    );
     let program = folder.path().join("program");
     let libraries = format!("-L{}", folder.path().display());
     let options = ["-DSTATICROOTSLIB2", &libraries, "-lroots", "-lroots2"];

@@ -65,7 +65,8 @@ pub fn loaded(folder: &Path) -> Vec<PathBuf> {
         let log = fs::read(entry.path()).expect("the loader's log");
         let log = String::from_utf8_lossy(&log);
         let initialized = log.lines().filter_map(|line| line.split_once("calling init: "));
-        let libraries = initialized.map(|(_, path)| PathBuf::from(path.trim())).filter(|path| path.ends_with("libgc.so.1"));
+        let libraries =
+            initialized.map(|(_, path)| PathBuf::from(path.trim())).filter(|path| path.ends_with("libgc.so.1"));
         found.extend(libraries);
     }
     found.sort();
