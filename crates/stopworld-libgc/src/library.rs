@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::os::fd::IntoRawFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use stopworld::untyped::{ObjectPointers, UntypedKind};
 use stopworld::{CollectionReport, Paranoid, World};
@@ -65,19 +65,20 @@ fn initialise(end_thread: unsafe extern "C" fn(*mut c_void)) -> Library {
             Err(error) => print::warn(&format!("GC_LOG_FILE={file} in the environment is ignored: {error}")),
         }
     }
-    // The handlers of a fork are called in reverse order before it. These are registered before those of the world, so they run after them,
-    // and the locks are taken in the order of a collection.
-    // SAFETY: the functions only take and release the library's lock.
-    let registered = unsafe { thread::at_fork(before_fork, after_fork, after_fork) };
+    handle_forks();
     // Before the key of the world's own: destructors run in the order of keys.
     let thread_key = ThreadKey::new(end_thread);
-    let (Ok(()), Ok(thread_key)) = (registered, thread_key) else {
-        print::abort("the system has no memory, or no key of thread-specific data, for the collector");
+    let Ok(thread_key) = thread_key else {
+        print::abort(
+            "the process has no more keys of thread-specific data (pthread_key_create), and the collector needs one",
+        )
     };
     let world = match build(&settings) {
         Ok(world) => world,
         Err(error) => print::abort(&format!("the collector can't start: {error}")),
     };
+    // The child of a fork cannot ask the loader.
+    loaded::refresh();
     let facts = world.facts();
     let heap = facts.heap_base..facts.heap_base + facts.reserved_bytes;
     GC_least_plausible_heap_addr.store(heap.start, Ordering::Relaxed);
@@ -157,10 +158,37 @@ fn refuse_a_second_library() {
     }
 }
 
+/// Registers the handlers of forks, once: when the library is loaded, before the program registers any, so that the program's own handlers
+/// may use the heap.
+extern "C" fn handle_forks() {
+    static ONCE: Once = Once::new();
+    // Handlers are called in reverse order before a fork, so the library's lock is taken after the world's locks, as in a collection.
+    let register = || {
+        // SAFETY: the functions only take and release the library's lock.
+        unsafe { thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child) }?;
+        World::handle_forks()
+    };
+    ONCE.call_once(|| {
+        if register().is_err() {
+            print::abort("the system has no memory for the handlers of forks");
+        }
+    });
+}
+
+/// Called by the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static WHEN_LOADED: extern "C" fn() = handle_forks;
+
 unsafe extern "C" fn before_fork() {
     LOCK.acquire();
 }
 
-unsafe extern "C" fn after_fork() {
+unsafe extern "C" fn after_fork_in_parent() {
+    LOCK.release();
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    loaded::forked();
     LOCK.release();
 }

@@ -8,6 +8,9 @@ pub(crate) use stopworld_platform::os::futex;
 pub(crate) use stopworld_platform::os::memory::is_mapped;
 pub(crate) use stopworld_platform::os::thread;
 
+/// The smallest part of memory that can be mapped or protected.
+pub(crate) const PAGE: usize = 4096;
+
 /// A key of thread-specific data with a destructor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadKey(libc::pthread_key_t);

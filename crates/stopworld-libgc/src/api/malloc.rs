@@ -4,7 +4,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
-use crate::binding::PENDING;
+use crate::binding::{FREED_BYTES, PENDING};
 use crate::data::GC_oom_fn;
 use crate::library::Kinds;
 use crate::lock::LOCK;
@@ -256,8 +256,9 @@ pub(crate) unsafe extern "C-unwind" fn free(object: *mut c_void, caller: usize) 
         UNCOLLECTABLE.get(&LOCK.lock()).remove(&(object as usize));
     }
     // SAFETY: the caller's promise.
-    if unsafe { thread.mutator.free_untyped(address) }.is_err() {
-        report_unknown("GC_free", object, caller);
+    match unsafe { thread.mutator.free_untyped(address) } {
+        Ok(()) => _ = FREED_BYTES.fetch_add(room(&found), Ordering::Relaxed),
+        Err(_) => report_unknown("GC_free", object, caller),
     }
 }
 
