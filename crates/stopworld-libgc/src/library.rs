@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::os::fd::IntoRawFd;
 use std::sync::{Arc, Once, OnceLock};
 
+use stopworld::debugger::mock::MockDebugger;
 use stopworld::untyped::{ObjectPointers, UntypedKind};
 use stopworld::{CollectionReport, Paranoid, World};
 
@@ -14,10 +15,11 @@ use crate::data::{
     GC_all_interior_pointers, GC_free_space_divisor, GC_greatest_plausible_heap_addr, GC_least_plausible_heap_addr,
     GC_parallel, GC_stackbottom, is_on,
 };
-use crate::environment::{MARKERS, MAXIMUM_HEAP, SUSPEND_SIGNAL, Settings};
+use crate::environment::{MARKERS, MAXIMUM_HEAP, SUSPEND_SIGNAL, Settings, Stopping};
 use crate::lock::LOCK;
 use crate::os::{ThreadKey, thread};
 use crate::print;
+use crate::recording;
 use crate::sync::Ordering;
 use crate::tables::kinds::{SizedKind, sized};
 use crate::tables::loaded;
@@ -37,6 +39,8 @@ pub(crate) struct Library {
     pub(crate) kinds: Kinds,
     /// Its destructor detaches threads that end.
     pub(crate) thread_key: ThreadKey,
+    /// Whether objects are charged to the places that allocate them.
+    pub(crate) has_call_sites: bool,
     /// The addresses that objects can have.
     pub(crate) heap: std::ops::Range<usize>,
 }
@@ -96,7 +100,7 @@ fn initialise(end_thread: unsafe extern "C" fn(*mut c_void)) -> Library {
         uncollectable: sized(|| UntypedKind::scanned("uncollectable")),
         atomic_uncollectable: sized(|| UntypedKind::leaf("atomic uncollectable")),
     };
-    Library { world, kinds, thread_key, heap }
+    Library { world, kinds, thread_key, has_call_sites: recording::has_call_sites(), heap }
 }
 
 fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
@@ -126,7 +130,15 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
     if settings.prints_statistics {
         builder = builder.on_collection(print_statistics);
     }
-    builder.build()
+    builder = recording::of_world(builder).stopper(settings.stopper.unwrap_or_default().built_in());
+    let world = builder.build()?;
+    if settings.stopper == Some(Stopping::MockDebugger) {
+        let installed = MockDebugger::new().map(|debugger| world.set_thread_vtable(debugger));
+        if !matches!(installed, Ok(Ok(_))) {
+            print::refuse("STOPWORLD_STOPPER=mock-debugger in the environment: the debugger can't be installed");
+        }
+    }
+    Ok(world)
 }
 
 /// The smallest heap limit that a world accepts.
@@ -152,7 +164,7 @@ fn refuse_a_second_library() {
         }
     });
     if let Some(name) = other {
-        print::abort(&format!(
+        print::refuse(&format!(
             "another libgc is loaded beside this one, {name}: load this one alone, by LD_LIBRARY_PATH and not by LD_PRELOAD"
         ));
     }

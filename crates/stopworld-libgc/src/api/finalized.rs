@@ -8,7 +8,7 @@ use crate::tables::toggles::{self, TOGGLES};
 use crate::thread::attached;
 
 use super::finalization::SUCCESS;
-use super::malloc::GC_malloc;
+use super::malloc::allocated;
 
 /// A function and its word, which are called with the object when it has died. The program may change it until then.
 #[repr(C)]
@@ -34,7 +34,7 @@ pub(crate) extern "C" fn GC_init_finalized_malloc() {
 /// The function is called as a finalizer without order: the object stays until it has returned.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn GC_finalized_malloc(bytes: usize, closure: *const Closure) -> *mut c_void {
-    let object = GC_malloc(bytes);
+    let object = allocated(bytes, 0, |kinds| &kinds.normal);
     if !object.is_null() {
         let finalizer = Finalizer { function: call_closure, data: closure as usize, order: Order::None };
         FINALIZERS.get(&LOCK.lock()).set(object as usize, Some(finalizer));
