@@ -557,7 +557,7 @@ impl<'a> Marker<'a> {
         let mut done = 0;
         while done < words {
             let (from, count) = (address + done * size_of::<usize>(), (words - done).min(UNTYPED_SLICE));
-            if TELLS || !self.stack.tasks.has_room_for(count + OVERRUN) {
+            if TELLS || !self.stack.tasks.has_room_for(count + OVERRUN) || is_near_here(from, count) {
                 for index in 0..count {
                     let slot = from + index * size_of::<usize>();
                     // SAFETY: the caller's promise.
@@ -724,6 +724,17 @@ impl<'a> Marker<'a> {
 /// The link word of a weak cell: its second.
 fn link_of_weak(payload: usize) -> usize {
     payload + size_of::<usize>()
+}
+
+/// Whether some of the words are near the caller's own frame, as on the stack of a coroutine that the program has registered, and that
+/// collects. Vectors of words are copied there, and source and destination must not overlap.
+#[inline]
+fn is_near_here(from: usize, count: usize) -> bool {
+    /// More than the frames of a selection take.
+    const NEAR: usize = 4096;
+    let here = 0_u8;
+    let here = &raw const here as usize;
+    from < here + NEAR && here - NEAR < from + count * size_of::<usize>()
 }
 
 /// The mark byte of the cell that a word refers to.

@@ -19,8 +19,8 @@ use crate::data::{GC_dont_gc, GC_gc_no, GC_push_other_roots, GC_stackbottom, Pro
 use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
 use crate::lock::{Guarded, Held, LOCK};
-use crate::os::thread;
-use crate::sync::{AtomicBool, AtomicPtr, Ordering};
+use crate::os::{PAGE, is_mapped, thread};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::tables::finalizers::{FINALIZERS, Marking};
 use crate::tables::intervals::Intervals;
 use crate::tables::kinds;
@@ -51,6 +51,8 @@ pub(crate) static START_CALLBACK: Hook<Procedure> = Hook::new(std::ptr::null());
 pub(crate) static ON_COLLECTION_EVENT: Hook<StageFunction> = Hook::new(std::ptr::null());
 /// The ranges that the program has added as roots.
 pub(crate) static ADDED: Guarded<Intervals> = Guarded::new(Intervals::new());
+/// Bytes of objects that the program has freed since the last collection.
+pub(crate) static FREED_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Whether finalizers may be ready: set by a collection, cleared by the thread that sees to it.
 pub(crate) static PENDING: AtomicBool = AtomicBool::new(false);
 
@@ -186,6 +188,7 @@ unsafe impl Binding for LibgcBinding {
         // SAFETY: as above.
         unsafe { long.clear_dead(|object| heap.is_marked(object)) };
         GC_gc_no.fetch_add(1, Ordering::Relaxed);
+        FREED_BYTES.store(0, Ordering::Relaxed);
         [Stage::MarkEnd, Stage::PreStartWorld].into_iter().for_each(report);
     }
 
@@ -201,13 +204,13 @@ unsafe impl Binding for LibgcBinding {
         let tid = thread.tid().0;
         let of_main = || (tid == thread::getpid()).then(|| GC_stackbottom.load(Ordering::Relaxed));
         let set = STACK_ENDS.get(&held).get(&(tid as usize)).copied().or_else(of_main);
-        let is_plausible = |end: &usize| *end >= stack_ptr && end - stack_ptr <= LARGEST_STACK;
-        set.filter(is_plausible).or_else(|| ADDED.get(&held).end_of(stack_ptr))
+        // The end of the thread's own stack says nothing of the stack that it is on now.
+        let (low, high) = thread.stack();
+        let is_of_this_stack =
+            |end: &usize| *end >= stack_ptr && !(low..=high).contains(end) && is_mapped(stack_ptr / PAGE * PAGE, *end);
+        set.filter(is_of_this_stack).or_else(|| ADDED.get(&held).end_of(stack_ptr))
     }
 }
-
-/// The largest distance from a stack pointer to the end of its stack that is believed.
-const LARGEST_STACK: usize = 1 << 30;
 
 /// The marks of the collection, for finalizers.
 struct Marks<'a, 'b, 'c>(&'a mut MarkedHeap<'b, 'c>);

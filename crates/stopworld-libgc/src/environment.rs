@@ -2,6 +2,8 @@
 
 use std::env;
 
+use stopworld::Stopper;
+
 use crate::data::{
     GC_all_interior_pointers, GC_dont_gc, GC_find_leak, GC_free_space_divisor, GC_full_freq, GC_time_limit, is_on,
 };
@@ -18,6 +20,35 @@ pub(crate) static MARKERS: AtomicU32 = AtomicU32::new(0);
 /// The largest size of the heap that the program has requested, in bytes; 0 if none.
 pub(crate) static MAXIMUM_HEAP: AtomicUsize = AtomicUsize::new(0);
 
+/// How threads are stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stopping {
+    #[default]
+    Signals,
+    /// Threads stop when they allocate: for programs whose threads all do.
+    Safepoints,
+    MockDebugger,
+}
+
+impl Stopping {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "signals" => Some(Self::Signals),
+            "safepoints" => Some(Self::Safepoints),
+            "mock-debugger" => Some(Self::MockDebugger),
+            _ => None,
+        }
+    }
+
+    /// Returns the stopper with which the world is built.
+    pub(crate) fn built_in(self) -> Stopper {
+        match self {
+            Self::Safepoints => Stopper::Safepoints,
+            Self::Signals | Self::MockDebugger => Stopper::Signals,
+        }
+    }
+}
+
 /// What the environment sets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
@@ -28,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) log_file: Option<String>,
     pub(crate) is_paranoid: bool,
     pub(crate) budget: Option<usize>,
+    pub(crate) stopper: Option<Stopping>,
 }
 
 /// Parses a size in bytes: a number, and k, M or G, as bdwgc has them.
@@ -91,8 +123,10 @@ impl Settings {
             markers: markers.or_else(|| read("GC_NPROCS", "a number from 1 to 64", count)),
             prints_statistics: is_set("GC_PRINT_STATS") || is_set("GC_PRINT_VERBOSE_STATS"),
             log_file: env::var("GC_LOG_FILE").ok(),
-            is_paranoid: is_set("STOPWORLD_PARANOID"),
+            is_paranoid: is_set("STOPWORLD_PARANOID")
+                && env::var_os("STOPWORLD_PARANOID").is_none_or(|value| value != "0"),
             budget: read_size("STOPWORLD_BUDGET"),
+            stopper: read("STOPWORLD_STOPPER", "signals, safepoints or mock-debugger", Stopping::parse),
         }
     }
 }

@@ -23,6 +23,7 @@
 
 mod api;
 mod binding;
+mod call_sites;
 mod data;
 mod environment;
 mod hook;
@@ -30,6 +31,7 @@ mod library;
 mod lock;
 mod os;
 mod print;
+mod recording;
 mod tables;
 mod thread;
 

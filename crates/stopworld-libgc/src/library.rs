@@ -4,8 +4,9 @@
 use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::os::fd::IntoRawFd;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
+use stopworld::debugger::mock::MockDebugger;
 use stopworld::untyped::{ObjectPointers, UntypedKind};
 use stopworld::{CollectionReport, Paranoid, World};
 
@@ -14,10 +15,11 @@ use crate::data::{
     GC_all_interior_pointers, GC_free_space_divisor, GC_greatest_plausible_heap_addr, GC_least_plausible_heap_addr,
     GC_parallel, GC_stackbottom, is_on,
 };
-use crate::environment::{MARKERS, MAXIMUM_HEAP, SUSPEND_SIGNAL, Settings};
+use crate::environment::{MARKERS, MAXIMUM_HEAP, SUSPEND_SIGNAL, Settings, Stopping};
 use crate::lock::LOCK;
 use crate::os::{ThreadKey, thread};
 use crate::print;
+use crate::recording;
 use crate::sync::Ordering;
 use crate::tables::kinds::{SizedKind, sized};
 use crate::tables::loaded;
@@ -37,6 +39,8 @@ pub(crate) struct Library {
     pub(crate) kinds: Kinds,
     /// Its destructor detaches threads that end.
     pub(crate) thread_key: ThreadKey,
+    /// Whether objects are charged to the places that allocate them.
+    pub(crate) has_call_sites: bool,
     /// The addresses that objects can have.
     pub(crate) heap: std::ops::Range<usize>,
 }
@@ -65,19 +69,20 @@ fn initialise(end_thread: unsafe extern "C" fn(*mut c_void)) -> Library {
             Err(error) => print::warn(&format!("GC_LOG_FILE={file} in the environment is ignored: {error}")),
         }
     }
-    // The handlers of a fork are called in reverse order before it. These are registered before those of the world, so they run after them,
-    // and the locks are taken in the order of a collection.
-    // SAFETY: the functions only take and release the library's lock.
-    let registered = unsafe { thread::at_fork(before_fork, after_fork, after_fork) };
+    handle_forks();
     // Before the key of the world's own: destructors run in the order of keys.
     let thread_key = ThreadKey::new(end_thread);
-    let (Ok(()), Ok(thread_key)) = (registered, thread_key) else {
-        print::abort("the system has no memory, or no key of thread-specific data, for the collector");
+    let Ok(thread_key) = thread_key else {
+        print::abort(
+            "the process has no more keys of thread-specific data (pthread_key_create), and the collector needs one",
+        )
     };
     let world = match build(&settings) {
         Ok(world) => world,
         Err(error) => print::abort(&format!("the collector can't start: {error}")),
     };
+    // The child of a fork cannot ask the loader.
+    loaded::refresh();
     let facts = world.facts();
     let heap = facts.heap_base..facts.heap_base + facts.reserved_bytes;
     GC_least_plausible_heap_addr.store(heap.start, Ordering::Relaxed);
@@ -95,7 +100,7 @@ fn initialise(end_thread: unsafe extern "C" fn(*mut c_void)) -> Library {
         uncollectable: sized(|| UntypedKind::scanned("uncollectable")),
         atomic_uncollectable: sized(|| UntypedKind::leaf("atomic uncollectable")),
     };
-    Library { world, kinds, thread_key, heap }
+    Library { world, kinds, thread_key, has_call_sites: recording::has_call_sites(), heap }
 }
 
 fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
@@ -125,7 +130,15 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
     if settings.prints_statistics {
         builder = builder.on_collection(print_statistics);
     }
-    builder.build()
+    builder = recording::of_world(builder).stopper(settings.stopper.unwrap_or_default().built_in());
+    let world = builder.build()?;
+    if settings.stopper == Some(Stopping::MockDebugger) {
+        let installed = MockDebugger::new().map(|debugger| world.set_thread_vtable(debugger));
+        if !matches!(installed, Ok(Ok(_))) {
+            print::refuse("STOPWORLD_STOPPER=mock-debugger in the environment: the debugger can't be installed");
+        }
+    }
+    Ok(world)
 }
 
 /// The smallest heap limit that a world accepts.
@@ -151,16 +164,43 @@ fn refuse_a_second_library() {
         }
     });
     if let Some(name) = other {
-        print::abort(&format!(
+        print::refuse(&format!(
             "another libgc is loaded beside this one, {name}: load this one alone, by LD_LIBRARY_PATH and not by LD_PRELOAD"
         ));
     }
 }
 
+/// Registers the handlers of forks, once: when the library is loaded, before the program registers any, so that the program's own handlers
+/// may use the heap.
+extern "C" fn handle_forks() {
+    static ONCE: Once = Once::new();
+    // Handlers are called in reverse order before a fork, so the library's lock is taken after the world's locks, as in a collection.
+    let register = || {
+        // SAFETY: the functions only take and release the library's lock.
+        unsafe { thread::at_fork(before_fork, after_fork_in_parent, after_fork_in_child) }?;
+        World::handle_forks()
+    };
+    ONCE.call_once(|| {
+        if register().is_err() {
+            print::abort("the system has no memory for the handlers of forks");
+        }
+    });
+}
+
+/// Called by the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static WHEN_LOADED: extern "C" fn() = handle_forks;
+
 unsafe extern "C" fn before_fork() {
     LOCK.acquire();
 }
 
-unsafe extern "C" fn after_fork() {
+unsafe extern "C" fn after_fork_in_parent() {
+    LOCK.release();
+}
+
+unsafe extern "C" fn after_fork_in_child() {
+    loaded::forked();
     LOCK.release();
 }

@@ -4,9 +4,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::path::PathBuf;
 
+pub(crate) use stopworld_platform::os::exit::at_exit;
 pub(crate) use stopworld_platform::os::futex;
 pub(crate) use stopworld_platform::os::memory::is_mapped;
 pub(crate) use stopworld_platform::os::thread;
+
+/// The smallest part of memory that can be mapped or protected.
+pub(crate) const PAGE: usize = 4096;
 
 /// A key of thread-specific data with a destructor.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +51,18 @@ pub(crate) fn thread_name() -> String {
     CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Where an address belongs: its object file, and the nearest symbol before it.
-pub(crate) fn describe_address(address: usize) -> String {
+/// Where an address of the program's code belongs.
+pub(crate) struct Place {
+    /// The name of the object file, without its folder; empty if the address is in none.
+    pub(crate) file: String,
+    /// The distance from the file's first byte in memory.
+    pub(crate) offset: usize,
+    /// The nearest exported symbol before the address, and the distance from it.
+    pub(crate) symbol: Option<(String, usize)>,
+}
+
+/// Finds out where an address belongs.
+pub(crate) fn place_of(address: usize) -> Place {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
         dli_fbase: std::ptr::null_mut(),
@@ -57,18 +71,24 @@ pub(crate) fn describe_address(address: usize) -> String {
     };
     // SAFETY: a place for the answer; any address is allowed.
     if unsafe { libc::dladdr(address as *const c_void, &mut info) } == 0 || info.dli_fname.is_null() {
-        return format!("{address:#x}");
+        return Place { file: String::new(), offset: address, symbol: None };
     }
-    // SAFETY: names of the loader, which live as long as the object is loaded.
-    let file = PathBuf::from(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned());
-    let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let offset = address - info.dli_fbase as usize;
-    if info.dli_sname.is_null() {
-        return format!("{file}+{offset:#x}");
-    }
-    // SAFETY: as above.
-    let symbol = unsafe { CStr::from_ptr(info.dli_sname) }.to_string_lossy();
-    format!("{file}+{offset:#x} ({symbol}+{:#x})", address - info.dli_saddr as usize)
+    // SAFETY: a name of the loader, which lives as long as the object is loaded.
+    let path = PathBuf::from(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned());
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let symbol = (!info.dli_sname.is_null()).then(|| {
+        // SAFETY: as above.
+        let name = unsafe { CStr::from_ptr(info.dli_sname) }.to_string_lossy().into_owned();
+        (name, address - info.dli_saddr as usize)
+    });
+    Place { file, offset: address - info.dli_fbase as usize, symbol }
+}
+
+/// Describes where an address belongs: `file+0x12 (function+0x3)`.
+pub(crate) fn describe_address(address: usize) -> String {
+    let Place { file, offset, symbol } = place_of(address);
+    let symbol = symbol.map_or_else(String::new, |(name, distance)| format!(" ({name}+{distance:#x})"));
+    if file.is_empty() { format!("{address:#x}") } else { format!("{file}+{offset:#x}{symbol}") }
 }
 
 /// Loads a library, as `dlopen`.

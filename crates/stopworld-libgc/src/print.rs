@@ -46,6 +46,13 @@ pub(crate) fn abort(reason: &str) -> ! {
     std::process::abort()
 }
 
+/// Prints one line to standard error, and exits the process with the code of a usage error: what was wrong is not the program's.
+pub(crate) fn refuse(reason: &str) -> ! {
+    write(libc::STDERR_FILENO, &format!("stopworld libgc: {reason}\n"));
+    // SAFETY: has no precondition. No handler runs: the program has not begun, and the library is not complete.
+    unsafe { libc::_exit(2) }
+}
+
 unsafe extern "C-unwind" fn print_warning(format: *mut c_char, argument: usize) {
     let mut line = [0_u8; 1024];
     // SAFETY: a buffer of this length. The library's and the program's warnings have formats with at most one argument, of this type.

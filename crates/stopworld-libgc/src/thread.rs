@@ -11,6 +11,7 @@ use std::ffi::c_void;
 
 use stopworld::Mutator;
 
+use crate::call_sites::CallSites;
 use crate::library::{self, Kinds, Library};
 use crate::lock::LOCK;
 use crate::os::{self, thread_name};
@@ -21,6 +22,8 @@ use crate::tables::objects::THREADS;
 pub(crate) struct Attached {
     pub(crate) mutator: Mutator,
     pub(crate) library: &'static Library,
+    /// The places from which the thread allocates, if objects are charged to them.
+    pub(crate) call_sites: Option<CallSites>,
     /// Whether the program has registered the thread itself.
     pub(crate) is_registered: Cell<bool>,
     /// Whether the thread is running finalizers at the end of an allocation.
@@ -101,7 +104,13 @@ fn attach<'a>() -> &'a Attached {
         Ok(mutator) => mutator,
         Err(error) => print::abort(&format!("the thread \"{name}\" can't be attached to the collector: {error}")),
     };
-    let attached = Attached { mutator, library, is_registered: Cell::new(false), is_finalizing: Cell::new(false) };
+    let attached = Attached {
+        mutator,
+        library,
+        call_sites: library.has_call_sites.then(CallSites::new),
+        is_registered: Cell::new(false),
+        is_finalizing: Cell::new(false),
+    };
     let attached = Box::into_raw(Box::new(attached));
     // SAFETY: in this module only the thread itself frees it.
     let tid = unsafe { &*attached }.mutator.tid().0;

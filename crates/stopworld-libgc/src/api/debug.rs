@@ -1,45 +1,52 @@
 //! The debugging functions, which the macros of `gc.h` call with `GC_DEBUG`.
 //!
-//! They have the caller's address, file and line as further arguments, which are not used: objects have no header with the place where
-//! they were allocated, and no words around them that are checked. A profile by call site has that place for every object.
+//! They have the caller's address, file and line as further arguments, of which only the address is used, for profiles by call site. Objects
+//! have no header with the place where they were allocated, and no words around them that are checked.
 
 use std::ffi::{c_char, c_void};
 
 use super::malloc::{
-    GC_malloc, GC_malloc_atomic, GC_malloc_atomic_uncollectable, GC_malloc_uncollectable, GC_realloc, GC_strdup,
-    GC_strndup, free,
+    free, malloc, malloc_atomic, malloc_atomic_uncollectable, malloc_uncollectable, realloc, strdup, strndup,
 };
 
 macro_rules! same {
     ($($name:ident $as:ident;)*) => {$(
         #[unsafe(no_mangle)]
-        pub(crate) extern "C-unwind" fn $name(bytes: usize) -> *mut c_void {
-            $as(bytes)
+        pub(crate) extern "C-unwind" fn $name(bytes: usize, caller: usize) -> *mut c_void {
+            $as(bytes, caller)
         }
     )*};
 }
 
 same! {
-    GC_debug_malloc GC_malloc;
-    GC_debug_malloc_atomic GC_malloc_atomic;
-    GC_debug_malloc_atomic_ignore_off_page GC_malloc_atomic;
-    GC_debug_malloc_atomic_uncollectable GC_malloc_atomic_uncollectable;
-    GC_debug_malloc_ignore_off_page GC_malloc;
-    GC_debug_malloc_replacement GC_malloc;
-    GC_debug_malloc_stubborn GC_malloc;
-    GC_debug_malloc_uncollectable GC_malloc_uncollectable;
+    GC_debug_malloc malloc;
+    GC_debug_malloc_atomic malloc_atomic;
+    GC_debug_malloc_atomic_ignore_off_page malloc_atomic;
+    GC_debug_malloc_atomic_uncollectable malloc_atomic_uncollectable;
+    GC_debug_malloc_ignore_off_page malloc;
+    GC_debug_malloc_stubborn malloc;
+    GC_debug_malloc_uncollectable malloc_uncollectable;
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_debug_realloc(object: *mut c_void, bytes: usize) -> *mut c_void {
+pub(crate) extern "C-unwind" fn GC_debug_malloc_replacement(bytes: usize) -> *mut c_void {
+    malloc(bytes, 0)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn GC_debug_realloc(
+    object: *mut c_void,
+    bytes: usize,
+    caller: usize,
+) -> *mut c_void {
     // SAFETY: the program's promise.
-    unsafe { GC_realloc(object, bytes) }
+    unsafe { realloc(object, bytes, caller) }
 }
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn GC_debug_realloc_replacement(object: *mut c_void, bytes: usize) -> *mut c_void {
     // SAFETY: the program's promise.
-    unsafe { GC_realloc(object, bytes) }
+    unsafe { realloc(object, bytes, 0) }
 }
 
 #[unsafe(no_mangle)]
@@ -49,15 +56,19 @@ pub(crate) unsafe extern "C-unwind" fn GC_debug_free(object: *mut c_void) {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_debug_strdup(text: *const c_char) -> *mut c_char {
+pub(crate) unsafe extern "C-unwind" fn GC_debug_strdup(text: *const c_char, caller: usize) -> *mut c_void {
     // SAFETY: the program's promise.
-    unsafe { GC_strdup(text) }
+    unsafe { strdup(text, caller) }
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_debug_strndup(text: *const c_char, most: usize) -> *mut c_char {
+pub(crate) unsafe extern "C-unwind" fn GC_debug_strndup(
+    text: *const c_char,
+    most: usize,
+    caller: usize,
+) -> *mut c_void {
     // SAFETY: the program's promise.
-    unsafe { GC_strndup(text, most) }
+    unsafe { strndup(text, most, caller) }
 }
 
 #[unsafe(no_mangle)]

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_ulong};
 
-use crate::binding::ADDED;
+use crate::binding::{ADDED, FREED_BYTES};
 use crate::data::{GC_gc_no, GC_non_gc_bytes, GC_parallel};
 use crate::environment::MAXIMUM_HEAP;
 use crate::library::if_initialised;
@@ -87,10 +87,9 @@ pub(crate) extern "C" fn GC_get_bytes_since_gc() -> usize {
     figures().since_collection
 }
 
-/// Freed objects are not counted.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_get_expl_freed_bytes_since_gc() -> usize {
-    0
+    FREED_BYTES.load(Ordering::Relaxed)
 }
 
 #[unsafe(no_mangle)]
@@ -148,7 +147,7 @@ pub(crate) unsafe extern "C" fn GC_get_prof_stats(place: *mut usize, bytes: usiz
         GC_get_parallel() as usize,
         0,
         figures.allocated_before.saturating_sub(figures.live),
-        0,
+        GC_get_expl_freed_bytes_since_gc(),
         figures.heap,
     ];
     let words = bytes / size_of::<usize>();

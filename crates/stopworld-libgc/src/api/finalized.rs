@@ -8,13 +8,22 @@ use crate::tables::toggles::{self, TOGGLES};
 use crate::thread::attached;
 
 use super::finalization::SUCCESS;
-use super::malloc::GC_malloc;
+use super::malloc::allocated;
 
-/// Gets a function and its word, which are called with the object when it has died.
+/// A function and its word, which are called with the object when it has died. The program may change it until then.
 #[repr(C)]
 pub(crate) struct Closure {
     function: Function,
     data: *mut c_void,
+}
+
+/// The finalizer of such an object.
+unsafe extern "C-unwind" fn call_closure(object: *mut c_void, closure: *mut c_void) {
+    // SAFETY: `GC_finalized_malloc` has registered it with a closure, which the finalizer's word keeps alive.
+    unsafe {
+        let Closure { function, data } = &*closure.cast::<Closure>();
+        function(object, *data);
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -25,11 +34,9 @@ pub(crate) extern "C" fn GC_init_finalized_malloc() {
 /// The function is called as a finalizer without order: the object stays until it has returned.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn GC_finalized_malloc(bytes: usize, closure: *const Closure) -> *mut c_void {
-    let object = GC_malloc(bytes);
+    let object = allocated(bytes, 0, |kinds| &kinds.normal);
     if !object.is_null() {
-        // SAFETY: the program's promise: a closure.
-        let Closure { function, data } = unsafe { &*closure };
-        let finalizer = Finalizer { function: *function, data: *data as usize, order: Order::None };
+        let finalizer = Finalizer { function: call_closure, data: closure as usize, order: Order::None };
         FINALIZERS.get(&LOCK.lock()).set(object as usize, Some(finalizer));
     }
     object

@@ -1,5 +1,6 @@
 //! Kinds of objects: those that every program has, those that it makes, and objects with a descriptor.
 
+use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -13,7 +14,7 @@ use crate::tables::kinds::{
 };
 use crate::thread::attached;
 
-use super::malloc::{allocated, many, uncollectable};
+use super::malloc::{allocated, many, uncollectable, with_caller};
 
 /// The numbers of the kinds that every program has.
 const ATOMIC: c_int = 0;
@@ -58,16 +59,27 @@ fn own(bytes: usize, kind: c_int) -> (usize, &'static Kind) {
     (if kind.has_procedure() { bytes.max(1).saturating_add(15) & !15 } else { bytes }, kind)
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_generic_malloc(bytes: usize, kind: c_int) -> *mut c_void {
+with_caller! {
+    GC_debug_generic_or_special_malloc(bytes: usize, kind: c_int) "rdx" => generic;
+    GC_generic_malloc(bytes: usize, kind: c_int) "rdx" => generic;
+    GC_generic_malloc_ignore_off_page(bytes: usize, kind: c_int) "rdx" => generic;
+    GC_generic_malloc_many(bytes: usize, kind: c_int, place: *mut *mut c_void) "rcx" => generic_many;
+    GC_generic_or_special_malloc(bytes: usize, kind: c_int) "rdx" => generic;
+    GC_malloc_explicitly_typed(bytes: usize, descriptor: usize) "rdx" => typed;
+    GC_malloc_explicitly_typed_ignore_off_page(bytes: usize, descriptor: usize) "rdx" => typed;
+    GC_malloc_kind(bytes: usize, kind: c_int) "rdx" => generic;
+    GC_malloc_kind_global(bytes: usize, kind: c_int) "rdx" => generic;
+}
+
+extern "C-unwind" fn generic(bytes: usize, kind: c_int, caller: usize) -> *mut c_void {
     match kind {
-        ATOMIC => allocated(bytes, |kinds| &kinds.atomic),
-        NORMAL => allocated(bytes, |kinds| &kinds.normal),
-        UNCOLLECTABLE => uncollectable(bytes, |kinds| &kinds.uncollectable),
-        ATOMIC_UNCOLLECTABLE => uncollectable(bytes, |kinds| &kinds.atomic_uncollectable),
+        ATOMIC => allocated(bytes, caller, |kinds| &kinds.atomic),
+        NORMAL => allocated(bytes, caller, |kinds| &kinds.normal),
+        UNCOLLECTABLE => uncollectable(bytes, caller, |kinds| &kinds.uncollectable),
+        ATOMIC_UNCOLLECTABLE => uncollectable(bytes, caller, |kinds| &kinds.atomic_uncollectable),
         _ => {
             let (bytes, kind) = own(bytes, kind);
-            allocated(bytes, |_| &kind.variants)
+            allocated(bytes, caller, |_| &kind.variants)
         }
     }
 }
@@ -76,53 +88,41 @@ pub(crate) extern "C-unwind" fn GC_generic_malloc(bytes: usize, kind: c_int) -> 
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn GC_generic_malloc_uncollectable(bytes: usize, kind: c_int) -> *mut c_void {
     match kind {
-        ATOMIC | ATOMIC_UNCOLLECTABLE => uncollectable(bytes, |kinds| &kinds.atomic_uncollectable),
-        NORMAL | UNCOLLECTABLE => uncollectable(bytes, |kinds| &kinds.uncollectable),
+        ATOMIC | ATOMIC_UNCOLLECTABLE => uncollectable(bytes, 0, |kinds| &kinds.atomic_uncollectable),
+        NORMAL | UNCOLLECTABLE => uncollectable(bytes, 0, |kinds| &kinds.uncollectable),
         _ => {
             let (bytes, kind) = own(bytes, kind);
-            uncollectable(bytes, |_| &kind.variants)
+            uncollectable(bytes, 0, |_| &kind.variants)
         }
     }
 }
 
-macro_rules! same_as_generic {
-    ($($name:ident)*) => {$(
-        #[unsafe(no_mangle)]
-        pub(crate) extern "C-unwind" fn $name(bytes: usize, kind: c_int) -> *mut c_void {
-            GC_generic_malloc(bytes, kind)
-        }
-    )*};
-}
-
-same_as_generic! {
-    GC_debug_generic_or_special_malloc
-    GC_generic_malloc_ignore_off_page
-    GC_generic_or_special_malloc
-    GC_malloc_kind
-    GC_malloc_kind_global
-}
-
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_generic_malloc_many(bytes: usize, kind: c_int, place: *mut *mut c_void) {
+unsafe extern "C-unwind" fn generic_many(
+    bytes: usize,
+    kind: c_int,
+    place: *mut *mut c_void,
+    caller: usize,
+) -> *mut c_void {
     let list = match kind {
-        ATOMIC => many(bytes, |kinds| &kinds.atomic),
-        NORMAL => many(bytes, |kinds| &kinds.normal),
+        ATOMIC => many(bytes, caller, |kinds| &kinds.atomic),
+        NORMAL => many(bytes, caller, |kinds| &kinds.normal),
         UNCOLLECTABLE | ATOMIC_UNCOLLECTABLE => print::abort(
             "GC_generic_malloc_many: lists of uncollectable objects are not available: allocate them one by one",
         ),
         _ => {
             let (bytes, kind) = own(bytes, kind);
-            many(bytes, |_| &kind.variants)
+            many(bytes, caller, |_| &kind.variants)
         }
     };
     // SAFETY: the program's promise: a place for the list.
     unsafe { place.write(list) };
+    list
 }
 
 /// Own kinds have no lists that a program could use, so each gets one word.
 #[unsafe(no_mangle)]
 pub(crate) extern "C-unwind" fn GC_new_free_list() -> *mut *mut c_void {
-    uncollectable(size_of::<*mut c_void>(), |kinds| &kinds.uncollectable).cast()
+    uncollectable(size_of::<*mut c_void>(), 0, |kinds| &kinds.uncollectable).cast()
 }
 
 /// For a program that holds the lock: an allocation is not possible then, so the memory is not the collector's.
@@ -170,28 +170,15 @@ pub(crate) unsafe extern "C" fn GC_make_descriptor(bitmap: *const usize, bits: u
 }
 
 /// Allocates a zeroed object with a descriptor.
-fn typed(bytes: usize, descriptor: usize) -> *mut c_void {
+extern "C-unwind" fn typed(bytes: usize, descriptor: usize, caller: usize) -> *mut c_void {
     attached();
     let kind = MADE.get(&LOCK.lock()).kind_of_descriptor(descriptor);
-    let object = allocated(bytes, |_| &kind);
+    let object = allocated(bytes, caller, |_| &kind);
     if !object.is_null() && !kind[0].is_scanned() {
         // SAFETY: the object has this size.
         unsafe { ptr::write_bytes(object.cast::<u8>(), 0, bytes) };
     }
     object
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_explicitly_typed(bytes: usize, descriptor: usize) -> *mut c_void {
-    typed(bytes, descriptor)
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_explicitly_typed_ignore_off_page(
-    bytes: usize,
-    descriptor: usize,
-) -> *mut c_void {
-    typed(bytes, descriptor)
 }
 
 /// Elements with pointers are scanned whole.
@@ -203,8 +190,8 @@ pub(crate) extern "C-unwind" fn GC_calloc_explicitly_typed(
 ) -> *mut c_void {
     let total = count.saturating_mul(bytes);
     match (descriptor, count) {
-        (0, _) | (_, 1) => typed(total, descriptor),
-        _ => allocated(total, |kinds| &kinds.normal),
+        (0, _) | (_, 1) => typed(total, descriptor, 0),
+        _ => allocated(total, 0, |kinds| &kinds.normal),
     }
 }
 
@@ -216,7 +203,7 @@ pub(crate) extern "C" fn GC_init_gcj_malloc(_: c_int, _: *mut c_void) {
 
 /// The first word is the address of the class.
 fn of_class(bytes: usize, class: *mut c_void) -> *mut c_void {
-    let object = allocated(bytes, |kinds| &kinds.normal);
+    let object = allocated(bytes, 0, |kinds| &kinds.normal);
     if !object.is_null() {
         // SAFETY: the object has at least a word.
         unsafe { object.cast::<*mut c_void>().write(class) };

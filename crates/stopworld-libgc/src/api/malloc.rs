@@ -4,7 +4,7 @@ use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{self, NonNull};
 
-use crate::binding::PENDING;
+use crate::binding::{FREED_BYTES, PENDING};
 use crate::data::GC_oom_fn;
 use crate::library::Kinds;
 use crate::lock::LOCK;
@@ -34,15 +34,60 @@ pub(crate) fn allocate(thread: &Attached, bytes: usize, kind: &SizedKind) -> Opt
     thread.mutator.alloc_untyped(bytes, kind[variant]).ok()
 }
 
-/// Allocates, and does what is due at the end of an allocation.
+/// Allocates, and does what is due at the end of an allocation. `caller` is the address to which the program's call returns, or 0.
 #[inline(always)]
-pub(crate) fn allocated<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
+pub(crate) fn allocated<'a>(
+    bytes: usize,
+    caller: usize,
+    kind: impl FnOnce(&'static Kinds) -> &'a SizedKind,
+) -> *mut c_void {
     let thread = attached();
+    charge(thread, caller);
     let Some(object) = allocate(thread, bytes, kind(thread.kinds())) else { return out_of_memory(bytes) };
     if PENDING.load(Ordering::Relaxed) {
         finalization::after_collection();
     }
     object.as_ptr().cast()
+}
+
+/// Charges what is allocated next to the place of the call, if that is wanted.
+#[inline(always)]
+fn charge(thread: &Attached, caller: usize) {
+    if let Some(sites) = &thread.call_sites {
+        sites.enter(&thread.mutator, caller);
+    }
+}
+
+/// Defines functions of the interface that pass the address to which they return as the argument after their own. The second part has
+/// all arguments.
+macro_rules! with_caller {
+    ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*) $register:literal => $second:ident;)*) => {$(
+        $(#[$attribute])*
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> *mut c_void {
+            naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {second}", second = sym $second)
+        }
+    )*};
+}
+
+pub(crate) use with_caller;
+
+with_caller! {
+    GC_malloc(bytes: usize) "rsi" => malloc;
+    GC_malloc_atomic(bytes: usize) "rsi" => malloc_atomic;
+    /// A pointer into the object keeps it alive wherever it points: more than the interface requires.
+    GC_malloc_ignore_off_page(bytes: usize) "rsi" => malloc;
+    /// As [`GC_malloc_ignore_off_page`].
+    GC_malloc_atomic_ignore_off_page(bytes: usize) "rsi" => malloc_atomic;
+    /// Objects are not protected against writes, so "stubborn" ones are like all others.
+    GC_malloc_stubborn(bytes: usize) "rsi" => malloc;
+    GC_malloc_uncollectable(bytes: usize) "rsi" => malloc_uncollectable;
+    GC_malloc_atomic_uncollectable(bytes: usize) "rsi" => malloc_atomic_uncollectable;
+    GC_malloc_many(bytes: usize) "rsi" => malloc_many;
+    GC_realloc(object: *mut c_void, bytes: usize) "rdx" => realloc;
+    GC_strdup(text: *const c_char) "rsi" => strdup;
+    GC_strndup(text: *const c_char, most: usize) "rdx" => strndup;
 }
 
 /// Calls the program's function for an allocation that failed. It may end by a jump, so no caller has anything to do afterwards.
@@ -53,37 +98,22 @@ pub(crate) fn out_of_memory(bytes: usize) -> *mut c_void {
     GC_oom_fn.get().map_or(ptr::null_mut(), |function| unsafe { function(bytes) })
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc(bytes: usize) -> *mut c_void {
-    allocated(bytes, |kinds| &kinds.normal)
+pub(crate) extern "C-unwind" fn malloc(bytes: usize, caller: usize) -> *mut c_void {
+    allocated(bytes, caller, |kinds| &kinds.normal)
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_atomic(bytes: usize) -> *mut c_void {
-    allocated(bytes, |kinds| &kinds.atomic)
-}
-
-/// A pointer into the object keeps it alive wherever it points: more than the interface requires.
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_ignore_off_page(bytes: usize) -> *mut c_void {
-    allocated(bytes, |kinds| &kinds.normal)
-}
-
-/// As [`GC_malloc_ignore_off_page`].
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_atomic_ignore_off_page(bytes: usize) -> *mut c_void {
-    allocated(bytes, |kinds| &kinds.atomic)
-}
-
-/// Objects are not protected against writes, so "stubborn" ones are like all others.
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_stubborn(bytes: usize) -> *mut c_void {
-    allocated(bytes, |kinds| &kinds.normal)
+pub(crate) extern "C-unwind" fn malloc_atomic(bytes: usize, caller: usize) -> *mut c_void {
+    allocated(bytes, caller, |kinds| &kinds.atomic)
 }
 
 /// Allocates an object that only the program frees.
-pub(crate) fn uncollectable<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
+pub(crate) fn uncollectable<'a>(
+    bytes: usize,
+    caller: usize,
+    kind: impl FnOnce(&'static Kinds) -> &'a SizedKind,
+) -> *mut c_void {
     let thread = attached();
+    charge(thread, caller);
     let Some(object) = allocate(thread, bytes, kind(thread.kinds())) else { return out_of_memory(bytes) };
     // The object's address is in a register or on the stack until it is in the table.
     UNCOLLECTABLE.get(&LOCK.lock()).insert(object.as_ptr() as usize);
@@ -93,47 +123,44 @@ pub(crate) fn uncollectable<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) 
     object.as_ptr().cast()
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_uncollectable(bytes: usize) -> *mut c_void {
-    uncollectable(bytes, |kinds| &kinds.uncollectable)
+pub(crate) extern "C-unwind" fn malloc_uncollectable(bytes: usize, caller: usize) -> *mut c_void {
+    uncollectable(bytes, caller, |kinds| &kinds.uncollectable)
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_atomic_uncollectable(bytes: usize) -> *mut c_void {
-    uncollectable(bytes, |kinds| &kinds.atomic_uncollectable)
+pub(crate) extern "C-unwind" fn malloc_atomic_uncollectable(bytes: usize, caller: usize) -> *mut c_void {
+    uncollectable(bytes, caller, |kinds| &kinds.atomic_uncollectable)
 }
 
 /// Copies bytes into a new object without pointers.
-fn copied(bytes: &[u8]) -> *mut c_char {
-    let copy = allocated(bytes.len() + 1, |kinds| &kinds.atomic).cast::<c_char>();
+fn copied(bytes: &[u8], caller: usize) -> *mut c_void {
+    let copy = allocated(bytes.len() + 1, caller, |kinds| &kinds.atomic).cast::<u8>();
     if !copy.is_null() {
         // SAFETY: the object has one byte more than the text.
         unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), copy.cast(), bytes.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), copy, bytes.len());
             copy.add(bytes.len()).write(0);
         }
     }
-    copy
+    copy.cast()
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_strdup(text: *const c_char) -> *mut c_char {
+pub(crate) unsafe extern "C-unwind" fn strdup(text: *const c_char, caller: usize) -> *mut c_void {
     if text.is_null() {
         return ptr::null_mut();
     }
     // SAFETY: the program's promise: a text that ends in 0.
-    copied(unsafe { CStr::from_ptr(text) }.to_bytes())
+    copied(unsafe { CStr::from_ptr(text) }.to_bytes(), caller)
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_strndup(text: *const c_char, most: usize) -> *mut c_char {
+pub(crate) unsafe extern "C-unwind" fn strndup(text: *const c_char, most: usize, caller: usize) -> *mut c_void {
     // SAFETY: the program's promise: a text that ends in 0, or has `most` bytes.
-    copied(unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, most)) })
+    copied(unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, most)) }, caller)
 }
 
 /// Allocates a list of objects, each of which has the address of the next one in its first word. Returns its head.
-pub(crate) fn many<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
+pub(crate) fn many<'a>(bytes: usize, caller: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
     let thread = attached();
+    charge(thread, caller);
     let (kind, bytes) = (kind(thread.kinds()), bytes.max(size_of::<usize>()));
     let mut head = ptr::null_mut::<c_void>();
     for _ in 0..(BYTES_AT_ONCE / bytes).max(1) {
@@ -151,18 +178,17 @@ pub(crate) fn many<'a>(bytes: usize, kind: impl FnOnce(&'static Kinds) -> &'a Si
     head
 }
 
-#[unsafe(no_mangle)]
-pub(crate) extern "C-unwind" fn GC_malloc_many(bytes: usize) -> *mut c_void {
-    many(bytes, |kinds| &kinds.normal)
+extern "C-unwind" fn malloc_many(bytes: usize, caller: usize) -> *mut c_void {
+    many(bytes, caller, |kinds| &kinds.normal)
 }
 
 /// An object at a multiple of `align`. If that is more than the alignment of all objects, the result points into the object.
 fn aligned(align: usize, bytes: usize) -> *mut c_void {
     if align <= GRANULE {
-        return allocated(bytes, |kinds| &kinds.normal);
+        return allocated(bytes, 0, |kinds| &kinds.normal);
     }
     let Some(more) = bytes.checked_add(align) else { return out_of_memory(bytes) };
-    let object = allocated(more, |kinds| &kinds.normal);
+    let object = allocated(more, 0, |kinds| &kinds.normal);
     let offset = object.align_offset(align);
     if object.is_null() || offset == 0 {
         return object;
@@ -191,20 +217,19 @@ pub(crate) unsafe extern "C-unwind" fn GC_posix_memalign(place: *mut *mut c_void
     0
 }
 
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C-unwind" fn GC_realloc(old: *mut c_void, bytes: usize) -> *mut c_void {
+pub(crate) unsafe extern "C-unwind" fn realloc(old: *mut c_void, bytes: usize, caller: usize) -> *mut c_void {
     if old.is_null() {
-        return GC_malloc(bytes);
+        return malloc(bytes, caller);
     }
     if bytes == 0 {
         // SAFETY: the program gives the object up.
-        unsafe { free(old, 0) };
+        unsafe { free(old, caller) };
         return ptr::null_mut();
     }
     let thread = attached();
     let Some(object) = object_at(thread.library, old as usize).filter(|object| object.address.as_ptr().cast() == old)
     else {
-        report_unknown("GC_realloc", old, 0);
+        report_unknown("GC_realloc", old, caller);
         return out_of_memory(bytes);
     };
     let (room, is_scanned) = (room(&object), object.is_scanned());
@@ -216,6 +241,7 @@ pub(crate) unsafe extern "C-unwind" fn GC_realloc(old: *mut c_void, bytes: usize
         }
         return old;
     }
+    charge(thread, caller);
     let Some(new) = allocate(thread, bytes, &object.kind.variants) else { return out_of_memory(bytes) };
     if object.kind.may_be_uncollectable {
         let held = LOCK.lock();
@@ -227,7 +253,7 @@ pub(crate) unsafe extern "C-unwind" fn GC_realloc(old: *mut c_void, bytes: usize
     // SAFETY: two objects of at least this size. The old one is not used after it is freed.
     unsafe {
         ptr::copy_nonoverlapping(old.cast::<u8>(), new.as_ptr(), bytes.min(room));
-        free(old, 0);
+        free(old, caller);
     }
     if PENDING.load(Ordering::Relaxed) {
         finalization::after_collection();
@@ -256,8 +282,9 @@ pub(crate) unsafe extern "C-unwind" fn free(object: *mut c_void, caller: usize) 
         UNCOLLECTABLE.get(&LOCK.lock()).remove(&(object as usize));
     }
     // SAFETY: the caller's promise.
-    if unsafe { thread.mutator.free_untyped(address) }.is_err() {
-        report_unknown("GC_free", object, caller);
+    match unsafe { thread.mutator.free_untyped(address) } {
+        Ok(()) => _ = FREED_BYTES.fetch_add(room(&found), Ordering::Relaxed),
+        Err(_) => report_unknown("GC_free", object, caller),
     }
 }
 

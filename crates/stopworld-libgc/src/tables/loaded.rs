@@ -18,7 +18,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use crate::data::{GC_no_dls, is_on};
 use crate::hook::Hook;
 use crate::lock::{Guarded, Held, LOCK};
-use crate::os::{LoadedObject, LoaderList, LoaderVersion, for_each_loaded, headers_at, is_mapped};
+use crate::os::{LoadedObject, LoaderList, LoaderVersion, PAGE, for_each_loaded, headers_at, is_mapped};
+use crate::sync::{AtomicBool, Ordering};
 use crate::tables::intervals::Intervals;
 
 /// Decides whether a segment is scanned: gets the object's name, the segment's address, and its size.
@@ -54,9 +55,6 @@ pub(crate) static LOADED: Guarded<Loaded> = Guarded::new(Loaded {
     is_program_cleared: false,
     excluded: Intervals::new(),
 });
-
-/// The smallest part of memory that the loader protects.
-const PAGE: usize = 4096;
 
 /// Returns the parts of the writable segments that stay writable.
 fn data_segments(base: usize, headers: &[libc::Elf64_Phdr], mut visit: impl FnMut(usize, usize)) {
@@ -94,9 +92,20 @@ fn dynamic_section(object: &LoadedObject<'_>) -> usize {
     found.map_or(0, |header| object.base + header.p_vaddr as usize)
 }
 
+/// Whether the process was forked: another thread may have held the loader's lock, which stays locked then.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Called in the child of a fork: from now on only the walk in the stop finds loaded objects, which needs no lock.
+pub(crate) fn forked() {
+    IS_FORKED.store(true, Ordering::Relaxed);
+}
+
 /// Takes down the segments of the loaded objects, if the list has changed. Takes the loader's lock, and no other lock meanwhile: it may
 /// call a function of the program, and another thread may call into this library with the loader's lock held.
 pub(crate) fn refresh() {
+    if IS_FORKED.load(Ordering::Relaxed) {
+        return;
+    }
     let known = LOADED.get(&LOCK.lock()).version;
     let (mut version, mut objects, mut segments) = (None, Vec::new(), Vec::new());
     for_each_loaded(|now, object| {
@@ -196,7 +205,7 @@ impl Loaded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::{AtomicUsize, Ordering};
+    use crate::sync::AtomicUsize;
 
     static DATA: AtomicUsize = AtomicUsize::new(1);
     static ZEROED: AtomicUsize = AtomicUsize::new(0);
