@@ -4,6 +4,7 @@
 //! fibers, of weak tables. A [`Binding`] is that code. It is called at fixed points of a collection, on the collecting thread:
 //!
 //! ```text
+//!   may_collect     the world runs; no lock is held                                 can postpone the collection
 //!   prepare         the world runs; no lock is held                                 may allocate from malloc
 //!   about_to_stop   the world runs; the collection's locks are held                 takes the binding's own locks
 //!   stack_end       all threads are stopped                                         finds the end of an unknown stack
@@ -20,6 +21,7 @@
 use super::mark::Marker;
 use super::parallel::Marking;
 use crate::heap::Heap;
+use crate::heap::trace::TypeInfo;
 use crate::os::callback;
 use crate::world::stop_info::ThreadStopInfo;
 
@@ -33,6 +35,12 @@ use crate::world::stop_info::ThreadStopInfo;
 pub unsafe trait Binding: Send + Sync {
     /// Called before a collection takes its first lock. Here the binding can map memory and call the dynamic loader.
     fn prepare(&self) {}
+
+    /// Returns whether a collection may begin because the budget of allocations is spent. If not, the thread goes on to allocate, and the
+    /// budget is doubled. Not asked for a collection that is requested, or when the heap's limit is reached.
+    fn may_collect(&self) -> bool {
+        true
+    }
 
     /// Called when the collection holds its locks, right before it stops the threads.
     fn about_to_stop(&self) {}
@@ -72,6 +80,8 @@ pub(super) trait RootSink {
     unsafe fn stack(&mut self, low: usize, high: usize);
 
     fn object(&mut self, address: usize);
+
+    fn word(&mut self, word: usize);
 }
 
 impl RootSink for Marker<'_> {
@@ -87,6 +97,10 @@ impl RootSink for Marker<'_> {
 
     fn object(&mut self, address: usize) {
         self.handle(address);
+    }
+
+    fn word(&mut self, word: usize) {
+        self.untyped_word(word);
     }
 }
 
@@ -130,6 +144,13 @@ impl<'a> RootScanner<'a> {
         self.roots += 1;
         self.sink.object(address);
     }
+
+    /// Examines one word as a word of an untyped object is examined.
+    #[inline]
+    pub fn word(&mut self, word: usize) {
+        self.roots += 1;
+        self.sink.word(word);
+    }
 }
 
 /// The heap after marking: what is marked lives. Given to [`Binding::after_marking`].
@@ -161,6 +182,37 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
     pub unsafe fn keep_referents(&mut self, address: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.marking.marker.referents(address) };
+    }
+
+    /// Does the same as [`keep_referents`](Self::keep_referents), but ignores pointers of the object to itself.
+    ///
+    /// # Safety
+    /// As for [`keep_referents`](Self::keep_referents). The object is an untyped one.
+    pub unsafe fn keep_other_referents(&mut self, address: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.marking.marker.other_referents(address) };
+    }
+
+    /// Keeps the object alive to which this word refers as a word of an untyped object. Takes effect at the next [`mark`](Self::mark).
+    pub fn keep_word(&mut self, word: usize) {
+        self.marking.marker.untyped_word(word);
+    }
+
+    /// Returns the first byte of the object that contains this address, whether it is marked or not; `None` if there is none.
+    pub fn object_containing(&self, address: usize) -> Option<usize> {
+        self.heap.object_containing(address).map(|(payload, _)| payload)
+    }
+
+    /// Returns the description of the object that begins at this address; `None` if none does.
+    pub fn type_of(&self, address: usize) -> Option<&'static TypeInfo> {
+        self.heap.object_containing(address).filter(|(payload, _)| *payload == address).map(|(_, info)| info)
+    }
+
+    /// Takes one marked object of a kind whose references the binding finds
+    /// ([`UntypedKind::bound`](crate::untyped::UntypedKind::bound)), and returns its address. Each object is returned once in a
+    /// collection, after it was marked. The binding passes what the object refers to, to [`keep_word`](Self::keep_word).
+    pub fn take_bound(&mut self) -> Option<usize> {
+        self.marking.take_bound()
     }
 
     /// Marks everything that the objects to be kept refer to.

@@ -233,6 +233,8 @@ impl Collector {
             self.queue_finalizers(finalizer_tables, &mut marking, outcome);
             if let Some(binding) = &self.binding {
                 callback::call(|| binding.after_marking(&mut MarkedHeap::new(&self.heap, &mut marking)));
+                // Those that the binding has not taken must not be in a list when the next collection begins.
+                while marking.take_bound().is_some() {}
             }
             outcome.mark_stack_high = marking.stack_high();
         });
@@ -289,6 +291,7 @@ impl Collector {
     /// Discards the marks of a lost stop. Nothing has been cleared or freed.
     fn discard(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, number: u32) {
         marking.for_each_weak(|_| {});
+        while marking.take_bound().is_some() {}
         self.heap.discard_marks(stopped.proof());
         self.report_debugger_news();
         self.events.fire_collection_discarded(number, 0);

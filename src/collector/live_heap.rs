@@ -241,7 +241,7 @@ impl<'a> LiveHeap<'a> {
                     words(payload + ARRAY_HEAD_BYTES + index * stride as usize, element, &mut visit);
                 }
             }
-            Shape::Untyped => {
+            Shape::Untyped | Shape::Bound => {
                 let end = payload + self.heap.room_of(payload) / WORD * WORD;
                 for slot in (payload..end).step_by(WORD) {
                     // SAFETY: a word of a live object's cell.
@@ -360,6 +360,12 @@ impl<F: FnMut(Root)> RootSink for Visitor<'_, '_, F> {
         if self.live_heap.lives(address) {
             (self.visit)(Root { object: address, ..self.root });
         }
+    }
+
+    fn word(&mut self, word: usize) {
+        let low = &raw const word as usize;
+        // SAFETY: the word itself.
+        unsafe { self.live_heap.conservative(low, low + size_of::<usize>(), self.root, self.visit) };
     }
 }
 

@@ -41,10 +41,10 @@
 //! There is an event for each reference that marking examines. So there are two loops, made from one source: whether references
 //! are reported is a constant in each, chosen when the marker is made. The usual loop contains no code for these events.
 
+use super::linked_objects::LinkedObjects;
 use super::mark_stack::{MarkStack, Tasks};
 use super::select::{Avx2, Avx512, Bounds, ByWord, OVERRUN, Select, Width};
 use super::sharing::Shared;
-use super::weak_list::WeakList;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell, Target};
@@ -146,7 +146,9 @@ pub(crate) struct Marker<'a> {
     /// Whether objects were marked whose fields were not scanned, because the stack was full.
     pub(crate) overflowed: bool,
     /// The weak cells found so far, linked through their link words.
-    pub(crate) weak_cells: WeakList,
+    pub(crate) weak_cells: LinkedObjects,
+    /// The objects found so far whose references the binding finds, linked through their last words.
+    pub(crate) bound_objects: LinkedObjects,
 }
 
 /// How certain it is that an examined word is a reference, as events report it.
@@ -181,7 +183,8 @@ impl<'a> Marker<'a> {
             width: Width::of_processor(),
             marked: 0,
             overflowed: false,
-            weak_cells: WeakList::EMPTY,
+            weak_cells: LinkedObjects::EMPTY,
+            bound_objects: LinkedObjects::EMPTY,
         }
     }
 
@@ -255,6 +258,43 @@ impl<'a> Marker<'a> {
         }
     }
 
+    /// Pushes what an untyped object refers to, except itself, without marking the object.
+    ///
+    /// # Safety
+    /// There is an untyped object at this payload address.
+    pub(super) unsafe fn other_referents(&mut self, payload: usize) {
+        // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
+        let info = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+        if info.shape != Shape::Untyped {
+            return;
+        }
+        for slot in (payload..payload + self.heap.room_of(payload) / 8 * 8).step_by(size_of::<usize>()) {
+            // SAFETY: a word of the object, in a stopped world.
+            let word = unsafe { conservative_word(slot) };
+            let is_other = |target: Target| target.payload != payload;
+            if self.bounds().contain(word) && self.references.find(self.map, word).is_some_and(is_other) {
+                self.untyped_word(word);
+            }
+        }
+    }
+
+    /// Returns the object that contains an address after its first byte.
+    pub(super) fn object_of(&self, address: usize) -> Option<usize> {
+        References::Interior.find(self.map, address).map(|target| target.payload)
+    }
+
+    /// Examines a word as a word of an untyped object is examined.
+    #[inline]
+    pub(super) fn untyped_word(&mut self, word: usize) {
+        if self.bounds().contain(word) {
+            self.events.fire_reference_fixed(0, word, Rank::Ambiguous as u32);
+            self.push(word);
+            if self.stack.len() > self.stack.tasks.capacity / 2 {
+                self.drain();
+            }
+        }
+    }
+
     /// Examines every word of a range conservatively. Returns the number of bytes.
     ///
     /// # Safety
@@ -303,7 +343,8 @@ impl<'a> Marker<'a> {
             self.marked += 1;
             match info.shape {
                 Shape::Leaf => {}
-                Shape::Weak => self.weak_cells.add(target.payload),
+                Shape::Weak => self.weak_cells.add(link_of_weak(target.payload)),
+                Shape::Bound => self.add_bound(target.payload),
                 _ => self.overflowed = true,
             }
         }
@@ -376,10 +417,10 @@ impl<'a> Marker<'a> {
                 if !self.mark(reference) {
                     continue;
                 }
-                // The header and the first two words of the payload, which may lie on two lines. A third would make the
-                // random graph a tenth slower, and most objects have their references here.
+                // The header and the first words of the payload, which may lie on two lines. A third prefetch would make the
+                // random graph a tenth slower.
                 prefetch(reference.payload - HEADER_BYTES);
-                prefetch(reference.payload + 2 * size_of::<usize>() - 1);
+                prefetch(reference.payload + F::PREFETCHED);
                 objects.put(reference.payload);
                 let nothing_else = tasks.len() == 0 && references.is_empty();
                 if !(objects.is_full() || nothing_else) {
@@ -483,9 +524,15 @@ impl<'a> Marker<'a> {
             Shape::Words(bits) => self.scan_words::<TELLS>(payload, bits),
             Shape::Wide(ref bitmaps) => self.scan_bitmaps::<TELLS>(payload, bitmaps),
             Shape::Array { .. } => self.scan_slice::<TELLS>(payload, 0),
-            Shape::Weak => self.weak_cells.add(payload),
+            Shape::Weak => self.weak_cells.add(link_of_weak(payload)),
+            Shape::Bound => self.add_bound(payload),
             Shape::Untyped => self.scan_untyped::<TELLS>(payload, 0),
         }
+    }
+
+    /// Adds an object to those whose references the binding finds. They are linked through their last words.
+    fn add_bound(&mut self, payload: usize) {
+        self.bound_objects.add(payload + self.heap.room_of(payload) - size_of::<usize>());
     }
 
     /// Scans one slice of an untyped object. The next slice is pushed as a task first, below the words of this slice.
@@ -510,7 +557,7 @@ impl<'a> Marker<'a> {
         let mut done = 0;
         while done < words {
             let (from, count) = (address + done * size_of::<usize>(), (words - done).min(UNTYPED_SLICE));
-            if TELLS || !self.stack.tasks.has_room_for(count + OVERRUN) {
+            if TELLS || !self.stack.tasks.has_room_for(count + OVERRUN) || is_near_here(from, count) {
                 for index in 0..count {
                     let slot = from + index * size_of::<usize>();
                     // SAFETY: the caller's promise.
@@ -658,7 +705,7 @@ impl<'a> Marker<'a> {
                 let cell = self.heap.blocks.cell(block, cell_bytes, index);
                 // SAFETY: marked cells have headers.
                 let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
-                if info.shape != Shape::Weak {
+                if !matches!(info.shape, Shape::Weak | Shape::Bound) {
                     match self.tells {
                         true => self.scan::<true>(cell.payload(), info),
                         false => self.scan::<false>(cell.payload(), info),
@@ -672,6 +719,22 @@ impl<'a> Marker<'a> {
             self.events.fire_block_scanned(self.heap.blocks.start(block), space, objects);
         }
     }
+}
+
+/// The link word of a weak cell: its second.
+fn link_of_weak(payload: usize) -> usize {
+    payload + size_of::<usize>()
+}
+
+/// Whether some of the words are near the caller's own frame, as on the stack of a coroutine that the program has registered, and that
+/// collects. Vectors of words are copied there, and source and destination must not overlap.
+#[inline]
+fn is_near_here(from: usize, count: usize) -> bool {
+    /// More than the frames of a selection take.
+    const NEAR: usize = 4096;
+    let here = 0_u8;
+    let here = &raw const here as usize;
+    from < here + NEAR && here - NEAR < from + count * size_of::<usize>()
 }
 
 /// The mark byte of the cell that a word refers to.

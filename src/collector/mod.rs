@@ -14,6 +14,7 @@ mod dump;
 pub(crate) mod error;
 pub(crate) mod figures;
 pub(crate) mod finalize;
+mod linked_objects;
 pub(crate) mod live_heap;
 pub(crate) mod mark;
 mod mark_stack;
@@ -32,7 +33,6 @@ mod stopping;
 pub(crate) mod termination;
 pub(crate) mod timing;
 mod verify;
-mod weak_list;
 
 pub(crate) use caches::cache_of;
 pub use error::{CloseError, CollectError};

@@ -44,6 +44,8 @@ pub(crate) struct Pacing {
     pub(crate) processors: usize,
     /// Bytes that may be allocated for each live byte.
     pub(crate) growth: f64,
+    /// The bytes that may be allocated between two collections, whatever is alive and resident: for stress tests.
+    pub(crate) every: Option<u64>,
 }
 
 /// The default for [`Pacing::growth`].
@@ -57,7 +59,7 @@ impl Pacing {
     pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, resident_bytes: u64) -> u64 {
         let spare = resident_bytes.saturating_sub(live_bytes) / 8 * 7;
         // The budget is at least 64 KiB, so that the program makes progress also if the heap is at its limit, or if the floor is 0.
-        let wanted = self.paced(live_bytes, mutators).max(spare).max(1 << 16);
+        let wanted = self.every.unwrap_or_else(|| self.paced(live_bytes, mutators).max(spare).max(1 << 16));
         wanted.min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
     }
 
@@ -87,7 +89,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
     const PACING: Pacing =
-        Pacing { floor_bytes: 4 * MIB, floor_bytes_per_mutator: 6 * MIB, processors: 4, growth: GROWTH };
+        Pacing { floor_bytes: 4 * MIB, floor_bytes_per_mutator: 6 * MIB, processors: 4, growth: GROWTH, every: None };
 
     #[rstest]
     #[case::an_empty_heap_gets_the_floor(0, 1, 1 << 40, 10 * MIB)]
@@ -99,6 +101,13 @@ mod tests {
     #[case::the_limit_is_above_all(1000 * MIB, 4, 1010 * MIB, 10 * MIB)]
     fn the_budget(#[case] live: u64, #[case] mutators: usize, #[case] limit: u64, #[case] budget: u64) {
         assert_eq!(PACING.budget(live, mutators, limit, 0), budget);
+    }
+
+    #[test]
+    fn a_fixed_budget_depends_only_on_the_limit() {
+        let stress = Pacing { every: Some(MIB), ..PACING };
+        assert_eq!(stress.budget(100 * MIB, 4, 1 << 40, 1000 * MIB), MIB);
+        assert_eq!(stress.budget(100 * MIB, 4, 100 * MIB, 0), 1 << 16);
     }
 
     proptest! {

@@ -14,12 +14,12 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::sync::Arc;
 
+use super::linked_objects::LinkedObjects;
 use super::mark::Marker;
 use super::mark_stack::MarkStack;
 use super::sharing::{HelperResult, Pool, Shared};
 use super::termination::{Idle, Termination};
 use super::timing::CollectorTime;
-use super::weak_list::WeakList;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
@@ -94,7 +94,13 @@ impl Markers {
     /// Creates `count` markers, the collecting thread included.
     pub(crate) fn new(count: usize, stack_bytes: usize) -> io::Result<Self> {
         let helpers = count.saturating_sub(1);
-        let idle = HelperResult { objects: 0, overflowed: false, weak_cells: WeakList::EMPTY, high_water: 0 };
+        let idle = HelperResult {
+            objects: 0,
+            overflowed: false,
+            weak_cells: LinkedObjects::EMPTY,
+            bound_objects: LinkedObjects::EMPTY,
+            high_water: 0,
+        };
         let shared = Arc::new(Shared {
             pool: Pool::new()?,
             hungry: AtomicU32::new(0),
@@ -253,10 +259,22 @@ impl Marking<'_> {
 
     /// Visits the target word of every weak cell that was marked so far. Each cell is visited once, even if this is called again.
     pub(crate) fn for_each_weak(&mut self, mut visit: impl FnMut(&AtomicUsize)) {
+        // A weak cell's first word is its target, and the second its link.
+        let mut visit_link = |link: usize| {
+            // SAFETY: the target of a weak cell, in a stopped world.
+            visit(unsafe { &*((link - size_of::<usize>()) as *const AtomicUsize) });
+        };
         for result in self.results() {
-            result.weak_cells.take_all(&mut visit);
+            result.weak_cells.take_all(&mut visit_link);
         }
-        self.marker.weak_cells.take_all(&mut visit);
+        self.marker.weak_cells.take_all(&mut visit_link);
+    }
+
+    /// Takes the address of one object that was marked so far and whose references the binding finds. Each is returned once.
+    pub(crate) fn take_bound(&mut self) -> Option<usize> {
+        let own = self.marker.bound_objects.take();
+        let link = own.or_else(|| self.results().find_map(|result| result.bound_objects.take()))?;
+        self.marker.object_of(link)
     }
 
     /// Returns the number of objects marked in this phase. An object for which two markers raced counts twice.
@@ -297,11 +315,12 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         events.fire_marker_joined(index as u32 + 1, Moment::Begins as u32);
         mark_until_the_end(shared, &mut marker);
         events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
-        let (objects, overflowed, weak_cells) = (marker.marked, marker.overflowed, marker.weak_cells);
+        let (objects, overflowed) = (marker.marked, marker.overflowed);
+        let (weak_cells, bound_objects) = (marker.weak_cells, marker.bound_objects);
         // SAFETY: this thread's own result, read only after `working` was counted down.
         unsafe {
             *shared.results[index].get() =
-                HelperResult { objects, overflowed, weak_cells, high_water: stack.take_high_water() }
+                HelperResult { objects, overflowed, weak_cells, bound_objects, high_water: stack.take_high_water() }
         };
         inside::leave();
         // Release: pairs with the Acquire in `run_together`.

@@ -3,10 +3,10 @@
 use std::cell::UnsafeCell;
 use std::io;
 
+use super::linked_objects::LinkedObjects;
 use super::mark_stack::MarkStack;
 use super::termination::Termination;
 use super::timing::CollectorTime;
-use super::weak_list::WeakList;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::os::futex;
@@ -123,7 +123,8 @@ unsafe impl Send for Shared {}
 pub(super) struct HelperResult {
     pub(super) objects: u64,
     pub(super) overflowed: bool,
-    pub(super) weak_cells: WeakList,
+    pub(super) weak_cells: LinkedObjects,
+    pub(super) bound_objects: LinkedObjects,
     pub(super) high_water: usize,
 }
 

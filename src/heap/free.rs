@@ -4,7 +4,7 @@ use super::Heap;
 use super::blocks::{BlockIndex, Cell};
 use super::cache::AllocationCache;
 use super::freed::freed_header;
-use super::layout::Space;
+use super::layout::{FIRST_CELL, HEADER_BYTES, Space, cells_per_block};
 use super::references::References;
 use super::sweep::poison;
 use super::trace::TypeInfo;
@@ -36,6 +36,26 @@ impl Heap {
         }
         // SAFETY: a header that is not 0 is the address of a `TypeInfo`, which lives for ever.
         unsafe { (cell.header_word() as *const TypeInfo).as_ref() }.map(|info| (cell.payload(), info))
+    }
+
+    /// Calls `visit` with the payload address and the type of each object, without a lock.
+    pub(crate) fn for_each_object(&self, mut visit: impl FnMut(usize, &'static TypeInfo)) {
+        for block in 0..self.committed_blocks() {
+            let (word, start) = (self.blocks.word(block), self.blocks.start(block) + FIRST_CELL);
+            let (cells, cell_bytes) = match word.cell_bytes() {
+                0 if word.is_large_head() => (1, 0),
+                0 => continue,
+                cell_bytes => (cells_per_block(cell_bytes), cell_bytes),
+            };
+            for index in 0..cells {
+                let payload = start + index * cell_bytes + HEADER_BYTES;
+                if let Some((found, info)) = self.object_containing(payload)
+                    && found == payload
+                {
+                    visit(payload, info);
+                }
+            }
+        }
     }
 
     /// Frees an object. The calling thread allocates a small cell again; the blocks of a large object are free at once, and their
@@ -94,7 +114,7 @@ mod tests {
     use super::*;
     use crate::events::Events;
     use crate::heap::charges::Charging;
-    use crate::heap::layout::{CELL_BYTES, HEADER_BYTES};
+    use crate::heap::layout::CELL_BYTES;
     use crate::heap::stopped::WorldStopped;
     use crate::heap::windows::{has_happened, plan};
     use crate::heap::{Paranoid, Refill};

@@ -61,8 +61,8 @@ use window::window;
 use crate::os::clock::Budget;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
-    AtomicBool, AtomicU8, AtomicU32, AtomicU64, CurrentId, Guarded, LockGuard, Ordering, Ordering::Relaxed, SharedLock,
-    compiler_fence,
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, CurrentId, Guarded, LockGuard, Ordering,
+    Ordering::Relaxed, SharedLock, compiler_fence,
 };
 
 /// Value of [`Heap::requested`]: collect at once.
@@ -132,7 +132,7 @@ pub(crate) struct Heap {
     lock: SharedLock,
     state: Guarded<RefCell<HeapState>>,
     /// Committed blocks may not exceed this.
-    limit_blocks: usize,
+    limit_blocks: AtomicUsize,
     gate: SweepGate,
     /// The mark byte of the present collection, or of the last one if none is under way.
     epoch: AtomicU8,
@@ -184,7 +184,7 @@ impl Heap {
                 returned_bytes: 0,
                 budget_bytes: u64::MAX,
             })),
-            limit_blocks,
+            limit_blocks: AtomicUsize::new(limit_blocks),
             blocks,
             gate: SweepGate::new(),
             epoch: AtomicU8::new(1),
@@ -478,8 +478,11 @@ impl Heap {
             if let Some(block) = state.free.take(count, state.committed_blocks) {
                 return Some(block);
             }
-            let limit =
-                if removed(Guard::HeapLimit) { self.blocks.reserved_bytes() / BLOCK_BYTES } else { self.limit_blocks };
+            let limit = if removed(Guard::HeapLimit) {
+                self.blocks.reserved_bytes() / BLOCK_BYTES
+            } else {
+                self.limit_blocks.load(Relaxed)
+            };
             let tail = state.free.free_before(state.committed_blocks, count);
             if state.committed_blocks - tail + count > limit {
                 // The request would not fit even if the heap grew to its limit: no memory is committed for it.
@@ -664,9 +667,16 @@ impl Heap {
             .is_some_and(|cell| self.blocks.mark(cell.block, cell.index).load(Relaxed) == self.epoch())
     }
 
+    /// Sets the heap limit, to at most the blocks that are reserved. Blocks beyond a lower limit stay in use.
+    pub(crate) fn set_limit(&self, bytes: usize) {
+        let reserved = self.blocks.reserved_bytes() / BLOCK_BYTES;
+        // Relaxed: the next request for blocks sees it soon.
+        self.limit_blocks.store((bytes / BLOCK_BYTES).clamp(1, reserved), Relaxed);
+    }
+
     /// The heap limit in bytes.
     pub(crate) fn limit_bytes(&self) -> u64 {
-        (self.limit_blocks * BLOCK_BYTES) as u64
+        (self.limit_blocks.load(Relaxed) * BLOCK_BYTES) as u64
     }
 
     /// Bytes of all blocks that are in use or can be used without a request to the kernel.

@@ -250,6 +250,8 @@ pub enum Shape {
     Weak,
     /// Any word of the cell may be a reference: [`crate::untyped`], or [`Layout::any_word`].
     Untyped,
+    /// The world's [binding](crate::untyped::Binding) finds the references. The last word of the cell is the collector's.
+    Bound,
 }
 
 impl Shape {

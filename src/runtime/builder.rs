@@ -109,6 +109,7 @@ impl Default for WorldBuilder {
                 floor_bytes_per_mutator: FLOOR_BYTES_PER_MUTATOR,
                 processors: processors(),
                 growth: GROWTH,
+                every: None,
             },
             markers: processors().min(MOST_DEFAULT_MARKERS),
             stopper: Stopper::default(),
@@ -169,6 +170,14 @@ impl WorldBuilder {
     #[must_use]
     pub fn growth(mut self, rate: f64) -> Self {
         self.pacing.growth = rate.max(0.05);
+        self
+    }
+
+    /// Makes the world collect each time about this many bytes were allocated, however much is alive: for stress tests, in which
+    /// collections shall happen everywhere. Threads allocate from blocks of 16 KiB, so fewer bytes have no effect.
+    #[must_use]
+    pub fn collect_every(mut self, bytes: usize) -> Self {
+        self.pacing.every = Some(bytes as u64);
         self
     }
 

@@ -336,6 +336,14 @@ impl Mutator {
         self.record.blocking(region)
     }
 
+    /// Leaves the [blocking](Self::blocking) region that this thread is in, runs `code`, which may use the heap, and enters the region
+    /// again. Outside a region this just calls `code`. Everything on the stack below the region stays in view of the collector.
+    ///
+    /// For runtimes whose code calls back into the program from a blocking region.
+    pub fn unblocked<R>(&self, code: impl FnOnce() -> R) -> R {
+        self.record.unblocked(code)
+    }
+
     /// Runs a full collection on this thread and returns its report, as [`World::collect`] does.
     ///
     /// # Errors
@@ -567,6 +575,10 @@ impl Mutator {
                 }
                 Err(need) => need,
             };
+            if need == Need::Budget && collector.binding.as_ref().is_some_and(|binding| !binding.may_collect()) {
+                collector.heap.postpone_collection(&self.allocation_lock());
+                continue;
+            }
             if need == Need::Room {
                 emergency.begin();
             }

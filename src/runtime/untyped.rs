@@ -44,6 +44,22 @@ impl UntypedKind {
         UntypedKind::of(name, Shape::Leaf)
     }
 
+    /// Makes a kind whose objects have references only in some of their first 64 words: bit *i* of `words` stands for word *i*. Its objects
+    /// are zeroed, too, and have at least the words that `words` names. Otherwise as [`scanned`](Self::scanned).
+    pub fn with_words(name: &str, words: u64) -> UntypedKind {
+        let size = (u64::BITS - words.leading_zeros()) as usize * size_of::<u64>();
+        let shape = if words == 0 { Shape::Leaf } else { Shape::Words(words) };
+        UntypedKind(Box::leak(Box::new(TypeInfo::of_described(Box::leak(Box::from(name)), size, 16, shape))))
+    }
+
+    /// Makes a kind whose references the world's binding finds: see
+    /// [`MarkedHeap::take_bound`](crate::untyped::MarkedHeap::take_bound). The last word of the object's cell belongs to the
+    /// collector: a program requests at least 8 bytes more than it uses. Without a binding, its objects refer to nothing. Otherwise as
+    /// [`scanned`](Self::scanned).
+    pub fn bound(name: &str) -> UntypedKind {
+        UntypedKind::of(name, Shape::Bound)
+    }
+
     fn of(name: &str, shape: Shape) -> UntypedKind {
         UntypedKind(Box::leak(Box::new(TypeInfo::of_described(Box::leak(Box::from(name)), 0, 16, shape))))
     }
@@ -193,6 +209,17 @@ impl World {
         let (payload, type_info) = heap.object_containing(address)?;
         let address = NonNull::new(payload as *mut u8)?;
         Some(UntypedObject { address, bytes: heap.room_of(payload), type_info })
+    }
+
+    /// Calls `visit` with each object of the world that was alive after the last collection or was allocated since, of any type. Takes no
+    /// lock: an object that another thread allocates or frees meanwhile may be missing, or be visited.
+    pub fn for_each_untyped(&self, mut visit: impl FnMut(UntypedObject)) {
+        let heap = &self.collector().heap;
+        heap.for_each_object(|payload, type_info| {
+            if let Some(address) = NonNull::new(payload as *mut u8) {
+                visit(UntypedObject { address, bytes: heap.room_of(payload), type_info });
+            }
+        });
     }
 
     /// Lets pointers to the byte at `bytes` from the beginning of an object keep the object alive, in a world whose

@@ -110,6 +110,16 @@ pub struct ThreadInfo {
 }
 
 impl World {
+    /// Registers the library's handlers of forks (`pthread_atfork`), which the first world of the process does otherwise. libc calls handlers
+    /// that were registered before them while the locks of all worlds are held: they must not use a world. A library can call this
+    /// when it is loaded, before the program registers any.
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn handle_forks() -> std::io::Result<()> {
+        crate::world::fork::register()
+    }
+
     pub(crate) fn of(inner: Arc<Inner>, keeps_open: bool) -> Self {
         let handle = keeps_open.then(|| Arc::new(CloseOnDrop(Arc::clone(&inner))));
         Self { inner, handle }
@@ -249,6 +259,12 @@ impl World {
         let outgoing = collector.threads.set_vtable(vtable, Budget::new(collector.stop_timeout))?;
         collector.events.fire_vtable_swapped(vtable_kind(outgoing.name()), new_kind);
         Ok(outgoing)
+    }
+
+    /// Sets the heap limit in bytes, to at most the limit with which the world was built. Memory that is in use beyond a lower limit stays
+    /// in use.
+    pub fn set_heap_limit(&self, bytes: usize) {
+        self.collector().heap.set_limit(bytes);
     }
 
     /// Returns the world's events, with which the program listens, records and fires events of its own.

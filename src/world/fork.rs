@@ -47,8 +47,8 @@ struct HeldWorld {
     hooks: Option<Arc<dyn WorldHooks>>,
 }
 
-/// Makes forks handle this world from now on.
-pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
+/// Registers the handlers of forks with libc, once.
+pub(crate) fn register() -> std::io::Result<()> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     if REGISTERED.get().is_none() {
         // SAFETY: the functions may be called at these steps of a fork, on any thread.
@@ -58,6 +58,12 @@ pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
             // the second run finds nothing to do.
         }
     }
+    Ok(())
+}
+
+/// Makes forks handle this world from now on.
+pub(super) fn enroll(threads: &Arc<Threads>) -> std::io::Result<()> {
+    register()?;
     // Here and below the thread waits for locks in a blocking region: the forking thread that holds this lock may wait for a
     // collection, which may have to stop this thread.
     WORLDS.get_mut(&mut threads.lock(WORLDS.lock())).worlds.push(Arc::downgrade(threads));

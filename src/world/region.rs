@@ -105,6 +105,30 @@ impl ThreadStopInfo {
         })
     }
 
+    /// Leaves the blocking region that the thread is in, runs `f`, and enters the region again with the stack pointer that it had
+    /// published. Outside a region this just calls `f`.
+    pub(crate) fn unblocked<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.state.handshake_state() != HandshakeState::Blocking {
+            return f();
+        }
+        struct Enter<'a>(&'a ThreadStopInfo, usize);
+
+        impl Drop for Enter<'_> {
+            fn drop(&mut self) {
+                let Enter(info, sp) = *self;
+                // SAFETY: the record's own thread, attached.
+                let handshake = unsafe { &info.threads().handshake };
+                info.state.enter_blocking(handshake, || info.publish(sp));
+            }
+        }
+
+        // Relaxed: only this thread stores it, before it enters a region.
+        let sp = self.saved_sp.load(Ordering::Relaxed);
+        let _ = self.state.leave_blocking();
+        let _enter = Enter(self, sp);
+        f()
+    }
+
     /// Calls `take`, which waits, in a blocking region, and returns its result, usually a lock's guard. If the thread is held when
     /// `take` returns, the thread drops the result in the region, parks without it, and calls `take` again (`.debug.frozen-waiter`).
     pub(crate) fn blocking_until<R>(&self, mut take: impl FnMut() -> R) -> R {

@@ -36,6 +36,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &["trace-io", "nettrace", "mps-telemetry", "ghc-eventlog", "trace-event", "stopworld-platform", "stopworld"],
     ),
     ("stopworld-diagnostics", &["nettrace", "stopworld-platform", "stopworld", "stopworld-trace"]),
+    ("stopworld-libgc", &["stopworld-platform", "stopworld", "stopworld-trace", "stopworld-diagnostics"]),
     ("stopworld-ptrace", &["stopworld-platform", "stopworld"]),
     ("stopworld-workloads", &["stopworld-platform", "stopworld"]),
     (

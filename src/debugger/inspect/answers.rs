@@ -196,7 +196,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
         Shape::Leaf => LEAF,
         Shape::Array { .. } => ARRAY,
         Shape::Weak => WEAK,
-        Shape::Words(_) | Shape::Wide(_) | Shape::Untyped => 0,
+        Shape::Words(_) | Shape::Wide(_) | Shape::Untyped | Shape::Bound => 0,
     };
     let space = match () {
         () if blocks.word(cell.block).is_large_head() => Space::Large as u32,
@@ -219,6 +219,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
         }
         // A Rust type whose layout is that any word may be a reference has a size.
         Shape::Untyped if info.size() == 0 || info.is_array => (object.room, 0),
+        Shape::Bound => (object.room, 0),
         _ => (info.size().min(object.room), 0),
     };
     let mut fields = usize::from(object.weak_target().is_some());

@@ -78,7 +78,7 @@ impl Object {
                 (0..self.length(stride))
                     .try_for_each(|index| self.words_of(ARRAY_HEAD_BYTES + index * stride, element, &mut visit))
             }
-            Shape::Untyped => {
+            Shape::Untyped | Shape::Bound => {
                 let words = self.room / size_of::<usize>();
                 (0..words).map(|word| word * size_of::<usize>()).try_for_each(|at| visit(at, self.word(at)))
             }

@@ -222,7 +222,7 @@ impl Retainers {
     #[inline(never)]
     fn put_all_references(&mut self, live_heap: &LiveHeap<'_>, payload: usize, info: &TypeInfo, steps: &mut Steps) {
         let (map, words) = (live_heap.map(), self.table.words());
-        let is_untyped = info.shape == Shape::Untyped;
+        let is_untyped = matches!(info.shape, Shape::Untyped | Shape::Bound);
         let mut put = |address: usize, bits: u64| {
             if !steps.has_room() {
                 self.take(words, steps);
@@ -252,7 +252,7 @@ impl Retainers {
                     (0..length).for_each(|index| put_each(start + index * stride, element));
                 }
             }
-            Shape::Untyped => {
+            Shape::Untyped | Shape::Bound => {
                 let length = live_heap.heap().room_of(payload) / WORD;
                 runs_of_words(payload, length).for_each(|(address, bits)| put(address, bits));
             }

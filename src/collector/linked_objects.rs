@@ -1,0 +1,45 @@
+//! Lists of marked objects with which something is left to do after marking: weak cells, and the objects of a binding.
+
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
+
+/// Marked objects, linked through one word of each, which is 0 outside a list. The list knows the addresses of these words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkedObjects {
+    /// The address of the first link word, with a tag, so that a link is never 0. The tag alone is the end of the list.
+    head: usize,
+}
+
+const LINK_TAG: usize = 1;
+
+impl LinkedObjects {
+    pub(crate) const EMPTY: Self = Self { head: LINK_TAG };
+
+    /// Adds the object with this link word, unless another marker has marked it at the same time and added it.
+    pub(super) fn add(&mut self, link: usize) {
+        if word(link).compare_exchange(0, self.head, Relaxed, Relaxed).is_ok() {
+            self.head = link | LINK_TAG;
+        }
+    }
+
+    /// Takes one object from the list, and returns the address of its link word.
+    pub(crate) fn take(&mut self) -> Option<usize> {
+        let link = self.head & !LINK_TAG;
+        if link == 0 {
+            return None;
+        }
+        self.head = word(link).swap(0, Relaxed);
+        Some(link)
+    }
+
+    /// Empties the list, and calls `visit` with the address of each link word.
+    pub(crate) fn take_all(&mut self, visit: &mut impl FnMut(usize)) {
+        while let Some(link) = self.take() {
+            visit(link);
+        }
+    }
+}
+
+fn word(link: usize) -> &'static AtomicUsize {
+    // SAFETY: a word of a marked object that only these lists use; the heap is not unmapped while its world is stopped.
+    unsafe { &*(link as *const AtomicUsize) }
+}
