@@ -417,10 +417,10 @@ impl<'a> Marker<'a> {
                 if !self.mark(reference) {
                     continue;
                 }
-                // The header and the first two words of the payload, which may lie on two lines. A third would make the
-                // random graph a tenth slower, and most objects have their references here.
+                // The header and the first words of the payload, which may lie on two lines. A third prefetch would make the
+                // random graph a tenth slower.
                 prefetch(reference.payload - HEADER_BYTES);
-                prefetch(reference.payload + 2 * size_of::<usize>() - 1);
+                prefetch(reference.payload + F::PREFETCHED);
                 objects.put(reference.payload);
                 let nothing_else = tasks.len() == 0 && references.is_empty();
                 if !(objects.is_full() || nothing_else) {

@@ -70,6 +70,10 @@ impl Displacements {
 
 /// How a mark loop finds the object of a word. The loop is made once for each implementation.
 pub(crate) trait FindTarget: Copy {
+    /// Which byte of an object is prefetched before its scan, besides its header. All words of an untyped object are scanned: this is the
+    /// last one of a cell of 48 bytes. The references of a typed object are mostly in its first two words.
+    const PREFETCHED: usize = 5 * size_of::<usize>() - 1;
+
     fn find(self, map: AddressMap, word: usize) -> Option<Target>;
 }
 
@@ -78,6 +82,8 @@ pub(crate) trait FindTarget: Copy {
 pub(crate) struct Exact;
 
 impl FindTarget for Exact {
+    const PREFETCHED: usize = 2 * size_of::<usize>() - 1;
+
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
         map.number_of_payload(word).map(|number| Target { payload: word, number })
