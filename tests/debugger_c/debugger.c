@@ -247,6 +247,21 @@ static int is_ours(pid_t tid) {
     return access(path, F_OK) == 0;
 }
 
+/* A number in a thread's status in /proc; -1: there is no such thread. */
+static int status_number(pid_t tid, const char *name) {
+    char path[64], line[256];
+    int number = -1;
+    size_t length = strlen(name);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, tid);
+    FILE *status = fopen(path, "re");
+    while (status && number < 0 && fgets(line, sizeof line, status))
+        if (strncmp(line, name, length) == 0 && line[length] == ':')
+            number = atoi(line + length + 1);
+    if (status)
+        fclose(status);
+    return number;
+}
+
 /* Records one status reported by the kernel; 0: the thread has ended. */
 static struct thread *note(pid_t tid, int status) {
     int signal = WSTOPSIG(status), event = status >> 16;
@@ -699,21 +714,28 @@ static void live(double seconds, int hold_every, unsigned seed) {
 
 /* 2: seizing. */
 
-static void seize_all(long options) {
-    for (int was_new = 1; was_new;) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%d/task", pid);
-        DIR *tasks = opendir(path);
-        if (!tasks)
-            fail("process %d", pid);
-        was_new = 0;
-        for (struct dirent *entry; (entry = readdir(tasks));) {
-            pid_t tid = atoi(entry->d_name);
-            if (tid > 0 && !of(tid) && ptrace(PTRACE_SEIZE, tid, 0, options) == 0)
-                was_new = 1, add(tid);
-        }
-        closedir(tasks);
+/* Seizes the threads that are not traced yet. 0: there are no others, if all threads that were traced before were stopped. */
+static int seize_new(long options) {
+    char path[64];
+    int is_new = 0, listed = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *tasks = opendir(path);
+    if (!tasks)
+        fail("process %d", pid);
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        pid_t tid = atoi(entry->d_name);
+        listed += tid > 0;
+        if (tid > 0 && !of(tid) && (ptrace(PTRACE_SEIZE, tid, 0, options) == 0 || status_number(tid, "TracerPid") == getpid()))
+            is_new = 1, add(tid);
     }
+    closedir(tasks);
+    return is_new || listed != status_number(pid, "Threads");
+}
+
+static void seize_all(long options) {
+    while (seize_new(options))
+        if (!stop_all_but(0))
+            fail("a thread of process %d does not stop", pid);
     if (count == 0)
         fail("process %d can't be traced", pid);
 }
@@ -800,9 +822,9 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[i], "attach")) {
         pid = atoi(argv[i + 1]);
         open_memory();
-        seize_all(PTRACE_O_TRACECLONE);
         if (!find_descriptor())
             fail("process %d has no descriptor", pid);
+        seize_all(PTRACE_O_TRACECLONE);
     } else {
         launch(argv + i + 1, PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC);
     }

@@ -11,8 +11,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::debuggee;
+use crate::skipped::skipped;
 use crate::tasks;
 use crate::tasks::{assert_none_stopped, assert_none_traced};
+use crate::unfinished_clone::create_a_thread_slowly;
 use rstest::rstest;
 use stopworld::debugger::Phase;
 use stopworld::{Tid, World};
@@ -36,6 +38,11 @@ extern "C" fn on_the_first_thread() {
     match std::env::var(ARGUMENTS).as_deref() {
         Ok("vfork") => odd(vfork_on_request),
         Ok("no leader") => odd(end_this_thread),
+        Ok("creates") => {
+            create_a_thread_slowly();
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(0);
+        }
         _ => {}
     }
 }
@@ -90,15 +97,19 @@ struct Program {
 
 impl Program {
     fn start(arguments: &str) -> Self {
+        let mut program = Self::launch(arguments);
+        program.line("ready");
+        program
+    }
+
+    fn launch(arguments: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "debugger::the_debuggee", "--nocapture", "--test-threads=1"])
             .env(ARGUMENTS, arguments);
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut program = Self { child, output };
-        program.line("ready");
-        program
+        Self { child, output }
     }
 
     fn pid(&self) -> i32 {
@@ -697,6 +708,26 @@ fn a_thread_that_waits_for_its_vforks_child_is_detached_when_it_stops(#[case] af
     });
     assert_none_traced(program.pid());
     assert_none_stopped(program.pid());
+}
+
+/// `.debug.missed`: a thread is seized in the middle of creating another one, which is listed much later.
+#[test]
+fn a_thread_that_is_being_created_during_the_attach_is_traced() {
+    let mut program = Program::launch("creates");
+    let begun = program.line("creat");
+    if !begun.contains("creating") {
+        return skipped(&format!("userfaultfd, and threads with a pidfd: {begun}"));
+    }
+    let mut debugger = Debugger::attach(program.pid(), options(Mode::Assisted)).unwrap();
+    let created = program.line("creat");
+    let Some(tid) = created.trim().strip_prefix(":created ") else {
+        return skipped(&format!("userfaultfd, and threads with a pidfd: {created}"));
+    };
+    let tid = Tid(tid.parse().unwrap());
+    assert!(debugger.threads().unwrap().iter().any(|thread| thread.tid == tid), "the debugger has missed thread {tid}");
+    debugger.freeze(tid).unwrap();
+    debugger.detach().unwrap();
+    assert_none_traced(program.pid());
 }
 
 #[test]

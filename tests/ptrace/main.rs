@@ -5,5 +5,9 @@
 mod debuggee;
 mod debugger;
 mod hostile;
+#[path = "../skipped/mod.rs"]
+mod skipped;
 #[path = "../tasks/mod.rs"]
 mod tasks;
+#[path = "../unfinished_clone/mod.rs"]
+mod unfinished_clone;

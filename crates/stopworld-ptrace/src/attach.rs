@@ -2,9 +2,14 @@
 //!
 //! # Attaching
 //!
-//! Threads are seized one by one, while new ones are created. Threads created by a seized thread are seized too. So the list of threads is
-//! read again until a pass finds no new thread. Then all threads are stopped once, so that the descriptor, the control word and the lists
-//! are read and written in a stopped process, and all are resumed.
+//! Threads are seized one by one, while new ones are created. Threads created by a seized thread are seized too, except one: a thread whose
+//! creation was in progress when its creator was seized. It appears in the list of threads at the end of the call, which may take longer
+//! than any number of passes over the list. So after each pass that has seized a thread all seized threads are stopped, which ends their
+//! calls, and the list is read again until it has no new thread. The list also ends early if a thread ends at the moment at which it is
+//! listed: it is complete only if its length is the number of threads that the kernel counts. A debugger that has missed a thread would
+//! not be notified when that thread collects (`.debug.missed`).
+//!
+//! Then the descriptor, the control word and the lists are read and written in the stopped process, and all threads are resumed.
 //!
 //! # Launching
 //!
@@ -51,6 +56,17 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// The time limit for the end of a killed process.
 const KILL_WITHIN: Duration = Duration::from_secs(10);
 
+/// The result of a pass over the list of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// At least one thread was seized.
+    Seized,
+    /// No thread was seized, but the list may lack threads.
+    Incomplete,
+    /// The list is complete, and all of its threads were seized before.
+    NothingNew,
+}
+
 impl Debugger {
     /// Attaches to a running process. Its threads continue to run.
     ///
@@ -69,13 +85,15 @@ impl Debugger {
         let memory = Memory::open(pid, live).map_err(refused)?;
         let mut debugger = Self::new(pid, options, memory, alarm);
         debugger.is_others_child = proc::parent(pid) == std::process::id() as i32;
-        if let Err(error) = debugger.seize_all() {
-            // Threads that cannot be detached now are detached when the debugger is dropped or exits.
-            let _ = debugger.leave();
-            return Err(error);
-        }
+        let silent = match debugger.seize_and_halt_all() {
+            Ok(silent) => silent,
+            Err(error) => {
+                // Threads that cannot be detached now are detached when the debugger is dropped or exits.
+                let _ = debugger.leave();
+                return Err(error);
+            }
+        };
         debugger.death.reached(Step::Attached);
-        let silent = debugger.halt(|_, _| true);
         debugger.silent.extend(silent.into_iter().map(|(tid, _)| tid.0));
         debugger.search();
         debugger.enroll();
@@ -165,38 +183,43 @@ impl Debugger {
         }
     }
 
-    /// Seizes every thread, until a pass over the list finds no new one.
-    fn seize_all(&mut self) -> Result<(), DebuggerError> {
+    /// Seizes and stops every thread: see the module's text. Returns the threads that did not stop in time.
+    fn seize_and_halt_all(&mut self) -> Result<Vec<(Tid, Silence)>, DebuggerError> {
+        let mut silent = Vec::new();
         for _ in 0..MOST_PASSES {
-            let threads = proc::threads(self.pid).map_err(|_| DebuggerError::NoProcess(self.pid))?;
-            let mut new = false;
-            for tid in threads {
-                if self.tracees.contains_key(&tid) {
-                    continue;
-                }
-                match sys::seize(tid) {
-                    Ok(()) => {
-                        self.tracees.insert(tid, Tracee::new(Stop::Running));
-                        new = true;
-                    }
-                    // The thread was seized at its creation, and will report that; or it has ended, or is about to end.
-                    Err(_) if proc::tracer(self.pid, tid) == self.tracer => {
-                        self.tracees.insert(tid, Tracee::new(Stop::Running));
-                        new = true;
-                    }
-                    Err(_) if proc::is_zombie(self.pid, tid) => {}
-                    Err(_) => {
-                        let tracer = proc::tracer(self.pid, tid);
-                        return Err(DebuggerError::NotAllowed { pid: self.pid, tracer });
-                    }
-                }
-            }
-            if !new {
-                break;
+            match self.seize_new()? {
+                Pass::NothingNew => break,
+                Pass::Incomplete => {}
+                Pass::Seized => silent = self.halt(|_, _| true),
             }
         }
         // A leader that has ended is not among the tracees: its end is reported with the last thread's.
-        if self.tracees.is_empty() { Err(DebuggerError::NoProcess(self.pid)) } else { Ok(()) }
+        if self.tracees.is_empty() { Err(DebuggerError::NoProcess(self.pid)) } else { Ok(silent) }
+    }
+
+    /// Seizes every thread of the list that is not seized yet.
+    fn seize_new(&mut self) -> Result<Pass, DebuggerError> {
+        let threads = proc::threads(self.pid).map_err(|_| DebuggerError::NoProcess(self.pid))?;
+        let is_complete = proc::thread_count(self.pid) == Some(threads.len());
+        let mut pass = if is_complete { Pass::NothingNew } else { Pass::Incomplete };
+        for tid in threads {
+            if self.tracees.contains_key(&tid) {
+                continue;
+            }
+            match sys::seize(tid) {
+                Ok(()) => {}
+                // The thread was seized at its creation, and will report that; or it has ended, or is about to end.
+                Err(_) if proc::tracer(self.pid, tid) == self.tracer => {}
+                Err(_) if proc::is_zombie(self.pid, tid) => continue,
+                Err(_) => {
+                    let tracer = proc::tracer(self.pid, tid);
+                    return Err(DebuggerError::NotAllowed { pid: self.pid, tracer });
+                }
+            }
+            self.tracees.insert(tid, Tracee::new(Stop::Running));
+            pass = Pass::Seized;
+        }
+        Ok(pass)
     }
 
     /// Resumes all threads that are not held.

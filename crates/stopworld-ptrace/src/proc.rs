@@ -12,6 +12,11 @@ pub(super) fn threads(pid: i32) -> io::Result<Vec<i32>> {
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
+/// Returns the number of the process's threads, as the kernel counts them; `None` if there is no such process.
+pub(super) fn thread_count(pid: i32) -> Option<usize> {
+    status(pid, pid, "Threads")?.parse().ok()
+}
+
 /// Returns whether the thread belongs to the process.
 pub(super) fn has_thread(pid: i32, tid: i32) -> bool {
     fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok()
