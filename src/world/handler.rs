@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `gettid`, `getpid`, `futex` | plain system calls |
 //! | `clock_gettime` | the vDSO: no lock, no allocation |
+//! | `__errno_location` | the address of the thread's errno, in the static part of its thread-local storage |
 //! | [`TidTable::find`] | two loads; no thread-local storage |
 //! | atomics of the thread's own record | type-stable memory |
 //! | [`StopState::park_if_held`](super::handshake::StopState::park_if_held) | model-checked with the handler run at each step of the interrupted protocol |

@@ -22,7 +22,7 @@ macro_rules! collection_rows {
             usdt [suspend_end]
             fields {
                 number: u32 [Ordinal] "number of the collection that the stop is for",
-                threads_stopped: u32 [Count] "threads that had to be stopped",
+                threads_stopped: u32 [Count] "attached threads, including those in blocking regions and the collecting thread",
                 threads_blocking: u32 [Count] "threads that were in a blocking region and may stay there",
             }
         }
