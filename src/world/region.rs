@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use crate::os::{clock, registers, thread};
 use crate::sync::{Lock, LockGuard, Ordering, compiler_fence};
 
-use super::handshake::HandshakeState;
+use super::handshake::{Handshake, HandshakeState};
 use super::stop_info::ThreadStopInfo;
 
 /// Pushes the callee-saved registers and calls `f`, deeper on the stack, with their lowest address.
@@ -91,6 +91,16 @@ impl ThreadStopInfo {
         });
     }
 
+    /// Enters a blocking region. If a stop is waiting for the thread, this is the moment at which the thread has stopped.
+    fn enter_blocking(&self, handshake: &Handshake, sp: usize) {
+        self.state.enter_blocking(handshake, || {
+            self.publish(sp);
+            if self.state.is_held() {
+                self.stopped_at.store(clock::now_ns(), Ordering::Relaxed);
+            }
+        });
+    }
+
     /// Runs `f`, which touches no collected memory, as a blocking region. In a nested region this just calls `f`.
     pub(crate) fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         if self.state.handshake_state() == HandshakeState::Blocking {
@@ -99,7 +109,7 @@ impl ThreadStopInfo {
         with_stack_shown(|sp| {
             // SAFETY: the record's own thread, attached.
             let handshake = unsafe { &self.threads().handshake };
-            self.state.enter_blocking(handshake, || self.publish(sp));
+            self.enter_blocking(handshake, sp);
             let _leave = Leave(self);
             f()
         })
@@ -118,7 +128,7 @@ impl ThreadStopInfo {
                 let Enter(info, sp) = *self;
                 // SAFETY: the record's own thread, attached.
                 let handshake = unsafe { &info.threads().handshake };
-                info.state.enter_blocking(handshake, || info.publish(sp));
+                info.enter_blocking(handshake, sp);
             }
         }
 
@@ -140,7 +150,7 @@ impl ThreadStopInfo {
             let taken = with_stack_shown(|sp| {
                 // SAFETY: the record's own thread, attached.
                 let handshake = unsafe { &self.threads().handshake };
-                self.state.enter_blocking(handshake, || self.publish(sp));
+                self.enter_blocking(handshake, sp);
                 let leave = Leave(self);
                 let taken = take();
                 if self.state.try_leave_blocking() {
@@ -171,7 +181,7 @@ impl ThreadStopInfo {
                 // SAFETY: the record's own thread, attached.
                 let handshake = unsafe { &self.threads().handshake };
                 if self.state.handshake_state() == HandshakeState::Running {
-                    self.state.enter_blocking(handshake, || self.publish(sp));
+                    self.enter_blocking(handshake, sp);
                 }
                 let given_up = give_up();
                 if given_up.is_none() {

@@ -163,23 +163,45 @@ fn a_read_that_a_stop_interrupts_continues() {
     assert_eq!(handle.join().unwrap().unwrap(), (1, b'x'));
 }
 
-/// The stop waits for one thread only, since the others are in blocking regions.
-#[test]
-fn the_slowest_thread_is_named() {
+/// What a thread that was slow to stop does then.
+#[derive(Clone, Copy)]
+enum Then {
+    PollsASafepoint,
+    EntersABlockingRegion,
+    Detaches,
+}
+
+/// The other thread stops at once, in one way or the other.
+#[rstest]
+fn the_slowest_thread_is_named(
+    #[values(Then::PollsASafepoint, Then::EntersABlockingRegion, Then::Detaches)] then: Then,
+    #[values(false, true)] quick_polls: bool,
+) {
     let threads = threads(By::Safepoints);
-    let _quick = Worker::new(&threads, "quick", |info| {
-        info.blocking(|| std::thread::sleep(Duration::from_millis(5)));
+    let _quick = Worker::new(&threads, "quick", move |info| match quick_polls {
+        true => info.safepoint(),
+        false => info.blocking(|| std::thread::sleep(Duration::from_millis(5))),
     });
     let (sender, receiver) = mpsc::channel();
-    let _slow = Worker::new(&threads, "slow", move |info| {
-        info.safepoint();
+    let all = threads.clone();
+    let slow = std::thread::spawn(move || {
+        let info = all.attach("slow").unwrap();
+        sender.send(()).unwrap();
         // The thread does not reach a safepoint for a long time.
-        let _ = sender.send(());
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(500));
+        match then {
+            Then::PollsASafepoint => info.safepoint(),
+            Then::EntersABlockingRegion => info.blocking(|| ()),
+            Then::Detaches => {}
+        }
+        all.detach(info);
     });
     receiver.recv().unwrap();
-    let slowest = stop(&threads).summary().slowest.expect("the stop waited for a thread");
+    let stopped = stop(&threads);
+    let slowest = stopped.summary().slowest.expect("the stop waited for a thread");
     assert_eq!(slowest.name.as_str(), "slow");
+    stopped.start();
+    slow.join().unwrap();
 }
 
 /// A stop of threads in blocking regions takes far less than the microseconds of a signal. The bound is loose; the benchmark measures
