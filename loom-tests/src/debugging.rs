@@ -25,7 +25,7 @@ pub(crate) use debugging_debugger::{Debugger, IMMORTAL, Killed};
 use crate::checker::thread;
 use crate::debugger::protocol::{
     AckState, Acknowledgement, Answer, Control, Member, Mode, StopContract, all_stopped, first_not_held, in_control,
-    newly_frozen, vacate,
+    is_gone, newly_frozen, vacate,
 };
 use crate::kernel::{self, Kernel, ptrace};
 use crate::sabotage::{Guard, removed};
@@ -277,16 +277,28 @@ struct StopRequester {
 // ---- the bridge, with the steps of `debugger/bridge.rs` and `world/handshake_stop.rs` in the same order
 impl Process {
     fn lose(&self, control: Control) {
+        self.lose_stop(control);
+        vacate(&self.control, control);
+    }
+
+    fn lose_stop(&self, control: Control) {
         if self.stop_contract.control().is_of_the_same(control) {
             self.stop_contract.lose();
         }
-        vacate(&self.control, control);
+    }
+
+    fn not_served(&self, control: Control, tracer: u32) {
+        if is_gone(tracer as i32, || self.kernel.is_any_traced()) {
+            self.lose(control);
+        } else {
+            self.lose_stop(control);
+        }
     }
 
     fn tell_or_lose(&self, control: Control, notice: Notice) -> Answer {
         let answer = self.tell(control, notice);
         if answer == Answer::Nobody {
-            self.lose(control);
+            self.not_served(control, self.kernel.tracer());
         }
         answer
     }
@@ -302,7 +314,7 @@ impl Process {
     fn look_for_tracer(&self, control: Control) -> Option<u32> {
         let tracer = self.kernel.tracer();
         if tracer == 0 {
-            self.lose(control);
+            self.not_served(control, tracer);
         }
         (tracer != 0).then_some(tracer)
     }

@@ -26,7 +26,7 @@
 //!   that attaches after a dead one, or attaches again under another contract;
 //! * threads that the user freezes and resumes at any of their steps, also in their handlers; `park`; the signal that is pending for a
 //!   resumed thread, and the signal that the kernel drops if the tracer dies before it passes the signal on;
-//! * threads that start and end, and notify the debugger.
+//! * threads that start and end, and notify the debugger; a thread that the debugger does not trace.
 //!
 //! Not modelled: registers and the debugger's writes below the red zone (represented by one cell), the notification by breakpoint, masked
 //! signals, forks, invalid words, time (a model decides when a wait slice ends), more than one world, more than one tracer at a time (the

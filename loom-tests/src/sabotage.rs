@@ -23,7 +23,7 @@ guards! {
     ProfileTree
     MarkTermination MarkSnapshot
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
-    DebugControl DebugLost DebugStart DebugLies
+    DebugControl DebugMissed DebugLost DebugStart DebugLies
     DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks
 }
 

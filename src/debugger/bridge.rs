@@ -29,10 +29,11 @@
 //!
 //! # When no debugger acknowledges
 //!
-//! If a notification is not acknowledged, the collecting thread clears the control word. If that happens at the beginning of a stop, the
-//! stop is done by signals; later, the stop is *lost*. Before anything is cleared or freed, the collecting thread checks whether the
-//! tracer that the kernel reports is still the same as at the beginning of the stop; if not, the stop is lost too. The marks of a
-//! lost stop are discarded, and the collection is repeated by signals (`.debug.dies`).
+//! If a notification is not acknowledged, the collecting thread clears the control word, unless the debugger has only missed this thread and
+//! traces others (`.debug.missed`). If that happens at the beginning of a stop, the stop is done by signals; later, the stop is *lost*.
+//! Before anything is cleared or freed, the collecting thread checks whether the tracer that the kernel reports is still the same as at the
+//! beginning of the stop; if not, the stop is lost too. The marks of a lost stop are discarded, and the collection is repeated by signals
+//! (`.debug.dies`).
 //!
 //! The threads are stopped for some time after this check. If the debugger dies in that time, this happens to a thread:
 //!
@@ -153,20 +154,35 @@ impl DebuggerBridge {
         }
     }
 
-    /// Notifies the debugger; if it does not acknowledge, clears its control word.
+    /// Notifies the debugger. If it does not acknowledge, it is lost.
     fn notify(&self, control: Control, phase: Phase, notification: &Notification<'_>) -> Answer {
         let answer = notify::send(control, notification);
         if answer == Answer::Nobody {
-            self.lose(control, phase);
+            self.not_served(control, phase, tracer::of_myself());
         }
         answer
     }
 
-    /// Records that the debugger with this control word is gone.
-    fn lose(&self, control: Control, phase: Phase) {
+    /// Called when the debugger with this control word has not acknowledged a request of the calling thread, whose tracer is `tracer`, or
+    /// cannot, because there is none. The debugger is lost for the present stop. If it is gone, its control word is cleared.
+    fn not_served(&self, control: Control, phase: Phase, tracer: i32) {
+        if protocol::is_gone(tracer, || tracer::any_traced().is_some()) {
+            self.lose(control, phase);
+        } else {
+            self.lose_stop(control);
+        }
+    }
+
+    /// Records that the debugger with this control word is lost for the present stop, if the stop began under its control.
+    fn lose_stop(&self, control: Control) {
         if self.stop_contract.control().is_of_the_same(control) {
             self.stop_contract.lose();
         }
+    }
+
+    /// Records that the debugger with this control word is gone.
+    fn lose(&self, control: Control, phase: Phase) {
+        self.lose_stop(control);
         if protocol::vacate(&stopworld_debugger.control, control) {
             self.known.store(0, Ordering::Relaxed);
             self.lost_in.store(phase as u32, Ordering::Relaxed);
@@ -201,12 +217,12 @@ impl DebuggerBridge {
     }
 
     /// Returns the present tracer. Called before a request, so that a debugger that attaches during the request is not mistaken for the
-    /// debugger to which the request was addressed. If there is no tracer, returns `None` and clears the control word, which a dead
-    /// debugger has left.
+    /// debugger to which the request was addressed. If there is no tracer, returns `None`, and the control word of a dead debugger is
+    /// cleared.
     fn current_tracer(&self, control: Control, phase: Phase) -> Option<i32> {
         let tracer = tracer::of_myself();
         if tracer == 0 {
-            self.lose(control, phase);
+            self.not_served(control, phase, tracer);
         }
         (tracer != 0).then_some(tracer)
     }
@@ -487,6 +503,7 @@ impl Notifier for StopRequester<'_> {
             asked: self.asked.get(),
             acknowledged: self.acknowledged.get(),
             tracer: tracer::of_myself(),
+            others_tracer: tracer::any_traced().map_or(0, |traced| traced.tracer),
         })
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub use crate::os::Tid;
 pub use crate::os::proc_status::ThreadDescription;
 use crate::os::{proc_status, signals};
+use crate::sync::Ordering;
 
 use super::handler;
 use super::name::ThreadName;
@@ -173,6 +174,9 @@ pub struct DebuggerPart {
     /// The process id of the collecting thread's tracer; 0 for none. A thread that the debugger does not trace cannot make requests
     /// to it.
     pub tracer: i32,
+    /// The process id of a tracer of any thread of the process; 0 for none. If it is not 0 and `tracer` is, a debugger has attached without
+    /// the collecting thread, and cannot answer for the threads that it holds.
+    pub others_tracer: i32,
 }
 
 impl fmt::Display for StopAttempts {
@@ -183,7 +187,15 @@ impl fmt::Display for StopAttempts {
         let Some(part) = &self.debugger else { return Ok(()) };
         write!(f, "; control word {:#x} at first, {:#x} at last", part.control_at_first, part.control_at_last)?;
         write!(f, "; {} of {} requests to a debugger acknowledged", part.acknowledged, part.asked)?;
-        write!(f, "; the collecting thread's TracerPid {}", part.tracer)
+        write!(f, "; the collecting thread's TracerPid {}", part.tracer)?;
+        if part.tracer != 0 || part.others_tracer == 0 {
+            return Ok(());
+        }
+        write!(
+            f,
+            "; the process {} traces other threads of this process, but not the collecting thread, which it has missed: detach it and attach again",
+            part.others_tracer
+        )
     }
 }
 
@@ -198,6 +210,9 @@ pub struct SilentThread {
     pub description: ThreadDescription,
     /// The likely reason.
     pub reason: SilenceReason,
+    /// Whether the suspend signal was sent to the thread, and the signal's handler has not run since: the signal is pending, or a tracer
+    /// withholds it, or it was lost with a tracer.
+    pub signal_not_taken: bool,
 }
 
 /// The likely reason why a thread did not stop. Its text includes the remedy.
@@ -305,7 +320,8 @@ impl fmt::Display for SilentThread {
             Some(name) => write!(f, "thread \"{name}\"")?,
             None => write!(f, "thread \"{}\" (not attached)", self.description.comm.as_deref().unwrap_or("?"))?,
         }
-        write!(f, " (tid {}, {}): {}", self.tid, self.description, self.reason)
+        let signal = if self.signal_not_taken { ", suspend signal not taken" } else { "" };
+        write!(f, " (tid {}, {}{signal}): {}", self.tid, self.description, self.reason)
     }
 }
 
@@ -333,11 +349,12 @@ impl SilentThread {
     pub(crate) fn describe(tid: Tid, name: Option<ThreadName>, signal: i32) -> Self {
         let description = proc_status::describe(tid);
         let reason = reason(&description, signal);
-        Self { name, tid, description, reason }
+        Self { name, tid, description, reason, signal_not_taken: false }
     }
 
     pub(crate) fn of(info: &ThreadStopInfo, signal: i32) -> Self {
         let mut silent = Self::describe(info.tid(), Some(info.name()), signal);
+        silent.signal_not_taken = signal != 0 && info.owed.load(Ordering::Relaxed) != 0;
         if info.is_suspended() {
             silent.reason = SilenceReason::SuspendedByUser;
         }
@@ -408,6 +425,8 @@ mod tests {
 
     #[test]
     fn an_error_names_the_thread_the_reason_and_the_remedy() {
+        let part =
+            DebuggerPart { control_at_first: 0x12_0000_0002, asked: 3, others_tracer: 88, ..DebuggerPart::default() };
         let error = StopError::Unanswered {
             stopper: "signals",
             within: Duration::from_secs(10),
@@ -417,18 +436,17 @@ mod tests {
                 tid: Tid(4711),
                 description: described("S (sleeping)", 0, URG),
                 reason: SilenceReason::MasksSignal { signal: 23 },
+                signal_not_taken: true,
             }],
-            attempts: StopAttempts {
-                requests: 201,
-                debugger: Some(DebuggerPart { control_at_first: 0x12_0000_0002, asked: 3, ..DebuggerPart::default() }),
-            },
+            attempts: StopAttempts { requests: 201, debugger: Some(part) },
         };
         let text = error.to_string();
         let parts =
             ["worker-7", "4711", "S (sleeping)", "TracerPid 0", "SigBlk 0000000000400000", "wchan", "unmask SIGURG"];
         let attempts =
             ["to stop 201 times", "control word 0x1200000002 at first, 0x0 at last", "0 of 3 requests to a debugger"];
-        for part in parts.into_iter().chain(attempts) {
+        let missed = ["suspend signal not taken", "the process 88 traces other threads", "attach again"];
+        for part in parts.into_iter().chain(attempts).chain(missed) {
             assert!(text.contains(part), "no {part:?} in: {text}");
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use stopworld::debugger::contract::{Control, Descriptor, Mode, stopworld_debugger};
@@ -55,6 +56,8 @@ pub struct Tracer {
     in_stop: bool,
     /// Whether a thread was found inside a `clone` in this stop.
     met_a_clone: bool,
+    /// A thread that this debugger does not trace.
+    misses: Option<i32>,
     /// The way in which the debugger breaks its contract, if it does.
     pub lie: Option<Lie>,
     pub stops: u32,
@@ -74,16 +77,39 @@ fn base(pid: &str) -> u64 {
     u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
 }
 
+/// Returns one field of a thread's status.
+fn field(pid: i32, tid: i32, name: &str) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix(name)).map(|value| value.trim().to_owned())
+}
+
 fn is_traced_by_this_thread(pid: i32, tid: i32) -> bool {
     // SAFETY: no arguments, no failure.
     let me = unsafe { libc::gettid() };
-    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
-    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|tracer| tracer.trim() == me.to_string()))
+    field(pid, tid, "TracerPid:").is_some_and(|tracer| tracer == me.to_string())
+}
+
+/// Returns an attach id: another one for each attach, also of the same process.
+fn new_id() -> u64 {
+    static TIMES: AtomicU32 = AtomicU32::new(1);
+    // Process ids have 22 bits.
+    u64::from(std::process::id() & 0x3f_ffff | TIMES.fetch_add(1, Ordering::Relaxed) << 22)
 }
 
 impl Tracer {
     /// Attaches to every thread of the process, and takes control of it.
     pub fn attach(pid: i32, mode: Mode, flags: u64, dies_at: Option<(String, u32)>) -> Self {
+        Self::attach_without(None, pid, mode, flags, dies_at)
+    }
+
+    /// Like [`attach`](Self::attach), but leaves one thread untraced.
+    pub fn attach_without(
+        misses: Option<i32>,
+        pid: i32,
+        mode: Mode,
+        flags: u64,
+        dies_at: Option<(String, u32)>,
+    ) -> Self {
         let here = std::ptr::from_ref(&stopworld_debugger) as u64;
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
         let descriptor = here - base("self") + base(&pid.to_string());
@@ -96,34 +122,68 @@ impl Tracer {
             dies_at,
             in_stop: false,
             met_a_clone: false,
+            misses,
             lie: None,
             stops: 0,
             answered_for: 0,
         };
         assert_eq!(tracer.word(descriptor), u64::from_le_bytes(*b"STOPWRLD"));
-        loop {
-            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-            let tids = threads.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap());
-            let new: Vec<_> = tids.filter(|tid| !tracer.tracees.contains_key(tid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            for tid in new {
-                let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACECLONE as usize) == 0;
-                // A thread created by a thread that was seized already is traced from its birth, and cannot be seized again.
-                if seized || is_traced_by_this_thread(pid, tid) {
-                    tracer.tracees.insert(tid, Tracee::default());
-                }
-            }
+        while tracer.seize_new() {
+            tracer.stop_running();
         }
         tracer.step("attached");
-        // SAFETY: no arguments, no failure.
-        let who = u64::from(unsafe { libc::getpid() } as u32) << 32;
         let mode = if mode == Mode::Full { Control::FULL } else { Control::ASSISTED };
-        tracer
-            .write(descriptor + std::mem::offset_of!(Descriptor, control) as u64, &(mode | flags | who).to_le_bytes());
+        tracer.write(tracer.control(), &(mode | flags | new_id() << 32).to_le_bytes());
         tracer.step("control-written");
+        let tids: Vec<_> = tracer.tracees.keys().copied().collect();
+        for tid in tids {
+            tracer.serve_stop(tid);
+        }
         tracer
+    }
+
+    /// Seizes the threads that are not traced yet. Returns whether there may be others: if one was seized, or if the list is incomplete
+    /// because a thread ended while it was read. The list of a process all of whose threads are traced and stopped is complete: a thread
+    /// whose creation was in progress when its creator was seized, and which therefore is not traced, is in the list when its creator
+    /// has stopped.
+    fn seize_new(&mut self) -> bool {
+        let pid = self.pid;
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let tids = threads.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse::<i32>().unwrap());
+        let tids: Vec<_> = tids.collect();
+        let mut may_be_others = field(pid, pid, "Threads:").and_then(|count| count.parse().ok()) != Some(tids.len());
+        for tid in tids.into_iter().filter(|tid| Some(*tid) != self.misses) {
+            if self.tracees.contains_key(&tid) {
+                continue;
+            }
+            let seized = ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACECLONE as usize) == 0;
+            // A thread created by a thread that was seized already is traced from its birth, and cannot be seized again.
+            if seized || is_traced_by_this_thread(pid, tid) {
+                self.tracees.insert(tid, Tracee::default());
+                may_be_others = true;
+            }
+        }
+        may_be_others
+    }
+
+    /// Stops all threads that run. Notifications are not served.
+    fn stop_running(&mut self) {
+        let tids: Vec<_> = self.tracees.keys().copied().collect();
+        for tid in tids {
+            while self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
+                self.interrupt(tid);
+                self.wait(tid, 0);
+            }
+        }
+    }
+
+    fn control(&self) -> u64 {
+        self.descriptor + std::mem::offset_of!(Descriptor, control) as u64
+    }
+
+    /// Returns whether the control word has a value, which is this debugger's if there is no other one.
+    pub fn is_in_control(&self) -> bool {
+        self.word(self.control()) != 0
     }
 
     /// Serves notifications for this time.
@@ -140,12 +200,32 @@ impl Tracer {
     pub fn freeze_one(&mut self, nth: usize) -> i32 {
         let workers: Vec<_> = self.tracees.keys().copied().filter(|tid| *tid != self.pid).collect();
         let tid = workers[nth % workers.len()];
+        self.freeze(tid);
+        tid
+    }
+
+    /// Freezes a thread.
+    pub fn freeze(&mut self, tid: i32) {
         self.tracees.get_mut(&tid).unwrap().frozen = true;
         self.interrupt(tid);
         while self.tracees.get(&tid).is_some_and(|tracee| !tracee.stopped) {
             self.look(-1, 0);
         }
-        tid
+    }
+
+    /// Freezes a thread of the newest world, at a moment at which the thread runs its own code: a thread that is frozen in a blocking region or
+    /// parked needs no answer.
+    pub fn freeze_in_its_own_code(&mut self, tid: i32) {
+        loop {
+            self.freeze(tid);
+            let world = self.word(self.descriptor + std::mem::offset_of!(Descriptor, worlds) as u64);
+            let record = self.managed(world).into_iter().find(|(of, _)| *of == tid);
+            if record.is_some_and(|(_, record)| self.word(record + stopworld_debugger.thread.state as u64) & 3 == 1) {
+                return;
+            }
+            self.thaw(tid);
+            self.serve(Duration::from_millis(1));
+        }
     }
 
     /// Thaws a thread.
@@ -164,15 +244,10 @@ impl Tracer {
         while self.in_stop || self.tracees.values().any(|tracee| tracee.answered) {
             self.look(-1, 0);
         }
+        // A thread that has stopped for a notification meanwhile finds no debugger.
+        self.stop_running();
+        self.write(self.control(), &0_u64.to_le_bytes());
         let tids: Vec<_> = self.tracees.keys().copied().collect();
-        for tid in &tids {
-            while self.tracees.get(tid).is_some_and(|tracee| !tracee.stopped) {
-                self.interrupt(*tid);
-                // Notifications are not served here: a thread that has stopped for a notification meanwhile finds no debugger.
-                self.wait(*tid, 0);
-            }
-        }
-        self.write(self.descriptor + std::mem::offset_of!(Descriptor, control) as u64, &0_u64.to_le_bytes());
         for tid in tids {
             if let Some(tracee) = self.tracees.get(&tid) {
                 ptrace(libc::PTRACE_DETACH, tid, 0, tracee.signal as usize);

@@ -1,16 +1,14 @@
 //! The bridge to debuggers outside the process: a debugger that is present, one that is absent, and one that dies.
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
 use crate::debugger_support::{Lie, Tracer};
 use crate::numbered_list::{a_list, sum};
-
 use crate::patience::patience;
+use crate::players::{Player, role};
 use rstest::rstest;
 use stopworld::debugger::contract::{Control, Mode, stopworld_debugger};
 use stopworld::events::{Event, EventId, MemorySink, Selection};
@@ -72,15 +70,11 @@ fn a_control_word_without_a_debugger_is_cleared_and_signals_continue(
     assert_eq!(lost.count(), 1, "{told:?}");
 }
 
-/// The environment variable with the role of a child process.
-const PART: &str = "STOPWORLD_PART";
-
 /// The program under the debugger; not a test by itself. Three threads build, drop and check lists, and one collects, until the test ends
 /// them.
 #[test]
 fn the_program_under_the_debugger() {
-    let Ok(part) = std::env::var(PART) else { return };
-    let Some(part) = part.strip_prefix("target ") else { return };
+    let Some(part) = role("target ") else { return };
     let stopper = if part.starts_with("Safepoints") { Stopper::Safepoints } else { Stopper::Signals };
     let (masks, verifies) = (part.ends_with("masked"), part.ends_with("verifying"));
     let mut builder = World::builder().stopper(stopper).paranoid(Paranoid::On);
@@ -234,8 +228,7 @@ fn mask_again_and_again(done: &AtomicBool) {
 /// The debugger, in a process of its own that may be killed; not a test by itself.
 #[test]
 fn the_debugger_of_the_program() {
-    let Ok(part) = std::env::var(PART) else { return };
-    let Some(orders) = part.strip_prefix("debugger ") else { return };
+    let Some(orders) = role("debugger ") else { return };
     let mut orders = orders.split(' ');
     let pid = orders.next().unwrap().parse().unwrap();
     let mode = if orders.next() == Some("Full") { Mode::Full } else { Mode::Assisted };
@@ -275,50 +268,6 @@ fn the_debugger_of_the_program() {
     }
     println!("\n:stops {} acknowledged for {}", tracer.stops, tracer.answered_for);
     tracer.detach();
-}
-
-/// A child process that runs one of this program's roles (`part`).
-struct Player {
-    child: Child,
-    says: std::io::Lines<BufReader<ChildStdout>>,
-}
-
-impl Player {
-    fn new(test: &str, part: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env(PART, part)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let says = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, says }
-    }
-
-    /// Returns the next line that the process prints.
-    fn hear(&mut self) -> Option<String> {
-        self.says.by_ref().map(Result::unwrap).find_map(|line| line.strip_prefix(':').map(str::to_owned))
-    }
-
-    fn ask(&mut self, what: &str) -> String {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
-        self.hear().expect("the process has ended")
-    }
-
-    /// Returns the number of collections and of the workers' rounds so far.
-    fn progress(&mut self) -> (u64, u64) {
-        let said = self.ask("?");
-        let mut numbers = said.split(' ').skip(1).map(|number| number.parse().unwrap());
-        (numbers.next().unwrap(), numbers.next().unwrap())
-    }
-}
-
-impl Drop for Player {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Runs the program; a debugger attaches and detaches, or dies. Returns what the program reported.

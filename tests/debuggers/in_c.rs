@@ -116,7 +116,8 @@ fn compiled(name: &str) -> PathBuf {
     program
 }
 
-fn debugger() -> &'static Path {
+/// Returns the path of the compiled debugger.
+pub fn debugger() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| compiled("debugger"))
 }

@@ -71,6 +71,7 @@ guards! {
     DebugAcknowledged = "debug.acknowledged",
     DebugCountedTwice = "debug.counted-twice",
     DebugControl = "debug.control",
+    DebugMissed = "debug.missed",
     DebugLost = "debug.lost",
     DebugStart = "debug.start",
     DebugLies = "debug.lies",

@@ -1,6 +1,6 @@
 //! The ptrace part of the simulated Linux.
 //!
-//! There is one tracer at a time. If the tracer stops a thread, the thread stops at its next step, or where it sleeps: so it can be
+//! There is one tracer at a time. It traces all threads, or all but one ([`Kernel::miss`]). If the tracer stops a thread, the thread stops at its next step, or where it sleeps: so it can be
 //! stopped between any two steps of any protocol, also in its handler. A resumed thread first takes its pending signal, as in the real
 //! kernel. A thread whose registers the tracer has set to `park` enters `park` first, even before it takes its signal.
 //!
@@ -17,6 +17,8 @@ use crate::checker::atomic::Ordering;
 pub(super) struct Ptrace {
     /// The tracer's number; 0 if there is none.
     tracer: u32,
+    /// The thread that no tracer traces; 0 if there is none.
+    missed: u32,
     /// The threads that are stopped at a step.
     ack_state: Vec<u32>,
     /// The threads that have ended.
@@ -24,6 +26,12 @@ pub(super) struct Ptrace {
     /// The threads that wait in a notification, and the addresses of their requests.
     notifying: Vec<(u32, usize)>,
     no_more: bool,
+}
+
+impl Ptrace {
+    fn tracer_of(&self, tid: u32) -> u32 {
+        if tid == self.missed { 0 } else { self.tracer }
+    }
 }
 
 impl Kernel {
@@ -37,9 +45,19 @@ impl Kernel {
         true
     }
 
-    /// Simulates TracerPid in /proc: returns the tracer's number, 0 if there is none.
+    /// Makes every tracer miss this thread: its creation is in progress when tracers attach. They never stop it.
+    pub(crate) fn miss(&self, tid: u32) {
+        self.sleepers.lock().expect("not poisoned").ptrace.missed = tid;
+    }
+
+    /// Simulates TracerPid in /proc: returns the number of the calling thread's tracer, 0 if there is none.
     pub(crate) fn tracer(&self) -> u32 {
-        self.sleepers.lock().expect("not poisoned").ptrace.tracer
+        self.sleepers.lock().expect("not poisoned").ptrace.tracer_of(current_tid())
+    }
+
+    /// Simulates TracerPid of all threads: returns whether any thread is traced.
+    pub(crate) fn is_any_traced(&self) -> bool {
+        self.sleepers.lock().expect("not poisoned").ptrace.tracer != 0
     }
 
     /// Simulates /proc/PID/task/TID/stat: returns whether the tracer has stopped the thread.
@@ -153,7 +171,7 @@ impl Kernel {
 pub(crate) fn notify(what: usize) {
     let (kernel, tid) = (kernel(), current_tid());
     let mut inside = kernel.sleepers.lock().expect("not poisoned");
-    if inside.ptrace.tracer == 0 {
+    if inside.ptrace.tracer_of(tid) == 0 {
         return;
     }
     inside.ptrace.notifying.push((tid, what));

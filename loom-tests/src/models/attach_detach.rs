@@ -99,6 +99,46 @@ fn a_control_word_that_is_overwritten_is_caught() {
     }
 }
 
+/// `.debug.missed`: no tracer traces a thread that attaches and exits. Its notifications are not acknowledged, but the debugger lives: it is
+/// requested to answer for the thread that it has frozen.
+#[test]
+fn a_thread_that_the_debugger_misses() {
+    explore("a missed thread attaches and exits, another one is frozen", AtMost(1), || {
+        let target = Target::with_attached(1, 2, 1);
+        target.kernel.miss(target.threads[1].tid);
+        let frozen = target.run(0, |target| {
+            target.work(0);
+            target.block(0);
+        });
+        let mut debugger = Debugger::new(&target, ASSISTED, 7, 0, IMMORTAL);
+        let attached = debugger.attach().and_then(|()| debugger.freeze(0));
+        let debugger = target.outside(2, move |_| {
+            let lives = || {
+                attached?;
+                while debugger.serve()?.is_some() {}
+                debugger.detach();
+                Ok(())
+            };
+            let _: Result<(), Killed> = lives();
+        });
+        let missed = target.run(1, |target| {
+            target.attach(1);
+            target.exit(1);
+        });
+        target.collect();
+        missed.join().expect("the checker reports what fails");
+        target.kernel.no_more_notifications();
+        assert_eq!(target.used.get(), 1);
+        debugger.join().expect("the checker reports what fails");
+        frozen.join().expect("the checker reports what fails");
+    });
+}
+
+#[test]
+fn a_missed_thread_that_clears_the_control_word_is_caught() {
+    must_fail_without(Guard::DebugMissed, "models::attach_detach::a_thread_that_the_debugger_misses", Fault::Deadlock);
+}
+
 /// Runs a thread that attaches, works and detaches, while a debugger attaches.
 fn thread_and_debugger(steps: u32) {
     let target = Target::with_attached(1, 1, 0);

@@ -15,6 +15,71 @@ pub fn of_myself() -> i32 {
     tracer(&text[..length])
 }
 
+/// A traced thread of this process, and the id of the process that traces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// The traced thread.
+    pub tid: Tid,
+    /// Its tracer.
+    pub tracer: i32,
+}
+
+/// Returns a traced thread of this process, the oldest one; `None` if no thread is traced, or /proc can't be read. Reads one file for each
+/// thread up to the one that it returns.
+pub fn any_traced() -> Option<Traced> {
+    super::preserving_errno(|| {
+        // SAFETY: the path ends in 0.
+        let folder =
+            unsafe { libc::open(c"/proc/self/task".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        if folder < 0 {
+            return None;
+        }
+        let found = first_traced(folder);
+        // SAFETY: our own file, closed once.
+        unsafe { libc::close(folder) };
+        found
+    })
+}
+
+/// Searches the threads that an open folder lists.
+fn first_traced(folder: i32) -> Option<Traced> {
+    // The kernel aligns each entry to 8 bytes.
+    let mut entries = [0_u64; 128];
+    loop {
+        // SAFETY: our own folder, and `entries` has this many bytes.
+        let length =
+            unsafe { libc::syscall(libc::SYS_getdents64, folder, entries.as_mut_ptr(), size_of_val(&entries)) };
+        let length = usize::try_from(length).ok().filter(|length| *length > 0)?;
+        // SAFETY: the kernel has written this many bytes, at most the size of `entries`.
+        let mut rest = unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), length) };
+        while let Some((name, next)) = next_entry(rest) {
+            rest = next;
+            let Some(tid) = number(name).map(Tid) else { continue };
+            let mut text = [0; 512];
+            let length = read_of(tid, "status", &mut text);
+            let tracer = tracer(&text[..length]);
+            if tracer != 0 {
+                return Some(Traced { tid, tracer });
+            }
+        }
+    }
+}
+
+/// Splits the first entry off the result of getdents64. Returns its name, and the other entries.
+fn next_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
+    // The inode and the offset, 64 bits each; the entry's length, 16 bits; the type, 8 bits; the name, which ends in 0.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let length = usize::from(u16::from_ne_bytes([*entries.get(LENGTH)?, *entries.get(LENGTH + 1)?]));
+    let name = entries.get(NAME..length)?;
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Some((&name[..end], &entries[length..]))
+}
+
+fn number(digits: &[u8]) -> Option<i32> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// Returns whether this thread of the process is stopped, by a tracer or by job control (states `t` and `T`).
 pub fn holds(tid: Tid) -> bool {
     matches!(state_of(tid), Some(b't' | b'T'))
@@ -137,6 +202,81 @@ mod tests {
         sleeper.thread().unpark();
         sleeper.join().unwrap();
         assert_eq!(place_of(Tid(i32::MAX)), None);
+    }
+
+    #[test]
+    fn the_entries_of_a_folder_are_split() {
+        let entry = |name: &[u8], length: u16| {
+            let mut bytes = vec![0_u8; usize::from(length)];
+            bytes[16..18].copy_from_slice(&length.to_ne_bytes());
+            bytes[19..19 + name.len()].copy_from_slice(name);
+            bytes
+        };
+        let both = [entry(b"..", 24), entry(b"4711", 24)].concat();
+        let (name, rest) = next_entry(&both).unwrap();
+        assert_eq!((name, number(name)), (&b".."[..], None));
+        let (name, rest) = next_entry(rest).unwrap();
+        assert_eq!((number(name), rest), (Some(4711), &b""[..]));
+        assert_eq!(next_entry(rest), None);
+        // A length that is too small, or larger than what there is.
+        for length in [0, 18, 25] {
+            let mut wrong = entry(b"1", 24);
+            wrong[16..18].copy_from_slice(&u16::to_ne_bytes(length));
+            assert_eq!(next_entry(&wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_traced_thread_is_found_among_others() {
+        let described = crate::os::proc_status::describe(crate::os::thread::gettid());
+        if described.tracer_pid != 0 {
+            return;
+        }
+        assert_eq!(any_traced(), None);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let threads: Vec<_> = (0..100)
+            .map(|_| {
+                let sender = sender.clone();
+                std::thread::spawn(move || {
+                    sender.send(crate::os::thread::gettid()).unwrap();
+                    std::thread::park();
+                })
+            })
+            .collect();
+        let traced = receiver.iter().take(threads.len()).last().unwrap();
+        // SAFETY: the child makes system calls only, and ends by `_exit`.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            // SAFETY: seizes a thread of the parent, which continues to run, and ends with it.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                let seized = libc::ptrace(libc::PTRACE_SEIZE, traced.0, 0, 0);
+                if seized != 0 {
+                    libc::_exit(1);
+                }
+                libc::pause();
+                libc::_exit(0);
+            }
+        }
+        let mut found = None;
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        while found.is_none() && unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == 0 {
+            found = any_traced();
+        }
+        // SAFETY: as above.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, &mut status, 0);
+        }
+        threads.iter().for_each(|thread| thread.thread().unpark());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // In a sandbox a process may not be allowed to trace its parent.
+        if libc::WIFEXITED(status) && found.is_none() {
+            return;
+        }
+        assert_eq!(found, Some(Traced { tid: traced, tracer: child }));
     }
 
     #[test]
