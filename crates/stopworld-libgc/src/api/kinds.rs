@@ -127,7 +127,7 @@ pub(crate) extern "C" fn GC_new_proc_inner(procedure: Option<Procedure>) -> u32 
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn GC_make_descriptor(bitmap: *const usize, bits: usize) -> usize {
-    // SAFETY: the program's promise: so many bits, in whole words.
+    // SAFETY: the program's promise: `bits` bits, in whole words.
     descriptor(unsafe { std::slice::from_raw_parts(bitmap, bits.div_ceil(64)) }, bits)
 }
 

@@ -14,7 +14,7 @@ use super::kind_facts::{KindFacts, kind_of};
 /// An object of the program.
 pub(crate) struct Object {
     pub(crate) address: NonNull<u8>,
-    /// The bytes of the cell behind its header.
+    /// The bytes of the cell after its header.
     pub(crate) bytes: usize,
     pub(crate) kind: KindFacts,
     type_info: &'static TypeInfo,

@@ -13,7 +13,7 @@
 //! | [`barrier`] | a memory barrier on all threads at once | yes, errno preserved | yes |
 //! | [`callback`] | code that the collector calls, and what it must not call | no | yes |
 //! | [`clock`] | monotonic time; time budgets that do not count the time during which the process is suspended (SIGSTOP) | yes | yes |
-//! | [`file`] | output files; the beginning of a file | `read_beginning` | yes |
+//! | [`mod@file`] | output files; the beginning of a file | `read_beginning` | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`probe`] | probe sites that tracers find by name | yes | yes |

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use super::{AtomicU32, AtomicU64};
 use crate::os::memory::{Reservation, page_size};
 
-/// Types that are valid when all their bytes are 0, and may then be shared. Declared by [`zeroed!`](super::zeroed).
+/// Types that are valid when all their bytes are 0, and may then be shared. Declared by `zeroed!`.
 ///
 /// # Safety
 /// All zero bytes are a valid value of the type.
