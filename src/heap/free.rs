@@ -59,7 +59,7 @@ impl Heap {
     }
 
     /// Frees an object. The calling thread allocates a small cell again; the blocks of a large object are free at once, and their
-    /// bytes count for the budget again. Returns the footprint of a large object, and `None` for a small one.
+    /// bytes count for the budget again. Returns what it was.
     ///
     /// # Errors
     /// No object begins at `payload`, or it was freed.
@@ -71,11 +71,14 @@ impl Heap {
         cache: &AllocationCache,
         payload: usize,
         lock: impl FnOnce() -> LockGuard<'a>,
-    ) -> Result<Option<usize>, NoObject> {
+    ) -> Result<Freed, NoObject> {
         let cell = self.blocks.cell_of_payload(payload).filter(|cell| self.has_object(*cell)).ok_or(NoObject)?;
-        let info = self.blocks.info(cell.block);
+        let (info, bytes, header) = (self.blocks.info(cell.block), self.room_of(payload), cell.header_word());
+        // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
+        let type_info = unsafe { &*(header as *const TypeInfo) };
         if self.blocks.word(cell.block).is_large_head() {
-            return Ok(Some(self.free_large_object(cell.block, &lock())));
+            let footprint = Some(self.free_large_object(cell.block, &lock()));
+            return Ok(Freed { bytes, type_info, footprint });
         }
         let class = usize::from(info.head.class.load(Relaxed));
         // SAFETY: the program has given up the object, so its cell belongs to this thread.
@@ -83,14 +86,14 @@ impl Heap {
         compiler_fence(Ordering::SeqCst);
         if self.paranoid {
             // SAFETY: as above.
-            unsafe { poison(cell, self.room_of(payload)) };
+            unsafe { poison(cell, bytes) };
         }
         // A cell of the pinned space stays there: the sweep frees it.
         if info.head.space.load(Relaxed) == Space::Small as u8 {
             window();
             cache.freed.put(class, cell.header);
         }
-        Ok(None)
+        Ok(Freed { bytes, type_info, footprint: None })
     }
 
     fn free_large_object(&self, head: BlockIndex, held: &LockGuard<'_>) -> usize {
@@ -100,6 +103,15 @@ impl Heap {
         state.acquired_bytes = state.acquired_bytes.saturating_sub(bytes);
         bytes as usize
     }
+}
+
+/// An object that was freed.
+pub(crate) struct Freed {
+    /// The bytes that the program could use.
+    pub(crate) bytes: usize,
+    pub(crate) type_info: &'static TypeInfo,
+    /// The bytes of a large object's blocks; `None` for a small object.
+    pub(crate) footprint: Option<usize>,
 }
 
 /// There is no object at an address that was to be freed.
@@ -178,7 +190,7 @@ mod tests {
         plan(window, scene.lock.clone(), move || *taken.lock().unwrap() = stage.stop(&in_use.lock().unwrap()));
         for &cell in &cells[..3] {
             // SAFETY: the simulated thread's own cache and cells.
-            unsafe { scene.heap.free(&scene.thread, cell, || scene.lock.lock()) }.unwrap();
+            unsafe { scene.heap.free(&scene.thread, cell, || scene.lock.lock()) }.ok().unwrap();
             alive.lock().unwrap().retain(|used| *used != cell);
         }
         let mut allocated = HashSet::new();

@@ -23,7 +23,7 @@ use std::arch::x86_64::{__m128i, _mm_setzero_si128};
 use std::ptr::{self, NonNull};
 
 use super::{Mutator, OutOfMemory, World};
-use crate::heap::free::NoObject;
+use crate::heap::free::{Freed, NoObject};
 use crate::heap::layout::{CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of_untyped};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::callback::refuse_inside;
@@ -147,7 +147,7 @@ impl Mutator {
 
     /// Frees an untyped object, whose memory the program does not use any more. A small object's cell is the first that this thread's
     /// allocations of the same size class take; the memory of a large object is free at once. No event reports the end of a small object
-    /// before the next collection finds it.
+    /// before the next collection finds it. Returns what the object was.
     ///
     /// # Errors
     /// No object begins at this address, or it was freed already. Nothing has changed.
@@ -155,18 +155,19 @@ impl Mutator {
     /// # Safety
     /// The object was allocated by [`alloc_untyped`](Self::alloc_untyped), and no thread uses it any more. Other objects may still
     /// contain its address.
-    pub unsafe fn free_untyped(&self, object: NonNull<u8>) -> Result<(), NotAllocated> {
+    pub unsafe fn free_untyped(&self, object: NonNull<u8>) -> Result<UntypedObject, NotAllocated> {
         refuse_inside("Mutator::free_untyped");
         let (heap, address) = (&self.world().collector().heap, object.as_ptr() as usize);
         // SAFETY: the thread's own cache; the rest by the caller's promise.
         match unsafe { heap.free(&self.cache, address, || self.allocation_lock()) } {
-            Ok(None) => Ok(()),
-            Ok(Some(footprint)) => {
-                let events = &self.world().collector().events;
-                events.fire_object_freed(address, footprint);
-                let start = address - HEADER_BYTES - FIRST_CELL;
-                events.fire_block_released(start, footprint, Space::Large as u32);
-                Ok(())
+            Ok(Freed { bytes, type_info, footprint }) => {
+                if let Some(footprint) = footprint {
+                    let events = &self.world().collector().events;
+                    events.fire_object_freed(address, footprint);
+                    let start = address - HEADER_BYTES - FIRST_CELL;
+                    events.fire_block_released(start, footprint, Space::Large as u32);
+                }
+                Ok(UntypedObject { address: object, bytes, type_info })
             }
             Err(NoObject) => Err(NotAllocated { address }),
         }

@@ -463,7 +463,7 @@ fn run(way: &str, act: &str, at: &str) -> Output {
 
 /// Asserts that the attempt ended with SIGABRT and the one line.
 fn assert_refused(way: &str, act: &Act, at: &str) {
-    let line = format!("stopworld: {} was called by an event sink or a thread vtable", act.1);
+    let line = format!("stopworld: {} was called by an event sink, a thread vtable or a binding", act.1);
     assert_aborted(way, act, at, &line);
 }
 

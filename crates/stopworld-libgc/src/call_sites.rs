@@ -52,7 +52,7 @@ fn stack_of(caller: usize) -> StackId {
     if let Some(&stack) = STACKS.get(&LOCK.lock()).get(&caller) {
         return stack;
     }
-    // Without the lock: the loader has a lock of its own, and other worlds are told of a new centre.
+    // Without the lock: the loader has a lock of its own, and a new centre is reported by an event.
     let Place { file, offset, symbol } = place_of(caller);
     let place = format!("{file}+{offset:#x}");
     let name = symbol.map_or_else(|| place.clone(), |(name, distance)| format!("{name}+{distance:#x}"));

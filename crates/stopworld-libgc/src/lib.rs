@@ -8,7 +8,7 @@
 //!     │
 //!   thread         the calling thread's attachment
 //!     │
-//!   library        the one world, and its kinds of objects
+//!   library        the one world, and its kinds of objects; recording: traces and profiles that the environment requests
 //!     │
 //!   binding        what the library does in each collection: roots, links, finalizers
 //!     │

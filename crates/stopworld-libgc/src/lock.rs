@@ -1,7 +1,7 @@
 //! The library's lock, which bdwgc calls the allocation lock.
 //!
 //! It guards the tables of this library: roots, finalizers, links, uncollectable objects. A collection takes it before it stops the
-//! threads, and holds it until they run again. So whoever holds it excludes collections, and in the stopped world the collecting thread
+//! threads, and holds it until they run again. So a thread that holds it excludes collections, and in the stopped world the collecting thread
 //! finds the tables whole.
 //!
 //! ```text

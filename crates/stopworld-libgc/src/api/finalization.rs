@@ -122,22 +122,9 @@ unsafe fn register(
 }
 
 macro_rules! register {
-    ($($name:ident $debug_name:ident $order:ident;)*) => {$(
+    ($($name:ident $order:ident;)*) => {$(
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name(
-            object: *mut c_void,
-            function: Option<Function>,
-            data: *mut c_void,
-            old_function: *mut Option<Function>,
-            old_data: *mut *mut c_void,
-        ) {
-            // SAFETY: the program's promise.
-            unsafe { register(object, function, data, old_function, old_data, Order::$order) };
-        }
-
-        /// Objects of the debugging functions have no header, so this does the same.
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $debug_name(
             object: *mut c_void,
             function: Option<Function>,
             data: *mut c_void,
@@ -150,11 +137,16 @@ macro_rules! register {
     )*};
 }
 
+// Objects of the debugging functions have no header, so their functions do the same.
 register! {
-    GC_register_finalizer GC_debug_register_finalizer Topological;
-    GC_register_finalizer_ignore_self GC_debug_register_finalizer_ignore_self IgnoreSelf;
-    GC_register_finalizer_no_order GC_debug_register_finalizer_no_order None;
-    GC_register_finalizer_unreachable GC_debug_register_finalizer_unreachable Unreachable;
+    GC_debug_register_finalizer Topological;
+    GC_debug_register_finalizer_ignore_self IgnoreSelf;
+    GC_debug_register_finalizer_no_order None;
+    GC_debug_register_finalizer_unreachable Unreachable;
+    GC_register_finalizer Topological;
+    GC_register_finalizer_ignore_self IgnoreSelf;
+    GC_register_finalizer_no_order None;
+    GC_register_finalizer_unreachable Unreachable;
 }
 
 fn add_link(links: &Guarded<Links>, link: *mut *mut c_void, object: *const c_void) -> c_int {

@@ -4,51 +4,13 @@ use std::arch::naked_asm;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use stopworld::TypeInfo;
-
-use crate::library::Library;
 use crate::lock::LOCK;
 use crate::print;
-use crate::tables::kinds::{
-    FIRST_KIND, Kind, MADE, MOST_KINDS, Procedure, SizedKind, descriptor, is_of, own_kind, own_kind_of,
-};
+use crate::tables::kinds::{FIRST_KIND, Kind, MADE, MOST_KINDS, Procedure, descriptor, own_kind};
 use crate::thread::attached;
 
+use super::kind_facts::{ATOMIC, ATOMIC_UNCOLLECTABLE, NORMAL, UNCOLLECTABLE};
 use super::malloc::{allocated, many, uncollectable, with_caller};
-
-/// The numbers of the kinds that every program has.
-const ATOMIC: c_int = 0;
-const NORMAL: c_int = 1;
-const UNCOLLECTABLE: c_int = 2;
-const ATOMIC_UNCOLLECTABLE: c_int = 3;
-
-/// What is known of an object's kind.
-#[derive(Clone, Copy)]
-pub(crate) struct KindFacts {
-    pub(crate) number: c_int,
-    pub(crate) variants: SizedKind,
-    /// Whether objects of this kind may be in the table of uncollectable ones.
-    pub(crate) may_be_uncollectable: bool,
-}
-
-/// Returns the kind of an object, by its description. `None` for objects that are not the program's, such as freed ones.
-pub(crate) fn kind_of(library: &'static Library, type_info: &'static TypeInfo) -> Option<KindFacts> {
-    let kinds = &library.kinds;
-    let always = [
-        (NORMAL, &kinds.normal, false),
-        (ATOMIC, &kinds.atomic, false),
-        (UNCOLLECTABLE, &kinds.uncollectable, true),
-        (ATOMIC_UNCOLLECTABLE, &kinds.atomic_uncollectable, true),
-    ];
-    if let Some((number, variants, may_be_uncollectable)) = always.into_iter().find(|kind| is_of(kind.1, type_info)) {
-        return Some(KindFacts { number, variants: *variants, may_be_uncollectable });
-    }
-    if let Some((number, kind)) = own_kind_of(type_info) {
-        return Some(KindFacts { number: number as c_int, variants: kind.variants, may_be_uncollectable: true });
-    }
-    let variants = MADE.get(&LOCK.lock()).described_kind(type_info)?;
-    Some(KindFacts { number: NORMAL, variants, may_be_uncollectable: false })
-}
 
 /// The variants of a kind of the program, and the number of bytes to request of it.
 fn own(bytes: usize, kind: c_int) -> (usize, &'static Kind) {
@@ -165,7 +127,7 @@ pub(crate) extern "C" fn GC_new_proc_inner(procedure: Option<Procedure>) -> u32 
 
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn GC_make_descriptor(bitmap: *const usize, bits: usize) -> usize {
-    // SAFETY: the program's promise: so many bits, in whole words.
+    // SAFETY: the program's promise: `bits` bits, in whole words.
     descriptor(unsafe { std::slice::from_raw_parts(bitmap, bits.div_ceil(64)) }, bits)
 }
 

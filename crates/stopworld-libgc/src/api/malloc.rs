@@ -11,7 +11,7 @@ use crate::lock::LOCK;
 use crate::os::describe_address;
 use crate::print::log;
 use crate::sync::Ordering;
-use crate::tables::kinds::{LEAVES_LAST_WORD, SizedKind, USES_LAST_WORD};
+use crate::tables::kinds::{LEAVES_LAST_WORD, SizedKind, USES_LAST_WORD, is_of};
 use crate::tables::objects::UNCOLLECTABLE;
 use crate::thread::{Attached, attached};
 
@@ -275,17 +275,16 @@ pub(crate) unsafe extern "C-unwind" fn GC_free(object: *mut c_void) {
 pub(crate) unsafe extern "C-unwind" fn free(object: *mut c_void, caller: usize) {
     let Some(address) = NonNull::new(object.cast::<u8>()) else { return };
     let thread = attached();
-    let Some(found) = object_at(thread.library, object as usize) else {
+    // SAFETY: the caller's promise.
+    let Ok(freed) = (unsafe { thread.mutator.free_untyped(address) }) else {
         return report_unknown("GC_free", object, caller);
     };
-    if found.kind.may_be_uncollectable {
+    let kinds = thread.kinds();
+    if !is_of(&kinds.normal, freed.type_info) && !is_of(&kinds.atomic, freed.type_info) {
+        // The table may have named a freed cell for a moment, which is no object.
         UNCOLLECTABLE.get(&LOCK.lock()).remove(&(object as usize));
     }
-    // SAFETY: the caller's promise.
-    match unsafe { thread.mutator.free_untyped(address) } {
-        Ok(()) => _ = FREED_BYTES.fetch_add(room(&found), Ordering::Relaxed),
-        Err(_) => report_unknown("GC_free", object, caller),
-    }
+    FREED_BYTES.fetch_add(freed.bytes, Ordering::Relaxed);
 }
 
 #[cold]

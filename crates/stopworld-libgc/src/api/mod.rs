@@ -6,6 +6,7 @@ pub(crate) mod debug;
 pub(crate) mod figures;
 pub(crate) mod finalization;
 pub(crate) mod finalized;
+pub(crate) mod kind_facts;
 pub(crate) mod kinds;
 pub(crate) mod malloc;
 pub(crate) mod misc;

@@ -9,12 +9,12 @@ use crate::data::{GC_is_valid_displacement_print_proc, GC_is_visible_print_proc,
 use crate::library::{Library, if_initialised};
 use crate::tables::kinds::LEAVES_LAST_WORD;
 
-use super::kinds::{KindFacts, kind_of};
+use super::kind_facts::{KindFacts, kind_of};
 
 /// An object of the program.
 pub(crate) struct Object {
     pub(crate) address: NonNull<u8>,
-    /// The bytes of the cell behind its header.
+    /// The bytes of the cell after its header.
     pub(crate) bytes: usize,
     pub(crate) kind: KindFacts,
     type_info: &'static TypeInfo,

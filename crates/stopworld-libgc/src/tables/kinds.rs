@@ -4,7 +4,7 @@
 //!
 //! | tag | the object's pointers |
 //! |---|---|
-//! | 0 length | all words of the first so many bytes |
+//! | 0 length | all words, up to this number of bytes |
 //! | 1 bitmap | the first 62 words, those whose bit is set; the highest bit is of the first word |
 //! | 2 procedure | those that a *mark procedure* of the program passes to `GC_mark_and_push` |
 //! | 3 in the object | the object says where its descriptor is |

@@ -42,7 +42,7 @@ impl Links {
         self.0.remove(&link).is_some()
     }
 
-    /// Gives a link another address. The program moves the link's content.
+    /// Changes the address of a link. The program moves the link's content.
     pub(crate) fn move_to(&mut self, link: usize, new: usize) -> Moved {
         if link == new {
             return if self.0.contains_key(&link) { Moved::Done } else { Moved::NotFound };

@@ -82,7 +82,7 @@ fn abort(operation: &str) -> ! {
     write(&[
         "stopworld: ",
         operation,
-        " was called by an event sink or a thread vtable, which must not use the heap: keep its data in memory of its own, and \
+        " was called by an event sink, a thread vtable or a binding, which must not use the heap: keep its data in memory of its own, and \
          use the heap after the callback has returned; aborting the process\n",
     ]);
     std::process::abort()
