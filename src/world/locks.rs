@@ -85,6 +85,20 @@ impl WorldLocks {
         if removed(Guard::StopTwoCollectors) { take() } else { as_blocking(&mut take) }
     }
 
+    /// Returns the lock that a denied stop waits for in the end, and its holder: the holder of a lock may itself wait for the next one. A thread
+    /// that forks does so, and one that collects. A hint: locks may have changed hands meanwhile.
+    pub(crate) fn in_the_way(&self, denied: Denied) -> Denied {
+        let later: &[_] = match denied.which {
+            Which::Collection => &[(Which::Allocation, &self.allocation), (Which::List, &self.list)],
+            Which::Allocation => &[(Which::List, &self.list)],
+            Which::List => &[],
+        };
+        later.iter().fold(denied, |found, (which, lock)| match lock.holder() {
+            Some(holder) if holder != found.holder.0 => Denied { which: *which, holder: HeldBy(holder) },
+            _ => found,
+        })
+    }
+
     fn in_order(&self, patience: &mut impl Patience) -> Result<StopLocks<'_>, Denied> {
         let denied = |which| move |holder| Denied { which, holder };
         let collection = self.collection.lock_within(patience).map_err(denied(Which::Collection))?;

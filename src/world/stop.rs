@@ -96,7 +96,8 @@ impl Threads {
         // A thread that waited for another thread's failed collection must keep some of its time for the stop. Otherwise the stop would
         // fail at the first thread that it waits for, and the error would name that thread and not the one that really blocks the stop.
         let locks = budget.sparing_a_quarter(|budget| self.locks.for_stop(|take| self.blocking_until(take), budget));
-        locks.map_err(|Denied { which, holder }| {
+        locks.map_err(|denied| {
+            let Denied { which, holder } = self.locks.in_the_way(denied);
             let lock = match which {
                 Which::Collection => COLLECTION,
                 Which::Allocation => "allocation",
