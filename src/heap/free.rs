@@ -73,9 +73,8 @@ impl Heap {
         lock: impl FnOnce() -> LockGuard<'a>,
     ) -> Result<Freed, NoObject> {
         let cell = self.blocks.cell_of_payload(payload).filter(|cell| self.has_object(*cell)).ok_or(NoObject)?;
-        let (info, bytes, header) = (self.blocks.info(cell.block), self.room_of(payload), cell.header_word());
-        // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
-        let type_info = unsafe { &*(header as *const TypeInfo) };
+        let (info, bytes) = (self.blocks.info(cell.block), self.room_of(payload));
+        let type_info = cell.header_word() as *const TypeInfo;
         if self.blocks.word(cell.block).is_large_head() {
             let footprint = Some(self.free_large_object(cell.block, &lock()));
             return Ok(Freed { bytes, type_info, footprint });
@@ -109,7 +108,8 @@ impl Heap {
 pub(crate) struct Freed {
     /// The bytes that the program could use.
     pub(crate) bytes: usize,
-    pub(crate) type_info: &'static TypeInfo,
+    /// What its header was: the address of its description, which lives for ever.
+    pub(crate) type_info: *const TypeInfo,
     /// The bytes of a large object's blocks; `None` for a small object.
     pub(crate) footprint: Option<usize>,
 }

@@ -167,7 +167,8 @@ impl Mutator {
                     let start = address - HEADER_BYTES - FIRST_CELL;
                     events.fire_block_released(start, footprint, Space::Large as u32);
                 }
-                Ok(UntypedObject { address: object, bytes, type_info })
+                // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
+                Ok(UntypedObject { address: object, bytes, type_info: unsafe { &*type_info } })
             }
             Err(NoObject) => Err(NotAllocated { address }),
         }
