@@ -121,6 +121,9 @@ impl Markers {
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
         let mut markers = Self { shared, threads: Vec::new(), stack, stack_bytes, helpers: AtomicU32::new(0) };
+        // The program's signal handlers must not run on these threads, and no stop signal is ever sent to them: a handler that allocates
+        // would attach the thread, and no collection could stop it. From its first instruction on, a thread has the mask that it inherits.
+        let _blocked = crate::os::signals::block_all();
         for (index, stack) in stacks.enumerate() {
             let shared = Arc::clone(&markers.shared);
             let name = format!("marker-{}", index + 1);
@@ -291,8 +294,6 @@ impl Marking<'_> {
 
 /// Runs the main loop of a service thread.
 fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
-    // The program's signal handlers must not run here, and no stop signal is ever sent to this thread.
-    std::mem::forget(crate::os::signals::block_all());
     shared.time.is_helper(index);
     let mut seen = 0;
     loop {

@@ -26,9 +26,13 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// programs that a collection breaks while they start. With bdwgc their first collection comes later.
 ///
 /// nix 2.8 builds its table of builtin values before any root refers to it. The function by which crystal adds roots allocates a list
-/// before the first fiber exists.
+/// before the first fiber exists; and its heap is so large that a smaller budget would take minutes.
 fn often(name: &str) -> (&'static str, &'static str) {
-    let budget = if ["nix", "crystal"].contains(&name) { "1M" } else { "64k" };
+    let budget = match name {
+        "crystal" => "16M",
+        "nix" => "512k",
+        _ => "64k",
+    };
     ("STOPWORLD_BUDGET", budget)
 }
 
@@ -118,8 +122,9 @@ fn a_program_runs_with_another_stopper(
     same(name, Size::Small, &[often(name), ("STOPWORLD_STOPPER", stopper)]);
 }
 
+/// Not ecl: its thread for signals blocks those of the mock debugger.
 #[rstest]
-fn a_program_with_threads_runs_with_the_mock_debugger(#[values("asymptote", "crystal", "ecl", "guile")] name: &str) {
+fn a_program_with_threads_runs_with_the_mock_debugger(#[values("asymptote", "crystal", "guile")] name: &str) {
     same(name, Size::Small, &[often(name), ("STOPWORLD_STOPPER", "mock-debugger")]);
 }
 
@@ -137,5 +142,6 @@ fn a_program_with_much_work_prints_the_same_as_with_bdwgc(
 fn a_program_with_much_work_never_loses_an_object(
     #[values("mmv", "w3m", "nix", "poke", "asymptote", "crystal", "ecl", "guile")] name: &str,
 ) {
-    same(name, Size::Large, &[PARANOID, ("STOPWORLD_BUDGET", "2M")]);
+    let budget = if name == "crystal" { "16M" } else { "2M" };
+    same(name, Size::Large, &[PARANOID, ("STOPWORLD_BUDGET", budget)]);
 }
