@@ -139,7 +139,8 @@ fn program_row(program: &Program, options: &Options) -> Result<bool, String> {
     let costs = in_turns(options.rounds, |library| Ok(run_once(program, options.size, library, |_, _| {})?.0))?;
     let pairs =
         |figure: fn(&Cost) -> f64| Pairs(costs.iter().map(|(ours, theirs)| (figure(ours), figure(theirs))).collect());
-    let user = pairs(|cost| cost.user.as_secs_f64());
+    // The kernel's account is coarser than a short run.
+    let user = pairs(|cost| cost.user.as_secs_f64().max(0.001));
     let wall = pairs(|cost| cost.wall.as_secs_f64());
     let peak = pairs(|cost| cost.peak_kib as f64 / 1024.0);
     let (ours, theirs) = collections(program, options.size)?;
