@@ -16,7 +16,7 @@ pub fn in_trace(file: &Path) -> io::Result<u64> {
     if let Some(damage) = summary.damage {
         return Err(io::Error::other(format!("{}: {damage}", file.display())));
     }
-    Ok(processes.iter().map(|process| process.all.count as u64).sum())
+    Ok(processes.iter().map(|process| process.all.count).sum())
 }
 
 /// Returns the number of collections in the log that bdwgc writes with `GC_PRINT_STATS=1`.
