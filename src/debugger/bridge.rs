@@ -364,8 +364,15 @@ impl DebuggerBridge {
                 Some(_) => {}
             }
         }
-        // The threads are parking by now; the scan is over, and its result is not used.
-        claims::wait_until(|| stop.threads().all(|record| record.stop_state().has_answered()));
+        // The threads are parking by now; the scan is over, and its result is not used. A thread whose suspend signal was lost with the debugger
+        // needs another one; a thread that has ended never parks.
+        let runs = |record: &&ThreadStopInfo| !record.stop_state().has_answered() && thread::is_alive(record.tid());
+        let signal_again = || {
+            stop.threads().filter(runs).for_each(|record| {
+                send_suspend_signal(record);
+            });
+        };
+        claims::wait_until(|| !stop.threads().any(|record| runs(&record)), signal_again);
         false
     }
 
@@ -394,7 +401,7 @@ impl DebuggerBridge {
         if !self.is_still_traced(stop) {
             return false;
         }
-        let Some((record, fault)) = claims::first_unfrozen(stop, ClaimCheck::AfterMarking) else { return true };
+        let Some((record, fault)) = claims::first_unfrozen(stop, ClaimCheck::AfterMarking, |_| ()) else { return true };
         if self.is_still_traced(stop) {
             let fault = if fault == HoldFault::Running { HoldFault::LetGo } else { fault };
             self.reject_claim(record, fault, self.stop_contract.control(), stop.world().phase());
@@ -539,7 +546,10 @@ impl Notifier for StopRequester<'_> {
             return 0;
         }
         self.bridge.tracer.store(tracer, Ordering::Relaxed);
-        if let Some((record, fault)) = claims::first_unfrozen(stop, ClaimCheck::BeforeScanning) {
+        let signal_again = |record: &ThreadStopInfo| {
+            send_suspend_signal(record);
+        };
+        if let Some((record, fault)) = claims::first_unfrozen(stop, ClaimCheck::BeforeScanning, signal_again) {
             self.counts.set(false);
             // A debugger that has died since counts as having answered for no thread.
             if self.bridge.is_traced_as_before() {

@@ -96,14 +96,23 @@ pub(super) enum ClaimCheck {
 /// has resumed nevertheless takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that. A
 /// thread that is in a blocking region after marking has run its own code since its stack was scanned: the debugger has withheld the
 /// signal.
-pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: ClaimCheck) -> Option<(&'static ThreadStopInfo, HoldFault)> {
+///
+/// The signal may have been lost with the debugger. So `signal` is called with a thread that does not park, several times. Before anything is
+/// scanned it sends the signal again. After marking it must not: a thread that parks because of a second signal has run since its stack was
+/// scanned.
+pub(super) fn first_unfrozen(
+    stop: &StopRequest<'_>,
+    look: ClaimCheck,
+    signal: impl Fn(&ThreadStopInfo),
+) -> Option<(&'static ThreadStopInfo, HoldFault)> {
     let found = Cell::new(None);
     let has_answered = |record: &ThreadStopInfo| record.stop_state().has_answered();
     let is_held = |record: &ThreadStopInfo| {
-        wait_until(|| {
+        let is_settled = || {
             found.set(fault(record, Claim::Stopped));
             found.get() != Some(HoldFault::Running) || has_answered(record)
-        });
+        };
+        wait_until(is_settled, || signal(record));
         let parks = match look {
             ClaimCheck::BeforeScanning => has_answered(record),
             ClaimCheck::AfterMarking => record.stop_state().handshake_state() == HandshakeState::Parked,
@@ -118,15 +127,24 @@ pub(super) fn first_unfrozen(stop: &StopRequest<'_>, look: ClaimCheck) -> Option
 /// The time that a thread may take to park after its debugger has resumed it. To park is the first thing that it does.
 const PARKS_WITHIN_NS: u64 = 1_000_000_000;
 
-/// Polls `holds` for up to a second. Returns whether it became true.
-pub(super) fn wait_until(holds: impl Fn() -> bool) -> bool {
+/// How often a thread that does not park is signalled again meanwhile.
+const SIGNAL_AGAIN_NS: u64 = 20_000_000;
+
+/// Polls `holds` for up to a second, and calls `signal_again` several times meanwhile. Returns whether it became true.
+pub(super) fn wait_until(holds: impl Fn() -> bool, signal_again: impl Fn()) -> bool {
     let begin = now_ns();
+    let mut signalled = begin;
     loop {
         if holds() {
             return true;
         }
-        if now_ns() - begin > PARKS_WITHIN_NS {
+        let now = now_ns();
+        if now - begin > PARKS_WITHIN_NS {
             return false;
+        }
+        if now - signalled > SIGNAL_AGAIN_NS {
+            signalled = now;
+            signal_again();
         }
         thread::sleep_ns(100_000);
     }

@@ -43,6 +43,9 @@ pub enum Lie {
     LetGoAndStopped,
 }
 
+/// The step after the acknowledgement of a stop in which the debugger has answered for a thread whose suspend signal it has taken.
+pub const TAKEN: &str = "acknowledged-with-a-taken-signal";
+
 /// A debugger. See the module's documentation.
 pub struct Tracer {
     pid: i32,
@@ -374,6 +377,7 @@ impl Tracer {
                 after = "stop-acknowledged";
             }
             (1 | 6, Mode::Assisted) | (6, _) => {
+                let took_a_signal = self.dies_at.as_ref().is_some_and(|(step, _)| step == TAKEN) && self.take_signals();
                 self.step(if event == 1 { "stop-notified" } else { "again-notified" });
                 if self.lie == Some(Lie::FrozenAndRuns) {
                     self.claim_all(world, tid, epoch);
@@ -383,6 +387,9 @@ impl Tracer {
                 self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
                 after = if event == 1 { "stop-acknowledged" } else { "again-acknowledged" };
+                if took_a_signal {
+                    after = TAKEN;
+                }
             }
             (2, mode) => {
                 self.step("start-notified");
@@ -578,6 +585,23 @@ impl Tracer {
                 self.step("some-restored");
             }
         }
+    }
+
+    /// Lets each frozen thread run to the delivery of the suspend signal that is pending for it, and waits for that stop. Now this debugger's
+    /// death makes the kernel drop the signal. Returns whether there was such a thread.
+    fn take_signals(&mut self) -> bool {
+        let suspend = self.u32(self.descriptor + std::mem::offset_of!(Descriptor, suspend_signal) as u64);
+        let is_in = |tid: i32, set: &str| {
+            let signals = field(self.pid, tid, set).and_then(|set| u64::from_str_radix(&set, 16).ok());
+            signals.unwrap_or(0) >> (suspend - 1) & 1 == 1
+        };
+        let frozen = self.tracees.iter().filter(|(_, tracee)| tracee.frozen && tracee.stopped).map(|(tid, _)| *tid);
+        let taking: Vec<_> = frozen.filter(|tid| is_in(*tid, "SigPnd:") && !is_in(*tid, "SigBlk:")).collect();
+        for tid in &taking {
+            ptrace(libc::PTRACE_CONT, *tid, 0, 0);
+            self.wait(*tid, 0);
+        }
+        !taking.is_empty()
     }
 
     /// In assisted mode: acknowledges for the threads that this debugger holds.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::Duration;
 
-use crate::debugger_support::{Lie, Tracer};
+use crate::debugger_support::{Lie, TAKEN, Tracer};
 use crate::numbered_list::{a_list, sum};
 use crate::patience::patience;
 use crate::players::{Player, role};
@@ -77,6 +77,8 @@ fn the_program_under_the_debugger() {
     let Some(part) = role("target ") else { return };
     let stopper = if part.starts_with("Safepoints") { Stopper::Safepoints } else { Stopper::Signals };
     let (masks, verifies) = (part.ends_with("masked"), part.ends_with("verifying"));
+    // Threads that only a signal stops.
+    let only_sums = part.ends_with("timing");
     let mut builder = World::builder().stopper(stopper).paranoid(Paranoid::On);
     if part.ends_with("counting") {
         builder = counting(builder);
@@ -84,6 +86,11 @@ fn the_program_under_the_debugger() {
     let failures = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&failures);
     builder = builder.on_failure(move |error| noted.lock().unwrap().push(error.to_string()));
+    let longest = Arc::new(AtomicU64::new(0));
+    if only_sums {
+        let longest = Arc::clone(&longest);
+        builder = builder.on_collection(move |report| _ = longest.fetch_max(report.stop_ns, Ordering::Relaxed));
+    }
     let world = builder.build().unwrap();
     let sink = Arc::new(MemorySink::with_capacity(1024).unwrap());
     let wanted = [EventId::DebuggerAttached, EventId::DebuggerDetached, EventId::DebuggerLost];
@@ -94,6 +101,11 @@ fn the_program_under_the_debugger() {
     let worker = |i: u64| {
         let (done, rounds) = (Arc::clone(&done), Arc::clone(&rounds));
         let work = move |m: &Mutator| {
+            let list = a_list(m, 300);
+            while only_sums && !done.load(Ordering::Relaxed) {
+                assert_eq!(sum(list), 44_850);
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
             while !done.load(Ordering::Relaxed) {
                 let list = a_list(m, 300 + i);
                 for _ in 0..5 {
@@ -170,6 +182,8 @@ fn the_program_under_the_debugger() {
     while std::io::stdin().read_line(&mut line).unwrap() != 0 && line.trim() != "end" {
         if line.trim() == "failures" {
             println!("\n:failures {}", failures.lock().unwrap().join(" | "));
+        } else if line.trim() == "longest stop" {
+            println!("\n:{}", longest.load(Ordering::Relaxed));
         } else {
             println!("\n:at {} {}", world.totals().collections, rounds.load(Ordering::Relaxed));
         }
@@ -237,8 +251,8 @@ fn the_debugger_of_the_program() {
     let dies_at = order.filter(|_| lie.is_none()).map(|step| (step.to_owned(), 3));
     let phases = lie.is_some() || dies_at.as_ref().is_some_and(|(step, _)| ["phase", "looking"].contains(&&**step));
     let dies_at = dies_at.map(|(step, times)| {
-        let once =
-            ["attached", "control-written", "again-notified", "stop-with-a-clone-acknowledged"].contains(&&*step);
+        let once = ["attached", "control-written", "again-notified", "stop-with-a-clone-acknowledged", TAKEN]
+            .contains(&&*step);
         (step, if once { 1 } else { times })
     });
     let attach = || Tracer::attach(pid, mode, if phases { Control::PHASES } else { 0 }, dies_at.clone());
@@ -364,6 +378,29 @@ fn a_debugger_that_is_killed_in_a_stop_that_began_in_the_middle_of_a_clone_leave
     let (told, _) = under_a_debugger(Stopper::Signals, Mode::Full, Some("stop-with-a-clone-acknowledged"));
     assert!(told.contains("DebuggerLost") && told.contains("CollectionDiscarded"), "{told}");
     assert!(!told.contains("StopAbandoned"), "{told}");
+}
+
+/// `.debug.dies`: a debugger has answered for a thread, has taken the suspend signal that was pending for it, and is killed. The kernel drops
+/// the signal, and the thread runs on. It gets another one at once: the stop does not wait a second for it.
+#[test]
+fn a_thread_whose_suspend_signal_was_lost_with_the_debugger_is_signalled_again() {
+    let mut longest_stops = [(); 5].map(|()| {
+        let mut target = Player::new("bridge::the_program_under_the_debugger", "target Signals timing");
+        assert_eq!(target.hear().as_deref(), Some("ready"));
+        let orders = format!("debugger {} Assisted {TAKEN}", target.child.id());
+        let mut debugger = Player::new("bridge::the_debugger_of_the_program", &orders);
+        assert!(!debugger.child.wait().unwrap().success(), "the debugger was not killed");
+        let collections = target.progress().0;
+        while target.progress().0 < collections + 5 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let longest: u64 = target.ask("longest stop").parse().unwrap();
+        assert!(target.ask("end").contains("DebuggerLost"));
+        Duration::from_nanos(longest)
+    });
+    longest_stops.sort_unstable();
+    // The median: on a busy machine a stop may take long for another reason.
+    assert!(longest_stops[2] < Duration::from_millis(800), "{longest_stops:?}");
 }
 
 const LIES: [(Lie, Mode); 4] = [

@@ -4,6 +4,10 @@
 //! and `syscall` take two thirds of the time of `status`).
 
 use std::ffi::CStr;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 
 use super::Tid;
 use super::file::read_beginning;
@@ -28,27 +32,19 @@ pub struct Traced {
 /// thread up to the one that it returns.
 pub fn any_traced() -> Option<Traced> {
     super::preserving_errno(|| {
-        // SAFETY: the path ends in 0.
-        let folder =
-            unsafe { libc::open(c"/proc/self/task".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) };
-        if folder < 0 {
-            return None;
-        }
-        let found = first_traced(folder);
-        // SAFETY: our own file, closed once.
-        unsafe { libc::close(folder) };
-        found
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        first_traced(&open(c"/proc/self/task", flags, Mode::empty()).ok()?)
     })
 }
 
 /// Searches the threads that an open folder lists.
-fn first_traced(folder: i32) -> Option<Traced> {
+fn first_traced(folder: &OwnedFd) -> Option<Traced> {
     // The kernel aligns each entry to 8 bytes.
     let mut entries = [0_u64; 128];
     loop {
-        // SAFETY: our own folder, and `entries` has this many bytes.
-        let length =
-            unsafe { libc::syscall(libc::SYS_getdents64, folder, entries.as_mut_ptr(), size_of_val(&entries)) };
+        let (fd, size) = (folder.as_raw_fd(), size_of_val(&entries));
+        // SAFETY: an open folder, and `entries` has this many bytes.
+        let length = unsafe { libc::syscall(libc::SYS_getdents64, fd, entries.as_mut_ptr(), size) };
         let length = usize::try_from(length).ok().filter(|length| *length > 0)?;
         // SAFETY: the kernel has written this many bytes, at most the size of `entries`.
         let mut rest = unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<u8>(), length) };
