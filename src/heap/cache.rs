@@ -360,6 +360,11 @@ impl AllocationCache {
         self.blocks[bin].settled.load(Ordering::Relaxed).min(cursor)..cursor
     }
 
+    /// Returns whether the cell with this header, in the bin's run, is settled.
+    pub(crate) fn is_settled(&self, bin: usize, header: usize) -> bool {
+        header < self.blocks[bin].settled.load(Ordering::Relaxed)
+    }
+
     /// Records that all cells of the run below this address are settled.
     pub(crate) fn settle(&self, bin: usize, below: usize) {
         self.blocks[bin].settled.store(below, Ordering::Relaxed);

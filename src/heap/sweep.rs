@@ -231,13 +231,15 @@ impl Heap {
                 }
             }
             // The cell that is being built may be an object already, whose address the allocator has not returned yet: it is reported if
-            // it is marked.
+            // it is marked, by the first collection that finds it so. The thread may be stopped there again before it has executed an
+            // instruction.
             let building = cache.building(bin);
-            let counts = building != 0 && self.is_marked(building + HEADER_BYTES);
-            if counts {
+            let was_settled = building != 0 && cache.is_settled(bin, building);
+            let is_new = building != 0 && !was_settled && self.is_marked(building + HEADER_BYTES);
+            if is_new {
                 events.fire_object_allocated(building + HEADER_BYTES, cell_bytes);
             }
-            cache.settle(bin, unsettled.end + if counts { cell_bytes } else { 0 });
+            cache.settle(bin, unsettled.end + if is_new || was_settled { cell_bytes } else { 0 });
         }
     }
 
@@ -413,6 +415,7 @@ fn count_equal(_stopped: WorldStopped<'_>, marks: &[AtomicU8], value: u8) -> usi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::events::{Categories, Category, MemorySink, Selection};
     use crate::heap::charges::Charging;
     use crate::heap::{Paranoid, Refill};
     use crate::sync::{CurrentId, Lock, SharedLock};
@@ -449,6 +452,43 @@ mod tests {
             let stopped = unsafe { WorldStopped::assume(&held) };
             prop_assert_eq!(count_equal(stopped, &marks, value), bytes.iter().filter(|&&byte| byte == value).count());
         }
+    }
+
+    /// `.event.objects`: a thread is stopped twice at the same instruction, after it has stored an object's header and before it has
+    /// advanced its cursor. Whether the second stop follows the switching-on or both do, the object is reported at most once.
+    #[rstest::rstest]
+    fn an_object_whose_allocation_is_not_complete_is_reported_once(
+        #[values(false, true)] listens_from_the_first: bool,
+    ) {
+        let (heap, lock) = heap(1 << 20);
+        let (bin, cache) = (2, heap.new_cache(&WORD));
+        assert_eq!(heap.refill(&cache, bin, || lock.lock()), Refill::Ready);
+        let header = cache.building(bin);
+        let of_type = <u64 as crate::heap::trace::Described>::INFO;
+        // SAFETY: the first free cell of the cache; no other thread uses this heap.
+        unsafe { *(header as *mut usize) = std::ptr::from_ref(of_type) as usize };
+        let (events, sink) = (Events::new(), std::sync::Arc::new(MemorySink::with_capacity(16).unwrap()));
+        let collect = || {
+            let held = lock.lock();
+            // SAFETY: as above.
+            let stopped = unsafe { WorldStopped::assume(&held) };
+            let epoch = heap.begin_marking(stopped);
+            let cell = heap.blocks.cell_of_payload(header + HEADER_BYTES).unwrap();
+            heap.blocks.mark(cell.block, cell.index).store(epoch, Relaxed);
+            heap.settle_new_objects(stopped, &cache, &events);
+        };
+        let listen =
+            || events.listen(sink.clone(), Selection::categories(Categories::of(&[Category::Object]))).map(drop);
+        if listens_from_the_first {
+            listen().unwrap();
+            collect();
+        } else {
+            collect();
+            listen().unwrap();
+        }
+        collect();
+        assert_eq!(sink.drain().count(), usize::from(listens_from_the_first));
+        assert!(cache.is_settled(bin, header), "the thread would report the object itself");
     }
 
     /// `.stop.fork`: when the process forks, a thread may be in the middle of a sweep: after its first store, or before its last. The
