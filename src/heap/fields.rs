@@ -14,6 +14,7 @@ unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
     const NAME: &'static str = "[T; N]";
     const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
     const MUTABLE: bool = T::MUTABLE;
+    const ZERO_IS_READABLE: bool = T::ZERO_IS_READABLE;
 
     unsafe fn clear_unused(value: *mut Self) {
         if T::LAYOUT.is_any_word() {
@@ -33,19 +34,22 @@ unsafe impl<T: Trace> Trace for Option<T> {
         Layout::any_word(size_of::<Self>())
     };
     const MUTABLE: bool = T::MUTABLE;
+    const ZERO_IS_READABLE: bool = T::ZERO_IS_READABLE;
 
     unsafe fn clear_unused(value: *mut Self) {
         if !Self::LAYOUT.is_any_word() {
             return;
         }
         let mut used = UsedWords::of(value);
-        // SAFETY: the caller's promise. An `Option` can be `None`, and `Some` if `T` has values, as every `T` whose layout is not a leaf.
+        // SAFETY: the caller's promise, and the constant.
         unsafe {
             if let Some(inner) = &mut *value {
                 used.add(inner);
                 T::clear_unused(inner);
             }
-            used.clear();
+            if Self::ZERO_IS_READABLE {
+                used.clear();
+            }
         }
     }
 }
@@ -54,12 +58,14 @@ unsafe impl<T: Trace> Trace for Option<T> {
 unsafe impl<T: ?Sized + 'static> Trace for PhantomData<T> {
     const NAME: &'static str = "PhantomData";
     const LAYOUT: Layout = Layout::LEAF;
+    const ZERO_IS_READABLE: bool = true;
 }
 
 // SAFETY: a `Sync` type contains no `Gc`. The collector frees nothing that a reference for ever refers to.
 unsafe impl<T: ?Sized + Sync + 'static> Trace for &'static T {
     const NAME: &'static str = "&'static T";
     const LAYOUT: Layout = Layout::LEAF;
+    const ZERO_IS_READABLE: bool = true;
 }
 
 macro_rules! tuples {
@@ -69,6 +75,7 @@ macro_rules! tuples {
             const NAME: &'static str = "tuple";
             const LAYOUT: Layout = Layout::LEAF $(.with(offset_of!(Self, $index), $type::LAYOUT))+;
             const MUTABLE: bool = false $(|| $type::MUTABLE)+;
+            const ZERO_IS_READABLE: bool = true $(&& $type::ZERO_IS_READABLE)+;
 
             unsafe fn clear_unused(value: *mut Self) {
                 // SAFETY: the caller's promise, for each field.
@@ -95,6 +102,7 @@ macro_rules! functions {
         unsafe impl<R: 'static $(, $parameter: 'static)*> Trace for fn($($parameter),*) -> R {
             const NAME: &'static str = "fn";
             const LAYOUT: Layout = Layout::LEAF;
+            const ZERO_IS_READABLE: bool = true;
         }
 
         // SAFETY: a pointer to code is a word, the same for all threads, and no reference to an object.
@@ -127,6 +135,7 @@ macro_rules! leaves {
         unsafe impl Trace for $type {
             const NAME: &'static str = stringify!($type);
             const LAYOUT: Layout = Layout::LEAF;
+            const ZERO_IS_READABLE: bool = true;
         }
     )*};
 }
@@ -172,6 +181,7 @@ macro_rules! not_zero {
         unsafe impl Trace for num::$type {
             const NAME: &'static str = stringify!($type);
             const LAYOUT: Layout = Layout::LEAF;
+            const ZERO_IS_READABLE: bool = true;
         }
 
         // SAFETY: the conversions are lossless on a 64-bit machine, and a number is no reference.

@@ -310,12 +310,14 @@ pub fn keep_alive<T>(gc: Gc<T>) {
 unsafe impl<T: Trace> Trace for Gc<T> {
     const NAME: &'static str = "Gc";
     const LAYOUT: Layout = Layout::WORD;
+    const ZERO_IS_READABLE: bool = true;
 }
 
 // SAFETY: one atomic word; what it may hold is what its `Word` type promises.
 unsafe impl<W: Word> Trace for GcCell<W> {
     const NAME: &'static str = "GcCell";
     const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
+    const ZERO_IS_READABLE: bool = true;
     const MUTABLE: bool = W::MAY_REFER;
 }
 

@@ -172,6 +172,11 @@ pub unsafe trait Trace: 'static {
     /// Whether this is an [`Array`].
     #[doc(hidden)]
     const IS_ARRAY: bool = false;
+    /// Whether the variant of an enum in a value, or of one that contains the value, can be read while the word with the variant's number is 0.
+    /// An enum without explicit numbers has a variant 0. The number may also be a bit pattern that a field never has: for a reference or
+    /// a `NonZero` that is 0 itself, and a `bool` or a `char` may be 0. Of a type like `Leaf<T>` nothing is known: it may have no value.
+    #[doc(hidden)]
+    const ZERO_IS_READABLE: bool = false;
     /// Clears the words of a value in which any word may be a reference, and which no field of its variant uses. Otherwise a word that was on
     /// the stack where the value was made could keep an object alive. Neither allocates nor unwinds.
     ///
@@ -209,8 +214,9 @@ impl<T> UsedWords<T> {
     /// Clears the other words, but for the one that tells which variant it is.
     ///
     /// # Safety
-    /// The value is valid, and this thread alone uses it. It is an enum that can be in each of its variants, which have no numbers of
-    /// their own. Therefore 0 is the number of a variant, or a value of the field that holds the number: it can be read as one.
+    /// The value is valid, and this thread alone uses it. It is an enum without explicit numbers, and the types of all fields have
+    /// [`Trace::ZERO_IS_READABLE`]. So each variant has values, and 0 is the number of the first, or what the field that holds the
+    /// number may be: the variant can be read while the word is 0.
     pub unsafe fn clear(self) {
         for word in 0..(size_of::<T>() / 8).min(Layout::WORDS) {
             if self.bits[word / WORD_BITS] >> (word % WORD_BITS) & 1 == 1 {

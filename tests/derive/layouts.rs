@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::atomic::AtomicI64;
 
 use proptest::prelude::*;
-use stopworld::{Array, Gc, GcCell, Layout, Leaf, Trace, Weak, Word};
+use stopworld::{Array, Gc, GcCell, Layout, Leaf, Trace, Weak, Word, World};
 
 /// One of everything that a field may be.
 #[derive(Trace)]
@@ -77,6 +77,61 @@ enum Mixed {
     None,
     One(u64),
     Two(Gc<Mixed>, f64),
+}
+
+/// An enum without a variant whose number is 0, and one that can never be in its first variant. A word of a value of theirs must not be
+/// cleared and then read as a number.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[repr(u8)]
+#[allow(dead_code, reason = "only some variants are made")]
+enum FromFive {
+    Five = 5,
+    Six,
+}
+
+#[derive(Trace)]
+enum OfFive {
+    Value(Leaf<FromFive>, Gc<u64>),
+    Nothing,
+    Reference(Gc<u64>),
+}
+
+#[derive(Trace)]
+#[allow(dead_code, reason = "only some variants are made")]
+enum NeverFirst {
+    Never(Leaf<std::convert::Infallible>, u64),
+    Second(Gc<u64>, u64),
+    Third(Gc<u64>),
+}
+
+#[derive(Trace)]
+struct Skips {
+    #[trace(skip = "an enum without references")]
+    _number: FromFive,
+    _reference: Gc<u64>,
+}
+
+#[test]
+fn words_are_cleared_only_if_zero_can_be_read_as_the_number_of_a_variant() {
+    const {
+        assert!(Mixed::ZERO_IS_READABLE && !Everything::ZERO_IS_READABLE && Plain::ZERO_IS_READABLE);
+        assert!(!OfFive::ZERO_IS_READABLE && !NeverFirst::ZERO_IS_READABLE && !Skips::ZERO_IS_READABLE);
+        assert!(!<Option<Skips>>::ZERO_IS_READABLE && !<[OfFive; 2]>::ZERO_IS_READABLE);
+        assert!(!<(u32, OfFive)>::ZERO_IS_READABLE && <Option<(Gc<u64>, bool)>>::ZERO_IS_READABLE);
+    }
+    let world = World::builder().build().unwrap();
+    // SAFETY: this thread keeps every `Gc` in local variables.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let number = m.alloc(3_u64).unwrap();
+    let five = m.alloc(OfFive::Value(Leaf(FromFive::Six), number)).unwrap();
+    let (nothing, reference) = (m.alloc(OfFive::Nothing).unwrap(), m.alloc(OfFive::Reference(number)).unwrap());
+    assert!(matches!(&*five, OfFive::Value(Leaf(FromFive::Six), three) if **three == 3));
+    assert!(matches!(&*nothing, OfFive::Nothing));
+    assert!(matches!(&*reference, OfFive::Reference(three) if **three == 3));
+    let (second, third) =
+        (m.alloc(NeverFirst::Second(number, 1)).unwrap(), m.alloc(NeverFirst::Third(number)).unwrap());
+    assert!(matches!(&*second, NeverFirst::Second(three, 1) if **three == 3));
+    assert!(matches!(&*third, NeverFirst::Third(three) if **three == 3));
 }
 
 /// A type without references may be dropped, whatever it is made of.

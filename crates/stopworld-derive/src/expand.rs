@@ -97,6 +97,7 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
         quote! { ::core::assert!(::core::mem::align_of::<#of_type>() <= ::core::mem::align_of::<Self>(), #message); }
     });
     let checks = checks(input, &parts);
+    let is_traced = parts.iter().all(|part| !part.skipped);
     Ok(quote! {
         const LAYOUT: ::stopworld::Layout = {
             #(#alignments)*
@@ -105,6 +106,7 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
             layout
         };
         const MUTABLE: bool = false #(|| #types::MUTABLE)*;
+        const ZERO_IS_READABLE: bool = #is_traced #(&& #types::ZERO_IS_READABLE)*;
         const DESCRIPTION: ::core::option::Option<usize> = ::stopworld::TypeInfo::first_description(
             &[#((::core::mem::offset_of!(Self, #members), #types::DESCRIPTION)),*],
         );
@@ -139,25 +141,9 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         });
         parts.extend(fields);
     }
-    // In these cases 0 may be no number of a variant, and no word is cleared.
+    // A number of its own may leave no variant with the number 0, and of a skipped type nothing is known.
     let is_numbered = data.variants.iter().any(|variant| variant.discriminant.is_some());
-    let clears = !is_numbered && !parts.iter().any(|part| part.skipped);
-    let clear = clears.then(|| {
-        quote! {
-            unsafe fn clear_unused(value: *mut Self) {
-                if Self::LAYOUT.is_leaf() {
-                    return;
-                }
-                let mut used = ::stopworld::__private::UsedWords::of(value);
-                // SAFETY: the caller's promise. The fields of all variants are `Trace`, so each variant has values.
-                match unsafe { &mut *value } {
-                    #(#arms)*
-                }
-                // SAFETY: as above.
-                unsafe { used.clear() };
-            }
-        }
-    });
+    let is_plain = !is_numbered && parts.iter().all(|part| !part.skipped);
     let types: Vec<_> = parts.iter().filter(|part| !part.skipped).map(Part::traced).collect();
     let checks = checks(input, &parts);
     Ok(quote! {
@@ -172,8 +158,22 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             layout
         };
         const MUTABLE: bool = false #(|| #types::MUTABLE)*;
+        const ZERO_IS_READABLE: bool = #is_plain #(&& #types::ZERO_IS_READABLE)*;
 
-        #clear
+        unsafe fn clear_unused(value: *mut Self) {
+            if Self::LAYOUT.is_leaf() {
+                return;
+            }
+            let mut used = ::stopworld::__private::UsedWords::of(value);
+            // SAFETY: the caller's promise.
+            match unsafe { &mut *value } {
+                #(#arms)*
+            }
+            if Self::ZERO_IS_READABLE {
+                // SAFETY: the caller's promise, and the constant.
+                unsafe { used.clear() };
+            }
+        }
     })
 }
 

@@ -20,7 +20,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// Derives `stopworld::Trace`, so that values of the type can live in the collected heap.
 ///
 /// It works for structs with named fields, tuple structs, unit structs, and enums, also with type parameters. Each field's type must be
-/// `Trace` itself. In a generic type, each type parameter must be `Trace`.
+/// `Trace` itself. In a generic type, each type parameter must be `Trace`; the macro adds this bound to the implementation. The type itself
+/// needs the bound if it has a `GcCell`, which demands it.
 ///
 /// ```
 /// use stopworld::{Gc, GcCell, Trace, World};
@@ -32,7 +33,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// }
 ///
 /// #[derive(Trace)]
-/// struct List<T> {
+/// struct List<T: Trace> {
 ///     first: T,
 ///     rest: GcCell<Option<Gc<List<T>>>>,
 /// }
@@ -61,7 +62,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// the references before all other fields, so that marking loads only one line.
 ///
 /// If a variant of an enum has references, all words of the object that contains the enum are scanned, and a number that equals the
-/// address of an object keeps that object alive. The same holds for a struct with references beyond its first 2 KiB.
+/// address of an object keeps that object alive. The same holds for a struct with references beyond its first 2 KiB. An allocation clears the
+/// words that the variant does not use, so that what was on the stack before keeps nothing alive; but not if a field of the enum is
+/// skipped, is a `Leaf`, or has a `Trace` written by hand, or if a variant has an explicit number.
 ///
 /// # Compile errors
 ///
