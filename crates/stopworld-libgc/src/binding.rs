@@ -173,20 +173,18 @@ unsafe impl Binding for LibgcBinding {
         // SAFETY: taken in `about_to_stop`.
         let held = unsafe { Held::assume() };
         call_procedures(heap);
-        let (mut short, mut long) = (SHORT.get(&held), LONG.get(&held));
-        let mut finalizers = FINALIZERS.get(&held);
         // SAFETY: links are words that the program has registered, and says so before it frees them.
-        unsafe { short.clear_dead(|object| heap.is_marked(object)) };
-        if finalizers.find_dead(&mut Marks(heap)) > 0 {
+        unsafe { SHORT.get(&held).clear_dead(|object| heap.is_marked(object)) };
+        if FINALIZERS.get(&held).find_dead(&mut Marks(heap)) > 0 {
             PENDING.store(true, Ordering::Relaxed);
         }
         let lies_in_dead_object =
             |link: usize| heap.object_containing(link).is_some_and(|object| !heap.is_marked(object));
-        short.forget_dangling(lies_in_dead_object);
-        long.forget_dangling(lies_in_dead_object);
+        SHORT.get(&held).forget_dangling(lies_in_dead_object);
+        LONG.get(&held).forget_dangling(lies_in_dead_object);
         TOGGLES.get(&held).forget_dead(|object| heap.is_marked(object));
         // SAFETY: as above.
-        unsafe { long.clear_dead(|object| heap.is_marked(object)) };
+        unsafe { LONG.get(&held).clear_dead(|object| heap.is_marked(object)) };
         GC_gc_no.fetch_add(1, Ordering::Relaxed);
         FREED_BYTES.store(0, Ordering::Relaxed);
         [Stage::MarkEnd, Stage::PreStartWorld].into_iter().for_each(report);

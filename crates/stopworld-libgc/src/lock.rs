@@ -18,6 +18,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use crate::os::futex;
+use crate::print;
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 
 /// A re-entrant futex lock. See the module's text.
@@ -55,7 +56,7 @@ impl Held {
 }
 
 /// Data that [`LOCK`] guards. A function of the program that is called while the data are borrowed must not get here again: that ends
-/// the process with a panic.
+/// the process, with a message that needs no memory, because the world may be stopped (`.stop.no-malloc`).
 pub(crate) struct Guarded<T>(RefCell<T>);
 
 // SAFETY: the data are used only with the proof that the lock is held.
@@ -66,15 +67,17 @@ impl<T> Guarded<T> {
         Self(RefCell::new(data))
     }
 
-    /// Returns the data.
-    ///
-    /// # Panics
-    /// If they are borrowed already, by a function further up the stack.
+    /// Returns the data. Ends the process if they are borrowed already, by a function further up the stack.
     #[inline]
     pub(crate) fn get<'a>(&'a self, _held: &'a Held) -> RefMut<'a, T> {
-        self.0.borrow_mut()
+        let Ok(data) = self.0.try_borrow_mut() else { print::abort_in_stop(BORROWED) };
+        data
     }
 }
+
+/// The message for a call from a function that may not make it.
+const BORROWED: &str = "a function of the program that the collector calls in a collection (a mark procedure, a callback) has called a function \
+                        that changes roots, links, finalizers or kinds: call it before or after the collection";
 
 /// Returns the address of the thread's control block, which no other living thread has. The child of a fork keeps it.
 #[inline(always)]

@@ -46,6 +46,12 @@ pub(crate) fn abort(reason: &str) -> ! {
     std::process::abort()
 }
 
+/// As [`abort`], without memory from malloc: for the stopped world.
+pub(crate) fn abort_in_stop(reason: &str) -> ! {
+    ["stopworld libgc: ", reason, "\n"].into_iter().for_each(|part| write(libc::STDERR_FILENO, part));
+    std::process::abort()
+}
+
 /// Prints one line to standard error, and exits the process with the code of a usage error: what was wrong is not the program's.
 pub(crate) fn refuse(reason: &str) -> ! {
     write(libc::STDERR_FILENO, &format!("stopworld libgc: {reason}\n"));

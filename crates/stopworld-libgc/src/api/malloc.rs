@@ -41,9 +41,21 @@ pub(crate) fn allocated<'a>(
     caller: usize,
     kind: impl FnOnce(&'static Kinds) -> &'a SizedKind,
 ) -> *mut c_void {
+    allocated_and(bytes, caller, kind, |_| ())
+}
+
+/// As [`allocated`]. Calls `keep` with the new object before the program's code can run, which may collect.
+#[inline(always)]
+fn allocated_and<'a>(
+    bytes: usize,
+    caller: usize,
+    kind: impl FnOnce(&'static Kinds) -> &'a SizedKind,
+    keep: impl FnOnce(NonNull<u8>),
+) -> *mut c_void {
     let thread = attached();
     charge(thread, caller);
     let Some(object) = allocate(thread, bytes, kind(thread.kinds())) else { return out_of_memory(bytes) };
+    keep(object);
     if PENDING.load(Ordering::Relaxed) {
         finalization::after_collection();
     }
@@ -112,15 +124,8 @@ pub(crate) fn uncollectable<'a>(
     caller: usize,
     kind: impl FnOnce(&'static Kinds) -> &'a SizedKind,
 ) -> *mut c_void {
-    let thread = attached();
-    charge(thread, caller);
-    let Some(object) = allocate(thread, bytes, kind(thread.kinds())) else { return out_of_memory(bytes) };
     // The object's address is in a register or on the stack until it is in the table.
-    UNCOLLECTABLE.get(&LOCK.lock()).insert(object.as_ptr() as usize);
-    if PENDING.load(Ordering::Relaxed) {
-        finalization::after_collection();
-    }
-    object.as_ptr().cast()
+    allocated_and(bytes, caller, kind, |object| _ = UNCOLLECTABLE.get(&LOCK.lock()).insert(object.as_ptr() as usize))
 }
 
 pub(crate) extern "C-unwind" fn malloc_uncollectable(bytes: usize, caller: usize) -> *mut c_void {

@@ -31,7 +31,7 @@ fn sources() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Compiles these files of bdwgc's tests to one program, or, with `-shared` among the options, to a shared library.
+/// Compiles these files of the bdwgc tests to one program, or, with `-shared` among the options, to a shared library.
 fn compiled(sources: &Path, output: &Path, files: &[&str], options: &[&str]) {
     let is_cpp = files.iter().any(|file| file.ends_with(".cc"));
     let finished = Command::new(if is_cpp { "c++" } else { "cc" })

@@ -123,6 +123,18 @@ fn a_function_that_is_missing_says_its_name() {
     assert!(text.starts_with("stopworld libgc: GC_stop_world_external is not available: "), "{text}");
 }
 
+/// The world is stopped then, so the message comes without memory from malloc.
+#[test]
+fn a_mark_procedure_that_changes_the_tables_is_refused_by_name() {
+    let Some(scene) = Scene::new() else { return };
+    let output = scene.command(&scene.program("mistakes")).arg("in a collection").output().unwrap();
+    let text = stderr(&output);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{text}");
+    let expected =
+        "stopworld libgc: a function of the program that the collector calls in a collection (a mark procedure";
+    assert!(text.starts_with(expected) && text.lines().count() == 1, "{text}");
+}
+
 /// Each format, also with the heap by call site. The program allocates only in functions of its own.
 #[rstest]
 #[case::telemetry("t.mps", None)]
