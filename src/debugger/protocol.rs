@@ -10,7 +10,7 @@
 //! clears the control word, unless another debugger has written its own meanwhile.
 //!
 //! A request reaches only the tracer of the thread that sends it. A debugger may have missed a thread when it attached (the thread's creation
-//! was in progress then, or its tracer was another one). That thread's requests are never signed, but the debugger lives, and serves the
+//! was in progress then, or its tracer was another one). That thread's requests are never acknowledged, but the debugger lives, and serves the
 //! other threads. So an untraced thread clears the control word only if no thread of the process is traced ([`is_gone`],
 //! `.debug.missed`). Otherwise the debugger would not get the requests that it waits for, while the threads that it holds keep every
 //! stop from succeeding.
@@ -126,7 +126,7 @@ pub(crate) fn vacate(word: &AtomicU64, seen: Control) -> bool {
     word.compare_exchange(seen.0, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
-/// Returns whether the debugger in control is gone, after a thread found no signature on its request or has no tracer. `tracer` is the tracer
+/// Returns whether the debugger in control is gone, after a thread's request was not acknowledged, or could not be, because the thread has no tracer. `tracer` is the tracer
 /// of that thread, 0 for none; `is_any_traced` returns whether any thread of the process is traced (`.debug.missed`).
 pub(crate) fn is_gone(tracer: i32, is_any_traced: impl FnOnce() -> bool) -> bool {
     tracer != 0 || removed(Guard::DebugMissed) || !is_any_traced()
