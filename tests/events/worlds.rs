@@ -110,7 +110,7 @@ fn the_sums_are_consistent_from_the_moment_of_switching_on(
             // Some collections without events, which leave blocks half swept.
             std::thread::sleep(Duration::from_millis(5));
             live_bytes.ends.lock().unwrap().clear();
-            world.events().select(listener, wants.clone()).unwrap();
+            world.events().select(listener, wants).unwrap();
             whole.is_on.store(true, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(20));
             world.collect().unwrap();
