@@ -219,7 +219,8 @@ fn a_host_that_waits_for_a_firing_thread_loses_events_and_learns_how_many_and_wh
     for step in 0..EVENTS_FIRED {
         events.fire_object_allocated(step as usize, 32);
     }
-    stopworld::events::record::Recorder::of_process().flush().unwrap();
+    // The result is that of all consumers of the process, and another test has a host that fails.
+    let _ = stopworld::events::record::Recorder::of_process().flush();
     assert!(begun.elapsed() < WHOLE, "{:?}", begun.elapsed());
     drop(held);
     host.flush(LONG).unwrap();
