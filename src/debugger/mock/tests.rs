@@ -1,5 +1,6 @@
 //! Tests of the contract between a debugger and the collector, with the debugger inside the process.
 
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use rstest::rstest;
@@ -122,32 +123,33 @@ fn a_debugger_that_detaches_resumes_frozen_threads() {
 fn threads_that_attach_and_exit_under_the_debugger_are_stopped_while_they_exist() {
     let threads = threads(By::Signals);
     let mock = attached(&threads);
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let born = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for i in 0..2 {
-            let (threads, done) = (&threads, &done);
+        let spawners = [0, 1].map(|i| {
+            let (threads, born) = (&threads, &born);
             scope.spawn(move || {
-                while !done.load(Ordering::Relaxed) {
+                for _ in 0..100 {
                     let threads = threads.clone();
                     let short = std::thread::spawn(move || {
                         let info = threads.attach(&format!("child of {i}")).unwrap();
                         threads.detach(info);
                     });
                     short.join().unwrap();
+                    born.fetch_add(1, Ordering::Relaxed);
                 }
-            });
-        }
-        let born = || mock.log().0.iter().filter(|event| matches!(event, MockEvent::Created { .. })).count();
-        for round in 0.. {
-            stop(&threads).start();
-            if round % 50 == 49 && born() > 100 {
-                break;
+            })
+        });
+        // At most one stop for each thread, so that the log has room for all events.
+        for seen in 0..200 {
+            while born.load(Ordering::Relaxed) < seen && !spawners.iter().all(|spawner| spawner.is_finished()) {
+                std::thread::yield_now();
             }
+            stop(&threads).start();
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(mock.threads().is_empty());
-    let (log, _) = mock.log();
+    let (log, missed) = mock.log();
+    assert_eq!(missed, 0);
     let count = |kind: fn(&MockEvent) -> bool| log.iter().filter(|e| kind(e)).count();
     let created = count(|e| matches!(e, MockEvent::Created { .. }));
     assert_eq!(created, count(|e| matches!(e, MockEvent::Exited { .. })));
