@@ -46,6 +46,18 @@ impl Collector {
         Some(self.heap.state(&held).acquired_bytes)
     }
 
+    /// Sets the minimum size of the heap, and raises the budget of the time up to the next collection accordingly.
+    pub(crate) fn set_minimum_heap(&self, bytes: u64) {
+        let Self { threads, heap, pacing, .. } = self;
+        heap.set_minimum(bytes);
+        // A stress test's fixed budget remains.
+        if pacing.every.is_none() {
+            let held = threads.lock(&threads.locks().allocation);
+            // No collection ends as long as the lock is held, so the budget fits the live bytes.
+            heap.raise_budget(&held, pacing.budget(self.live_bytes(), 1, heap.limit_bytes(), bytes));
+        }
+    }
+
     /// Returns the number of bytes that were alive after the last collection.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Ordering::Relaxed)

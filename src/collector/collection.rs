@@ -307,9 +307,10 @@ impl Collector {
         self.account(stopped, outcome);
         let (live_bytes, mutators) = (live.bytes.total(), mutators as usize);
         let resident = self.heap.resident_bytes(&stopped.locks().allocation);
-        let budget = self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident);
+        let minimum = self.heap.minimum_bytes();
+        let budget = self.pacing.budget(live_bytes, mutators, self.heap.limit_bytes(), resident.max(minimum));
         self.heap.end_collection(stopped.proof(), budget);
-        outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident);
+        outcome.surplus = self.pacing.surplus(live_bytes, mutators, resident, minimum);
         self.fire_heap_figures(number, budget, outcome);
     }
 

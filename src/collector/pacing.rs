@@ -30,6 +30,9 @@
 //! eighth is for fragmentation. This rule alone would keep a heap large for ever that was large once. So memory far beyond
 //! what the formulas above require is returned to the kernel ([`Pacing::surplus`]).
 //!
+//! A program that knows how much memory it will need can request a minimum size of the heap. The heap may then grow to that size before
+//! it collects, as if the memory were resident already. None of it is returned to the kernel.
+//!
 //! The heap limit has precedence: the budget is at most what is left below the limit. Reaching the limit is not an
 //! error but a reason to collect ([`Need::Room`](crate::heap::Need::Room)).
 
@@ -55,9 +58,10 @@ pub(crate) const GROWTH: f64 = 0.25;
 const MIDDLING: u64 = 3;
 
 impl Pacing {
-    /// Returns the number of bytes that may be allocated before the next collection.
-    pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, resident_bytes: u64) -> u64 {
-        let spare = resident_bytes.saturating_sub(live_bytes) / 8 * 7;
+    /// Returns the number of bytes that may be allocated before the next collection. `held_bytes` is the larger of the resident bytes and
+    /// the minimum size of the heap.
+    pub(crate) fn budget(&self, live_bytes: u64, mutators: usize, limit_bytes: u64, held_bytes: u64) -> u64 {
+        let spare = held_bytes.saturating_sub(live_bytes) / 8 * 7;
         // The budget is at least 64 KiB, so that the program makes progress also if the heap is at its limit, or if the floor is 0.
         let wanted = self.every.unwrap_or_else(|| self.paced(live_bytes, mutators).max(spare).max(1 << 16));
         wanted.min(limit_bytes.saturating_sub(live_bytes).max(1 << 16))
@@ -74,10 +78,18 @@ impl Pacing {
         small.min(middling).max(large)
     }
 
-    /// The number of bytes that may stay resident. `None` if it is not worth returning memory to the kernel.
-    pub(crate) fn surplus(&self, live_bytes: u64, mutators: usize, resident_bytes: u64) -> Option<u64> {
+    /// The number of bytes that may stay resident: at least the minimum size of the heap. `None` if it is not worth returning memory to the
+    /// kernel.
+    pub(crate) fn surplus(
+        &self,
+        live_bytes: u64,
+        mutators: usize,
+        resident_bytes: u64,
+        minimum_bytes: u64,
+    ) -> Option<u64> {
         let wanted = live_bytes.saturating_add(self.paced(live_bytes, mutators));
-        (resident_bytes > wanted.saturating_mul(3)).then(|| wanted / 2 * 3)
+        let most = wanted.saturating_mul(3).max(minimum_bytes);
+        (resident_bytes > most).then(|| (wanted / 2 * 3).max(minimum_bytes))
     }
 }
 
@@ -122,7 +134,13 @@ mod tests {
     #[test]
     fn memory_that_the_heap_holds_anyway_is_used_and_much_more_is_given_back() {
         assert_eq!(PACING.budget(10 * MIB, 1, 1 << 40, 50 * MIB), 35 * MIB);
-        assert_eq!(PACING.surplus(10 * MIB, 1, 50 * MIB), None);
-        assert_eq!(PACING.surplus(10 * MIB, 1, 1000 * MIB), Some(45 * MIB));
+        assert_eq!(PACING.surplus(10 * MIB, 1, 50 * MIB, 0), None);
+        assert_eq!(PACING.surplus(10 * MIB, 1, 1000 * MIB, 0), Some(45 * MIB));
+    }
+
+    #[test]
+    fn a_requested_minimum_is_never_given_back() {
+        assert_eq!(PACING.surplus(10 * MIB, 1, 1000 * MIB, 1000 * MIB), None);
+        assert_eq!(PACING.surplus(10 * MIB, 1, 1001 * MIB, 1000 * MIB), Some(1000 * MIB));
     }
 }

@@ -133,6 +133,8 @@ pub(crate) struct Heap {
     state: Guarded<RefCell<HeapState>>,
     /// Committed blocks may not exceed this.
     limit_blocks: AtomicUsize,
+    /// The size up to which the heap may grow before a collection, whatever is alive.
+    minimum_bytes: AtomicU64,
     gate: SweepGate,
     /// The mark byte of the present collection, or of the last one if none is under way.
     epoch: AtomicU8,
@@ -185,6 +187,7 @@ impl Heap {
                 budget_bytes: u64::MAX,
             })),
             limit_blocks: AtomicUsize::new(limit_blocks),
+            minimum_bytes: AtomicU64::new(0),
             blocks,
             gate: SweepGate::new(),
             epoch: AtomicU8::new(1),
@@ -677,6 +680,23 @@ impl Heap {
     /// The heap limit in bytes.
     pub(crate) fn limit_bytes(&self) -> u64 {
         (self.limit_blocks.load(Relaxed) * BLOCK_BYTES) as u64
+    }
+
+    /// Sets the minimum size of the heap, for the next budget.
+    pub(crate) fn set_minimum(&self, bytes: u64) {
+        // Relaxed: the next collection sees it, or the one after it.
+        self.minimum_bytes.store(bytes, Relaxed);
+    }
+
+    /// The minimum size of the heap in bytes.
+    pub(crate) fn minimum_bytes(&self) -> u64 {
+        self.minimum_bytes.load(Relaxed)
+    }
+
+    /// Raises the budget of the time up to the next collection to at least `budget_bytes`.
+    pub(crate) fn raise_budget(&self, held: &LockGuard<'_>, budget_bytes: u64) {
+        let mut state = self.state(held);
+        state.budget_bytes = state.budget_bytes.max(budget_bytes);
     }
 
     /// Bytes of all blocks that are in use or can be used without a request to the kernel.

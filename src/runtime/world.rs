@@ -267,6 +267,23 @@ impl World {
         self.collector().heap.set_limit(bytes);
     }
 
+    /// Sets the minimum size of the heap in bytes, as `-Xms` does for Java: no collection is due before the live objects and those
+    /// allocated since fill seven eighths of it. The heap's memory up to this size is not returned to the kernel. Memory is still
+    /// committed only as the heap grows, and [the limit](Self::heap_limit) still holds. 0, the default, lets the world decide by
+    /// [`initial_heap`](crate::WorldBuilder::initial_heap) and [`growth`](crate::WorldBuilder::growth) alone.
+    ///
+    /// A larger minimum has an effect at once, a smaller one from the next collection on. Waits for the heap's lock, so for a
+    /// running collection.
+    pub fn set_minimum_heap(&self, bytes: usize) {
+        refuse_inside("World::set_minimum_heap");
+        self.collector().set_minimum_heap(bytes as u64);
+    }
+
+    /// Returns the minimum size of the heap in bytes.
+    pub fn minimum_heap(&self) -> u64 {
+        self.collector().heap.minimum_bytes()
+    }
+
     /// Returns the world's events, with which the program listens, records and fires events of its own.
     pub fn events(&self) -> &Events {
         &self.collector().events

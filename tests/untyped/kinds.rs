@@ -172,6 +172,29 @@ fn a_heap_limit_can_be_lowered_and_raised_again() {
     assert!(mutator.alloc_untyped(8 << 20, kind).is_ok());
 }
 
+#[test]
+fn a_heap_is_filled_to_its_minimum_before_it_is_collected() {
+    let world = World::builder().untyped(ObjectPointers::Interior).heap_limit(512 << 20).build().unwrap();
+    // SAFETY: no object is kept.
+    let mutator = unsafe { world.attach("test") }.unwrap();
+    assert_eq!(world.minimum_heap(), 0);
+    world.set_minimum_heap(256 << 20);
+    assert_eq!(world.minimum_heap(), 256 << 20);
+    garbage(&mutator, 200);
+    assert_eq!(world.totals().collections, 0);
+    garbage(&mutator, 200);
+    assert_eq!(world.totals().collections, 1, "seven eighths of the minimum are full");
+    garbage(&mutator, 150);
+    assert_eq!(world.totals().collections, 2, "the next budget is as large");
+    assert!(world.totals().committed_bytes >= 224 << 20, "the memory stays");
+    world.set_minimum_heap(0);
+    // The first one returns the memory, and the second one finds it gone.
+    world.collect().unwrap();
+    world.collect().unwrap();
+    garbage(&mutator, 200);
+    assert!(world.totals().collections > 10, "{}", world.totals().collections);
+}
+
 /// A thread that leaves its blocking region for a function can be stopped in it, and uses the heap there; the region goes on after it.
 #[test]
 fn a_thread_leaves_its_region_for_a_function() {

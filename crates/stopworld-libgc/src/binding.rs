@@ -15,6 +15,7 @@
 use stopworld::ThreadStopInfo;
 use stopworld::untyped::{Binding, MarkedHeap, RootScanner};
 
+use crate::api::figures::report_size;
 use crate::data::{GC_dont_gc, GC_gc_no, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
 use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
@@ -191,8 +192,9 @@ unsafe impl Binding for LibgcBinding {
     }
 
     fn restarted(&self) {
-        let after = [Stage::PostStartWorld, Stage::ReclaimStart, Stage::ReclaimEnd, Stage::End];
-        after.into_iter().for_each(report);
+        report(Stage::PostStartWorld);
+        report_size();
+        [Stage::ReclaimStart, Stage::ReclaimEnd, Stage::End].into_iter().for_each(report);
         LOCK.release();
     }
 

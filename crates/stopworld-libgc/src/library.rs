@@ -113,10 +113,10 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
         .on_failure(|error| print::warn(&format!("a collection failed: {error}")));
     let requested = |bytes: usize| (bytes > 0).then_some(bytes);
     if let Some(bytes) = settings.maximum_heap.or_else(|| requested(MAXIMUM_HEAP.load(Ordering::Relaxed))) {
-        builder = builder.heap_limit(bytes.max(SMALLEST_LIMIT));
+        builder = builder.heap_limit(limit(bytes));
     }
     // A small heap grows to about four times what the builder calls its initial size.
-    builder = builder.initial_heap(settings.initial_heap.unwrap_or(INITIAL_HEAP) / 4);
+    builder = builder.initial_heap(settings.initial_heap.unwrap_or(INITIAL_HEAP).min(INITIAL_HEAP) / 4);
     if let Some(bytes) = settings.budget {
         builder = builder.collect_every(bytes);
     }
@@ -131,6 +131,9 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
     }
     builder = recording::of_world(builder).stopper(settings.stopper.unwrap_or_default().built_in());
     let world = builder.build()?;
+    if let Some(bytes) = settings.initial_heap {
+        world.set_minimum_heap(bytes);
+    }
     if settings.stopper == Some(Stopping::MockDebugger) {
         let installed = MockDebugger::new().map(|debugger| world.set_thread_vtable(debugger));
         if !matches!(installed, Ok(Ok(_))) {
@@ -145,6 +148,13 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
 const INITIAL_HEAP: usize = 24 << 20;
 /// The smallest heap limit that a world accepts.
 const SMALLEST_LIMIT: usize = 256 << 10;
+/// Heap limits are multiples of this.
+const LIMIT_UNIT: usize = 16 << 10;
+
+/// Returns the limit of the world for a requested one. It is rounded up, so that the heap can be expanded to exactly what was requested.
+pub(crate) fn limit(bytes: usize) -> usize {
+    bytes.max(SMALLEST_LIMIT).checked_next_multiple_of(LIMIT_UNIT).unwrap_or(usize::MAX)
+}
 
 /// How much a heap may grow for each live byte before the next collection. bdwgc collects after about the live bytes, divided by the
 /// divisor, were allocated.

@@ -7,11 +7,11 @@
 use std::ffi::{CStr, c_char, c_int, c_ulong};
 
 use crate::binding::{ADDED, FREED_BYTES};
-use crate::data::{GC_gc_no, GC_non_gc_bytes, GC_parallel};
+use crate::data::{GC_gc_no, GC_non_gc_bytes, GC_on_heap_resize, GC_parallel};
 use crate::environment::MAXIMUM_HEAP;
-use crate::library::if_initialised;
+use crate::library::{if_initialised, limit};
 use crate::lock::LOCK;
-use crate::print::log;
+use crate::print::{self, log};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::tables::finalizers::FINALIZERS;
 use crate::tables::links::{LONG, SHORT};
@@ -38,7 +38,8 @@ fn figures() -> Figures {
     SINCE.store(since, Ordering::Relaxed);
     let live = counters.live.small + counters.live.large + counters.live.pinned;
     Figures {
-        heap: counters.committed_bytes as usize,
+        // The memory up to the requested size is the heap's, although it is only taken from the kernel when it is used.
+        heap: counters.committed_bytes.max(library.world.minimum_heap()) as usize,
         live: live as usize,
         since_collection: since,
         allocated_before: counters.allocated_bytes as usize,
@@ -175,11 +176,33 @@ pub(crate) extern "C" fn GC_get_full_gc_total_time() -> c_ulong {
     figures().pause_total_ns / 1_000_000
 }
 
-/// The heap grows when it needs to: this only says whether it may.
+/// Lets the heap grow by `bytes` before it is collected. The memory is taken from the kernel when it is used.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn GC_expand_hp(bytes: usize) -> c_int {
+pub(crate) extern "C-unwind" fn GC_expand_hp(bytes: usize) -> c_int {
+    if LOCK.is_mine() {
+        print::abort("GC_expand_hp was called by a function that holds the allocation lock: call it afterwards");
+    }
     let world = &attached().library.world;
-    c_int::from(figures().heap.saturating_add(bytes) <= world.heap_limit() as usize)
+    let size = figures().heap.saturating_add(bytes);
+    if size > world.heap_limit() as usize {
+        return 0;
+    }
+    world.set_minimum_heap(size);
+    let held = LOCK.lock();
+    report_size();
+    drop(held);
+    1
+}
+
+/// Reports a size of the heap that was not reported yet to the program's function for that. The library's lock is held.
+pub(crate) fn report_size() {
+    static REPORTED: AtomicUsize = AtomicUsize::new(0);
+    let Some(function) = GC_on_heap_resize.get() else { return };
+    let size = figures().heap;
+    if REPORTED.swap(size, Ordering::Relaxed) != size {
+        // SAFETY: the program's function, with the lock held and the world running, as the interface has it.
+        unsafe { function(size) };
+    }
 }
 
 /// Before the library is initialised, any limit can be set; afterwards, one up to the limit at that time.
@@ -187,7 +210,7 @@ pub(crate) extern "C" fn GC_expand_hp(bytes: usize) -> c_int {
 pub(crate) extern "C" fn GC_set_max_heap_size(bytes: usize) {
     MAXIMUM_HEAP.store(bytes, Ordering::Relaxed);
     if let Some(library) = if_initialised() {
-        library.world.set_heap_limit(if bytes == 0 { usize::MAX } else { bytes });
+        library.world.set_heap_limit(if bytes == 0 { usize::MAX } else { limit(bytes) });
     }
 }
 

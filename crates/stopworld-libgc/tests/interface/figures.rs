@@ -90,6 +90,34 @@ fn the_figures_agree() {
     }
 }
 
+static SIZE: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn resized(size: usize) {
+    SIZE.store(size, Ordering::Relaxed);
+}
+
+#[test]
+fn a_heap_that_is_expanded_is_filled_before_a_collection() {
+    let _alone = alone();
+    // SAFETY: functions as the interface has them.
+    unsafe {
+        GC_malloc(1);
+        GC_set_on_heap_resize(Some(resized));
+        let before = GC_get_heap_size();
+        assert_eq!(GC_expand_hp(128 << 20), 1);
+        assert_eq!((GC_get_heap_size(), SIZE.load(Ordering::Relaxed)), (before + (128 << 20), before + (128 << 20)));
+        collect();
+        let collections = (&raw const GC_gc_no).read_volatile();
+        for _ in 0..100_000 {
+            GC_malloc_atomic(1000);
+        }
+        assert_eq!((&raw const GC_gc_no).read_volatile(), collections, "100 MB are less than the heap has");
+        assert_eq!(GC_expand_hp(usize::MAX / 2), 0, "more than the limit");
+        assert_eq!(GC_get_heap_size(), before + (128 << 20));
+        GC_set_on_heap_resize(None);
+    }
+}
+
 extern "C" fn count(object: Pointer, bytes: usize, data: Pointer) {
     // SAFETY: the test's counter; any address is allowed.
     unsafe {

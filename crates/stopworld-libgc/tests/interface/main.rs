@@ -40,6 +40,8 @@ unsafe extern "C" {
     pub(crate) fn GC_make_descriptor(bitmap: *const usize, bits: usize) -> usize;
     pub(crate) fn GC_malloc_explicitly_typed(bytes: usize, descriptor: usize) -> Pointer;
     pub(crate) fn GC_gcollect();
+    pub(crate) fn GC_expand_hp(bytes: usize) -> c_int;
+    pub(crate) fn GC_set_on_heap_resize(function: Option<extern "C" fn(usize)>);
     pub(crate) fn GC_enable();
     pub(crate) fn GC_disable();
     pub(crate) fn GC_is_disabled() -> c_int;
