@@ -198,9 +198,16 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
         self.marking.marker.untyped_word(word);
     }
 
-    /// Returns the first byte of the object that contains this address, whether it is marked or not; `None` if there is none.
-    pub fn object_containing(&self, address: usize) -> Option<usize> {
-        self.heap.object_containing(address).map(|(payload, _)| payload)
+    /// Returns the size of the heap in bytes: the memory that it has taken from the kernel, or its
+    /// [minimum](crate::World::set_minimum_heap) if that is more.
+    pub fn heap_bytes(&self) -> usize {
+        self.heap.committed_bytes().max(self.heap.minimum_bytes()) as usize
+    }
+
+    /// Returns whether this address lies in an object that is not marked, or in a free part of the heap. False if it lies outside of the
+    /// heap.
+    pub fn lies_in_dead_object(&self, address: usize) -> bool {
+        self.heap.lies_in_unmarked_cell(address)
     }
 
     /// Returns the description of the object that begins at this address; `None` if none does.

@@ -38,6 +38,16 @@ impl Heap {
         unsafe { (cell.header_word() as *const TypeInfo).as_ref() }.map(|info| (cell.payload(), info))
     }
 
+    /// Whether this address lies in a cell whose object is not marked, or that has none. Cheaper than
+    /// [`object_containing`](Self::object_containing), which reads the object's header.
+    pub(crate) fn lies_in_unmarked_cell(&self, address: usize) -> bool {
+        let map = self.blocks.map();
+        References::Interior.find(map, address.wrapping_add(1)).is_some_and(|target| {
+            // SAFETY: the address map found the cell, so its mark byte is in the table.
+            unsafe { (*map.mark_of_number(target.number)).load(Relaxed) != self.epoch() }
+        })
+    }
+
     /// Calls `visit` with the payload address and the type of each object, without a lock.
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(usize, &'static TypeInfo)) {
         for block in 0..self.committed_blocks() {

@@ -27,7 +27,8 @@ unsafe impl Binding for Reveals {
             let before = self.seen.load(Ordering::Relaxed);
             while let Some(object) = heap.take_bound() {
                 assert_eq!(heap.type_of(object).map(|info| info.name() == "bound"), Some(true));
-                assert!(heap.is_marked(object) && heap.object_containing(object + 8) == Some(object));
+                assert!(heap.is_marked(object) && !heap.lies_in_dead_object(object + 8));
+                assert!(!heap.lies_in_dead_object(&raw const *self as usize), "outside of the heap");
                 // SAFETY: an object with a word.
                 heap.keep_word(!unsafe { *(object as *const usize) });
                 self.seen.fetch_add(1, Ordering::Relaxed);

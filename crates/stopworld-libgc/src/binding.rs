@@ -15,8 +15,7 @@
 use stopworld::ThreadStopInfo;
 use stopworld::untyped::{Binding, MarkedHeap, RootScanner};
 
-use crate::api::figures::report_size;
-use crate::data::{GC_dont_gc, GC_gc_no, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
+use crate::data::{GC_dont_gc, GC_gc_no, GC_on_heap_resize, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
 use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
 use crate::lock::{Guarded, Held, LOCK};
@@ -61,6 +60,8 @@ pub(crate) static PENDING: AtomicBool = AtomicBool::new(false);
 static SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// The heap after marking, while a mark procedure runs; null otherwise.
 static MARKED: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+/// The size of the heap in the last collection.
+static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Whether the collection that is under way has begun to scan its roots: a stop may fail, and roots may be scanned twice.
 static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
 
@@ -68,6 +69,16 @@ fn report(stage: Stage) {
     if let Some(function) = ON_COLLECTION_EVENT.get() {
         // SAFETY: the program's function, which the interface lets be called at this stage.
         unsafe { function(stage) };
+    }
+}
+
+/// Reports a size of the heap to the program's function for that, unless it was the last one to be reported.
+pub(crate) fn report_size(bytes: usize, _: &Held) {
+    static REPORTED: AtomicUsize = AtomicUsize::new(0);
+    let Some(function) = GC_on_heap_resize.get() else { return };
+    if REPORTED.swap(bytes, Ordering::Relaxed) != bytes {
+        // SAFETY: the program's function, with the lock held and the world running, as the interface has it.
+        unsafe { function(bytes) };
     }
 }
 
@@ -179,21 +190,22 @@ unsafe impl Binding for LibgcBinding {
         if FINALIZERS.get(&held).find_dead(&mut Marks(heap)) > 0 {
             PENDING.store(true, Ordering::Relaxed);
         }
-        let lies_in_dead_object =
-            |link: usize| heap.object_containing(link).is_some_and(|object| !heap.is_marked(object));
-        SHORT.get(&held).forget_dangling(lies_in_dead_object);
-        LONG.get(&held).forget_dangling(lies_in_dead_object);
+        SHORT.get(&held).forget_dangling(|link| heap.lies_in_dead_object(link));
+        LONG.get(&held).forget_dangling(|link| heap.lies_in_dead_object(link));
         TOGGLES.get(&held).forget_dead(|object| heap.is_marked(object));
         // SAFETY: as above.
         unsafe { LONG.get(&held).clear_dead(|object| heap.is_marked(object)) };
         GC_gc_no.fetch_add(1, Ordering::Relaxed);
+        HEAP_BYTES.store(heap.heap_bytes(), Ordering::Relaxed);
         FREED_BYTES.store(0, Ordering::Relaxed);
         [Stage::MarkEnd, Stage::PreStartWorld].into_iter().for_each(report);
     }
 
     fn restarted(&self) {
         report(Stage::PostStartWorld);
-        report_size();
+        // SAFETY: taken in `about_to_stop`.
+        let held = unsafe { Held::assume() };
+        report_size(HEAP_BYTES.load(Ordering::Relaxed), &held);
         [Stage::ReclaimStart, Stage::ReclaimEnd, Stage::End].into_iter().for_each(report);
         LOCK.release();
     }

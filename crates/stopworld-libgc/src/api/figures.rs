@@ -6,8 +6,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_ulong};
 
-use crate::binding::{ADDED, FREED_BYTES};
-use crate::data::{GC_gc_no, GC_non_gc_bytes, GC_on_heap_resize, GC_parallel};
+use crate::binding::{ADDED, FREED_BYTES, report_size};
+use crate::data::{GC_gc_no, GC_non_gc_bytes, GC_parallel};
 use crate::environment::MAXIMUM_HEAP;
 use crate::library::{if_initialised, limit};
 use crate::lock::LOCK;
@@ -188,21 +188,8 @@ pub(crate) extern "C-unwind" fn GC_expand_hp(bytes: usize) -> c_int {
         return 0;
     }
     world.set_minimum_heap(size);
-    let held = LOCK.lock();
-    report_size();
-    drop(held);
+    report_size(size, &LOCK.lock());
     1
-}
-
-/// Reports a size of the heap that was not reported yet to the program's function for that. The library's lock is held.
-pub(crate) fn report_size() {
-    static REPORTED: AtomicUsize = AtomicUsize::new(0);
-    let Some(function) = GC_on_heap_resize.get() else { return };
-    let size = figures().heap;
-    if REPORTED.swap(size, Ordering::Relaxed) != size {
-        // SAFETY: the program's function, with the lock held and the world running, as the interface has it.
-        unsafe { function(size) };
-    }
 }
 
 /// Before the library is initialised, any limit can be set; afterwards, one up to the limit at that time.

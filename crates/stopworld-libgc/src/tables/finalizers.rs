@@ -99,8 +99,9 @@ impl Finalizers {
     /// Finds the finalizers whose objects are dead: marking has ended. Returns how many are ready now that were not before. Allocates
     /// nothing.
     pub(crate) fn find_dead(&mut self, marking: &mut impl Marking) -> usize {
-        let mut ordered = false;
+        let (mut ordered, mut any_unreachable) = (false, false);
         for (&object, finalizer) in &self.registered {
+            any_unreachable |= finalizer.order == Order::Unreachable;
             if matches!(finalizer.order, Order::Topological | Order::IgnoreSelf) && !marking.is_marked(object) {
                 marking.mark_referents(object, finalizer.order == Order::IgnoreSelf);
                 ordered = true;
@@ -111,7 +112,9 @@ impl Finalizers {
         }
         let before = self.ready.len();
         self.queue_dead(marking, |order| order != Order::Unreachable);
-        self.queue_dead(marking, |order| order == Order::Unreachable);
+        if any_unreachable {
+            self.queue_dead(marking, |order| order == Order::Unreachable);
+        }
         self.ready.len() - before
     }
 
