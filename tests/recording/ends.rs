@@ -362,6 +362,8 @@ fn a_debugger_can_flush_while_all_threads_are_stopped() {
         let output = Command::new("gdb")
             .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &part.0.id().to_string()])
             .args(["-ex", "set scheduler-locking on"])
+            // The thread may be in a Rust function, whose language the expression is not.
+            .args(["-ex", "set language c"])
             .args(["-ex", "printf \"flushed: %d\\n\", ((int (*)(void)) stopworld_telemetry_flush)()"])
             .args(["-ex", "printf \"again: %d\\n\", ((int (*)(void)) stopworld_telemetry_flush)()"])
             .args(["-ex", &format!("shell cp {} {}.then", part.1.display(), part.1.display())])

@@ -204,6 +204,8 @@ fn a_debugger_can_flush_while_the_writing_thread_is_stopped() {
         let output = Command::new("gdb")
             .args(["-batch", "-nx", "-iex", "set debuginfod enabled off", "-p", &child.id().to_string()])
             .args(["-ex", "handle SIGSTOP nostop noprint nopass", "-ex", "set scheduler-locking on"])
+            // The thread may be in a Rust function, whose language the expression is not.
+            .args(["-ex", "set language c"])
             .args(["-ex", "printf \"flushed: %d\\n\", ((int (*)(void)) stopworld_telemetry_flush)()"])
             .args(["-ex", &format!("shell cp {} {}.then", file.display(), file.display())])
             .args(["-ex", "detach"])
