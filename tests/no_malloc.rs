@@ -4,12 +4,16 @@
 //! This binary replaces two allocators by wrappers that abort the process when a thread allocates inside the stopped world: Rust's global
 //! allocator, and *malloc itself*. The functions below have the names of libc's, so the dynamic linker resolves every call of `malloc` to
 //! them, including libc's internal calls (`pthread_getattr_np`, `strdup`, `dlopen`). They check, and forward to libc's `__libc_malloc`.
+//!
+//! A handler of a signal may interrupt malloc, so it must not call it either, whether the world is stopped or not. `sigaction` is replaced,
+//! too: each handler is installed with a wrapper around it, which tells the check that the thread is in a handler.
 
 mod hazard;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::{c_char, c_int, c_void};
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,14 +31,17 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
 fn look(what: &[u8]) {
+    if handlers::is_in_one() {
+        caught(b"in the handler of a signal: ", what);
+    }
     if testing::is_inside_the_stopped_world() {
-        caught(what);
+        caught(b"inside the stopped world: ", what);
     }
 }
 
 /// Prints the caller's backtrace, if malloc still works, and ends the process.
 #[cold]
-fn caught(what: &[u8]) {
+fn caught(place: &[u8], what: &[u8]) {
     static CAUGHT: AtomicBool = AtomicBool::new(false);
     if CAUGHT.swap(true, Ordering::Relaxed) {
         // Printing the backtrace allocates, which is allowed here.
@@ -42,6 +49,7 @@ fn caught(what: &[u8]) {
     }
     // SAFETY: plain system calls. If a stopped thread holds malloc's lock, the alarm ends the process.
     unsafe {
+        libc::write(2, place.as_ptr().cast(), place.len());
         libc::write(2, what.as_ptr().cast(), what.len());
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
         libc::alarm(5);
@@ -56,13 +64,13 @@ struct Watched;
 // SAFETY: the system's allocator, after a check.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        look(b"the global allocator was called inside the stopped world\n");
+        look(b"the global allocator was called\n");
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        look(b"the global allocator was called inside the stopped world (free)\n");
+        look(b"the global allocator was called (free)\n");
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -92,44 +100,44 @@ mod interposed {
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-        noted(b"malloc was called inside the stopped world\n");
+        noted(b"malloc was called\n");
         unsafe { __libc_malloc(size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-        noted(b"calloc was called inside the stopped world\n");
+        noted(b"calloc was called\n");
         unsafe { __libc_calloc(count, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn realloc(memory: *mut c_void, size: usize) -> *mut c_void {
-        noted(b"realloc was called inside the stopped world\n");
+        noted(b"realloc was called\n");
         unsafe { __libc_realloc(memory, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn free(memory: *mut c_void) {
         // free(NULL) takes no lock, but its caller does not know that and must not call it here.
-        noted(b"free was called inside the stopped world\n");
+        noted(b"free was called\n");
         unsafe { __libc_free(memory) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
-        noted(b"memalign was called inside the stopped world\n");
+        noted(b"memalign was called\n");
         unsafe { __libc_memalign(align, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
-        noted(b"aligned_alloc was called inside the stopped world\n");
+        noted(b"aligned_alloc was called\n");
         unsafe { __libc_memalign(align, size) }
     }
 
     #[unsafe(no_mangle)]
     unsafe extern "C" fn posix_memalign(result: *mut *mut c_void, align: usize, size: usize) -> c_int {
-        noted(b"posix_memalign was called inside the stopped world\n");
+        noted(b"posix_memalign was called\n");
         let memory = unsafe { __libc_memalign(align, size) };
         if memory.is_null() {
             return libc::ENOMEM;
@@ -137,6 +145,122 @@ mod interposed {
         unsafe { *result = memory };
         0
     }
+}
+
+mod handlers {
+    //! Wrappers around the handlers of signals.
+
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    const SIGNALS: usize = 65;
+
+    type Handler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+    /// The address of the handler of each signal that has a wrapper; 0 for the others.
+    static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
+
+    thread_local! {
+        static DEPTH: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Returns whether the calling thread is in a handler.
+    #[inline]
+    pub(super) fn is_in_one() -> bool {
+        DEPTH.get() > 0
+    }
+
+    unsafe extern "C" {
+        fn __sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+    }
+
+    /// Queries the action that is really installed.
+    pub(super) unsafe fn installed(signal: c_int, action: &mut libc::sigaction) {
+        // SAFETY: a query.
+        unsafe { __sigaction(signal, std::ptr::null(), action) };
+    }
+
+    unsafe extern "C" fn wrapper(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        DEPTH.set(DEPTH.get() + 1);
+        let handler = HANDLERS[signal as usize].load(Ordering::Relaxed);
+        // SAFETY: what `sigaction` was given as a handler. One that expects fewer arguments ignores the others.
+        unsafe { std::mem::transmute::<usize, Handler>(handler)(signal, info, context) };
+        DEPTH.set(DEPTH.get() - 1);
+    }
+
+    /// Installs the wrapper instead of the handler, and returns the handler if that is queried.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+        let slot = usize::try_from(signal).ok().and_then(|signal| HANDLERS.get(signal));
+        let before = slot.map_or(0, |slot| slot.load(Ordering::Relaxed));
+        // SAFETY: the caller's arguments, but for the handler. The stored handler is replaced before the wrapper can be called for it.
+        unsafe {
+            let mut wrapped = new.as_ref().copied();
+            if let (Some(slot), Some(action)) = (slot, &mut wrapped)
+                && action.sa_sigaction != libc::SIG_DFL
+                && action.sa_sigaction != libc::SIG_IGN
+            {
+                slot.store(action.sa_sigaction, Ordering::Relaxed);
+                action.sa_sigaction = wrapper as *const () as usize;
+                action.sa_flags |= libc::SA_SIGINFO;
+            }
+            let result = __sigaction(signal, wrapped.as_ref().map_or(std::ptr::null(), |action| action), old);
+            if let Some(old) = old.as_mut()
+                && old.sa_sigaction == wrapper as *const () as usize
+            {
+                old.sa_sigaction = before;
+            }
+            result
+        }
+    }
+}
+
+/// A handler that allocates is caught in a process of its own.
+#[test]
+fn an_allocation_in_a_handler_is_caught() {
+    unsafe extern "C" fn allocates(_: c_int) {
+        std::hint::black_box(Box::new(1));
+    }
+    let (mut printed, writer) = std::io::pipe().unwrap();
+    // SAFETY: the child is a process of one thread, which only installs a handler, and ends.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::dup2(writer.as_raw_fd(), 2);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = allocates as *const () as usize;
+            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+            libc::raise(libc::SIGUSR1);
+            libc::_exit(0);
+        }
+        child
+    };
+    drop(writer);
+    let mut message = String::new();
+    printed.read_to_string(&mut message).unwrap();
+    let mut status = 0;
+    // SAFETY: waits for the child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFSIGNALED(status), "{status:#x}");
+    assert!(message.starts_with("in the handler of a signal: the global allocator was called\n"), "{message}");
+}
+
+/// The suspend signal's handler is called through the wrapper, although its address is what a query returns.
+#[test]
+fn the_suspend_signals_handler_is_watched() {
+    let world = hazard::world(By::Signals);
+    // SAFETY: plain queries.
+    let (shown, installed) = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGURG, std::ptr::null(), &mut action);
+        let shown = action.sa_sigaction;
+        handlers::installed(libc::SIGURG, &mut action);
+        (shown, action.sa_sigaction)
+    };
+    assert_ne!(shown, installed);
+    drop(world);
 }
 
 #[test]

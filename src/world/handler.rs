@@ -13,6 +13,8 @@
 //! | [`StopState::park_if_held`](super::handshake::StopState::park_if_held) | model-checked with the handler run at each step of the interrupted protocol |
 //! | the previous handler of the signal | called only if the collector was not the only sender of the signal |
 //!
+//! `tests/no_malloc.rs` wraps the handler, and ends the process if malloc is called in it.
+//!
 //! **The stack.** SA_ONSTACK is not set. Rust gives its threads an alternate stack; an address in the handler's frame on it would
 //! have no relation to the thread's own stack (`.stop.altstack`). On the thread's own stack the kernel skips the red zone and saves
 //! all registers above the handler's frame. The address of a local variable is below them all, so `[stack_ptr, base)` holds
