@@ -13,7 +13,8 @@ use super::masks::Masks;
 use super::roots::{Ranges, RootKind};
 use crate::heap::Heap;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};
-use crate::heap::layout::{CELL_BYTES, FIRST_CELL, MARKS_PER_BLOCK, Space, cells_per_block};
+use crate::heap::compact::KindBytes;
+use crate::heap::layout::{CELL_BYTES, FIRST_CELL, MARKS_PER_BLOCK, Space, cells_per_block, is_compact};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::trace::{Shape, TypeInfo};
@@ -80,6 +81,8 @@ pub(crate) struct Cells {
     /// The bytes of the heap that an object in one of these cells takes.
     pub(crate) bytes: usize,
     space: Space,
+    /// The types of the objects, if the cells have no headers.
+    kinds: Option<KindBytes>,
 }
 
 impl Cells {
@@ -92,6 +95,10 @@ impl Cells {
     /// The type of the object that lives in the cell of this index, or has just died there.
     #[inline(always)]
     pub(crate) fn type_of(&self, index: usize) -> &'static TypeInfo {
+        if let Some(kinds) = self.kinds {
+            // SAFETY: as below; a kind byte takes the place of the header.
+            return unsafe { &*(kinds.header_word(self.cell(index).payload()) as *const TypeInfo) };
+        }
         // SAFETY: a header that is not 0 is the address of a description, which is never freed. Marking leaves no cell marked
         // whose header is 0. A cell that was marked in the last collection has its header until the sweep after this one. No
         // thread writes a header while the world is stopped. The read is a plain one, so that it is omitted for callers that do
@@ -168,13 +175,15 @@ impl<'a> LiveHeap<'a> {
             BlockState::Free | BlockState::Reserved | BlockState::LargeTail => None,
             BlockState::LargeHead => {
                 let bytes = self.heap.large_footprint(block) as usize;
-                Some(Cells { block, start, count: 1, stride: 0, bytes, space: Space::Large })
+                Some(Cells { block, start, count: 1, stride: 0, bytes, space: Space::Large, kinds: None })
             }
             BlockState::Owned | BlockState::Full | BlockState::Unswept => {
-                let bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
+                let class = usize::from(info.head.class.load(Relaxed));
+                let bytes = CELL_BYTES[class];
+                let kinds = is_compact(class).then(|| self.heap.blocks.kinds());
                 let is_pinned = info.head.space.load(Relaxed) == Space::Pinned as u8;
                 let space = if is_pinned { Space::Pinned } else { Space::Small };
-                Some(Cells { block, start, count: cells_per_block(bytes), stride: bytes, bytes, space })
+                Some(Cells { block, start, count: cells_per_block(bytes), stride: bytes, bytes, space, kinds })
             }
         }
     }
@@ -224,7 +233,7 @@ impl<'a> LiveHeap<'a> {
     pub(crate) fn type_of(&self, payload: usize) -> &'static TypeInfo {
         debug_assert!(self.lives(payload));
         // SAFETY: as in `object`.
-        unsafe { &**((payload - crate::heap::layout::HEADER_BYTES) as *const *const TypeInfo) }
+        unsafe { &*(self.map().header_word(payload, true) as *const TypeInfo) }
     }
 
     /// Visits each word of a live object that may refer to another, with its address. Weak references do not count.

@@ -251,7 +251,7 @@ impl<'a> Marker<'a> {
     /// There is an object at this payload address.
     pub(super) unsafe fn referents(&mut self, payload: usize) {
         // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
-        let info = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+        let info = unsafe { &*(self.map.header_word(payload, true) as *const TypeInfo) };
         match self.tells {
             true => self.scan::<true>(payload, info),
             false => self.scan::<false>(payload, info),
@@ -264,7 +264,7 @@ impl<'a> Marker<'a> {
     /// There is an untyped object at this payload address.
     pub(super) unsafe fn other_referents(&mut self, payload: usize) {
         // SAFETY: the header of an object is the address of a `TypeInfo`, which lives for ever.
-        let info = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+        let info = unsafe { &*(self.map.header_word(payload, true) as *const TypeInfo) };
         if info.shape != Shape::Untyped {
             return;
         }
@@ -338,7 +338,7 @@ impl<'a> Marker<'a> {
     fn mark_without_room(&mut self, task: usize) {
         if let Some(target) = self.references.find(self.map, task)
             && self.mark(reference_to(self.map, target))
-            && let Some(info) = self.info(target.payload)
+            && let Some(info) = self.info(target.payload, true)
         {
             self.marked += 1;
             match info.shape {
@@ -420,6 +420,9 @@ impl<'a> Marker<'a> {
                 // The header and the first words of the payload, which may lie on two lines. A third prefetch would make the
                 // random graph a tenth slower.
                 prefetch(reference.payload - HEADER_BYTES);
+                if F::HAS_COMPACT {
+                    prefetch(map.kinds.address(reference.payload));
+                }
                 prefetch(reference.payload + F::PREFETCHED);
                 objects.put(reference.payload);
                 let nothing_else = tasks.len() == 0 && references.is_empty();
@@ -429,7 +432,7 @@ impl<'a> Marker<'a> {
             }
             // Objects are taken only when there is no reference left, so if there is no object either, marking is done.
             let Some(payload) = objects.take() else { break };
-            let Some(info) = self.info(payload) else { continue };
+            let Some(info) = self.info(payload, F::HAS_COMPACT) else { continue };
             marked += 1;
             match info.shape {
                 Shape::Words(bits) if tasks.has_room_for(WORDS) => {
@@ -443,7 +446,7 @@ impl<'a> Marker<'a> {
                     });
                 }
                 Shape::Untyped if !TELLS && fits(map.word_at(payload).cell_bytes(), tasks) => {
-                    let words = (map.word_at(payload).cell_bytes() - HEADER_BYTES) / size_of::<usize>();
+                    let words = map.word_at(payload).payload_bytes() / size_of::<usize>();
                     // SAFETY: the words of a live object in a stopped world, and room on the stack. The caller chose the way to
                     // select by the processor.
                     tasks.fill(|to| unsafe { select.select(payload as *const usize, words, bounds, to) });
@@ -496,9 +499,9 @@ impl<'a> Marker<'a> {
 
     /// Returns the type of the object in a cell that has just been marked. If there is no object in it, unmarks the cell and returns `None`.
     #[inline(always)]
-    fn info(&self, payload: usize) -> Option<&'static TypeInfo> {
-        // SAFETY: the payload of a cell in a committed block; its header lies before it.
-        let header = unsafe { (*((payload - HEADER_BYTES) as *const AtomicUsize)).load(Relaxed) };
+    fn info(&self, payload: usize, has_compact: bool) -> Option<&'static TypeInfo> {
+        // SAFETY: the payload of a cell in a committed block.
+        let header = unsafe { self.map.header_word(payload, has_compact) };
         if header == 0 {
             self.unmark(payload);
             return None;
@@ -641,7 +644,7 @@ impl<'a> Marker<'a> {
     fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
         let payload = task & ((1 << SLICE_SHIFT) - 1);
         let slice = (task & !SLICE_TAG) >> SLICE_SHIFT;
-        match self.info(payload).map(|info| info.shape) {
+        match self.info(payload, true).map(|info| info.shape) {
             Some(Shape::Untyped) => self.scan_untyped::<TELLS>(payload, slice),
             _ => self.scan_slice::<TELLS>(payload, slice),
         }
@@ -704,7 +707,7 @@ impl<'a> Marker<'a> {
             if self.heap.blocks.mark(block, index).load(Relaxed) == self.epoch {
                 let cell = self.heap.blocks.cell(block, cell_bytes, index);
                 // SAFETY: marked cells have headers.
-                let info = unsafe { &*(cell.header_word() as *const TypeInfo) };
+                let info = unsafe { &*(self.heap.blocks.header_word(cell) as *const TypeInfo) };
                 if !matches!(info.shape, Shape::Weak | Shape::Bound) {
                     match self.tells {
                         true => self.scan::<true>(cell.payload(), info),

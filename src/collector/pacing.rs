@@ -7,7 +7,7 @@
 //! ```text
 //!    H ▲                                  ,·  large: H = (1 + g)·L
 //!      │                              ,·
-//! 3·F  ├ ─ ─ ─ ─ .─────────────────·         middling: H = 3·F
+//! k·F  ├ ─ ─ ─ ─ .─────────────────·         middling: H = k·F
 //!      │       ,
 //!      │     ,       small: H = F + 3·L
 //!   F  ├ ─ ·
@@ -20,7 +20,9 @@
 //!   allocate several times as fast, and every stop costs each of them two context switches. A collector whose budget depends
 //!   only on the live heap lets *n* threads stop each other *n* times as often (bdwgc at a 2 MiB heap with 2 threads: 8,500
 //!   collections where 700 are enough).
-//! - **Middling**: memory is cheap, and the cost is in marking.
+//! - **Middling**: memory is cheap, and the cost is in marking. With the default rate *g* below, *k* is 3. A higher rate, which gives more
+//!   memory for less marking, raises *k* in proportion: a world with a low floor, for programs that live in a few megabytes, then still lets
+//!   a heap of ten megabytes grow enough to be marked seldom.
 //! - **Large**: memory is expensive. *B = g·L* makes the marking cost of an allocated byte the constant *c / g*, whatever the
 //!   program's size: the usual trade of time for space, with *g* (`growth`) as its rate. At *g* = 1/4 an allocated byte
 //!   pays for the marking of four live bytes. That is much, but it applies only while a heap *grows*: a heap that has reached
@@ -54,7 +56,8 @@ pub(crate) struct Pacing {
 /// The default for [`Pacing::growth`].
 pub(crate) const GROWTH: f64 = 0.25;
 
-/// The factor 3 in the picture: a small heap has the floor plus this many times its live bytes, a middling heap this many floors.
+/// The factor 3 in the picture: a small heap has the floor plus this many times its live bytes, and a middling heap at least this many
+/// floors.
 const MIDDLING: u64 = 3;
 
 impl Pacing {
@@ -73,7 +76,8 @@ impl Pacing {
         let running = mutators.min(self.processors) as u64;
         let floor = self.floor_bytes.saturating_add(self.floor_bytes_per_mutator.saturating_mul(running));
         let small = floor.saturating_add(live_bytes.saturating_mul(MIDDLING - 1));
-        let middling = floor.saturating_mul(MIDDLING).saturating_sub(live_bytes);
+        let floors = MIDDLING as f64 * (self.growth / GROWTH).max(1.0);
+        let middling = ((floor as f64 * floors) as u64).saturating_sub(live_bytes);
         let large = (live_bytes as f64 * self.growth) as u64;
         small.min(middling).max(large)
     }
@@ -113,6 +117,14 @@ mod tests {
     #[case::the_limit_is_above_all(1000 * MIB, 4, 1010 * MIB, 10 * MIB)]
     fn the_budget(#[case] live: u64, #[case] mutators: usize, #[case] limit: u64, #[case] budget: u64) {
         assert_eq!(PACING.budget(live, mutators, limit, 0), budget);
+    }
+
+    #[rstest]
+    #[case::a_low_rate_changes_no_middling_heap(0.1, 14 * MIB)]
+    #[case::a_double_rate_doubles_it(0.5, 42 * MIB)]
+    #[case::an_absurd_one_ends_at_the_limit(1e300, (1 << 40) - 16 * MIB)]
+    fn the_budget_of_a_middling_heap(#[case] growth: f64, #[case] budget: u64) {
+        assert_eq!(Pacing { growth, ..PACING }.budget(16 * MIB, 1, 1 << 40, 0), budget);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::caches::caches;
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
 use crate::heap::Heap;
+use crate::heap::layout::HEADER_BYTES;
 use crate::heap::slots::SlotTable;
 use crate::heap::window::window;
 use crate::os::memory::Reservation;
@@ -82,7 +83,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         }
         for cache in caches(stopped) {
             for (cell, bytes) in cache.half_built() {
-                debug_assert!(heap.blocks.cell_containing(cell).is_some());
+                debug_assert!(heap.blocks.cell_containing(cell + HEADER_BYTES).is_some());
                 // SAFETY: the cell belongs to a stopped thread.
                 unsafe { self.marker.conservative_range(cell, cell + bytes) };
                 self.marker.events.fire_root_scanned(cell, RootKind::HalfBuilt as u32, bytes);

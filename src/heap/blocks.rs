@@ -6,6 +6,7 @@
 //!   BlockHead     |  8 B    |  8 B    |  8 B    | …                what the sweep set-up needs
 //!   BlockTail     |  24 B   |  24 B   |  24 B   | …                what some blocks need besides
 //!   mark bytes    | 1024 B  | 1024 B  | 1024 B  | …                one byte for each cell
+//!   kind bytes    | 1024 B  | 1024 B  | 1024 B  | …                for compact cells only: see `compact.rs`
 //! ```
 //!
 //! The dense word holds the cell size and its reciprocal, so that address → cell is a subtraction, a shift, a load
@@ -17,9 +18,10 @@
 
 use std::io;
 
+use super::compact::{KindBytes, KindTable};
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SHIFT, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, cells_per_block, divide,
-    reciprocal,
+    BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, cells_per_block,
+    divide, is_compact, reciprocal,
 };
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -126,12 +128,17 @@ const KIND_LARGE_TAIL: u64 = 4 << 48;
 const KINDS_WITH_OBJECTS: u64 = KIND_CELLS | KIND_LARGE_HEAD;
 /// Bit of blocks in which the last collection found dead cells, whose headers are still there.
 const UNSWEPT: u64 = 1 << 56;
+/// Bit of blocks whose cells have no headers.
+const COMPACT: u64 = 1 << COMPACT_SHIFT;
+const COMPACT_SHIFT: u32 = 57;
 
 impl BlockWord {
     const NONE: Self = Self(0);
 
-    const fn cells(cell_bytes: usize) -> Self {
-        Self(KIND_CELLS | (cell_bytes as u64) << 32 | reciprocal(cell_bytes) as u64)
+    const fn cells(class: usize) -> Self {
+        let cell_bytes = CELL_BYTES[class];
+        let compact = if is_compact(class) { COMPACT } else { 0 };
+        Self(KIND_CELLS | compact | (cell_bytes as u64) << 32 | reciprocal(cell_bytes) as u64)
     }
 
     /// The word of a large object's first block. It counts as one cell: with a reciprocal of 0, every offset is in cell 0.
@@ -160,10 +167,23 @@ impl BlockWord {
         self.0 & KIND_LARGE_TAIL != 0
     }
 
+    /// Returns whether the cells have no headers.
+    #[inline(always)]
+    pub(crate) const fn is_compact(self) -> bool {
+        self.0 & COMPACT != 0
+    }
+
     /// Size of a cell; 0 in a large object's block.
     #[inline(always)]
     pub(crate) const fn cell_bytes(self) -> usize {
         (self.0 >> 32) as u16 as usize
+    }
+
+    /// Size of the payload in a cell. The block is none of a large object.
+    #[inline(always)]
+    pub(crate) const fn payload_bytes(self) -> usize {
+        let is_compact = (self.0 >> COMPACT_SHIFT & 1) as usize;
+        self.cell_bytes().wrapping_sub(HEADER_BYTES * (1 - is_compact))
     }
 
     #[inline(always)]
@@ -175,7 +195,7 @@ impl BlockWord {
 /// A cell, found from an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// Address of the header word.
+    /// Address of the header word; that of the payload less the size of a header, if the cell has none.
     pub(crate) header: usize,
     /// The block that contains the cell.
     pub(crate) block: BlockIndex,
@@ -194,12 +214,6 @@ impl Cell {
     #[inline(always)]
     pub(crate) fn number(self) -> usize {
         self.block as usize * MARKS_PER_BLOCK + self.index as usize
-    }
-
-    /// The header word: the address of a `TypeInfo`, or 0.
-    pub(crate) fn header_word(self) -> usize {
-        // SAFETY: a `Cell` is only made of a header address within a committed block.
-        unsafe { (*(self.header as *const AtomicUsize)).load(Relaxed) }
     }
 }
 
@@ -220,9 +234,30 @@ pub(crate) struct AddressMap {
     bytes: usize,
     words: *const AtomicU64,
     marks: *const AtomicU8,
+    pub(crate) kinds: KindBytes,
 }
 
 impl AddressMap {
+    /// Returns the header word of the cell with this payload: the address of a `TypeInfo`, or 0 if the cell is free. `has_compact`: there
+    /// may be cells without headers.
+    ///
+    /// # Safety
+    /// The payload is that of a cell in a committed block.
+    #[inline(always)]
+    pub(crate) unsafe fn header_word(self, payload: usize, has_compact: bool) -> usize {
+        if has_compact && self.word_at(payload).is_compact() {
+            return self.kinds.header_word(payload);
+        }
+        // SAFETY: the caller's promise; the cell has a header before its payload.
+        unsafe { (*((payload - HEADER_BYTES) as *const AtomicUsize)).load(Relaxed) }
+    }
+
+    /// Returns whether an address is one of the heap.
+    #[inline(always)]
+    pub(crate) fn contains(self, address: usize) -> bool {
+        address.wrapping_sub(self.base) < self.bytes
+    }
+
     /// Returns the dense word of the block that contains an address of the heap.
     #[inline(always)]
     pub(crate) fn word_at(self, address: usize) -> BlockWord {
@@ -248,7 +283,8 @@ impl AddressMap {
     }
 
     /// Returns the cell that contains the byte before `word`, header included, whether it is allocated or not: the cell that `word`
-    /// points into, or just past whose end it points. All addresses in the blocks of a large object count as in the object.
+    /// points into, or just past whose end it points. All addresses in the blocks of a large object count as in the object. A
+    /// compact cell is found by addresses in it, from its first byte to its last.
     #[inline(always)]
     pub(crate) fn cell_pointed_into(self, word: usize) -> Option<Target> {
         let offset = word.wrapping_sub(1).wrapping_sub(self.base);
@@ -264,12 +300,28 @@ impl AddressMap {
         if !dense.has_objects() {
             return self.large_pointed_into(offset >> BLOCK_SHIFT, dense);
         }
+        if dense.is_compact() {
+            return self.compact_pointed_into(word, offset >> BLOCK_SHIFT, dense);
+        }
         // The space after the last cell belongs to no cell; that before the header of a large object does not count.
         if begin + cell_bytes > BLOCK_BYTES - FIRST_CELL || within > BLOCK_BYTES {
             return None;
         }
         let block = offset >> BLOCK_SHIFT;
         let payload = self.base + (block << BLOCK_SHIFT) + FIRST_CELL + HEADER_BYTES + begin;
+        Some(Target { payload, number: block * MARKS_PER_BLOCK + index })
+    }
+
+    /// [`cell_pointed_into`](Self::cell_pointed_into) for a block of compact cells.
+    #[inline(never)]
+    fn compact_pointed_into(self, word: usize, block: usize, dense: BlockWord) -> Option<Target> {
+        let start = self.base + (block << BLOCK_SHIFT);
+        let within = (word - start).checked_sub(FIRST_CELL + HEADER_BYTES)?;
+        let index = divide(within, dense.reciprocal());
+        if index >= cells_per_block(dense.cell_bytes()) {
+            return None;
+        }
+        let payload = start + FIRST_CELL + HEADER_BYTES + index * dense.cell_bytes();
         Some(Target { payload, number: block * MARKS_PER_BLOCK + index })
     }
 
@@ -316,6 +368,8 @@ pub(crate) struct Blocks {
     heads: Reservation,
     tails: Reservation,
     marks: Reservation,
+    /// The kinds of objects in compact cells; `None` if there are no such cells.
+    kinds: Option<KindTable>,
     count: usize,
 }
 
@@ -335,8 +389,31 @@ impl Blocks {
             tails: table(count * size_of::<BlockTail>())?,
             marks: Reservation::new(count * MARKS_PER_BLOCK, CHUNK_BYTES)
                 .and_then(|marks| marks.commit(0, marks.len()).map(|()| marks))?,
+            kinds: None,
             count,
         })
+    }
+
+    /// Reserves the table that compact cells need.
+    pub(crate) fn have_compact_cells(&mut self) -> io::Result<()> {
+        self.kinds = Some(KindTable::reserve(self.base(), self.count)?);
+        Ok(())
+    }
+
+    /// Returns the kinds of the objects in compact cells.
+    #[inline(always)]
+    pub(crate) fn kinds(&self) -> KindBytes {
+        self.kinds.as_ref().map_or(KindBytes::NONE, |table| table.bytes)
+    }
+
+    /// Returns the header word of a cell: the address of a `TypeInfo`, or 0. In a compact cell, the word that the header would have.
+    #[inline]
+    pub(crate) fn header_word(&self, cell: Cell) -> usize {
+        if self.word(cell.block).is_compact() {
+            return self.kinds().header_word(cell.payload());
+        }
+        // SAFETY: a `Cell` is only made of a header address within a committed block, and this one has a header.
+        unsafe { (*(cell.header as *const AtomicUsize)).load(Relaxed) }
     }
 
     /// Asks for huge pages for the part of the heap from `from` bytes on, and makes huge pages of the part before it, and of the mark
@@ -358,6 +435,7 @@ impl Blocks {
             bytes: self.reserved_bytes(),
             words: self.words.base().cast(),
             marks: self.marks.base().cast(),
+            kinds: self.kinds(),
         }
     }
 
@@ -411,9 +489,17 @@ impl Blocks {
         BlockWord(self.word_cell(block as usize).load(Relaxed))
     }
 
-    /// Records that a block is cut into cells, and that no dead cell has a header.
-    pub(crate) fn set_cells(&self, block: BlockIndex, cell_bytes: usize) {
-        self.word_cell(block as usize).store(BlockWord::cells(cell_bytes).0, Relaxed);
+    /// Records that a block is cut into cells of this class, and that no dead cell has a header.
+    pub(crate) fn set_cells(&self, block: BlockIndex, class: usize) {
+        self.word_cell(block as usize).store(BlockWord::cells(class).0, Relaxed);
+    }
+
+    /// Damages a block's word: lets it have cells of any size.
+    #[cfg(test)]
+    pub(crate) fn set_cell_bytes(&self, block: BlockIndex, bytes: u16) {
+        let word = self.word_cell(block as usize);
+        let others = KIND_CELLS | u64::from(reciprocal(usize::from(bytes)));
+        word.store(others | u64::from(bytes) << 32, Relaxed);
     }
 
     /// Records that a block of cells has dead cells with headers.
@@ -503,11 +589,14 @@ impl Blocks {
         if !word.has_objects() {
             return None;
         }
-        let within = (address - start).checked_sub(FIRST_CELL)?;
+        // A compact cell begins with its payload.
+        let first = if word.is_compact() { FIRST_CELL + HEADER_BYTES } else { FIRST_CELL };
+        let within = (address - start).checked_sub(first)?;
         let index = divide(within, word.reciprocal());
+        let begin = first + index * word.cell_bytes();
         let header = start + FIRST_CELL + index * word.cell_bytes();
         // The space after the last cell belongs to no cell.
-        (header + word.cell_bytes() <= start + BLOCK_BYTES).then_some(Cell { header, block, index: index as u32 })
+        (begin + word.cell_bytes() <= BLOCK_BYTES).then_some(Cell { header, block, index: index as u32 })
     }
 
     /// Returns the cell with this index in a block that is cut into cells of this size.

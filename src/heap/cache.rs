@@ -25,9 +25,10 @@
 
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
+use super::compact::{KindBytes, KindNumber, in_register};
 use super::free_blocks::BlockRun;
 use super::freed::FreedLists;
-use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES};
+use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES, is_compact, payload_bytes};
 use super::stopped::WorldStopped;
 use super::window::window;
 use crate::sabotage::{Guard, removed};
@@ -64,6 +65,8 @@ pub(crate) struct AllocationCache {
     large_to_tell: AtomicUsize,
     /// A block that the thread has taken and no event has reported, or `NO_BLOCK`.
     block_to_tell: AtomicU32,
+    /// The heap's kind bytes: of the objects in compact cells.
+    kinds: KindBytes,
     /// In a world that charges its allocations: the table of charges, and the word with the number to charge to.
     account: Option<Account>,
     /// In a world that charges its allocations: the bins in which the thread may allocate without a check.
@@ -157,9 +160,10 @@ impl Reserve {
 }
 
 impl AllocationCache {
-    pub(crate) fn new(tag: u8, account: Option<Account>) -> Self {
+    pub(crate) fn new(tag: u8, kinds: KindBytes, account: Option<Account>) -> Self {
         Self {
             tag,
+            kinds,
             reserve: AtomicU64::new(0),
             freshly_touched: AtomicU32::new(0),
             uncovered_bytes: AtomicUsize::new(0),
@@ -306,6 +310,39 @@ impl AllocationCache {
         Some(payload)
     }
 
+    /// Whether the thread allocates small untyped objects in compact cells.
+    #[inline(always)]
+    pub(crate) fn has_compact_cells(&self) -> bool {
+        self.kinds.exist()
+    }
+
+    /// As [`allocate`](Self::allocate), for a bin of compact cells: publishes a kind byte instead of a header.
+    ///
+    /// # Safety
+    /// As for [`allocate`](Self::allocate), and `kind` is that of what `build` writes. The heap has compact cells.
+    #[inline(always)]
+    pub(crate) unsafe fn allocate_compact(
+        &self,
+        bin: usize,
+        cell_bytes: usize,
+        kind: KindNumber,
+        build: impl FnOnce(*mut u8),
+    ) -> Option<*mut u8> {
+        let run = &self.runs[bin];
+        let cell = run.cursor.load(Ordering::Relaxed);
+        let next = cell + cell_bytes;
+        if run.limit.load(Ordering::Relaxed) < next {
+            return None;
+        }
+        let payload = in_register(cell + HEADER_BYTES);
+        build(payload as *mut u8);
+        compiler_fence(Ordering::SeqCst);
+        self.kinds.set(payload, kind);
+        compiler_fence(Ordering::SeqCst);
+        run.cursor.store(next, Ordering::Relaxed);
+        Some(payload as *mut u8)
+    }
+
     /// Moves on to the next run of the block that this thread owns. False when there is none.
     ///
     /// The collector may stop the thread anywhere in here: it changes neither the runs nor their links.
@@ -428,11 +465,23 @@ impl AllocationCache {
         if cursor < self.blocks[bin].end.load(Ordering::Relaxed) { cursor } else { 0 }
     }
 
-    /// Returns the cells that the thread may be building now (`.stop.mid-alloc`): the address of each cell's header, and the cell's size
-    /// in bytes. In a bin without a block no cell is being built.
+    /// Returns the cells that the thread may be building now (`.stop.mid-alloc`): the address of each cell's header, and the bytes from
+    /// there to the end of the payload. In a bin without a block no cell is being built.
     pub(crate) fn half_built(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let bins = (0..BINS).filter(|&bin| self.block(bin).is_some());
-        bins.map(|bin| (self.building(bin), CELL_BYTES[bin % CLASSES])).filter(|&(cell, _)| cell != 0)
+        bins.map(|bin| (self.building(bin), HEADER_BYTES + payload_bytes(bin % CLASSES))).filter(|&(cell, _)| cell != 0)
+    }
+
+    /// Returns whether there is an object in a cell of a class.
+    ///
+    /// # Safety
+    /// `header` is the header address of a cell of this class that the thread owns.
+    unsafe fn has_object(&self, header: usize, class: usize) -> bool {
+        if is_compact(class) {
+            return self.kinds.header_word(header + HEADER_BYTES) != 0;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { (*(header as *const AtomicUsize)).load(Ordering::Relaxed) != 0 }
     }
 
     /// Bytes that the thread may still allocate in this bin without the allocation lock.
@@ -479,8 +528,8 @@ impl AllocationCache {
         header_word: usize,
         build: impl FnOnce(*mut u8),
     ) -> Option<*mut u8> {
-        let header = self.freed.take(class)?;
-        let payload = (header + HEADER_BYTES) as *mut u8;
+        let payload = self.freed.take(class)? as *mut u8;
+        let header = payload as usize - HEADER_BYTES;
         window();
         build(payload);
         compiler_fence(Ordering::SeqCst);
@@ -489,6 +538,26 @@ impl AllocationCache {
         // was in a register, and kept it.
         unsafe { (*(header as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
         Some(payload)
+    }
+
+    /// As [`allocate_freed`](Self::allocate_freed), for a class of compact cells.
+    ///
+    /// # Safety
+    /// As for [`allocate_compact`](Self::allocate_compact).
+    #[inline(always)]
+    pub(crate) unsafe fn allocate_freed_compact(
+        &self,
+        class: usize,
+        kind: KindNumber,
+        build: impl FnOnce(*mut u8),
+    ) -> Option<*mut u8> {
+        let payload = in_register(self.freed.take(class)?);
+        window();
+        build(payload as *mut u8);
+        compiler_fence(Ordering::SeqCst);
+        self.charge_cell(payload - HEADER_BYTES, class);
+        self.kinds.set(payload, kind);
+        Some(payload as *mut u8)
     }
 
     /// Ends the lists, in the stopped world: the sweep frees the cells (`.heap.freed`).
@@ -598,7 +667,7 @@ impl AllocationCache {
             self.charge(bin);
             let (cell, class) = (self.building(bin), bin % CLASSES);
             // SAFETY: the cell at the cursor of a stopped thread's run, in its own block.
-            if cell != 0 && unsafe { (*(cell as *const AtomicUsize)).load(Ordering::Relaxed) } != 0 {
+            if cell != 0 && unsafe { self.has_object(cell, class) } {
                 account.charges.fill(cell..cell + CELL_BYTES[class], class, account.charge());
             }
         }
@@ -652,7 +721,7 @@ mod tests {
     /// `.stop.no-mutator`
     #[test]
     fn a_closed_cache_allocates_nothing_until_a_bin_is_reopened_and_loses_nothing() {
-        let cache = AllocationCache::new(1, None);
+        let cache = AllocationCache::new(1, KindBytes::NONE, None);
         let mut cells = [0_usize; 16];
         let first = cells.as_mut_ptr() as usize;
         let (bin, bytes) = (0, CELL_BYTES[0]);
@@ -672,7 +741,7 @@ mod tests {
     /// `.stop.mid-alloc`
     #[test]
     fn nothing_is_half_built_in_a_bin_without_a_block() {
-        let cache = AllocationCache::new(1, None);
+        let cache = AllocationCache::new(1, KindBytes::NONE, None);
         for bin in [3, 3 + CLASSES] {
             cache.runs[bin].cursor.store(4096 + bin, Ordering::Relaxed);
             cache.blocks[bin].end.store(8192, Ordering::Relaxed);

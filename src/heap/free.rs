@@ -1,10 +1,11 @@
 //! Freeing objects explicitly, and finding the object that contains an address.
 
 use super::Heap;
-use super::blocks::{BlockIndex, Cell};
+use super::blocks::{BlockIndex, Cell, Target};
 use super::cache::AllocationCache;
+use super::compact::{KindNumber, in_register};
 use super::freed::freed_header;
-use super::layout::{FIRST_CELL, HEADER_BYTES, Space, cells_per_block};
+use super::layout::{FIRST_CELL, HEADER_BYTES, Space, cells_per_block, is_compact};
 use super::references::References;
 use super::sweep::poison;
 use super::trace::TypeInfo;
@@ -18,7 +19,7 @@ impl Heap {
         loop {
             let epoch = self.swept_epoch();
             compiler_fence(Ordering::SeqCst);
-            let found = self.is_alive(cell) && cell.header_word() != freed_header();
+            let found = self.is_alive(cell) && self.blocks.header_word(cell) != freed_header();
             compiler_fence(Ordering::SeqCst);
             if self.swept_epoch() == epoch {
                 return found;
@@ -29,23 +30,30 @@ impl Heap {
     /// Returns the object whose cell contains this address: its payload address and its type. The result may be outdated at once, unless
     /// the caller knows that the object is alive.
     pub(crate) fn object_containing(&self, address: usize) -> Option<(usize, &'static TypeInfo)> {
-        let target = References::Interior.find(self.blocks.map(), address.wrapping_add(1))?;
+        let target = self.cell_around(address)?;
         let cell = self.blocks.cell_of_payload(target.payload)?;
         if address < cell.payload() || !self.has_object(cell) {
             return None;
         }
         // SAFETY: a header that is not 0 is the address of a `TypeInfo`, which lives for ever.
-        unsafe { (cell.header_word() as *const TypeInfo).as_ref() }.map(|info| (cell.payload(), info))
+        unsafe { (self.blocks.header_word(cell) as *const TypeInfo).as_ref() }.map(|info| (cell.payload(), info))
     }
 
     /// Whether this address lies in a cell whose object is not marked, or that has none. Cheaper than
     /// [`object_containing`](Self::object_containing), which reads the object's header.
     pub(crate) fn lies_in_unmarked_cell(&self, address: usize) -> bool {
-        let map = self.blocks.map();
-        References::Interior.find(map, address.wrapping_add(1)).is_some_and(|target| {
+        self.cell_around(address).is_some_and(|target| {
             // SAFETY: the address map found the cell, so its mark byte is in the table.
-            unsafe { (*map.mark_of_number(target.number)).load(Relaxed) != self.epoch() }
+            unsafe { (*self.blocks.map().mark_of_number(target.number)).load(Relaxed) != self.epoch() }
         })
+    }
+
+    /// Returns the cell that contains this address, or whose header does.
+    fn cell_around(&self, address: usize) -> Option<Target> {
+        // A compact cell is found by the addresses in it; another one also by that just past its end.
+        let map = self.blocks.map();
+        let is_compact = map.contains(address) && map.word_at(address).is_compact();
+        References::Interior.find(map, if is_compact { address } else { address.wrapping_add(1) })
     }
 
     /// Calls `visit` with the payload address and the type of each object, without a lock.
@@ -84,14 +92,19 @@ impl Heap {
     ) -> Result<Freed, NoObject> {
         let cell = self.blocks.cell_of_payload(payload).filter(|cell| self.has_object(*cell)).ok_or(NoObject)?;
         let (info, bytes) = (self.blocks.info(cell.block), self.room_of(payload));
-        let type_info = cell.header_word() as *const TypeInfo;
+        let type_info = self.blocks.header_word(cell) as *const TypeInfo;
         if self.blocks.word(cell.block).is_large_head() {
             let footprint = Some(self.free_large_object(cell.block, &lock()));
             return Ok(Freed { bytes, type_info, footprint });
         }
         let class = usize::from(info.head.class.load(Relaxed));
-        // SAFETY: the program has given up the object, so its cell belongs to this thread.
-        unsafe { (*(cell.header as *const AtomicUsize)).store(freed_header(), Relaxed) };
+        let payload = in_register(payload);
+        if is_compact(class) {
+            self.blocks.kinds().set(payload, KindNumber::FREED);
+        } else {
+            // SAFETY: the program has given up the object, so its cell belongs to this thread.
+            unsafe { (*(cell.header as *const AtomicUsize)).store(freed_header(), Relaxed) };
+        }
         compiler_fence(Ordering::SeqCst);
         if self.paranoid {
             // SAFETY: as above.
@@ -100,7 +113,7 @@ impl Heap {
         // A cell of the pinned space stays there: the sweep frees it.
         if info.head.space.load(Relaxed) == Space::Small as u8 {
             window();
-            cache.freed.put(class, cell.header);
+            cache.freed.put(class, payload);
         }
         Ok(Freed { bytes, type_info, footprint: None })
     }
@@ -131,23 +144,28 @@ pub(crate) struct NoObject;
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, OnceLock};
 
     use super::*;
     use crate::events::Events;
     use crate::heap::charges::Charging;
-    use crate::heap::layout::CELL_BYTES;
+    use crate::heap::layout::{CELL_BYTES, HEADED_CLASSES};
+    use crate::heap::references::ObjectPointers;
     use crate::heap::stopped::WorldStopped;
+    use crate::heap::trace::Shape;
     use crate::heap::windows::{has_happened, plan};
     use crate::heap::{Paranoid, Refill};
     use crate::sync::{CurrentId, SharedLock};
 
     static WORD: CurrentId = CurrentId::new();
-    /// The class, and bin, of the cells.
-    const CLASS: usize = 2;
+    static KIND: OnceLock<KindNumber> = OnceLock::new();
+    static OTHER: TypeInfo = TypeInfo::of_described("object", 0, 16, Shape::Leaf);
 
     /// A heap with two threads.
     struct Scene {
+        /// The class, and bin, of the cells.
+        class: usize,
+        kind: KindNumber,
         heap: Heap,
         lock: SharedLock,
         thread: AllocationCache,
@@ -157,11 +175,28 @@ mod tests {
     impl Scene {
         fn allocate(&self, cache: &AllocationCache) -> usize {
             loop {
+                let (class, bytes) = (self.class, CELL_BYTES[self.class]);
                 // SAFETY: the simulated threads run here; the bin has cells of this size; nothing is built.
-                let cell = unsafe { cache.allocate(CLASS, CELL_BYTES[CLASS], freed_header() + 1, |_| {}) };
+                let cell = unsafe {
+                    match is_compact(class) {
+                        true => cache.allocate_compact(class, bytes, self.kind, |_| {}),
+                        false => cache.allocate(class, bytes, &raw const OTHER as usize, |_| {}),
+                    }
+                };
                 match cell {
                     Some(payload) => return payload as usize,
-                    None => assert_eq!(self.heap.refill(cache, CLASS, || self.lock.lock()), Refill::Ready),
+                    None => assert_eq!(self.heap.refill(cache, class, || self.lock.lock()), Refill::Ready),
+                }
+            }
+        }
+
+        /// Allocates a cell that the first thread has freed.
+        fn allocate_freed(&self) -> Option<*mut u8> {
+            // SAFETY: as in `allocate`.
+            unsafe {
+                match is_compact(self.class) {
+                    true => self.thread.allocate_freed_compact(self.class, self.kind, |_| {}),
+                    false => self.thread.allocate_freed(self.class, &raw const OTHER as usize, |_| {}),
                 }
             }
         }
@@ -185,12 +220,14 @@ mod tests {
     }
 
     /// Frees a cell and allocates it again, with a stop in the window of this number. Returns false if there is no such window.
-    fn play(window: usize) -> bool {
+    fn play(window: usize, class: usize) -> bool {
         let lock = SharedLock::alone();
-        let mut heap = Heap::new(4 << 20, Paranoid::Off, Charging::Off, None, lock.clone()).unwrap();
+        let pointers = Some(ObjectPointers::Bases);
+        let mut heap = Heap::new(4 << 20, Paranoid::Off, Charging::Off, pointers, lock.clone()).unwrap();
         heap.set_first_budget(u64::MAX);
         let (thread, other) = (heap.new_cache(&WORD), heap.new_cache(&WORD));
-        let scene = Arc::new(Scene { heap, lock, thread, other });
+        let kind = *KIND.get_or_init(|| KindNumber::register(&OTHER).unwrap());
+        let scene = Arc::new(Scene { class, kind, heap, lock, thread, other });
         // Fill some blocks, so that the freed cells are in blocks that no thread owns.
         let cells: Vec<usize> = (0..2000).map(|_| scene.allocate(&scene.thread)).collect();
         let others = Arc::new(Mutex::new(Vec::new()));
@@ -205,10 +242,8 @@ mod tests {
         }
         let mut allocated = HashSet::new();
         for _ in 0..3 {
-            alive.lock().unwrap().push(scene.thread.freed.head(CLASS) + HEADER_BYTES);
-            // SAFETY: as in `allocate`.
-            let again = unsafe { scene.thread.allocate_freed(CLASS, freed_header() + 1, |_| {}) };
-            if let Some(payload) = again {
+            alive.lock().unwrap().push(scene.thread.freed.head(class));
+            if let Some(payload) = scene.allocate_freed() {
                 assert!(allocated.insert(payload as usize), "a cell was taken twice");
             }
         }
@@ -220,10 +255,10 @@ mod tests {
     }
 
     /// `.heap.freed`
-    #[test]
-    fn a_stop_at_any_point_leaves_each_cell_one_owner() {
+    #[rstest::rstest]
+    fn a_stop_at_any_point_leaves_each_cell_one_owner(#[values(2, HEADED_CLASSES)] class: usize) {
         crate::sabotage::choose();
-        let windows = (0..100).take_while(|window| play(*window)).count();
+        let windows = (0..100).take_while(|window| play(*window, class)).count();
         assert!((8..100).contains(&windows), "{windows} windows");
     }
 }

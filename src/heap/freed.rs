@@ -18,20 +18,20 @@
 
 use std::arch::asm;
 
-use super::layout::{CLASSES, HEADER_BYTES};
+use super::layout::CLASSES;
 use super::trace::{Shape, TypeInfo};
 use super::window::window;
 use crate::sync::{AtomicUsize, Ordering, Ordering::Relaxed, compiler_fence};
 
 /// The type of freed cells.
-static FREED: TypeInfo = TypeInfo::of_described("freed cell", 0, 16, Shape::Leaf);
+pub(super) static FREED: TypeInfo = TypeInfo::of_described("freed cell", 0, 16, Shape::Leaf);
 
 /// The header word of a freed cell.
 pub(super) fn freed_header() -> usize {
     std::ptr::from_ref(&FREED) as usize
 }
 
-/// The heads of a thread's lists, by class: header addresses, or 0.
+/// The heads of a thread's lists, by class: payload addresses, or 0.
 #[derive(Debug)]
 pub(crate) struct FreedLists([AtomicUsize; CLASSES]);
 
@@ -51,10 +51,10 @@ fn store_if(word: &AtomicUsize, old: usize, new: usize) -> bool {
 /// The link word of a freed cell.
 ///
 /// # Safety
-/// `header` is the header of a cell in a committed block.
-unsafe fn link<'a>(header: usize) -> &'a AtomicUsize {
+/// `payload` is that of a cell in a committed block.
+unsafe fn link<'a>(payload: usize) -> &'a AtomicUsize {
     // SAFETY: each cell has a payload word; committed blocks stay mapped.
-    unsafe { &*((header + HEADER_BYTES) as *const AtomicUsize) }
+    unsafe { &*(payload as *const AtomicUsize) }
 }
 
 impl FreedLists {
@@ -62,7 +62,7 @@ impl FreedLists {
         Self([const { AtomicUsize::new(0) }; CLASSES])
     }
 
-    /// Takes a cell of this class. Returns its header address. For the lists' own thread.
+    /// Takes a cell of this class. Returns its payload address. For the lists' own thread.
     #[inline(always)]
     pub(super) fn take(&self, class: usize) -> Option<usize> {
         let head = self.0[class].load(Relaxed);
@@ -84,7 +84,7 @@ impl FreedLists {
         None
     }
 
-    /// The header address of the cell that is taken next, or 0.
+    /// The payload address of the cell that is taken next, or 0.
     #[cfg(test)]
     pub(super) fn head(&self, class: usize) -> usize {
         self.0[class].load(Relaxed)
@@ -96,14 +96,14 @@ impl FreedLists {
     }
 
     /// Puts a cell on the list of its class. For the lists' own thread.
-    pub(super) fn put(&self, class: usize, header: usize) {
+    pub(super) fn put(&self, class: usize, payload: usize) {
         loop {
             let head = self.0[class].load(Relaxed);
             // SAFETY: the cell belongs to the caller.
-            unsafe { link(header) }.store(head, Relaxed);
+            unsafe { link(payload) }.store(head, Relaxed);
             compiler_fence(Ordering::SeqCst);
             window();
-            if store_if(&self.0[class], head, header) {
+            if store_if(&self.0[class], head, payload) {
                 return;
             }
         }

@@ -16,6 +16,9 @@
 //! - A cell is allocated exactly when its header is not 0, wherever its thread was stopped.
 //! - Any tool can tell an object's type from its address alone.
 //!
+//! A program that was written for bdwgc has many objects of 16 bytes, for which a header is half a cell more. So small untyped objects can
+//! be in blocks without headers, which have classes of their own: see [`compact`](super::compact).
+//!
 //! The first cell of a block begins at offset 8, so that payloads of classes whose size is a multiple of 16 are
 //! aligned to 16, and so that offset 0 of a block is never a header: a pointer to it is just past the end of the
 //! previous block.
@@ -37,15 +40,20 @@ pub(crate) const CHUNK_BYTES: usize = HUGE_PAGE_BYTES;
 /// The number of blocks in a chunk.
 pub(crate) const CHUNK_BLOCKS: usize = CHUNK_BYTES / BLOCK_BYTES;
 
+/// Number of size classes whose cells have headers. They come before the compact ones.
+pub(crate) const HEADED_CLASSES: usize = 44;
+/// Cell sizes of the compact classes: a compact cell is a payload alone.
+const COMPACT_CELLS: [usize; 4] = [16, 32, 48, 64];
 /// Number of size classes.
-pub(crate) const CLASSES: usize = 44;
+pub(crate) const CLASSES: usize = HEADED_CLASSES + COMPACT_CELLS.len();
 /// Payload bytes of the largest object that lives in a size class; larger ones are large objects.
-pub(crate) const MAX_SMALL: usize = CELL_BYTES[CLASSES - 1] - HEADER_BYTES;
+pub(crate) const MAX_SMALL: usize = CELL_BYTES[HEADED_CLASSES - 1] - HEADER_BYTES;
 /// The strictest alignment that a collected object can have.
 pub(crate) const MAX_ALIGN: usize = 16;
 
 /// Cell sizes: steps of 8 bytes up to 136 (the usual payloads of programs), then each about an eighth larger than the previous one.
-/// Each of these larger sizes is a multiple of 16, and as large as possible for its number of cells per block.
+/// Each of these larger sizes is a multiple of 16, and as large as possible for its number of cells per block. Then those of the compact
+/// classes.
 pub(crate) const CELL_BYTES: [usize; CLASSES] = cell_sizes();
 
 /// The number of bits of the fixed-point reciprocal by which an offset is divided by the cell size.
@@ -62,7 +70,7 @@ const fn cell_sizes() -> [usize; CLASSES] {
     }
     // From here on a class is defined by its number of cells per block: its size is the largest multiple of 16 with which that number
     // of cells fits.
-    while class < CLASSES - 1 {
+    while class < HEADED_CLASSES - 1 {
         let grown = sizes[class - 1] + sizes[class - 1] / 8;
         let mut cells = (BLOCK_BYTES - FIRST_CELL) / grown;
         let mut cell = ((BLOCK_BYTES - FIRST_CELL) / cells) & !15;
@@ -73,19 +81,36 @@ const fn cell_sizes() -> [usize; CLASSES] {
         sizes[class] = cell;
         class += 1;
     }
-    sizes[CLASSES - 1] = ((BLOCK_BYTES - FIRST_CELL) / 2) & !15;
+    sizes[class] = ((BLOCK_BYTES - FIRST_CELL) / 2) & !15;
+    while class + 1 < CLASSES {
+        class += 1;
+        sizes[class] = COMPACT_CELLS[class - HEADED_CLASSES];
+    }
     sizes
 }
 
-/// The class of the smallest cells that hold a payload of `bytes` aligned to `align`, or `CLASSES` if none does.
+/// Returns whether the cells of a class have no headers.
+#[inline(always)]
+pub(crate) const fn is_compact(class: usize) -> bool {
+    class >= HEADED_CLASSES
+}
+
+/// Returns the size of the payload in the cells of a class.
+#[inline(always)]
+pub(crate) const fn payload_bytes(class: usize) -> usize {
+    if is_compact(class) { CELL_BYTES[class] } else { CELL_BYTES[class] - HEADER_BYTES }
+}
+
+/// The class of the smallest cells with headers that hold a payload of `bytes` aligned to `align`, or `CLASSES` if none does.
 pub(crate) const fn class_of(bytes: usize, align: usize) -> usize {
     assert!(align <= MAX_ALIGN, "collected objects are aligned to at most 16 bytes");
     let wanted = bytes + HEADER_BYTES;
     let mut class = 0;
-    while class < CLASSES && (CELL_BYTES[class] < wanted || (align > 8 && !CELL_BYTES[class].is_multiple_of(16))) {
+    while class < HEADED_CLASSES && (CELL_BYTES[class] < wanted || (align > 8 && !CELL_BYTES[class].is_multiple_of(16)))
+    {
         class += 1;
     }
-    class
+    if class < HEADED_CLASSES { class } else { CLASSES }
 }
 
 /// Class by payload size in words (8 bytes), for sizes that are known only at run time.
@@ -132,6 +157,37 @@ pub(crate) fn class_of_untyped(bytes: usize) -> usize {
     // A cell of 16n bytes has a payload of 16n - 8.
     let pairs = bytes.saturating_add(7) / 16;
     if pairs < CLASS_OF_PAIRS.len() { usize::from(CLASS_OF_PAIRS[pairs]) } else { CLASSES }
+}
+
+/// The size of the largest objects that have compact cells.
+const MAX_COMPACT: usize = COMPACT_CELLS[COMPACT_CELLS.len() - 1];
+
+/// Class by payload size in words, for objects that may have compact cells. A compact cell is used where it is smaller than a cell with a
+/// header.
+static CLASS_OF_FEW_WORDS: [u8; MAX_COMPACT / 8 + 1] = {
+    let mut table = [0; MAX_COMPACT / 8 + 1];
+    let mut words = 0;
+    while words < table.len() {
+        let mut best = class_of(words * 8, 16);
+        let mut class = HEADED_CLASSES;
+        while class < CLASSES {
+            if CELL_BYTES[class] >= words * 8 && CELL_BYTES[class] < CELL_BYTES[best] {
+                best = class;
+            }
+            class += 1;
+        }
+        table[words] = best as u8;
+        words += 1;
+    }
+    table
+};
+
+/// The class of the compact cells in which an untyped object of this size is. `None` if it gets a cell with a header.
+#[inline(always)]
+pub(crate) fn class_of_compact(bytes: usize) -> Option<usize> {
+    let words = bytes.saturating_add(7) / 8;
+    let class = usize::from(*CLASS_OF_FEW_WORDS.get(words)?);
+    is_compact(class).then_some(class)
 }
 
 /// The number of cells of this size in a block.
@@ -198,8 +254,8 @@ mod tests {
 
     #[test]
     fn classes_grow_and_payloads_of_classes_that_are_multiples_of_16_are_aligned_to_16() {
-        for pair in CELL_BYTES.windows(2) {
-            assert!(pair[0] < pair[1], "{CELL_BYTES:?}");
+        for classes in [&CELL_BYTES[..HEADED_CLASSES], &CELL_BYTES[HEADED_CLASSES..]] {
+            assert!(classes.is_sorted_by(|smaller, larger| smaller < larger), "{CELL_BYTES:?}");
         }
         assert!(CELL_BYTES.iter().all(|cell| cell % 8 == 0));
         assert_eq!((FIRST_CELL + HEADER_BYTES) % 16, 0);
@@ -233,6 +289,35 @@ mod tests {
         }
         for bytes in [MAX_SMALL + 1, MAX_SMALL + 17, usize::MAX] {
             assert_eq!(class_of_untyped(bytes), CLASSES);
+        }
+    }
+
+    #[rstest]
+    #[case(0, 16, false)]
+    #[case(8, 16, false)]
+    #[case(9, 16, true)]
+    #[case(16, 16, true)]
+    #[case(17, 32, false)]
+    #[case(25, 32, true)]
+    #[case(40, 48, false)]
+    #[case(48, 48, true)]
+    #[case(64, 64, true)]
+    #[case(65, 80, false)]
+    #[case(MAX_SMALL, 8176, false)]
+    fn an_object_without_a_header_gets_the_smallest_aligned_cell(
+        #[case] bytes: usize,
+        #[case] cell: usize,
+        #[case] compact: bool,
+    ) {
+        let class = class_of_compact(bytes).unwrap_or_else(|| class_of_untyped(bytes));
+        assert_eq!((CELL_BYTES[class], is_compact(class)), (cell, compact));
+        assert!(payload_bytes(class) >= bytes);
+    }
+
+    #[test]
+    fn the_last_payload_of_a_compact_block_ends_in_it() {
+        for cell in COMPACT_CELLS {
+            assert!(FIRST_CELL + HEADER_BYTES + cells_per_block(cell) * cell <= BLOCK_BYTES, "{cell}");
         }
     }
 

@@ -20,6 +20,7 @@
 pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod charges;
+pub(crate) mod compact;
 pub(crate) mod description;
 mod fields;
 pub(crate) mod free;
@@ -50,8 +51,8 @@ use charges::{Account, Charges, Charging};
 use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
 use layout::{
-    BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, HEADER_BYTES,
-    SPACES, Space, cells_per_block,
+    BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space,
+    cells_per_block,
 };
 use references::{Displacements, ObjectPointers, References};
 
@@ -170,7 +171,10 @@ impl Heap {
     ) -> io::Result<Self> {
         let limit_blocks = (limit / BLOCK_BYTES).max(1);
         let count = limit_blocks.next_multiple_of(CHUNK_BLOCKS);
-        let blocks = Blocks::reserve(count)?;
+        let mut blocks = Blocks::reserve(count)?;
+        if untyped == Some(ObjectPointers::Bases) {
+            blocks.have_compact_cells()?;
+        }
         let charges = match charging {
             Charging::Off => None,
             Charging::On => Some(Arc::new(Charges::new(&blocks)?)),
@@ -216,13 +220,12 @@ impl Heap {
         }
     }
 
-    /// Returns the size in bytes of the memory behind the header of the object at this payload address: its cell, or what a large
-    /// object was allocated with.
+    /// Returns the size in bytes of the payload at this address: that of its cell, or what a large object was allocated with.
     pub(crate) fn room_of(&self, payload: usize) -> usize {
         let block = ((payload - self.blocks.base()) >> BLOCK_SHIFT) as BlockIndex;
-        match self.blocks.word(block).cell_bytes() {
-            0 => self.blocks.info(block).tail.large_bytes.load(Relaxed),
-            cell_bytes => cell_bytes - HEADER_BYTES,
+        match self.blocks.word(block) {
+            word if word.cell_bytes() == 0 => self.blocks.info(block).tail.large_bytes.load(Relaxed),
+            word => word.payload_bytes(),
         }
     }
 
@@ -395,7 +398,7 @@ impl Heap {
                 drop(guard);
                 window();
                 // SAFETY: the block was taken from its list, so no other thread can take it any more.
-                let free_bytes = unsafe { self.sweep_block(listed, cell_bytes) };
+                let free_bytes = unsafe { self.sweep_block(listed, class) };
                 window();
                 cache.install(bin, listed, free_bytes);
                 window();
@@ -429,9 +432,9 @@ impl Heap {
     /// Divides a block from the thread's own reserve into cells and makes it the one that the thread allocates from. No lock is
     /// held: the thread may be stopped anywhere in here, and a collection leaves the block alone until the cache names it.
     fn install_empty(&self, cache: &AllocationCache, bin: usize, block: BlockIndex) {
-        let cell_bytes = CELL_BYTES[bin % CLASSES];
+        let class = bin % CLASSES;
         let info = self.blocks.info(block);
-        info.head.class.store((bin % CLASSES) as u8, Relaxed);
+        info.head.class.store(class as u8, Relaxed);
         info.head.space.store((bin / CLASSES) as u8, Relaxed);
         info.set_live(0);
         window();
@@ -449,7 +452,7 @@ impl Heap {
             charges.blank(block);
         }
         // SAFETY: the block was taken from the thread's own reserve, and nothing lives in it.
-        let free_bytes = unsafe { self.sweep_empty_block(block, cell_bytes, fresh) };
+        let free_bytes = unsafe { self.sweep_empty_block(block, class, fresh) };
         window();
         // The used-up block keeps the state `Owned`; the next collection recognises that it has no owner because it is in no cache.
         cache.install(bin, block, free_bytes);
@@ -580,7 +583,7 @@ impl Heap {
         // Relaxed: a tag is a hint. Threads that attach when all tags are in use share the last one.
         let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);
         let account = self.charges.clone().map(|charges| Account { charges, word });
-        AllocationCache::new(before.trailing_ones() as u8 + 1, account)
+        AllocationCache::new(before.trailing_ones() as u8 + 1, self.blocks.kinds(), account)
     }
 
     /// Takes back everything that the cache's thread owned, when the thread detaches or no longer exists.
@@ -621,7 +624,7 @@ impl Heap {
             return;
         }
         // SAFETY: the block belonged to its thread, which does not use it any more, and no list contains it.
-        let free_bytes = unsafe { self.sweep_block(block, CELL_BYTES[class]) };
+        let free_bytes = unsafe { self.sweep_block(block, class) };
         self.state(held).returned_bytes += free_bytes as u64;
         info.set_state(BlockState::Full);
     }

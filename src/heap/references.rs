@@ -24,7 +24,8 @@ pub enum ObjectPointers {
     /// A pointer to any byte of the object, or just past its end.
     Interior,
     /// Only a pointer to the first byte of the object, or at a distance from it that
-    /// [`World::register_displacement`](crate::World::register_displacement) has registered.
+    /// [`World::register_displacement`](crate::World::register_displacement) has registered. Objects of up to 64 bytes take less memory than
+    /// with [`Interior`](Self::Interior).
     Bases,
 }
 
@@ -73,6 +74,8 @@ pub(crate) trait FindTarget: Copy {
     /// Which byte of an object is prefetched before its scan, besides its header. All words of an untyped object are scanned: this is the
     /// last one of a cell of 48 bytes. The references of a typed object are mostly in its first two words.
     const PREFETCHED: usize = 5 * size_of::<usize>() - 1;
+    /// Whether there may be cells without headers.
+    const HAS_COMPACT: bool = false;
 
     fn find(self, map: AddressMap, word: usize) -> Option<Target>;
 }
@@ -108,6 +111,8 @@ pub(crate) struct Bases {
 }
 
 impl FindTarget for Bases {
+    const HAS_COMPACT: bool = true;
+
     #[inline(always)]
     fn find(self, map: AddressMap, word: usize) -> Option<Target> {
         let exact = Exact.find(map, word);
@@ -143,7 +148,7 @@ impl References {
 mod tests {
     use super::*;
     use crate::heap::blocks::Blocks;
-    use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, cells_per_block};
+    use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, HEADED_CLASSES, HEADER_BYTES, cells_per_block};
     use proptest::prelude::*;
 
     /// The payload of the object that an address refers to, found by looking at every cell.
@@ -174,10 +179,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_word_refers_to_the_object_that_a_search_finds(
-            class in 0..CLASSES, offset in 0..=BLOCK_BYTES, references in references(),
+            class in 0..HEADED_CLASSES, offset in 0..=BLOCK_BYTES, references in references(),
         ) {
             let blocks = Blocks::reserve(4).unwrap();
-            blocks.set_cells(1, CELL_BYTES[class]);
+            blocks.set_cells(1, class);
             let word = blocks.start(1) + offset;
             let found = references.find(blocks.map(), word).map(|target| target.payload);
             prop_assert_eq!(found, naive(&blocks, CELL_BYTES[class], word, references));

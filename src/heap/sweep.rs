@@ -16,6 +16,7 @@ use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::{AllocationCache, RunLink};
 use super::layout::{
     BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, Space, bin, cells_per_block,
+    is_compact, payload_bytes,
 };
 use super::stopped::WorldStopped;
 use super::{Heap, HeapState};
@@ -133,11 +134,11 @@ impl Heap {
                         state.free.insert(block);
                     } else if marked == cells {
                         info.set_state(BlockState::Full);
-                        self.blocks.set_cells(block, CELL_BYTES[class]);
+                        self.blocks.set_cells(block, class);
                     } else {
                         info.set_state(BlockState::Unswept);
                         if tells.is_some() {
-                            self.blocks.set_cells(block, CELL_BYTES[class]);
+                            self.blocks.set_cells(block, class);
                         } else {
                             self.blocks.set_unswept(block);
                         }
@@ -165,12 +166,12 @@ impl Heap {
         for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
             let mark = mark.load(Relaxed);
             let cell = self.blocks.cell(block, cell_bytes, index as u32);
-            if mark != epoch && cell.header_word() != 0 {
+            if mark != epoch && self.blocks.header_word(cell) != 0 {
                 if !is_unswept || mark == self.swept_epoch() {
                     events.fire_object_freed(cell.payload(), cell_bytes);
                 }
                 // SAFETY: the cell is not marked in the stopped world, so its object is dead.
-                unsafe { self.bury(cell, cell_bytes) };
+                unsafe { self.bury(cell) };
             }
         }
     }
@@ -180,7 +181,7 @@ impl Heap {
         for (index, mark) in self.blocks.marks(block, cells_per_block(cell_bytes)).iter().enumerate() {
             if mark.load(Relaxed) == epoch {
                 let cell = self.blocks.cell(block, cell_bytes, index as u32);
-                events.fire_object_pinned(cell.payload(), cell_bytes, cell.header_word());
+                events.fire_object_pinned(cell.payload(), cell_bytes, self.blocks.header_word(cell));
             }
         }
     }
@@ -258,12 +259,12 @@ impl Heap {
             let marks = self.blocks.marks(block, cells_per_block(cell_bytes));
             for (index, mark) in marks.iter().enumerate() {
                 let cell = self.blocks.cell(block, cell_bytes, index as u32);
-                if mark.load(Relaxed) != epoch && cell.header != building && cell.header_word() != 0 {
+                if mark.load(Relaxed) != epoch && cell.header != building && self.blocks.header_word(cell) != 0 {
                     if let Some(events) = tells {
                         events.fire_object_freed(cell.payload(), cell_bytes);
                     }
                     // SAFETY: the cell is neither marked nor being built in the stopped world, so its object is dead.
-                    unsafe { self.bury(cell, cell_bytes) };
+                    unsafe { self.bury(cell) };
                 }
             }
         }
@@ -274,9 +275,9 @@ impl Heap {
     /// # Safety
     /// Only the caller uses the block: it has just taken it from its list and is in the sweep gate with it, so that no stop
     /// comes between; or it has stopped the world; or the thread that was sweeping the block does not exist any more. Its cells
-    /// have this size.
-    pub(crate) unsafe fn sweep_block(&self, block: BlockIndex, cell_bytes: usize) -> usize {
-        let epoch = self.epoch();
+    /// are of this class.
+    pub(crate) unsafe fn sweep_block(&self, block: BlockIndex, class: usize) -> usize {
+        let (epoch, cell_bytes) = (self.epoch(), CELL_BYTES[class]);
         let info = self.blocks.info(block);
         let marks = self.blocks.marks(block, cells_per_block(cell_bytes));
         let mut free_cells = 0;
@@ -292,7 +293,7 @@ impl Heap {
             while first > 0 && marks[first - 1].load(Relaxed) != epoch {
                 first -= 1;
                 // SAFETY: the cell is dead, and the block belongs to the caller.
-                unsafe { self.bury(self.blocks.cell(block, cell_bytes, first as u32), cell_bytes) };
+                unsafe { self.bury_in(class, self.blocks.cell(block, cell_bytes, first as u32)) };
             }
             let link = RunLink { next, cells: (end - first) as u32 };
             // SAFETY: the cell is dead and the block is this thread's.
@@ -302,7 +303,7 @@ impl Heap {
             end = first;
         }
         info.tail.first_run.store(next, Relaxed);
-        self.blocks.set_cells(block, cell_bytes);
+        self.blocks.set_cells(block, class);
         free_cells * cell_bytes
     }
 
@@ -310,14 +311,18 @@ impl Heap {
     ///
     /// # Safety
     /// Only the caller uses the block, and nothing lives in it.
-    pub(crate) unsafe fn sweep_empty_block(&self, block: BlockIndex, cell_bytes: usize, fresh: bool) -> usize {
+    pub(crate) unsafe fn sweep_empty_block(&self, block: BlockIndex, class: usize, fresh: bool) -> usize {
+        let cell_bytes = CELL_BYTES[class];
         let cells = cells_per_block(cell_bytes);
+        if is_compact(class) {
+            self.blocks.kinds().clear_block(self.blocks.start(block));
+        }
         if self.paranoid {
             for index in 0..cells {
                 // SAFETY: the cell is dead, and the block belongs to the caller.
-                unsafe { self.bury(self.blocks.cell(block, cell_bytes, index as u32), cell_bytes) };
+                unsafe { self.bury_in(class, self.blocks.cell(block, cell_bytes, index as u32)) };
             }
-        } else if !fresh {
+        } else if !fresh && !is_compact(class) {
             let mut header = self.blocks.cell(block, cell_bytes, 0).header;
             for _ in 0..cells {
                 // SAFETY: the block is this thread's, and no cell in it is alive.
@@ -328,29 +333,42 @@ impl Heap {
         // If the rest of the block after the last cell has room for a header, the address map finds one more cell there. A word that
         // is no reference may point to that cell, so it must be free whatever the block held before.
         let behind = self.blocks.cell(block, cell_bytes, cells as u32).header;
-        if behind < self.blocks.start(block) + BLOCK_BYTES {
+        if behind < self.blocks.start(block) + BLOCK_BYTES && !is_compact(class) {
             // SAFETY: in the block, which is this thread's.
             unsafe { (*(behind as *const AtomicUsize)).store(0, Relaxed) };
         }
         // SAFETY: as above.
         unsafe { RunLink { next: NO_CELL, cells: cells as u32 }.write(self.blocks.cell(block, cell_bytes, 0).header) };
         self.blocks.info(block).tail.first_run.store(0, Relaxed);
-        self.blocks.set_cells(block, cell_bytes);
+        self.blocks.set_cells(block, class);
         cells * cell_bytes
     }
 
     /// Removes a dead cell's header; in paranoid mode also poisons its payload.
     ///
     /// # Safety
-    /// The cell is dead and of this size, and the caller owns its block or has stopped the world.
+    /// The cell is dead, and the caller owns its block or has stopped the world.
+    unsafe fn bury(&self, cell: Cell) {
+        let class = usize::from(self.blocks.info(cell.block).head.class.load(Relaxed));
+        // SAFETY: the caller's promise; the block has this class.
+        unsafe { self.bury_in(class, cell) };
+    }
+
+    /// [`bury`](Self::bury) for a caller that knows the class of the cell's block.
+    ///
+    /// # Safety
+    /// As for [`bury`](Self::bury), and the cell is of this class.
     #[inline(always)]
-    unsafe fn bury(&self, cell: Cell, cell_bytes: usize) {
-        // SAFETY: by the caller: no other thread reads or writes the cell.
-        unsafe {
-            (*(cell.header as *const AtomicUsize)).store(0, Relaxed);
-            if self.paranoid {
-                poison(cell, cell_bytes - HEADER_BYTES);
-            }
+    unsafe fn bury_in(&self, class: usize, cell: Cell) {
+        if is_compact(class) {
+            self.blocks.kinds().clear(cell.payload());
+        } else {
+            // SAFETY: by the caller: no other thread reads or writes the cell.
+            unsafe { (*(cell.header as *const AtomicUsize)).store(0, Relaxed) };
+        }
+        if self.paranoid {
+            // SAFETY: as above.
+            unsafe { poison(cell, payload_bytes(class)) };
         }
     }
 
@@ -358,7 +376,7 @@ impl Heap {
     /// marking, the present collection does not count.
     #[inline]
     pub(crate) fn is_alive(&self, cell: Cell) -> bool {
-        if cell.header_word() == 0 {
+        if self.blocks.header_word(cell) == 0 {
             return false;
         }
         if !self.blocks.word(cell.block).is_unswept() {
@@ -376,7 +394,7 @@ impl Heap {
             let info = self.blocks.info(block);
             if info.state() == BlockState::Unswept {
                 // SAFETY: the world is stopped, and no thread is sweeping.
-                unsafe { self.sweep_block(block, CELL_BYTES[usize::from(info.head.class.load(Relaxed))]) };
+                unsafe { self.sweep_block(block, usize::from(info.head.class.load(Relaxed))) };
                 // The block must not be swept again: its marks are about to be cleared, and if this collection is discarded, a sweep with
                 // cleared marks would remove live objects.
                 info.set_state(BlockState::Full);
@@ -509,7 +527,7 @@ mod tests {
         cache.while_sweeping(block, || {
             if nearly_done {
                 // SAFETY: the block is in no list.
-                unsafe { heap.sweep_block(block, CELL_BYTES[class]) };
+                unsafe { heap.sweep_block(block, class) };
             }
             // SAFETY: the cache is the calling thread's.
             unsafe { heap.finish_sweep_of(&lock.lock(), &cache) };

@@ -11,7 +11,9 @@
 
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::RunLink;
-use super::layout::{BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, cells_per_block};
+use super::layout::{
+    BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, cells_per_block, is_compact, payload_bytes,
+};
 use super::pointer::ARRAY_HEAD_BYTES;
 use super::stopped::WorldStopped;
 use super::sweep::SpaceBytes;
@@ -123,12 +125,14 @@ impl Heap {
             BlockState::LargeHead => {
                 let cell = Cell { header: self.blocks.start(block) + FIRST_CELL, block, index: 0 };
                 found.live.large += self.large_footprint(block);
-                return self.verify_object(cell, info.tail.large_bytes.load(Relaxed) + HEADER_BYTES, found);
+                let room = info.tail.large_bytes.load(Relaxed);
+                return self.verify_object(cell, room + HEADER_BYTES, room, found);
             }
             BlockState::Owned | BlockState::Full | BlockState::Unswept => {}
         }
-        let cell_bytes = CELL_BYTES[usize::from(info.head.class.load(Relaxed))];
-        if free || word.cell_bytes() != cell_bytes {
+        let class = usize::from(info.head.class.load(Relaxed));
+        let cell_bytes = CELL_BYTES[class];
+        if free || word.cell_bytes() != cell_bytes || word.is_compact() != is_compact(class) {
             return broken("cut into cells");
         }
         let space = if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
@@ -136,17 +140,22 @@ impl Heap {
             let cell = self.blocks.cell(block, cell_bytes, index);
             if self.is_alive(cell) {
                 found.live.add(space, cell_bytes as u64);
-                self.verify_object(cell, cell_bytes, found)?;
+                self.verify_object(cell, cell_bytes, payload_bytes(class), found)?;
             }
         }
         if state == BlockState::Owned { self.verify_runs(block, cell_bytes, found) } else { Ok(()) }
     }
 
-    fn verify_object(&self, cell: Cell, cell_bytes: usize, found: &mut Verified) -> Result<(), VerifyError> {
-        let (object, header) = (cell.payload(), cell.header_word());
+    fn verify_object(
+        &self,
+        cell: Cell,
+        cell_bytes: usize,
+        room: usize,
+        found: &mut Verified,
+    ) -> Result<(), VerifyError> {
+        let (object, header) = (cell.payload(), self.blocks.header_word(cell));
         let Some(info) = type_of(header) else { return Err(VerifyError::Header { object, header }) };
         found.live_objects += 1;
-        let room = cell_bytes - HEADER_BYTES;
         // SAFETY: an array's first payload word is its length; for other types it is not read.
         let length = || unsafe { (*(object as *const AtomicUsize)).load(Relaxed) };
         let bytes = match info.shape {
@@ -210,7 +219,7 @@ impl Heap {
             if link.cells == 0 || end > cells || (link.next != NO_CELL && link.next < end) {
                 return broken;
             }
-            if (first..end).any(|index| self.blocks.cell(block, cell_bytes, index).header_word() != 0) {
+            if (first..end).any(|index| self.blocks.header_word(self.blocks.cell(block, cell_bytes, index)) != 0) {
                 return broken;
             }
             found.free_cells += u64::from(link.cells);

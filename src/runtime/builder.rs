@@ -142,7 +142,8 @@ impl WorldBuilder {
     ///
     /// Default: [half of the machine's memory](Self::default_heap_limit), or less if the process's address space is limited;
     /// [`World::heap_limit`] returns the result. [`build`](Self::build) reserves address space for the whole limit, and a tenth
-    /// more for tables. Memory is committed as the heap grows.
+    /// more for tables, a seventh in a world of [`ObjectPointers::Bases`](crate::untyped::ObjectPointers::Bases). Memory is committed as the
+    /// heap grows.
     #[must_use]
     pub fn heap_limit(mut self, bytes: usize) -> Self {
         self.heap_limit = Some(bytes);

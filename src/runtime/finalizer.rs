@@ -14,7 +14,6 @@ use super::finalizer_end::EndOfThread;
 use super::inner::Inner;
 use super::{Mutator, World};
 use crate::collector::finalize::{Action, Entry};
-use crate::heap::layout::HEADER_BYTES;
 use crate::heap::trace::TypeInfo;
 use crate::os::futex;
 use crate::sabotage::{Guard, removed};
@@ -79,9 +78,9 @@ fn wipe_stack() {
 }
 
 /// Returns the address of an object's type.
-fn header_of(object: usize) -> usize {
-    // SAFETY: an entry of the queue is a live object, whose header lies before it.
-    unsafe { *((object - HEADER_BYTES) as *const usize) }
+fn header_of(mutator: &Mutator, object: usize) -> usize {
+    // SAFETY: an entry of the queue is a live object.
+    unsafe { mutator.world().collector().heap.blocks.map().header_word(object, true) }
 }
 
 /// Runs the next finalizer. Returns `false` if none is due.
@@ -91,7 +90,7 @@ fn run_one(mutator: &Mutator) -> bool {
     let Some(Entry { object, action }) = collector.finalizers.next(|| mutator.lock(&collector.finalizers.lock)) else {
         return false;
     };
-    let info = header_of(object);
+    let info = header_of(mutator, object);
     // SAFETY: the header word of a live object; descriptions of types are never freed.
     let running = collector.finalizers.begin(unsafe { &*(info as *const TypeInfo) });
     let result = catch_unwind(AssertUnwindSafe(|| {

@@ -23,25 +23,32 @@ use std::arch::x86_64::{__m128i, _mm_setzero_si128};
 use std::ptr::{self, NonNull};
 
 use super::{Mutator, OutOfMemory, World};
+use crate::heap::compact::KindNumber;
 use crate::heap::free::{Freed, NoObject};
-use crate::heap::layout::{CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of_untyped};
+use crate::heap::layout::{
+    CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of_compact, class_of_untyped,
+};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::callback::refuse_inside;
 
 /// A kind of untyped objects: its name, and whether the objects are scanned. A `Copy` handle; the kind itself is never freed.
 #[derive(Clone, Copy, Debug)]
-pub struct UntypedKind(&'static TypeInfo);
+pub struct UntypedKind {
+    info: &'static TypeInfo,
+    /// The kind's number, if its small objects may be in cells without headers.
+    number: Option<KindNumber>,
+}
 
 impl UntypedKind {
     /// Makes a kind whose objects are scanned: every aligned word may be a reference. `name` appears in profiles, dumps and
     /// debuggers. Neither the name nor the kind is ever freed, so make each kind once.
     pub fn scanned(name: &str) -> UntypedKind {
-        UntypedKind::of(name, Shape::Untyped)
+        UntypedKind::of(name, 0, Shape::Untyped)
     }
 
     /// Makes a kind whose objects contain no references. Otherwise as [`scanned`](Self::scanned).
     pub fn leaf(name: &str) -> UntypedKind {
-        UntypedKind::of(name, Shape::Leaf)
+        UntypedKind::of(name, 0, Shape::Leaf)
     }
 
     /// Makes a kind whose objects have references only in some of their first 64 words: bit *i* of `words` stands for word *i*. Its objects
@@ -49,7 +56,7 @@ impl UntypedKind {
     pub fn with_words(name: &str, words: u64) -> UntypedKind {
         let size = (u64::BITS - words.leading_zeros()) as usize * size_of::<u64>();
         let shape = if words == 0 { Shape::Leaf } else { Shape::Words(words) };
-        UntypedKind(Box::leak(Box::new(TypeInfo::of_described(Box::leak(Box::from(name)), size, 16, shape))))
+        UntypedKind::of(name, size, shape)
     }
 
     /// Makes a kind whose references the world's binding finds: see
@@ -57,27 +64,30 @@ impl UntypedKind {
     /// collector: a program requests at least 8 bytes more than it uses. Without a binding, its objects refer to nothing. Otherwise as
     /// [`scanned`](Self::scanned).
     pub fn bound(name: &str) -> UntypedKind {
-        UntypedKind::of(name, Shape::Bound)
+        UntypedKind::of(name, 0, Shape::Bound)
     }
 
-    fn of(name: &str, shape: Shape) -> UntypedKind {
-        UntypedKind(Box::leak(Box::new(TypeInfo::of_described(Box::leak(Box::from(name)), 0, 16, shape))))
+    fn of(name: &str, size: usize, shape: Shape) -> UntypedKind {
+        let info = &*Box::leak(Box::new(TypeInfo::of_described(Box::leak(Box::from(name)), size, 16, shape)));
+        // An object of a bound kind has a word more than its program requests, which is that after an aligned payload.
+        let number = if info.shape == Shape::Bound { None } else { KindNumber::register(info) };
+        UntypedKind { info, number }
     }
 
     /// Returns the name that was given to the kind.
     pub fn name(self) -> &'static str {
-        self.0.name()
+        self.info.name()
     }
 
     /// Returns the description that the objects' headers point to.
     pub fn type_info(self) -> &'static TypeInfo {
-        self.0
+        self.info
     }
 
     /// Returns whether objects of this kind are scanned.
     #[inline(always)]
     pub fn is_scanned(self) -> bool {
-        self.0.shape != Shape::Leaf
+        self.info.shape != Shape::Leaf
     }
 }
 
@@ -115,11 +125,17 @@ impl Mutator {
     /// As [`alloc`](Self::alloc).
     #[inline(always)]
     pub fn alloc_untyped(&self, bytes: usize, kind: UntypedKind) -> Result<NonNull<u8>, OutOfMemory> {
+        if self.cache.has_compact_cells()
+            && let Some(number) = kind.number
+            && let Some(class) = class_of_compact(bytes)
+        {
+            return self.compact_untyped(bytes, class, kind, number);
+        }
         let class = class_of_untyped(bytes);
         if class == CLASSES {
             return self.large_untyped(bytes, kind);
         }
-        let (bin, cell_bytes, info) = (bin(Space::Small, class), CELL_BYTES[class], kind.0);
+        let (bin, cell_bytes, info) = (bin(Space::Small, class), CELL_BYTES[class], kind.info);
         let is_scanned = kind.is_scanned();
         let build = |payload| {
             if is_scanned {
@@ -141,6 +157,44 @@ impl Mutator {
                     return Ok(payload);
                 }
                 None => self.refill(bin, bytes, info)?,
+            }
+        }
+    }
+
+    /// [`alloc_untyped`](Self::alloc_untyped) in a cell without a header.
+    #[inline(always)]
+    fn compact_untyped(
+        &self,
+        bytes: usize,
+        class: usize,
+        kind: UntypedKind,
+        number: KindNumber,
+    ) -> Result<NonNull<u8>, OutOfMemory> {
+        let (bin, cell_bytes) = (bin(Space::Small, class), CELL_BYTES[class]);
+        let is_scanned = kind.is_scanned();
+        let build = |payload: *mut u8| {
+            if is_scanned {
+                for at in (0..cell_bytes).step_by(size_of::<__m128i>()) {
+                    // SAFETY: within a cell of this size, which belongs to the thread; its payload is aligned. Volatile, as in
+                    // `zero_payload`.
+                    unsafe { payload.add(at).cast::<__m128i>().write_volatile(_mm_setzero_si128()) };
+                }
+            }
+        };
+        // SAFETY: this thread's own cache. Writing zeros neither allocates nor unwinds.
+        let freed = unsafe { self.cache.allocate_freed_compact(class, number, build) };
+        if let Some(payload) = freed.and_then(NonNull::new) {
+            return Ok(payload);
+        }
+        loop {
+            // SAFETY: this thread's own cache; the bin's cells have this size. Writing zeros neither allocates nor unwinds.
+            let cell = unsafe { self.cache.allocate_compact(bin, cell_bytes, number, build) };
+            match cell.and_then(NonNull::new) {
+                Some(payload) => {
+                    self.report_allocated(bin, payload.as_ptr(), cell_bytes, kind.info);
+                    return Ok(payload);
+                }
+                None => self.refill(bin, bytes, kind.info)?,
             }
         }
     }
@@ -179,7 +233,7 @@ impl Mutator {
     fn large_untyped(&self, bytes: usize, kind: UntypedKind) -> Result<NonNull<u8>, OutOfMemory> {
         // Whole words, so that the last one is scanned.
         let rounded = self.array_bytes(bytes, 1)?.next_multiple_of(16);
-        let payload = self.large(rounded, kind.0)?;
+        let payload = self.large(rounded, kind.info)?;
         NonNull::new(payload).ok_or_else(|| self.out_of_memory(bytes))
     }
 }

@@ -12,24 +12,28 @@ fn world() -> World {
     World::builder().untyped(ObjectPointers::Interior).heap_limit(64 << 20).build().unwrap()
 }
 
-#[test]
-fn a_freed_cell_is_the_next_of_its_class() {
-    let (world, kind) = (world(), UntypedKind::scanned("cell"));
+#[rstest]
+#[case::with_a_header(ObjectPointers::Interior, 100)]
+#[case::in_a_world_without_headers(ObjectPointers::Bases, 100)]
+#[case::without_a_header(ObjectPointers::Bases, 64)]
+fn a_freed_cell_is_the_next_of_its_class(#[case] pointers: ObjectPointers, #[case] bytes: usize) {
+    let world = World::builder().untyped(pointers).heap_limit(64 << 20).build().unwrap();
+    let kind = UntypedKind::scanned("cell");
     // SAFETY: pointers are in local variables.
     let mutator = unsafe { world.attach("test") }.unwrap();
-    let [first, second] = [100, 100].map(|bytes| mutator.alloc_untyped(bytes, kind).unwrap());
+    let [first, second] = [bytes, bytes].map(|bytes| mutator.alloc_untyped(bytes, kind).unwrap());
     // SAFETY: the objects have this size, and are not used after the call that frees them.
     unsafe {
-        second.as_ptr().write_bytes(0xff, 100);
+        second.as_ptr().write_bytes(0xff, bytes);
         mutator.free_untyped(first).unwrap();
         mutator.free_untyped(second).unwrap();
     }
-    let again = mutator.alloc_untyped(97, kind).unwrap();
+    let again = mutator.alloc_untyped(bytes - 3, kind).unwrap();
     assert_eq!(again, second);
     // SAFETY: it has this size.
-    assert!((0..97).all(|at| unsafe { again.as_ptr().add(at).read() } == 0), "it must be zeroed");
-    assert_eq!(mutator.alloc_untyped(100, UntypedKind::leaf("bytes")).unwrap(), first);
-    assert_ne!(mutator.alloc_untyped(100, kind).unwrap(), first);
+    assert!((0..bytes - 3).all(|at| unsafe { again.as_ptr().add(at).read() } == 0), "it must be zeroed");
+    assert_eq!(mutator.alloc_untyped(bytes, UntypedKind::leaf("bytes")).unwrap(), first);
+    assert_ne!(mutator.alloc_untyped(bytes, kind).unwrap(), first);
 }
 
 #[test]
@@ -54,12 +58,15 @@ fn what_is_no_object_cannot_be_freed() {
     }
 }
 
-#[test]
-fn an_object_is_found_by_every_address_in_it() {
-    let (world, kind) = (world(), UntypedKind::leaf("found"));
+#[rstest]
+fn an_object_is_found_by_every_address_in_it(
+    #[values(ObjectPointers::Interior, ObjectPointers::Bases)] pointers: ObjectPointers,
+) {
+    let world = World::builder().untyped(pointers).heap_limit(64 << 20).build().unwrap();
+    let kind = UntypedKind::leaf("found");
     // SAFETY: pointers are in local variables.
     let mutator = unsafe { world.attach("test") }.unwrap();
-    for bytes in [0, 1, 24, 25, 100, 5000, 8168, 8169, 100_000] {
+    for bytes in [0, 1, 9, 16, 16, 24, 25, 32, 48, 64, 64, 100, 5000, 8168, 8169, 100_000] {
         let object = mutator.alloc_untyped(bytes, kind).unwrap();
         let address = object.as_ptr() as usize;
         assert!(address.is_multiple_of(16));

@@ -86,6 +86,45 @@ fn the_binding_finds_the_references_of_bound_objects(
     assert!(other.untyped_object(first).is_some());
 }
 
+/// Where only pointers to the beginning count, an object of up to 64 bytes takes no more than its size, rounded up to 16 bytes.
+#[rstest]
+#[case(ObjectPointers::Bases, 16, 16)]
+#[case(ObjectPointers::Bases, 24, 32)]
+#[case(ObjectPointers::Bases, 25, 32)]
+#[case(ObjectPointers::Bases, 48, 48)]
+#[case(ObjectPointers::Bases, 64, 64)]
+#[case(ObjectPointers::Bases, 80, 96)]
+#[case(ObjectPointers::Interior, 16, 32)]
+fn a_small_object_takes_little_more_than_its_size(
+    #[case] pointers: ObjectPointers,
+    #[case] bytes: usize,
+    #[case] cell_bytes: u64,
+) {
+    let builder = World::builder().untyped(pointers).paranoid(Paranoid::On).heap_limit(64 << 20);
+    let world = builder.build().unwrap();
+    // SAFETY: the objects are in a registered table.
+    let mutator = unsafe { world.attach("test") }.unwrap();
+    let mut table = vec![0_usize; OBJECTS];
+    // SAFETY: the vector does not move until the guard is dropped.
+    let _roots = unsafe { world.register_range(table.as_ptr().cast(), size_of_val(&*table)) }.unwrap();
+    let kinds = [UntypedKind::scanned("scanned"), UntypedKind::leaf("leaf"), UntypedKind::with_words("words", 0b11)];
+    let before = mutator.collect().unwrap();
+    for (index, slot) in table.iter_mut().enumerate() {
+        let object = mutator.alloc_untyped(bytes, kinds[index % kinds.len()]).unwrap();
+        // SAFETY: the collector reads the table.
+        unsafe { std::ptr::from_mut(slot).write_volatile(object.as_ptr() as usize) };
+    }
+    let after = mutator.collect().unwrap();
+    let live = after.live.total() - before.live.total();
+    let wanted = OBJECTS as u64 * cell_bytes;
+    assert!((wanted..wanted + 64 * cell_bytes).contains(&live), "{live} bytes of {OBJECTS} objects");
+    for (index, &address) in table.iter().enumerate() {
+        let found = world.untyped_object(address + bytes - 1).unwrap();
+        assert_eq!((found.address.as_ptr() as usize, found.type_info.name()), (address, kinds[index % 3].name()));
+        assert!(found.bytes >= bytes);
+    }
+}
+
 /// A word that the description does not name keeps nothing alive, and any word may hold anything.
 #[rstest]
 fn described_words_keep_objects_alive(

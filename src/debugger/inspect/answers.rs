@@ -9,7 +9,7 @@ use super::objects::{Object, View};
 use super::{counting, search};
 use crate::collector::Collector;
 use crate::heap::blocks::Cell;
-use crate::heap::layout::{CELL_BYTES, CLASSES, HEADER_BYTES, MAX_ALIGN, Space, class_of_size};
+use crate::heap::layout::{CLASSES, MAX_ALIGN, Space, class_of_size, payload_bytes};
 use crate::heap::pointer::Array;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::Ordering::Relaxed;
@@ -249,7 +249,7 @@ fn facts_of(view: &View<'_>, object: Object) -> ObjectFacts {
 fn is_of_any_size(info: &TypeInfo, room: usize) -> bool {
     // No collected type has a larger alignment. If this type has, its descriptor is damaged, and its size is not valid.
     let class = if info.align() <= MAX_ALIGN { class_of_size(info.size(), info.align()) } else { CLASSES };
-    info.size() == 0 || CELL_BYTES.get(class).is_some_and(|bytes| bytes - HEADER_BYTES != room)
+    info.size() == 0 || (class < CLASSES && payload_bytes(class) != room)
 }
 
 /// Returns whether a thread's allocation cursor is at this cell (`.stop.mid-alloc`).

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 
 use super::facts::{CensusRow, Refusal};
 use super::objects::View;
-use crate::heap::layout::HEADER_BYTES;
 use crate::os::memory::Reservation;
 use crate::os::preserving_errno;
 
@@ -30,9 +29,10 @@ pub(super) fn take(view: &View<'_>, mut write: impl FnMut(usize, CensusRow)) -> 
             (row.type_info, row.type_name, row.type_name_bytes) = (type_info, name.as_ptr() as usize, name.len());
         }
         row.objects += 1;
-        row.bytes += match view.heap.blocks.word(object.cell.block).is_large_head() {
+        let word = view.heap.blocks.word(object.cell.block);
+        row.bytes += match word.is_large_head() {
             true => view.heap.large_footprint(object.cell.block),
-            false => (object.room + HEADER_BYTES) as u64,
+            false => word.cell_bytes() as u64,
         };
         ControlFlow::<()>::Continue(())
     });

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use crate::collector::Collector;
 use crate::heap::Heap;
 use crate::heap::blocks::{BlockIndex, Cell};
-use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, HEADER_BYTES, cells_per_block};
+use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, cells_per_block};
 use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory;
@@ -129,7 +129,7 @@ impl<'a> View<'a> {
         if cell.block as usize >= self.blocks() || !self.is_possible(cell) || !self.heap.is_alive(cell) {
             return None;
         }
-        let info = self.type_of(cell.header_word())?;
+        let info = self.type_of(self.heap.blocks.header_word(cell))?;
         Some(Object { info, cell, room: self.room(cell) })
     }
 
@@ -151,7 +151,8 @@ impl<'a> View<'a> {
         let memory = (blocks.base() + self.blocks() * BLOCK_BYTES).saturating_sub(cell.payload());
         match word.is_large_head() {
             true => blocks.info(cell.block).tail.large_bytes.load(Relaxed).min(memory),
-            false => word.cell_bytes().saturating_sub(HEADER_BYTES).min(memory),
+            false if word.cell_bytes() == 0 => 0,
+            false => word.payload_bytes().min(memory),
         }
     }
 

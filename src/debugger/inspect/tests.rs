@@ -227,21 +227,21 @@ fn an_array_is_no_longer_than_its_cell() {
 #[case::smaller_than_any(8)]
 #[case::bytes(1)]
 #[case::larger_than_a_block(40_000)]
-fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: usize) {
+fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: u16) {
     let world = world();
     let pairs = built(&world, |m| (0..400).map(|_| pair(m, None, None).addr()).collect::<Vec<_>>());
     let collector = world.collector();
     let blocks = &collector.heap.blocks;
     let block = ((pairs[0] - blocks.base()) / BLOCK_BYTES) as u32;
     assert_eq!(pairs.last().unwrap() / BLOCK_BYTES, pairs[0] / BLOCK_BYTES, "more than half of the block");
-    blocks.set_cells(block, cell_bytes);
+    blocks.set_cell_bytes(block, cell_bytes);
     let start = blocks.start(block);
     let v = view(collector);
     for address in start..start + BLOCK_BYTES {
         assert!(!describe_in(&v, address).0, "{address:#x}");
     }
     let counted = v.for_each_object(|object| ControlFlow::Break(object.cell));
-    blocks.set_cells(block, 32);
+    blocks.set_cell_bytes(block, 32);
     assert_eq!(counted, ControlFlow::Continue(()));
     assert!(describe_in(&v, pairs[0]).0);
 }

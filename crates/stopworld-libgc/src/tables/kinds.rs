@@ -27,8 +27,9 @@ use crate::lock::Guarded;
 
 /// A kind of objects, twice: for objects that use the last word of their cell, and for those that leave it unused.
 ///
-/// A cell's payload is 16n + 8 bytes. bdwgc's sizes are multiples of 16, and `GC_size` returns them; programs and its tests expect that
-/// an object of 15 bytes has size 16. So the kind of an object says which of the two sizes is its own.
+/// The payload of a cell with a header is 16n + 8 bytes. bdwgc's sizes are multiples of 16, and `GC_size` returns them; programs and its
+/// tests expect that an object of 15 bytes has size 16. So the kind of an object says which of the two sizes is its own. In a cell without a
+/// header both are the same.
 pub(crate) type SizedKind = [UntypedKind; 2];
 
 /// The two variants of a [`SizedKind`].
