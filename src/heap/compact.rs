@@ -56,7 +56,7 @@ impl KindNumber {
     /// Cells that the program has freed.
     pub(super) const FREED: KindNumber = KindNumber(1);
 
-    /// Gives a kind a number. `None` if there are too many kinds: the objects of this one have headers.
+    /// Registers a kind. Returns its number, or `None` if there are too many kinds: objects of such a kind have headers.
     pub(crate) fn register(info: &'static TypeInfo) -> Option<KindNumber> {
         let next = |count: usize| (count + 1 < KINDS.len()).then_some(count + 1);
         // Relaxed: the table's entry is stored before the number is known to anyone.
@@ -71,7 +71,7 @@ impl KindNumber {
 pub(crate) struct KindBytes(usize);
 
 impl KindBytes {
-    /// Of a heap without compact cells.
+    /// The value for a heap without compact cells.
     pub(crate) const NONE: Self = Self(0);
 
     /// Returns whether the heap has compact cells.
