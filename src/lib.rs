@@ -73,7 +73,7 @@ pub mod untyped {
 /// For code that the derive macro generates.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::heap::trace::UsedWords;
+    pub use crate::heap::trace::{UsedWords, bits_of};
 
     /// Compiles only for types that contain no `Gc`, which is neither `Send` nor `Sync`.
     pub const fn assert_no_references<T: Send + Sync + 'static>() {}
@@ -87,10 +87,12 @@ use stopworld_platform::{os, sabotage, sync};
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;
+pub use heap::cell::GcCell;
 pub use heap::charges::Charging;
 pub use heap::description::Description;
 pub use heap::layout::Space;
-pub use heap::pointer::{Array, Gc, GcCell, Weak, WeakCell, keep_alive};
+pub use heap::pointer::{Gc, Weak, WeakCell, keep_alive};
+pub use heap::std_traits::ByAddress;
 pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
@@ -99,13 +101,16 @@ pub use runtime::{
     Mutator, OutOfMemory, RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals,
     WeakWorld, World, WorldBuilder, WorldCounters, WorldFacts,
 };
-pub use stopworld_derive::Trace;
+pub use stopworld_derive::{Trace, Word};
 pub use world::{
     AtFork, AtInstall, AtPhase, AtSwap, AttachError, ByHandshake, DebuggerClient, DebuggerNews, DebuggerPart,
     FalseAnswer, ForkStep, HoldFault, LostStop, OFFSETS, RevocableStop, SafepointStopper, SetupError, SignalStopper,
     SilenceReason, SilentThread, Slot, StopAttempts, StopError, StopInfoOffsets, StopRequest, ThreadDescription,
     ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
+
+/// A collected array. `Gc<Array<T>>` is `Gc<[T]>`.
+pub type Array<T> = [T];
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]
