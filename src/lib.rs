@@ -53,6 +53,7 @@
 //! [`events`] report each of these steps. Requirements have tags such as `.stop.no-malloc`; DESIGN.md lists them, the code
 //! cites them at each guard, and a test fails when the guard is removed (`sabotage.rs`).
 
+pub mod collections;
 mod collector;
 pub mod debugger;
 pub mod events;
@@ -84,6 +85,7 @@ extern crate self as stopworld;
 
 use stopworld_platform::{os, sabotage, sync};
 
+pub use collections::{GcDeque, GcHashMap, GcHashSet, GcMutex, GcString, GcVec};
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;
@@ -134,6 +136,7 @@ mod book {
         watch: "tutorial/watch.md"
         break_it: "tutorial/break.md"
         leak: "tutorial/leak.md"
+        collections: "how-to/collections.md"
         record: "how-to/record.md"
         profile: "how-to/profile.md"
         host: "how-to/host.md"

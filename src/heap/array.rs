@@ -119,3 +119,25 @@ unsafe impl<T: Trace> Trace for Dyn<T> {
         unsafe { T::clear_unused(&raw mut (*value).value) };
     }
 }
+
+/// The storage of a collection: like an [`Array`], but its elements come and go. Places without an element are 0.
+#[repr(C)]
+pub(crate) struct Buffer<T> {
+    capacity: usize,
+    elements: [T; 0],
+}
+
+impl<T> Buffer<T> {
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+// SAFETY: as for an array.
+unsafe impl<T: Trace> Trace for Buffer<T> {
+    const NAME: &'static str = T::NAME;
+    const LAYOUT: Layout = Layout::LEAF;
+    const MUTABLE: bool = !T::LAYOUT.is_leaf();
+    const IS_ARRAY: bool = true;
+    const SHAPE: Shape = shape_of_array::<T>();
+}

@@ -153,7 +153,7 @@ impl fmt::Debug for Layout {
     message = "`{Self}` can't be part of a collected object",
     label = "not `Trace`",
     note = "for a type of your own, write `#[derive(stopworld::Trace)]`",
-    note = "for a field that changes, use `GcCell<T>` in place of `Cell<T>` or `RefCell<T>`; for a list, `Gc<[T]>`",
+    note = "for a field that changes, use `GcCell<T>` in place of `Cell<T>` or `RefCell<T>`; for a list, `Gc<[T]>` or `GcVec<T>`",
     note = "a value without references (`String`, `Vec<u8>`, `Mutex<u32>`) is an object of its own: `Gc<Leaf<T>>`",
     note = "a field that the collector need not scan: `#[trace(skip = \"reason\")]`"
 )]

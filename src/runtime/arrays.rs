@@ -5,7 +5,7 @@ use std::mem::{align_of, size_of};
 use std::ptr::NonNull;
 
 use super::{Mutator, OutOfMemory};
-use crate::heap::array::{ARRAY_HEAD_BYTES, Array, Dyn, Text};
+use crate::heap::array::{ARRAY_HEAD_BYTES, Array, Buffer, Dyn, Text};
 use crate::heap::pointer::Gc;
 use crate::heap::trace::{Described, Trace};
 
@@ -168,6 +168,14 @@ impl Mutator {
             Dyn::set_metadata(payload, as_dyn(object.value()));
             Ok(Gc::from_payload(NonNull::new_unchecked(payload.cast())))
         }
+    }
+
+    /// Allocates the storage of a collection, all places without an element.
+    pub(crate) fn alloc_buffer<T: Trace>(&self, capacity: usize) -> Result<Gc<Buffer<T>>, OutOfMemory> {
+        let bytes = self.array_bytes(capacity, size_of::<T>())?;
+        let payload = self.zeroed(bytes, align_of::<Buffer<T>>(), <Buffer<T> as Described>::INFO, capacity)?;
+        // SAFETY: a fresh object of this type, whose length is in place.
+        Ok(unsafe { Gc::from_payload(NonNull::new_unchecked(payload)) })
     }
 
     /// Allocates an array whose elements are zero words, which can be traced.

@@ -84,9 +84,9 @@ impl World {
     /// The thread is attached already, the world is closed, or the system refused memory or the bounds of the thread's stack.
     ///
     /// # Safety
-    /// While attached, the thread keeps every `Gc` of this world that it will use again where the collector looks: on its
-    /// stack or in its registers, in other collected objects, in a [`Root`], or in a registered range. A `Box`, a `Vec`, a
-    /// thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
+    /// While attached, the thread keeps every `Gc` of this world that it will use again, and every
+    /// [collection](crate::collections), where the collector looks: on its stack or in its registers, in other collected objects, in
+    /// a [`Root`], or in a registered range. A `Box`, a `Vec`, a thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
     /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
     ///
     /// In a [blocking](Mutator::blocking) region, also of a function that is documented to run code of the program in one
@@ -385,6 +385,17 @@ impl Mutator {
         }
     }
 
+    /// Takes a lock of the program. `None` if this thread holds it.
+    pub(crate) fn lock_once<'a>(&self, lock: &'a Lock) -> Option<LockGuard<'a>> {
+        let me = self.record.tid().0 as u32;
+        // SAFETY: as in `lock`.
+        match unsafe { lock.try_lock_as(me) } {
+            Ok(guard) => Some(guard),
+            Err(holder) if holder.0 == me => None,
+            Err(_) => Some(self.record.lock(lock)),
+        }
+    }
+
     pub(super) fn allocation_lock(&self) -> LockGuard<'_> {
         self.lock(&self.world.collector().threads.locks().allocation)
     }
@@ -612,7 +623,7 @@ impl Mutator {
     }
 
     #[cold]
-    pub(super) fn out_of_memory(&self, requested: usize) -> OutOfMemory {
+    pub(crate) fn out_of_memory(&self, requested: usize) -> OutOfMemory {
         let collector = self.world.collector();
         let (live, limit) = (collector.live_bytes(), collector.heap.limit_bytes());
         collector.events.fire_allocation_failed(requested, live as usize, limit as usize);

@@ -1,9 +1,13 @@
-//! References to types without a size, the usual traits, finalizers that are closures.
+//! References to types without a size, the usual traits, finalizers that are closures; the collections, compared with those of std.
 //!
 //! The worlds here are paranoid, and collect before each allocation; another thread collects all the time besides.
 
 #[path = "../hazard/mod.rs"]
 mod hazard;
+mod maps;
+mod sequences;
+mod shared;
+mod texts;
 mod values;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +22,7 @@ use stopworld::{Mutator, World};
 fn for_each_case<S: Strategy>(by: By, cases: u32, strategy: S, check: impl Fn(&Mutator, S::Value)) {
     let world = hazard::build(hazard::builder().collect_every(0), by);
     while_collecting(&world, || {
-        // SAFETY: the checks keep every `Gc` in local variables and in collected objects. What std's collections have
+        // SAFETY: the checks keep every `Gc` and every collection in local variables and in collected objects. What std's collections have
         // of them, other local variables or collections have too.
         let mutator = unsafe { world.attach("main") }.unwrap();
         let mut runner = TestRunner::new(ProptestConfig::with_cases(cases));
