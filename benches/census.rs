@@ -103,7 +103,7 @@ fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
 }
 
 /// Returns a root that keeps an object of any type alive.
-fn keep<T>(m: &Mutator, gc: Gc<T>) -> Root<u64> {
+fn keep<T: ?Sized>(m: &Mutator, gc: Gc<T>) -> Root<u64> {
     // SAFETY: an object of this world, which is never read as a number.
     m.root(unsafe { Gc::from_addr(gc.addr()) })
 }

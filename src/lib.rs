@@ -53,6 +53,7 @@
 //! [`events`] report each of these steps. Requirements have tags such as `.stop.no-malloc`; DESIGN.md lists them, the code
 //! cites them at each guard, and a test fails when the guard is removed (`sabotage.rs`).
 
+pub mod collections;
 mod collector;
 pub mod debugger;
 pub mod events;
@@ -73,7 +74,7 @@ pub mod untyped {
 /// For code that the derive macro generates.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::heap::trace::UsedWords;
+    pub use crate::heap::trace::{UsedWords, bits_of};
 
     /// Compiles only for types that contain no `Gc`, which is neither `Send` nor `Sync`.
     pub const fn assert_no_references<T: Send + Sync + 'static>() {}
@@ -84,13 +85,16 @@ extern crate self as stopworld;
 
 use stopworld_platform::{os, sabotage, sync};
 
+pub use collections::{GcDeque, GcHashMap, GcHashSet, GcMutex, GcString, GcVec};
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;
+pub use heap::cell::GcCell;
 pub use heap::charges::Charging;
 pub use heap::description::Description;
 pub use heap::layout::Space;
-pub use heap::pointer::{Array, Gc, GcCell, Weak, WeakCell, keep_alive};
+pub use heap::pointer::{Gc, Weak, WeakCell, keep_alive};
+pub use heap::std_traits::ByAddress;
 pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
@@ -99,13 +103,16 @@ pub use runtime::{
     Mutator, OutOfMemory, RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals,
     WeakWorld, World, WorldBuilder, WorldCounters, WorldFacts,
 };
-pub use stopworld_derive::Trace;
+pub use stopworld_derive::{Trace, Word};
 pub use world::{
     AtFork, AtInstall, AtPhase, AtSwap, AttachError, ByHandshake, DebuggerClient, DebuggerNews, DebuggerPart,
     FalseAnswer, ForkStep, HoldFault, LostStop, OFFSETS, RevocableStop, SafepointStopper, SetupError, SignalStopper,
     SilenceReason, SilentThread, Slot, StopAttempts, StopError, StopInfoOffsets, StopRequest, ThreadDescription,
     ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
+
+/// A collected array. `Gc<Array<T>>` is `Gc<[T]>`.
+pub type Array<T> = [T];
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]
@@ -129,6 +136,7 @@ mod book {
         watch: "tutorial/watch.md"
         break_it: "tutorial/break.md"
         leak: "tutorial/leak.md"
+        collections: "how-to/collections.md"
         record: "how-to/record.md"
         profile: "how-to/profile.md"
         host: "how-to/host.md"

@@ -25,7 +25,7 @@ struct Any(usize);
 impl Any {
     const NOTHING: Self = Self(0);
 
-    fn to<T>(gc: Gc<T>) -> Self {
+    fn to<T: ?Sized>(gc: Gc<T>) -> Self {
         Self(gc.addr())
     }
 
@@ -35,7 +35,7 @@ impl Any {
 
     /// # Safety
     /// The value refers to a live `T`.
-    unsafe fn as_gc<T>(self) -> Gc<T> {
+    unsafe fn as_gc<T: ?Sized>(self) -> Gc<T> {
         // SAFETY: the caller's promise.
         unsafe { Gc::from_addr(self.0) }
     }

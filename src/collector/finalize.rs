@@ -1,6 +1,6 @@
 //! Finalizers: code that runs after an object was found dead.
 //!
-//! Two kinds are registered in one table: a *call* (`set_finalizer`: a function that gets the object back and may
+//! Two kinds are registered in one table: a *call* (`set_finalizer`: a closure that gets the object back and may
 //! resurrect it) and a *drop* (an object whose type has drop glue; such types hold no references). A collection
 //! sorts the table out after marking and clearing weak references:
 //!
@@ -36,11 +36,26 @@ pub(crate) enum Action {
     Drop(unsafe fn(*mut u8)),
     /// Calls the typed function at the given address, through a trampoline that was compiled for the function's type.
     Call {
-        /// Restores the type of the function and of the object, and calls it.
-        trampoline: unsafe fn(function: *const (), mutator: *const (), payload: usize),
-        /// The `fn(&Mutator, Gc<T>)` that was registered.
-        function: *const (),
+        trampoline: Trampoline,
+        /// The closure that was registered, boxed.
+        closure: *mut (),
     },
+}
+
+/// Takes a closure out of its box, and calls it with a mutator and the payload of an object, or just drops it.
+pub(crate) type Trampoline = unsafe fn(closure: *mut (), call: Option<(*const (), usize)>);
+
+impl Action {
+    /// Drops the closure of a call without calling it.
+    ///
+    /// # Safety
+    /// The action is in no table any more, and is not used again.
+    pub(crate) unsafe fn discard(self) {
+        if let Self::Call { trampoline, closure } = self {
+            // SAFETY: the trampoline was made for this closure, which is used once, by the caller's promise.
+            unsafe { trampoline(closure, None) };
+        }
+    }
 }
 
 /// A registration.
@@ -332,11 +347,34 @@ impl Finalizers {
         self.tables(held).queue_if(is_due, resurrect)
     }
 
+    /// Takes the calls of objects that still live out of the table, when the world closes: they will never run.
+    pub(crate) fn take_calls<'a>(&'a self, lock: impl FnOnce() -> LockGuard<'a>) -> Vec<Entry> {
+        let mut calls = Vec::new();
+        self.tables(&lock()).registered.extract(|entry| {
+            let is_call = matches!(entry.action, Action::Call { .. });
+            if is_call {
+                calls.push(entry);
+            }
+            is_call
+        });
+        calls
+    }
+
     /// Notifies the finalizer thread that it has work to do.
     pub(crate) fn announce(&self) {
         // Release: pairs with the Acquire with which the finalizer thread reads `news`.
         self.news.fetch_add(1, Ordering::Release);
         crate::os::futex::wake(&self.news, 1);
+    }
+}
+
+impl Drop for Finalizers {
+    fn drop(&mut self) {
+        let Tables { registered, ready } = self.tables.own();
+        for entry in registered.iter().chain(ready.iter()) {
+            // SAFETY: the tables are dropped, and nothing else has their entries.
+            unsafe { entry.action.discard() };
+        }
     }
 }
 

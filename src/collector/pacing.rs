@@ -51,6 +51,8 @@ pub(crate) struct Pacing {
     pub(crate) growth: f64,
     /// The bytes that may be allocated between two collections, whatever is alive and resident: for stress tests.
     pub(crate) every: Option<u64>,
+    /// Whether a collection precedes each allocation: for stress tests.
+    pub(crate) each_allocation: bool,
 }
 
 /// The default for [`Pacing::growth`].
@@ -104,8 +106,14 @@ mod tests {
     use rstest::rstest;
 
     const MIB: u64 = 1 << 20;
-    const PACING: Pacing =
-        Pacing { floor_bytes: 4 * MIB, floor_bytes_per_mutator: 6 * MIB, processors: 4, growth: GROWTH, every: None };
+    const PACING: Pacing = Pacing {
+        floor_bytes: 4 * MIB,
+        floor_bytes_per_mutator: 6 * MIB,
+        processors: 4,
+        growth: GROWTH,
+        every: None,
+        each_allocation: false,
+    };
 
     #[rstest]
     #[case::an_empty_heap_gets_the_floor(0, 1, 1 << 40, 10 * MIB)]

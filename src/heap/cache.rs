@@ -656,6 +656,18 @@ impl AllocationCache {
         true
     }
 
+    /// Opens a bin for one cell: the next allocation but one takes the slow path. Returns false if the bin's run is used up.
+    pub(crate) fn open_for_one(&self, bin: usize) -> bool {
+        let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
+        let limit = run.cursor.load(Ordering::Relaxed) + CELL_BYTES[bin % CLASSES];
+        if limit > end {
+            return false;
+        }
+        run.limit.store(limit, Ordering::Relaxed);
+        self.note_open(bin);
+        true
+    }
+
     /// Charges everything that a stopped thread has allocated and not charged, and the cell that it is building if the cell is an
     /// object already (`.profile.charge`, `.stop.mid-alloc`).
     pub(crate) fn charge_for_the_stopped(&self, _stopped: WorldStopped<'_>) {

@@ -2,7 +2,7 @@
 //! [`GcCell`](crate::GcCell) can hold ([`Word`]).
 
 use std::marker::PhantomData;
-use std::mem::{offset_of, size_of, transmute};
+use std::mem::{offset_of, size_of};
 use std::num;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -108,13 +108,6 @@ macro_rules! functions {
         // SAFETY: a pointer to code is a word, the same for all threads, and no reference to an object.
         unsafe impl<R: 'static $(, $parameter: 'static)*> Word for fn($($parameter),*) -> R {
             const MAY_REFER: bool = false;
-            fn to_bits(self) -> usize {
-                self as usize
-            }
-            unsafe fn from_bits(bits: usize) -> Self {
-                // SAFETY: by the caller's promise the word came from such a pointer.
-                unsafe { transmute::<usize, Self>(bits) }
-            }
         }
     )+};
 }
@@ -174,9 +167,9 @@ leaves!(
     sync::AtomicUsize,
 );
 
-/// Types that are not zero, and how they fit into a word.
+/// Numbers that are not zero.
 macro_rules! not_zero {
-    ($($type:ident($number:ty)),* $(,)?) => {$(
+    ($($type:ident),* $(,)?) => {$(
         // SAFETY: a plain value without references, `Sync` and without drop glue.
         unsafe impl Trace for num::$type {
             const NAME: &'static str = stringify!($type);
@@ -184,111 +177,38 @@ macro_rules! not_zero {
             const ZERO_IS_READABLE: bool = true;
         }
 
-        // SAFETY: the conversions are lossless on a 64-bit machine, and a number is no reference.
+        // SAFETY: a number of at most 8 bytes, which is no reference.
         unsafe impl Word for num::$type {
             const MAY_REFER: bool = false;
-            fn to_bits(self) -> usize {
-                self.get() as usize
-            }
-            unsafe fn from_bits(bits: usize) -> Self {
-                // SAFETY: by the caller's promise the word came from a number that is not zero.
-                unsafe { Self::new_unchecked(bits as $number) }
-            }
         }
 
         // SAFETY: as for the number itself; `None` is 0.
         unsafe impl Word for Option<num::$type> {
             const MAY_REFER: bool = false;
-            fn to_bits(self) -> usize {
-                self.map_or(0, |number| number.get() as usize)
-            }
-            unsafe fn from_bits(bits: usize) -> Self {
-                num::$type::new(bits as $number)
-            }
         }
     )*};
 }
 
 not_zero!(
-    NonZeroU8(u8),
-    NonZeroU16(u16),
-    NonZeroU32(u32),
-    NonZeroU64(u64),
-    NonZeroUsize(usize),
-    NonZeroI8(i8),
-    NonZeroI16(i16),
-    NonZeroI32(i32),
-    NonZeroI64(i64),
-    NonZeroIsize(isize),
+    NonZeroU8,
+    NonZeroU16,
+    NonZeroU32,
+    NonZeroU64,
+    NonZeroUsize,
+    NonZeroI8,
+    NonZeroI16,
+    NonZeroI32,
+    NonZeroI64,
+    NonZeroIsize,
 );
 
-macro_rules! integer_words {
+macro_rules! plain_words {
     ($($type:ty),*) => {$(
-        // SAFETY: the conversions are lossless on a 64-bit machine, and an integer is no reference.
+        // SAFETY: a value of at most 8 bytes without padding, which is no reference.
         unsafe impl Word for $type {
             const MAY_REFER: bool = false;
-            fn to_bits(self) -> usize {
-                self as usize
-            }
-            unsafe fn from_bits(bits: usize) -> Self {
-                bits as $type
-            }
         }
     )*};
 }
 
-integer_words!(usize, isize, u64, i64, u32, i32, u16, i16, u8, i8);
-
-// SAFETY: the bits of a double fit one word, and it is no reference.
-unsafe impl Word for f64 {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        f64::to_bits(self) as usize
-    }
-    unsafe fn from_bits(bits: usize) -> Self {
-        f64::from_bits(bits as u64)
-    }
-}
-
-// SAFETY: the bits of a float fit one word, and it is no reference.
-unsafe impl Word for f32 {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        f32::to_bits(self) as usize
-    }
-    unsafe fn from_bits(bits: usize) -> Self {
-        f32::from_bits(bits as u32)
-    }
-}
-
-// SAFETY: a bool is 0 or 1, and no reference.
-unsafe impl Word for bool {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        usize::from(self)
-    }
-    unsafe fn from_bits(bits: usize) -> Self {
-        bits != 0
-    }
-}
-
-// SAFETY: a character's number fits one word, and it is no reference.
-unsafe impl Word for char {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        u32::from(self) as usize
-    }
-    unsafe fn from_bits(bits: usize) -> Self {
-        // SAFETY: by the caller's promise the word came from a character.
-        unsafe { char::from_u32_unchecked(bits as u32) }
-    }
-}
-
-// SAFETY: it has one value.
-unsafe impl Word for () {
-    const MAY_REFER: bool = false;
-    fn to_bits(self) -> usize {
-        0
-    }
-    unsafe fn from_bits(_: usize) -> Self {}
-}
+plain_words!((), bool, char, f32, f64, usize, isize, u64, i64, u32, i32, u16, i16, u8, i8);

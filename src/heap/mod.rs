@@ -17,8 +17,10 @@
 //!   of dead cells.
 //! * Mark bytes: the markers write them in the stopped world; the thread that sweeps the block reads them.
 
+pub(crate) mod array;
 pub(crate) mod blocks;
 pub(crate) mod cache;
+pub(crate) mod cell;
 pub(crate) mod charges;
 pub(crate) mod compact;
 pub(crate) mod description;
@@ -32,6 +34,7 @@ pub(crate) mod layout;
 pub(crate) mod pointer;
 pub(crate) mod references;
 pub(crate) mod slots;
+pub(crate) mod std_traits;
 pub(crate) mod stopped;
 pub(crate) mod sweep;
 pub(crate) mod trace;

@@ -1,18 +1,29 @@
-//! The references that programs use: `Gc<T>`, mutable fields, arrays, weak references.
+//! The references that programs use: `Gc<T>` and weak references.
 //!
 //! A [`Gc`] is one word, the address of an object's payload, and is `Copy`: copying it needs no count, no registration and no
 //! barrier. This is sound because of the safety requirement of [`World::attach`](crate::World::attach): while the object is
 //! needed, some copy is in a place that the collector scans. `Gc` is neither `Send` nor `Sync`, so it cannot leave its thread
 //! through a channel or a captured closure; a [`Root`](crate::Root) can.
+//!
+//! # References to types without a size
+//! The marker reads words, so a `Gc<str>`, a `Gc<[T]>` or a `Gc<dyn Trait>` is one word too. A reference of the language to such a type
+//! has two: the address, and the length or the table of the methods. The second is in the object, before the value:
+//!
+//! ```text
+//!   Gc<T>                 -> value
+//!   Gc<str>, Gc<[T]>      -> length         | elements
+//!   Gc<dyn Trait>         -> method table   | value
+//! ```
+//!
+//! So dereferencing loads one word more. `size_of::<&T>()` shows which kind `T` is.
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::{size_of, transmute_copy};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::layout::HEADER_BYTES;
-use std::mem::needs_drop;
-
 use super::trace::{Layout, Shape, Trace, TypeInfo, Word};
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -39,19 +50,47 @@ use crate::sync::{AtomicUsize, Ordering};
 /// mutator.collect()?;
 /// let second = first.next.get().unwrap();
 /// assert_eq!(second.value, 2);
-/// assert_eq!(second.next.get(), Some(first)); // `==` compares identity
+/// assert!(Gc::ptr_eq(second.next.get().unwrap(), first));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Gc<T> {
-    payload: NonNull<T>,
+///
+/// # The usual traits
+/// They are those of [`Rc`](std::rc::Rc): `==`, `<`, `Hash`, `Debug` and `Display` look at the value, and a `Gc<str>` can be looked up by
+/// a `&str`. [`ptr_eq`](Self::ptr_eq) compares identity; [`ByAddress`](crate::ByAddress) is a key that does. As for `Rc`, `Debug` and `==`
+/// do not return if objects refer to each other in a cycle, unless the type ends the recursion.
+///
+/// # Types without a size
+/// `Gc<str>` ([`alloc_str`](crate::Mutator::alloc_str)), `Gc<[T]>` ([`alloc_slice`](crate::Mutator::alloc_slice)) and `Gc<dyn Trait>`
+/// ([`alloc_dyn`](crate::Mutator::alloc_dyn)) are one word as well: the length, or the address of the method table, is the first word of
+/// the object. Dereferencing costs one more load, and the object is 8 bytes larger than its value.
+pub struct Gc<T: ?Sized> {
+    payload: NonNull<u8>,
     _neither_send_nor_sync: PhantomData<*mut T>,
 }
 
-impl<T> Gc<T> {
+/// A reference of the language to a type without a size, as it is in memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Wide {
+    pub(super) data: *const u8,
+    /// The length of a slice or a `str`, or the address of a method table.
+    pub(super) metadata: *const (),
+}
+
+/// Bytes before the value of an object whose type has no size: see the documentation of this module.
+pub(crate) const METADATA_BYTES: usize = size_of::<*const ()>();
+
+/// Whether a reference to a `T` is one word.
+const fn is_thin<T: ?Sized>() -> bool {
+    assert!(size_of::<*const T>() == size_of::<usize>() || size_of::<*const T>() == size_of::<Wide>());
+    size_of::<*const T>() == size_of::<usize>()
+}
+
+impl<T: ?Sized> Gc<T> {
     /// # Safety
-    /// `payload` is the payload of a live object of type `T`.
+    /// `payload` is the payload of a live object of type `T`. If `T` has no size, the object begins with the metadata of a reference to it.
     #[inline(always)]
-    pub(crate) unsafe fn from_payload(payload: NonNull<T>) -> Self {
+    pub(crate) unsafe fn from_payload(payload: NonNull<u8>) -> Self {
         Self { payload, _neither_send_nor_sync: PhantomData }
     }
 
@@ -61,10 +100,25 @@ impl<T> Gc<T> {
         self.payload.as_ptr() as usize
     }
 
-    /// Returns a pointer to the object. It keeps the object alive in the same places as the `Gc` does.
+    /// Returns whether both refer to the same object. (`==` compares the values.) Objects never move, and two live objects never have the
+    /// same address.
+    #[inline(always)]
+    pub fn ptr_eq(this: Self, other: Self) -> bool {
+        this.payload == other.payload
+    }
+
+    /// Returns a pointer to the value. It keeps the object alive in the same places as the `Gc` does.
     #[inline(always)]
     pub fn as_ptr(self) -> *const T {
-        self.payload.as_ptr()
+        if const { is_thin::<T>() } {
+            // SAFETY: a pointer of one word is an address.
+            return unsafe { transmute_copy::<NonNull<u8>, *const T>(&self.payload) };
+        }
+        // SAFETY: the object is live, and begins with its metadata, which never changes.
+        let metadata = unsafe { self.payload.as_ptr().cast::<*const ()>().read() };
+        let wide = Wide { data: self.payload.as_ptr().wrapping_add(METADATA_BYTES), metadata };
+        // SAFETY: a pointer of two words is the address of the value and its metadata; `alloc_dyn` has checked the order.
+        unsafe { transmute_copy::<Wide, *const T>(&wide) }
     }
 
     /// Makes a `Gc` from an address that [`addr`](Self::addr) returned.
@@ -74,7 +128,7 @@ impl<T> Gc<T> {
     #[inline(always)]
     pub unsafe fn from_addr(addr: usize) -> Self {
         // SAFETY: the caller's promise; an object's address is not null.
-        unsafe { Self::from_payload(NonNull::new_unchecked(addr as *mut T)) }
+        unsafe { Self::from_payload(NonNull::new_unchecked(addr as *mut u8)) }
     }
 
     /// Returns the description of the object's type. Costs one load, of the object's header.
@@ -84,16 +138,16 @@ impl<T> Gc<T> {
     }
 }
 
-impl<T> Clone for Gc<T> {
+impl<T: ?Sized> Clone for Gc<T> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Gc<T> {}
+impl<T: ?Sized> Copy for Gc<T> {}
 
-impl<T> Deref for Gc<T> {
+impl<T: ?Sized> Deref for Gc<T> {
     type Target = T;
 
     #[inline(always)]
@@ -101,168 +155,38 @@ impl<T> Deref for Gc<T> {
         #[cfg(feature = "biography")]
         super::uses::note(self.addr());
         // SAFETY: this `Gc` is in a place that the collector scans (the requirement of `attach`), so the object is live.
-        unsafe { self.payload.as_ref() }
+        unsafe { &*self.as_ptr() }
     }
 }
 
-impl<T> PartialEq for Gc<T> {
-    /// Compares identity: returns whether both refer to the same object.
-    fn eq(&self, other: &Self) -> bool {
-        self.payload == other.payload
-    }
-}
-
-impl<T> Eq for Gc<T> {}
-
-impl<T> fmt::Debug for Gc<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gc({:#x})", self.addr())
-    }
-}
-
-// SAFETY: the word is the object's address, and a `Gc` is never anything else.
-unsafe impl<T: Trace> Word for Gc<T> {
+// SAFETY: one word, the object's address.
+unsafe impl<T: ?Sized + 'static> Word for Gc<T> {
     const MAY_REFER: bool = true;
-    #[inline(always)]
-    fn to_bits(self) -> usize {
-        self.addr()
-    }
-    #[inline(always)]
-    unsafe fn from_bits(bits: usize) -> Self {
-        // SAFETY: the bits came from `to_bits` of a `Gc` that the holder of this word keeps alive.
-        unsafe { Self::from_addr(bits) }
-    }
 }
 
 // SAFETY: as `Gc`; `None` is null, which is no object's address.
-unsafe impl<T: Trace> Word for Option<Gc<T>> {
+unsafe impl<T: ?Sized + 'static> Word for Option<Gc<T>> {
     const MAY_REFER: bool = true;
-    #[inline(always)]
-    fn to_bits(self) -> usize {
-        self.map_or(0, Gc::addr)
-    }
-    #[inline(always)]
-    unsafe fn from_bits(bits: usize) -> Self {
-        NonNull::new(bits as *mut T)
-            // SAFETY: not null, so the bits came from a `Gc`.
-            .map(|payload| unsafe { Gc::from_payload(payload) })
-    }
-}
-
-/// A mutable field of a collected object: one atomic word. It holds a `Gc`, an `Option<Gc>`, a number, or another [`Word`].
-///
-/// It is an atomic because a thread may be stopped at any instruction, and other threads may read the field: a word is written
-/// completely or not at all. There is no write barrier: the collector always traces the whole heap.
-#[repr(transparent)]
-pub struct GcCell<W: Word> {
-    bits: AtomicUsize,
-    _holds: PhantomData<W>,
-}
-
-impl<W: Word> GcCell<W> {
-    /// Makes a field with its first value.
-    #[inline(always)]
-    pub fn new(value: W) -> Self {
-        Self { bits: AtomicUsize::new(value.to_bits()), _holds: PhantomData }
-    }
-
-    /// Returns the field's value, by an acquire load.
-    #[inline(always)]
-    pub fn get(&self) -> W {
-        // Acquire: pairs with the Release of `set` and `compare_exchange`: a thread that reads a reference written by another
-        // thread sees the object that it refers to as it was then.
-        let bits = self.bits.load(Ordering::Acquire);
-        // SAFETY: only `to_bits` of this type was ever stored here.
-        unsafe { W::from_bits(bits) }
-    }
-
-    /// Sets the field, by a release store.
-    #[inline(always)]
-    pub fn set(&self, value: W) {
-        // Release: pairs with the Acquire of `get`.
-        self.bits.store(value.to_bits(), Ordering::Release);
-    }
-
-    /// Sets the field and returns its previous value.
-    #[inline]
-    pub fn replace(&self, value: W) -> W {
-        // AcqRel: Release pairs with `get`, Acquire with the `set` whose value this takes.
-        let bits = self.bits.swap(value.to_bits(), Ordering::AcqRel);
-        // SAFETY: as in `get`.
-        unsafe { W::from_bits(bits) }
-    }
-
-    /// Sets the field to `new` if its value is `current`, and returns the previous value.
-    ///
-    /// # Errors
-    /// The field's actual value, if that is not `current`; the field is unchanged.
-    #[inline]
-    pub fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
-        // AcqRel and Acquire: as `replace` and `get`.
-        let result = self.bits.compare_exchange(current.to_bits(), new.to_bits(), Ordering::AcqRel, Ordering::Acquire);
-        // SAFETY: as in `get`.
-        result.map(|bits| unsafe { W::from_bits(bits) }).map_err(|bits| unsafe { W::from_bits(bits) })
-    }
-}
-
-impl<W: Word + fmt::Debug> fmt::Debug for GcCell<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
-impl<W: Word + Default> Default for GcCell<W> {
-    fn default() -> Self {
-        Self::new(W::default())
-    }
-}
-
-/// A collected array: its length, then the elements. [`Mutator::alloc_array`](crate::Mutator::alloc_array) makes one; it
-/// dereferences to a slice. `Gc<Array<T>>` is one word.
-#[repr(C)]
-pub struct Array<T> {
-    length: usize,
-    elements: [T; 0],
-}
-
-/// Bytes before the first element: the length.
-pub(crate) const ARRAY_HEAD_BYTES: usize = 8;
-
-impl<T> Deref for Array<T> {
-    type Target = [T];
-
-    #[inline(always)]
-    fn deref(&self) -> &[T] {
-        // SAFETY: an `Array` exists only inside an object whose payload has room for `length` elements after it,
-        // each written before the `Gc<Array<T>>` was given out.
-        unsafe { std::slice::from_raw_parts((&raw const self.elements).cast::<T>(), self.length) }
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Array<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
 }
 
 /// The collected object to which a [`Weak`] points: the weak cell, not the target.
 ///
 /// Two words: the address of the target, and a link in which a marker chains the weak cells that it has found.
 #[repr(C)]
-pub struct WeakCell<T> {
+pub struct WeakCell<T: ?Sized> {
     target: AtomicUsize,
     link: AtomicUsize,
     _refers: PhantomData<Gc<T>>,
 }
 
-/// A weak reference: it does not keep its target alive. [`WeakCell::get`] returns the target, or `None` after a collection has
+/// A weak reference: it does not keep its target alive. [`WeakCell::upgrade`] returns the target, or `None` after a collection has
 /// found the target unreachable. The reference is cleared before the target's finalizer runs.
 ///
 /// It is itself a collected object, made by [`Mutator::alloc_weak`](crate::Mutator::alloc_weak), and lives as long as it is
 /// referenced. Stacks are scanned conservatively, so a stale word can keep a target alive longer.
 ///
 /// ```
-/// use stopworld::World;
+/// use stopworld::{Gc, World};
 ///
 /// let world = World::builder().build()?;
 /// // SAFETY: this thread keeps every `Gc` in local variables.
@@ -273,18 +197,24 @@ pub struct WeakCell<T> {
 /// let to_dead = unsafe { world.spawn("maker", |m| m.root(m.alloc_weak(m.alloc(2_u64).unwrap()).unwrap())) }?;
 /// let to_dead = to_dead.join().unwrap();
 /// world.collect()?;
-/// assert_eq!(to_kept.get(), Some(kept));
-/// assert_eq!(to_dead.get(&mutator).get(), None);
+/// assert!(to_kept.upgrade().is_some_and(|target| Gc::ptr_eq(target, kept)));
+/// assert_eq!(to_dead.get(&mutator).upgrade(), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub type Weak<T> = Gc<WeakCell<T>>;
 
-impl<T: Trace> WeakCell<T> {
+impl<T: ?Sized + 'static> WeakCell<T> {
     pub(crate) fn new(target: Gc<T>) -> Self {
         Self { target: AtomicUsize::new(target.addr()), link: AtomicUsize::new(0), _refers: PhantomData }
     }
 
     /// Returns the target, or `None` if it has been cleared. The returned `Gc` keeps the target alive.
+    #[inline]
+    pub fn upgrade(&self) -> Option<Gc<T>> {
+        self.get()
+    }
+
+    /// The same as [`upgrade`](Self::upgrade).
     #[inline]
     pub fn get(&self) -> Option<Gc<T>> {
         // Acquire: pairs with the Release by which the weak cell itself was published. If another thread initialised the
@@ -296,63 +226,31 @@ impl<T: Trace> WeakCell<T> {
     }
 }
 
+impl<T: ?Sized> fmt::Debug for WeakCell<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(Weak)")
+    }
+}
+
 /// Keeps `gc` alive up to this point of the program (`.root.derived`, `.final.early`). Costs at most a move of one word.
 ///
 /// Optimised code may keep only a pointer derived from a `Gc`, or overwrite the `Gc` after its last visible use, although the program
 /// still depends on the object in a way that the compiler cannot see (by a raw pointer, or by the effect of a finalizer).
 #[inline(always)]
-pub fn keep_alive<T>(gc: Gc<T>) {
+pub fn keep_alive<T: ?Sized>(gc: Gc<T>) {
     // The value must exist, in a register or in memory, when this point is reached.
     std::hint::black_box(gc.payload);
 }
 
 // SAFETY: a `Gc` is one word, which holds the address of an object; it is `Copy`, so it has no drop glue.
-unsafe impl<T: Trace> Trace for Gc<T> {
+unsafe impl<T: ?Sized + 'static> Trace for Gc<T> {
     const NAME: &'static str = "Gc";
     const LAYOUT: Layout = Layout::WORD;
     const ZERO_IS_READABLE: bool = true;
 }
 
-// SAFETY: one atomic word; what it may hold is what its `Word` type promises.
-unsafe impl<W: Word> Trace for GcCell<W> {
-    const NAME: &'static str = "GcCell";
-    const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
-    const ZERO_IS_READABLE: bool = true;
-    const MUTABLE: bool = W::MAY_REFER;
-}
-
-// SAFETY: the shape makes the collector scan the elements that follow the length word, which is no reference.
-unsafe impl<T: Trace> Trace for Array<T> {
-    const NAME: &'static str = T::NAME;
-    const LAYOUT: Layout = Layout::LEAF;
-    const MUTABLE: bool = T::MUTABLE;
-    const IS_ARRAY: bool = true;
-    const SHAPE: Shape = {
-        assert!(!needs_drop::<T>(), "the elements of a collected array can't have drop glue");
-        assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
-        if T::LAYOUT.is_leaf() {
-            Shape::Leaf
-        } else {
-            // The marker reads aligned words, and no word beyond the last element.
-            assert!(
-                align_of::<T>() == 8 && size_of::<T>().is_multiple_of(8),
-                "array elements with references are whole words, aligned to 8 bytes"
-            );
-            assert!(
-                T::LAYOUT.words() <= size_of::<T>() / 8,
-                "an array element's layout has a reference beyond its end"
-            );
-            if T::LAYOUT.is_any_word() {
-                Shape::Untyped
-            } else {
-                Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
-            }
-        }
-    };
-}
-
 // SAFETY: the target is deliberately not traced; the collector clears it before the target's memory is reused.
-unsafe impl<T: Trace> Trace for WeakCell<T> {
+unsafe impl<T: ?Sized + 'static> Trace for WeakCell<T> {
     const NAME: &'static str = "Weak";
     const LAYOUT: Layout = Layout::LEAF;
     const SHAPE: Shape = Shape::Weak;
@@ -366,18 +264,21 @@ mod tests {
     fn a_reference_and_an_optional_reference_are_one_word() {
         assert_eq!(size_of::<Gc<u64>>(), 8);
         assert_eq!(size_of::<Option<Gc<u64>>>(), 8);
-        assert_eq!(size_of::<GcCell<Option<Gc<u64>>>>(), 8);
-        assert_eq!(std::mem::offset_of!(Array<u64>, elements), ARRAY_HEAD_BYTES);
+        assert_eq!(size_of::<Gc<str>>(), 8);
+        assert_eq!(size_of::<Option<Gc<dyn fmt::Debug>>>(), 8);
     }
 
+    /// `as_ptr` makes such references of their two words.
     #[test]
-    fn a_cell_returns_its_value_bit_for_bit() {
-        let cell = GcCell::new(-5_i32);
-        assert_eq!(cell.compare_exchange(-5, 7), Ok(-5));
-        assert_eq!(cell.get(), 7);
-        let cell = GcCell::new(1.5_f64);
-        assert_eq!(cell.get(), 1.5);
-        cell.set(-0.0);
-        assert_eq!(cell.get().to_bits(), (-0.0_f64).to_bits());
+    fn a_reference_to_a_type_without_a_size_is_an_address_and_its_metadata() {
+        let text = "three words here";
+        // SAFETY: a reference to a `str` has the size of `Wide`, and any words are a valid `Wide`.
+        let wide = unsafe { transmute_copy::<&str, Wide>(&text) };
+        assert_eq!((wide.data, wide.metadata as usize), (text.as_ptr(), text.len()));
+        let number = 7_u64;
+        let shown: &dyn fmt::Debug = &number;
+        // SAFETY: as above.
+        let wide = unsafe { transmute_copy::<&dyn fmt::Debug, Wide>(&shown) };
+        assert_eq!(wide.data, (&raw const number).cast());
     }
 }

@@ -9,12 +9,12 @@
 //! 4. Free runs are inside their block, do not overlap live objects, and their cells have no headers.
 //! 5. The count of live bytes equals what the collection reported (checked by the caller).
 
+use super::array::ARRAY_HEAD_BYTES;
 use super::blocks::{BlockIndex, BlockState, Cell, NO_BLOCK, NO_CELL};
 use super::cache::RunLink;
 use super::layout::{
     BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, cells_per_block, is_compact, payload_bytes,
 };
-use super::pointer::ARRAY_HEAD_BYTES;
 use super::stopped::WorldStopped;
 use super::sweep::SpaceBytes;
 use super::trace::{Shape, TypeInfo};

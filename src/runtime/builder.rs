@@ -110,6 +110,7 @@ impl Default for WorldBuilder {
                 processors: processors(),
                 growth: GROWTH,
                 every: None,
+                each_allocation: false,
             },
             markers: processors().min(MOST_DEFAULT_MARKERS),
             stopper: Stopper::default(),
@@ -175,10 +176,12 @@ impl WorldBuilder {
     }
 
     /// Makes the world collect each time about this many bytes were allocated, however much is alive: for stress tests, in which
-    /// collections shall happen everywhere. Threads allocate from blocks of 16 KiB, so fewer bytes have no effect.
+    /// collections shall happen everywhere. Threads allocate from blocks of 16 KiB, so fewer bytes have no effect, but for 0: then a
+    /// collection precedes each allocation.
     #[must_use]
     pub fn collect_every(mut self, bytes: usize) -> Self {
-        self.pacing.every = Some(bytes as u64);
+        self.pacing.each_allocation = bytes == 0;
+        self.pacing.every = (bytes > 0).then_some(bytes as u64);
         self
     }
 

@@ -19,7 +19,8 @@
 //! ```
 
 use super::{Mutator, OutOfMemory};
-use crate::heap::pointer::{ARRAY_HEAD_BYTES, Gc};
+use crate::heap::array::ARRAY_HEAD_BYTES;
+use crate::heap::pointer::Gc;
 use crate::heap::trace::{Layout, Shape, Trace, TypeInfo};
 
 /// An object whose type was described at run time. Its contents are opaque here: the program reads and writes them through

@@ -29,6 +29,7 @@ pub(super) fn run(inner: Arc<Inner>, attached: SyncSender<Result<(), AttachError
         Ok(mutator) => {
             let _ = attached.send(Ok(()));
             work(&mutator);
+            discard_calls(&mutator);
         }
         Err(error) => {
             let _ = attached.send(Err(error));
@@ -69,6 +70,16 @@ fn work(mutator: &Mutator) {
     }
 }
 
+/// Drops the closures of finalizers that will never run. Otherwise one that captures a `Root` would keep the closed world's memory.
+fn discard_calls(mutator: &Mutator) {
+    let finalizers = &mutator.world().collector().finalizers;
+    for Entry { action, .. } in finalizers.take_calls(|| mutator.lock(&finalizers.lock)) {
+        // The panic hook has printed the panic of a captured value's drop already.
+        // SAFETY: the entry was taken out of the table.
+        let _ = catch_unwind(AssertUnwindSafe(|| unsafe { action.discard() }));
+    }
+}
+
 /// Overwrites the stack below the present frame. The frames in which this thread sleeps leave some of their words unwritten.
 /// Words that finalizers left there, such as the last object's address, would keep that object alive until the next batch.
 #[inline(never)]
@@ -99,10 +110,10 @@ fn run_one(mutator: &Mutator) -> bool {
         match action {
             // SAFETY: the drop was registered with the object's own type; no other code can reach the object any more.
             Action::Drop(drop_in_place) => unsafe { drop_in_place(kept as *mut u8) },
-            // SAFETY: the trampoline was made for the types of this function and this object. The object is live:
+            // SAFETY: the trampoline was made for the types of this closure and this object, and the entry was taken out of the queue. The object is live:
             // it was in the queue until now, and is on this stack from now on.
-            Action::Call { trampoline, function } => unsafe {
-                trampoline(function, std::ptr::from_ref(mutator).cast(), kept);
+            Action::Call { trampoline, closure } => unsafe {
+                trampoline(closure, Some((std::ptr::from_ref(mutator).cast(), kept)));
             },
         }
         std::hint::black_box(kept);

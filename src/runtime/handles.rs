@@ -1,6 +1,7 @@
 //! Roots that the program registers: handles, ranges of memory, coroutine stacks.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -9,7 +10,6 @@ use super::inner::Inner;
 use crate::collector::Collector;
 use crate::heap::pointer::Gc;
 use crate::heap::slots::SlotTable;
-use crate::heap::trace::Trace;
 use crate::os::callback::refuse_inside;
 use crate::os::thread;
 use crate::sync::{Lock, LockGuard};
@@ -49,15 +49,17 @@ fn table_is_full(roots: &SlotTable) -> ! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// Roots are compared and hashed by the identity of their objects, because the value can be read only with a mutator.
+///
 /// # Panics
 /// Making and cloning panic when the table is full: 4,194,304 roots, or fewer if the process's address space is limited.
-pub struct Root<T: Trace> {
+pub struct Root<T: ?Sized + 'static> {
     pub(super) world: Arc<Inner>,
     pub(super) slot: usize,
     _refers: PhantomData<fn() -> Gc<T>>,
 }
 
-impl<T: Trace> Root<T> {
+impl<T: ?Sized + 'static> Root<T> {
     pub(crate) fn new(world: &World, gc: Gc<T>) -> Self {
         refuse_inside("Mutator::root");
         let collector = world.collector();
@@ -66,9 +68,14 @@ impl<T: Trace> Root<T> {
         collector.events.fire_root_created(roots.address(slot), gc.addr());
         Self { world: Arc::clone(world.inner()), slot, _refers: PhantomData }
     }
+
+    /// The address of the object, in the slot that keeps it alive.
+    fn addr(&self) -> usize {
+        self.world.collector.roots.get(self.slot)
+    }
 }
 
-impl<T: Trace> Clone for Root<T> {
+impl<T: ?Sized + 'static> Clone for Root<T> {
     fn clone(&self) -> Self {
         refuse_inside("Root::clone");
         let collector = &self.world.collector;
@@ -80,7 +87,7 @@ impl<T: Trace> Clone for Root<T> {
     }
 }
 
-impl<T: Trace> Drop for Root<T> {
+impl<T: ?Sized + 'static> Drop for Root<T> {
     fn drop(&mut self) {
         refuse_inside("the drop of a Root");
         let collector = &self.world.collector;
@@ -89,9 +96,25 @@ impl<T: Trace> Drop for Root<T> {
     }
 }
 
-impl<T: Trace> fmt::Debug for Root<T> {
+/// Two roots are equal if they keep the same object.
+impl<T: ?Sized + 'static> PartialEq for Root<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.addr() == other.addr()
+    }
+}
+
+impl<T: ?Sized + 'static> Eq for Root<T> {}
+
+/// By the address of the object, which does not move.
+impl<T: ?Sized + 'static> Hash for Root<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.addr().hash(state);
+    }
+}
+
+impl<T: ?Sized + 'static> fmt::Debug for Root<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Root({:#x})", self.world.collector.roots.get(self.slot))
+        write!(f, "Root({:#x})", self.addr())
     }
 }
 

@@ -4,6 +4,7 @@
 //! thread becomes a [`Mutator`] by [`World::attach`]. A program that satisfies the safety requirement of that function can allocate
 //! and follow references in safe code.
 
+mod arrays;
 mod build_error;
 mod builder;
 mod described;
@@ -18,6 +19,7 @@ mod mutator;
 mod out_of_memory;
 mod profiling;
 mod recording;
+mod registration;
 mod reserve;
 mod spawn;
 pub(crate) mod untyped;

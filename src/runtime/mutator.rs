@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::inner::ThreadNews;
 use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
-use crate::collector::finalize::{Action, Entry};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
 use crate::events::{EventId, Events, record};
@@ -18,7 +17,7 @@ use crate::heap::large::blocks_of;
 use crate::heap::layout::{
     BLOCK_BYTES, CELL_BYTES, CLASSES, FIRST_CELL, HEADER_BYTES, Space, bin, class_of, class_of_size,
 };
-use crate::heap::pointer::{ARRAY_HEAD_BYTES, Array, Gc, Weak, WeakCell};
+use crate::heap::pointer::{Gc, Weak, WeakCell};
 use crate::heap::trace::{Described, Shape, Trace, TypeInfo};
 use crate::heap::{Need, Refill};
 use crate::os::callback::refuse_inside;
@@ -85,9 +84,9 @@ impl World {
     /// The thread is attached already, the world is closed, or the system refused memory or the bounds of the thread's stack.
     ///
     /// # Safety
-    /// While attached, the thread keeps every `Gc` of this world that it will use again where the collector looks: on its
-    /// stack or in its registers, in other collected objects, in a [`Root`], or in a registered range. A `Box`, a `Vec`, a
-    /// thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
+    /// While attached, the thread keeps every `Gc` of this world that it will use again, and every
+    /// [collection](crate::collections), where the collector looks: on its stack or in its registers, in other collected objects, in
+    /// a [`Root`], or in a registered range. A `Box`, a `Vec`, a thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
     /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
     ///
     /// In a [blocking](Mutator::blocking) region, also of a function that is documented to run code of the program in one
@@ -207,87 +206,32 @@ impl Mutator {
             }
         };
         // SAFETY: the value is in place, and the cell belongs to this object.
-        let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<T>())) };
+        let gc = unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload)) };
         if const { needs_drop::<T>() } {
             self.register_drop(gc)?;
         }
         Ok(gc)
     }
 
-    /// Allocates an array of `length` elements. `element` returns each one from its index; it may allocate.
-    ///
-    /// # Errors
-    /// As [`alloc`](Self::alloc); also if the array is larger than any heap can be.
-    pub fn alloc_array<T: Trace>(
-        &self,
-        length: usize,
-        mut element: impl FnMut(usize) -> T,
-    ) -> Result<Gc<Array<T>>, OutOfMemory> {
-        let bytes = self.array_bytes(length, size_of::<T>())?;
-        let info = <Array<T> as Described>::INFO;
-        let payload = self.zeroed(bytes, align_of::<Array<T>>(), info, length)?;
-        for index in 0..length {
-            let value = element(index);
-            // SAFETY: within the array's payload. A reference to the array is on this stack, so it is live. It can be traced at
-            // any moment: elements that are not written yet are zero words.
-            unsafe {
-                let element = payload.add(ARRAY_HEAD_BYTES).cast::<T>().add(index);
-                element.write(value);
-                T::clear_unused(element);
-            }
-        }
-        // SAFETY: length and all elements are in place.
-        Ok(unsafe { Gc::from_payload(ptr::NonNull::new_unchecked(payload.cast::<Array<T>>())) })
-    }
-
-    /// Returns the payload bytes of an array, or an error with that number if no heap can hold them.
-    pub(super) fn array_bytes(&self, length: usize, element_bytes: usize) -> Result<usize, OutOfMemory> {
-        // Both factors are below 2^64, so this does not overflow.
-        let wanted = length as u128 * element_bytes as u128 + ARRAY_HEAD_BYTES as u128;
-        let requested = usize::try_from(wanted).unwrap_or(OutOfMemory::BEYOND);
-        if requested < isize::MAX as usize / 2 { Ok(requested) } else { Err(self.out_of_memory(requested)) }
-    }
-
     /// Allocates a [weak reference](Weak) to `target`. It is a separate collected object, two words long.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
-    pub fn alloc_weak<T: Trace>(&self, target: Gc<T>) -> Result<Weak<T>, OutOfMemory> {
+    pub fn alloc_weak<T: ?Sized + 'static>(&self, target: Gc<T>) -> Result<Weak<T>, OutOfMemory> {
         self.alloc(WeakCell::new(target))
-    }
-
-    /// Registers `finalizer`, to be called with the object after a collection has found it otherwise unreachable. The finalizer runs on the
-    /// world's finalizer thread, once for each registration. It may resurrect the object, and may panic: the panic is counted in
-    /// [`Totals::finalizers_panicked`](crate::Totals::finalizers_panicked).
-    ///
-    /// # Errors
-    /// Too many finalizers are registered (4,194,304, or fewer if the process's address space is limited), or the finalizer
-    /// thread could not be started.
-    pub fn set_finalizer<T: Trace>(&self, gc: Gc<T>, finalizer: fn(&Mutator, Gc<T>)) -> Result<(), OutOfMemory> {
-        /// # Safety
-        /// `function` is a `fn(&Mutator, Gc<T>)`, `mutator` a `Mutator`, `payload` a live object of type `T`.
-        unsafe fn call<T: Trace>(function: *const (), mutator: *const (), payload: usize) {
-            // SAFETY: the caller's promise.
-            unsafe {
-                let function = std::mem::transmute::<*const (), fn(&Mutator, Gc<T>)>(function);
-                function(&*mutator.cast::<Mutator>(), Gc::from_addr(payload));
-            }
-        }
-        let action = Action::Call { trampoline: call::<T>, function: finalizer as *const () };
-        self.register(Entry { object: gc.addr(), action })
     }
 
     /// Returns a handle that keeps the object alive, and that can be stored anywhere. Takes a lock.
     ///
     /// # Panics
     /// If the table of roots is full; see [`Root`].
-    pub fn root<T: Trace>(&self, gc: Gc<T>) -> Root<T> {
+    pub fn root<T: ?Sized + 'static>(&self, gc: Gc<T>) -> Root<T> {
         Root::new(&self.world, gc)
     }
 
     /// Names an object in the trace, for example a data structure of the program, if a consumer has enabled names. The name
     /// belongs to the address: after the object has been freed, it applies to the next object at this address, until that is named.
-    pub fn name_object<T: Trace>(&self, gc: Gc<T>, text: &str) {
+    pub fn name_object<T: ?Sized>(&self, gc: Gc<T>, text: &str) {
         let events = &self.world.collector().events;
         if events.is_enabled(EventId::Labelled) {
             events.name(gc.addr(), text);
@@ -317,8 +261,41 @@ impl Mutator {
     }
 
     /// Runs `region`, which must not touch collected objects, and returns its result. Meanwhile a stop neither interrupts this
-    /// thread nor waits for it: use it for system calls, locks and long computations. The `Send` bounds keep every `Gc` out.
+    /// thread nor waits for it: use it for system calls, locks and long computations.
     ///
+    /// ```
+    /// # use stopworld::World;
+    /// use std::sync::Mutex;
+    ///
+    /// # let world = World::builder().build()?;
+    /// # // SAFETY: this thread keeps every `Gc` in local variables.
+    /// # let mutator = unsafe { world.attach("main") }?;
+    /// static TOTAL: Mutex<u64> = Mutex::new(0);
+    /// let mut total = mutator.blocking(|| TOTAL.lock()).unwrap(); // a collection does not wait for the lock
+    /// *total += *mutator.alloc(7_u64)?; // outside the region again, with the lock
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Why the region reaches no object, although its result may be anything
+    /// A reference can come into the region in three ways. Captured values are `Send`, which neither a `Gc` nor a mutator is, nor a `&T`
+    /// to a type that contains one; so the region can neither use a `Gc` of its caller, nor get one from a [`Root`], for which it needs a
+    /// mutator. Thread-locals are excluded by the safety requirement of [`World::attach`]. And a thread that is attached can't attach again.
+    /// A `&u64` into an object is `Send`: its address stays on this stack, in view of the collector, until the region ends.
+    ///
+    /// So the result contains no `Gc`, and need not be `Send`: it never leaves the thread. A guard like `MutexGuard` is held from
+    /// the moment at which it was made, also while the thread waits for the world to restart. That delays no stop, because the collector
+    /// takes no lock of the program.
+    ///
+    /// ```compile_fail,E0277
+    /// # use stopworld::World;
+    /// # let world = World::builder().build().unwrap();
+    /// # // SAFETY: this thread keeps every `Gc` in local variables.
+    /// # let mutator = unsafe { world.attach("main") }.unwrap();
+    /// let object = mutator.alloc(7_u64).unwrap();
+    /// mutator.blocking(|| *object);
+    /// ```
+    ///
+    /// # Cost
     /// Entering and leaving cost one compare-exchange each. If the world is stopped when `region` ends, the thread waits until it
     /// restarts. Regions may nest.
     ///
@@ -332,7 +309,7 @@ impl Mutator {
     /// thread, cannot be cancelled. Collecting, attaching and detaching contain no cancellation point. Asynchronous cancellation
     /// is not supported: it may interrupt an allocation.
     #[inline]
-    pub fn blocking<R: Send>(&self, region: impl FnOnce() -> R + Send) -> R {
+    pub fn blocking<R>(&self, region: impl FnOnce() -> R + Send) -> R {
         self.record.blocking(region)
     }
 
@@ -408,6 +385,17 @@ impl Mutator {
         }
     }
 
+    /// Takes a lock of the program. `None` if this thread holds it.
+    pub(crate) fn lock_once<'a>(&self, lock: &'a Lock) -> Option<LockGuard<'a>> {
+        let me = self.record.tid().0 as u32;
+        // SAFETY: as in `lock`.
+        match unsafe { lock.try_lock_as(me) } {
+            Ok(guard) => Some(guard),
+            Err(holder) if holder.0 == me => None,
+            Err(_) => Some(self.record.lock(lock)),
+        }
+    }
+
     pub(super) fn allocation_lock(&self) -> LockGuard<'_> {
         self.lock(&self.world.collector().threads.locks().allocation)
     }
@@ -452,7 +440,8 @@ impl Mutator {
     #[inline(never)]
     pub(super) fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
         refuse_inside(ALLOCATION);
-        if self.cache.reopen(bin) {
+        let each_allocation = self.collect_before_allocation();
+        if if each_allocation { self.cache.open_for_one(bin) } else { self.cache.reopen(bin) } {
             return Ok(());
         }
         self.until_collected(requested, |mutator| {
@@ -462,6 +451,9 @@ impl Mutator {
                 Refill::NeedsCollection(need) => Err(need),
             }
         })?;
+        if each_allocation {
+            self.cache.open_for_one(bin);
+        }
         self.report_refill(bin);
         self.report_allocation(bin, info);
         self.report_type(info);
@@ -523,6 +515,7 @@ impl Mutator {
     #[inline(never)]
     pub(super) fn large(&self, bytes: usize, info: &'static TypeInfo) -> Result<*mut u8, OutOfMemory> {
         refuse_inside(ALLOCATION);
+        self.collect_before_allocation();
         let payload = self.until_collected(bytes, |mutator| {
             let heap = &mutator.world.collector().heap;
             heap.allocate_large(&mutator.cache, bytes, info, || mutator.allocation_lock())
@@ -545,6 +538,24 @@ impl Mutator {
         self.tick(footprint, payload as usize, of_type, footprint, Space::Large);
         self.report_type(info);
         Ok(payload)
+    }
+
+    /// In a world that collects at each allocation, collects, and returns `true`. Then a bin is never opened for more than one cell, so
+    /// that each allocation comes here.
+    fn collect_before_allocation(&self) -> bool {
+        let collector = self.world.collector();
+        if !collector.pacing.each_allocation {
+            return false;
+        }
+        let may_collect = collector.binding.as_ref().is_none_or(|binding| binding.may_collect());
+        if may_collect && !self.record.is_blocking() {
+            let collect = |own: &_| collector.collect(Collecting::now(Some(own)), Reason::Allocation);
+            // An error is reported to the failure listener, and the allocation continues.
+            if self.record.with_own_stack(collect).is_ok() {
+                self.world.inner().start_finalizers_if_due();
+            }
+        }
+        true
     }
 
     /// Repeats `attempt` until it succeeds, with a collection in between. Gives up when collections free no room.
@@ -612,7 +623,7 @@ impl Mutator {
     }
 
     #[cold]
-    pub(super) fn out_of_memory(&self, requested: usize) -> OutOfMemory {
+    pub(crate) fn out_of_memory(&self, requested: usize) -> OutOfMemory {
         let collector = self.world.collector();
         let (live, limit) = (collector.live_bytes(), collector.heap.limit_bytes());
         collector.events.fire_allocation_failed(requested, live as usize, limit as usize);
@@ -638,34 +649,6 @@ impl Mutator {
         self.since_tick.set(0);
         let events = &self.world.collector().events;
         events.fire_allocation_tick(allocated, object, of_type, object_bytes, space as u32);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn register_drop<T: Trace>(&self, gc: Gc<T>) -> Result<(), OutOfMemory> {
-        // The function is always present, because the caller has checked `needs_drop`.
-        let Some(drop_in_place) = T::INFO.drop_in_place else { return Ok(()) };
-        let registered = self.register(Entry { object: gc.addr(), action: Action::Drop(drop_in_place) });
-        if registered.is_err() {
-            // SAFETY: no other code has a reference to the object or gets one.
-            unsafe { gc.as_ptr().cast_mut().drop_in_place() };
-        }
-        registered
-    }
-
-    fn register(&self, entry: Entry) -> Result<(), OutOfMemory> {
-        refuse_inside("Mutator::set_finalizer");
-        let finalizers = &self.world.collector().finalizers;
-        // The thread first: after an error the table must not contain the entry. Otherwise the value, which the caller then
-        // drops, would be dropped again.
-        let exhausted = if self.world.inner().start_finalizers().is_err() {
-            Exhausted::FinalizerThread
-        } else if !finalizers.register(entry, || self.lock(&finalizers.lock)) {
-            Exhausted::Finalizers { entries: finalizers.capacity() as u32 }
-        } else {
-            return Ok(());
-        };
-        Err(OutOfMemory { exhausted, ..self.out_of_memory(size_of::<Entry>()) })
     }
 }
 
@@ -719,7 +702,7 @@ impl fmt::Debug for Mutator {
     }
 }
 
-impl<T: Trace> Root<T> {
+impl<T: ?Sized + 'static> Root<T> {
     /// Returns the object. Costs one load.
     ///
     /// # Panics

@@ -19,6 +19,10 @@ pub struct OutOfMemory {
 }
 
 /// What an [`OutOfMemory`] has no more of.
+///
+/// It is whole words: the number, and the number of the variant, which is widened to the alignment of the former. In a
+/// `Result<GcVec<T>, OutOfMemory>` the error overlays references. Where an error has two fields of 4 bytes, the compiler may move the
+/// reference that they overlay in two halves as well, and the collector would not recognise it on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exhausted {
@@ -27,7 +31,7 @@ pub enum Exhausted {
     /// The table of registered finalizers.
     Finalizers {
         /// The number of its entries.
-        entries: u32,
+        entries: u64,
     },
     /// The system: it could not start the finalizer thread.
     FinalizerThread,
@@ -71,3 +75,15 @@ impl fmt::Display for OutOfMemory {
 }
 
 impl std::error::Error for OutOfMemory {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// See [`Exhausted`].
+    #[test]
+    fn an_error_is_whole_words() {
+        assert_eq!(size_of::<Exhausted>(), 2 * size_of::<u64>());
+        assert_eq!(size_of::<Result<[u64; 5], OutOfMemory>>(), 6 * size_of::<u64>());
+    }
+}

@@ -1,5 +1,6 @@
 //! [`World::spawn`]: threads that are mutators while they run.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Mutator, World};
@@ -95,5 +96,12 @@ impl<R> JoinHandle<R> {
     /// Returns the standard library's handle of the thread.
     pub fn thread(&self) -> &std::thread::Thread {
         self.thread.thread()
+    }
+}
+
+impl<R> fmt::Debug for JoinHandle<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.thread().name().unwrap_or_default();
+        f.debug_struct("JoinHandle").field("name", &name).field("finished", &self.is_finished()).finish()
     }
 }

@@ -278,7 +278,7 @@ fn weak_references_are_cleared_before_finalizers_run_and_stay_so_after_a_resurre
 #[test]
 fn a_cycle_of_objects_with_finalizers_is_finalized_and_freed() {
     fn finalize(_: &Mutator, node: Gc<Node>) {
-        assert_eq!(node.left.get().unwrap().left.get().unwrap(), node);
+        assert!(Gc::ptr_eq(node.left.get().unwrap().left.get().unwrap(), node));
         log(3).lock().unwrap().push(node.key);
     }
     let world = paranoid().build().unwrap();

@@ -1,4 +1,4 @@
-//! `#[derive(Trace)]`: describes to the collector which words of a type may hold references.
+//! `#[derive(Trace)]`: describes to the collector which words of a type may hold references. `#[derive(Word)]`: enums without fields.
 //!
 //! `stopworld` re-exports the macro; its documentation is that of [`Trace`](macro@Trace) here. What the macro generates is data, not code:
 //!
@@ -13,6 +13,7 @@
 
 mod attributes;
 mod expand;
+mod expand_word;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -78,6 +79,41 @@ use syn::{DeriveInput, parse_macro_input};
 #[proc_macro_derive(Trace, attributes(trace))]
 pub fn derive_trace(input: TokenStream) -> TokenStream {
     expand::trace(&parse_macro_input!(input as DeriveInput)).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Derives `stopworld::Word` for an enum without fields, so that a `GcCell` can hold it. The enum must be `Copy`, and each variant a
+/// value of at most 8 bytes without padding: `repr(align)` does not compile, nor does `repr(u128)`.
+///
+/// ```
+/// use stopworld::{GcCell, Trace, Word};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, Trace, Word)]
+/// enum Color {
+///     White,
+///     Gray,
+///     Black,
+/// }
+///
+/// #[derive(Trace)]
+/// struct Node {
+///     color: GcCell<Color>,
+/// }
+///
+/// let node = Node { color: GcCell::new(Color::White) };
+/// node.color.set(Color::Gray);
+/// assert_eq!(node.color.replace(Color::Black), Color::Gray);
+/// ```
+///
+/// ```compile_fail,E0080
+/// #[derive(Clone, Copy, stopworld::Word)]
+/// #[repr(u8, align(4))] // three bytes of padding
+/// enum Padded {
+///     One,
+/// }
+/// ```
+#[proc_macro_derive(Word)]
+pub fn derive_word(input: TokenStream) -> TokenStream {
+    expand_word::word(&parse_macro_input!(input as DeriveInput)).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Runs the example of the README as a test.

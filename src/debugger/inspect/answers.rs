@@ -8,9 +8,9 @@ use super::facts::{
 use super::objects::{Object, View};
 use super::{counting, search};
 use crate::collector::Collector;
+use crate::heap::array::Array;
 use crate::heap::blocks::Cell;
 use crate::heap::layout::{CLASSES, MAX_ALIGN, Space, class_of_size, payload_bytes};
-use crate::heap::pointer::Array;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::sync::Ordering::Relaxed;
 use crate::world::{PublishedWorld, WorldList};

@@ -10,9 +10,9 @@ use std::ops::ControlFlow;
 
 use crate::collector::Collector;
 use crate::heap::Heap;
+use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{BlockIndex, Cell};
 use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, cells_per_block};
-use crate::heap::pointer::ARRAY_HEAD_BYTES;
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory;
 use crate::sync::{AtomicUsize, Ordering::Relaxed};

@@ -241,9 +241,11 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::heap::array::Array;
     use crate::heap::blocks::Cell;
+    use crate::heap::cell::GcCell;
     use crate::heap::layout::Space;
-    use crate::heap::pointer::{Array, Gc, GcCell, WeakCell};
+    use crate::heap::pointer::{Gc, WeakCell};
     use crate::heap::trace::{Described, Leaf, Trace};
 
     #[rstest]

@@ -152,7 +152,7 @@ impl Expander<'_> {
         match (self.lookup(literal), self.lookup(symbol)) {
             (Meaning::Local(a), Meaning::Local(b)) => a == b,
             (_, Meaning::Local(_)) | (Meaning::Local(_), _) => false,
-            _ => Symbol::base(symbol) == Symbol::base(literal),
+            _ => Gc::ptr_eq(Symbol::base(symbol), Symbol::base(literal)),
         }
     }
 

@@ -95,7 +95,7 @@ pub const ALL: &[Primitive] = &[
     }),
     plain("%record?", 2, 2, |_, args| {
         let kind = record_type(args[1].get())?;
-        Ok(Value::bool(args[0].get().get::<Record>().is_some_and(|r| r.kind == kind)))
+        Ok(Value::bool(args[0].get().get::<Record>().is_some_and(|r| Gc::ptr_eq(r.kind, kind))))
     }),
     plain("%record-ref", 3, 3, |vm, args| Ok(field(&vm.store, args)?.get())),
     plain("%record-set!", 4, 4, |vm, args| {
@@ -116,7 +116,7 @@ fn record_type(value: Value) -> Outcome<Gc<RecordType>> {
 /// Returns the field of a record: `record type index …`.
 fn field<'a>(store: &super::super::store::Store<'_>, args: Args<'a>) -> Outcome<&'a GcCell<Value>> {
     let kind = record_type(args[1].get())?;
-    let record = args[0].get().get::<Record>().filter(|r| r.kind == kind);
+    let record = args[0].get().get::<Record>().filter(|r| Gc::ptr_eq(r.kind, kind));
     let Some(record) = record else {
         let name = super::super::printer::to_text(store, kind.name, super::super::printer::Style::Display);
         let got = super::super::printer::brief(store, args[0].get());

@@ -1,0 +1,65 @@
+//! Collections whose storage is in the collected heap, with the interfaces of the standard library's.
+//!
+//! A [`GcVec`] is to a `Vec` what a [`Gc`](crate::Gc) is to a `Box`: a value that owns its storage, which here is a collected object instead
+//! of memory of malloc. So the elements may be references, and the collector sees them. What allocates takes a
+//! [`Mutator`](crate::Mutator) as its first argument and returns `Result<_, OutOfMemory>`; after an error the collection is unchanged. All
+//! else is as in std.
+//!
+//! | here | std | storage |
+//! |---|---|---|
+//! | [`GcVec`] | `Vec` | one array |
+//! | [`GcString`] | `String` | one array of bytes |
+//! | [`GcDeque`] | `VecDeque` | one array, used as a ring |
+//! | [`GcHashMap`], [`GcHashSet`] | `HashMap`, `HashSet` | an array of entries in the order of insertion, and an index of 4 bytes for each |
+//! | [`GcMutex`] | `Mutex` | none of its own |
+//!
+//! ```
+//! use stopworld::{Gc, GcHashMap, GcVec, World};
+//!
+//! let world = World::builder().build()?;
+//! // SAFETY: this thread keeps every `Gc` and every collection in local variables.
+//! let mutator = unsafe { world.attach("main") }?;
+//! let mut words: GcHashMap<Gc<str>, GcVec<usize>> = GcHashMap::new();
+//! for (line, word) in "to be or not to be".split(' ').enumerate() {
+//!     if !words.contains_key(word) {
+//!         words.insert(&mutator, mutator.alloc_str(word)?, GcVec::new())?;
+//!     }
+//!     words.get_mut(word).unwrap().push(&mutator, line)?;
+//! }
+//! mutator.collect()?;
+//! assert_eq!(*words["be"], [1, 5]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where a collection may be
+//! Where a `Gc` may be ([`World::attach`](crate::World::attach)): in a local variable, or in a collected object. It contains a `Gc`, so it
+//! is neither `Send` nor `Sync`, and it is `Trace`, so it can be a field of an object or an element of another collection. Elements are of
+//! any type that is `Trace` and has no drop glue.
+//!
+//! # Why this is sound
+//! A collection is not `Copy`, and nothing gives out its storage. So the borrow checker decides which references to elements exist: `&mut`
+//! to an element needs `&mut` to the collection. In an object that others can refer to there is never a `&mut`, so a collection there can
+//! only be read; in a [`GcMutex`] it can be changed, by the one thread that has the lock. No two threads can reach the same storage
+//! with one of them writing.
+//!
+//! The collector may stop a thread anywhere in an operation, and reads the storage then. Therefore elements are moved word by
+//! word, a moved element is written to its new place before its old place is cleared, and places without an element are 0.
+//!
+//! # Costs
+//! The marker scans the whole storage, also the unused part, unless the elements contain no references. Growing leaves the old storage to
+//! the collector. Objects do not move, so a reference to an element is valid as long as it is borrowed.
+
+mod buffer;
+mod deque;
+mod map;
+mod mutex;
+mod set;
+mod string;
+mod vec;
+
+pub use deque::GcDeque;
+pub use map::{Entry, GcHashMap, OccupiedEntry, VacantEntry};
+pub use mutex::{GcMutex, GcMutexGuard};
+pub use set::GcHashSet;
+pub use string::{GcString, GcStringWriter};
+pub use vec::{GcVec, IntoIter};

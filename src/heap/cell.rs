@@ -1,0 +1,159 @@
+//! [`GcCell`], a mutable field of a collected object.
+
+use std::cmp;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::trace::{Layout, Trace, Word, bits_of};
+use crate::sync::{AtomicUsize, Ordering};
+
+/// A mutable field of a collected object: one atomic word. It holds a `Gc`, an `Option<Gc>`, a number, or another [`Word`].
+///
+/// It is an atomic because a thread may be stopped at any instruction, and other threads may read the field: a word is written
+/// completely or not at all. There is no write barrier: the collector always traces the whole heap.
+///
+/// ```
+/// use stopworld::{Gc, GcCell};
+///
+/// // `new` is `const`, so an array of fields needs no `Copy`.
+/// let children: [GcCell<Option<Gc<u64>>>; 16] = [const { GcCell::new(None) }; 16];
+/// let count = GcCell::new(7);
+/// count.set(count.get() + 1);
+/// assert_eq!((count.get(), children[3].get()), (8, None));
+/// ```
+#[repr(transparent)]
+pub struct GcCell<W: Word> {
+    bits: AtomicUsize,
+    _holds: PhantomData<W>,
+}
+
+impl<W: Word> GcCell<W> {
+    /// Makes a field with its first value. In a constant, the value can't be a function: its address is not known when the program is
+    /// compiled.
+    #[inline(always)]
+    pub const fn new(value: W) -> Self {
+        Self { bits: AtomicUsize::new(bits_of(value)), _holds: PhantomData }
+    }
+
+    /// Returns the field's value, by an acquire load.
+    #[inline(always)]
+    pub fn get(&self) -> W {
+        // Acquire: pairs with the Release of `set` and `compare_exchange`: a thread that reads a reference written by another
+        // thread sees the object that it refers to as it was then.
+        let bits = self.bits.load(Ordering::Acquire);
+        // SAFETY: only `to_bits` of this type was ever stored here.
+        unsafe { W::from_bits(bits) }
+    }
+
+    /// Sets the field, by a release store.
+    #[inline(always)]
+    pub fn set(&self, value: W) {
+        // Release: pairs with the Acquire of `get`.
+        self.bits.store(value.to_bits(), Ordering::Release);
+    }
+
+    /// Sets the field and returns its previous value.
+    #[inline]
+    pub fn replace(&self, value: W) -> W {
+        // AcqRel: Release pairs with `get`, Acquire with the `set` whose value this takes.
+        let bits = self.bits.swap(value.to_bits(), Ordering::AcqRel);
+        // SAFETY: as in `get`.
+        unsafe { W::from_bits(bits) }
+    }
+
+    /// Sets the field to `new` if its value is `current`, and returns the previous value.
+    ///
+    /// # Errors
+    /// The field's actual value, if that is not `current`; the field is unchanged.
+    #[inline]
+    pub fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
+        // AcqRel and Acquire: as `replace` and `get`.
+        let result = self.bits.compare_exchange(current.to_bits(), new.to_bits(), Ordering::AcqRel, Ordering::Acquire);
+        // SAFETY: as in `get`.
+        result.map(|bits| unsafe { W::from_bits(bits) }).map_err(|bits| unsafe { W::from_bits(bits) })
+    }
+}
+
+impl<W: Word + fmt::Debug> fmt::Debug for GcCell<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl<W: Word> Clone for GcCell<W> {
+    fn clone(&self) -> Self {
+        Self::new(self.get())
+    }
+}
+
+impl<W: Word + Default> Default for GcCell<W> {
+    fn default() -> Self {
+        Self::new(W::default())
+    }
+}
+
+impl<W: Word> From<W> for GcCell<W> {
+    fn from(value: W) -> Self {
+        Self::new(value)
+    }
+}
+
+impl<W: Word + PartialEq> PartialEq for GcCell<W> {
+    /// Compares the values that the fields have now.
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl<W: Word + Eq> Eq for GcCell<W> {}
+
+impl<W: Word + PartialOrd> PartialOrd for GcCell<W> {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        self.get().partial_cmp(&other.get())
+    }
+}
+
+impl<W: Word + Ord> Ord for GcCell<W> {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        self.get().cmp(&other.get())
+    }
+}
+
+// SAFETY: one atomic word; what it may hold is what its `Word` type promises.
+unsafe impl<W: Word> Trace for GcCell<W> {
+    const NAME: &'static str = "GcCell";
+    const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
+    const ZERO_IS_READABLE: bool = true;
+    const MUTABLE: bool = W::MAY_REFER;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::pointer::Gc;
+
+    #[test]
+    fn a_field_is_one_word() {
+        assert_eq!(size_of::<GcCell<Option<Gc<u64>>>>(), 8);
+        assert_eq!(size_of::<GcCell<u8>>(), 8);
+    }
+
+    #[test]
+    fn a_cell_returns_its_value_bit_for_bit() {
+        let cell = GcCell::new(-5_i32);
+        assert_eq!(cell.compare_exchange(-5, 7), Ok(-5));
+        assert_eq!(cell.get(), 7);
+        let cell = GcCell::new(1.5_f64);
+        assert_eq!(cell.get(), 1.5);
+        cell.set(-0.0);
+        assert_eq!(cell.get().to_bits(), (-0.0_f64).to_bits());
+    }
+
+    #[test]
+    fn a_cell_made_in_a_constant_has_the_word_that_set_stores() {
+        let negative = const { GcCell::new(-3_i16) };
+        assert_eq!(negative.compare_exchange(-3, 4), Ok(-3));
+        let none = const { GcCell::<Option<Gc<str>>>::new(None) };
+        assert_eq!(none.replace(None), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! `GcHashMap` and `GcHashSet` against `HashMap` and `HashSet`.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rstest::rstest;
+use stopworld::collections::Entry;
+use stopworld::{ByAddress, Gc, GcHashMap, GcHashSet, Mutator};
+
+use super::for_each_case;
+use super::hazard::By;
+use super::sequences::{Element, Plain, plain};
+
+/// A hasher with few results, so that entries collide.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bad;
+
+struct BadHasher(u64);
+
+impl BuildHasher for Bad {
+    type Hasher = BadHasher;
+
+    fn build_hasher(&self) -> BadHasher {
+        BadHasher(0)
+    }
+}
+
+impl Hasher for BadHasher {
+    fn finish(&self) -> u64 {
+        self.0 % 5
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 += bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u8, Plain),
+    Remove(u8),
+    RemoveEntry(u8),
+    Change(u8, Plain),
+    OrInsert(u8, Plain),
+    RemoveOccupied(u8),
+    Retain(u8),
+    Reserve(usize),
+    Shrink,
+    Drain,
+    Clear,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = || 0..30_u8;
+    let step = prop_oneof![
+        8 => (key(), plain()).prop_map(|(key, value)| Step::Insert(key, value)),
+        4 => key().prop_map(Step::Remove),
+        2 => key().prop_map(Step::RemoveEntry),
+        2 => (key(), plain()).prop_map(|(key, value)| Step::Change(key, value)),
+        2 => (key(), plain()).prop_map(|(key, value)| Step::OrInsert(key, value)),
+        2 => key().prop_map(Step::RemoveOccupied),
+        1 => (2..9_u8).prop_map(Step::Retain),
+        1 => (0..50_usize).prop_map(Step::Reserve),
+        1 => Just(Step::Shrink),
+        1 => Just(Step::Drain),
+        1 => Just(Step::Clear),
+    ];
+    vec(step, 1..60)
+}
+
+fn name(key: u8) -> String {
+    format!("key {key}")
+}
+
+type Ours<S> = GcHashMap<Gc<str>, Element, S>;
+
+/// Applies a step to both, and compares what they return and what they are then.
+fn apply<S: BuildHasher + Default + Send + Sync + 'static>(
+    m: &Mutator,
+    ours: &mut Ours<S>,
+    model: &mut HashMap<String, Plain>,
+    step: Step,
+) {
+    let key = |key: u8| m.alloc_str(&name(key)).unwrap();
+    match step {
+        Step::Insert(number, value) => {
+            let before = ours.insert(m, key(number), value.make(m)).unwrap();
+            assert_eq!(before.as_ref().map(Plain::of), model.insert(name(number), value));
+        }
+        Step::Remove(number) => {
+            let removed = ours.remove(name(number).as_str());
+            assert_eq!(removed.as_ref().map(Plain::of), model.remove(&name(number)));
+        }
+        Step::RemoveEntry(number) => {
+            let removed = ours.remove_entry(&*name(number)).map(|(key, value)| (key.to_string(), Plain::of(&value)));
+            assert_eq!(removed, model.remove_entry(&name(number)));
+        }
+        Step::Change(number, value) => {
+            if let Some(place) = ours.get_mut(&*name(number)) {
+                *place = value.make(m);
+            }
+            model.entry(name(number)).and_modify(|place| *place = value);
+        }
+        Step::OrInsert(number, value) => {
+            let place = ours.entry(key(number)).or_insert_with(m, || value.make(m)).unwrap();
+            assert_eq!(Plain::of(place), *model.entry(name(number)).or_insert(value));
+        }
+        Step::RemoveOccupied(number) => {
+            let removed = match ours.entry(key(number)) {
+                Entry::Occupied(entry) => Some(Plain::of(&entry.remove())),
+                Entry::Vacant(entry) => {
+                    assert_eq!(**entry.key(), name(number));
+                    None
+                }
+            };
+            assert_eq!(removed, model.remove(&name(number)));
+        }
+        Step::Retain(divisor) => {
+            ours.retain(|_, value| !Plain::of(value).0.is_multiple_of(divisor));
+            model.retain(|_, value| !value.0.is_multiple_of(divisor));
+        }
+        Step::Reserve(additional) => {
+            ours.reserve(m, additional).unwrap();
+            assert!(ours.capacity() >= model.len() + additional);
+        }
+        Step::Shrink => ours.shrink_to_fit(m).unwrap(),
+        Step::Drain => {
+            let drained: HashMap<_, _> =
+                ours.drain().map(|(key, value)| (key.to_string(), Plain::of(&value))).collect();
+            assert_eq!(drained, std::mem::take(model));
+        }
+        Step::Clear => {
+            ours.clear();
+            model.clear();
+        }
+    }
+    let seen: HashMap<_, _> = ours.iter().map(|(key, value)| (key.to_string(), Plain::of(value))).collect();
+    assert_eq!((&seen, ours.len()), (&*model, model.len()));
+    for number in 0..30 {
+        assert_eq!(ours.get(name(number).as_str()).map(Plain::of), model.get(&name(number)).copied());
+    }
+}
+
+fn check<S: BuildHasher + Default + Send + Sync + 'static>(by: By) {
+    for_each_case(by, 100, steps(), |m, steps| {
+        let (mut ours, mut model) = (Ours::<S>::default(), HashMap::new());
+        steps.into_iter().for_each(|step| apply(m, &mut ours, &mut model, step));
+        let copy = Ours::<S>::from_iter(m, ours.iter().map(|(key, value)| (*key, *value))).unwrap();
+        assert_eq!(copy, ours);
+    });
+}
+
+#[rstest]
+fn a_map_is_what_std_makes_of_the_same_steps(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+    check::<RandomState>(by);
+}
+
+#[test]
+fn a_map_whose_entries_collide_is_what_std_makes_of_the_same_steps() {
+    check::<Bad>(By::Signals);
+}
+
+/// The functions of `GcHashSet` beyond those of the map.
+#[rstest]
+fn sets_are_combined_as_those_of_std(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+    for_each_case(by, 100, (vec(0..25_u64, 0..30), vec(0..25_u64, 0..30)), |m, (one, other)| {
+        let make = |numbers: &[u64]| -> GcHashSet<Gc<u64>> {
+            GcHashSet::from_iter(m, numbers.iter().map(|number| m.alloc(*number).unwrap())).unwrap()
+        };
+        let (mut ours, others) = (make(&one), make(&other));
+        let mut model: HashSet<u64> = one.into_iter().collect();
+        let model_other: HashSet<u64> = other.into_iter().collect();
+        let numbers = |items: &mut dyn Iterator<Item = &Gc<u64>>| items.map(|item| **item).collect::<HashSet<u64>>();
+        assert_eq!(numbers(&mut ours.union(&others)), &model | &model_other);
+        assert_eq!(numbers(&mut ours.intersection(&others)), &model & &model_other);
+        assert_eq!(numbers(&mut ours.difference(&others)), &model - &model_other);
+        assert_eq!(numbers(&mut ours.symmetric_difference(&others)), &model ^ &model_other);
+        assert_eq!(ours.is_subset(&others), model.is_subset(&model_other));
+        assert_eq!(ours.is_superset(&others), model.is_superset(&model_other));
+        assert_eq!(ours.is_disjoint(&others), model.is_disjoint(&model_other));
+        assert_eq!(ours == others, model == model_other);
+        for number in 0..25_u64 {
+            assert_eq!(ours.contains(&number), model.contains(&number));
+            assert_eq!(ours.take(&number).map(|taken| *taken), model.take(&number));
+        }
+        assert!(ours.is_empty());
+    });
+}
+
+#[test]
+fn keys_by_address_are_different_for_equal_objects() {
+    for_each_case(By::Signals, 1, Just(()), |m, ()| {
+        let objects = m.alloc_array(20, |index| m.alloc(index as u64 / 2).unwrap()).unwrap();
+        let mut numbers = GcHashMap::new();
+        for (index, object) in objects.iter().enumerate() {
+            assert!(numbers.insert(m, ByAddress(*object), index).unwrap().is_none());
+        }
+        m.collect().unwrap();
+        assert!(objects.iter().enumerate().all(|(index, object)| numbers[&ByAddress(*object)] == index));
+        assert_eq!(objects.iter().copied().collect::<HashSet<_>>().len(), 10, "by value");
+    });
+}
+
+#[test]
+fn a_panic_of_a_closure_leaves_a_map_that_can_be_used() {
+    for_each_case(By::Signals, 1, Just(()), |m, ()| {
+        let mut map: GcHashMap<u64, Gc<u64>, Bad> = GcHashMap::default();
+        for number in 0..20 {
+            map.insert(m, number, m.alloc(number).unwrap()).unwrap();
+        }
+        let retain = std::panic::AssertUnwindSafe(|| {
+            map.retain(|key, _| if *key == 10 { panic!("ten") } else { key.is_multiple_of(2) });
+        });
+        std::panic::catch_unwind(retain).unwrap_err();
+        assert_eq!(map.len(), 20, "nothing was removed yet");
+        for number in 0..20 {
+            map.insert(m, number, m.alloc(number).unwrap()).unwrap();
+            assert_eq!(*map[&number], number);
+            assert_eq!(map.remove(&number).as_deref(), Some(&number));
+        }
+        map.clear();
+        assert!(map.insert(m, 1, m.alloc(1).unwrap()).unwrap().is_none());
+        assert_eq!(map.len(), 1);
+    });
+}
