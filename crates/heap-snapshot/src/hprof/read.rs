@@ -21,7 +21,7 @@ const BUFFER: usize = 256 << 10;
 /// The longest name in bytes.
 const LONGEST: u64 = 16 << 20;
 /// The longest chain of superclasses.
-const DEEPEST: usize = 1000;
+const DEEPEST: usize = 256;
 
 /// Reads a heap dump.
 ///
@@ -133,7 +133,10 @@ impl<R: Read> File<R> {
         file.id_bytes = match file.u32()? {
             size @ (4 | 8) => size as usize,
             size => {
-                return Error::damaged(file.source.offset() - 4, format!("ids have {size} bytes; possible are 4 and 8"));
+                return Error::damaged(
+                    file.source.offset() - 4,
+                    format!("ids have {size} bytes; possible are 4 and 8"),
+                );
             }
         };
         file.skip(8)?;
@@ -412,8 +415,7 @@ impl Pass for Second {
             }
             Contents::References => {
                 let name = self.first.name(object.class);
-                let own = name.strip_prefix("[L").and_then(|name| name.strip_suffix(';'));
-                let name = own.map_or_else(|| java(name), |name| format!("{}[]", java(name)));
+                let name = array(name);
                 let bytes = (header + object.length).next_multiple_of(8);
                 self.builder.object(object.id, &name, bytes)?;
                 for index in 0..object.elements {
@@ -475,12 +477,35 @@ impl Second {
             }
             depth += 1;
             if depth > DEEPEST {
-                return Error::damaged(at, "a class is its own superclass");
+                return Error::damaged(at, "a class has more than 256 superclasses, or is its own");
             }
             next = self.first.classes.get(&class.parent);
         }
         let type_index = self.builder.type_index(&java(self.first.name(object.class)));
         Ok(Layout { type_index, size, references })
+    }
+}
+
+/// The name of an array class as Java programs show it: `[[I` is `int[][]`, `[LNode;` is `Node[]`.
+fn array(name: &str) -> String {
+    const PRIMITIVES: [(&str, &str); 8] = [
+        ("Z", "boolean"),
+        ("C", "char"),
+        ("F", "float"),
+        ("D", "double"),
+        ("B", "byte"),
+        ("S", "short"),
+        ("I", "int"),
+        ("J", "long"),
+    ];
+    let element = name.trim_start_matches('[');
+    let brackets = "[]".repeat((name.len() - element.len()).min(255));
+    if let Some(class) = element.strip_prefix('L').and_then(|element| element.strip_suffix(';')) {
+        return java(class) + &brackets;
+    }
+    match PRIMITIVES.iter().find(|(letter, _)| *letter == element) {
+        Some((_, primitive)) => format!("{primitive}{brackets}"),
+        None => java(name),
     }
 }
 

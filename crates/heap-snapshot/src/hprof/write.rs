@@ -21,6 +21,8 @@ const REQUIRED: &[(&str, Option<usize>, &[&str])] = &[
     ("java/lang/ref/Reference", Some(0), &["referent", "queue", "next", "discovered"]),
     ("java/lang/ref/WeakReference", Some(4), &[]),
     ("java/lang/ref/SoftReference", Some(4), &[]),
+    ("java/lang/ref/FinalReference", Some(4), &[]),
+    ("java/lang/ref/PhantomReference", Some(4), &[]),
     ("[Z", Some(0), &[]),
     ("[C", Some(0), &[]),
     ("[F", Some(0), &[]),
