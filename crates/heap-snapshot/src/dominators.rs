@@ -8,6 +8,8 @@
 //! nothing changes is quadratic for long lists, which heaps have. All loops use vectors instead of recursion: a list of 30 million
 //! objects is a search of that depth. The memory is 28 bytes for each object, and 4 for each reference.
 
+use std::cmp::Reverse;
+
 use super::graph::Graph;
 use super::heap::Heap;
 
@@ -73,6 +75,18 @@ impl Dominators {
     /// If the graph has no such object.
     pub fn is_reached(&self, object: u32) -> bool {
         self.is_reached[object as usize]
+    }
+
+    /// Returns up to `most` objects that retain most, the largest first.
+    pub fn largest(&self, most: usize) -> Vec<u32> {
+        let mut largest = self.order.clone();
+        let key = |object: &u32| (Reverse(self.retained(*object)), *object);
+        if most < largest.len() {
+            largest.select_nth_unstable_by_key(most, key);
+            largest.truncate(most);
+        }
+        largest.sort_unstable_by_key(key);
+        largest
     }
 
     /// The objects that can be reached, each after its dominator.

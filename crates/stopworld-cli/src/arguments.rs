@@ -513,11 +513,15 @@ pub(super) struct Heap {
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     pub(super) diff: Option<Vec<PathBuf>>,
 
+    /// Print a self-contained HTML page with a treemap of retained sizes
+    #[arg(long, conflicts_with_all = ["why", "diff"])]
+    pub(super) html: bool,
+
     /// The number of types and of objects to list
-    #[arg(long, value_name = "N", default_value = "20", conflicts_with = "why")]
+    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html"])]
     pub(super) top: usize,
 
-    /// Of a trace, use the heap dump of the collection with this number [default: the last complete one]
+    /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
     pub(super) collection: Option<i32>,
 }

@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use super::arguments::Heap as Arguments;
 use super::exit::{FAILED, Failure, PIPE_CLOSED};
 use heap_snapshot::{Dominators, Graph, paths};
-use stopworld_analysis::report::heap_objects;
+use stopworld_analysis::report::{heap_map, heap_objects};
 use stopworld_analysis::snapshot::{OpenedHeap, TypeRow, census, growth};
 
 /// `stopworld heap`.
@@ -28,7 +28,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let dominators = Dominators::of(&graph);
     let Some(address) = arguments.why else {
         let census = census(&graph, &dominators);
-        return print(&heap_objects::render(&graph, &dominators, &census, arguments.top));
+        return print(&if arguments.html {
+            heap_map::render(&graph, &dominators, &census, &file.display().to_string())
+        } else {
+            heap_objects::render(&graph, &dominators, &census, arguments.top)
+        });
     };
     let name = file.display();
     let Some(object) = graph.find(address) else {

@@ -51,7 +51,7 @@ fn types(census: &[TypeRow], most: usize) -> Table {
 fn objects(graph: &Graph, dominators: &Dominators, most: usize) -> Table {
     let mut table = empty();
     table.set_header(["object", "type", "bytes", "retained"]);
-    for object in largest(dominators, most) {
+    for object in dominators.largest(most) {
         let address = format!("{:#x}", graph.address(object));
         let sizes = [graph.size(object), dominators.retained(object)].map(|size| size.to_string());
         let [own, retained] = sizes;
@@ -59,18 +59,6 @@ fn objects(graph: &Graph, dominators: &Dominators, most: usize) -> Table {
     }
     align_right(&mut table, 2..4);
     table
-}
-
-/// The objects that retain most, the largest first.
-fn largest(dominators: &Dominators, most: usize) -> Vec<u32> {
-    let mut largest: Vec<u32> = dominators.top_down().to_vec();
-    let key = |object: &u32| (std::cmp::Reverse(dominators.retained(*object)), *object);
-    if most < largest.len() {
-        largest.select_nth_unstable_by_key(most, key);
-        largest.truncate(most);
-    }
-    largest.sort_unstable_by_key(key);
-    largest
 }
 
 /// Formats what has changed between two heaps, with up to `most` types; no newline at the end.

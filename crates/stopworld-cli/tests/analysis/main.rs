@@ -12,6 +12,7 @@ mod gcstats_rules;
 #[path = "../gcstats_support/mod.rs"]
 mod gcstats_support;
 mod gcstats_traces;
+mod heap_map_page;
 mod heapprof_page;
 #[path = "../mps_stream/mod.rs"]
 mod mps_stream;
