@@ -15,6 +15,7 @@ use super::format::{self, EventsArgument};
 use super::profiling::Profiling;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
+use stopworld_analysis::snapshot::SnapshotFormat;
 use stopworld_trace::TraceFormat;
 use stopworld_trace::nettrace::Providers;
 
@@ -477,7 +478,7 @@ pub(super) struct Snapshot {
     pub(super) input: PathBuf,
 
     /// The file to write: FILE.heapsnapshot for Chrome DevTools and memlab, FILE.hprof for VisualVM and Eclipse MAT
-    #[arg(short = 'o', long, value_name = "FILE")]
+    #[arg(short = 'o', long, value_name = "FILE", value_parser = snapshot_file)]
     pub(super) output: PathBuf,
 
     /// Use the heap dump of the collection with this number [default: the last complete one]
@@ -637,6 +638,14 @@ pub(super) struct Settings {
     #[command(flatten)]
     pub(super) profiling: Profiling,
 
+    /// Write a heap snapshot: FILE.heapsnapshot for Chrome DevTools and memlab, FILE.hprof for VisualVM and Eclipse MAT
+    #[arg(long, value_name = "FILE", value_parser = snapshot_file)]
+    pub(super) snapshot: Option<PathBuf>,
+
+    /// The collection that takes the snapshot; the last one if the run has fewer
+    #[arg(long, value_name = "N", default_value = "1", requires = "snapshot", value_parser = collections, allow_negative_numbers = true)]
+    pub(super) snapshot_at: NonZeroU32,
+
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
     #[arg(long)]
     pub(super) diagnostics: bool,
@@ -661,6 +670,14 @@ fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String>
     match text.parse::<u64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(n),
         _ => Err(format!("{what} must be a whole number from {least} to {most}")),
+    }
+}
+
+fn snapshot_file(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match SnapshotFormat::by_extension(&file) {
+        Some(_) => Ok(file),
+        None => Err("its name must select a format: end it in .heapsnapshot (Chrome DevTools, memlab) or .hprof (VisualVM, Eclipse MAT)".to_owned()),
     }
 }
 

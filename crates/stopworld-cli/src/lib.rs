@@ -14,7 +14,7 @@
 //! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
 //! | `eventlog` | GHC eventlogs as text |
-//! | `snapshot` | heap snapshots of running processes and of heap dumps |
+//! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
 //! | `profiles` | reports of heap profiles and time profiles |
 //! | `live` | tracing and counters of a running process, through its diagnostics socket |
@@ -49,6 +49,7 @@ mod profiles;
 mod profiling;
 mod progress;
 mod run;
+mod run_snapshot;
 mod session;
 mod size;
 mod snapshot;

@@ -67,15 +67,9 @@ fn process(input: &Path) -> Option<u32> {
 }
 
 /// Returns the format that the name of the output selects.
-pub(super) fn format_of(output: &Path) -> Result<SnapshotFormat, Failure> {
-    match output.extension().and_then(|extension| extension.to_str()) {
-        Some("heapsnapshot") => Ok(SnapshotFormat::HeapSnapshot),
-        Some("hprof") => Ok(SnapshotFormat::Hprof),
-        _ => Err(Failure::Usage(format!(
-            "{}: its name does not select a format: end it in .heapsnapshot (Chrome DevTools, memlab) or .hprof (VisualVM, Eclipse MAT)",
-            output.display()
-        ))),
-    }
+pub(super) fn format_of(output: &Path) -> anyhow::Result<SnapshotFormat> {
+    SnapshotFormat::by_extension(output)
+        .with_context(|| format!("{}: its name does not select a format", output.display()))
 }
 
 fn of_process(pid: u32, error: impl std::fmt::Display) -> anyhow::Error {
@@ -118,7 +112,7 @@ pub(super) fn write(heap: &OpenedHeap, mut output: Output, path: &Path, format: 
         Err(heap_snapshot::Error::Output(error)) => {
             let rest = if replaces { "the existing file is unchanged; " } else { "" };
             let (name, remedy) = (path.display(), remedy_of(&error));
-            Err(anyhow!("{name}: {error}; {rest}{remedy}, or name another file (-o FILE)").into())
+            Err(anyhow!("{name}: {error}; {rest}{remedy}, or name another file").into())
         }
         Err(error) => Err(anyhow!("{}: {error}", path.display()).into()),
     }

@@ -13,6 +13,7 @@ mod trace_heap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 pub use census::{Growth, TypeRow, census, growth};
 pub use trace_heap::{TraceHeap, TraceHeapError};
@@ -31,6 +32,15 @@ pub enum SnapshotFormat {
 }
 
 impl SnapshotFormat {
+    /// Returns the format of snapshots that the extension of a file selects: `.heapsnapshot` or `.hprof`.
+    pub fn by_extension(file: &Path) -> Option<SnapshotFormat> {
+        match file.extension()?.to_str()? {
+            "heapsnapshot" => Some(SnapshotFormat::HeapSnapshot),
+            "hprof" => Some(SnapshotFormat::Hprof),
+            _ => None,
+        }
+    }
+
     /// Returns the format of a file by its first bytes. Does not move the position of the file.
     ///
     /// # Errors

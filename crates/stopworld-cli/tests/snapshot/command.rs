@@ -96,6 +96,37 @@ fn a_running_process_sends_its_heap() {
     assert!(vertices > 1000, "{census:?}");
 }
 
+/// The heap of the program while it runs, not at its end, when nothing is alive any more.
+#[rstest]
+#[case("--snapshot heap.hprof")]
+#[case("--snapshot heap.heapsnapshot --snapshot-at 3 --trace run.nettrace")]
+fn a_run_writes_the_heap_of_a_collection(#[case] options: &str) {
+    let directory = command_support::directory();
+    let output = run(directory.path(), &format!("run graph --threads 2 --initial-heap 1m {options}"));
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("stopworld: wrote ") && text(&output.stdout).contains("│ collections"), "{errors}");
+    let census = printed(directory.path(), options.split(' ').nth(1).unwrap());
+    let vertices: u64 = census.iter().filter(|(name, _)| name.contains("graph::Vertex")).map(|(_, row)| row.0).sum();
+    assert!(vertices > 1000, "{census:?}");
+}
+
+#[rstest]
+#[case("run binary-trees --depth 4 --snapshot a.hprof", 1, &["a.hprof is not written", "--initial-heap"])]
+#[case("run graph --snapshot a.json", 2, &["'--snapshot <FILE>'", "'a.json'", "end it in .heapsnapshot"])]
+#[case("run graph --snapshot no/a.hprof", 1, &["no/a.hprof", "its directory must exist"])]
+#[case("run graph --snapshot-at 2", 2, &["--snapshot <FILE>"])]
+fn a_run_without_its_snapshot_reports_it_in_one_line(#[case] line: &str, #[case] code: i32, #[case] expected: &[&str]) {
+    let directory = command_support::directory();
+    let output = run(directory.path(), line);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(code), 1), "{error}");
+    for part in expected {
+        assert!(error.contains(part), "'{error}' does not contain {part}");
+    }
+    assert!(!directory.path().join("a.hprof").exists());
+}
+
 /// A list of `length` nodes, which a handle keeps alive, and a node that nothing keeps alive.
 fn list(length: u32) -> Graph {
     let mut builder = Builder::default();
