@@ -4,6 +4,7 @@
 mod command_support;
 mod convert;
 mod convert_nettrace;
+mod devtools;
 #[path = "../../../../tests/eventlog_support/mod.rs"]
 mod eventlog_support;
 mod fuzz_cases;
@@ -26,6 +27,8 @@ mod page_charts;
 #[path = "../page_support/mod.rs"]
 mod page_support;
 mod profiles;
+#[path = "../random_heap/mod.rs"]
+mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 mod timeline;

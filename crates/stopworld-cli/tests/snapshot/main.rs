@@ -9,6 +9,8 @@ mod gaps;
 mod nettrace_rules;
 #[path = "../../../../tests/nettrace_support/mod.rs"]
 mod nettrace_support;
+#[path = "../random_heap/mod.rs"]
+mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 
