@@ -180,6 +180,10 @@ fn a_path_leads_from_the_root_through_labels() {
 #[case(b"[]", "byte 0: expected `{`: this is not a .heapsnapshot")]
 #[case(b"{}", "byte 2: the file has no `snapshot.meta`")]
 #[case(br#"{"nodes":[1]}"#, "byte 9: `snapshot.meta` has no field `type` before this part")]
+#[case(
+    br#"{"snapshot":{"meta":{"edge_fields":["type","name_or_index","to_node"]}},"edges":[0,0,0]}"#,
+    "byte 86: the edge refers to node 0, which does not begin a node"
+)]
 #[case(br#"{"snapshot":{"meta":{"node_fields":["type","#, "byte 43: the file ends here")]
 #[case(br#"{"snapshot":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["#, "byte 12: expected `{`")]
 fn a_file_that_is_no_heapsnapshot_is_refused_with_the_place(#[case] file: &[u8], #[case] expected: &str) {

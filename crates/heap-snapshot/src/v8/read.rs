@@ -168,7 +168,8 @@ fn edges<R: Read>(json: &mut Json<R>, file: &mut File) -> Result<()> {
     let meta = file.meta.as_ref();
     let fields = meta.map_or(&[][..], |meta| &meta.edge_fields);
     let [kind, name, target] = positions(json.offset(), fields, ["type", "name_or_index", "to_node"])?;
-    let (width, of_node) = (fields.len(), meta.map_or(1, |meta| meta.node_fields.len()) as u64);
+    // A file whose nodes have no fields has no node to which an edge could refer.
+    let (width, of_node) = (fields.len(), meta.map_or(1, |meta| meta.node_fields.len().max(1)) as u64);
     let count = file.nodes.len() as u64;
     rows(json, width, |at, row| {
         if !row[target].is_multiple_of(of_node) || row[target] / of_node >= count {
