@@ -10,6 +10,7 @@ mod memory;
 #[cfg(feature = "planted")]
 mod planted;
 mod scheme;
+mod snapshots;
 mod written;
 
 pub use commands::{command_line, debugger_command, diagnostics, environment, hostile_target};
@@ -21,6 +22,7 @@ pub use memory::limited;
 #[cfg(feature = "planted")]
 pub use planted::planted;
 pub use scheme::scheme;
+pub use snapshots::heap_snapshot;
 pub use written::written;
 
 /// Asserts that a message about a damaged file contains the byte offset.

@@ -6,12 +6,14 @@
 //! | [`profstats`] | heap and time profiles: `.hp` files, GHC eventlogs |
 //! | [`report`] | tables and pages of both, and the summary of a run |
 //! | [`convert`] | converts a trace to another format, or to a timeline |
+//! | [`snapshot`] | heap dumps and heap snapshots: objects by type, and what has grown |
 
 pub mod convert;
 pub mod gcstats;
 mod json;
 pub mod profstats;
 pub mod report;
+pub mod snapshot;
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

@@ -15,6 +15,7 @@ use super::format::{self, EventsArgument};
 use super::profiling::Profiling;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
+use stopworld_analysis::snapshot::SnapshotFormat;
 use stopworld_trace::TraceFormat;
 use stopworld_trace::nettrace::Providers;
 
@@ -50,6 +51,8 @@ Try:
   stopworld convert run.nettrace run.json    convert a trace to a timeline for Perfetto and Chrome
   stopworld eventlog show app.eventlog       list the events of an eventlog by GHC or by stopworld
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
+  stopworld snapshot PID -o heap.heapsnapshot   write the heap of a running process for Chrome DevTools
+  stopworld heap heap.heapsnapshot           list what is in a heap, and what retains most
   stopworld debug -- PROGRAM ARGUMENTS       debug a program; the debugger stops its world
 
 During a run, Ctrl-C ends it and still prints the table; `kill -USR1` requests a collection; `kill -USR2` flushes the trace.";
@@ -91,6 +94,12 @@ pub(super) enum Action {
     /// Print a time profile: the time spent in each cost centre (.eventlog)
     #[command(after_help = TIMEPROF_HELP)]
     Timeprof(Timeprof),
+    /// Write a heap snapshot of a running process, or of a heap dump in a trace
+    #[command(after_help = SNAPSHOT_HELP)]
+    Snapshot(Snapshot),
+    /// Print what is in a heap snapshot: objects by type, what they retain, what keeps them alive
+    #[command(after_help = HEAP_HELP)]
+    Heap(Heap),
     /// Record a trace of a running process through its diagnostics socket
     #[command(after_help = LIVE_HELP)]
     Trace(LiveTrace),
@@ -452,6 +461,72 @@ pub(super) struct Timeprof {
     pub(super) speedscope: bool,
 }
 
+const SNAPSHOT_HELP: &str = "\
+A process must have its diagnostics socket open, as `stopworld run --diagnostics` and .NET processes do; it collects once, and its threads \
+are stopped while it sends the heap. A heap of more than about 700,000 objects and references may be sent faster than it can be read, and \
+is then refused as incomplete: record a trace to a file instead. Without --collection the last complete heap dump of a trace is used. A \
+snapshot can be converted, too: FILE may be a .heapsnapshot or an HPROF file.
+
+Memory use is about 16 bytes for each object of a trace. The output replaces an existing file only when it is complete.
+
+Exit code: 0, 1 if there is no complete heap dump or the output can't be written, 2 if the arguments are wrong.";
+
+#[derive(Debug, Args)]
+pub(super) struct Snapshot {
+    /// The id of a process, or a file with a heap; `-` is standard input
+    #[arg(value_name = "PID|FILE")]
+    pub(super) input: PathBuf,
+
+    /// The file to write: FILE.heapsnapshot for Chrome DevTools and memlab, FILE.hprof for VisualVM and Eclipse MAT
+    #[arg(short = 'o', long, value_name = "FILE", value_parser = snapshot_file)]
+    pub(super) output: PathBuf,
+
+    /// Use the heap dump of the collection with this number [default: the last complete one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
+    pub(super) collection: Option<i32>,
+
+    /// How long a process may send nothing, in seconds (fractions allowed)
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
+    pub(super) timeout: Duration,
+}
+
+const HEAP_HELP: &str = "\
+The file is a .heapsnapshot (of stopworld or of V8), an HPROF file (of stopworld or of a Java machine), or a .nettrace with a heap dump. The \
+retained size of an object is what would be freed if the object were: its own size and that of all objects that only it keeps alive. For a \
+type it is what its objects retain together. Sizes are in bytes.
+
+The heap is read into memory: about 100 bytes for each object, and 20 for each reference.
+
+Exit code: 0, 1 if the file has no heap, or no root reaches the object of --why, 2 if the arguments are wrong, 141 if standard output \
+was closed.";
+
+#[derive(Debug, Args)]
+pub(super) struct Heap {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE", required_unless_present = "diff", conflicts_with = "diff")]
+    pub(super) file: Option<PathBuf>,
+
+    /// Print a shortest path from a root to the object that contains this address
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "diff")]
+    pub(super) why: Option<u64>,
+
+    /// Print by type what has grown from snapshot A to snapshot B
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    pub(super) diff: Option<Vec<PathBuf>>,
+
+    /// Print a self-contained HTML page with a treemap of retained sizes
+    #[arg(long, conflicts_with_all = ["why", "diff"])]
+    pub(super) html: bool,
+
+    /// The number of types and of objects to list
+    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html"])]
+    pub(super) top: usize,
+
+    /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
+    pub(super) collection: Option<i32>,
+}
+
 const DUMP_HELP: &str = "\
 Each line shows the time in milliseconds since the trace began, the provider and name, the thread and the fields. Lines are in \
 order of time. Versions 4 to 6 of the format are read, and memory use stays below 100 MiB for a file of any length. Damage is \
@@ -563,6 +638,14 @@ pub(super) struct Settings {
     #[command(flatten)]
     pub(super) profiling: Profiling,
 
+    /// Write a heap snapshot: FILE.heapsnapshot for Chrome DevTools and memlab, FILE.hprof for VisualVM and Eclipse MAT
+    #[arg(long, value_name = "FILE", value_parser = snapshot_file)]
+    pub(super) snapshot: Option<PathBuf>,
+
+    /// The collection that takes the snapshot; the last one if the run has fewer
+    #[arg(long, value_name = "N", default_value = "1", requires = "snapshot", value_parser = collections, allow_negative_numbers = true)]
+    pub(super) snapshot_at: NonZeroU32,
+
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
     #[arg(long)]
     pub(super) diagnostics: bool,
@@ -588,6 +671,20 @@ fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String>
         Ok(n) if (least..=most).contains(&n) => Ok(n),
         _ => Err(format!("{what} must be a whole number from {least} to {most}")),
     }
+}
+
+fn snapshot_file(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match SnapshotFormat::by_extension(&file) {
+        Some(_) => Ok(file),
+        None => Err("its name must select a format: end it in .heapsnapshot (Chrome DevTools, memlab) or .hprof (VisualVM, Eclipse MAT)".to_owned()),
+    }
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let parsed = digits.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    parsed.map_err(|_| "an address is a number such as 0x7f3a10002040".to_owned())
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {

@@ -26,6 +26,16 @@ pub(super) enum Output {
 }
 
 impl Output {
+    /// Checks that an output with this name can be opened later.
+    pub(super) fn check(path: &Path) -> anyhow::Result<()> {
+        let name = path.display();
+        match fs::metadata(path) {
+            Ok(existing) if existing.is_dir() => bail!("{name} is a directory: name a file in it"),
+            Ok(existing) if !existing.is_file() => Ok(()),
+            _ => temporary_beside(&target_of(path.to_owned()), path).map(drop),
+        }
+    }
+
     /// Opens the output with this name; `-` is standard output.
     pub(super) fn open(path: &Path) -> anyhow::Result<Output> {
         if path.as_os_str() == "-" {
@@ -42,22 +52,11 @@ impl Output {
             _ => {}
         }
         let target = target_of(path.to_owned());
-        let directory = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
         let temporary = Arc::new(Mutex::new(None));
         remove_with_the_process(Arc::clone(&temporary));
         // The signal thread waits for this lock until the name of the temporary file is known; otherwise it would remove nothing.
         let mut name_of_temporary = temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = tempfile::Builder::new()
-            .prefix(".stopworld-")
-            .make_in(&directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
-            .with_context(|| {
-                format!(
-                    "can't write {name}: its directory must exist and be writable; or write to `-`, standard output"
-                )
-            })?;
+        let file = temporary_beside(&target, path)?;
         *name_of_temporary = Some(file.path().to_owned());
         drop(name_of_temporary);
         if let Some(existing) = existing {
@@ -80,6 +79,21 @@ impl Output {
             Output::Replacement(file, target) => file.persist(target).map(drop).map_err(|error| error.error),
         }
     }
+}
+
+/// Creates a temporary file in the directory of `target`. Its error names `path`.
+fn temporary_beside(target: &Path, path: &Path) -> anyhow::Result<NamedTempFile> {
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    tempfile::Builder::new()
+        .prefix(".stopworld-")
+        .make_in(directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
+        .with_context(|| {
+            let name = path.display();
+            format!("can't write {name}: its directory must exist and be writable; or write to `-`, standard output")
+        })
 }
 
 /// Returns the file to replace. A symbolic link stays: the file that it points to is replaced, or created if there is none.

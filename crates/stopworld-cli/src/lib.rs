@@ -14,6 +14,8 @@
 //! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
 //! | `eventlog` | GHC eventlogs as text |
+//! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
+//! | `heap` | what is in a heap snapshot |
 //! | `profiles` | reports of heap profiles and time profiles |
 //! | `live` | tracing and counters of a running process, through its diagnostics socket |
 //! | `profiling` | the options that select the profiles of a run |
@@ -40,14 +42,17 @@ mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gcstats;
+mod heap;
 mod lisp;
 mod live;
 mod profiles;
 mod profiling;
 mod progress;
 mod run;
+mod run_snapshot;
 mod session;
 mod size;
+mod snapshot;
 mod trace_request;
 mod tracing;
 
@@ -116,6 +121,8 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Eventlog(arguments) => eventlog::run(&arguments),
         Action::Heapprof(arguments) => profiles::heap(&arguments),
         Action::Timeprof(arguments) => profiles::time(&arguments),
+        Action::Snapshot(arguments) => snapshot::run(&arguments),
+        Action::Heap(arguments) => heap::run(&arguments),
         Action::Trace(arguments) => live::trace(&arguments),
         Action::Counters(arguments) => live::counters(&arguments),
         Action::GdbScript => {

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
 use super::profiling::Passed;
+use super::run_snapshot::RunSnapshot;
 use super::trace_request::TraceRequest;
 use super::tracing::{self, End, Tracing};
 use stopworld::debugger::mock::MockDebugger;
@@ -34,6 +35,7 @@ pub(super) struct Session {
     pub(super) run_control: RunControl,
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
+    snapshot: Option<RunSnapshot>,
     passed: Arc<Passed>,
     summary: Arc<Mutex<RunSummary>>,
     begun: Instant,
@@ -52,13 +54,23 @@ impl Session {
         let run_control = RunControl::new(plan);
         let summary = Arc::new(Mutex::new(RunSummary::default()));
         let passed = Arc::new(Passed::default());
-        let builder = described(settings, &passed, listener(settings, run_control.clone(), Arc::clone(&summary)));
+        let snapshot = RunSnapshot::start(settings)?;
+        let count = snapshot.as_ref().map(RunSnapshot::counter);
+        let note = listener(settings, run_control.clone(), Arc::clone(&summary));
+        let builder = described(settings, &passed, move |report| {
+            note(report);
+            count.iter().for_each(|count| count());
+        });
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
         let nettrace = request.selected.settings::<Nettrace>();
         let has_heap_dump = nettrace.is_some_and(|nettrace| nettrace.providers.wants_heap_dump());
         let tracing = Tracing::start(settings, request)?;
         let diagnostics = open(settings);
+        let builder = match &snapshot {
+            Some(snapshot) => builder.record_to(&snapshot.trace),
+            None => builder,
+        };
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
         if settings.profiling.is_by_time() {
             // The run may end before the first interval does, so its first collection always takes a census.
@@ -72,6 +84,7 @@ impl Session {
             run_control,
             tracing,
             diagnostics,
+            snapshot,
             passed,
             summary,
             begun: Instant::now(),
@@ -158,6 +171,7 @@ impl Session {
         // Close first, so that clients receive the end of the world, too.
         self.diagnostics.iter().for_each(Diagnostics::close);
         let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
+        let snapshot = self.snapshot.as_ref().map_or(Ok(()), RunSnapshot::finish);
         let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
         let trace = ended.map(|ended| report::Trace {
             file: ended.path().display().to_string(),
@@ -177,6 +191,9 @@ impl Session {
         let render = if self.json { json::render } else { table::render };
         super::exit::print(format_args!("{}\n", render(&summary, &run)));
         self.passed.report_if_empty();
+        if let Err(error) = &snapshot {
+            eprintln!("stopworld: {error:#}");
+        }
         match end {
             End::Written(ended) if !ended.finished.is_complete() => {
                 let Finished { totals, error, .. } = &ended.finished;
@@ -189,12 +206,13 @@ impl Session {
                 TraceEnd::Incomplete
             }
             End::NotWritten => TraceEnd::Incomplete,
+            _ if snapshot.is_err() => TraceEnd::Incomplete,
             End::Written(_) | End::Kept => TraceEnd::Complete,
         }
     }
 }
 
-/// Whether the trace, if there is one, is complete.
+/// Whether the trace and the snapshot, if there are any, are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum TraceEnd {

@@ -25,11 +25,13 @@ pub(super) struct Document<'a> {
     pub(super) sections: &'a [(&'a str, &'a str, Markup)],
     /// The charts in the sections.
     pub(super) charts: &'a [Chart],
+    /// Further scripts, after those of the charts.
+    pub(super) scripts: Markup,
 }
 
 impl Document<'_> {
     pub(super) fn render(self) -> String {
-        let Document { title, style, about, sections, charts } = self;
+        let Document { title, style, about, sections, charts, scripts } = self;
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -40,7 +42,7 @@ impl Document<'_> {
                     meta name="color-scheme" content="light dark";
                     title { (title) }
                     style {
-                        (PreEscaped(include_str!("uplot/uPlot.min.css"))) "\n"
+                        @if !charts.is_empty() { (PreEscaped(include_str!("uplot/uPlot.min.css"))) "\n" }
                         (PreEscaped(include_str!("document.css"))) (PreEscaped(style))
                     }
                 }
@@ -62,9 +64,12 @@ impl Document<'_> {
                         }
                     }
                     p.says id="says" role="status" aria-live="polite" {}
-                    script type="application/json" id="charts" { (PreEscaped(chart::json(charts))) }
-                    script { (PreEscaped(LIBRARY)) }
-                    script { (PreEscaped(include_str!("charts.js"))) }
+                    @if !charts.is_empty() {
+                        script type="application/json" id="charts" { (PreEscaped(chart::json(charts))) }
+                        script { (PreEscaped(LIBRARY)) }
+                        script { (PreEscaped(include_str!("charts.js"))) }
+                    }
+                    (scripts)
                 }
             }
         };

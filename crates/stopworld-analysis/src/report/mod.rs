@@ -9,6 +9,8 @@ mod chart;
 pub mod collections;
 mod document;
 pub mod flexowriter;
+pub mod heap_map;
+pub mod heap_objects;
 pub mod heap_page;
 pub mod heapprof;
 pub mod json;

@@ -4,6 +4,7 @@
 mod command_support;
 mod convert;
 mod convert_nettrace;
+mod devtools;
 #[path = "../../../../tests/eventlog_support/mod.rs"]
 mod eventlog_support;
 mod fuzz_cases;
@@ -12,6 +13,7 @@ mod gcstats_rules;
 #[path = "../gcstats_support/mod.rs"]
 mod gcstats_support;
 mod gcstats_traces;
+mod heap_map_page;
 mod heapprof_page;
 #[path = "../mps_stream/mod.rs"]
 mod mps_stream;
@@ -25,6 +27,8 @@ mod page_charts;
 #[path = "../page_support/mod.rs"]
 mod page_support;
 mod profiles;
+#[path = "../random_heap/mod.rs"]
+mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 mod timeline;

@@ -66,8 +66,13 @@ impl Browser {
     pub fn open(&mut self, page: &str) {
         let file = self.folder.path().join("page.html");
         std::fs::write(&file, page).expect("the file can be written");
+        self.visit(&address(&file));
+    }
+
+    /// Opens the page at this address, and waits until it is loaded.
+    pub fn visit(&mut self, address: &str) {
         self.events.clear();
-        self.call("Page.navigate", json!({"url": address(&file)}));
+        self.call("Page.navigate", json!({"url": address}));
         let deadline = Instant::now() + LIMIT;
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.receive(deadline);

@@ -46,6 +46,7 @@ pub fn render(profiles: &Profiles, file: &str) -> String {
         about: about(profiles),
         sections: &sections,
         charts: &[chart],
+        scripts: html! {},
     }
     .render()
 }

@@ -56,6 +56,7 @@ pub fn render(process: &Process) -> io::Result<String> {
         about: about(process),
         sections: &sections,
         charts: &charts,
+        scripts: html! {},
     };
     Ok(page.render())
 }

@@ -1,0 +1,205 @@
+//! Writes HPROF files.
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use super::plan::{Plan, plan};
+use super::record::Records;
+use super::{
+    ARRAY_HEADER, CLASS, HEADER, INSTANCE, LOAD_CLASS, OBJECT_ARRAY, OBJECT_CLASS, REFERENCE, ROOT_JAVA_FRAME,
+    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_UNKNOWN, STACK_TRACE, START_THREAD, STRING,
+};
+use crate::error::{Error, Result};
+use crate::heap::{Heap, Object, Root, RootKind};
+
+/// Classes that VisualVM expects, each with its superclass in this list and the names of its fields.
+const REQUIRED: &[(&str, Option<usize>, &[&str])] = &[
+    (OBJECT_CLASS, None, &[]),
+    ("java/lang/Class", Some(0), &[]),
+    ("java/lang/Thread", Some(0), &["name"]),
+    ("java/lang/String", Some(0), &["value"]),
+    ("java/lang/ref/Reference", Some(0), &["referent", "queue", "next", "discovered"]),
+    ("java/lang/ref/WeakReference", Some(4), &[]),
+    ("java/lang/ref/SoftReference", Some(4), &[]),
+    ("java/lang/ref/FinalReference", Some(4), &[]),
+    ("java/lang/ref/PhantomReference", Some(4), &[]),
+    ("[Z", Some(0), &[]),
+    ("[C", Some(0), &[]),
+    ("[F", Some(0), &[]),
+    ("[D", Some(0), &[]),
+    ("[B", Some(0), &[]),
+    ("[S", Some(0), &[]),
+    ("[I", Some(0), &[]),
+    ("[J", Some(0), &[]),
+    ("[Ljava/lang/Object;", Some(0), &[]),
+];
+
+/// The serial number of the only stack trace, which is empty.
+const TRACE: [u8; 4] = 1_u32.to_be_bytes();
+/// In a root on a stack: the frame is unknown.
+const NO_FRAME: [u8; 4] = u32::MAX.to_be_bytes();
+
+/// Writes a heap as HPROF 1.0.2 with ids of eight bytes, which are the addresses of the objects. Visits the heap twice; besides the heap,
+/// a segment of one megabyte, or the largest object, is in memory.
+///
+/// # Errors
+/// The heap can't be visited, the output can't be written, an address is not below 2⁶⁴ − 2³², or an object exceeds 4 GiB.
+pub fn write(heap: &dyn Heap, out: impl Write) -> Result<()> {
+    let highest = (0..heap.objects()).map(|index| heap.address(index)).max().unwrap_or(0);
+    // Classes follow the last object.
+    let Some(mut id) = highest.max(0x100).checked_next_multiple_of(16).filter(|id| *id < u64::MAX - (1 << 32)) else {
+        return Err(Error::TooLarge(
+            "an object is at the end of the address space, where HPROF has no room for classes",
+        ));
+    };
+    let mut next_id = || {
+        id += 16;
+        id
+    };
+    let required: Vec<u64> = REQUIRED.iter().map(|_| next_id()).collect();
+    let plans = plan(heap, &mut next_id)?;
+    let mut writer = Writer { records: Records::begin(out)?, strings: HashMap::new(), serial: 0 };
+    for ((name, parent, fields), id) in REQUIRED.iter().zip(&required) {
+        let fields = fields.iter().map(|name| writer.string(name)).collect::<Result<Vec<_>>>()?;
+        writer.class(
+            *id,
+            name,
+            parent.map_or(0, |parent| required[parent]),
+            HEADER + 8 * fields.len() as u64,
+            &fields,
+        )?;
+    }
+    for (plan, name) in plans.iter().zip(heap.types()) {
+        writer.classes_of(plan, name, heap.names(), required[0])?;
+    }
+    writer.records.record(STACK_TRACE, &[&TRACE, &[0; 8]])?;
+    writer.threads(heap)?;
+    for root in heap.roots() {
+        writer.root(heap, root)?;
+    }
+    let mut buffer = Vec::new();
+    heap.visit(&mut |object| writer.object(heap, &plans[object.type_index as usize], object, &mut buffer))?;
+    writer.records.finish()
+}
+
+struct Writer<W> {
+    records: Records<W>,
+    strings: HashMap<String, u64>,
+    /// The serial number of the last class.
+    serial: u32,
+}
+
+impl<W: Write> Writer<W> {
+    /// Returns the id of a string. Writes it when it is used first.
+    fn string(&mut self, text: &str) -> Result<u64> {
+        if let Some(id) = self.strings.get(text) {
+            return Ok(*id);
+        }
+        // The ids of strings are apart from those of objects.
+        let id = self.strings.len() as u64 + 1;
+        self.strings.insert(text.to_owned(), id);
+        self.records.record(STRING, &[&id.to_be_bytes(), text.as_bytes()])?;
+        Ok(id)
+    }
+
+    /// Writes a class and its name; all fields are references.
+    fn class(&mut self, id: u64, name: &str, parent: u64, size: u64, fields: &[u64]) -> Result<()> {
+        let name = self.string(name)?;
+        self.serial += 1;
+        let parts = [&self.serial.to_be_bytes()[..], &id.to_be_bytes(), &TRACE, &name.to_be_bytes()];
+        self.records.record(LOAD_CLASS, &parts)?;
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        // The class loader, the signers, the protection domain, and two reserved words are null.
+        self.records.dump(&[&[CLASS], &id.to_be_bytes(), &TRACE, &parent.to_be_bytes(), &[0; 40], &size.to_be_bytes()]);
+        // No constants and no static fields.
+        self.records.dump(&[&[0; 4], &(fields.len() as u16).to_be_bytes()]);
+        for field in fields {
+            self.records.dump(&[&field.to_be_bytes(), &[REFERENCE]]);
+        }
+        self.records.dumped()
+    }
+
+    fn classes_of(&mut self, plan: &Plan, name: &str, names: &[String], parent: u64) -> Result<()> {
+        // Readers show a slash as a dot, and what follows "[L" as the elements of an array.
+        match plan {
+            Plan::Array { class } => self.class(*class, &format!("[L{name};"), parent, HEADER, &[]),
+            Plan::Classes { labels, sizes } => {
+                let fields = labels.iter().map(|label| self.string(&label.text(names))).collect::<Result<Vec<_>>>()?;
+                for (size, class) in sizes {
+                    let own = if sizes.len() == 1 { name.to_owned() } else { format!("{name} ({size} bytes)") };
+                    self.class(*class, &own, parent, (*size).max(HEADER), &fields)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Names the threads of the groups of roots. The serial number of a thread is one more than the index of its group.
+    fn threads(&mut self, heap: &dyn Heap) -> Result<()> {
+        for (index, group) in heap.groups().iter().enumerate() {
+            if let Some(thread) = &group.thread {
+                let name = self.string(thread)?;
+                let serial = index as u32 + 1;
+                let parts = [&serial.to_be_bytes()[..], &[0; 8], &TRACE, &name.to_be_bytes(), &[0; 16]];
+                self.records.record(START_THREAD, &parts)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn root(&mut self, heap: &dyn Heap, root: &Root) -> Result<()> {
+        let group = &heap.groups()[root.group as usize];
+        let object = heap.address(root.target).to_be_bytes();
+        let thread = (root.group + 1).to_be_bytes();
+        match group.kind {
+            RootKind::Handle => self.records.dump(&[&[ROOT_JNI_GLOBAL], &object, &root.address.to_be_bytes()]),
+            RootKind::Stack if group.thread.is_some() => {
+                self.records.dump(&[&[ROOT_JAVA_FRAME], &object, &thread, &NO_FRAME]);
+            }
+            RootKind::Stack => self.records.dump(&[&[ROOT_NATIVE_STACK], &object, &thread]),
+            RootKind::Static => self.records.dump(&[&[ROOT_STICKY_CLASS], &object]),
+            RootKind::Finalizer | RootKind::Other => self.records.dump(&[&[ROOT_UNKNOWN], &object]),
+        }
+        self.records.dumped()
+    }
+
+    fn object(&mut self, heap: &dyn Heap, plan: &Plan, object: &Object<'_>, buffer: &mut Vec<u8>) -> Result<()> {
+        let address = heap.address(object.index).to_be_bytes();
+        buffer.clear();
+        match plan {
+            Plan::Array { class } => {
+                let length = (object.size.saturating_sub(ARRAY_HEADER) / 8).max(object.references.len() as u64);
+                let Some(length) = u32::try_from(length).ok().filter(|length| *length < u32::MAX / 8 - 16) else {
+                    return Err(Error::TooLarge(
+                        "an object exceeds 4 GiB, the largest record of HPROF: write a .heapsnapshot",
+                    ));
+                };
+                for reference in object.references {
+                    buffer.extend_from_slice(&heap.address(reference.target).to_be_bytes());
+                }
+                buffer.resize(8 * length as usize, 0);
+                self.records.dump(&[
+                    &[OBJECT_ARRAY],
+                    &address,
+                    &TRACE,
+                    &length.to_be_bytes(),
+                    &class.to_be_bytes(),
+                    buffer,
+                ]);
+            }
+            Plan::Classes { labels, sizes } => {
+                let class = sizes.get(&object.size).copied().unwrap_or_default();
+                buffer.resize(8 * labels.len(), 0);
+                for reference in object.references {
+                    if let Ok(field) = labels.binary_search(&reference.label) {
+                        let target = heap.address(reference.target).to_be_bytes();
+                        buffer[8 * field..8 * field + 8].copy_from_slice(&target);
+                    }
+                }
+                let length = (buffer.len() as u32).to_be_bytes();
+                self.records.dump(&[&[INSTANCE], &address, &TRACE, &class.to_be_bytes(), &length, buffer]);
+            }
+        }
+        self.records.dumped()
+    }
+}

@@ -1,0 +1,223 @@
+//! Heaps that are written and read back, and files that are damaged.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+use heap_snapshot::{Builder, Dominators, Error, Graph, Heap, Label, RootGroup, RootKind, hprof, paths, v8};
+use proptest::prelude::*;
+use rstest::rstest;
+
+/// Objects as (address, type, size), references as (from, label, to), roots as (group, address, target).
+#[derive(Clone, Debug)]
+struct Plan {
+    objects: Vec<(String, u64)>,
+    references: Vec<(usize, Label, usize)>,
+    roots: Vec<(RootGroup, u64, usize)>,
+}
+
+fn address(index: usize) -> u64 {
+    0x7f00_0000_0000 + 0x40 * index as u64
+}
+
+fn built(plan: &Plan) -> Graph {
+    let mut builder = Builder::default();
+    let names = ["left", "a \"quoted\" name", "µ"];
+    for (index, (name, size)) in plan.objects.iter().enumerate() {
+        builder.object(address(index), name, *size).unwrap();
+        for (_, label, to) in plan.references.iter().filter(|(from, ..)| *from == index) {
+            let label = if let Label::Field(name) = label { builder.field(names[*name as usize]) } else { *label };
+            builder.reference(label, *to as u32);
+        }
+    }
+    for (group, address, target) in &plan.roots {
+        builder.root(group.clone(), *address, *target as u32);
+    }
+    builder.finish().0
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    let names = prop::sample::select(vec!["Node", "alloc::vec::Vec<T>", "a/b", "normal-48", "with \"quotes\"\n"]);
+    let label = prop_oneof![
+        (0_u32..200).prop_map(|word| Label::Offset(8 * word)),
+        (0_u32..100).prop_map(Label::Index),
+        (0_u32..3).prop_map(Label::Field),
+    ];
+    let kinds = [RootKind::Stack, RootKind::Handle, RootKind::Static, RootKind::Finalizer, RootKind::Other];
+    let thread = prop::option::of(prop::sample::select(vec!["main".to_owned(), "worker 1 of 2".to_owned()]));
+    let group = (prop::sample::select(kinds.to_vec()), thread).prop_map(|(kind, thread)| RootGroup { kind, thread });
+    let object = (names.prop_map(str::to_owned), (2_u64..40).prop_map(|words| 16 * words));
+    prop::collection::vec(object, 1..30).prop_flat_map(move |objects| {
+        let index = 0..objects.len();
+        let references = prop::collection::vec((index.clone(), label.clone(), index.clone()), 0..60);
+        let roots = prop::collection::vec((group.clone(), 0_u64..1 << 40, index), 0..8);
+        (Just(objects), references, roots).prop_map(|(objects, references, roots)| Plan { objects, references, roots })
+    })
+}
+
+type Description = (Vec<(u64, String, u64, Vec<(String, u64)>)>, Vec<(String, u64, u64)>);
+
+/// A heap as text: its objects, and its roots in any order.
+fn described(graph: &Graph) -> Description {
+    let objects = (0..graph.objects()).map(|index| {
+        let references = graph.references_of(index).iter();
+        let references =
+            references.map(|reference| (reference.label.text(graph.names()), graph.address(reference.target)));
+        (graph.address(index), graph.type_name(index).to_owned(), graph.size(index), references.collect())
+    });
+    let roots = graph.roots().iter();
+    let roots =
+        roots.map(|root| (graph.groups()[root.group as usize].to_string(), root.address, graph.address(root.target)));
+    let mut roots: Vec<_> = roots.collect();
+    roots.sort();
+    (objects.collect(), roots)
+}
+
+fn as_v8(graph: &Graph) -> Vec<u8> {
+    let mut file = Vec::new();
+    v8::write(graph, &mut file).unwrap();
+    file
+}
+
+fn as_hprof(graph: &Graph) -> Vec<u8> {
+    let mut file = Vec::new();
+    hprof::write(graph, &mut file).unwrap();
+    file
+}
+
+proptest! {
+    #[test]
+    fn a_heapsnapshot_is_strict_json_and_is_read_back_unchanged(plan in plans()) {
+        let graph = built(&plan);
+        let file = as_v8(&graph);
+        let json: serde_json::Value = serde_json::from_slice(&file).unwrap();
+        let fields = json["snapshot"]["meta"]["node_fields"].as_array().unwrap().len();
+        prop_assert_eq!(json["nodes"].as_array().unwrap().len() as u64, json["snapshot"]["node_count"].as_u64().unwrap() * fields as u64);
+        prop_assert_eq!(json["edges"].as_array().unwrap().len() as u64, json["snapshot"]["edge_count"].as_u64().unwrap() * 3);
+        prop_assert_eq!(described(&v8::read(file.as_slice()).unwrap()), described(&graph));
+    }
+
+    /// HPROF has no names for what is in arrays, no kind for finalizers, and no addresses of most roots. Objects, sizes (an array without
+    /// a null is a word larger), references and retained sets are those of the heap.
+    #[test]
+    fn an_hprof_file_is_read_back_with_the_same_objects_and_references(plan in plans()) {
+        let graph = built(&plan);
+        let read = hprof::read(Cursor::new(as_hprof(&graph))).unwrap();
+        prop_assert_eq!(read.objects(), graph.objects());
+        let (dominators, expected) = (Dominators::of(&read), Dominators::of(&graph));
+        for index in 0..graph.objects() {
+            prop_assert_eq!(read.address(index), graph.address(index));
+            let name = graph.type_name(index);
+            prop_assert!(read.type_name(index).starts_with(&name.replace('/', ".")) || read.type_name(index).starts_with(name));
+            let is_full = 24 + 8 * graph.references_of(index).len() as u64 > graph.size(index);
+            if !is_full {
+                prop_assert_eq!(read.size(index), graph.size(index), "object {}", index);
+            }
+            let targets = |graph: &Graph| {
+                let mut targets: Vec<u32> = graph.references_of(index).iter().map(|reference| reference.target).collect();
+                targets.sort_unstable();
+                targets
+            };
+            prop_assert_eq!(targets(&read), targets(&graph));
+            prop_assert_eq!(dominators.immediate(index), expected.immediate(index));
+        }
+        let roots = |graph: &Graph| {
+            let kind = |root: &heap_snapshot::Root| match graph.groups()[root.group as usize].kind {
+                RootKind::Finalizer => RootKind::Other,
+                kind => kind,
+            };
+            let mut roots: Vec<_> = graph.roots().iter().map(|root| (kind(root), root.target)).collect();
+            roots.sort();
+            roots
+        };
+        prop_assert_eq!(roots(&read), roots(&graph));
+    }
+
+    /// A file that is cut is an error with the offset where it ends; bytes that are changed are an error or another heap.
+    #[test]
+    fn a_damaged_file_is_an_error_with_its_offset(plan in plans(), cut in 0.0..1.0, at in 0.0..1.0, byte in any::<u8>()) {
+        let graph = built(&plan);
+        type Read = fn(&[u8]) -> heap_snapshot::Result<Graph>;
+        let formats: [(Vec<u8>, Read); 2] =
+            [(as_v8(&graph), |file| v8::read(file)), (as_hprof(&graph), |file| hprof::read(Cursor::new(file)))];
+        for (mut file, read) in formats {
+            let end = (cut * file.len() as f64) as usize;
+            match read(&file[..end]) {
+                Err(Error::Damaged { at, .. }) => prop_assert!(at <= end as u64),
+                Err(error) => prop_assert!(false, "{}", error),
+                // HPROF files may end after any record.
+                Ok(part) => prop_assert!(file[0] == b'J' && part.objects() <= graph.objects()),
+            }
+            let at = (at * file.len() as f64) as usize;
+            file[at] = byte;
+            if let Err(error) = read(&file) {
+                prop_assert!(matches!(error, Error::Damaged { at, .. } if at <= file.len() as u64), "{}", error);
+            }
+        }
+    }
+}
+
+/// A list of three nodes: 0 → 1 → 2.
+fn list() -> Graph {
+    let stacks = RootGroup { kind: RootKind::Stack, thread: Some("main".to_owned()) };
+    built(&Plan {
+        objects: vec![("Node".to_owned(), 32); 3],
+        references: vec![(0, Label::Offset(8), 1), (1, Label::Offset(8), 2)],
+        roots: vec![(stacks, 0x7ffd_0000_1000, 0)],
+    })
+}
+
+#[test]
+fn a_path_leads_from_the_root_through_labels() {
+    let path = paths::shortest(&list(), 2).unwrap();
+    assert_eq!(path.root.address, 0x7ffd_0000_1000);
+    assert_eq!(path.steps, [(0, Some(Label::Offset(8))), (1, Some(Label::Offset(8))), (2, None)]);
+    let unreachable = Plan { objects: vec![("A".to_owned(), 32)], references: vec![], roots: vec![] };
+    assert_eq!(paths::shortest(&built(&unreachable), 0), None);
+}
+
+#[rstest]
+#[case(b"", "byte 0: the file ends here")]
+#[case(b"[]", "byte 0: expected `{`: this is not a .heapsnapshot")]
+#[case(b"{}", "byte 2: the file has no `snapshot.meta`")]
+#[case(br#"{"nodes":[1]}"#, "byte 9: `snapshot.meta` has no field `type` before this part")]
+#[case(
+    br#"{"snapshot":{"meta":{"edge_fields":["type","name_or_index","to_node"]}},"edges":[0,0,0]}"#,
+    "byte 86: the edge refers to node 0, which does not begin a node"
+)]
+#[case(br#"{"snapshot":{"meta":{"node_fields":["type","#, "byte 43: the file ends here")]
+#[case(br#"{"snapshot":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["#, "byte 12: expected `{`")]
+fn a_file_that_is_no_heapsnapshot_is_refused_with_the_place(#[case] file: &[u8], #[case] expected: &str) {
+    let error = v8::read(file).unwrap_err().to_string();
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[rstest]
+#[case("\"edges\":[1,", "\"edges\":[1,1,7,", "does not begin a node")]
+#[case("\"edges\":[1,", "\"edges\":[1.5,", "expected a whole number")]
+#[case("\"nodes\":[9,", "\"nodes\":[99999999999999999999,", "the number exceeds 64 bits")]
+#[case("\"nodes\":[9,0,1,0,1", "\"nodes\":[9,0,1,0,2", "the nodes have 5 edges, and the file has 4")]
+#[case("\"strings\":[", "\"strings\":[\"\\q\",", "unknown escape")]
+fn a_damaged_heapsnapshot_names_the_place(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
+    let file = String::from_utf8(as_v8(&list())).unwrap();
+    assert!(file.contains(from), "{file}");
+    let error = v8::read(file.replacen(from, to, 1).as_bytes()).unwrap_err().to_string();
+    assert!(error.starts_with("byte ") && error.contains(expected), "{error}");
+}
+
+/// Types whose objects have many sizes, or many references, are arrays; with few sizes each has a class.
+#[test]
+fn types_become_classes_by_size_or_arrays() {
+    let mut objects: Vec<_> = (2..4).map(|words| ("two sizes".to_owned(), 16 * words)).collect();
+    objects.extend((0..100).map(|words| ("many sizes".to_owned(), 32 + 16 * words)));
+    objects.push(("wide".to_owned(), 2048));
+    let wide = objects.len() - 1;
+    let references = (0..100).map(|word| (wide, Label::Offset(8 * word), word as usize)).collect();
+    let read = hprof::read(Cursor::new(as_hprof(&built(&Plan { objects, references, roots: vec![] })))).unwrap();
+    let mut counts = BTreeMap::new();
+    for index in 0..read.objects() {
+        *counts.entry(read.type_name(index)).or_insert(0) += 1;
+    }
+    let expected = [("many sizes[]", 100), ("two sizes (32 bytes)", 1), ("two sizes (48 bytes)", 1), ("wide[]", 1)];
+    assert_eq!(counts, BTreeMap::from(expected));
+    assert_eq!(read.size(wide as u32), 2048);
+}

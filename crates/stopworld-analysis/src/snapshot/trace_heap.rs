@@ -1,0 +1,362 @@
+//! A heap dump in a .nettrace file as a [`Heap`]: 12 to 16 bytes of memory for each object, whatever the size of the dump.
+//!
+//! The file is read once to find the dump and to number its objects, once to count the references whose target is in the dump, and once
+//! for each visit.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+
+use super::assemble::{Edge, Node};
+use super::dumps::{DumpVisitor, Dumps, NetRootKind};
+use heap_snapshot::{Addresses, Error, Heap, Label, Object, Reference, Root, RootGroup, RootKind};
+use nettrace::{Reader, Summary};
+
+/// The groups of roots of a dump, which does not say to which threads they belong.
+const KINDS: [RootKind; 5] =
+    [RootKind::Stack, RootKind::Handle, RootKind::Static, RootKind::Finalizer, RootKind::Other];
+
+/// Why a trace is no heap.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceHeapError {
+    /// The file has no heap dump.
+    #[error(
+        "the trace has no heap dump{}: record one with `stopworld run … --events GC+Type+GCHeapDump`, or `stopworld snapshot PID`",
+        .0.as_deref().map_or(String::new(), |damage| format!(" (it is damaged {damage})"))
+    )]
+    NoDump(Option<String>),
+    /// No collection with this number has a complete dump.
+    #[error("collection {wanted} has no complete heap dump; those that have one: {}", listed(.found))]
+    NoSuchCollection {
+        /// The requested number.
+        wanted: i32,
+        /// The collections with a complete dump.
+        found: Vec<i32>,
+    },
+    /// All dumps have gaps.
+    #[error(
+        "the heap dump of collection {collection} is incomplete: {missing} references or events are missing; record to a file \
+         (`stopworld run … --trace`), which loses no events"
+    )]
+    Incomplete {
+        /// The number of the collection.
+        collection: i32,
+        /// The number of missing references and events.
+        missing: u64,
+    },
+    /// The trace ends inside its only dump.
+    #[error("the trace ends inside the heap dump of collection {0}: record until the collection is over")]
+    CutOff(i32),
+    /// The heap exceeds a limit.
+    #[error(transparent)]
+    Heap(#[from] Error),
+}
+
+fn listed(collections: &[i32]) -> String {
+    let all: Vec<String> = collections.iter().map(i32::to_string).collect();
+    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+/// A heap dump in a file.
+#[derive(Debug)]
+pub struct TraceHeap {
+    file: File,
+    /// The number of the dump in the file.
+    dump: usize,
+    collection: i32,
+    /// The numbers of the collections with a complete dump.
+    complete: Vec<i32>,
+    type_names: Vec<String>,
+    type_indices: HashMap<u64, u32>,
+    groups: Vec<RootGroup>,
+    roots: Vec<Root>,
+    addresses: Addresses,
+    references: u64,
+    left_out: u64,
+    /// Whether fields are offsets. The .NET runtime writes 0 for each field.
+    has_fields: bool,
+    damage: Option<String>,
+}
+
+impl TraceHeap {
+    /// Finds a dump in a .nettrace file: that of the collection with this number, or the last one that is complete.
+    ///
+    /// # Errors
+    /// The trace has no such dump, or the dump has gaps.
+    pub fn open(file: File, collection: Option<i32>) -> Result<TraceHeap, TraceHeapError> {
+        let mut scan = Scan { wanted: collection, ..Scan::default() };
+        let summary = read(&file, &mut scan);
+        let damage = summary.damage.map(|damage| damage.to_string());
+        let Some(found) = scan.best else { return Err(scan.failure(collection, damage)) };
+        let mut type_indices = HashMap::new();
+        let mut type_names = Vec::new();
+        for type_id in found.types {
+            type_indices.insert(type_id, type_names.len() as u32);
+            type_names.push(scan.names.get(&type_id).cloned().unwrap_or_else(|| unnamed(type_id)));
+        }
+        let mut heap = TraceHeap {
+            file,
+            dump: found.dump,
+            collection: found.collection,
+            complete: scan.complete,
+            type_names,
+            type_indices,
+            groups: KINDS.map(|kind| RootGroup { kind, thread: None }).to_vec(),
+            roots: Vec::new(),
+            addresses: Addresses::new(found.addresses)?,
+            references: 0,
+            left_out: 0,
+            has_fields: found.has_fields,
+            damage,
+        };
+        for (kind, address, object) in found.roots {
+            match heap.addresses.find(object) {
+                Some(target) => heap.roots.push(Root { target, group: group(kind), address }),
+                None => heap.left_out += 1,
+            }
+        }
+        let (mut references, mut all) = (0, 0);
+        heap.each(&mut |_, edges| {
+            all += edges.len() as u64;
+            references += edges.iter().filter(|edge| heap.addresses.find(edge.0).is_some()).count() as u64;
+            ControlFlow::Continue(())
+        });
+        heap.references = references;
+        heap.left_out += all - references;
+        Ok(heap)
+    }
+
+    /// The number of the collection with the dump.
+    pub fn collection(&self) -> i32 {
+        self.collection
+    }
+
+    /// The numbers of the collections that have a complete dump.
+    pub fn complete(&self) -> &[i32] {
+        &self.complete
+    }
+
+    /// The number of references and roots that are left out, because their object is not in the dump.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Where the trace is damaged, if it is. The dump is complete nevertheless.
+    pub fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+
+    /// Visits the objects of the dump as they are in the file.
+    fn each(&self, visit: &mut dyn FnMut(&Node, &[Edge]) -> ControlFlow<()>) {
+        read(&self.file, &mut Visit { dump: self.dump, visit, is_over: false });
+    }
+}
+
+fn group(kind: NetRootKind) -> u32 {
+    match kind {
+        NetRootKind::STACK => 0,
+        NetRootKind::HANDLE | NetRootKind::SIZED => 1,
+        NetRootKind::Static => 2,
+        NetRootKind::FINALIZER => 3,
+        NetRootKind::Edge(_) => 4,
+    }
+}
+
+fn unnamed(type_id: u64) -> String {
+    if type_id == 0 { "(no type)".to_owned() } else { format!("(type {type_id:#x})") }
+}
+
+fn read(file: &File, visitor: &mut impl DumpVisitor) -> Summary {
+    Reader::new(Positioned { file, at: 0 }).in_file_order().read(&mut Dumps::new(visitor))
+}
+
+/// Reads a file from its beginning, without moving its position.
+struct Positioned<'f> {
+    file: &'f File,
+    at: u64,
+}
+
+impl Read for Positioned<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(buffer, self.at)?;
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+impl Heap for TraceHeap {
+    fn types(&self) -> &[String] {
+        &self.type_names
+    }
+
+    fn names(&self) -> &[String] {
+        &[]
+    }
+
+    fn groups(&self) -> &[RootGroup] {
+        &self.groups
+    }
+
+    fn roots(&self) -> &[Root] {
+        &self.roots
+    }
+
+    fn objects(&self) -> u32 {
+        self.addresses.len() as u32
+    }
+
+    fn references(&self) -> u64 {
+        self.references
+    }
+
+    fn address(&self, index: u32) -> u64 {
+        self.addresses.at(index)
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Object<'_>) -> heap_snapshot::Result<()>) -> heap_snapshot::Result<()> {
+        let (mut index, mut failure, mut references) = (0, None, Vec::new());
+        self.each(&mut |node, edges| {
+            references.clear();
+            for (ordinal, (target, field)) in edges.iter().enumerate() {
+                if let Some(target) = self.addresses.find(*target) {
+                    let label = if self.has_fields { Label::Offset(*field) } else { Label::Index(ordinal as u32) };
+                    references.push(Reference { target, label });
+                }
+            }
+            let type_index = self.type_indices.get(&node.type_id).copied().unwrap_or_default();
+            if index >= self.objects() {
+                failure = Some(changed());
+                return ControlFlow::Break(());
+            }
+            let object = Object { index, type_index, size: node.size, references: &references };
+            index += 1;
+            match visit(&object) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failure = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        match failure {
+            Some(error) => Err(error),
+            None if index < self.objects() => Err(changed()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The error for a file that is not the same when it is read again.
+fn changed() -> Error {
+    Error::Input(io::Error::other("the file has changed while it was read"))
+}
+
+/// What is known of a dump after the first reading.
+#[derive(Debug, Default)]
+struct FoundDump {
+    dump: usize,
+    collection: i32,
+    addresses: Vec<u64>,
+    /// The types of its objects, in order of appearance.
+    types: Vec<u64>,
+    known_types: HashSet<u64>,
+    roots: Vec<(NetRootKind, u64, u64)>,
+    has_fields: bool,
+}
+
+/// The first reading.
+#[derive(Debug, Default)]
+struct Scan {
+    wanted: Option<i32>,
+    names: HashMap<u64, String>,
+    /// The dumps in progress.
+    current: Vec<FoundDump>,
+    best: Option<FoundDump>,
+    complete: Vec<i32>,
+    /// The last dump with gaps: its collection, and what is missing.
+    incomplete: Option<(i32, u64)>,
+}
+
+impl Scan {
+    fn of(&mut self, dump: usize) -> Option<&mut FoundDump> {
+        self.current.iter_mut().find(|current| current.dump == dump)
+    }
+
+    /// Why there is no dump.
+    fn failure(&self, wanted: Option<i32>, damage: Option<String>) -> TraceHeapError {
+        let cut_off = self.current.iter().find(|current| !current.addresses.is_empty());
+        match (wanted, self.incomplete, cut_off) {
+            (Some(wanted), ..) if !self.complete.is_empty() => {
+                TraceHeapError::NoSuchCollection { wanted, found: self.complete.clone() }
+            }
+            (_, Some((collection, missing)), _) => TraceHeapError::Incomplete { collection, missing },
+            (_, None, Some(current)) => TraceHeapError::CutOff(current.collection),
+            (_, None, None) => TraceHeapError::NoDump(damage),
+        }
+    }
+}
+
+impl DumpVisitor for Scan {
+    fn begin(&mut self, dump: usize, collection: i32) {
+        self.current.push(FoundDump { dump, collection, ..FoundDump::default() });
+    }
+
+    fn object(&mut self, dump: usize, node: &Node, edges: &[Edge]) -> ControlFlow<()> {
+        if let Some(current) = self.of(dump) {
+            current.addresses.push(node.address);
+            current.has_fields |= edges.iter().any(|edge| edge.1 != 0);
+            if current.known_types.insert(node.type_id) {
+                current.types.push(node.type_id);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn root(&mut self, dump: usize, kind: NetRootKind, address: u64, object: u64) {
+        if let Some(current) = self.of(dump) {
+            current.roots.push((kind, address, object));
+        }
+    }
+
+    fn type_name(&mut self, type_id: u64, name: String) {
+        self.names.insert(type_id, name);
+    }
+
+    fn end(&mut self, dump: usize, missing: u64) {
+        let Some(at) = self.current.iter().position(|current| current.dump == dump) else { return };
+        let ended = self.current.swap_remove(at);
+        if missing > 0 {
+            self.incomplete = Some((ended.collection, missing));
+        } else if !ended.addresses.is_empty() {
+            self.complete.push(ended.collection);
+            if self.wanted.is_none_or(|wanted| wanted == ended.collection) {
+                self.best = Some(ended);
+            }
+        }
+    }
+}
+
+/// A later reading.
+struct Visit<'v> {
+    dump: usize,
+    visit: &'v mut dyn FnMut(&Node, &[Edge]) -> ControlFlow<()>,
+    is_over: bool,
+}
+
+impl DumpVisitor for Visit<'_> {
+    fn begin(&mut self, _dump: usize, _collection: i32) {}
+
+    fn object(&mut self, dump: usize, node: &Node, edges: &[Edge]) -> ControlFlow<()> {
+        if dump == self.dump { (self.visit)(node, edges) } else { ControlFlow::Continue(()) }
+    }
+
+    fn end(&mut self, dump: usize, _missing: u64) {
+        self.is_over |= dump == self.dump;
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_over
+    }
+}

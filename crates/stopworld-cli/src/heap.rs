@@ -1,0 +1,71 @@
+//! `stopworld heap`: what is in a heap snapshot or a heap dump: objects by type, retained sizes, paths from roots, growth.
+//!
+//! The report goes to standard output. Exit codes: 0; 1 for a file without a heap, or an object that does not exist or is not reached;
+//! 141 if standard output was closed.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::anyhow;
+
+use super::arguments::Heap as Arguments;
+use super::exit::{FAILED, Failure, PIPE_CLOSED};
+use heap_snapshot::{Dominators, Graph, paths};
+use stopworld_analysis::report::{heap_map, heap_objects};
+use stopworld_analysis::snapshot::{OpenedHeap, TypeRow, census, growth};
+
+/// `stopworld heap`.
+pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if let Some([before, after]) = arguments.diff.as_deref() {
+        let before = types(before, arguments)?;
+        let growth = growth(&before, &types(after, arguments)?);
+        return print(&heap_objects::render_growth(&growth, arguments.top));
+    }
+    let Some(file) = &arguments.file else {
+        return Err(Failure::Usage("no file given: `stopworld heap FILE` or `stopworld heap --diff A B`".to_owned()));
+    };
+    let graph = read(file, arguments)?;
+    let dominators = Dominators::of(&graph);
+    let Some(address) = arguments.why else {
+        let census = census(&graph, &dominators);
+        return print(&if arguments.html {
+            heap_map::render(&graph, &dominators, &census, &file.display().to_string())
+        } else {
+            heap_objects::render(&graph, &dominators, &census, arguments.top)
+        });
+    };
+    let name = file.display();
+    let Some(object) = graph.find(address) else {
+        return Err(anyhow!(
+            "{name}: no object contains {address:#x}: `stopworld heap {name}` lists addresses of large objects"
+        )
+        .into());
+    };
+    match paths::shortest(&graph, object) {
+        Some(path) => print(&heap_objects::render_path(&graph, &dominators, &path)),
+        None => {
+            eprintln!("heap: {name}: no root reaches the object at {address:#x}");
+            Ok(FAILED)
+        }
+    }
+}
+
+fn read(file: &Path, arguments: &Arguments) -> Result<Graph, Failure> {
+    let name = file.display();
+    let opened = OpenedHeap::open(super::snapshot::open(file)?, arguments.collection);
+    opened.and_then(OpenedHeap::into_graph).map_err(|error| anyhow!("{name}: {error}").into())
+}
+
+fn types(file: &Path, arguments: &Arguments) -> Result<Vec<TypeRow>, Failure> {
+    let graph = read(file, arguments)?;
+    Ok(census(&graph, &Dominators::of(&graph)))
+}
+
+fn print(text: &str) -> Result<u8, Failure> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
+        Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
+    }
+}

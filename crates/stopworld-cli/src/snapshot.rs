@@ -1,0 +1,303 @@
+//! `stopworld snapshot`: writes a heap snapshot of a running process, or of a heap dump in a trace.
+//!
+//! A running process sends its heap as a .nettrace with a heap dump, through its diagnostics socket; the stream is copied to an unnamed
+//! file. From there on both cases are the same: the heap stays in its file, and the writer visits it. The output replaces an existing
+//! file only when it is complete (see `atomic_output`).
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::arguments::Snapshot;
+use super::atomic_output::Output;
+use super::exit::{Failure, PIPE_CLOSED};
+use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
+use nettrace::clr::bulk::BulkNode;
+use nettrace::clr::gc::End;
+use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
+use stopworld_analysis::snapshot::{OpenedHeap, SnapshotFormat};
+use stopworld_diagnostics::client::{Client, Provider, Rundown};
+use stopworld_platform::os::remedy::remedy_of;
+
+/// The size of the output buffer in bytes.
+const BUFFER: usize = 1 << 20;
+/// The buffer that is requested for a session, in megabytes.
+const MEGABYTES: u32 = 256;
+/// GC, Type, GCHeapDump and GCHeapCollect: the types and the heap, by a collection that the session requests; and the names of the types.
+const HEAP_DUMP: u64 = 0x1 | 0x8_0000 | 0x10_0000 | 0x80_0000 | 0x100_0000;
+/// Level Informational.
+const INFORMATIONAL: u32 = 4;
+
+/// `stopworld snapshot`.
+pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
+    let format = format_of(&arguments.output)?;
+    let name = arguments.input.display();
+    let process = process(&arguments.input);
+    // The output is opened before the work begins.
+    if let Some(pid) = process {
+        let output = Output::open(&arguments.output)?;
+        let trace = record(pid, arguments.timeout)?;
+        let heap = OpenedHeap::open(trace, None).map_err(|error| of_process(pid, error))?;
+        return write(&heap, output, &arguments.output, format);
+    }
+    let file = open(&arguments.input)?;
+    let output = Output::open(&arguments.output)?;
+    let heap = OpenedHeap::open(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
+    write(&heap, output, &arguments.output, format)
+}
+
+/// Opens a file with a heap. A pipe is copied to an unnamed file first, because a heap is read several times.
+pub(super) fn open(path: &Path) -> Result<File, Failure> {
+    let name = path.display();
+    let file = super::eventlog::open(path)?;
+    Ok(ghc_eventlog::read::seekable(file).with_context(|| format!("can't copy {name} to a temporary file"))?)
+}
+
+/// Returns the process id that the input is, if it is one and no file has this name.
+fn process(input: &Path) -> Option<u32> {
+    let pid = input.to_str()?.parse().ok().filter(|pid| *pid > 0)?;
+    (!input.exists()).then_some(pid)
+}
+
+/// Returns the format that the name of the output selects.
+pub(super) fn format_of(output: &Path) -> anyhow::Result<SnapshotFormat> {
+    SnapshotFormat::by_extension(output)
+        .with_context(|| format!("{}: its name does not select a format", output.display()))
+}
+
+fn of_process(pid: u32, error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("process {pid}: {error}")
+}
+
+/// Writes a heap in a format. Returns the exit code.
+pub(super) fn write(heap: &OpenedHeap, mut output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
+    if let OpenedHeap::Trace(trace) = heap {
+        if trace.left_out() > 0 {
+            let number = trace.left_out();
+            eprintln!("snapshot: {number} references and roots are left out, because their object is not in the dump");
+        }
+        if let Some(damage) = trace.damage() {
+            eprintln!("snapshot: the trace is damaged {damage}; the heap dump is complete");
+        }
+    }
+    let heap: &dyn Heap = match heap {
+        OpenedHeap::Trace(trace) => &**trace,
+        OpenedHeap::Graph(graph) => &**graph,
+    };
+    let bar = Bar::new(u64::from(heap.objects()));
+    let counted = Counted { heap, bar: &bar };
+    let replaces = output.replaces();
+    let buffered = BufWriter::with_capacity(BUFFER, &mut output);
+    let written = match format {
+        SnapshotFormat::Hprof => hprof::write(&counted, buffered),
+        SnapshotFormat::HeapSnapshot | SnapshotFormat::Nettrace => v8::write(&counted, buffered),
+    };
+    let written = written.and_then(|()| output.finish().map_err(heap_snapshot::Error::Output));
+    drop(bar);
+    match written {
+        Ok(()) => {
+            let (name, roots) = (path.display(), heap.roots().len());
+            let (objects, references) = (heap.objects(), heap.references());
+            eprintln!("stopworld: wrote {objects} objects, {references} references and {roots} roots to {name}");
+            Ok(0)
+        }
+        Err(heap_snapshot::Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
+        Err(heap_snapshot::Error::Output(error)) => {
+            let rest = if replaces { "the existing file is unchanged; " } else { "" };
+            let (name, remedy) = (path.display(), remedy_of(&error));
+            Err(anyhow!("{name}: {error}; {rest}{remedy}, or name another file").into())
+        }
+        Err(error) => Err(anyhow!("{}: {error}", path.display()).into()),
+    }
+}
+
+/// A progress bar on standard error, if that is a terminal. Dropping it clears it.
+struct Bar(Option<ProgressBar>);
+
+impl Bar {
+    /// Each object is visited twice.
+    fn new(objects: u64) -> Bar {
+        if !io::stderr().is_terminal() {
+            return Bar(None);
+        }
+        let bar = ProgressBar::with_draw_target(Some(2 * objects), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("snapshot [{bar:30}] {percent} %  {elapsed}, {eta} left");
+        Bar(style.ok().map(|style| {
+            bar.set_style(style.progress_chars("=> "));
+            bar
+        }))
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+/// A heap whose visited objects a bar counts.
+struct Counted<'a> {
+    heap: &'a dyn Heap,
+    bar: &'a Bar,
+}
+
+impl Heap for Counted<'_> {
+    fn types(&self) -> &[String] {
+        self.heap.types()
+    }
+
+    fn names(&self) -> &[String] {
+        self.heap.names()
+    }
+
+    fn groups(&self) -> &[RootGroup] {
+        self.heap.groups()
+    }
+
+    fn roots(&self) -> &[Root] {
+        self.heap.roots()
+    }
+
+    fn objects(&self) -> u32 {
+        self.heap.objects()
+    }
+
+    fn references(&self) -> u64 {
+        self.heap.references()
+    }
+
+    fn address(&self, index: u32) -> u64 {
+        self.heap.address(index)
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Object<'_>) -> heap_snapshot::Result<()>) -> heap_snapshot::Result<()> {
+        const STEP: u32 = 1 << 16;
+        self.heap.visit(&mut |object| {
+            if let Some(bar) = self.bar.0.as_ref().filter(|_| object.index % STEP == STEP - 1) {
+                bar.inc(u64::from(STEP));
+            }
+            visit(object)
+        })
+    }
+}
+
+/// Records a heap dump of a running process to an unnamed file.
+fn record(pid: u32, timeout: Duration) -> anyhow::Result<File> {
+    let client = Client::of_process(pid)?;
+    let providers = [Provider {
+        name: "Microsoft-Windows-DotNETRuntime".into(),
+        keywords: HEAP_DUMP,
+        level: INFORMATIONAL,
+        arguments: String::new(),
+    }];
+    let session = client.collect(&providers, MEGABYTES, Rundown::LeftOut)?;
+    let copy = tempfile::tempfile().context("can't create a temporary file: set TMPDIR to a directory with room")?;
+    session.stream.set_read_timeout(Some(timeout))?;
+    let (send, dumped) = mpsc::channel::<()>();
+    // The request to stop returns after the stream has been read to its end, so another thread makes it.
+    let stopper = thread::Builder::new().name("stop".into()).spawn(move || {
+        // Also when the stream has ended without a dump.
+        let _ = dumped.recv();
+        // If the process has ended, there is nothing to stop.
+        let _ = client.stop(session.id);
+    })?;
+    let failure = Mutex::new(None);
+    let tee = Tee { stream: session.stream, copy: &copy, failure: &failure };
+    let mut watch = Watch { dumped: Some(send), objects: 0, seen: false };
+    Reader::new(tee).in_file_order().read(&mut watch);
+    let seen = watch.seen;
+    drop(watch);
+    // A panic of this thread leaves at worst a session that the process ends by itself.
+    let _ = stopper.join();
+    let failure = failure.into_inner().unwrap_or_default();
+    match failure {
+        Some(TeeFailure::Copy(error)) => {
+            bail!(
+                "can't write the temporary file: {error}; {}, or set TMPDIR to a directory with room",
+                remedy_of(&error)
+            )
+        }
+        Some(TeeFailure::Stream(error)) if !seen => bail!(
+            "process {pid} sent no heap dump within {timeout:?} ({error}): it may be unable to collect; --timeout waits longer"
+        ),
+        _ if !seen => {
+            bail!("process {pid} ended the session without a heap dump: is one of its worlds recorded to the socket?")
+        }
+        _ => Ok(copy),
+    }
+}
+
+enum TeeFailure {
+    Copy(io::Error),
+    Stream(io::Error),
+}
+
+/// Copies what is read.
+struct Tee<'a, R> {
+    stream: R,
+    copy: &'a File,
+    failure: &'a Mutex<Option<TeeFailure>>,
+}
+
+impl<R> Tee<'_, R> {
+    fn fail(&self, failure: TeeFailure) {
+        if let Ok(mut first) = self.failure.lock() {
+            first.get_or_insert(failure);
+        }
+    }
+}
+
+impl<R: Read> Read for Tee<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = match self.stream.read(buffer) {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
+            Err(error) => {
+                let kind = error.kind();
+                self.fail(TeeFailure::Stream(error));
+                return Err(kind.into());
+            }
+        };
+        let mut copy = self.copy;
+        if let Err(error) = copy.write_all(&buffer[..count]) {
+            let kind = error.kind();
+            self.fail(TeeFailure::Copy(error));
+            return Err(kind.into());
+        }
+        Ok(count)
+    }
+}
+
+/// Notices the end of the first collection with a heap dump.
+struct Watch {
+    dumped: Option<mpsc::Sender<()>>,
+    objects: u64,
+    seen: bool,
+}
+
+impl Visitor for Watch {
+    fn event_type(&mut self, kind: &EventType) -> Interest {
+        let is_runtime = kind.provider == "Microsoft-Windows-DotNETRuntime";
+        let is_wanted = [BulkNode::EVENT, End::EVENT].contains(&kind.event);
+        if is_runtime && is_wanted { Interest::Deliver } else { Interest::Skip }
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        match event.kind.event {
+            BulkNode::EVENT => self.objects += 1,
+            _ if self.objects > 0 => {
+                self.seen = true;
+                // Dropping the sender requests the end of the session.
+                self.dumped = None;
+            }
+            _ => {}
+        }
+    }
+}

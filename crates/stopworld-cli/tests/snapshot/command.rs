@@ -1,0 +1,231 @@
+//! The commands: what they print, what they refuse, and what they leave of a file.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use heap_snapshot::{Builder, Dominators, Graph, Heap, Label, RootGroup, RootKind, v8};
+use rstest::rstest;
+
+use crate::command_support::{self, STOPWORLD, run, text};
+use crate::{Census, recorded};
+
+/// The census that `stopworld heap` prints: its table of types.
+fn printed(directory: &Path, file: &str) -> Census {
+    let output = run(directory, &format!("heap {file} --top 1000000"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    let types =
+        table.lines().skip_while(|line| !line.contains("│ type ")).skip(2).take_while(|line| line.starts_with('│'));
+    let row = |line: &str| {
+        let cells: Vec<_> = line.trim_matches('│').split('┆').map(str::trim).collect();
+        let number = |at: usize| cells[at].parse::<u64>().unwrap();
+        (cells[0].to_owned(), (number(1), number(2)))
+    };
+    types.map(row).collect()
+}
+
+#[rstest]
+#[case("heap.nettrace")]
+#[case("heap.heapsnapshot")]
+fn the_objects_of_a_dump_are_counted_by_type(#[case] file: &str) {
+    let directory = command_support::directory();
+    let expected = recorded(directory.path());
+    if file != "heap.nettrace" {
+        let output = run(directory.path(), &format!("snapshot heap.nettrace -o {file}"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    assert_eq!(printed(directory.path(), file), expected);
+}
+
+/// A snapshot of a snapshot is the same heap, in either format.
+#[test]
+fn a_snapshot_is_converted_to_the_other_format_and_back() {
+    let directory = command_support::directory();
+    recorded(directory.path());
+    for line in ["heap.nettrace -o a.heapsnapshot", "a.heapsnapshot -o b.hprof", "b.hprof -o c.heapsnapshot"] {
+        let output = run(directory.path(), &format!("snapshot {line}"));
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let read = |file: &str| v8::read(fs::File::open(directory.path().join(file)).unwrap()).unwrap();
+    let (before, after) = (read("a.heapsnapshot"), read("c.heapsnapshot"));
+    assert_eq!((before.objects(), before.references()), (after.objects(), after.references()));
+    assert_eq!(before.roots().len(), after.roots().len());
+    let (before_tree, after_tree) = (Dominators::of(&before), Dominators::of(&after));
+    for object in 0..before.objects() {
+        assert_eq!(before.address(object), after.address(object));
+        assert_eq!(before_tree.immediate(object), after_tree.immediate(object));
+    }
+}
+
+/// A process that waits with a heap and an open diagnostics socket. It is killed when the test ends.
+struct Subject(Child);
+
+impl Subject {
+    fn start(directory: &Path) -> Subject {
+        let mut command = Command::new(STOPWORLD);
+        command.args(["run", "graph", "--seconds", "600", "--threads", "2", "--diagnostics", "--initial-heap", "4m"]);
+        command.env("TMPDIR", directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let subject = Subject(command.spawn().unwrap());
+        let pid = format!("dotnet-diagnostic-{}-", subject.0.id());
+        command_support::wait_until("it opens its socket", || {
+            fs::read_dir(directory).unwrap().any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with(&pid))
+        });
+        subject
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_running_process_sends_its_heap() {
+    let directory = command_support::directory();
+    let subject = Subject::start(directory.path());
+    let mut command =
+        command_support::stopworld(directory.path(), &format!("snapshot {} -o live.hprof", subject.0.id()));
+    let output = command.env("TMPDIR", directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let census = printed(directory.path(), "live.hprof");
+    let vertices: u64 = census.iter().filter(|(name, _)| name.contains("graph::Vertex")).map(|(_, row)| row.0).sum();
+    assert!(vertices > 1000, "{census:?}");
+}
+
+/// The heap of the program while it runs, not at its end, when nothing is alive any more.
+#[rstest]
+#[case("--snapshot heap.hprof")]
+#[case("--snapshot heap.heapsnapshot --snapshot-at 3 --trace run.nettrace")]
+fn a_run_writes_the_heap_of_a_collection(#[case] options: &str) {
+    let directory = command_support::directory();
+    let output = run(directory.path(), &format!("run graph --threads 2 --initial-heap 1m {options}"));
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("stopworld: wrote ") && text(&output.stdout).contains("│ collections"), "{errors}");
+    let census = printed(directory.path(), options.split(' ').nth(1).unwrap());
+    let vertices: u64 = census.iter().filter(|(name, _)| name.contains("graph::Vertex")).map(|(_, row)| row.0).sum();
+    assert!(vertices > 1000, "{census:?}");
+}
+
+#[rstest]
+#[case("run binary-trees --depth 4 --snapshot a.hprof", 1, &["a.hprof is not written", "--initial-heap"])]
+#[case("run graph --snapshot a.json", 2, &["'--snapshot <FILE>'", "'a.json'", "end it in .heapsnapshot"])]
+#[case("run graph --snapshot no/a.hprof", 1, &["no/a.hprof", "its directory must exist"])]
+#[case("run graph --snapshot-at 2", 2, &["--snapshot <FILE>"])]
+fn a_run_without_its_snapshot_reports_it_in_one_line(#[case] line: &str, #[case] code: i32, #[case] expected: &[&str]) {
+    let directory = command_support::directory();
+    let output = run(directory.path(), line);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(code), 1), "{error}");
+    for part in expected {
+        assert!(error.contains(part), "'{error}' does not contain {part}");
+    }
+    assert!(!directory.path().join("a.hprof").exists());
+}
+
+/// A list of `length` nodes, which a handle keeps alive, and a node that nothing keeps alive.
+fn list(length: u32) -> Graph {
+    let mut builder = Builder::default();
+    for node in 0..length {
+        builder.object(0x1000 + 32 * u64::from(node), "Node", 32).unwrap();
+        if node + 1 < length {
+            builder.reference(Label::Offset(8), node + 1);
+        }
+    }
+    builder.object(0x9000, "Garbage", 64).unwrap();
+    builder.root(RootGroup { kind: RootKind::Handle, thread: None }, 0x7000_1000, 0);
+    builder.finish().0
+}
+
+fn write(directory: &Path, file: &str, graph: &Graph) {
+    v8::write(graph, fs::File::create(directory.join(file)).unwrap()).unwrap();
+}
+
+#[test]
+fn why_prints_the_path_from_the_root() {
+    let directory = command_support::directory();
+    write(directory.path(), "list.heapsnapshot", &list(3));
+    // An address inside the last node.
+    let output = run(directory.path(), "heap list.heapsnapshot --why 0x1048");
+    let expected = "root: handles, the word at 0x70001000\n  \
+        → 0x1000  Node, 32 B, retains 96 B\n  \
+        +8 → 0x1020  Node, 32 B, retains 64 B\n  \
+        +8 → 0x1040  Node, 32 B, retains 32 B\n";
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), (expected, Some(0)));
+    let output = run(directory.path(), "heap list.heapsnapshot --why 0x9000");
+    assert_eq!(text(&output.stderr), "heap: list.heapsnapshot: no root reaches the object at 0x9000\n");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn diff_prints_what_has_grown() {
+    let directory = command_support::directory();
+    write(directory.path(), "a.heapsnapshot", &list(3));
+    write(directory.path(), "b.heapsnapshot", &list(10));
+    let output = run(directory.path(), "heap --diff a.heapsnapshot b.heapsnapshot");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(['│', '┆']).map(str::trim).collect()).collect();
+    assert_eq!(rows[3], ["", "Node", "10", "+7", "320", "+224", "320", "+224", ""], "{table}");
+    assert!(!table.contains("Garbage"), "it has not changed:\n{table}");
+}
+
+#[rstest]
+#[case("snapshot none.nettrace -o a.heapsnapshot", 1, &["can't open none.nettrace", "No such file"])]
+#[case("snapshot text -o a.heapsnapshot", 1, &["text: not a heap snapshot: expected", "HPROF", ".nettrace with a heap dump"])]
+#[case("snapshot text -o a.json", 2, &["a.json", "end it in .heapsnapshot", ".hprof"])]
+#[case("snapshot text -o no/a.hprof", 1, &["no/a.hprof", "its directory must exist"])]
+#[case("snapshot plain.nettrace -o a.hprof", 1, &["plain.nettrace: the trace has no heap dump", "--events GC+Type+GCHeapDump"])]
+#[case("snapshot cut.nettrace -o a.hprof", 1, &["cut.nettrace: the trace ends inside the heap dump of collection 1"])]
+#[case("snapshot heap.nettrace -o a.hprof --collection 99", 1, &["collection 99 has no complete heap dump; those that have one: 1"])]
+#[case("snapshot 4194304 -o a.hprof", 1, &["process 4194304"])]
+#[case("snapshot cut.hprof -o a.hprof", 1, &["cut.hprof: byte ", "the file is truncated"])]
+#[case("heap text", 1, &["text: not a heap snapshot"])]
+#[case("heap", 2, &["FILE", "stopworld heap --help"])]
+#[case("heap heap.nettrace --why 0xzz", 2, &["'0xzz'", "0x7f3a10002040"])]
+#[case("heap heap.nettrace --why 0x10", 1, &["heap.nettrace: no object contains 0x10"])]
+#[case("heap --diff heap.nettrace", 2, &["--diff", "2"])]
+fn what_can_not_be_done_is_one_line_and_leaves_the_output(
+    #[case] line: &str,
+    #[case] code: i32,
+    #[case] expected: &[&str],
+) {
+    let directory = command_support::directory();
+    let path = |name: &str| directory.path().join(name);
+    recorded(directory.path());
+    fs::write(path("text"), "hello").unwrap();
+    let trace = fs::read(path("heap.nettrace")).unwrap();
+    fs::write(path("cut.nettrace"), &trace[..trace.len() / 3]).unwrap();
+    run(directory.path(), "snapshot heap.nettrace -o whole.hprof");
+    let whole = fs::read(path("whole.hprof")).unwrap();
+    fs::write(path("cut.hprof"), &whole[..whole.len() - 1000]).unwrap();
+    run(directory.path(), "run graph --trace plain.nettrace");
+    for output in ["a.hprof", "a.heapsnapshot", "a.json"] {
+        fs::write(path(output), "earlier").unwrap();
+    }
+    let output = run(directory.path(), line);
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(code), 1), "{error}");
+    for part in expected {
+        assert!(error.contains(part), "'{error}' does not contain {part}");
+    }
+    for output in ["a.hprof", "a.heapsnapshot", "a.json"] {
+        assert_eq!(fs::read_to_string(path(output)).unwrap(), "earlier");
+    }
+}
+
+/// `.event.full-disk`
+#[test]
+fn a_full_disk_is_one_line() {
+    let directory = command_support::directory();
+    recorded(directory.path());
+    std::os::unix::fs::symlink("/dev/full", directory.path().join("full.hprof")).unwrap();
+    let output = run(directory.path(), "snapshot heap.nettrace -o full.hprof");
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("full.hprof: No space left on device"), "{error}");
+}

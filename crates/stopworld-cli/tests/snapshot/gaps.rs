@@ -1,0 +1,115 @@
+//! Heap dumps from which something is missing are refused: a snapshot without some objects would show wrong retained sizes.
+
+use std::io::{Seek, Write};
+
+use heap_snapshot::{Heap, Label};
+use rstest::rstest;
+use stopworld_analysis::snapshot::TraceHeap;
+
+use crate::nettrace_support::{Block, Event, Form, Type, file};
+
+const START: u32 = 1;
+const END: u32 = 2;
+const NODES: u32 = 18;
+const EDGES: u32 = 19;
+const THREAD: u64 = 7;
+const OTHER_THREAD: u64 = 9;
+
+/// A number, and its size in bytes.
+type Number = (u64, usize);
+
+fn payload(numbers: &[Number]) -> Vec<u8> {
+    numbers.iter().flat_map(|(number, size)| number.to_le_bytes().into_iter().take(*size)).collect()
+}
+
+fn event(kind: u32, numbers: &[Number]) -> Event {
+    Event { kind, thread: THREAD, capture: THREAD, sorted: true, payload: payload(numbers), ..Event::default() }
+}
+
+/// A collection with a dump of two objects in two events: the first refers to the second, and to itself.
+fn dump(collection: u64) -> Vec<Event> {
+    let start = [(collection, 4), (2, 4), (1, 4), (0, 4), (5, 2), (0, 8)];
+    let node = |index, address, edges| [(index, 4), (1, 4), (5, 2), (address, 8), (32, 8), (0x77, 8), (edges, 8)];
+    let edges = [(0, 4), (2, 4), (5, 2), (0x2000, 8), (0, 4), (0x1000, 8), (0, 4)];
+    vec![
+        event(START, &start),
+        event(NODES, &node(0, 0x1000, 2)),
+        event(NODES, &node(1, 0x2000, 0)),
+        event(EDGES, &edges),
+        event(END, &[(collection, 4), (2, 4), (5, 2)]),
+    ]
+}
+
+/// Numbers the events of each thread, and writes them. Before the event with this index, `lost` events of its thread are missing.
+fn written(events: Vec<Event>, lost: Option<(usize, u32)>) -> std::fs::File {
+    let kind = |id| Type { id, event: id, provider: "Microsoft-Windows-DotNETRuntime".into(), ..Type::default() };
+    let versioned = |id, version| Type { version, ..kind(id) };
+    let types = vec![versioned(START, 2), versioned(END, 1), kind(NODES), kind(EDGES)];
+    let mut numbers = std::collections::HashMap::new();
+    let number = |(index, event): (usize, Event)| {
+        let last: &mut u32 = numbers.entry(event.capture).or_default();
+        *last += 1 + lost.filter(|(at, _)| *at == index).map_or(0, |(_, lost)| lost);
+        Event { sequence: *last, time: index as i64, ..event }
+    };
+    let events = events.into_iter().enumerate().map(number).collect();
+    let mut written = tempfile::tempfile().unwrap();
+    written.write_all(&file(Form::V4, 8, &[Block::Types(types), Block::Events(events)])).unwrap();
+    written.rewind().unwrap();
+    written
+}
+
+#[rstest]
+#[case::complete(dump(1), None, None)]
+#[case::a_loss_before_it(dump(1), Some((0, 3)), None)]
+#[case::a_loss_in_it(dump(1), Some((2, 3)), Some("collection 1 is incomplete: 3 references"))]
+#[case::a_loss_before_its_end(dump(1), Some((4, 1)), Some("collection 1 is incomplete: 1 references"))]
+#[case::an_event_of_objects(without(dump(1), 1), None, Some("collection 1 is incomplete: 3 references"))]
+#[case::an_event_of_references(without(dump(1), 3), None, Some("collection 1 is incomplete: 2 references"))]
+#[case::its_end(without(dump(1), 4), None, Some("the trace ends inside the heap dump of collection 1"))]
+#[case::an_earlier_one_is_complete([dump(1), without(dump(2), 1)].concat(), None, None)]
+#[case::a_loss_of_another_thread(with_another_thread(dump(1)), Some((3, 5)), None)]
+fn a_dump_with_a_gap_is_refused(
+    #[case] events: Vec<Event>,
+    #[case] lost: Option<(usize, u32)>,
+    #[case] refused: Option<&str>,
+) {
+    match (TraceHeap::open(written(events, lost), None), refused) {
+        (Ok(heap), None) => assert_eq!((heap.collection(), heap.objects(), heap.references()), (1, 2, 2)),
+        (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+        (result, expected) => panic!("{result:?} instead of {expected:?}"),
+    }
+}
+
+fn without(mut events: Vec<Event>, index: usize) -> Vec<Event> {
+    events.remove(index);
+    events
+}
+
+/// Inserts two events of another thread: the second is the event with index 3.
+fn with_another_thread(mut events: Vec<Event>) -> Vec<Event> {
+    let other = Event {
+        thread: OTHER_THREAD,
+        capture: OTHER_THREAD,
+        payload: payload(&[(0, 6)]),
+        kind: EDGES,
+        ..events[1].clone()
+    };
+    events.insert(1, other.clone());
+    events.insert(3, other);
+    events
+}
+
+/// The .NET runtime writes 0 as the field of each reference: references are then numbered.
+#[test]
+fn references_without_fields_are_numbered() {
+    let heap = TraceHeap::open(written(dump(1), None), None).unwrap();
+    let mut labels = Vec::new();
+    let visited = heap.visit(&mut |object| {
+        labels.extend(object.references.iter().map(|reference| (heap.address(object.index), reference.label)));
+        Ok(())
+    });
+    visited.unwrap();
+    // The object without references is delivered first, because it waits for none.
+    assert_eq!(labels, [(0x1000, Label::Index(0)), (0x1000, Label::Index(1))]);
+    assert_eq!((heap.address(0), heap.types()), (0x2000, &["(type 0x77)".to_owned()][..]));
+}

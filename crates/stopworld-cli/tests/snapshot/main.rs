@@ -1,0 +1,44 @@
+//! `stopworld snapshot` and `stopworld heap`, and the programs of others that read the snapshots.
+
+mod command;
+#[path = "../command_support/mod.rs"]
+mod command_support;
+mod consumers;
+mod gaps;
+#[path = "../../../../tests/nettrace_rules/mod.rs"]
+mod nettrace_rules;
+#[path = "../../../../tests/nettrace_support/mod.rs"]
+mod nettrace_support;
+#[path = "../random_heap/mod.rs"]
+mod random_heap;
+#[path = "../../../../tests/skipped/mod.rs"]
+mod skipped;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use nettrace_rules::{Trace, dumps};
+
+/// The number of objects of each type, and their bytes.
+type Census = BTreeMap<String, (u64, u64)>;
+
+/// Records a run with heap dumps in `heap.nettrace`, and counts the objects of its last dump from the bytes of the events.
+fn recorded(directory: &Path) -> Census {
+    let line = "run graph --threads 2 --trace heap.nettrace --events GC+Type+GCHeapDump";
+    let output = command_support::run(directory, line);
+    assert_eq!(output.status.code(), Some(0), "{}", command_support::text(&output.stderr));
+    census(&directory.join("heap.nettrace"))
+}
+
+/// Counts the objects of the last dump of a trace.
+fn census(file: &Path) -> Census {
+    let dumps = dumps(&Trace::read(file));
+    let dump = dumps.iter().rfind(|dump| !dump.nodes.is_empty()).expect("a heap dump");
+    let mut census = Census::new();
+    for [_, bytes, kind, _] in &dump.nodes {
+        let row = census.entry(dump.types[kind].clone()).or_default();
+        *row = (row.0 + 1, row.1 + bytes);
+    }
+    assert!(census.values().map(|row| row.0).sum::<u64>() > 10_000, "{census:?}");
+    census
+}
