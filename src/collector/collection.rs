@@ -235,6 +235,8 @@ impl Collector {
                 callback::call(|| binding.after_marking(&mut MarkedHeap::new(&self.heap, &mut marking)));
                 // Those that the binding has not taken must not be in a list when the next collection begins.
                 while marking.take_bound().is_some() {}
+                // The weak cells that only the binding's marking has reached.
+                self.clear_weak_references(&mut marking, outcome);
             }
             outcome.mark_stack_high = marking.stack_high();
         });

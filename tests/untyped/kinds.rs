@@ -1,5 +1,6 @@
 //! Kinds with a description of their pointers, and kinds whose pointers the binding finds (`.stop.binding`).
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -84,6 +85,50 @@ fn the_binding_finds_the_references_of_bound_objects(
     let (first, _) = hidden_list(&mutator, kind);
     (0..3).for_each(|_| assert!(mutator.collect().is_ok()));
     assert!(other.untyped_object(first).is_some());
+}
+
+#[derive(stopworld::Trace)]
+struct Holder {
+    weak: stopworld::Weak<u64>,
+}
+
+/// Returns a bound object that hides a `Holder`, whose weak reference is the only one to its target.
+#[inline(never)]
+fn hidden_holder(mutator: &Mutator, kind: UntypedKind) -> NonNull<usize> {
+    let bound = mutator.alloc_untyped(16, kind).unwrap().cast::<usize>();
+    let target = mutator.alloc(7_u64).unwrap();
+    let holder = mutator.alloc(Holder { weak: mutator.alloc_weak(target).unwrap() }).unwrap();
+    assert_eq!(holder.weak.upgrade().as_deref(), Some(&7));
+    // SAFETY: an object with a word.
+    unsafe { bound.write(!((&raw const *holder) as usize)) };
+    bound
+}
+
+/// A weak cell that only the binding's marking reaches is cleared like any other.
+#[test]
+fn weak_references_that_only_the_binding_finds_are_cleared() {
+    let builder = World::builder().untyped(ObjectPointers::Bases).paranoid(Paranoid::On).heap_limit(64 << 20);
+    let world = builder.binding(Arc::new(Reveals::default())).build().unwrap();
+    // SAFETY: the bound object is in a local variable, and keeps the others.
+    let mutator = unsafe { world.attach("test") }.unwrap();
+    let kind = UntypedKind::bound("bound");
+    let holders: Vec<usize> = (0..100).map(|_| !(hidden_holder(&mutator, kind).as_ptr() as usize)).collect();
+    // The vector hides the bound objects from the collector: this object keeps them.
+    let kept = mutator.alloc_untyped(8 * holders.len(), UntypedKind::scanned("kept")).unwrap().cast::<usize>();
+    for (index, holder) in holders.iter().enumerate() {
+        // SAFETY: within the object.
+        unsafe { kept.add(index).write(!holder) };
+    }
+    mutator.collect().unwrap();
+    let is_cleared = |&holder: &usize| {
+        // SAFETY: the bound object is alive, and its first word hides a `Holder`, which is alive, too.
+        let holder = unsafe { &*(!*(!holder as *const usize) as *const Holder) };
+        holder.weak.upgrade().is_none()
+    };
+    // The stack may still have the address of a target or two.
+    let cleared = holders.iter().filter(|holder| is_cleared(holder)).count();
+    assert!(cleared >= 98, "{cleared}");
+    std::hint::black_box(kept);
 }
 
 /// Where only pointers to the beginning count, an object of up to 64 bytes takes no more than its size, rounded up to 16 bytes.
