@@ -291,6 +291,25 @@ impl AllocationCache {
         header_word: usize,
         build: impl FnOnce(*mut u8),
     ) -> Option<*mut u8> {
+        let fill = |cell: usize| {
+            let payload = (cell + HEADER_BYTES) as *mut u8;
+            build(payload);
+            compiler_fence(Ordering::SeqCst);
+            // SAFETY: [cursor, limit) is this thread's own free memory within a committed block.
+            unsafe { (*(cell as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
+            payload
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.take_cell(bin, cell_bytes, fill) }
+    }
+
+    /// Lets `fill` make an object of the cell at the bin's cursor, and moves the cursor. `fill` publishes the object as its last step, and
+    /// returns its payload. `None` when the run is empty.
+    ///
+    /// # Safety
+    /// As for [`allocate`](Self::allocate), with `fill` for `build`.
+    #[inline(always)]
+    unsafe fn take_cell(&self, bin: usize, cell_bytes: usize, fill: impl FnOnce(usize) -> *mut u8) -> Option<*mut u8> {
         let run = &self.runs[bin];
         // Relaxed everywhere: only this thread writes here while it runs, and the stop orders everything for the
         // collector. What matters is the order of the stores in the program, which `compiler_fence` keeps; x86
@@ -300,11 +319,7 @@ impl AllocationCache {
         if run.limit.load(Ordering::Relaxed) < next {
             return None;
         }
-        let payload = (cell + HEADER_BYTES) as *mut u8;
-        build(payload);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: [cursor, limit) is this thread's own free memory within a committed block.
-        unsafe { (*(cell as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
+        let payload = fill(cell);
         compiler_fence(Ordering::SeqCst);
         run.cursor.store(next, Ordering::Relaxed);
         Some(payload)
@@ -328,19 +343,15 @@ impl AllocationCache {
         kind: KindNumber,
         build: impl FnOnce(*mut u8),
     ) -> Option<*mut u8> {
-        let run = &self.runs[bin];
-        let cell = run.cursor.load(Ordering::Relaxed);
-        let next = cell + cell_bytes;
-        if run.limit.load(Ordering::Relaxed) < next {
-            return None;
-        }
-        let payload = in_register(cell + HEADER_BYTES);
-        build(payload as *mut u8);
-        compiler_fence(Ordering::SeqCst);
-        self.kinds.set(payload, kind);
-        compiler_fence(Ordering::SeqCst);
-        run.cursor.store(next, Ordering::Relaxed);
-        Some(payload as *mut u8)
+        let fill = |cell: usize| {
+            let payload = in_register(cell + HEADER_BYTES);
+            build(payload as *mut u8);
+            compiler_fence(Ordering::SeqCst);
+            self.kinds.set(payload, kind);
+            payload as *mut u8
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.take_cell(bin, cell_bytes, fill) }
     }
 
     /// Moves on to the next run of the block that this thread owns. False when there is none.
