@@ -139,7 +139,7 @@ Exit code: 0, 1 if the session fails or the trace is cut off, 2 if the arguments
 #[derive(Debug, Args)]
 pub(super) struct LiveTrace {
     /// The id of the process to trace
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    #[arg(value_name = "PID", value_parser = process_id, allow_negative_numbers = true)]
     pub(super) pid: u32,
 
     /// The file to write
@@ -159,7 +159,7 @@ pub(super) struct LiveTrace {
 #[derive(Debug, Args)]
 pub(super) struct LiveCounters {
     /// The id of the process to watch
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    #[arg(value_name = "PID", value_parser = process_id, allow_negative_numbers = true)]
     pub(super) pid: u32,
 
     /// The interval between two readings, in seconds (fractions allowed)
@@ -196,8 +196,8 @@ pub(super) struct Debug {
 #[derive(Debug, Args)]
 pub(super) struct Attach {
     /// The id of the process to debug
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
-    pub(super) pid: i32,
+    #[arg(value_name = "PID", value_parser = process_id, allow_negative_numbers = true)]
+    pub(super) pid: u32,
 
     #[command(flatten)]
     pub(super) settings: DebugSettings,
@@ -696,6 +696,11 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 fn providers(text: &str) -> Result<Providers, String> {
     Providers::parse(text).map_err(|error| error.to_string())
+}
+
+fn process_id(text: &str) -> Result<u32, String> {
+    // The kernel's ids are positive numbers of 32 bits with a sign.
+    between(text, 1, i32::MAX as u64, "a process id").map(|pid| pid as u32)
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {

@@ -53,7 +53,7 @@ impl ArgumentError {
                     ErrorKind::MissingRequiredArgument if line.contains("<WORKLOAD>") => {
                         line + "; `stopworld workloads` lists what can be run"
                     }
-                    _ => with_remedy(line, action.unwrap_or("run")),
+                    _ => with_remedy(line, action),
                 })
             }
         }
@@ -61,10 +61,14 @@ impl ArgumentError {
 }
 
 /// Appends the help command to the line unless the line already states a remedy.
-fn with_remedy(line: String, action: &str) -> String {
+fn with_remedy(line: String, action: Option<&str>) -> String {
     let is_number = line.ends_with("invalid digit found in string");
     let has_remedy = !is_number && ["; tip: ", "[possible values", "': "].iter().any(|remedy| line.contains(remedy));
-    if has_remedy { line } else { format!("{line}; `stopworld {action} --help` explains the options") }
+    match action {
+        _ if has_remedy => line,
+        Some(action) => format!("{line}; `stopworld {action} --help` explains the options"),
+        None => format!("{line}; `stopworld --help` lists the commands"),
+    }
 }
 
 /// Joins clap's message, up to its usage paragraph, into one line.

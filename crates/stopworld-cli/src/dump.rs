@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Dump) -> u8 {
         match File::open(&arguments.file) {
             Ok(file) => Box::new(file),
             Err(error) => {
-                say(format_args!("{} can't be opened: {error}", arguments.file.display()));
+                say(format_args!("can't open {}: {error}", arguments.file.display()));
                 return FAILED;
             }
         }

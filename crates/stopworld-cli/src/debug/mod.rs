@@ -67,7 +67,7 @@ pub(super) fn debug(arguments: &Debug) -> Result<u8, Failure> {
 
 /// `stopworld attach PID`.
 pub(super) fn attach(arguments: &Attach) -> Result<u8, Failure> {
-    let pid = arguments.pid;
+    let pid = arguments.pid.cast_signed();
     let input = Input::of(&arguments.settings)?;
     check_architecture(Path::new(&format!("/proc/{pid}/exe")))?;
     let debugger = Debugger::attach(pid, options(&arguments.settings))?;
