@@ -468,6 +468,13 @@ fn values_are_shown_as_what_they_mean() {
     assert!(weak.contains("= Weak(0x") && weak.contains(") of Gc(0x"), "{weak}");
     assert!(gdb.ask("print none").ends_with("= None"));
     assert!(gdb.ask("print *small").ends_with("= 7"));
+    gdb.ask("break debugged_unsized");
+    gdb.say("continue");
+    gdb.until("hit Breakpoint");
+    let text = gdb.ask("print text");
+    assert!(text.contains("= Gc(0x") && text.ends_with(r#"str "five!""#), "{text}");
+    let shown = gdb.ask("print shown");
+    assert!(shown.contains("= Gc(0x") && shown.contains("dyn ") && shown.contains("Display"), "{shown}");
     gdb.say("kill");
 }
 

@@ -1,4 +1,4 @@
-# ---- values: Gc, Weak, GcCell, Array
+# ---- values: Gc, Weak, GcCell
 
 class Depth:
     """The depth of references of the value that is being printed. Objects reference objects, often in cycles, so
@@ -33,30 +33,63 @@ def plain(kind):
     return re.sub(r"\b(?:core|alloc|stopworld)::(?:\w+::)+(?=[A-Z])", "", str(kind))
 
 
-def is_array(kind):
-    return (kind.name or "").startswith("stopworld::heap::pointer::Array<")
+def marked(kind):
+    """The type `M` of a structure with a `PhantomData<M>`: of a `Gc<T>` a pointer to `T`, of a `WeakCell<T>` a `Gc<T>`."""
+    marker = next(field.type for field in kind.fields() if "PhantomData<" in str(field.type))
+    return marker.template_argument(0)
 
 
-def elements(array):
-    """The elements of an `Array`, up to gdb's `print elements`."""
-    element = array.type.template_argument(0)
-    length = int(array["length"])
-    most = gdb.parameter("print elements") or length
-    first = (array.address.cast(gdb.lookup_type("u64").pointer()) + 1).cast(element.pointer())
-    return ((str(index), first[index]) for index in range(min(length, most + 1)))
+class Pointee:
+    """The type of an object: one with a size, a slice, a `str` or a trait object. Those without a size begin with a length or a
+    method table."""
+
+    def __init__(self, pointer):
+        fields = {field.name: field.type for field in pointer.fields()} if pointer.code == gdb.TYPE_CODE_STRUCT else {}
+        self.name = plain(str(pointer)[len("*mut "):])
+        self.sized = pointer.target() if pointer.code == gdb.TYPE_CODE_PTR else None
+        self.element = fields["data_ptr"].target() if "data_ptr" in fields else None
+        self.is_text = self.name == "str"
+
+    def value(self, address):
+        """The object at this address, if its type has a size."""
+        return gdb.Value(address).cast(self.sized.pointer()).dereference()
+
+    def length(self, address):
+        return struct.unpack("<Q", TARGET.read(address, 8))[0]
+
+    def shown_length(self, address):
+        """The number of elements to show: one more than `print elements`, so that gdb prints that there are more."""
+        length = self.length(address)
+        return min(length, (gdb.parameter("print elements") or length) + 1)
+
+    def full_name(self, address):
+        if self.element is None or self.is_text:
+            return self.name
+        return "[%s; %d]" % (plain(self.element), self.length(address))
+
+    def text(self, address):
+        shown = TARGET.read(address + 8, self.shown_length(address))
+        return ' "%s"' % bytes(shown).decode("utf-8", "replace") if self.is_text else ""
+
+    def children(self, address):
+        if self.is_text:
+            return iter(())
+        if self.element is not None:
+            first = gdb.Value(address + 8).cast(self.element.pointer())
+            return ((str(index), first[index]) for index in range(self.shown_length(address)))
+        if self.sized is None:
+            return iter(())
+        value = self.value(address)
+        if self.sized.code == gdb.TYPE_CODE_STRUCT and self.sized.fields():
+            return ((field.name, value[field]) for field in self.sized.fields())
+        return iter([("*", value)])
 
 
-def reference(value, kind, address):
-    """`Gc<kind>` as text."""
-    if is_array(kind):
-        name = "[%s]" % plain(kind.template_argument(0))
-    else:
-        name = plain(kind)
+def reference(pointee, address):
+    """`Gc<T>` as text."""
     if not lives(address):
-        return "Gc(%#x) %s, but there is no live object" % (address, name)
-    if is_array(kind):
-        name = "[%s; %d]" % (plain(kind.template_argument(0)), int(value["length"]))
-    return "Gc(%#x) %s" % (address, name)
+        return "Gc(%#x) %s, but there is no live object" % (address, pointee.name)
+    return "Gc(%#x) %s%s" % (address, pointee.full_name(address), pointee.text(address))
 
 
 class GcPrinter:
@@ -66,26 +99,23 @@ class GcPrinter:
 
     def __init__(self, value):
         self.address = word_in(value)
-        self.kind = value.type.template_argument(0)
-        self.object = gdb.Value(self.address).cast(self.kind.pointer()).dereference()
+        # Without an address, gdb shows only the variant `None` of an `Option`.
+        self.pointee = Pointee(marked(self.of_type(value.type))) if self.address else None
+
+    @staticmethod
+    def of_type(kind):
+        return kind
 
     def to_string(self):
-        return self.wraps % reference(self.object, self.kind, self.address)
+        return self.wraps % reference(self.pointee, self.address)
 
     def children(self):
         if Depth.now or not lives(self.address):
             return iter(())
-        return Depth.under(self.inside())
-
-    def inside(self):
-        if is_array(self.kind):
-            return elements(self.object)
-        if self.kind.code == gdb.TYPE_CODE_STRUCT and self.kind.fields():
-            return ((field.name, self.object[field]) for field in self.kind.fields())
-        return iter([("*", self.object)])
+        return Depth.under(self.pointee.children(self.address))
 
     def display_hint(self):
-        return "array" if is_array(self.kind) else None
+        return "array" if self.pointee.element is not None and not self.pointee.is_text else None
 
 
 class OptionPrinter(GcPrinter):
@@ -93,12 +123,10 @@ class OptionPrinter(GcPrinter):
 
     wraps = "Some(%s)"
 
-    def __init__(self, value):
-        self.address = word_in(value)
-        if self.address:
-            gc = gdb.lookup_type(str(value.type)[len("core::option::Option<"):-1])
-            self.kind = gc.template_argument(0)
-            self.object = gdb.Value(self.address).cast(self.kind.pointer()).dereference()
+    @staticmethod
+    def of_type(kind):
+        some = next(field.type for field in kind.fields() if field.name == "Some")
+        return some.fields()[0].type
 
     def to_string(self):
         return super().to_string() if self.address else "None"
@@ -115,16 +143,15 @@ class WeakPrinter:
 
     def __init__(self, value):
         self.address = word_in(value)
-        self.kind = value.type.template_argument(0).template_argument(0)
+        self.pointee = Pointee(marked(marked(marked(value.type).target())))
 
     def to_string(self):
         if not lives(self.address):
             return "Weak(%#x), but there is no live object" % self.address
         target = struct.unpack("<Q", TARGET.read(self.address, 8))[0]
         if not target:
-            return "Weak(%#x) of %s, cleared" % (self.address, plain(self.kind))
-        value = gdb.Value(target).cast(self.kind.pointer()).dereference()
-        return "Weak(%#x) of %s" % (self.address, reference(value, self.kind, target))
+            return "Weak(%#x) of %s, cleared" % (self.address, self.pointee.name)
+        return "Weak(%#x) of %s" % (self.address, reference(self.pointee, target))
 
 
 class CellPrinter:
@@ -140,22 +167,6 @@ class CellPrinter:
         return self.value.address.cast(kind.pointer()).dereference()
 
 
-class ArrayPrinter:
-    """The elements of an array in the heap."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def to_string(self):
-        return "[%s; %d]" % (plain(self.value.type.template_argument(0)), int(self.value["length"]))
-
-    def children(self):
-        return elements(self.value)
-
-    def display_hint(self):
-        return "array"
-
-
 def install_printers():
     from gdb.printing import RegexpCollectionPrettyPrinter, register_pretty_printer
     printers = RegexpCollectionPrettyPrinter("stopworld")
@@ -163,6 +174,5 @@ def install_printers():
     printers.add_printer("Weak", "^%sGc<%sWeakCell<.*>>$" % (here, here), WeakPrinter)
     printers.add_printer("Gc", "^%sGc<.*>$" % here, GcPrinter)
     printers.add_printer("Option<Gc>", "^core::option::Option<%sGc<.*>>$" % here, OptionPrinter)
-    printers.add_printer("GcCell", "^%sGcCell<.*>$" % here, CellPrinter)
-    printers.add_printer("Array", "^%sArray<.*>$" % here, ArrayPrinter)
+    printers.add_printer("GcCell", "^stopworld::heap::cell::GcCell<.*>$", CellPrinter)
     register_pretty_printer(None, printers, replace=True)

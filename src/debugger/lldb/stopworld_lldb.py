@@ -459,34 +459,46 @@ def run_command(debugger, text, result, _names):
 
 # ---- values
 
+def address_in(value):
+    """The address in a `Gc<T>`."""
+    return value.GetNonSyntheticValue().GetChildMemberWithName("payload").GetChildAtIndex(0).GetValueAsUnsigned()
+
+
+def pointee_name(value):
+    """The name of the `T` of a `Gc<T>`."""
+    return value.GetType().GetName()[len("stopworld::heap::pointer::Gc<"):-1]
+
+
 def gc_summary(value, _names):
     """Summary of a `Gc<T>`: the address and the type's name."""
-    address = value.GetNonSyntheticValue().GetChildMemberWithName("payload").GetChildAtIndex(0)
-    return "%#x %s" % (address.GetValueAsUnsigned(), address.GetType().GetPointeeType().GetName())
+    return "%#x %s" % (address_in(value), pointee_name(value))
 
 
 class GcChildren:
-    """Children of a `Gc<T>`: the object that it refers to."""
+    """Children of a `Gc<T>`: the object that it refers to, if `T` has a size."""
 
     def __init__(self, value, _names):
         self.value = value
 
     def update(self):
-        pointer = self.value.GetChildMemberWithName("payload").GetChildAtIndex(0)
-        self.object = pointer.Dereference()
+        kind = self.value.GetType().GetTemplateArgumentType(0)
+        has_size = not pointee_name(self.value).startswith(("[", "dyn ")) and pointee_name(self.value) != "str"
+        self.object = None
+        if has_size and kind.IsValid():
+            self.object = self.value.CreateValueFromAddress("object", address_in(self.value), kind)
         return False
 
     def num_children(self):
-        return 1
+        return 0 if self.object is None else 1
 
     def has_children(self):
-        return True
+        return self.object is not None
 
     def get_child_index(self, _name):
         return 0
 
     def get_child_at_index(self, _index):
-        return self.object.Clone("object") if hasattr(self.object, "Clone") else self.object
+        return self.object
 
 
 def __lldb_init_module(debugger, _names):

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::fmt::Display;
 use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -196,13 +197,16 @@ fn values() {
     let numbers = m.alloc_array::<u64>(5, |i| i as u64 * 10).unwrap();
     let nodes = m.alloc_array::<Option<Gc<Node>>>(3, |i| (i == 1).then_some(first)).unwrap();
     let weak = m.alloc_weak(second).unwrap();
+    let text = m.alloc_str("five!").unwrap();
+    let shown = m.alloc_dyn(5_u64, |number| number as &dyn Display).unwrap();
     debugged_values(second, numbers, nodes, weak, None, &second.small);
+    debugged_unsized(text, shown);
     for _ in 0..100 {
         assert_eq!(count(build(&m, DEPTH).unwrap()), full(DEPTH));
     }
     m.collect().unwrap();
     debugged_end();
-    black_box((first, second, numbers, nodes, weak));
+    black_box((first, second, numbers, nodes, weak, text, shown));
 }
 
 #[inline(never)]
@@ -216,6 +220,12 @@ fn debugged_values(
     small: &GcCell<u32>,
 ) {
     here!(std::ptr::from_ref(&(node, numbers, nodes, weak, none, small)));
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn debugged_unsized(text: Gc<str>, shown: Gc<dyn Display>) {
+    here!(std::ptr::from_ref(&(text, shown)));
 }
 
 /// Returns a command that runs this executable as `program`, through the test that calls [`run`].
