@@ -225,8 +225,9 @@ fn next_finish_and_calls_work_across_collections(#[case] signal: i32) {
     for _ in 0..6 {
         let said = gdb.ask("next");
         assert!(!said.contains("suspend"), "{said}");
+        let stepped = said;
         let said = gdb.ask("print debugged_collects()");
-        let now = last_word(&said).parse().unwrap_or_else(|_| panic!("{said}"));
+        let now = last_word(&said).parse().unwrap_or_else(|_| panic!("{stepped}\n{said}\n{}", gdb.ask("bt 4")));
         assert!(now > last, "{said}");
         last = now;
     }
