@@ -174,7 +174,8 @@ pub unsafe trait Trace: 'static {
     const IS_ARRAY: bool = false;
     /// Whether the variant of an enum in a value, or of one that contains the value, can be read while the word with the variant's number is 0.
     /// An enum without explicit numbers has a variant 0. The number may also be a bit pattern that a field never has: for a reference or
-    /// a `NonZero` that is 0 itself, and a `bool` or a `char` may be 0. Of a type like `Leaf<T>` nothing is known: it may have no value.
+    /// a `NonZero` that is 0 itself, and a `bool` or a `char` may be 0. A type like `Leaf<T>`
+    /// may have no value at all, so nothing is known of it.
     #[doc(hidden)]
     const ZERO_IS_READABLE: bool = false;
     /// Clears the words of a value in which any word may be a reference, and which no field of its variant uses. Otherwise a word that was on

@@ -79,8 +79,8 @@ enum Mixed {
     Two(Gc<Mixed>, f64),
 }
 
-/// An enum without a variant whose number is 0, and one that can never be in its first variant. A word of a value of theirs must not be
-/// cleared and then read as a number.
+/// An enum without a variant whose number is 0, and one that can never be in its first variant. Their values must not have a word cleared
+/// that is then read as a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[repr(u8)]
 #[allow(dead_code, reason = "only some variants are made")]

@@ -82,8 +82,8 @@ impl Sink for Whole {
     }
 }
 
-/// If the category is switched on during a run, the changes of the sums are consistent from the first collection on that begins later. Of a
-/// collection that has begun before, the listener may not receive the deaths.
+/// If the category is switched on during a run, the changes of the sums are consistent from the first collection on that begins later. The
+/// listener may miss deaths of a collection that had begun before.
 #[rstest]
 fn the_sums_are_consistent_from_the_moment_of_switching_on(
     #[values(0, 3)] workload: usize,
