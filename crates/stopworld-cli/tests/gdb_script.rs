@@ -236,6 +236,34 @@ fn next_finish_and_calls_work_across_collections(#[case] signal: i32) {
     assert!(said.contains("all trees are whole: 6 collections"), "{said}");
 }
 
+#[test]
+fn a_thread_that_gdb_has_answered_for_runs_nothing_of_its_own_in_the_stop() {
+    let Some(mut gdb) = stopped_at("debugged_begin", "mutators 6 0 23") else { return };
+    gdb.ask("delete");
+    gdb.ask("set scheduler-locking on");
+    gdb.ask("stopworld phases stop mark-begin");
+    gdb.say("continue");
+    gdb.until("mark-begin]");
+    let threads = gdb.ask("stopworld threads");
+    let reader = threads.lines().find(|line| line.contains("reader-0")).unwrap();
+    assert!(reader.contains("held by a collection"), "{threads}");
+    gdb.ask(&format!("thread {}", number(reader, "")));
+    // A call does not take the suspend signal: its handler would wait for the thread that collects.
+    let before = gdb.ask("print $rsp");
+    let said = gdb.ask("stopworld heap");
+    assert!(said.contains(" in all"), "{said}");
+    assert_eq!(last_word(&gdb.ask("print $rsp")), last_word(&before));
+    // A step does.
+    gdb.ask("stepi 3");
+    let said = gdb.ask("bt 2");
+    assert!(said.contains("signal handler called"), "{said}");
+    gdb.ask("set scheduler-locking off");
+    gdb.ask("stopworld phases stop none");
+    gdb.say("continue");
+    let said = gdb.until("exited normally");
+    assert!(said.contains("all trees are whole: 6 collections"), "{said}");
+}
+
 /// gdb attached to a running process, in this mode, with the script's option for phases.
 fn attached_to(program: &Talk, mode: &str, phases: &str) -> Talk {
     let mut gdb = Command::new("sh");

@@ -7,10 +7,16 @@ def call(function, *arguments):
         raise Trouble("a core file has no threads that can run: only `threads` and `status` work on it")
     if thread is None or not thread.is_stopped():
         raise Trouble("select a stopped thread first: it executes the function")
+    # In non-stop mode the collecting thread runs, so the call returns after the collection.
+    would_stop = not gdb.parameter("non-stop") and any(
+        record.held and record.place == RUNNING for _, record in records_of(thread.ptid[1]))
+    if would_stop and not is_native():
+        raise Trouble("thread %d would stop for a collection instead: select another thread" % thread.num)
     words = ", ".join("%#xul" % argument for argument in arguments)
     kinds = ", ".join(["unsigned long"] * len(arguments))
     try:
-        with gdb.with_parameter("language", "c"), gdb.with_parameter("unwindonsignal", True), OnlyThisThread():
+        with gdb.with_parameter("language", "c"), gdb.with_parameter("unwindonsignal", True), \
+                OnlyThisThread(), Unsuspended(thread.ptid[1] if would_stop else None):
             return int(gdb.parse_and_eval("((long (*)(%s)) %#x)(%s)" % (kinds, function, words)))
     except gdb.error as error:
         raise Trouble("the call in thread %d failed: %s" % (thread.num, str(error).splitlines()[0])) from None
@@ -25,6 +31,26 @@ class OnlyThisThread:
 
     def __exit__(self, *_):
         gdb.execute("set scheduler-locking " + self.before, to_string=True)
+
+
+class Unsuspended:
+    """Withholds the pending suspend signal of a thread during a call, which would not return from the handler while the others are stopped."""
+
+    def __init__(self, tid):
+        self.tid = tid
+
+    def __enter__(self):
+        self.handle("nopass")
+
+    def __exit__(self, *_):
+        for suspend in self.handle("pass"):
+            LIBC.tgkill(gdb.selected_inferior().pid, self.tid, suspend)
+
+    def handle(self, how):
+        signals = [contract.signals()[1] for contract in Session.current().contracts] if self.tid is not None else []
+        for suspend in signals:
+            handle(suspend, how)
+        return signals
 
 
 class StackPointers:

@@ -5,6 +5,8 @@
 # mostly inlined functions. So while a user steps a thread, and the thread is in the function in which the step began, the suspend signal is
 # withheld. The collector repeats it after 20 ms, when the step is over or the thread is in a called function, and there gdb steps over the
 # handler.
+#
+# The signal is not withheld from a thread that gdb has answered for: the collector relies on it, does not signal again, and may be marking.
 
 class Stepping:
     """The current step."""
@@ -48,7 +50,7 @@ class Stepping:
         """Called when the selected thread gets a suspend signal: passes it on, or withholds it."""
         tid = gdb.selected_thread().ptid[1]
         here = tid == self.tid and function_at(gdb.newest_frame().pc()) == self.function
-        withhold = here and self.withheld < self.MOST
+        withhold = here and self.withheld < self.MOST and not is_answered_for(tid)
         number = int(gdb.convenience_variable("_siginfo")["si_signo"])
         handle(number, "nopass" if withhold else "pass")
         if withhold:
@@ -65,6 +67,11 @@ class Stepping:
             self.owed.discard(tid)
             return LIBC.tgkill(gdb.selected_inferior().pid, tid, contract.signals()[1]) == 0
         return True
+
+
+def is_answered_for(tid):
+    """Whether gdb has answered for this thread in a stop that is not over."""
+    return any(record.held and record.frozen == world.epoch for world, record in records_of(tid))
 
 
 def function_at(address):

@@ -154,9 +154,39 @@ MASK = (1 << 64) - 1
 def registers_of(tid):
     """The registers of a thread that gdb's user holds; None for a thread that runs, or that gdb itself stops for a moment."""
     thread = next((t for t in gdb.selected_inferior().threads() if t.ptid[1] == tid and t.is_stopped()), None)
-    if thread is None:
+    if thread is None or INFERIOR_CALLS.resumed(tid):
         return None
     return registers_by_kernel(tid) if is_native() else registers_by_gdb(thread)
+
+
+class InferiorCalls:
+    """The calls of functions of the program in progress. gdb shows a thread that a call has resumed as stopped."""
+
+    def __init__(self):
+        self.tids = []
+
+    def begin(self, event):
+        self.tids.append(event.ptid[1])
+
+    def end(self, _event):
+        if self.tids:
+            self.tids.pop()
+
+    def resumed(self, tid):
+        """Whether a call has resumed this thread: its own thread, or all threads unless gdb's settings keep the others stopped."""
+        only_its_own = gdb.parameter("non-stop") or gdb.parameter("scheduler-locking") == "on"
+        return tid in self.tids if only_its_own else bool(self.tids)
+
+
+INFERIOR_CALLS = InferiorCalls()
+
+
+def records_of(tid):
+    """The worlds that a thread is attached to, each with the thread's record."""
+    return [(world, record)
+            for contract in Session.current().contracts
+            for world in contract.worlds_now()
+            for record in contract.threads_of(world) if record.tid == tid]
 
 
 # ---- the session
@@ -586,6 +616,14 @@ def stopped(_event):
     attach_when_found()
 
 
+def called(event):
+    """Called when a call of a function of the program begins and when it is over, however it ended."""
+    if isinstance(event, gdb.InferiorCallPreEvent):
+        INFERIOR_CALLS.begin(event)
+    else:
+        INFERIOR_CALLS.end(event)
+
+
 def exited(_event):
     """Called when the program has ended. The next program is another one, even if it has the same pid."""
     STEPPING.end()
@@ -618,6 +656,7 @@ def install():
     gdb.events.cont.connect(attach_when_found)
     gdb.events.stop.connect(stopped)
     gdb.events.exited.connect(exited)
+    gdb.events.inferior_call.connect(called)
     if hasattr(gdb.events, "gdb_exiting"):
         gdb.events.gdb_exiting.connect(leave)
     install_printers()
