@@ -78,6 +78,9 @@ pub mod __private {
 
     /// Compiles only for types that contain no `Gc`, which is neither `Send` nor `Sync`.
     pub const fn assert_no_references<T: Send + Sync + 'static>() {}
+
+    /// Compiles only if the lifetime of a scope is in `T` nowhere but in references to collected objects.
+    pub const fn assert_scoped<'gc, T: crate::Scoped<In<'gc> = T>>() {}
 }
 
 // The derive macro names this crate from outside.
@@ -93,15 +96,16 @@ pub use heap::cell::GcCell;
 pub use heap::charges::Charging;
 pub use heap::description::Description;
 pub use heap::layout::Space;
+pub use heap::local::{Local, Scoped};
 pub use heap::pointer::{Gc, Weak, WeakCell, keep_alive};
 pub use heap::std_traits::ByAddress;
 pub use heap::sweep::SpaceBytes;
 pub use heap::trace::{Layout, Leaf, Trace, TypeInfo, Word};
 pub use heap::verify::{Verified, VerifyError};
 pub use runtime::{
-    BuildError, CloseError, DescribeError, Described, DescribedType, Exhausted, HeldBlock, JoinHandle, LimitSetting,
-    Mutator, OutOfMemory, RangeGuard, RecordWorld, Root, Since, SpawnError, StackGuard, Stopper, ThreadInfo, Totals,
-    WeakWorld, World, WorldBuilder, WorldCounters, WorldFacts,
+    Arena, ArenaError, BuildError, CloseError, DescribeError, Described, DescribedType, Exhausted, HeldBlock,
+    JoinHandle, LimitSetting, Mutator, OutOfMemory, RangeGuard, RecordWorld, Root, Scope, Since, SpawnError,
+    StackGuard, Stopper, ThreadInfo, Totals, WeakWorld, World, WorldBuilder, WorldCounters, WorldFacts,
 };
 pub use stopworld_derive::{Trace, Word};
 pub use world::{
@@ -137,6 +141,7 @@ mod book {
         break_it: "tutorial/break.md"
         leak: "tutorial/leak.md"
         collections: "how-to/collections.md"
+        arenas: "how-to/arenas.md"
         record: "how-to/record.md"
         profile: "how-to/profile.md"
         host: "how-to/host.md"

@@ -91,7 +91,7 @@ impl Collector {
         let no_wait = NoWaitSection::begin();
         let called_back = Callback::begin();
         let mut budget = Budget::new(self.stop_timeout);
-        let locks = self.threads.lock_for_stop(&mut budget)?;
+        let locks = self.lock_outside_scopes(&mut budget)?;
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
             return Ok(None);
         }

@@ -32,6 +32,23 @@ pub enum CollectError {
         /// The debugger's answer that was found to be false, if that is the reason.
         answer: Option<FalseAnswer>,
     },
+    /// The calling thread is in a scope of an [arena](crate::Arena): a collection would free objects that it may use.
+    #[error(
+        "the calling thread is in a scope of an arena, whose objects must not be freed: collect after the scope (`Arena::collect`)"
+    )]
+    InScope,
+    /// Threads did not leave the scopes of their [arenas](crate::Arena) within the time limit for a stop.
+    #[error(
+        "{threads} {} in a scope of an arena for longer than {within:?}, and no collection begins before the scope ends: do less in one \
+         `Arena::enter`",
+        if *threads == 1 { "thread has been" } else { "threads have been" }
+    )]
+    ScopesOpen {
+        /// The number of threads in a scope.
+        threads: u32,
+        /// How long the collection waited.
+        within: Duration,
+    },
     /// The world was closed.
     #[error("the world is closed")]
     Closed,

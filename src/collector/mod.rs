@@ -26,6 +26,7 @@ pub(crate) mod parallel;
 mod phases;
 pub(crate) mod report;
 pub(crate) mod roots;
+mod scopes;
 pub(crate) mod select;
 mod sharing;
 pub(crate) mod state;

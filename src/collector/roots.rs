@@ -2,7 +2,7 @@
 //!
 //! | root | how it is read |
 //! |---|---|
-//! | stacks, from `stack_ptr` to the base, with the registers that the stop left there | conservatively |
+//! | stacks, from `stack_ptr` to the base, with the registers that the stop left there; not of threads with an [arena](crate::Arena) | conservatively |
 //! | registers in the record's save area, alternate signal stacks, registered stacks | conservatively |
 //! | cells that a thread was building when it was stopped | conservatively |
 //! | ranges that the program registered | conservatively |
@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::io;
 
 use super::binding::{Binding, RootScanner};
-use super::caches::caches;
+use super::caches::{cache_of, caches};
 use super::finalize::Finalizers;
 use super::mark::{Marker, Rank};
 use crate::heap::Heap;
@@ -24,6 +24,7 @@ use crate::os::memory::Reservation;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicUsize, Lock, LockGuard, Ordering, Ordering::Relaxed, compiler_fence};
 use crate::world::stop::StoppedWorld;
+use crate::world::stop_info::ThreadStopInfo;
 
 /// The kind of a root, as events report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,11 @@ impl<'a, 'm> RootScan<'a, 'm> {
             // frame that pushed its registers; or the range was registered as readable.
             scanned.set(scanned.get() + unsafe { self.marker.conservative_range(low, high) });
         };
-        for &record in stopped.live() {
+        let has_arena = |record: &ThreadStopInfo| {
+            // SAFETY: the stop holds the allocation lock.
+            unsafe { cache_of(record) }.is_some_and(|cache| cache.is_of_arena.load(Relaxed))
+        };
+        for &record in stopped.live().iter().filter(|record| !has_arena(record)) {
             stopped.scan_ranges(record, &mut scan);
             let bytes = scanned.take();
             self.stack_bytes += bytes as u64;
@@ -81,7 +86,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         if removed(Guard::StopMidAlloc) {
             return;
         }
-        for cache in caches(stopped) {
+        for cache in caches(stopped).filter(|cache| !cache.is_of_arena.load(Relaxed)) {
             for (cell, bytes) in cache.half_built() {
                 debug_assert!(heap.blocks.cell_containing(cell + HEADER_BYTES).is_some());
                 // SAFETY: the cell belongs to a stopped thread.

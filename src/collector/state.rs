@@ -24,6 +24,7 @@ use super::pacing::Pacing;
 use super::parallel::Markers;
 use super::report;
 use super::roots::Ranges;
+use super::scopes::Scopes;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::heap::slots::SlotTable;
@@ -45,6 +46,7 @@ pub(crate) struct Collector {
     pub(crate) finalizers: Finalizers,
     pub(crate) markers: Markers,
     pub(crate) pacing: Pacing,
+    pub(crate) scopes: Scopes,
     pub(crate) observing: Observing,
     pub(crate) stop_timeout: Duration,
     /// The number of finished collections.
@@ -95,6 +97,7 @@ impl Collector {
             finalizers: parts.finalizers,
             markers: parts.markers,
             pacing: parts.pacing,
+            scopes: Scopes::new(),
             observing: Observing::new(parts.observing),
             stop_timeout: parts.stop_timeout,
             collections: AtomicU32::new(0),

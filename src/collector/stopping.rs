@@ -3,9 +3,11 @@
 use std::ops::Deref;
 
 use super::caches::cache_of;
+use super::error::CollectError;
 use super::state::Collector;
 use crate::heap::stopped::WorldStopped;
 use crate::os::clock::Budget;
+use crate::sabotage::{Guard, removed};
 use crate::sync::{HeldBy, Lock, LockGuard, Ordering};
 use crate::world::Tid;
 use crate::world::error::{SilenceReason, StopError};
@@ -15,6 +17,34 @@ use crate::world::stop::{StopBy, StoppedWorld};
 use crate::world::stop_info::ThreadStopInfo;
 
 impl Collector {
+    /// Takes the world's locks, when no thread is in a scope. No thread enters one while they are held.
+    ///
+    /// # Errors
+    /// A scope did not end in time, or the calling thread is in one; or a lock could not be taken in time.
+    pub(super) fn lock_outside_scopes(&self, budget: &mut Budget) -> Result<StopLocks<'_>, CollectError> {
+        if self.own_thread_is_in_scope() {
+            return Err(CollectError::InScope);
+        }
+        loop {
+            if !removed(Guard::ArenaScopes) && !self.scopes.wait_until_empty(budget) {
+                return Err(CollectError::ScopesOpen { threads: self.scopes.count(), within: budget.total() });
+            }
+            let locks = self.threads.lock_for_stop(budget)?;
+            if self.scopes.count() == 0 || removed(Guard::ArenaScopes) {
+                return Ok(locks);
+            }
+        }
+    }
+
+    /// Whether the calling thread is in a scope of an arena of this world.
+    pub(crate) fn own_thread_is_in_scope(&self) -> bool {
+        let record = self.threads.own_record();
+        // SAFETY: the calling thread's own record; the thread does not detach here.
+        record
+            .and_then(|record| unsafe { cache_of(record) })
+            .is_some_and(|cache| cache.scopes.load(Ordering::Relaxed) != 0)
+    }
+
     /// Takes the finalizer tables' lock, whose holder a debugger may have suspended (`.debug.frozen-owner`).
     pub(super) fn lock_finalizers(&self, budget: &mut Budget) -> Result<LockGuard<'_>, StopError> {
         let held = |HeldBy(tid), within| self.threads.lock_denied("finalizer", Tid(tid as i32), within);

@@ -120,7 +120,7 @@ impl<W: Word + Ord> Ord for GcCell<W> {
 }
 
 // SAFETY: one atomic word; what it may hold is what its `Word` type promises.
-unsafe impl<W: Word> Trace for GcCell<W> {
+unsafe impl<W: Word + 'static> Trace for GcCell<W> {
     const NAME: &'static str = "GcCell";
     const LAYOUT: Layout = if W::MAY_REFER { Layout::WORD } else { Layout::LEAF };
     const ZERO_IS_READABLE: bool = true;

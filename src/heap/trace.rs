@@ -447,7 +447,7 @@ unsafe fn drop_erased<T>(payload: *mut u8) {
     note = "for an enum without fields, write `#[derive(Clone, Copy, stopworld::Word)]`",
     note = "for a larger value, allocate it and store the reference: `GcCell<Gc<T>>`"
 )]
-pub unsafe trait Word: Copy + 'static {
+pub unsafe trait Word: Copy {
     /// Whether the word may hold a reference to a collected object.
     const MAY_REFER: bool;
     /// Returns the value's bytes as a word; the bytes beyond them are 0.

@@ -68,6 +68,7 @@ impl WorldHooks for Inner {
             }
         }
         heap.forget_sweeps_in_child();
+        self.collector.scopes.forget_others_in_child(self.collector.own_thread_is_in_scope());
         if !removed(Guard::ForkServices) {
             // SAFETY: as above.
             unsafe { self.ticker.after_fork_in_child(markers.time()) };

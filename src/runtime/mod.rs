@@ -4,6 +4,7 @@
 //! thread becomes a [`Mutator`] by [`World::attach`]. A program that satisfies the safety requirement of that function can allocate
 //! and follow references in safe code.
 
+mod arena;
 mod arrays;
 mod build_error;
 mod builder;
@@ -27,6 +28,7 @@ mod weak;
 mod world;
 
 pub use crate::collector::CloseError;
+pub use arena::{Arena, ArenaError, Scope};
 pub use build_error::{BuildError, LimitSetting};
 pub use builder::{Stopper, WorldBuilder};
 pub use described::{DescribeError, Described, DescribedType};

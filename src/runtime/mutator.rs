@@ -75,7 +75,8 @@ pub struct Mutator {
 }
 
 impl World {
-    /// Makes the calling thread a mutator of this world, until the returned [`Mutator`] is dropped.
+    /// Makes the calling thread a mutator of this world, until the returned [`Mutator`] is dropped. An [`Arena`](crate::Arena) is a way to
+    /// collected objects without `unsafe`.
     ///
     /// `name` appears in errors, reports and events; it is cut to 31 bytes. A thread can be attached to one world at a time.
     /// Attaching waits for a running collection, and unblocks the suspend signal in this thread until it detaches.
@@ -540,6 +541,29 @@ impl Mutator {
         Ok(payload)
     }
 
+    /// Whether the thread is in a scope of an [`Arena`](crate::Arena).
+    fn is_in_scope(&self) -> bool {
+        self.cache.scopes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lets an allocation in a scope go on without the collection that it needs, which then runs at the end of the scope.
+    fn postpone_to_end_of_scope(&self, need: Need) {
+        let heap = &self.world.collector().heap;
+        self.cache.collection_due.store(true, Ordering::Relaxed);
+        match need {
+            Need::Request => heap.forget_request(),
+            _ => heap.postpone_collection(&self.allocation_lock()),
+        }
+    }
+
+    /// Collects. An error is reported to the failure listener only, and the thread continues.
+    pub(super) fn collect_as_allocation(&self) {
+        let collect = |own: &_| self.world.collector().collect(Collecting::now(Some(own)), Reason::Allocation);
+        if self.record.with_own_stack(collect).is_ok() {
+            self.world.inner().start_finalizers_if_due();
+        }
+    }
+
     /// In a world that collects at each allocation, collects, and returns `true`. Then a bin is never opened for more than one cell, so
     /// that each allocation comes here.
     fn collect_before_allocation(&self) -> bool {
@@ -548,12 +572,8 @@ impl Mutator {
             return false;
         }
         let may_collect = collector.binding.as_ref().is_none_or(|binding| binding.may_collect());
-        if may_collect && !self.record.is_blocking() {
-            let collect = |own: &_| collector.collect(Collecting::now(Some(own)), Reason::Allocation);
-            // An error is reported to the failure listener, and the allocation continues.
-            if self.record.with_own_stack(collect).is_ok() {
-                self.world.inner().start_finalizers_if_due();
-            }
+        if may_collect && !self.record.is_blocking() && !self.is_in_scope() {
+            self.collect_as_allocation();
         }
         true
     }
@@ -588,6 +608,13 @@ impl Mutator {
             };
             if need == Need::Budget && collector.binding.as_ref().is_some_and(|binding| !binding.may_collect()) {
                 collector.heap.postpone_collection(&self.allocation_lock());
+                continue;
+            }
+            if self.is_in_scope() {
+                if need == Need::Room {
+                    return Err(self.out_of_memory(requested));
+                }
+                self.postpone_to_end_of_scope(need);
                 continue;
             }
             if need == Need::Room {

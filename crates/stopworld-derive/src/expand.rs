@@ -5,16 +5,15 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Field, Fields, Index, Member, Result, WherePredicate, parse_quote};
 
-use crate::attributes;
+use crate::{attributes, scoped};
 
 /// Generates `unsafe impl Trace`, and checks that are made where the type is declared.
 pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
     attributes::refuse_packed(&input.attrs)?;
-    if let Some(lifetime) = input.generics.lifetimes().next() {
-        let message = "a collected type can't have lifetime parameters: an object lives as long as it is reachable, longer than any \
-                       borrowed value. Refer to collected objects by `Gc`, and to text by `&'static str` or `Gc<Leaf<String>>`";
-        return Err(syn::Error::new(lifetime.span(), message));
-    }
+    let lifetime = scoped::lifetime(input)?;
+    let declared = input;
+    let for_the_heap = lifetime.as_ref().map(|lifetime| scoped::for_the_heap(input, lifetime)).transpose()?;
+    let input = for_the_heap.as_ref().unwrap_or(declared);
     let body = match &input.data {
         Data::Struct(data) => of_struct(input, &data.fields)?,
         Data::Enum(data) => of_enum(input, data)?,
@@ -27,10 +26,16 @@ pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
     let name = &input.ident;
     let text = name.to_string();
     let generics = with_bounds(input)?;
+    let scoped = scoped::scoped(declared, lifetime.as_ref(), &generics);
     let (parameters, arguments, conditions) = generics.split_for_impl();
+    let arguments = if lifetime.is_some() {
+        quote! { <'static> }
+    } else {
+        quote! { #arguments }
+    };
     // A generic type is checked when a type is put in for each parameter, a type without parameters here.
     let check = input.generics.params.is_empty().then(|| {
-        quote! { const _: ::stopworld::Layout = <#name as ::stopworld::Trace>::LAYOUT; }
+        quote! { const _: ::stopworld::Layout = <#name #arguments as ::stopworld::Trace>::LAYOUT; }
     });
     Ok(quote! {
         #[automatically_derived]
@@ -41,6 +46,7 @@ pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
             #body
         }
         #check
+        #scoped
     })
 }
 

@@ -14,6 +14,7 @@
 mod attributes;
 mod expand;
 mod expand_word;
+mod scoped;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -50,6 +51,12 @@ use syn::{DeriveInput, parse_macro_input};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// # A lifetime
+///
+/// A type of objects in an `Arena` may have one lifetime, that of the scope, in fields like `Local<'gc, Node<'gc>>`. It then has no other
+/// parameters. `Trace` is implemented for the type with `'static`, and `Scoped` for the type itself. For a type without a lifetime the macro
+/// implements `Scoped` as well.
+///
 /// # Attributes
 ///
 /// | attribute | on | meaning |
@@ -72,6 +79,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// * A field whose type is not `Trace`; for example `String`, `Vec`, `Box` or `Cell`. The message says what to use instead.
 /// * A type with references that has drop glue, by its own `Drop` or by that of a field: the collector would run it when the objects to
 ///   which it refers are gone. Use `Mutator::set_finalizer`, or put the field into an object of its own (`Gc<Leaf<T>>`).
+/// * A reference of the language with a lifetime, `&'a str`: an object can't borrow.
 /// * `#[repr(packed)]`, and an alignment of more than 16 bytes.
 ///
 /// The errors appear in `cargo check`. For a generic type, the last two appear in `cargo build`, for each type of which an object is

@@ -56,6 +56,7 @@ guards! {
     MarkUntyped = "mark.untyped",
     MarkTermination = "mark.termination",
     MarkSnapshot = "mark.snapshot",
+    ArenaScopes = "arena.scopes",
     HeapLimit = "heap.limit",
     HeapReserve = "heap.reserve",
     HeapFreed = "heap.freed",
