@@ -2,5 +2,7 @@
 
 #![allow(dead_code, reason = "the models do not use everything that the library does")]
 
+#[path = "../../src/collector/scopes.rs"]
+pub(crate) mod scopes;
 #[path = "../../src/collector/termination.rs"]
 pub(crate) mod termination;

@@ -9,6 +9,7 @@ mod futex;
 mod handler;
 mod late;
 mod nested;
+mod scopes;
 mod stop_start;
 mod termination;
 mod two_collectors;

@@ -4,11 +4,12 @@ use std::ops::Deref;
 
 use super::caches::cache_of;
 use super::error::CollectError;
+use super::scopes::SLICE_NS;
 use super::state::Collector;
 use crate::heap::stopped::WorldStopped;
 use crate::os::clock::Budget;
-use crate::sabotage::{Guard, removed};
-use crate::sync::{HeldBy, Lock, LockGuard, Ordering};
+use crate::os::futex;
+use crate::sync::{AtomicU32, HeldBy, Lock, LockGuard, Ordering};
 use crate::world::Tid;
 use crate::world::error::{SilenceReason, StopError};
 use crate::world::locks::StopLocks;
@@ -25,15 +26,11 @@ impl Collector {
         if self.own_thread_is_in_scope() {
             return Err(CollectError::InScope);
         }
-        loop {
-            if !removed(Guard::ArenaScopes) && !self.scopes.wait_until_empty(budget) {
-                return Err(CollectError::ScopesOpen { threads: self.scopes.count(), within: budget.total() });
-            }
-            let locks = self.threads.lock_for_stop(budget)?;
-            if self.scopes.count() == 0 || removed(Guard::ArenaScopes) {
-                return Ok(locks);
-            }
-        }
+        let wait = |budget: &mut Budget, word: &AtomicU32, value| {
+            budget.slice(SLICE_NS, |ns| futex::wait(word, value, Some(ns))).is_some()
+        };
+        let locks = self.scopes.lock_outside(budget, wait, |budget| self.threads.lock_for_stop(budget))?;
+        locks.ok_or_else(|| CollectError::ScopesOpen { threads: self.scopes.count(), within: budget.total() })
     }
 
     /// Whether the calling thread is in a scope of an arena of this world.
