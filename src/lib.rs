@@ -88,7 +88,7 @@ extern crate self as stopworld;
 
 use stopworld_platform::{os, sabotage, sync};
 
-pub use collections::{GcDeque, GcHashMap, GcHashSet, GcMutex, GcString, GcVec};
+pub use collections::{GcDeque, GcHashMap, GcHashSet, GcMutex, GcString, GcVec, WeakMap};
 pub use collector::CollectError;
 pub use collector::report::{CollectionReport, Reason};
 pub use heap::Paranoid;

@@ -22,7 +22,7 @@ use hazard::{By, Flags, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
 use stopworld::profile::census::{Breakdown, CensusRequest, Every, Filters, HeapProfile};
-use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, cost_centre, testing, traced};
+use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, WeakMap, cost_centre, testing, traced};
 use stopworld_trace::eventlog;
 use stopworld_trace::nettrace::{Container, Options, Providers};
 
@@ -302,7 +302,7 @@ fn allocate(m: &Mutator, length: u64) {
     assert_eq!(expected, 0);
 }
 
-/// Everything that a collection can do, under the wrappers of both allocators: parallel marking, weak references, finalizers, drops,
+/// Everything that a collection can do, under the wrappers of both allocators: parallel marking, weak references and maps, finalizers, drops,
 /// arrays, large objects, events, verification.
 #[rstest]
 fn a_collection_with_everything_in_it_calls_no_malloc(
@@ -324,9 +324,20 @@ fn a_collection_with_everything_in_it_calls_no_malloc(
                     let array = m.alloc_array(300, |_| GcCell::new(Some(weak))).unwrap();
                     let large = m.alloc_array(3000, |_| GcCell::new(Some(array))).unwrap();
                     m.set_finalizer(large, |m, _| assert!(m.alloc(Leaf(0_u64)).is_ok())).unwrap();
+                    // A chain of entries, each of which leads to the key of the next, and entries that die.
+                    let mut map = WeakMap::new();
+                    let first = m.alloc(Leaf(0)).unwrap();
+                    let mut key = first;
+                    for number in 0..1000_u64 {
+                        let next = m.alloc(Leaf(number)).unwrap();
+                        map.insert(m, key, next).unwrap();
+                        map.insert(m, m.alloc(Leaf(number)).unwrap(), next).unwrap();
+                        key = next;
+                    }
                     let root = m.root(large);
                     m.safepoint();
                     assert!(root.get(m)[2999].get().is_some());
+                    assert!(map.len() >= 1000 && map.contains_key(first));
                     // Finalizers run on one thread, which needs time for them.
                     m.blocking(|| std::thread::sleep(Duration::from_micros(500)));
                 }

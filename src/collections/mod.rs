@@ -11,6 +11,7 @@
 //! | [`GcString`] | `String` | one array of bytes |
 //! | [`GcDeque`] | `VecDeque` | one array, used as a ring |
 //! | [`GcHashMap`], [`GcHashSet`] | `HashMap`, `HashSet` | an array of entries in the order of insertion, and an index of 4 bytes for each |
+//! | [`WeakMap`] | | a table of entries, and an object for each value |
 //! | [`GcMutex`] | `Mutex` | none of its own |
 //!
 //! ```
@@ -56,6 +57,7 @@ mod mutex;
 mod set;
 mod string;
 mod vec;
+mod weak_map;
 
 pub use deque::GcDeque;
 pub use map::{Entry, GcHashMap, OccupiedEntry, VacantEntry};
@@ -63,3 +65,4 @@ pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
 pub use string::{GcString, GcStringWriter};
 pub use vec::{GcVec, IntoIter};
+pub use weak_map::WeakMap;

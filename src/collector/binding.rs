@@ -18,6 +18,7 @@
 //! lock that `roots` or `after_marking` needs is taken in `about_to_stop`. Threads that wait for it must be in blocking regions
 //! meanwhile, or stoppable by signals.
 
+use super::ephemerons;
 use super::mark::Marker;
 use super::parallel::Marking;
 use crate::heap::Heap;
@@ -225,6 +226,7 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
     /// Marks everything that the objects to be kept refer to.
     pub fn mark(&mut self) {
         self.marking.run_on();
+        ephemerons::mark_values(self.marking);
     }
 }
 

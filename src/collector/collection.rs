@@ -3,6 +3,7 @@
 use super::binding::{BoundStop, MarkedHeap};
 use super::caches::{caches, close_own_cache, records_and_caches};
 use super::dump::Dump;
+use super::ephemerons;
 use super::error::CollectError;
 use super::live_heap::LiveHeap;
 use super::observer::Observers;
@@ -233,9 +234,10 @@ impl Collector {
             self.queue_finalizers(finalizer_tables, &mut marking, outcome);
             if let Some(binding) = &self.binding {
                 callback::call(|| binding.after_marking(&mut MarkedHeap::new(&self.heap, &mut marking)));
+                ephemerons::mark_values(&mut marking);
                 // Those that the binding has not taken must not be in a list when the next collection begins.
                 while marking.take_bound().is_some() {}
-                // The weak cells that only the binding's marking has reached.
+                // The weak cells and the weak maps that only the binding's marking has reached.
                 self.clear_weak_references(&mut marking, outcome);
             }
             outcome.mark_stack_high = marking.stack_high();
@@ -283,6 +285,7 @@ impl Collector {
     /// Marks everything that marked objects reach.
     fn mark(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         marking.run();
+        ephemerons::mark_values(marking);
         if self.events.is_enabled(EventId::BlockScanned) {
             self.heap.report_scanned(stopped.proof(), &self.events);
         }
@@ -293,6 +296,7 @@ impl Collector {
     /// Discards the marks of a lost stop. Nothing has been cleared or freed.
     fn discard(&self, stopped: &Stopped<'_>, marking: &mut Marking<'_>, number: u32) {
         marking.for_each_weak(|_| {});
+        ephemerons::forget_tables(marking);
         while marking.take_bound().is_some() {}
         self.heap.discard_marks(stopped.proof());
         self.report_debugger_news();
@@ -349,7 +353,7 @@ impl Collector {
         LiveHeap { heap, stopped, ranges, handles, binding, finalizers, finalizer_tables, epoch: heap.epoch(), number }
     }
 
-    /// Clears every weak reference whose target is not marked.
+    /// Clears every weak reference whose target is not marked, and removes the entries of weak maps whose keys are not marked.
     fn clear_weak_references(&self, marking: &mut Marking<'_>, outcome: &mut Outcome) {
         let heap = &self.heap;
         marking.for_each_weak(|target| {
@@ -359,6 +363,7 @@ impl Collector {
                 outcome.cleared += 1;
             }
         });
+        outcome.cleared += ephemerons::remove_dead_entries(marking, heap);
     }
 
     /// Queues the finalizers of dead objects, and marks everything that they can reach.
@@ -371,7 +376,8 @@ impl Collector {
         outcome.queued +=
             self.finalizers.queue_calls(tables, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
-        // Clear the weak cells that only such an object reaches. This comes before the drops: a dead object that is about to be
+        ephemerons::mark_values(marking);
+        // Clear the weak cells and the entries of weak maps that only such an object reaches. This comes before the drops: a dead object that is about to be
         // dropped must not be reachable through a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
         outcome.queued +=

@@ -31,6 +31,20 @@ impl LinkedObjects {
         Some(link)
     }
 
+    /// Returns whether there is no object in the list.
+    pub(super) fn is_empty(&self) -> bool {
+        self.head == LINK_TAG
+    }
+
+    /// Calls `visit` with the address of each link word.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(usize)) {
+        let mut link = self.head & !LINK_TAG;
+        while link != 0 {
+            visit(link);
+            link = word(link).load(Relaxed) & !LINK_TAG;
+        }
+    }
+
     /// Empties the list, and calls `visit` with the address of each link word.
     pub(crate) fn take_all(&mut self, visit: &mut impl FnMut(usize)) {
         while let Some(link) = self.take() {

@@ -243,7 +243,7 @@ impl<'a> LiveHeap<'a> {
             Shape::Leaf | Shape::Weak => {}
             Shape::Words(bits) => words(payload, &[bits], &mut visit),
             Shape::Wide(ref bitmaps) => words(payload, bitmaps, &mut visit),
-            Shape::Array { stride, ref element } => {
+            Shape::Array { stride, ref element, .. } => {
                 // SAFETY: a live array's first word is its length.
                 let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
                 for index in 0..length {

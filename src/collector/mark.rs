@@ -49,6 +49,7 @@ use crate::events::{EventId, Events};
 use crate::heap::Heap;
 use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell, Target};
+use crate::heap::ephemerons::Ephemerons;
 use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::references::{Bases, Exact, FindTarget, Interior, References};
 use crate::heap::trace::{Shape, TypeInfo};
@@ -68,7 +69,7 @@ const WORDS: usize = u64::BITS as usize;
 const CACHE_LINE: usize = 64;
 /// A task with this bit is a slice of an array or of an untyped object. It is above every address, and the number of the slice is
 /// between the two: any word of an untyped object may be a task.
-const SLICE_TAG: usize = 1 << 63;
+pub(super) const SLICE_TAG: usize = 1 << 63;
 /// Where the number of a slice begins in its task.
 const SLICE_SHIFT: usize = 48;
 /// The maximum number of slices of one object.
@@ -78,7 +79,7 @@ const UNTYPED_SLICE: usize = 2048;
 
 /// A reference whose mark byte is being prefetched.
 #[derive(Clone, Copy)]
-struct Reference {
+pub(super) struct Reference {
     payload: usize,
     mark: *const AtomicU8,
 }
@@ -126,29 +127,33 @@ impl<T: Copy, const N: usize> Queue<T, N> {
 
 /// One marker, for one mark phase.
 pub(crate) struct Marker<'a> {
-    heap: &'a Heap,
-    stack: &'a mut MarkStack,
+    pub(super) heap: &'a Heap,
+    pub(super) stack: &'a mut MarkStack,
     /// The state shared with other markers, through which this one gives work away, while several threads mark.
     pub(crate) share: Option<&'a Shared>,
     pub(crate) events: &'a Events,
     /// Whether each reference is reported as an event.
-    tells: bool,
+    pub(super) tells: bool,
     base: usize,
     bytes: usize,
     epoch: u8,
     swept_epoch: u8,
-    map: AddressMap,
+    pub(super) map: AddressMap,
     /// Which words refer to objects.
-    references: References,
+    pub(super) references: References,
     width: Width,
     /// The number of objects that this marker has marked. An object for which two markers raced is counted by both.
     pub(crate) marked: u64,
     /// Whether objects were marked whose fields were not scanned, because the stack was full.
     pub(crate) overflowed: bool,
+    /// Whether an object was marked at once, because the stack was full.
+    pub(super) lacked_room: bool,
     /// The weak cells found so far, linked through their link words.
     pub(crate) weak_cells: LinkedObjects,
     /// The objects found so far whose references the binding finds, linked through their last words.
     pub(crate) bound_objects: LinkedObjects,
+    /// The tables of weak maps found so far.
+    pub(crate) tables: LinkedObjects,
 }
 
 /// How certain it is that an examined word is a reference, as events report it.
@@ -183,8 +188,10 @@ impl<'a> Marker<'a> {
             width: Width::of_processor(),
             marked: 0,
             overflowed: false,
+            lacked_room: false,
             weak_cells: LinkedObjects::EMPTY,
             bound_objects: LinkedObjects::EMPTY,
+            tables: LinkedObjects::EMPTY,
         }
     }
 
@@ -215,7 +222,7 @@ impl<'a> Marker<'a> {
                 self.push(first);
             }
         }
-        if self.stack.len() > self.stack.tasks.capacity / 2 {
+        if self.stack.is_half_full() {
             self.drain();
         }
     }
@@ -289,7 +296,7 @@ impl<'a> Marker<'a> {
         if self.bounds().contain(word) {
             self.events.fire_reference_fixed(0, word, Rank::Ambiguous as u32);
             self.push(word);
-            if self.stack.len() > self.stack.tasks.capacity / 2 {
+            if self.stack.is_half_full() {
                 self.drain();
             }
         }
@@ -336,6 +343,7 @@ impl<'a> Marker<'a> {
     #[cold]
     #[inline(never)]
     fn mark_without_room(&mut self, task: usize) {
+        self.lacked_room = true;
         if let Some(target) = self.references.find(self.map, task)
             && self.mark(reference_to(self.map, target))
             && let Some(info) = self.info(target.payload, true)
@@ -345,6 +353,7 @@ impl<'a> Marker<'a> {
                 Shape::Leaf => {}
                 Shape::Weak => self.weak_cells.add(link_of_weak(target.payload)),
                 Shape::Bound => self.add_bound(target.payload),
+                Shape::Array { ephemerons: true, .. } => self.tables.add(Ephemerons::link_of(target.payload)),
                 _ => self.overflowed = true,
             }
         }
@@ -482,7 +491,7 @@ impl<'a> Marker<'a> {
     /// Marks the cell that a reference points to. Returns false if it was marked before or its object is dead. After that,
     /// [`info`](Self::info) finds out whether the cell contains an object at all.
     #[inline(always)]
-    fn mark(&self, reference: Reference) -> bool {
+    pub(super) fn mark(&self, reference: Reference) -> bool {
         // SAFETY: made from a reference into the mark table, which lives as long as the heap.
         let mark = unsafe { &*reference.mark };
         let old = mark.load(Relaxed);
@@ -499,7 +508,7 @@ impl<'a> Marker<'a> {
 
     /// Returns the type of the object in a cell that has just been marked. If there is no object in it, unmarks the cell and returns `None`.
     #[inline(always)]
-    fn info(&self, payload: usize, has_compact: bool) -> Option<&'static TypeInfo> {
+    pub(super) fn info(&self, payload: usize, has_compact: bool) -> Option<&'static TypeInfo> {
         // SAFETY: the payload of a cell in a committed block.
         let header = unsafe { self.map.header_word(payload, has_compact) };
         if header == 0 {
@@ -521,11 +530,12 @@ impl<'a> Marker<'a> {
 
     /// Pushes every word of an object that may be a reference.
     #[inline(always)]
-    fn scan<const TELLS: bool>(&mut self, payload: usize, info: &TypeInfo) {
+    pub(super) fn scan<const TELLS: bool>(&mut self, payload: usize, info: &TypeInfo) {
         match info.shape {
             Shape::Leaf => {}
             Shape::Words(bits) => self.scan_words::<TELLS>(payload, bits),
             Shape::Wide(ref bitmaps) => self.scan_bitmaps::<TELLS>(payload, bitmaps),
+            Shape::Array { ephemerons: true, .. } => self.tables.add(Ephemerons::link_of(payload)),
             Shape::Array { .. } => self.scan_slice::<TELLS>(payload, 0),
             Shape::Weak => self.weak_cells.add(link_of_weak(payload)),
             Shape::Bound => self.add_bound(payload),
@@ -614,7 +624,7 @@ impl<'a> Marker<'a> {
                     false => self.push_words::<false>(from, words),
                 }
             }
-            if self.stack.len() > self.stack.tasks.capacity / 2 {
+            if self.stack.is_half_full() {
                 self.drain();
             }
             from += words * size_of::<usize>();
@@ -641,7 +651,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
+    pub(super) fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
         let payload = task & ((1 << SLICE_SHIFT) - 1);
         let slice = (task & !SLICE_TAG) >> SLICE_SHIFT;
         match self.info(payload, true).map(|info| info.shape) {
@@ -656,7 +666,7 @@ impl<'a> Marker<'a> {
         let (header, length) =
             unsafe { (*((payload - HEADER_BYTES) as *const usize), (*(payload as *const AtomicUsize)).load(Relaxed)) };
         // SAFETY: as in `mark`.
-        let Shape::Array { stride, ref element } = (unsafe { &*(header as *const TypeInfo) }).shape else { return };
+        let Shape::Array { stride, ref element, .. } = (unsafe { &*(header as *const TypeInfo) }).shape else { return };
         let elements = SLICE.max(length.div_ceil(MOST_SLICES));
         let first = slice * elements;
         let mut end = length.min(first + elements);
@@ -708,7 +718,7 @@ impl<'a> Marker<'a> {
                 let cell = self.heap.blocks.cell(block, cell_bytes, index);
                 // SAFETY: marked cells have headers.
                 let info = unsafe { &*(self.heap.blocks.header_word(cell) as *const TypeInfo) };
-                if !matches!(info.shape, Shape::Weak | Shape::Bound) {
+                if !matches!(info.shape, Shape::Weak | Shape::Bound | Shape::Array { ephemerons: true, .. }) {
                     match self.tells {
                         true => self.scan::<true>(cell.payload(), info),
                         false => self.scan::<false>(cell.payload(), info),
@@ -742,7 +752,7 @@ fn is_near_here(from: usize, count: usize) -> bool {
 
 /// The mark byte of the cell that a word refers to.
 #[inline(always)]
-fn reference_to(map: AddressMap, target: Target) -> Reference {
+pub(super) fn reference_to(map: AddressMap, target: Target) -> Reference {
     Reference { payload: target.payload, mark: map.mark_of_number(target.number) }
 }
 

@@ -82,6 +82,14 @@ impl MarkStack {
         true
     }
 
+    pub(super) fn pop(&mut self) -> Option<usize> {
+        self.tasks.pop()
+    }
+
+    pub(super) fn is_half_full(&self) -> bool {
+        self.len() > self.tasks.capacity / 2
+    }
+
     /// Called when the top has reached the end: moves the tasks down, if some were given away from the bottom.
     #[cold]
     #[inline(never)]

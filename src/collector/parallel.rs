@@ -14,6 +14,7 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::sync::Arc;
 
+use super::key_index::IndexMemory;
 use super::linked_objects::LinkedObjects;
 use super::mark::Marker;
 use super::mark_stack::MarkStack;
@@ -85,6 +86,7 @@ pub(crate) struct Markers {
     stack_bytes: usize,
     /// The number of service threads that exist; 0 in a forked child.
     helpers: AtomicU32,
+    index_memory: IndexMemory,
 }
 
 // SAFETY: only the collecting thread uses `stack`, and the collection lock allows one at a time.
@@ -99,6 +101,7 @@ impl Markers {
             overflowed: false,
             weak_cells: LinkedObjects::EMPTY,
             bound_objects: LinkedObjects::EMPTY,
+            tables: LinkedObjects::EMPTY,
             high_water: 0,
         };
         let shared = Arc::new(Shared {
@@ -120,7 +123,8 @@ impl Markers {
         let mut stacks =
             (0..=helpers).map(|_| MarkStack::new(stack_bytes)).collect::<io::Result<Vec<_>>>()?.into_iter();
         let stack = stacks.next().map(UnsafeCell::new).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut markers = Self { shared, threads: Vec::new(), stack, stack_bytes, helpers: AtomicU32::new(0) };
+        let (helpers, index_memory) = (AtomicU32::new(0), IndexMemory::new());
+        let mut markers = Self { shared, threads: Vec::new(), stack, stack_bytes, helpers, index_memory };
         // The program's signal handlers must not run on these threads, and no stop signal is ever sent to them: a handler that allocates
         // would attach the thread, and no collection could stop it. From its first instruction on, a thread has the mask that it inherits.
         let _blocked = crate::os::signals::block_all();
@@ -160,12 +164,28 @@ impl Markers {
             MarkingThreads::Alone => 0,
             MarkingThreads::All => self.helpers.load(Ordering::Relaxed),
         };
-        Marking { heap, marker: Marker::new(heap, stack, None, events), shared: &self.shared, helpers, high: 0 }
+        Marking {
+            heap,
+            marker: Marker::new(heap, stack, None, events),
+            shared: &self.shared,
+            helpers,
+            high: 0,
+            tables: LinkedObjects::EMPTY,
+            index_memory: &self.index_memory,
+        }
     }
 
     /// The number of marking threads, including the collecting one.
     pub(crate) fn count(&self) -> u32 {
         self.helpers.load(Ordering::Relaxed) + 1
+    }
+
+    /// Reserves what collections need for weak maps. Called before a weak map gets its table.
+    ///
+    /// # Errors
+    /// The address space is exhausted.
+    pub(crate) fn prepare_for_weak_maps(&self) -> io::Result<()> {
+        self.index_memory.reserve()
     }
 
     /// The processor time of collections.
@@ -197,6 +217,9 @@ pub(crate) struct Marking<'a> {
     shared: &'a Shared,
     helpers: u32,
     high: usize,
+    /// The tables of weak maps whose entries are being decided.
+    pub(super) tables: LinkedObjects,
+    pub(super) index_memory: &'a IndexMemory,
 }
 
 impl Marking<'_> {
@@ -280,6 +303,12 @@ impl Marking<'_> {
         self.marker.object_of(link)
     }
 
+    /// Takes the link word of the table of a weak map that was marked so far. Each table is returned once.
+    pub(super) fn take_table(&mut self) -> Option<usize> {
+        let own = self.marker.tables.take();
+        own.or_else(|| self.results().find_map(|result| result.tables.take()))
+    }
+
     /// Returns the number of objects marked in this phase. An object for which two markers raced counts twice.
     pub(crate) fn objects(&self) -> u64 {
         self.marker.marked + self.results().map(|result| result.objects).sum::<u64>()
@@ -317,11 +346,17 @@ fn help(shared: &Shared, index: usize, mut stack: MarkStack) {
         mark_until_the_end(shared, &mut marker);
         events.fire_marker_joined(index as u32 + 1, Moment::RanDry as u32);
         let (objects, overflowed) = (marker.marked, marker.overflowed);
-        let (weak_cells, bound_objects) = (marker.weak_cells, marker.bound_objects);
+        let (weak_cells, bound_objects, tables) = (marker.weak_cells, marker.bound_objects, marker.tables);
         // SAFETY: this thread's own result, read only after `working` was counted down.
         unsafe {
-            *shared.results[index].get() =
-                HelperResult { objects, overflowed, weak_cells, bound_objects, high_water: stack.take_high_water() }
+            *shared.results[index].get() = HelperResult {
+                objects,
+                overflowed,
+                weak_cells,
+                bound_objects,
+                tables,
+                high_water: stack.take_high_water(),
+            }
         };
         inside::leave();
         // Release: pairs with the Acquire in `run_together`.

@@ -76,7 +76,7 @@ pub struct CollectionReport {
     pub slowest_ns: u64,
     /// The largest number of bytes that a mark stack took.
     pub mark_stack_high: usize,
-    /// The number of weak references that were cleared.
+    /// The number of weak references that were cleared, and of entries of weak maps that were removed.
     pub weak_cleared: u32,
     /// The number of objects whose finalizers were queued.
     pub finalizers_queued: u32,

@@ -125,6 +125,7 @@ pub(super) struct HelperResult {
     pub(super) overflowed: bool,
     pub(super) weak_cells: LinkedObjects,
     pub(super) bound_objects: LinkedObjects,
+    pub(super) tables: LinkedObjects,
     pub(super) high_water: usize,
 }
 

@@ -91,7 +91,7 @@ pub(crate) const fn shape_of_array<T: Trace>() -> Shape {
     if T::LAYOUT.is_any_word() {
         Shape::Untyped
     } else {
-        Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits }
+        Shape::Array { stride: size_of::<T>() as u32, element: T::LAYOUT.bits, ephemerons: false }
     }
 }
 

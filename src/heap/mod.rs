@@ -24,6 +24,7 @@ pub(crate) mod cell;
 pub(crate) mod charges;
 pub(crate) mod compact;
 pub(crate) mod description;
+pub(crate) mod ephemerons;
 mod fields;
 pub(crate) mod free;
 mod free_blocks;

@@ -252,6 +252,8 @@ pub enum Shape {
         stride: u32,
         /// Reference words of an element.
         element: [u64; BITMAPS],
+        /// Whether this is the [table of a weak map](super::ephemerons), which marking does not scan.
+        ephemerons: bool,
     },
     /// A weak cell: its target is not traced, and is cleared when nothing else keeps it alive.
     Weak,
@@ -611,6 +613,9 @@ mod tests {
     #[test]
     fn an_array_of_integers_is_a_leaf_and_one_of_references_is_not() {
         assert_eq!(<Array<u64> as Trace>::SHAPE, Shape::Leaf);
-        assert_eq!(<Array<Option<Gc<Mixed>>> as Trace>::SHAPE, Shape::Array { stride: 8, element: [1, 0, 0, 0] });
+        assert_eq!(
+            <Array<Option<Gc<Mixed>>> as Trace>::SHAPE,
+            Shape::Array { stride: 8, element: [1, 0, 0, 0], ephemerons: false }
+        );
     }
 }

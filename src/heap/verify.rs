@@ -171,9 +171,11 @@ impl Heap {
             Shape::Leaf | Shape::Weak | Shape::Untyped | Shape::Bound => Ok(()),
             Shape::Words(bits) => check(0, bits),
             Shape::Wide(bitmaps) => bitmaps.iter().enumerate().try_for_each(|(i, &bits)| check(i * 512, bits)),
-            Shape::Array { stride, element } => (0..length()).try_for_each(|index| {
+            Shape::Array { stride, element, ephemerons } => (0..length()).try_for_each(|index| {
                 let at = ARRAY_HEAD_BYTES + index * stride as usize;
-                element.iter().enumerate().try_for_each(|(i, &bits)| check(at + i * 512, bits))
+                // A key is no reference, but it is not the address of a dead object either.
+                let keys = |bitmap| u64::from(ephemerons && bitmap == 0);
+                element.iter().enumerate().try_for_each(|(i, &bits)| check(at + i * 512, bits | keys(i)))
             }),
         }
     }

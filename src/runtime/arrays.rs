@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use super::{Mutator, OutOfMemory};
 use crate::heap::array::{ARRAY_HEAD_BYTES, Array, Buffer, Dyn, Text};
+use crate::heap::ephemerons::{ELEMENT_BYTES, Ephemerons};
 use crate::heap::pointer::Gc;
 use crate::heap::trace::{Described, Trace};
 
@@ -175,6 +176,16 @@ impl Mutator {
         let bytes = self.array_bytes(capacity, size_of::<T>())?;
         let payload = self.zeroed(bytes, align_of::<Buffer<T>>(), <Buffer<T> as Described>::INFO, capacity)?;
         // SAFETY: a fresh object of this type, whose length is in place.
+        Ok(unsafe { Gc::from_payload(NonNull::new_unchecked(payload)) })
+    }
+
+    /// Allocates the table of a weak map, without entries. `places` is a power of two.
+    pub(crate) fn alloc_ephemerons(&self, places: usize) -> Result<Gc<Ephemerons>, OutOfMemory> {
+        let bytes = self.array_bytes(places + 1, ELEMENT_BYTES)?;
+        // A collection that reaches the table needs this.
+        self.world().collector().markers.prepare_for_weak_maps().map_err(|_| self.out_of_memory(bytes))?;
+        let payload = self.zeroed(bytes, align_of::<Ephemerons>(), Ephemerons::INFO, places + 1)?;
+        // SAFETY: a fresh object of this type: the number of elements, and otherwise zeros.
         Ok(unsafe { Gc::from_payload(NonNull::new_unchecked(payload)) })
     }
 

@@ -93,7 +93,7 @@ impl DescribedType {
         let stride = u32::try_from(bytes).ok().filter(|_| bytes.is_multiple_of(8) || references.is_leaf());
         let shape = |stride| match references.is_leaf() {
             true => Shape::Leaf,
-            false => Shape::Array { stride, element: references.bitmaps() },
+            false => Shape::Array { stride, element: references.bitmaps(), ephemerons: false },
         };
         Ok(DescribedType { object, array: stride.map(|stride| make(ARRAY_HEAD_BYTES, shape(stride))) })
     }

@@ -2,13 +2,18 @@
 //!
 //! The worlds here are paranoid, and collect before each allocation; another thread collects all the time besides.
 
+#![allow(clippy::duplicate_mod, reason = "the two modules of helpers include the same smaller ones")]
+
 #[path = "../hazard/mod.rs"]
 mod hazard;
+#[path = "../heap_support/mod.rs"]
+mod heap_support;
 mod maps;
 mod sequences;
 mod shared;
 mod texts;
 mod values;
+mod weak_maps;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

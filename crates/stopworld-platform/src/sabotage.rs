@@ -52,6 +52,7 @@ guards! {
     FinalThread = "final.thread",
     FinalOrder = "final.order",
     WeakClear = "weak.clear",
+    WeakEphemeron = "weak.ephemeron",
     MarkOverflow = "mark.overflow",
     MarkUntyped = "mark.untyped",
     MarkTermination = "mark.termination",

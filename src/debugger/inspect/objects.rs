@@ -73,7 +73,7 @@ impl Object {
             Shape::Leaf | Shape::Weak => ControlFlow::Continue(()),
             Shape::Words(bits) => self.words_of(0, &[bits], &mut visit),
             Shape::Wide(ref bitmaps) => self.words_of(0, bitmaps, &mut visit),
-            Shape::Array { stride, ref element } => {
+            Shape::Array { stride, ref element, .. } => {
                 let stride = stride as usize;
                 (0..self.length(stride))
                     .try_for_each(|index| self.words_of(ARRAY_HEAD_BYTES + index * stride, element, &mut visit))

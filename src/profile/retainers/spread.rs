@@ -241,7 +241,7 @@ impl Retainers {
             Shape::Leaf | Shape::Weak => {}
             Shape::Words(bits) => put_each(payload, &[bits]),
             Shape::Wide(ref bitmaps) => put_each(payload, bitmaps),
-            Shape::Array { stride, ref element } => {
+            Shape::Array { stride, ref element, .. } => {
                 // SAFETY: a live array's first word is its length.
                 let length = unsafe { (*(payload as *const AtomicUsize)).load(Relaxed) };
                 let (start, stride) = (payload + ARRAY_HEAD_BYTES, stride as usize);
