@@ -212,7 +212,7 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
 
     /// Returns the description of the object that begins at this address; `None` if none does.
     pub fn type_of(&self, address: usize) -> Option<&'static TypeInfo> {
-        self.heap.object_containing(address).filter(|(payload, _)| *payload == address).map(|(_, info)| info)
+        self.heap.object_at(address).map(|(_, info)| info)
     }
 
     /// Takes one marked object of a kind whose references the binding finds

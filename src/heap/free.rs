@@ -31,12 +31,14 @@ impl Heap {
     /// the caller knows that the object is alive.
     pub(crate) fn object_containing(&self, address: usize) -> Option<(usize, &'static TypeInfo)> {
         let target = self.cell_around(address)?;
-        let cell = self.blocks.cell_of_payload(target.payload)?;
-        if address < cell.payload() || !self.has_object(cell) {
-            return None;
-        }
+        if address < target.payload { None } else { self.object_at(target.payload) }
+    }
+
+    /// Returns the object that begins at this address, as [`object_containing`](Self::object_containing) does. Costs less.
+    pub(crate) fn object_at(&self, payload: usize) -> Option<(usize, &'static TypeInfo)> {
+        let cell = self.blocks.cell_of_payload(payload).filter(|cell| self.has_object(*cell))?;
         // SAFETY: a header that is not 0 is the address of a `TypeInfo`, which lives for ever.
-        unsafe { (self.blocks.header_word(cell) as *const TypeInfo).as_ref() }.map(|info| (cell.payload(), info))
+        unsafe { (self.blocks.header_word(cell) as *const TypeInfo).as_ref() }.map(|info| (payload, info))
     }
 
     /// Whether this address lies in a cell whose object is not marked, or that has none. Cheaper than

@@ -12,8 +12,8 @@
 //! here on the collecting thread, some of them in the stopped world, as the interface has it: they may push roots and ask for marks, and
 //! must not allocate.
 
-use stopworld::ThreadStopInfo;
 use stopworld::untyped::{Binding, MarkedHeap, RootScanner};
+use stopworld::{ThreadStopInfo, TypeInfo};
 
 use crate::data::{GC_dont_gc, GC_gc_no, GC_on_heap_resize, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
 use crate::environment::NOT_AUTOMATIC;
@@ -23,7 +23,7 @@ use crate::os::{PAGE, is_mapped, thread};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::tables::finalizers::{FINALIZERS, Marking};
 use crate::tables::intervals::Intervals;
-use crate::tables::kinds;
+use crate::tables::kinds::BoundProcedure;
 use crate::tables::links::{LONG, SHORT};
 use crate::tables::loaded::{self, LOADED};
 use crate::tables::objects::{KEPT_WORDS, STACK_ENDS, UNCOLLECTABLE};
@@ -107,14 +107,22 @@ pub(crate) fn with_marks<R>(use_marks: impl FnOnce(&mut MarkedHeap<'_, '_>) -> R
 
 /// Calls the mark procedure of each marked object of a kind that has one, and marks what it pushes, until there is no other such object.
 fn call_procedures(heap: &mut MarkedHeap<'_, '_>) {
+    // Objects of one kind often follow each other.
+    let mut last: Option<(&'static TypeInfo, Option<BoundProcedure>)> = None;
     loop {
         let mut any = false;
         while let Some(object) = heap.take_bound() {
             any = true;
+            let Some(type_info) = heap.type_of(object) else { continue };
+            let procedure = match last {
+                Some((info, procedure)) if std::ptr::eq(info, type_info) => procedure,
+                _ => BoundProcedure::of(type_info),
+            };
+            last = Some((type_info, procedure));
             MARKED.store(std::ptr::from_mut(heap).cast(), Ordering::Relaxed);
-            if let Some(type_info) = heap.type_of(object) {
-                // SAFETY: the object is marked.
-                unsafe { kinds::call_procedure(object, type_info) };
+            if let Some(procedure) = procedure {
+                // SAFETY: the object is marked, and of the procedure's kind.
+                unsafe { procedure.call(object) };
             }
             MARKED.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
