@@ -31,6 +31,7 @@ mod freed;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
+mod list;
 pub(crate) mod pointer;
 pub(crate) mod references;
 pub(crate) mod slots;

@@ -65,20 +65,19 @@ unsafe extern "C-unwind" fn generic_many(
     place: *mut *mut c_void,
     caller: usize,
 ) -> *mut c_void {
-    let list = match kind {
-        ATOMIC => many(bytes, caller, |kinds| &kinds.atomic),
-        NORMAL => many(bytes, caller, |kinds| &kinds.normal),
+    // SAFETY: the program's promise: a place for the list.
+    let keep = |list| unsafe { place.write(list) };
+    match kind {
+        ATOMIC => many(bytes, caller, |kinds| &kinds.atomic, keep),
+        NORMAL => many(bytes, caller, |kinds| &kinds.normal, keep),
         UNCOLLECTABLE | ATOMIC_UNCOLLECTABLE => print::abort(
             "GC_generic_malloc_many: lists of uncollectable objects are not available: allocate them one by one",
         ),
         _ => {
             let (bytes, kind) = own(bytes, kind);
-            many(bytes, caller, |_| &kind.variants)
+            many(bytes, caller, |_| &kind.variants, keep)
         }
-    };
-    // SAFETY: the program's promise: a place for the list.
-    unsafe { place.write(list) };
-    list
+    }
 }
 
 /// Own kinds have no lists that a program could use, so each gets one word.
