@@ -60,6 +60,27 @@ impl Heap {
 
     /// Calls `visit` with the payload address and the type of each object, without a lock.
     pub(crate) fn for_each_object(&self, mut visit: impl FnMut(usize, &'static TypeInfo)) {
+        self.for_each_cell(|payload| {
+            if let Some((payload, info)) = self.object_at(payload) {
+                visit(payload, info);
+            }
+        });
+    }
+
+    /// Calls `visit` with the payload address and the type of each object that is not marked and was alive before. In the stopped world,
+    /// after marking.
+    pub(crate) fn for_each_unmarked(&self, mut visit: impl FnMut(usize, &'static TypeInfo)) {
+        self.for_each_cell(|payload| {
+            if !self.is_marked(payload)
+                && let Some((payload, info)) = self.object_at(payload)
+            {
+                visit(payload, info);
+            }
+        });
+    }
+
+    /// Calls `visit` with the payload address of each cell in which an object may be.
+    fn for_each_cell(&self, mut visit: impl FnMut(usize)) {
         for block in 0..self.committed_blocks() {
             let (word, start) = (self.blocks.word(block), self.blocks.start(block) + FIRST_CELL);
             let (cells, cell_bytes) = match word.cell_bytes() {
@@ -68,12 +89,7 @@ impl Heap {
                 cell_bytes => (cells_per_block(cell_bytes), cell_bytes),
             };
             for index in 0..cells {
-                let payload = start + index * cell_bytes + HEADER_BYTES;
-                if let Some((found, info)) = self.object_containing(payload)
-                    && found == payload
-                {
-                    visit(payload, info);
-                }
+                visit(start + index * cell_bytes + HEADER_BYTES);
             }
         }
     }

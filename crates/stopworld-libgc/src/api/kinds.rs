@@ -6,6 +6,7 @@ use std::ptr;
 
 use crate::lock::LOCK;
 use crate::print;
+use crate::tables::disclaim;
 use crate::tables::kinds::{FIRST_KIND, Kind, MADE, MOST_KINDS, Procedure, descriptor, own_kind};
 use crate::thread::attached;
 
@@ -109,6 +110,18 @@ pub(crate) extern "C" fn GC_new_kind_inner(
     clears: c_int,
 ) -> u32 {
     GC_new_kind(list, descriptor, adds_size, clears)
+}
+
+/// Sets the function that is asked about each dead object of a kind that the program has made.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn GC_register_disclaim_proc(
+    kind: c_int,
+    function: Option<disclaim::Function>,
+    keeps_referents: c_int,
+) {
+    if !usize::try_from(kind).is_ok_and(|kind| disclaim::set(kind, function, keeps_referents != 0)) {
+        print::abort(&format!("GC_register_disclaim_proc: kind {kind} was not made by GC_new_kind"));
+    }
 }
 
 #[unsafe(no_mangle)]

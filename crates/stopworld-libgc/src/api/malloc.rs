@@ -12,6 +12,7 @@ use crate::os::describe_address;
 use crate::print::log;
 use crate::sync::Ordering;
 use crate::tables::kinds::{LEAVES_LAST_WORD, SizedKind, USES_LAST_WORD, is_of};
+use crate::tables::leaks;
 use crate::tables::objects::UNCOLLECTABLE;
 use crate::thread::{Attached, attached};
 
@@ -310,6 +311,7 @@ pub(crate) unsafe extern "C-unwind" fn GC_free(object: *mut c_void) {
 /// The program does not use the object any more.
 pub(crate) unsafe extern "C-unwind" fn free(object: *mut c_void, caller: usize) {
     let Some(address) = NonNull::new(object.cast::<u8>()) else { return };
+    leaks::freed(object as usize);
     let thread = attached();
     // SAFETY: the caller's promise.
     let Ok(freed) = (unsafe { thread.mutator.free_untyped(address) }) else {

@@ -1,9 +1,11 @@
 //! The tables of the library, which its lock guards. The functions of the interface change them; the collecting thread reads them in the
 //! stopped world, where nothing here may allocate: it removes entries, and appends where room was reserved.
 
+pub(crate) mod disclaim;
 pub(crate) mod finalizers;
 pub(crate) mod intervals;
 pub(crate) mod kinds;
+pub(crate) mod leaks;
 pub(crate) mod links;
 pub(crate) mod loaded;
 pub(crate) mod objects;
