@@ -20,14 +20,13 @@ use stopworld::{ThreadStopInfo, TypeInfo};
 use crate::data::{GC_dont_gc, GC_gc_no, GC_on_heap_resize, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
 use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
-use crate::library::if_initialised;
 use crate::lock::{Guarded, Held, LOCK};
 use crate::os::{PAGE, is_mapped, thread};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::tables::disclaim;
 use crate::tables::finalizers::{FINALIZERS, Marking};
 use crate::tables::intervals::Intervals;
-use crate::tables::kinds::{BoundProcedure, is_of};
+use crate::tables::kinds::BoundProcedure;
 use crate::tables::leaks;
 use crate::tables::links::{LONG, SHORT};
 use crate::tables::loaded::{self, LOADED};
@@ -157,12 +156,10 @@ fn ask_whether_to_keep(heap: &mut MarkedHeap<'_, '_>) {
 /// Takes down the objects that this collection frees and the program should have freed. Returns whether there are any.
 fn take_down_leaks(heap: &mut MarkedHeap<'_, '_>, held: &Held) -> bool {
     let mut any = false;
-    if leaks::are_wanted()
-        && let Some(library) = if_initialised()
-    {
+    if leaks::are_wanted() {
         heap.for_each_dead(|heap, object, type_info| {
             any = true;
-            leaks::found(object, heap.room_of(object), is_of(&library.kinds.atomic, type_info), held);
+            leaks::found(object, heap.room_of(object), type_info, held);
         });
     }
     any

@@ -7,6 +7,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hash::BuildHasherDefault;
 
+use stopworld::TypeInfo;
+
 use super::AddressMap;
 use crate::data::{GC_find_leak, is_on};
 use crate::lock::{Guarded, Held, LOCK};
@@ -29,7 +31,7 @@ struct Place {
 struct Leak {
     object: usize,
     bytes: usize,
-    is_atomic: bool,
+    type_info: &'static TypeInfo,
     place: Option<Place>,
 }
 
@@ -79,18 +81,18 @@ pub(crate) fn freed(object: usize) {
 }
 
 /// Takes down a dead object, in the stopped world: allocates nothing.
-pub(crate) fn found(object: usize, bytes: usize, is_atomic: bool, held: &Held) {
+pub(crate) fn found(object: usize, bytes: usize, type_info: &'static TypeInfo, held: &Held) {
     let Leaks { places, found, others } = &mut *LEAKS.get(held);
     let place = places.remove(&object);
     if found.len() < found.capacity() {
-        found.push(Leak { object, bytes, is_atomic, place });
+        found.push(Leak { object, bytes, type_info, place });
     } else {
         *others += 1;
     }
 }
 
-/// Prints the leaks that were found, once, in the form of bdwgc.
-pub(crate) fn print() {
+/// Prints the leaks that were found, once, in the form of bdwgc. `is_atomic` returns whether objects with a description have no pointers.
+pub(crate) fn print(is_atomic: impl Fn(&'static TypeInfo) -> bool) {
     let (leaks, others) = {
         let held = LOCK.lock();
         let mut all = LEAKS.get(&held);
@@ -100,8 +102,8 @@ pub(crate) fn print() {
         return;
     }
     log(&format!("Found {} leaked objects:\n", leaks.len() + others));
-    for Leak { object, bytes, is_atomic, place } in leaks {
-        let (form, kind) = if is_atomic { ("atomic", "PTRFREE") } else { ("composite", "NORMAL") };
+    for Leak { object, bytes, type_info, place } in leaks {
+        let (form, kind) = if is_atomic(type_info) { ("atomic", "PTRFREE") } else { ("composite", "NORMAL") };
         let bytes = place.map_or(bytes, |place| place.bytes);
         let place = place.filter(|place| place.file != 0).map_or_else(String::new, |place| {
             // SAFETY: by the promise of `allocated`.
