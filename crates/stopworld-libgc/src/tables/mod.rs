@@ -79,7 +79,8 @@ mod tests {
             let mut map: OrderedMap<u8> = entries.iter().map(|(&address, &value)| (address, value)).collect();
             let capacity = map.capacity();
             remove_dead(&mut map, |_, value| *value < border);
-            prop_assert_eq!(map.capacity(), capacity);
+            // The capacity leaves out places of removed entries that cannot be used again yet, so it may get smaller.
+            prop_assert!(map.capacity() <= capacity);
             let expected: BTreeMap<usize, u8> = entries.into_iter().filter(|&(_, value)| value >= border).collect();
             prop_assert!(expected.keys().all(|address| map.contains_key(address)));
             prop_assert_eq!(map.into_iter().collect::<BTreeMap<_, _>>(), expected);
