@@ -213,7 +213,7 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
 
     /// Returns the description of the object that begins at this address; `None` if none does.
     pub fn type_of(&self, address: usize) -> Option<&'static TypeInfo> {
-        self.heap.object_containing(address).filter(|(payload, _)| *payload == address).map(|(_, info)| info)
+        self.heap.object_at(address).map(|(_, info)| info)
     }
 
     /// Takes one marked object of a kind whose references the binding finds
@@ -221,6 +221,19 @@ impl<'a, 'm> MarkedHeap<'a, 'm> {
     /// collection, after it was marked. The binding passes what the object refers to, to [`keep_word`](Self::keep_word).
     pub fn take_bound(&mut self) -> Option<usize> {
         self.marking.take_bound()
+    }
+
+    /// Calls `visit` with the address and the description of each object that is not marked, and so will be freed unless it is
+    /// [kept](Self::keep). Reads the whole heap.
+    pub fn for_each_dead(&mut self, mut visit: impl FnMut(&mut Self, usize, &'static TypeInfo)) {
+        let heap = self.heap;
+        heap.for_each_unmarked(|address, info| visit(self, address, info));
+    }
+
+    /// Returns the number of bytes that the program may use of the object that begins at this address: at least as many as were asked for.
+    /// 0 if none begins there.
+    pub fn room_of(&self, address: usize) -> usize {
+        self.heap.object_at(address).map_or(0, |(payload, _)| self.heap.room_of(payload))
     }
 
     /// Marks everything that the objects to be kept refer to.

@@ -174,6 +174,7 @@ impl Collector {
         if let Some(target) = outcome.surplus {
             self.give_memory_back(target);
         }
+        self.heap.choose_pages(outcome.live.total(), outcome.mark_ns);
         Ok(Some(report))
     }
 

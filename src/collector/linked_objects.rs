@@ -1,6 +1,6 @@
 //! Lists of marked objects with which something is left to do after marking: weak cells, and the objects of a binding.
 
-use crate::sync::{AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicUsize, Ordering::Relaxed, prefetch};
 
 /// Marked objects, linked through one word of each, which is 0 outside a list. The list knows the addresses of these words.
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,16 @@ impl LinkedObjects {
         }
     }
 
-    /// Takes one object from the list, and returns the address of its link word.
+    /// Takes one object from the list, and returns the address of its link word. No other marker may be working.
     pub(crate) fn take(&mut self) -> Option<usize> {
         let link = self.head & !LINK_TAG;
         if link == 0 {
             return None;
         }
-        self.head = word(link).swap(0, Relaxed);
+        self.head = word(link).load(Relaxed);
+        word(link).store(0, Relaxed);
+        // The objects were marked long ago, so they are not in the cache any more.
+        prefetch(self.head);
         Some(link)
     }
 

@@ -416,15 +416,13 @@ impl Blocks {
         unsafe { (*(cell.header as *const AtomicUsize)).load(Relaxed) }
     }
 
-    /// Asks for huge pages for the part of the heap from `from` bytes on, and makes huge pages of the part before it, and of the mark
-    /// bytes of that part.
-    pub(crate) fn use_huge_pages(&self, from: usize) {
-        let marks_of_it = from / BLOCK_BYTES * MARKS_PER_BLOCK;
-        for (table, low) in [(&self.memory, from), (&self.marks, marks_of_it)] {
-            if table.len() > low {
-                table.collapse(0, low);
-                table.huge_pages(low, table.len() - low);
-            }
+    /// Makes huge pages of the first `committed` bytes of the heap, and of their mark bytes, and asks for huge pages for the rest.
+    pub(crate) fn use_huge_pages(&self, committed: usize) {
+        let marks_of_it = committed / BLOCK_BYTES * MARKS_PER_BLOCK;
+        for (table, low) in [(&self.memory, committed), (&self.marks, marks_of_it)] {
+            let low = (low / CHUNK_BYTES * CHUNK_BYTES).min(table.len());
+            table.collapse(0, low);
+            table.huge_pages(low, table.len() - low);
         }
     }
 

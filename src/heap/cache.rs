@@ -329,9 +329,27 @@ impl AllocationCache {
             return None;
         }
         let payload = fill(cell);
-        compiler_fence(Ordering::SeqCst);
-        run.cursor.store(next, Ordering::Relaxed);
+        self.advance(bin, next);
         Some(payload)
+    }
+
+    /// Returns the bin's cells that the thread may take now: the address of the first one, and their end.
+    #[inline(always)]
+    pub(super) fn at_hand(&self, bin: usize) -> (usize, usize) {
+        (self.runs[bin].cursor.load(Ordering::Relaxed), self.runs[bin].limit.load(Ordering::Relaxed))
+    }
+
+    /// Moves the bin's cursor to the next cell, after the one at the cursor has become an object.
+    #[inline(always)]
+    pub(super) fn advance(&self, bin: usize, next: usize) {
+        compiler_fence(Ordering::SeqCst);
+        self.runs[bin].cursor.store(next, Ordering::Relaxed);
+    }
+
+    /// The heap's kind bytes.
+    #[inline(always)]
+    pub(super) fn kinds(&self) -> KindBytes {
+        self.kinds
     }
 
     /// Whether the thread allocates small untyped objects in compact cells.

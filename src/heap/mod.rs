@@ -32,6 +32,7 @@ mod freed;
 pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod layout;
+mod list;
 pub(crate) mod local;
 pub(crate) mod pointer;
 pub(crate) mod references;
@@ -75,9 +76,11 @@ use crate::sync::{
 const NOW: u32 = 1;
 /// Value of [`Heap::requested`]: when the next collection is due anyway, its cause is reported as "requested".
 const WHEN_DUE: u32 = 2;
-/// From this size on the heap uses huge pages: they halve the time to mark a large random graph, but in a small heap they would
-/// contain memory that is never used.
-const HUGE_PAGES_FROM: usize = 64 << 20;
+/// With this many live bytes, huge pages may be useful: they halve the time to mark a large random graph. In a heap with fewer live objects
+/// they would contain memory that is never used.
+const HUGE_PAGES_FROM: u64 = 64 << 20;
+/// About how long it takes to copy a byte of the heap into a huge page. The heap is copied when it has been marked for that long.
+const HUGE_PAGE_NS_PER_BYTE: u64 = 2;
 
 /// The maximum number of blocks that a thread takes at once: 512 KiB, which fits into its processor's own cache.
 const MOST_RESERVED: u64 = 32;
@@ -152,6 +155,8 @@ pub(crate) struct Heap {
     committed_bytes: AtomicU64,
     /// How many of the committed bytes events have reported.
     announced_bytes: AtomicU64,
+    /// Nanoseconds of marking in collections that left so much alive that huge pages may be useful; `u64::MAX` when they are used.
+    large_marking_ns: AtomicU64,
     /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.
     requested: AtomicU32,
     /// Only their addresses are used: events identify the spaces by them.
@@ -205,6 +210,7 @@ impl Heap {
             tags: AtomicU64::new(0),
             committed_bytes: AtomicU64::new(0),
             announced_bytes: AtomicU64::new(0),
+            large_marking_ns: AtomicU64::new(0),
             requested: AtomicU32::new(0),
             pools: [0; SPACES],
             listed: [const { AtomicBool::new(false) }; BINS],
@@ -451,6 +457,8 @@ impl Heap {
             compiler_fence(Ordering::SeqCst);
             window();
             info.head.fresh.store(0, Relaxed);
+            // The first write to a page of mark bytes makes the kernel provide it: better here than in the stopped world. 0 is no epoch.
+            self.blocks.mark(block, 0).store(0, Relaxed);
         }
         window();
         if let Some(charges) = &self.charges {
@@ -511,9 +519,6 @@ impl Heap {
                 state.free.insert(block as BlockIndex);
             }
             state.committed_blocks = to;
-            if from * BLOCK_BYTES < HUGE_PAGES_FROM && to * BLOCK_BYTES >= HUGE_PAGES_FROM {
-                self.blocks.use_huge_pages(HUGE_PAGES_FROM);
-            }
             self.committed_bytes.store((to * BLOCK_BYTES) as u64, Relaxed);
         }
     }
@@ -558,6 +563,22 @@ impl Heap {
         }
         state.resident_blocks -= end - first;
         Some((self.blocks.start(first as BlockIndex), bytes))
+    }
+
+    /// Called after each collection, in the running world, with the bytes that it left alive and the time that it marked: chooses between
+    /// small and huge pages.
+    pub(crate) fn choose_pages(&self, live_bytes: u64, mark_ns: u64) {
+        // Relaxed: if two threads come here at once, the time of one collection may not count, or the advice is given twice.
+        let marked_ns = self.large_marking_ns.load(Relaxed);
+        if live_bytes < HUGE_PAGES_FROM || marked_ns == u64::MAX {
+            return;
+        }
+        let (committed, marked_ns) = (self.committed_bytes(), marked_ns.saturating_add(mark_ns));
+        if marked_ns < committed.saturating_mul(HUGE_PAGE_NS_PER_BYTE) {
+            return self.large_marking_ns.store(marked_ns, Relaxed);
+        }
+        self.large_marking_ns.store(u64::MAX, Relaxed);
+        self.blocks.use_huge_pages(committed as usize);
     }
 
     /// Bytes of memory that the heap really uses.

@@ -23,6 +23,7 @@ use std::arch::x86_64::{__m128i, _mm_setzero_si128};
 use std::ptr::{self, NonNull};
 
 use super::{Mutator, OutOfMemory, World};
+use crate::events::EventId;
 use crate::heap::compact::KindNumber;
 use crate::heap::free::{Freed, NoObject};
 use crate::heap::layout::{
@@ -197,6 +198,43 @@ impl Mutator {
                 None => self.refill(bin, bytes, kind.info)?,
             }
         }
+    }
+
+    /// Makes a list of up to `most` new objects: the first word of each is the address of the next one, and that of the last is `rest`.
+    /// Otherwise the objects are as those of [`alloc_untyped`](Self::alloc_untyped). Returns the first, and their number. Takes the free cells that
+    /// the thread has at hand: neither collects nor takes a lock.
+    ///
+    /// A reference to the first object keeps the others alive if their kind is scanned. Objects of a leaf kind that nothing else refers to
+    /// are freed by the next collection.
+    ///
+    /// `None` if there is no such cell, or if objects of this size have no cells, or if an event reports each allocation. After a call of
+    /// [`alloc_untyped`](Self::alloc_untyped) there may be cells again.
+    pub fn list_untyped(
+        &self,
+        bytes: usize,
+        kind: UntypedKind,
+        most: usize,
+        rest: Option<NonNull<u8>>,
+    ) -> Option<(NonNull<u8>, usize)> {
+        if self.world().collector().events.is_enabled(EventId::ObjectAllocated) {
+            return None;
+        }
+        let (bytes, clears) = (bytes.max(size_of::<usize>()), kind.is_scanned());
+        let rest = rest.map_or(0, |rest| rest.as_ptr() as usize);
+        let compact = kind.number.filter(|_| self.cache.has_compact_cells()).zip(class_of_compact(bytes));
+        let head = match (compact, class_of_untyped(bytes)) {
+            // SAFETY: this thread's own cache; the heap has compact cells.
+            (Some((number, class)), _) => unsafe {
+                self.cache.allocate_compact_list(bin(Space::Small, class), most, number, clears, rest)
+            },
+            (None, CLASSES) => None,
+            // SAFETY: this thread's own cache; untyped objects of this class have headers.
+            (None, class) => unsafe {
+                let header = ptr::from_ref(kind.info) as usize;
+                self.cache.allocate_list(bin(Space::Small, class), most, header, clears, rest)
+            },
+        };
+        head.and_then(|(head, count)| Some((NonNull::new(head as *mut u8)?, count)))
     }
 
     /// Frees an untyped object, whose memory the program does not use any more. A small object's cell is the first that this thread's

@@ -4,3 +4,4 @@ mod binding;
 mod freed;
 mod graph;
 mod kinds;
+mod list;

@@ -4,7 +4,7 @@
 //!   prepare         takes down the data segments of loaded objects
 //!   about_to_stop   takes the library's lock; start callback, events of the beginning
 //!   roots           data segments, added ranges, uncollectable objects, words of finalizers; then GC_push_other_roots
-//!   after_marking   mark procedures; short links; finalizers; dangling links; long links
+//!   after_marking   mark procedures; short links; finalizers; dangling links; long links; disclaim procedures; leaks
 //!   restarted       events of the end; releases the lock
 //! ```
 //!
@@ -12,8 +12,10 @@
 //! here on the collecting thread, some of them in the stopped world, as the interface has it: they may push roots and ask for marks, and
 //! must not allocate.
 
-use stopworld::ThreadStopInfo;
+use std::ffi::c_void;
+
 use stopworld::untyped::{Binding, MarkedHeap, RootScanner};
+use stopworld::{ThreadStopInfo, TypeInfo};
 
 use crate::data::{GC_dont_gc, GC_gc_no, GC_on_heap_resize, GC_push_other_roots, GC_stackbottom, Procedure, is_on};
 use crate::environment::NOT_AUTOMATIC;
@@ -21,9 +23,11 @@ use crate::hook::Hook;
 use crate::lock::{Guarded, Held, LOCK};
 use crate::os::{PAGE, is_mapped, thread};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::tables::disclaim;
 use crate::tables::finalizers::{FINALIZERS, Marking};
 use crate::tables::intervals::Intervals;
-use crate::tables::kinds;
+use crate::tables::kinds::BoundProcedure;
+use crate::tables::leaks;
 use crate::tables::links::{LONG, SHORT};
 use crate::tables::loaded::{self, LOADED};
 use crate::tables::objects::{KEPT_WORDS, STACK_ENDS, UNCOLLECTABLE};
@@ -105,18 +109,80 @@ pub(crate) fn with_marks<R>(use_marks: impl FnOnce(&mut MarkedHeap<'_, '_>) -> R
     Some(use_marks(unsafe { &mut *heap }))
 }
 
+/// Calls a function of the program that may use the heap after marking, by [`with_marks`].
+fn in_program<R>(heap: &mut MarkedHeap<'_, '_>, call: impl FnOnce() -> R) -> R {
+    MARKED.store(std::ptr::from_mut(heap).cast(), Ordering::Relaxed);
+    let result = call();
+    MARKED.store(std::ptr::null_mut(), Ordering::Relaxed);
+    result
+}
+
+/// Marks what dead objects refer to, of those kinds whose disclaim procedures need it.
+fn mark_for_disclaiming(heap: &mut MarkedHeap<'_, '_>) {
+    if !disclaim::is_any() {
+        return;
+    }
+    heap.for_each_dead(|heap, object, type_info| {
+        if !disclaim::keeps_referents(type_info) {
+            return;
+        }
+        match BoundProcedure::of(type_info) {
+            // SAFETY: an object of the procedure's kind, which is not freed yet.
+            Some(procedure) => in_program(heap, || unsafe { procedure.call(object) }),
+            // SAFETY: the object was alive before this collection.
+            None => unsafe { heap.keep_referents(object) },
+        }
+    });
+    heap.mark();
+    call_procedures(heap);
+}
+
+/// Asks the program about dead objects of kinds with a disclaim procedure.
+fn ask_whether_to_keep(heap: &mut MarkedHeap<'_, '_>) {
+    if !disclaim::is_any() {
+        return;
+    }
+    heap.for_each_dead(|heap, object, type_info| {
+        let Some(function) = disclaim::function_of(type_info) else { return };
+        // SAFETY: the program's function, with an object of its kind that is not freed yet.
+        if in_program(heap, || unsafe { function(object as *mut c_void) }) != 0 {
+            heap.keep(object);
+        }
+    });
+    heap.mark();
+    call_procedures(heap);
+}
+
+/// Takes down the objects that this collection frees and the program should have freed. Returns whether there are any.
+fn take_down_leaks(heap: &mut MarkedHeap<'_, '_>, held: &Held) -> bool {
+    let mut any = false;
+    if leaks::are_wanted() {
+        heap.for_each_dead(|heap, object, type_info| {
+            any = true;
+            leaks::found(object, heap.room_of(object), type_info, held);
+        });
+    }
+    any
+}
+
 /// Calls the mark procedure of each marked object of a kind that has one, and marks what it pushes, until there is no other such object.
 fn call_procedures(heap: &mut MarkedHeap<'_, '_>) {
+    // Objects of one kind often follow each other.
+    let mut last: Option<(&'static TypeInfo, Option<BoundProcedure>)> = None;
     loop {
         let mut any = false;
         while let Some(object) = heap.take_bound() {
             any = true;
-            MARKED.store(std::ptr::from_mut(heap).cast(), Ordering::Relaxed);
-            if let Some(type_info) = heap.type_of(object) {
-                // SAFETY: the object is marked.
-                unsafe { kinds::call_procedure(object, type_info) };
+            let Some(type_info) = heap.type_of(object) else { continue };
+            let procedure = match last {
+                Some((info, procedure)) if std::ptr::eq(info, type_info) => procedure,
+                _ => BoundProcedure::of(type_info),
+            };
+            last = Some((type_info, procedure));
+            if let Some(procedure) = procedure {
+                // SAFETY: the object is marked, and of the procedure's kind.
+                in_program(heap, || unsafe { procedure.call(object) });
             }
-            MARKED.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
         if !any {
             return;
@@ -141,6 +207,7 @@ pub(crate) struct LibgcBinding;
 unsafe impl Binding for LibgcBinding {
     fn prepare(&self) {
         loaded::refresh();
+        leaks::prepare();
     }
 
     fn may_collect(&self) -> bool {
@@ -185,6 +252,7 @@ unsafe impl Binding for LibgcBinding {
         // SAFETY: taken in `about_to_stop`.
         let held = unsafe { Held::assume() };
         call_procedures(heap);
+        mark_for_disclaiming(heap);
         // SAFETY: links are words that the program has registered, and says so before it frees them.
         unsafe { SHORT.get(&held).clear_dead(|object| heap.is_marked(object)) };
         if FINALIZERS.get(&held).find_dead(&mut Marks(heap)) > 0 {
@@ -195,6 +263,10 @@ unsafe impl Binding for LibgcBinding {
         TOGGLES.get(&held).forget_dead(|object| heap.is_marked(object));
         // SAFETY: as above.
         unsafe { LONG.get(&held).clear_dead(|object| heap.is_marked(object)) };
+        ask_whether_to_keep(heap);
+        if take_down_leaks(heap, &held) {
+            PENDING.store(true, Ordering::Relaxed);
+        }
         GC_gc_no.fetch_add(1, Ordering::Relaxed);
         HEAP_BYTES.store(heap.heap_bytes(), Ordering::Relaxed);
         FREED_BYTES.store(0, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::env;
 use stopworld::Stopper;
 
 use crate::data::{
-    GC_all_interior_pointers, GC_dont_gc, GC_find_leak, GC_free_space_divisor, GC_full_freq, GC_time_limit, is_on,
+    GC_all_interior_pointers, GC_dont_gc, GC_find_leak, GC_free_space_divisor, GC_full_freq, GC_time_limit,
 };
 use crate::print::warn;
 use crate::sync::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -113,8 +113,8 @@ impl Settings {
         if let Some(limit) = read("GC_PAUSE_TIME_TARGET", "a number of milliseconds", |text| text.parse().ok()) {
             GC_time_limit.store(limit, Ordering::Relaxed);
         }
-        if is_set("GC_FIND_LEAK") || is_on(&GC_find_leak) {
-            warn("leak detection is not available in this library: use `stopworld` traces with a heap profile instead");
+        if is_set("GC_FIND_LEAK") {
+            GC_find_leak.store(1, Ordering::Relaxed);
         }
         let markers = read("GC_MARKERS", "a number from 1 to 64", count);
         Settings {

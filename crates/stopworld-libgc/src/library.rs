@@ -144,8 +144,8 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
 }
 
 /// The size up to which a heap grows before its live bytes count. bdwgc begins with 64 KiB. A small heap of this collector is faster the
-/// less often it is marked: with 6 MiB, guile and ecl need a tenth less memory, and a fifth more time.
-const INITIAL_HEAP: usize = 9 << 20;
+/// less often it is marked: with 6 MiB, guile needs 6 % less memory, and a fifth more time.
+const INITIAL_HEAP: usize = 8 << 20;
 /// The smallest heap limit that a world accepts.
 const SMALLEST_LIMIT: usize = 256 << 10;
 /// Heap limits are multiples of this.

@@ -1,14 +1,17 @@
 //! The beginning of the library, collections, and the functions of the program that they call.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Once;
 
 use crate::binding::{ON_COLLECTION_EVENT, PENDING, START_CALLBACK, StageFunction};
 use crate::data::{GC_dont_gc, Procedure, is_on};
 use crate::hook::Hook;
 use crate::library::if_initialised;
 use crate::lock::LOCK;
+use crate::os;
 use crate::print;
 use crate::sync::Ordering;
+use crate::tables::leaks;
 use crate::thread::attached;
 
 use super::finalization;
@@ -26,6 +29,21 @@ unsafe extern "C-unwind" fn never() -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_init() {
     attached();
+    search_for_leaks_at_exit();
+}
+
+/// Lets the process collect when it exits, if it searches for leaks.
+pub(crate) fn search_for_leaks_at_exit() {
+    static ONCE: Once = Once::new();
+    extern "C" fn at_exit() {
+        if leaks::are_wanted() {
+            collect();
+        }
+    }
+    if leaks::are_wanted() {
+        // If there is no room for the handler, the last search is missing.
+        ONCE.call_once(|| _ = os::at_exit(at_exit));
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -12,7 +12,7 @@ use crate::environment::MAXIMUM_HEAP;
 use crate::library::{if_initialised, limit};
 use crate::lock::LOCK;
 use crate::print::{self, log};
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering, fence};
 use crate::tables::finalizers::FINALIZERS;
 use crate::tables::links::{LONG, SHORT};
 use crate::tables::objects::UNCOLLECTABLE;
@@ -182,12 +182,27 @@ pub(crate) extern "C-unwind" fn GC_expand_hp(bytes: usize) -> c_int {
     if LOCK.is_mine() {
         print::abort("GC_expand_hp was called by a function that holds the allocation lock: call it afterwards");
     }
+    /// The size to which requests have expanded the heap.
+    static EXPANDED: AtomicUsize = AtomicUsize::new(0);
     let world = &attached().library.world;
-    let size = figures().heap.saturating_add(bytes);
-    if size > world.heap_limit() as usize {
+    let limit = world.heap_limit() as usize;
+    let expanded = |before: usize| before.max(figures().heap).checked_add(bytes).filter(|&size| size <= limit);
+    if EXPANDED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, expanded).is_err() {
         return 0;
     }
-    world.set_minimum_heap(size);
+    // Of two requests at once, the one that sets the size first may be the larger one. Then the other finds that here, and sets it again.
+    let size = loop {
+        // SeqCst: pairs with the fence below, of the other thread. Either this thread's size is the last one that is set, or the other
+        // thread loads the sum.
+        fence(Ordering::SeqCst);
+        let size = EXPANDED.load(Ordering::Relaxed);
+        world.set_minimum_heap(size);
+        // SeqCst: pairs with the fence above.
+        fence(Ordering::SeqCst);
+        if EXPANDED.load(Ordering::Relaxed) == size {
+            break size;
+        }
+    };
     report_size(size, &LOCK.lock());
     1
 }

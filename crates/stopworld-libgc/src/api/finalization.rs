@@ -9,6 +9,8 @@ use crate::hook::Hook;
 use crate::lock::{Guarded, LOCK};
 use crate::sync::Ordering;
 use crate::tables::finalizers::{FINALIZERS, Finalizer, Function, Order};
+use crate::tables::kinds::is_of;
+use crate::tables::leaks;
 use crate::tables::links::{LONG, Links, Moved, SHORT};
 use crate::thread::{attached, library};
 
@@ -40,6 +42,7 @@ pub(crate) fn after_collection() {
     if LOCK.is_mine() || !PENDING.swap(false, Ordering::Relaxed) {
         return;
     }
+    leaks::print(|type_info| is_of(&library().kinds.atomic, type_info));
     if is_on(&GC_finalize_on_demand) {
         if let Some(function) = GC_finalizer_notifier.get() {
             // SAFETY: the program's function, without a lock, as the interface has it.

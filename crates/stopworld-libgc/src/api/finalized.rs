@@ -26,17 +26,19 @@ unsafe extern "C-unwind" fn call_closure(object: *mut c_void, closure: *mut c_vo
     }
 }
 
+/// As in bdwgc, objects may then have a word of the program before what it refers to, and words may have a tag in their lowest bit.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_init_finalized_malloc() {
-    attached();
+    let world = &attached().library.world;
+    [1, size_of::<usize>()].into_iter().for_each(|bytes| world.register_displacement(bytes));
 }
 
-/// The function is called as a finalizer without order: the object stays until it has returned.
+/// The function is called as a finalizer that waits as long as other dead objects with such functions refer to the object.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn GC_finalized_malloc(bytes: usize, closure: *const Closure) -> *mut c_void {
     let object = allocated(bytes, 0, |kinds| &kinds.normal);
     if !object.is_null() {
-        let finalizer = Finalizer { function: call_closure, data: closure as usize, order: Order::None };
+        let finalizer = Finalizer { function: call_closure, data: closure as usize, order: Order::IgnoreSelf };
         FINALIZERS.get(&LOCK.lock()).set(object as usize, Some(finalizer));
     }
     object

@@ -6,6 +6,7 @@ use std::ptr;
 
 use crate::lock::LOCK;
 use crate::print;
+use crate::tables::disclaim;
 use crate::tables::kinds::{FIRST_KIND, Kind, MADE, MOST_KINDS, Procedure, descriptor, own_kind};
 use crate::thread::attached;
 
@@ -65,20 +66,19 @@ unsafe extern "C-unwind" fn generic_many(
     place: *mut *mut c_void,
     caller: usize,
 ) -> *mut c_void {
-    let list = match kind {
-        ATOMIC => many(bytes, caller, |kinds| &kinds.atomic),
-        NORMAL => many(bytes, caller, |kinds| &kinds.normal),
+    // SAFETY: the program's promise: a place for the list.
+    let keep = |list| unsafe { place.write(list) };
+    match kind {
+        ATOMIC => many(bytes, caller, |kinds| &kinds.atomic, keep),
+        NORMAL => many(bytes, caller, |kinds| &kinds.normal, keep),
         UNCOLLECTABLE | ATOMIC_UNCOLLECTABLE => print::abort(
             "GC_generic_malloc_many: lists of uncollectable objects are not available: allocate them one by one",
         ),
         _ => {
             let (bytes, kind) = own(bytes, kind);
-            many(bytes, caller, |_| &kind.variants)
+            many(bytes, caller, |_| &kind.variants, keep)
         }
-    };
-    // SAFETY: the program's promise: a place for the list.
-    unsafe { place.write(list) };
-    list
+    }
 }
 
 /// Own kinds have no lists that a program could use, so each gets one word.
@@ -110,6 +110,18 @@ pub(crate) extern "C" fn GC_new_kind_inner(
     clears: c_int,
 ) -> u32 {
     GC_new_kind(list, descriptor, adds_size, clears)
+}
+
+/// Sets the function that is asked about each dead object of a kind that the program has made.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn GC_register_disclaim_proc(
+    kind: c_int,
+    function: Option<disclaim::Function>,
+    keeps_referents: c_int,
+) {
+    if !usize::try_from(kind).is_ok_and(|kind| disclaim::set(kind, function, keeps_referents != 0)) {
+        print::abort(&format!("GC_register_disclaim_proc: kind {kind} was not made by GC_new_kind"));
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,7 @@ use crate::os::describe_address;
 use crate::print::log;
 use crate::sync::Ordering;
 use crate::tables::kinds::{LEAVES_LAST_WORD, SizedKind, USES_LAST_WORD, is_of};
+use crate::tables::leaks;
 use crate::tables::objects::UNCOLLECTABLE;
 use crate::thread::{Attached, attached};
 
@@ -28,10 +29,15 @@ const BYTES_AT_ONCE: usize = 4096;
 pub(crate) fn allocate(thread: &Attached, bytes: usize, kind: &SizedKind) -> Option<NonNull<u8>> {
     // An object without bytes gets as many as the smallest of bdwgc.
     let bytes = if bytes == 0 { GRANULE } else { bytes };
-    // 1 to 8 bytes beyond a multiple of 16 use the last word of their cell: see `SizedKind`.
-    let variant = (bytes.wrapping_sub(1) >> 3) & 1;
+    thread.mutator.alloc_untyped(bytes, kind[variant(bytes)]).ok()
+}
+
+/// Returns which variant of its kind an object of this size is.
+#[inline(always)]
+fn variant(bytes: usize) -> usize {
     const { assert!(USES_LAST_WORD == 0 && LEAVES_LAST_WORD == 1) };
-    thread.mutator.alloc_untyped(bytes, kind[variant]).ok()
+    // 1 to 8 bytes beyond a multiple of 16 use the last word of their cell: see `SizedKind`.
+    (bytes.wrapping_sub(1) >> 3) & 1
 }
 
 /// Allocates, and does what is due at the end of an allocation. `caller` is the address to which the program's call returns, or 0.
@@ -162,29 +168,55 @@ pub(crate) unsafe extern "C-unwind" fn strndup(text: *const c_char, most: usize,
     copied(unsafe { std::slice::from_raw_parts(text.cast(), libc::strnlen(text, most)) }, caller)
 }
 
-/// Allocates a list of objects, each of which has the address of the next one in its first word. Returns its head.
-pub(crate) fn many<'a>(bytes: usize, caller: usize, kind: impl FnOnce(&'static Kinds) -> &'a SizedKind) -> *mut c_void {
+/// Allocates a list of objects, each of which has the address of the next one in its first word, and passes its head to `keep`.
+///
+/// The objects of a list without pointers are not found through its head. A collection that comes before the program knows the list would
+/// free them. So such a list is made, and kept, while the lock excludes collections.
+pub(crate) fn many<'a>(
+    bytes: usize,
+    caller: usize,
+    kind: impl FnOnce(&'static Kinds) -> &'a SizedKind,
+    keep: impl FnOnce(*mut c_void),
+) -> *mut c_void {
     let thread = attached();
     charge(thread, caller);
     let (kind, bytes) = (kind(thread.kinds()), bytes.max(size_of::<usize>()));
-    let mut head = ptr::null_mut::<c_void>();
-    for _ in 0..(BYTES_AT_ONCE / bytes).max(1) {
-        let Some(object) = allocate(thread, bytes, kind) else { break };
-        // SAFETY: the object has at least a word. The list's head is on this stack.
-        unsafe { object.cast::<*mut c_void>().write(head) };
-        head = object.as_ptr().cast();
-    }
-    if head.is_null() {
-        return out_of_memory(bytes);
+    let variant = kind[variant(bytes)];
+    let finds_all = is_of(&thread.kinds().normal, variant.type_info());
+    let (mut list, mut left) = (None::<NonNull<u8>>, (BYTES_AT_ONCE / bytes).max(1));
+    loop {
+        let held = LOCK.lock();
+        if let Some((head, count)) = thread.mutator.list_untyped(bytes, variant, left, list) {
+            (list, left) = (Some(head), left - count);
+        }
+        if left == 0 || list.is_some() && !finds_all {
+            keep(list.map_or(ptr::null_mut(), |head| head.as_ptr().cast()));
+            break;
+        }
+        drop(held);
+        // This provides cells for the rest of the list. It may collect; the head is on this stack.
+        match allocate(thread, bytes, kind) {
+            Some(object) => {
+                // SAFETY: the object has at least a word.
+                unsafe { object.cast::<Option<NonNull<u8>>>().write(list) };
+                (list, left) = (Some(object), left - 1);
+            }
+            None if list.is_some() => left = 0,
+            None => {
+                let other = out_of_memory(bytes);
+                keep(other);
+                return other;
+            }
+        }
     }
     if PENDING.load(Ordering::Relaxed) {
         finalization::after_collection();
     }
-    head
+    list.map_or(ptr::null_mut(), |head| head.as_ptr().cast())
 }
 
 extern "C-unwind" fn malloc_many(bytes: usize, caller: usize) -> *mut c_void {
-    many(bytes, caller, |kinds| &kinds.normal)
+    many(bytes, caller, |kinds| &kinds.normal, |_| ())
 }
 
 /// An object at a multiple of `align`. If that is more than the alignment of all objects, the result points into the object.
@@ -279,6 +311,7 @@ pub(crate) unsafe extern "C-unwind" fn GC_free(object: *mut c_void) {
 /// The program does not use the object any more.
 pub(crate) unsafe extern "C-unwind" fn free(object: *mut c_void, caller: usize) {
     let Some(address) = NonNull::new(object.cast::<u8>()) else { return };
+    leaks::freed(object as usize);
     let thread = attached();
     // SAFETY: the caller's promise.
     let Ok(freed) = (unsafe { thread.mutator.free_untyped(address) }) else {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
+use super::collecting::search_for_leaks_at_exit;
 use crate::data::{GC_find_leak, GC_time_limit};
 use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
@@ -65,10 +66,12 @@ pub(crate) extern "C" fn GC_get_find_leak() -> c_int {
     GC_find_leak.load(Ordering::Relaxed)
 }
 
-/// Leaks are not searched for: a program that frees everything runs as usual.
+/// Lets collections report the objects that they find dead, which the program should have freed. They are freed all the same. The process then
+/// collects once more when it exits.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_set_find_leak(value: c_int) {
     GC_find_leak.store(value, Ordering::Relaxed);
+    search_for_leaks_at_exit();
 }
 
 /// `struct GC_timeval_s`

@@ -13,7 +13,6 @@ macro_rules! missing {
 }
 
 missing! {
-    GC_register_disclaim_proc: "register a finalizer for each object instead (GC_register_finalizer_no_order), or allocate it with GC_finalized_malloc";
     GC_start_world_external: "let the functions that the collector calls in the stopped world do the work (GC_set_push_other_roots)";
     GC_stop_world_external: "let the functions that the collector calls in the stopped world do the work (GC_set_push_other_roots)";
 }

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::hash::BuildHasherDefault;
 
-use super::AddressMap;
+use super::{OrderedMap, remove_dead};
 use crate::lock::Guarded;
 
 /// A finalizer, as the program gives it: the object, and a word of its own.
@@ -51,17 +51,17 @@ pub(crate) struct Ready {
 
 #[derive(Debug)]
 pub(crate) struct Finalizers {
-    registered: AddressMap<Finalizer>,
+    registered: OrderedMap<Finalizer>,
     ready: VecDeque<Ready>,
 }
 
 pub(crate) static FINALIZERS: Guarded<Finalizers> =
-    Guarded::new(Finalizers { registered: AddressMap::with_hasher(BuildHasherDefault::new()), ready: VecDeque::new() });
+    Guarded::new(Finalizers { registered: OrderedMap::with_hasher(BuildHasherDefault::new()), ready: VecDeque::new() });
 
 impl Finalizers {
     /// Sets or removes the finalizer of an object. Returns the one before.
     pub(crate) fn set(&mut self, object: usize, finalizer: Option<Finalizer>) -> Option<Finalizer> {
-        let Some(finalizer) = finalizer else { return self.registered.remove(&object) };
+        let Some(finalizer) = finalizer else { return self.registered.swap_remove(&object) };
         let before = self.registered.insert(object, finalizer);
         // `reserve` counts from the length.
         self.ready.reserve(self.registered.len());
@@ -92,7 +92,7 @@ impl Finalizers {
 
     /// Makes all finalizers ready, whether their objects are dead or not.
     pub(crate) fn make_all_ready(&mut self) {
-        let all = self.registered.drain().map(|(object, finalizer)| Ready { object, finalizer });
+        let all = self.registered.drain(..).map(|(object, finalizer)| Ready { object, finalizer });
         self.ready.extend(all);
     }
 
@@ -120,15 +120,12 @@ impl Finalizers {
 
     /// Queues the finalizers of these orders whose objects are not marked, and marks the objects.
     fn queue_dead(&mut self, marking: &mut impl Marking, is_wanted: impl Fn(Order) -> bool) {
-        let (before, ready) = (self.ready.len(), &mut self.ready);
-        self.registered.retain(|&object, &mut finalizer| {
-            let is_dead = is_wanted(finalizer.order) && !marking.is_marked(object);
-            if is_dead {
-                ready.push_back(Ready { object, finalizer });
-            }
-            !is_dead
-        });
+        let before = self.ready.len();
+        let is_dead = |object, finalizer: &Finalizer| is_wanted(finalizer.order) && !marking.is_marked(object);
+        let dead = self.registered.iter().filter(|&(&object, finalizer)| is_dead(object, finalizer));
+        self.ready.extend(dead.map(|(&object, &finalizer)| Ready { object, finalizer }));
         if self.ready.len() > before {
+            remove_dead(&mut self.registered, is_dead);
             self.ready.iter().skip(before).for_each(|ready| marking.keep(ready.object));
             marking.run();
         }
@@ -188,7 +185,7 @@ mod tests {
 
     /// The objects that are ready after a collection in which nothing but 1000 is reachable.
     fn ready(orders: &[(usize, Order)], edges: &[(usize, usize)]) -> Vec<usize> {
-        let mut finalizers = Finalizers { registered: AddressMap::default(), ready: VecDeque::new() };
+        let mut finalizers = Finalizers { registered: OrderedMap::default(), ready: VecDeque::new() };
         for &(object, order) in orders {
             finalizers.set(object, Some(Finalizer { function: nothing, data: 0, order }));
         }

@@ -176,18 +176,33 @@ pub(crate) fn own_kind_of(type_info: &'static TypeInfo) -> Option<(usize, &'stat
     made.find(|(_, kind)| is_of(&kind.variants, type_info))
 }
 
-/// Calls the mark procedure of an object, in the stopped world.
-///
-/// # Safety
-/// The object is alive.
-pub(crate) unsafe fn call_procedure(object: usize, type_info: &'static TypeInfo) {
-    /// The stack that the procedure believes to have: it only passes the addresses on.
-    static STACK: [usize; 2] = [0; 2];
-    let Some((_, Kind { procedure: Some((number, environment)), .. })) = own_kind_of(type_info) else { return };
-    let Some(function) = PROCEDURES.get(*number).and_then(Hook::get) else { return };
-    let (top, limit) = ((&raw const STACK[0]).cast_mut().cast(), (&raw const STACK[1]).cast_mut().cast());
-    // SAFETY: the program's function, with an object of its kind.
-    unsafe { function(object as *mut usize, top, limit, *environment) };
+/// A mark procedure, and the environment in its kind's descriptor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BoundProcedure {
+    function: Procedure,
+    environment: usize,
+}
+
+impl BoundProcedure {
+    /// Returns the procedure of the objects with this description.
+    pub(crate) fn of(type_info: &'static TypeInfo) -> Option<Self> {
+        let (_, kind) = own_kind_of(type_info)?;
+        let (number, environment) = kind.procedure?;
+        let function = PROCEDURES.get(number).and_then(Hook::get)?;
+        Some(Self { function, environment })
+    }
+
+    /// Calls the procedure with an object, in the stopped world.
+    ///
+    /// # Safety
+    /// The object is alive, and of the procedure's kind.
+    pub(crate) unsafe fn call(self, object: usize) {
+        /// The stack that the procedure believes to have: it only passes the addresses on.
+        static STACK: [usize; 2] = [0; 2];
+        let (top, limit) = ((&raw const STACK[0]).cast_mut().cast(), (&raw const STACK[1]).cast_mut().cast());
+        // SAFETY: the program's function, with an object of its kind.
+        unsafe { (self.function)(object as *mut usize, top, limit, self.environment) };
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 
 use std::hash::BuildHasherDefault;
 
-use super::AddressMap;
+use super::{OrderedMap, remove_dead};
 use crate::lock::Guarded;
 use crate::sync::{AtomicUsize, Ordering};
 
 /// The links of one sort: the object of each link, by the link's address.
 #[derive(Debug)]
-pub(crate) struct Links(AddressMap<usize>);
+pub(crate) struct Links(OrderedMap<usize>);
 
 /// Links that are cleared when their object is not reachable.
 pub(crate) static SHORT: Guarded<Links> = Guarded::new(Links::new());
@@ -29,7 +29,7 @@ pub(crate) enum Moved {
 
 impl Links {
     const fn new() -> Self {
-        Self(AddressMap::with_hasher(BuildHasherDefault::new()))
+        Self(OrderedMap::with_hasher(BuildHasherDefault::new()))
     }
 
     /// Adds a link. Returns whether it replaces one at the same address.
@@ -39,7 +39,7 @@ impl Links {
 
     /// Removes a link. Returns whether it was there.
     pub(crate) fn remove(&mut self, link: usize) -> bool {
-        self.0.remove(&link).is_some()
+        self.0.swap_remove(&link).is_some()
     }
 
     /// Changes the address of a link. The program moves the link's content.
@@ -53,7 +53,7 @@ impl Links {
         if self.0.contains_key(&new) {
             return Moved::Occupied;
         }
-        if let Some(object) = self.0.remove(&link) {
+        if let Some(object) = self.0.swap_remove(&link) {
             self.0.insert(new, object);
         }
         Moved::Done
@@ -68,19 +68,16 @@ impl Links {
     /// # Safety
     /// Links whose object is alive or dead are still words of the program, unless they are in dead objects.
     pub(crate) unsafe fn clear_dead(&mut self, is_alive: impl Fn(usize) -> bool) {
-        self.0.retain(|&link, &mut object| {
-            if is_alive(object) {
-                return true;
-            }
+        for (&link, _) in self.0.iter().filter(|&(_, &object)| !is_alive(object)) {
             // SAFETY: the program registered the word, and says so before it frees it; the memory of dead objects is still there.
             unsafe { (*(link as *const AtomicUsize)).store(0, Ordering::Relaxed) };
-            false
-        });
+        }
+        remove_dead(&mut self.0, |_, &object| !is_alive(object));
     }
 
     /// Forgets the links that lie in dead objects. In the stopped world.
     pub(crate) fn forget_dangling(&mut self, lies_in_dead_object: impl Fn(usize) -> bool) {
-        self.0.retain(|&link, _| !lies_in_dead_object(link));
+        remove_dead(&mut self.0, |link, _| lies_in_dead_object(link));
     }
 }
 

@@ -8,8 +8,8 @@
 //!   refresh (dl_iterate_phdr) ── a thread calls dlopen or dlclose ── stop ── for_each (_r_debug)
 //! ```
 //!
-//! A thread may be stopped inside dlopen or dlclose. An object that is being added holds no pointer of the program yet. One that is being
-//! removed may be unmapped already; then only memory that is still mapped is scanned.
+//! A thread may be stopped inside dlopen or dlclose. The object that it removes may be unmapped already, and is still in the list. So only
+//! memory that is still mapped is scanned then. The objects that other threads have loaded since the refresh are in the list, too.
 //!
 //! What the loader makes read-only after relocation (RELRO) is left out, and so are the data of this library.
 
@@ -173,6 +173,11 @@ impl Loaded {
             return self.segments.iter().for_each(|&(low, high)| visit(low, high));
         };
         let is_consistent = list.is_consistent();
+        let mut visit_mapped = |low, high| {
+            if is_consistent || is_mapped(low / PAGE * PAGE, high) {
+                visit(low, high);
+            }
+        };
         let mut next = 0;
         // SAFETY: the caller's promise.
         unsafe {
@@ -185,13 +190,9 @@ impl Loaded {
                 };
                 if let Some(at) = at {
                     next = at + 1;
-                    for &(low, high) in self.segments_of(self.objects.get(at)) {
-                        if is_consistent || is_mapped(low / PAGE * PAGE, high) {
-                            visit(low, high);
-                        }
-                    }
-                } else if is_consistent && let Some(headers) = headers_at(base) {
-                    data_segments(base, headers, &mut visit);
+                    self.segments_of(self.objects.get(at)).iter().for_each(|&(low, high)| visit_mapped(low, high));
+                } else if let Some(headers) = headers_at(base) {
+                    data_segments(base, headers, &mut visit_mapped);
                 }
             });
         }

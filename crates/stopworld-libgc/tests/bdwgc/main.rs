@@ -91,6 +91,11 @@ fn passes_with_both(files: &[&str], options: &[&str], settings: Settings<'_>) {
 #[case::secondary_thread(&["initsecondarythread.c"])]
 #[case::threads_that_create_threads(&["subthread_create.c"])]
 #[case::thread_keys(&["threadkey_test.c"])]
+#[case::leaks(&["leak_test.c"])]
+#[case::leaks_of_threads(&["thread_leak_test.c"])]
+#[case::disclaim(&["disclaim_test.c"])]
+#[case::disclaim_often(&["disclaim_bench.c"])]
+#[case::disclaim_in_a_weak_map(&["disclaim_weakmap_test.c"])]
 fn bdwgcs_own_test_passes(#[case] files: &[&str]) {
     passes_with_both(files, &[], &[]);
 }

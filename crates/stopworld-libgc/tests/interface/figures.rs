@@ -1,8 +1,8 @@
 //! Figures, callbacks, and switching collections off.
 
 use std::ptr::null_mut;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
 
 use super::*;
 
@@ -115,6 +115,32 @@ fn a_heap_that_is_expanded_is_filled_before_a_collection() {
         assert_eq!(GC_expand_hp(usize::MAX / 2), 0, "more than the limit");
         assert_eq!(GC_get_heap_size(), before + (128 << 20));
         GC_set_on_heap_resize(None);
+    }
+}
+
+/// The sum of all requests counts, whichever thread comes last.
+#[test]
+fn heaps_are_expanded_by_several_threads_at_once() {
+    const THREADS: usize = 4;
+    const REQUESTS: usize = 20_000;
+    const BYTES: usize = 1 << 10;
+    let _alone = alone();
+    // SAFETY: functions as the interface has them.
+    unsafe {
+        GC_malloc(1);
+        let before = GC_get_heap_size();
+        let begin = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                let begin = &begin;
+                scope.spawn(move || {
+                    GC_malloc(1);
+                    begin.wait();
+                    (0..REQUESTS).for_each(|_| assert_eq!(GC_expand_hp(BYTES), 1));
+                });
+            }
+        });
+        assert_eq!(GC_get_heap_size(), before + THREADS * REQUESTS * BYTES);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The functions of the interface, called by this program, which contains the library.
 
+mod disclaim;
 mod figures;
 mod objects;
 mod reachability;
@@ -35,6 +36,11 @@ unsafe extern "C" {
     pub(crate) fn GC_generic_malloc_many(bytes: usize, kind: c_int, place: *mut Pointer);
     pub(crate) fn GC_new_free_list() -> *mut Pointer;
     pub(crate) fn GC_new_kind(list: *mut Pointer, descriptor: usize, adds_size: c_int, clears: c_int) -> u32;
+    pub(crate) fn GC_register_disclaim_proc(
+        kind: c_int,
+        function: Option<extern "C" fn(Pointer) -> c_int>,
+        keeps_referents: c_int,
+    );
     pub(crate) fn GC_new_proc(procedure: extern "C" fn(*mut usize, Pointer, Pointer, usize) -> Pointer) -> u32;
     pub(crate) fn GC_mark_and_push(object: Pointer, top: Pointer, limit: Pointer, source: *mut Pointer) -> Pointer;
     pub(crate) fn GC_make_descriptor(bitmap: *const usize, bits: usize) -> usize;

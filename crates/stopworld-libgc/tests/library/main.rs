@@ -114,6 +114,55 @@ fn an_unknown_pointer_is_reported_with_the_place_of_the_call(#[case] mistake: &s
     assert!(text.contains("called from mistakes+0x"), "{text}");
 }
 
+/// Each leak once, by the collection that finds it: with the place if a debugging function has allocated it.
+#[rstest]
+#[case::requested("now")]
+#[case::at_exit("exit")]
+fn leaks_are_reported_with_the_place_of_the_allocation(#[case] last: &str) {
+    let Some(scene) = Scene::new() else { return };
+    let output = scene.command(&scene.program("leaks")).arg(last).output().unwrap();
+    let text = stderr(&output);
+    assert!(output.status.success(), "{}: {text}", output.status);
+    let mut parts = [String::new(), String::new(), String::new(), String::new()];
+    let mut part = 0;
+    for line in text.lines() {
+        if ["first", "second", "third"].contains(&line) {
+            part += 1;
+            continue;
+        }
+        let (before, address) = line.split_once("0x").unwrap_or((line, ""));
+        parts[part] += before;
+        parts[part] += address.split_once(' ').map_or("", |(_, rest)| rest);
+        parts[part].push('\n');
+    }
+    let sorted = |part: &str| {
+        let mut lines: Vec<_> = part.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(
+        sorted(&parts[0]),
+        [
+            "Found 2 leaked objects:",
+            "Leaked composite object at (some.c:12, sz=102, NORMAL)",
+            "Leaked composite object at (some.c:13, sz=103, NORMAL)",
+        ]
+    );
+    assert_eq!(parts[1], "", "each leak is reported once");
+    let (at_the_end, before) = if last == "exit" { (&parts[3], &parts[2]) } else { (&parts[2], &parts[3]) };
+    assert_eq!(before, "");
+    assert_eq!(
+        sorted(at_the_end),
+        [
+            "Found 4 leaked objects:",
+            "Leaked atomic object at (some.c:30, sz=7, PTRFREE)",
+            "Leaked composite object at (other.c:20, sz=5000, NORMAL)",
+            "Leaked composite object at (some.c:14, sz=104, NORMAL)",
+            "Leaked composite object at (sz=1080, NORMAL)",
+        ]
+    );
+}
+
 #[test]
 fn a_function_that_is_missing_says_its_name() {
     let Some(scene) = Scene::new() else { return };
