@@ -646,6 +646,10 @@ pub(super) struct Settings {
     #[arg(long, value_name = "N", default_value = "1", requires = "snapshot", value_parser = collections, allow_negative_numbers = true)]
     pub(super) snapshot_at: NonZeroU32,
 
+    /// Also print the time to stop of each thread: how long stops waited for it, how often it was the last, and what it was doing
+    #[arg(long)]
+    pub(super) stops: bool,
+
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
     #[arg(long)]
     pub(super) diagnostics: bool,

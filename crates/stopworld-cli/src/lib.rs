@@ -8,6 +8,7 @@
 //! | `run` | one run: its workload, its length, and its error messages |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, whatever ended it |
+//! | `stop_observer` | what each thread does in each stop, for `--stops` |
 //! | `debug` | the ptrace debugger: its commands, its prompt, its tables |
 //! | `eventcnv` | Memory Pool System telemetry streams as text |
 //! | `convert`, `atomic_output` | conversion between trace formats; atomic replacement of the output file |
@@ -53,6 +54,7 @@ mod run_snapshot;
 mod session;
 mod size;
 mod snapshot;
+mod stop_observer;
 mod trace_request;
 mod tracing;
 

@@ -12,10 +12,15 @@ use anyhow::{Context, bail};
 use super::arguments::{Settings, Stop};
 use super::profiling::Passed;
 use super::run_snapshot::RunSnapshot;
+use super::stop_observer::{StopLog, StopObserver};
 use super::trace_request::TraceRequest;
 use super::tracing::{self, End, Tracing};
+use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
+use stopworld::{
+    CollectError, CollectionReport, Paranoid, Reason, SafepointStopper, SignalStopper, Stopper, ThreadVtable, World,
+    WorldBuilder,
+};
 use stopworld_analysis::report::{self, RunSummary, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
 use stopworld_trace::Finished;
@@ -36,6 +41,8 @@ pub(super) struct Session {
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
     snapshot: Option<RunSnapshot>,
+    /// With `--stops`.
+    stops: Option<Arc<StopLog>>,
     passed: Arc<Passed>,
     summary: Arc<Mutex<RunSummary>>,
     begun: Instant,
@@ -56,10 +63,13 @@ impl Session {
         let passed = Arc::new(Passed::default());
         let snapshot = RunSnapshot::start(settings)?;
         let count = snapshot.as_ref().map(RunSnapshot::counter);
+        let stops = settings.stops.then(StopLog::new);
+        let observed = stops.clone();
         let note = listener(settings, run_control.clone(), Arc::clone(&summary));
         let builder = described(settings, &passed, move |report| {
             note(report);
             count.iter().for_each(|count| count());
+            observed.iter().for_each(|stops| stops.take());
         });
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
@@ -71,7 +81,7 @@ impl Session {
             Some(snapshot) => builder.record_to(&snapshot.trace),
             None => builder,
         };
-        let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
+        let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref(), stops.as_ref())?;
         if settings.profiling.is_by_time() {
             // The run may end before the first interval does, so its first collection always takes a census.
             world.sample_next_collection().context("--profile")?;
@@ -85,6 +95,7 @@ impl Session {
             tracing,
             diagnostics,
             snapshot,
+            stops,
             passed,
             summary,
             begun: Instant::now(),
@@ -186,6 +197,7 @@ impl Session {
             heap_limit: self.heap_limit,
             threads: self.run_control.plan().threads.get(),
             trace,
+            stops: self.stops.as_ref().map(|stops| stops.report()),
         };
         let summary = self.summary();
         let render = if self.json { json::render } else { table::render };
@@ -296,6 +308,7 @@ fn build(
     settings: &Settings,
     tracing: Option<&Tracing>,
     diagnostics: Option<&Diagnostics>,
+    stops: Option<&Arc<StopLog>>,
 ) -> anyhow::Result<World> {
     if let Some(tracing) = tracing {
         builder = builder.record_to(&tracing.trace);
@@ -311,9 +324,26 @@ fn build(
              (`ulimit -v`); --heap-limit sets another limit"
         );
     }
-    if settings.stop == Stop::MockDebugger {
-        let debugger = MockDebugger::new().context("--stop mock-debugger: can't set up the debugger")?;
+    let debugger =
+        match settings.stop {
+            Stop::MockDebugger => Some(MockDebugger::new().context("--stop mock-debugger: can't set up the debugger")?
+                as Arc<dyn ThreadVtable>),
+            Stop::Signals | Stop::Safepoints => None,
+        };
+    if let Some(stops) = stops {
+        let stopper = debugger.map_or_else(|| same_as_built(settings.stop), Ok).context("--stops")?;
+        world.set_thread_vtable(StopObserver::around(stopper, Arc::clone(stops))).context("--stops")?;
+    } else if let Some(debugger) = debugger {
         world.set_thread_vtable(debugger).context("--stop mock-debugger: can't attach the debugger")?;
     }
     Ok(world)
+}
+
+/// Makes a vtable like the one that the builder has made, which debuggers can take over.
+fn same_as_built(stop: Stop) -> anyhow::Result<Arc<dyn ThreadVtable>> {
+    let stopper: Arc<dyn ThreadVtable> = match stop {
+        Stop::Safepoints => Arc::new(SafepointStopper),
+        Stop::Signals | Stop::MockDebugger => Arc::new(SignalStopper::new(libc::SIGURG)?),
+    };
+    Ok(DebuggerBridge::over(stopper))
 }

@@ -86,6 +86,57 @@ fn the_figures_come_as_one_json_object_if_asked_for() {
     assert!(!stdout.contains('│'), "{stdout}");
 }
 
+#[rstest]
+#[case::signals("signals")]
+#[case::safepoints("safepoints")]
+fn the_stops_are_reported_by_thread(#[case] stop: &str) {
+    let stdout =
+        text(&stopworld(&format!("run graph --threads 3 --collections 40 --stop {stop} --stops --json")).stdout);
+    let figures: serde_json::Value = serde_json::from_str(stdout.lines().last().expect("there is output")).unwrap();
+    let stops = &figures["stops_ns"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let count = number(&stops["count"]);
+    assert_eq!((count, number(&stops["omitted"])), (number(&figures["collections"]), 0));
+    let threads = stops["threads"].as_array().unwrap();
+    let mut names: Vec<&str> = threads.iter().map(|thread| thread["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.retain(|name| *name != "finalizer");
+    assert_eq!(names, ["graph-0", "graph-1", "graph-2", "main"]);
+    let sum = |key: &str, of: &str| threads.iter().map(|thread| number(&thread[key][of])).sum::<u64>();
+    // In each stop one thread collects. The others wait for it in regions, or the stop waits for them.
+    assert_eq!(sum("activities", "collecting"), count);
+    assert_eq!(sum("activities", "running") + sum("activities", "entering"), sum("waited", "count"));
+    assert!(sum("waited", "count") > 0, "{stops}");
+    let stops_that_waited = sum("last", "running") + sum("last", "entering");
+    assert!((1..=count).contains(&stops_that_waited), "{stops}");
+    // The collector itself measures from a moment a little earlier.
+    let slowest = &stops["slowest"][0];
+    let longest = threads.iter().map(|thread| number(&thread["waited"]["max"])).max().unwrap();
+    assert_eq!(number(&slowest["ns"]), longest);
+    assert!((1..=number(&figures["slowest_to_stop"]["ns"])).contains(&longest), "{figures}");
+    let last = threads.iter().find(|thread| thread["name"] == slowest["thread"]).unwrap();
+    assert!(number(&last["last"][slowest["activity"].as_str().unwrap()]) > 0, "{stops}");
+}
+
+#[test]
+fn the_table_of_stops_has_a_row_for_each_thread() {
+    let stdout = text(&stopworld("run graph --threads 2 --collections 20 --stops").stdout);
+    for part in ["time to stop, µs", "slowest stops", "graph-0", "graph-1", "main"] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    let without = text(&stopworld("run graph --threads 2 --collections 2").stdout);
+    assert!(!without.contains("time to stop"), "{without}");
+}
+
+#[test]
+fn a_debugged_stop_is_reported_without_times() {
+    let stdout = text(&stopworld("run graph --threads 2 --collections 5 --stop mock-debugger --stops --json").stdout);
+    let figures: serde_json::Value = serde_json::from_str(stdout.lines().last().expect("there is output")).unwrap();
+    let threads = figures["stops_ns"]["threads"].as_array().unwrap();
+    assert!(threads.iter().any(|thread| thread["activities"]["suspended"].as_u64().unwrap() > 0), "{figures}");
+    assert!(threads.iter().all(|thread| thread["waited"]["max"] == 0), "{figures}");
+}
+
 #[test]
 fn help_and_the_list_of_workloads_go_to_standard_output() {
     let help = stopworld("run --help");
