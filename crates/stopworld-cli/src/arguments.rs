@@ -13,6 +13,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::format::{self, EventsArgument};
 use super::profiling::Profiling;
+use super::sample_time::SampleTime;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
 use stopworld_analysis::snapshot::SnapshotFormat;
@@ -437,6 +438,14 @@ pub(super) struct Heapprof {
     #[arg(long, group = "heapprof_form")]
     pub(super) html: bool,
 
+    /// Write one sample in the format of pprof: for `go tool pprof`, Perfetto, Pyroscope and Parca
+    #[arg(long, group = "heapprof_form")]
+    pub(super) pprof: bool,
+
+    /// The sample for --pprof: last, peak (the one with the most bytes), or a time in seconds since the start of the program
+    #[arg(long, value_name = "WHEN", default_value = "last", requires = "pprof", value_parser = SampleTime::parse)]
+    pub(super) at: SampleTime,
+
     /// The number of bands to list separately
     #[arg(long, value_name = "N", default_value = "20", conflicts_with = "heapprof_form")]
     pub(super) top: usize,
@@ -459,6 +468,10 @@ pub(super) struct Timeprof {
     /// Print a speedscope file: the cost centre stack of each capability, in order of time
     #[arg(long, group = "timeprof_form")]
     pub(super) speedscope: bool,
+
+    /// Write the profile in the format of pprof: for `go tool pprof`, Perfetto, Pyroscope and Parca
+    #[arg(long, group = "timeprof_form")]
+    pub(super) pprof: bool,
 }
 
 const SNAPSHOT_HELP: &str = "\
@@ -518,8 +531,12 @@ pub(super) struct Heap {
     #[arg(long, conflicts_with_all = ["why", "diff"])]
     pub(super) html: bool,
 
+    /// Write number and bytes of the objects by type in the format of pprof: for `go tool pprof` and Perfetto
+    #[arg(long, conflicts_with_all = ["why", "diff", "html"])]
+    pub(super) pprof: bool,
+
     /// The number of types and of objects to list
-    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html"])]
+    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html", "pprof"])]
     pub(super) top: usize,
 
     /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]

@@ -17,7 +17,7 @@
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
-//! | `profiles` | reports of heap profiles and time profiles |
+//! | `profiles`, `sample_time` | reports of heap profiles and time profiles; the sample that is exported |
 //! | `live` | tracing and counters of a running process, through its diagnostics socket |
 //! | `profiling` | the options that select the profiles of a run |
 //! | `tracing` | the trace of a run, which is written whatever ends the run |
@@ -51,6 +51,7 @@ mod profiling;
 mod progress;
 mod run;
 mod run_snapshot;
+mod sample_time;
 mod session;
 mod size;
 mod snapshot;
