@@ -5,6 +5,7 @@
 //! (a depth only for a workload that has one, files only for the workload that reads them).
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -667,6 +668,11 @@ pub(super) struct Settings {
     #[arg(long)]
     pub(super) stops: bool,
 
+    /// Serve metrics for Prometheus at this address: IP:PORT, or a port of 127.0.0.1 (0: any free one); the URL is printed on
+    /// standard error
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub(super) metrics: Option<SocketAddr>,
+
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
     #[arg(long)]
     pub(super) diagnostics: bool,
@@ -737,6 +743,11 @@ fn markers(text: &str) -> Result<NonZeroUsize, String> {
 fn collections(text: &str) -> Result<NonZeroU32, String> {
     let n = between(text, 1, u64::from(u32::MAX), "the number of collections")?;
     NonZeroU32::new(n as u32).ok_or_else(|| "the number of collections must be at least 1".to_owned())
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| "give IP:PORT, for example 127.0.0.1:9464, or a port".to_owned())
 }
 
 fn depth(text: &str) -> Result<u32, String> {

@@ -23,6 +23,7 @@ use stopworld::{
 };
 use stopworld_analysis::report::{self, RunSummary, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
+use stopworld_metrics::{Metrics, Server};
 use stopworld_trace::Finished;
 use stopworld_trace::nettrace::Nettrace;
 use stopworld_workloads::{RunControl, RunPlan};
@@ -43,6 +44,8 @@ pub(super) struct Session {
     snapshot: Option<RunSnapshot>,
     /// With `--stops`.
     stops: Option<Arc<StopLog>>,
+    /// With `--metrics`: serves them until the end of the run.
+    _metrics: Option<Server>,
     passed: Arc<Passed>,
     summary: Arc<Mutex<RunSummary>>,
     begun: Instant,
@@ -65,11 +68,14 @@ impl Session {
         let count = snapshot.as_ref().map(RunSnapshot::counter);
         let stops = settings.stops.then(StopLog::new);
         let observed = stops.clone();
+        let metrics = settings.metrics.map(|_| Metrics::new());
+        let measured = metrics.clone();
         let note = listener(settings, run_control.clone(), Arc::clone(&summary));
-        let builder = described(settings, &passed, move |report| {
+        let builder = described(settings, &passed, metrics.clone(), move |report| {
             note(report);
             count.iter().for_each(|count| count());
             observed.iter().for_each(|stops| stops.take());
+            measured.iter().for_each(|metrics| metrics.observe(report));
         });
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
@@ -81,6 +87,11 @@ impl Session {
             Some(snapshot) => builder.record_to(&snapshot.trace),
             None => builder,
         };
+        let builder = match &metrics {
+            Some(metrics) => builder.record_to(metrics),
+            None => builder,
+        };
+        let served = serve(settings, metrics.as_ref())?;
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref(), stops.as_ref())?;
         if settings.profiling.is_by_time() {
             // The run may end before the first interval does, so its first collection always takes a census.
@@ -96,6 +107,7 @@ impl Session {
             diagnostics,
             snapshot,
             stops,
+            _metrics: served,
             passed,
             summary,
             begun: Instant::now(),
@@ -267,10 +279,19 @@ fn open(settings: &Settings) -> Option<Diagnostics> {
     Diagnostics::open().map_err(|error| eprintln!("stopworld: --diagnostics: {error}")).ok()
 }
 
+/// Serves the metrics if that is requested, and prints where.
+fn serve(settings: &Settings, metrics: Option<&Metrics>) -> anyhow::Result<Option<Server>> {
+    let (Some(metrics), Some(address)) = (metrics, settings.metrics) else { return Ok(None) };
+    let server = Server::bind(metrics, address).context("--metrics")?;
+    eprintln!("stopworld: metrics at {}", server.url());
+    Ok(Some(server))
+}
+
 /// Returns the builder of the world that the settings describe, without trace and diagnostics socket.
 fn described(
     settings: &Settings,
     passed: &Arc<Passed>,
+    metrics: Option<Metrics>,
     listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
 ) -> WorldBuilder {
     let stopper = match settings.stop {
@@ -278,16 +299,18 @@ fn described(
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
     };
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
-    let mut builder =
-        World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(|error| match error {
+    let mut builder = World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(
+        move |error| match error {
             CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
             _ => {
+                metrics.iter().for_each(Metrics::observe_failure);
                 eprintln!("stopworld: an automatic collection failed: {error}");
                 if matches!(error, CollectError::Stop(_)) {
                     tracing::stop_failed();
                 }
             }
-        });
+        },
+    );
     if let Some(markers) = settings.markers {
         builder = builder.markers(markers.get());
     }

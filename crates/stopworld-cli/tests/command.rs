@@ -1,6 +1,7 @@
 //! The `stopworld` command, as a new user runs it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -135,6 +136,53 @@ fn a_debugged_stop_is_reported_without_times() {
     let threads = figures["stops_ns"]["threads"].as_array().unwrap();
     assert!(threads.iter().any(|thread| thread["activities"]["suspended"].as_u64().unwrap() > 0), "{figures}");
     assert!(threads.iter().all(|thread| thread["waited"]["max"] == 0), "{figures}");
+}
+
+/// The body of an HTTP response.
+fn get(url: &str) -> String {
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn metrics_are_served_during_a_run() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.args("run churn --threads 2 --seconds 600 --metrics 0".split(' ')).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("stopworld: metrics at ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    let collections = || {
+        let metrics = get(&url);
+        let line = metrics.lines().find(|line| line.starts_with("stopworld_pause_seconds_count ")).unwrap().to_owned();
+        assert!(metrics.contains("stopworld_worlds 1\n"), "{metrics}");
+        line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+    };
+    let first = collections();
+    let begun = Instant::now();
+    while collections() < first + 3 {
+        assert!(begun.elapsed() < LIMIT, "the run collects, and its metrics show it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    assert!(TcpStream::connect(address).is_err(), "the server ends with the run");
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_names_it() {
+    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = used.local_addr().unwrap();
+    let output = stopworld(&format!("run churn --collections 1 --metrics {}", address.port()));
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("--metrics") && message.contains(&address.to_string()), "{message}");
 }
 
 #[test]
