@@ -673,6 +673,10 @@ pub(super) struct Settings {
     #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
     pub(super) metrics: Option<SocketAddr>,
 
+    /// Send metrics by OTLP to the OpenTelemetry collector with this base URL (http://127.0.0.1:4318), every 10 s and at the end
+    #[arg(long, value_name = "URL")]
+    pub(super) otlp: Option<String>,
+
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
     #[arg(long)]
     pub(super) diagnostics: bool,

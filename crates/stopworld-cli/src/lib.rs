@@ -9,6 +9,7 @@
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, whatever ended it |
 //! | `stop_observer` | what each thread does in each stop, for `--stops` |
+//! | `metrics` | the metrics of a run, for Prometheus and OpenTelemetry |
 //! | `debug` | the ptrace debugger: its commands, its prompt, its tables |
 //! | `eventcnv` | Memory Pool System telemetry streams as text |
 //! | `convert`, `atomic_output` | conversion between trace formats; atomic replacement of the output file |
@@ -46,6 +47,7 @@ mod gcstats;
 mod heap;
 mod lisp;
 mod live;
+mod metrics;
 mod profiles;
 mod profiling;
 mod progress;

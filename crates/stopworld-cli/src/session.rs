@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
+use super::metrics::RunMetrics;
 use super::profiling::Passed;
 use super::run_snapshot::RunSnapshot;
 use super::stop_observer::{StopLog, StopObserver};
@@ -23,7 +24,6 @@ use stopworld::{
 };
 use stopworld_analysis::report::{self, RunSummary, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
-use stopworld_metrics::{Metrics, Server};
 use stopworld_trace::Finished;
 use stopworld_trace::nettrace::Nettrace;
 use stopworld_workloads::{RunControl, RunPlan};
@@ -44,8 +44,7 @@ pub(super) struct Session {
     snapshot: Option<RunSnapshot>,
     /// With `--stops`.
     stops: Option<Arc<StopLog>>,
-    /// With `--metrics`: serves them until the end of the run.
-    _metrics: Option<Server>,
+    metrics: Arc<RunMetrics>,
     passed: Arc<Passed>,
     summary: Arc<Mutex<RunSummary>>,
     begun: Instant,
@@ -68,14 +67,14 @@ impl Session {
         let count = snapshot.as_ref().map(RunSnapshot::counter);
         let stops = settings.stops.then(StopLog::new);
         let observed = stops.clone();
-        let metrics = settings.metrics.map(|_| Metrics::new());
-        let measured = metrics.clone();
+        let metrics = RunMetrics::start(settings)?;
+        let measured = Arc::clone(&metrics);
         let note = listener(settings, run_control.clone(), Arc::clone(&summary));
-        let builder = described(settings, &passed, metrics.clone(), move |report| {
+        let builder = described(settings, &passed, Arc::clone(&metrics), move |report| {
             note(report);
             count.iter().for_each(|count| count());
             observed.iter().for_each(|stops| stops.take());
-            measured.iter().for_each(|metrics| metrics.observe(report));
+            measured.observe(report);
         });
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
@@ -87,11 +86,7 @@ impl Session {
             Some(snapshot) => builder.record_to(&snapshot.trace),
             None => builder,
         };
-        let builder = match &metrics {
-            Some(metrics) => builder.record_to(metrics),
-            None => builder,
-        };
-        let served = serve(settings, metrics.as_ref())?;
+        let builder = metrics.join(builder);
         let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref(), stops.as_ref())?;
         if settings.profiling.is_by_time() {
             // The run may end before the first interval does, so its first collection always takes a census.
@@ -107,7 +102,7 @@ impl Session {
             diagnostics,
             snapshot,
             stops,
-            _metrics: served,
+            metrics,
             passed,
             summary,
             begun: Instant::now(),
@@ -195,6 +190,7 @@ impl Session {
         self.diagnostics.iter().for_each(Diagnostics::close);
         let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
         let snapshot = self.snapshot.as_ref().map_or(Ok(()), RunSnapshot::finish);
+        let sent = self.metrics.finish();
         let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
         let trace = ended.map(|ended| report::Trace {
             file: ended.path().display().to_string(),
@@ -215,7 +211,7 @@ impl Session {
         let render = if self.json { json::render } else { table::render };
         super::exit::print(format_args!("{}\n", render(&summary, &run)));
         self.passed.report_if_empty();
-        if let Err(error) = &snapshot {
+        for error in [&snapshot, &sent].into_iter().filter_map(|result| result.as_ref().err()) {
             eprintln!("stopworld: {error:#}");
         }
         match end {
@@ -230,13 +226,13 @@ impl Session {
                 TraceEnd::Incomplete
             }
             End::NotWritten => TraceEnd::Incomplete,
-            _ if snapshot.is_err() => TraceEnd::Incomplete,
+            _ if snapshot.is_err() || sent.is_err() => TraceEnd::Incomplete,
             End::Written(_) | End::Kept => TraceEnd::Complete,
         }
     }
 }
 
-/// Whether the trace and the snapshot, if there are any, are complete.
+/// Whether the trace, the snapshot and the exported metrics, if there are any, are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum TraceEnd {
@@ -279,19 +275,11 @@ fn open(settings: &Settings) -> Option<Diagnostics> {
     Diagnostics::open().map_err(|error| eprintln!("stopworld: --diagnostics: {error}")).ok()
 }
 
-/// Serves the metrics if that is requested, and prints where.
-fn serve(settings: &Settings, metrics: Option<&Metrics>) -> anyhow::Result<Option<Server>> {
-    let (Some(metrics), Some(address)) = (metrics, settings.metrics) else { return Ok(None) };
-    let server = Server::bind(metrics, address).context("--metrics")?;
-    eprintln!("stopworld: metrics at {}", server.url());
-    Ok(Some(server))
-}
-
 /// Returns the builder of the world that the settings describe, without trace and diagnostics socket.
 fn described(
     settings: &Settings,
     passed: &Arc<Passed>,
-    metrics: Option<Metrics>,
+    metrics: Arc<RunMetrics>,
     listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
 ) -> WorldBuilder {
     let stopper = match settings.stop {
@@ -303,7 +291,7 @@ fn described(
         move |error| match error {
             CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
             _ => {
-                metrics.iter().for_each(Metrics::observe_failure);
+                metrics.observe_failure();
                 eprintln!("stopworld: an automatic collection failed: {error}");
                 if matches!(error, CollectError::Stop(_)) {
                     tracing::stop_failed();

@@ -175,6 +175,48 @@ fn metrics_are_served_during_a_run() {
     assert!(TcpStream::connect(address).is_err(), "the server ends with the run");
 }
 
+/// Accepts one request, answers it, and returns its first line.
+fn answer_one(listener: &TcpListener) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut request = BufReader::new(stream.try_clone().unwrap());
+    let (mut first, mut length) = (String::new(), 0);
+    request.read_line(&mut first).unwrap();
+    loop {
+        let mut line = String::new();
+        request.read_line(&mut line).unwrap();
+        match line.trim().to_ascii_lowercase().strip_prefix("content-length: ") {
+            Some(number) => length = number.parse().unwrap(),
+            None if line.trim().is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    request.read_exact(&mut body).unwrap();
+    assert!(body.windows(15).any(|bytes| bytes == b"stopworld.pause"), "the metrics of the run");
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    first
+}
+
+#[test]
+fn metrics_are_sent_by_otlp_at_the_end_of_a_run() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let arguments = format!("run churn --collections 3 --otlp http://{}", listener.local_addr().unwrap());
+    let collector = std::thread::spawn(move || answer_one(&listener));
+    let output = stopworld(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(collector.join().unwrap(), "POST /v1/metrics HTTP/1.1\r\n");
+}
+
+#[test]
+fn a_collector_that_is_not_there_fails_the_run_after_its_table() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = stopworld(&format!("run churn --collections 1 --otlp http://{unused}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("slowest to stop"));
+    let message = text(&output.stderr);
+    assert!(message.contains("--otlp") && message.contains(&unused.to_string()), "{message}");
+}
+
 #[test]
 fn an_address_in_use_is_an_error_that_names_it() {
     let used = TcpListener::bind("127.0.0.1:0").unwrap();

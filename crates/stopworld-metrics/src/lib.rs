@@ -1,4 +1,4 @@
-//! Metrics of worlds for Prometheus: pauses, time to stop, phases, the heap, threads, and lost events.
+//! Metrics of worlds for Prometheus and OpenTelemetry: pauses, time to stop, phases, the heap, threads, and lost events.
 //!
 //! ```
 //! use stopworld::World;
@@ -36,8 +36,11 @@
 //! | `metrics` | what each collection adds |
 //! | `process` | what is read at each scrape |
 //! | `server` | the HTTP server |
+//! | `otlp` | the same metrics by OTLP, with the feature `otlp` |
 
 mod metrics;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 mod process;
 mod server;
 

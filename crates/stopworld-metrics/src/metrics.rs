@@ -52,8 +52,29 @@ struct Collections {
     finalizers: Counter,
 }
 
+/// The upper bounds of the buckets, in seconds.
+pub(crate) fn buckets() -> impl Iterator<Item = f64> {
+    exponential_buckets(SMALLEST, 2.0, BUCKETS)
+}
+
 fn histogram() -> Histogram {
-    Histogram::new(exponential_buckets(SMALLEST, 2.0, BUCKETS))
+    Histogram::new(buckets())
+}
+
+/// Returns the phases in the stopped world, in nanoseconds.
+pub(crate) fn phases(report: &CollectionReport) -> [(&'static str, u64); 4] {
+    [("roots", report.roots_ns), ("mark", report.mark_ns), ("weak", report.weak_ns), ("sweep", report.sweep_ns)]
+}
+
+/// Returns the live bytes of the spaces.
+pub(crate) fn spaces(report: &CollectionReport) -> [(&'static str, u64); 3] {
+    [("small", report.live.small), ("large", report.live.large), ("pinned", report.live.pinned)]
+}
+
+/// Returns the numbers of stopped threads by their states.
+pub(crate) fn threads(report: &CollectionReport) -> [(&'static str, u32); 2] {
+    let running = report.threads_stopped.saturating_sub(report.threads_blocking);
+    [("running", running), ("blocking", report.threads_blocking)]
 }
 
 impl Collections {
@@ -114,24 +135,16 @@ impl Collections {
         self.pause.observe(seconds(report.pause_ns));
         self.stop.observe(seconds(report.stop_ns));
         self.restart.observe(seconds(report.restart_ns));
-        let phases = [
-            ("roots", report.roots_ns),
-            ("mark", report.mark_ns),
-            ("weak", report.weak_ns),
-            ("sweep", report.sweep_ns),
-        ];
-        for (name, ns) in phases {
+        for (name, ns) in phases(report) {
             self.phases.get_or_create(&[("phase", name.to_owned())]).observe(seconds(ns));
         }
         self.allocated.inc_by(report.allocated_bytes);
         self.freed.inc_by(report.freed_bytes);
-        let live = report.live;
-        for (name, bytes) in [("small", live.small), ("large", live.large), ("pinned", live.pinned)] {
+        for (name, bytes) in spaces(report) {
             self.live_bytes.get_or_create(&[("space", name.to_owned())]).set(bytes as i64);
         }
         self.live_objects.set(report.live_objects as i64);
-        let running = report.threads_stopped.saturating_sub(report.threads_blocking);
-        for (state, threads) in [("running", running), ("blocking", report.threads_blocking)] {
+        for (state, threads) in threads(report) {
             self.stopped_threads.get_or_create(&[("state", state.to_owned())]).set(threads.into());
         }
         self.weak_cleared.inc_by(report.weak_cleared.into());

@@ -26,11 +26,11 @@ struct Member {
 
 /// The sums over the worlds.
 #[derive(Default)]
-struct Sums {
-    worlds: i64,
-    threads: i64,
-    committed: i64,
-    limit: i64,
+pub(crate) struct Sums {
+    pub(crate) worlds: i64,
+    pub(crate) threads: i64,
+    pub(crate) committed: i64,
+    pub(crate) limit: i64,
 }
 
 impl ProcessMetrics {
@@ -44,7 +44,8 @@ impl ProcessMetrics {
         });
     }
 
-    fn sums(&self) -> Sums {
+    /// Returns the present sums over the worlds.
+    pub(crate) fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         let used: Vec<World> = locked(&self.worlds, |members| {
             let living = members.iter_mut().filter_map(|member| Some((member.world.upgrade()?, &mut member.threads)));
