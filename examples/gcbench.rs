@@ -41,8 +41,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outcome = workloads::run(&m, &gcbench::WORKLOAD, &run_control)?;
     let wall = begun.elapsed();
 
-    let run =
-        Run { wall, allocated: world.totals().allocated_bytes, heap_limit: None, threads: threads.get(), trace: None };
+    let run = Run {
+        wall,
+        allocated: world.totals().allocated_bytes,
+        heap_limit: None,
+        threads: threads.get(),
+        trace: None,
+        stops: None,
+    };
     println!("{} long-lived objects were verified", outcome.verified);
     println!("{}", table::render(&summary.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let allocated = world.totals().allocated_bytes;
     let heap_limit = Some((asked.limit as u64) << 20);
-    let run = Run { wall: begun.elapsed(), allocated, heap_limit, threads: asked.threads, trace: None };
+    let run = Run { wall: begun.elapsed(), allocated, heap_limit, threads: asked.threads, trace: None, stops: None };
     println!("{}", table::render(&summary.lock().unwrap_or_else(PoisonError::into_inner), &run));
     Ok(())
 }

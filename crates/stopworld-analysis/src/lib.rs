@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`gcstats`] | the collections of a .NET trace, as PerfView counts them |
 //! | [`profstats`] | heap and time profiles: `.hp` files, GHC eventlogs |
+//! | [`pprof`] | writes profiles, and the objects of heap snapshots, in the format of pprof |
 //! | [`report`] | tables and pages of both, and the summary of a run |
 //! | [`convert`] | converts a trace to another format, or to a timeline |
 //! | [`snapshot`] | heap dumps and heap snapshots: objects by type, and what has grown |
@@ -11,6 +12,7 @@
 pub mod convert;
 pub mod gcstats;
 mod json;
+pub mod pprof;
 pub mod profstats;
 pub mod report;
 pub mod snapshot;

@@ -5,6 +5,7 @@
 //! (a depth only for a workload that has one, files only for the workload that reads them).
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::format::{self, EventsArgument};
 use super::profiling::Profiling;
+use super::sample_time::SampleTime;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
 use stopworld_analysis::snapshot::SnapshotFormat;
@@ -437,6 +439,14 @@ pub(super) struct Heapprof {
     #[arg(long, group = "heapprof_form")]
     pub(super) html: bool,
 
+    /// Write one sample in the format of pprof: for `go tool pprof`, Perfetto, Pyroscope and Parca
+    #[arg(long, group = "heapprof_form")]
+    pub(super) pprof: bool,
+
+    /// The sample for --pprof: last, peak (the one with the most bytes), or a time in seconds since the start of the program
+    #[arg(long, value_name = "WHEN", default_value = "last", requires = "pprof", value_parser = SampleTime::parse)]
+    pub(super) at: SampleTime,
+
     /// The number of bands to list separately
     #[arg(long, value_name = "N", default_value = "20", conflicts_with = "heapprof_form")]
     pub(super) top: usize,
@@ -459,6 +469,10 @@ pub(super) struct Timeprof {
     /// Print a speedscope file: the cost centre stack of each capability, in order of time
     #[arg(long, group = "timeprof_form")]
     pub(super) speedscope: bool,
+
+    /// Write the profile in the format of pprof: for `go tool pprof`, Perfetto, Pyroscope and Parca
+    #[arg(long, group = "timeprof_form")]
+    pub(super) pprof: bool,
 }
 
 const SNAPSHOT_HELP: &str = "\
@@ -518,8 +532,12 @@ pub(super) struct Heap {
     #[arg(long, conflicts_with_all = ["why", "diff"])]
     pub(super) html: bool,
 
+    /// Write number and bytes of the objects by type in the format of pprof: for `go tool pprof` and Perfetto
+    #[arg(long, conflicts_with_all = ["why", "diff", "html"])]
+    pub(super) pprof: bool,
+
     /// The number of types and of objects to list
-    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html"])]
+    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html", "pprof"])]
     pub(super) top: usize,
 
     /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]
@@ -646,6 +664,19 @@ pub(super) struct Settings {
     #[arg(long, value_name = "N", default_value = "1", requires = "snapshot", value_parser = collections, allow_negative_numbers = true)]
     pub(super) snapshot_at: NonZeroU32,
 
+    /// Also print the time to stop of each thread: how long stops waited for it, how often it was the last, and what it was doing
+    #[arg(long)]
+    pub(super) stops: bool,
+
+    /// Serve metrics for Prometheus at this address: IP:PORT, or a port of 127.0.0.1 (0: any free one); the URL is printed on
+    /// standard error
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub(super) metrics: Option<SocketAddr>,
+
+    /// Send metrics by OTLP to the OpenTelemetry collector with this base URL (http://127.0.0.1:4318), every 10 s and at the end
+    #[arg(long, value_name = "URL")]
+    pub(super) otlp: Option<String>,
+
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
     #[arg(long)]
     pub(super) diagnostics: bool,
@@ -716,6 +747,11 @@ fn markers(text: &str) -> Result<NonZeroUsize, String> {
 fn collections(text: &str) -> Result<NonZeroU32, String> {
     let n = between(text, 1, u64::from(u32::MAX), "the number of collections")?;
     NonZeroU32::new(n as u32).ok_or_else(|| "the number of collections must be at least 1".to_owned())
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    port.or_else(|_| text.parse()).map_err(|_| "give IP:PORT, for example 127.0.0.1:9464, or a port".to_owned())
 }
 
 fn depth(text: &str) -> Result<u32, String> {

@@ -1,7 +1,7 @@
-//! The exit codes of the command, and the reasons of a failure.
+//! The exit codes of the command, the reasons of a failure, and what may be written to a terminal.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// Exit code for arguments that can't be understood.
 pub(super) const USAGE: u8 = 2;
@@ -30,4 +30,15 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 pub(super) fn print(text: impl Display) {
     let mut stdout = io::stdout().lock();
     let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());
+}
+
+/// Refuses to write a binary file to a terminal.
+pub(super) fn refuse_terminal(what: &str, example: &str) -> Result<(), Failure> {
+    if !io::stdout().is_terminal() {
+        return Ok(());
+    }
+    let (command, _) = what.split_once(' ').unwrap_or((what, ""));
+    Err(Failure::Usage(format!(
+        "{what} writes a binary file, not text for a terminal: `stopworld {command} {example}`"
+    )))
 }

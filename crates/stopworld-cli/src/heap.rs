@@ -9,8 +9,9 @@ use std::path::Path;
 use anyhow::anyhow;
 
 use super::arguments::Heap as Arguments;
-use super::exit::{FAILED, Failure, PIPE_CLOSED};
+use super::exit::{FAILED, Failure, PIPE_CLOSED, refuse_terminal};
 use heap_snapshot::{Dominators, Graph, paths};
+use stopworld_analysis::pprof;
 use stopworld_analysis::report::{heap_map, heap_objects};
 use stopworld_analysis::snapshot::{OpenedHeap, TypeRow, census, growth};
 
@@ -24,6 +25,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let Some(file) = &arguments.file else {
         return Err(Failure::Usage("no file given: `stopworld heap FILE` or `stopworld heap --diff A B`".to_owned()));
     };
+    if arguments.pprof {
+        refuse_terminal("heap --pprof", "FILE --pprof > objects.pb.gz")?;
+        let census = types(file, arguments)?;
+        return write(|out| pprof::objects(&census, out));
+    }
     let graph = read(file, arguments)?;
     let dominators = Dominators::of(&graph);
     let Some(address) = arguments.why else {
@@ -62,8 +68,12 @@ fn types(file: &Path, arguments: &Arguments) -> Result<Vec<TypeRow>, Failure> {
 }
 
 fn print(text: &str) -> Result<u8, Failure> {
+    write(|out| writeln!(out, "{text}"))
+}
+
+fn write(report: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+    match report(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(0),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
         Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),

@@ -8,6 +8,8 @@
 //! | `run` | one run: its workload, its length, and its error messages |
 //! | `lisp` | the workload that reads files, and the prompt |
 //! | `session` | the world with its listeners, and the end of a run, whatever ended it |
+//! | `stop_observer` | what each thread does in each stop, for `--stops` |
+//! | `metrics` | the metrics of a run, for Prometheus and OpenTelemetry |
 //! | `debug` | the ptrace debugger: its commands, its prompt, its tables |
 //! | `eventcnv` | Memory Pool System telemetry streams as text |
 //! | `convert`, `atomic_output` | conversion between trace formats; atomic replacement of the output file |
@@ -16,7 +18,7 @@
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
-//! | `profiles` | reports of heap profiles and time profiles |
+//! | `profiles`, `sample_time` | reports of heap profiles and time profiles; the sample that is exported |
 //! | `live` | tracing and counters of a running process, through its diagnostics socket |
 //! | `profiling` | the options that select the profiles of a run |
 //! | `tracing` | the trace of a run, which is written whatever ends the run |
@@ -45,14 +47,17 @@ mod gcstats;
 mod heap;
 mod lisp;
 mod live;
+mod metrics;
 mod profiles;
 mod profiling;
 mod progress;
 mod run;
 mod run_snapshot;
+mod sample_time;
 mod session;
 mod size;
 mod snapshot;
+mod stop_observer;
 mod trace_request;
 mod tracing;
 

@@ -1,7 +1,7 @@
 //! `stopworld heapprof` and `stopworld timeprof`: reports of heap profiles and time profiles.
 //!
-//! Reports go to standard output, messages about the file go to standard error. Exit codes: 0; 1 for a file that is damaged
-//! (the readable part is reported) or has no profile; 141 if standard output was closed.
+//! Reports go to standard output; a file of pprof is not written to a terminal. Messages about the file go to standard error. Exit codes:
+//! 0; 1 for a file that is damaged (the readable part is reported) or has no profile; 141 if standard output was closed.
 
 use std::fmt;
 use std::fs::File;
@@ -13,9 +13,10 @@ use anyhow::Context;
 use super::arguments::{Heapprof, Timeprof};
 use super::eventlog::open;
 use super::exit::PIPE_CLOSED;
-use super::exit::{FAILED, Failure};
+use super::exit::{FAILED, Failure, refuse_terminal};
 use ghc_eventlog::hp::DamageKind;
 use ghc_eventlog::read::seekable;
+use stopworld_analysis::pprof;
 use stopworld_analysis::profstats::{Profiles, folded, speedscope, text};
 use stopworld_analysis::report::{heap_page, heapprof, timeprof};
 
@@ -29,6 +30,9 @@ const BUFFER: usize = 64 << 10;
 
 /// `stopworld heapprof`.
 pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
+    if arguments.pprof {
+        refuse_terminal("heapprof --pprof", "FILE --pprof > heap.pb.gz")?;
+    }
     let mut input = open(&arguments.file)?;
     let name = arguments.file.display();
     if arguments.csv {
@@ -45,6 +49,7 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
         say("heapprof", format_args!("{name}: its heap profile has no non-empty sample: {NO_SAMPLES}"));
         return Ok(FAILED);
     }
+    let sample = if arguments.pprof { Some(arguments.at.choose(&profiles.heap, &name)?) } else { None };
     if profiles.heap.has_others() {
         let bands = profiles.heap.bands.len() - 1;
         say(
@@ -53,7 +58,9 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
         );
     }
     write(code, |out| {
-        if arguments.csv && profiles.heap.samples.stride() > 1 {
+        if let Some(sample) = sample {
+            pprof::heap(&profiles, sample, out)
+        } else if arguments.csv && profiles.heap.samples.stride() > 1 {
             every_sample(&profiles, input, out)
         } else if arguments.csv {
             heapprof::csv(&profiles, out)
@@ -79,6 +86,9 @@ fn every_sample(profiles: &Profiles, mut input: File, out: &mut dyn Write) -> io
 
 /// `stopworld timeprof`.
 pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
+    if arguments.pprof {
+        refuse_terminal("timeprof --pprof", "FILE --pprof > time.pb.gz")?;
+    }
     let input = open(&arguments.file)?;
     let Some((profiles, code)) = read("timeprof", &arguments.file, &input)? else { return Ok(FAILED) };
     let name = arguments.file.display();
@@ -86,7 +96,7 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
         say("timeprof", format_args!("{name}: the file has no time profile"));
         return Ok(FAILED);
     }
-    if profiles.time.samples == 0 && (arguments.svg || arguments.folded) {
+    if profiles.time.samples == 0 && (arguments.svg || arguments.folded || arguments.pprof) {
         // The table shows this by itself, and a speedscope file then has an empty profile.
         say("timeprof", format_args!("{name}: its time profile has no ticks, so there is nothing to draw"));
         return Ok(code);
@@ -104,6 +114,8 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
             folded::write(out, time, stacks, centres)
         } else if arguments.svg {
             flame_graph(&profiles, &title, out)
+        } else if arguments.pprof {
+            pprof::time(&profiles, out)
         } else if arguments.speedscope {
             speedscope::write(out, &profiles, &title)
         } else {

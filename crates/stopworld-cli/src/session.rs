@@ -10,12 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::arguments::{Settings, Stop};
+use super::metrics::RunMetrics;
 use super::profiling::Passed;
 use super::run_snapshot::RunSnapshot;
+use super::stop_observer::{StopLog, StopObserver};
 use super::trace_request::TraceRequest;
 use super::tracing::{self, End, Tracing};
+use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::MockDebugger;
-use stopworld::{CollectError, CollectionReport, Paranoid, Reason, Stopper, World, WorldBuilder};
+use stopworld::{
+    CollectError, CollectionReport, Paranoid, Reason, SafepointStopper, SignalStopper, Stopper, ThreadVtable, World,
+    WorldBuilder,
+};
 use stopworld_analysis::report::{self, RunSummary, flexowriter, json, table};
 use stopworld_diagnostics::Diagnostics;
 use stopworld_trace::Finished;
@@ -36,6 +42,9 @@ pub(super) struct Session {
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
     snapshot: Option<RunSnapshot>,
+    /// With `--stops`.
+    stops: Option<Arc<StopLog>>,
+    metrics: Arc<RunMetrics>,
     passed: Arc<Passed>,
     summary: Arc<Mutex<RunSummary>>,
     begun: Instant,
@@ -56,10 +65,16 @@ impl Session {
         let passed = Arc::new(Passed::default());
         let snapshot = RunSnapshot::start(settings)?;
         let count = snapshot.as_ref().map(RunSnapshot::counter);
+        let stops = settings.stops.then(StopLog::new);
+        let observed = stops.clone();
+        let metrics = RunMetrics::start(settings)?;
+        let measured = Arc::clone(&metrics);
         let note = listener(settings, run_control.clone(), Arc::clone(&summary));
-        let builder = described(settings, &passed, move |report| {
+        let builder = described(settings, &passed, Arc::clone(&metrics), move |report| {
             note(report);
             count.iter().for_each(|count| count());
+            observed.iter().for_each(|stops| stops.take());
+            measured.observe(report);
         });
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
@@ -71,7 +86,8 @@ impl Session {
             Some(snapshot) => builder.record_to(&snapshot.trace),
             None => builder,
         };
-        let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref())?;
+        let builder = metrics.join(builder);
+        let world = build(builder, settings, tracing.as_ref(), diagnostics.as_ref(), stops.as_ref())?;
         if settings.profiling.is_by_time() {
             // The run may end before the first interval does, so its first collection always takes a census.
             world.sample_next_collection().context("--profile")?;
@@ -85,6 +101,8 @@ impl Session {
             tracing,
             diagnostics,
             snapshot,
+            stops,
+            metrics,
             passed,
             summary,
             begun: Instant::now(),
@@ -172,6 +190,7 @@ impl Session {
         self.diagnostics.iter().for_each(Diagnostics::close);
         let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
         let snapshot = self.snapshot.as_ref().map_or(Ok(()), RunSnapshot::finish);
+        let sent = self.metrics.finish();
         let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
         let trace = ended.map(|ended| report::Trace {
             file: ended.path().display().to_string(),
@@ -186,12 +205,13 @@ impl Session {
             heap_limit: self.heap_limit,
             threads: self.run_control.plan().threads.get(),
             trace,
+            stops: self.stops.as_ref().map(|stops| stops.report()),
         };
         let summary = self.summary();
         let render = if self.json { json::render } else { table::render };
         super::exit::print(format_args!("{}\n", render(&summary, &run)));
         self.passed.report_if_empty();
-        if let Err(error) = &snapshot {
+        for error in [&snapshot, &sent].into_iter().filter_map(|result| result.as_ref().err()) {
             eprintln!("stopworld: {error:#}");
         }
         match end {
@@ -206,13 +226,13 @@ impl Session {
                 TraceEnd::Incomplete
             }
             End::NotWritten => TraceEnd::Incomplete,
-            _ if snapshot.is_err() => TraceEnd::Incomplete,
+            _ if snapshot.is_err() || sent.is_err() => TraceEnd::Incomplete,
             End::Written(_) | End::Kept => TraceEnd::Complete,
         }
     }
 }
 
-/// Whether the trace and the snapshot, if there are any, are complete.
+/// Whether the trace, the snapshot and the exported metrics, if there are any, are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum TraceEnd {
@@ -259,6 +279,7 @@ fn open(settings: &Settings) -> Option<Diagnostics> {
 fn described(
     settings: &Settings,
     passed: &Arc<Passed>,
+    metrics: Arc<RunMetrics>,
     listener: impl Fn(&CollectionReport) + Send + Sync + 'static,
 ) -> WorldBuilder {
     let stopper = match settings.stop {
@@ -266,16 +287,18 @@ fn described(
         Stop::Signals | Stop::MockDebugger => Stopper::Signals,
     };
     let paranoid = if settings.paranoid { Paranoid::On } else { Paranoid::Off };
-    let mut builder =
-        World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(|error| match error {
+    let mut builder = World::builder().stopper(stopper).paranoid(paranoid).on_collection(listener).on_failure(
+        move |error| match error {
             CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
             _ => {
+                metrics.observe_failure();
                 eprintln!("stopworld: an automatic collection failed: {error}");
                 if matches!(error, CollectError::Stop(_)) {
                     tracing::stop_failed();
                 }
             }
-        });
+        },
+    );
     if let Some(markers) = settings.markers {
         builder = builder.markers(markers.get());
     }
@@ -296,6 +319,7 @@ fn build(
     settings: &Settings,
     tracing: Option<&Tracing>,
     diagnostics: Option<&Diagnostics>,
+    stops: Option<&Arc<StopLog>>,
 ) -> anyhow::Result<World> {
     if let Some(tracing) = tracing {
         builder = builder.record_to(&tracing.trace);
@@ -311,9 +335,26 @@ fn build(
              (`ulimit -v`); --heap-limit sets another limit"
         );
     }
-    if settings.stop == Stop::MockDebugger {
-        let debugger = MockDebugger::new().context("--stop mock-debugger: can't set up the debugger")?;
+    let debugger =
+        match settings.stop {
+            Stop::MockDebugger => Some(MockDebugger::new().context("--stop mock-debugger: can't set up the debugger")?
+                as Arc<dyn ThreadVtable>),
+            Stop::Signals | Stop::Safepoints => None,
+        };
+    if let Some(stops) = stops {
+        let stopper = debugger.map_or_else(|| same_as_built(settings.stop), Ok).context("--stops")?;
+        world.set_thread_vtable(StopObserver::around(stopper, Arc::clone(stops))).context("--stops")?;
+    } else if let Some(debugger) = debugger {
         world.set_thread_vtable(debugger).context("--stop mock-debugger: can't attach the debugger")?;
     }
     Ok(world)
+}
+
+/// Makes a vtable like the one that the builder has made, which debuggers can take over.
+fn same_as_built(stop: Stop) -> anyhow::Result<Arc<dyn ThreadVtable>> {
+    let stopper: Arc<dyn ThreadVtable> = match stop {
+        Stop::Safepoints => Arc::new(SafepointStopper),
+        Stop::Signals | Stop::MockDebugger => Arc::new(SignalStopper::new(libc::SIGURG)?),
+    };
+    Ok(DebuggerBridge::over(stopper))
 }

@@ -1,6 +1,7 @@
 //! The `stopworld` command, as a new user runs it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -84,6 +85,146 @@ fn the_figures_come_as_one_json_object_if_asked_for() {
     let object = stdout.lines().last().expect("there is output");
     assert!(object.starts_with("{\"collections\":") && object.ends_with("}}"), "{object}");
     assert!(!stdout.contains('│'), "{stdout}");
+}
+
+#[rstest]
+#[case::signals("signals")]
+#[case::safepoints("safepoints")]
+fn the_stops_are_reported_by_thread(#[case] stop: &str) {
+    let stdout =
+        text(&stopworld(&format!("run graph --threads 3 --collections 40 --stop {stop} --stops --json")).stdout);
+    let figures: serde_json::Value = serde_json::from_str(stdout.lines().last().expect("there is output")).unwrap();
+    let stops = &figures["stops_ns"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let count = number(&stops["count"]);
+    assert_eq!((count, number(&stops["omitted"])), (number(&figures["collections"]), 0));
+    let threads = stops["threads"].as_array().unwrap();
+    let mut names: Vec<&str> = threads.iter().map(|thread| thread["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.retain(|name| *name != "finalizer");
+    assert_eq!(names, ["graph-0", "graph-1", "graph-2", "main"]);
+    let sum = |key: &str, of: &str| threads.iter().map(|thread| number(&thread[key][of])).sum::<u64>();
+    // In each stop one thread collects. The others wait for it in regions, or the stop waits for them.
+    assert_eq!(sum("activities", "collecting"), count);
+    assert_eq!(sum("activities", "running") + sum("activities", "entering"), sum("waited", "count"));
+    assert!(sum("waited", "count") > 0, "{stops}");
+    let stops_that_waited = sum("last", "running") + sum("last", "entering");
+    assert!((1..=count).contains(&stops_that_waited), "{stops}");
+    // The collector itself measures from a moment a little earlier.
+    let slowest = &stops["slowest"][0];
+    let longest = threads.iter().map(|thread| number(&thread["waited"]["max"])).max().unwrap();
+    assert_eq!(number(&slowest["ns"]), longest);
+    assert!((1..=number(&figures["slowest_to_stop"]["ns"])).contains(&longest), "{figures}");
+    let last = threads.iter().find(|thread| thread["name"] == slowest["thread"]).unwrap();
+    assert!(number(&last["last"][slowest["activity"].as_str().unwrap()]) > 0, "{stops}");
+}
+
+#[test]
+fn the_table_of_stops_has_a_row_for_each_thread() {
+    let stdout = text(&stopworld("run graph --threads 2 --collections 20 --stops").stdout);
+    for part in ["time to stop, µs", "slowest stops", "graph-0", "graph-1", "main"] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    let without = text(&stopworld("run graph --threads 2 --collections 2").stdout);
+    assert!(!without.contains("time to stop"), "{without}");
+}
+
+#[test]
+fn a_debugged_stop_is_reported_without_times() {
+    let stdout = text(&stopworld("run graph --threads 2 --collections 5 --stop mock-debugger --stops --json").stdout);
+    let figures: serde_json::Value = serde_json::from_str(stdout.lines().last().expect("there is output")).unwrap();
+    let threads = figures["stops_ns"]["threads"].as_array().unwrap();
+    assert!(threads.iter().any(|thread| thread["activities"]["suspended"].as_u64().unwrap() > 0), "{figures}");
+    assert!(threads.iter().all(|thread| thread["waited"]["max"] == 0), "{figures}");
+}
+
+/// The body of an HTTP response.
+fn get(url: &str) -> String {
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[test]
+fn metrics_are_served_during_a_run() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stopworld"));
+    command.args("run churn --threads 2 --seconds 600 --metrics 0".split(' ')).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("stopworld: metrics at ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    let collections = || {
+        let metrics = get(&url);
+        let line = metrics.lines().find(|line| line.starts_with("stopworld_pause_seconds_count ")).unwrap().to_owned();
+        assert!(metrics.contains("stopworld_worlds 1\n"), "{metrics}");
+        line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+    };
+    let first = collections();
+    let begun = Instant::now();
+    while collections() < first + 3 {
+        assert!(begun.elapsed() < LIMIT, "the run collects, and its metrics show it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    assert!(TcpStream::connect(address).is_err(), "the server ends with the run");
+}
+
+/// Accepts one request, answers it, and returns its first line.
+fn answer_one(listener: &TcpListener) -> String {
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut request = BufReader::new(stream.try_clone().unwrap());
+    let (mut first, mut length) = (String::new(), 0);
+    request.read_line(&mut first).unwrap();
+    loop {
+        let mut line = String::new();
+        request.read_line(&mut line).unwrap();
+        match line.trim().to_ascii_lowercase().strip_prefix("content-length: ") {
+            Some(number) => length = number.parse().unwrap(),
+            None if line.trim().is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    request.read_exact(&mut body).unwrap();
+    assert!(body.windows(15).any(|bytes| bytes == b"stopworld.pause"), "the metrics of the run");
+    write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+    first
+}
+
+#[test]
+fn metrics_are_sent_by_otlp_at_the_end_of_a_run() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let arguments = format!("run churn --collections 3 --otlp http://{}", listener.local_addr().unwrap());
+    let collector = std::thread::spawn(move || answer_one(&listener));
+    let output = stopworld(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(collector.join().unwrap(), "POST /v1/metrics HTTP/1.1\r\n");
+}
+
+#[test]
+fn a_collector_that_is_not_there_fails_the_run_after_its_table() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = stopworld(&format!("run churn --collections 1 --otlp http://{unused}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("slowest to stop"));
+    let message = text(&output.stderr);
+    assert!(message.contains("--otlp") && message.contains(&unused.to_string()), "{message}");
+}
+
+#[test]
+fn an_address_in_use_is_an_error_that_names_it() {
+    let used = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = used.local_addr().unwrap();
+    let output = stopworld(&format!("run churn --collections 1 --metrics {}", address.port()));
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains("--metrics") && message.contains(&address.to_string()), "{message}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn line(stack: StackId, stacks: &Stacks, centres: &Centres) -> String {
 }
 
 /// Returns the name of a centre with its module.
-pub(super) fn full_name(centre: u32, centres: &Centres) -> String {
+pub(crate) fn full_name(centre: u32, centres: &Centres) -> String {
     match centres.get(centre) {
         Some(known) if !known.module.is_empty() && !known.is_built_in() => format!("{}.{}", known.module, known.label),
         Some(known) => known.label.clone(),

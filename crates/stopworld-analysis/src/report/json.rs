@@ -2,6 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
+use super::stops::StopReport;
 use super::{Pauses, Phase, Run, RunSummary, Slowest, Spread, Trace};
 use crate::json;
 
@@ -31,6 +32,7 @@ pub fn render(summary: &RunSummary, run: &Run) -> String {
         }),
         trace: run.trace.as_ref(),
         pauses_ns: &summary.pauses,
+        stops_ns: run.stops.as_ref(),
     };
     let mut line = Vec::new();
     // Neither call can fail: a vector takes any number of bytes, the names of members are strings, and JSON is UTF-8.
@@ -66,6 +68,8 @@ struct Figures<'a> {
     trace: Option<&'a Trace>,
     #[serde(serialize_with = "pauses")]
     pauses_ns: &'a Pauses,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stops_ns: Option<&'a StopReport>,
 }
 
 /// Live bytes in each space.

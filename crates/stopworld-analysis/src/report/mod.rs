@@ -17,6 +17,7 @@ pub mod json;
 mod layout;
 pub mod page;
 mod pauses;
+pub mod stops;
 mod summary;
 pub mod table;
 pub mod timeprof;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::pauses::Pauses;
+use super::stops::StopReport;
 use stopworld::{CollectionReport, ThreadName};
 
 /// Everything that the final table shows about the collections of one world.
@@ -58,6 +59,8 @@ pub struct Run {
     pub threads: usize,
     /// The trace, if one was written.
     pub trace: Option<Trace>,
+    /// The stops by thread, if they were observed.
+    pub stops: Option<StopReport>,
 }
 
 /// The result of writing a trace.

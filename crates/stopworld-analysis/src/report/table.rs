@@ -1,16 +1,21 @@
 //! The table at the end of a run.
 //!
-//! There are two tables: figures of one number or one line, then the pauses, which need columns. Cells never wrap, so that
+//! There are two tables: figures of one number or one line, then the pauses, which need columns. If the stops were observed by thread, two
+//! more follow. Cells never wrap, so that
 //! `grep collections` and `awk` work on the output.
 
 use comfy_table::Table;
 
 use super::layout::{align_right, empty};
-use super::{Bytes, Micros, Phase, Run, RunSummary, Trace};
+use super::{Bytes, Micros, Phase, Run, RunSummary, Trace, stops};
 
 /// Formats the figures and the pauses for printing; no newline at the end.
 pub fn render(summary: &RunSummary, run: &Run) -> String {
-    format!("{}\n{}", figures(summary, run), pauses(summary))
+    let tables = format!("{}\n{}", figures(summary, run), pauses(summary));
+    match &run.stops {
+        Some(report) => format!("{tables}\n{}", stops::render(report)),
+        None => tables,
+    }
 }
 
 fn figures(summary: &RunSummary, run: &Run) -> Table {

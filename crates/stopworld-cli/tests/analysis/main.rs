@@ -26,6 +26,7 @@ mod nettrace_support;
 mod page_charts;
 #[path = "../page_support/mod.rs"]
 mod page_support;
+mod pprof;
 mod profiles;
 #[path = "../random_heap/mod.rs"]
 mod random_heap;

@@ -1,0 +1,374 @@
+//! The metrics, as scrapers read them: from hand-made reports, from real collections, over HTTP; checked by promtool, by the OpenMetrics
+//! parser of Prometheus' Python client, and against the dashboard for Grafana.
+
+#[path = "../../../tests/skipped/mod.rs"]
+mod skipped;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use serde_json::Value;
+use skipped::skipped;
+use stopworld::{CollectionReport, Mutator, Reason, SpaceBytes, ThreadName, World};
+use stopworld_metrics::{Metrics, ServeError, Server};
+
+/// A report of a collection in which each figure is different.
+fn report(reason: Reason) -> CollectionReport {
+    CollectionReport {
+        number: 1,
+        reason,
+        by: ThreadName::new("main"),
+        stop_ns: 3_000,
+        roots_ns: 50_000,
+        mark_ns: 6_000_000,
+        weak_ns: 700,
+        sweep_ns: 80_000,
+        restart_ns: 9_000,
+        pause_ns: 6_200_000,
+        live: SpaceBytes { small: 11, large: 22, pinned: 33 },
+        live_objects: 44,
+        freed_bytes: 55,
+        allocated_bytes: 66,
+        committed_bytes: 77,
+        stack_bytes: 88,
+        threads_stopped: 9,
+        threads_blocking: 4,
+        slowest: ThreadName::new("slow"),
+        slowest_ns: 2_500,
+        mark_stack_high: 111,
+        weak_cleared: 12,
+        finalizers_queued: 13,
+    }
+}
+
+/// The samples of a text: names with labels, and their values. The two formats write bounds of buckets in different ways.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let samples = lines.map(|line| {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        let name = match name.split_once("le=\"").and_then(|(before, rest)| Some((before, rest.split_once('"')?))) {
+            Some((before, (bound, after))) => format!("{before}le=\"{}\"{after}", bound.parse::<f64>().unwrap()),
+            None => name.to_owned(),
+        };
+        (name, value.parse().unwrap())
+    });
+    samples.collect()
+}
+
+#[rstest]
+#[case("collections_total{reason=\"allocation\"}", 2.0)]
+#[case("collections_total{reason=\"explicit\"}", 1.0)]
+#[case("collection_failures_total", 1.0)]
+#[case("pause_seconds_count", 3.0)]
+#[case("pause_seconds_sum", 3.0 * 6.2e-3)]
+#[case("pause_seconds_bucket{le=\"0.004096\"}", 0.0)]
+#[case("pause_seconds_bucket{le=\"0.008192\"}", 3.0)]
+#[case("time_to_stop_seconds_sum", 3.0 * 3e-6)]
+#[case("time_to_stop_seconds_bucket{le=\"0.000002\"}", 0.0)]
+#[case("time_to_stop_seconds_bucket{le=\"0.000004\"}", 3.0)]
+#[case("time_to_restart_seconds_sum", 3.0 * 9e-6)]
+#[case("phase_seconds_sum{phase=\"roots\"}", 3.0 * 50e-6)]
+#[case("phase_seconds_sum{phase=\"mark\"}", 3.0 * 6e-3)]
+#[case("phase_seconds_sum{phase=\"weak\"}", 3.0 * 0.7e-6)]
+#[case("phase_seconds_sum{phase=\"sweep\"}", 3.0 * 80e-6)]
+#[case("allocated_bytes_total", 3.0 * 66.0)]
+#[case("freed_bytes_total", 3.0 * 55.0)]
+#[case("live_bytes{space=\"small\"}", 11.0)]
+#[case("live_bytes{space=\"large\"}", 22.0)]
+#[case("live_bytes{space=\"pinned\"}", 33.0)]
+#[case("live_objects", 44.0)]
+#[case("stopped_threads{state=\"running\"}", 5.0)]
+#[case("stopped_threads{state=\"blocking\"}", 4.0)]
+#[case("weak_references_cleared_total", 3.0 * 12.0)]
+#[case("finalizers_queued_total", 3.0 * 13.0)]
+#[case("worlds", 0.0)]
+fn each_figure_of_a_report_has_a_sample(#[case] name: &str, #[case] expected: f64) {
+    let metrics = Metrics::new();
+    for reason in [Reason::Allocation, Reason::Explicit, Reason::Allocation] {
+        metrics.observe(&report(reason));
+    }
+    metrics.observe_failure();
+    for text in [metrics.text(), metrics.open_metrics()] {
+        let samples = samples(&text);
+        let value = samples.get(&format!("stopworld_{name}")).unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!((value - expected).abs() <= expected * 1e-9, "{name}: {value}");
+    }
+}
+
+/// A world with metrics.
+fn world(metrics: &Metrics) -> World {
+    World::builder().heap_limit(64 << 20).on_collection(metrics.listener()).record_to(metrics).build().unwrap()
+}
+
+fn attach(world: &World) -> Mutator {
+    // SAFETY: no thread of these tests keeps a `Gc`.
+    unsafe { world.attach("main") }.unwrap()
+}
+
+#[test]
+fn the_metrics_of_a_world_equal_its_own_counters() {
+    let metrics = Metrics::new();
+    let world = world(&metrics);
+    let m = attach(&world);
+    for _ in 0..5 {
+        for number in 0..10_000_u64 {
+            m.alloc(number).unwrap();
+        }
+        m.collect().unwrap();
+    }
+    let read = samples(&metrics.text());
+    let (totals, counters) = (world.totals(), world.counters());
+    let get = |name: &str| read[&format!("stopworld_{name}")];
+    assert_eq!(get("collections_total{reason=\"explicit\"}"), f64::from(totals.collections));
+    assert_eq!(get("allocated_bytes_total"), totals.allocated_bytes as f64);
+    assert!(get("allocated_bytes_total") >= 5.0 * 10_000.0 * 8.0);
+    assert_eq!(get("heap_committed_bytes"), totals.committed_bytes as f64);
+    assert_eq!(get("heap_limit_bytes"), world.heap_limit() as f64);
+    assert_eq!(get("live_bytes{space=\"small\"}"), counters.live.small as f64);
+    assert!((get("pause_seconds_sum") * 1e9 - counters.pause_total_ns as f64).abs() < 100.0);
+    assert_eq!((get("worlds"), get("threads")), (1.0, world.threads().len() as f64));
+    drop(m);
+    drop(world);
+    let after = samples(&metrics.text());
+    assert_eq!((after["stopworld_worlds"], after["stopworld_threads"]), (0.0, 0.0));
+    assert_eq!(
+        after["stopworld_allocated_bytes_total"], read["stopworld_allocated_bytes_total"],
+        "counters never fall"
+    );
+}
+
+#[test]
+fn worlds_count_together() {
+    let metrics = Metrics::new();
+    let worlds = [world(&metrics), world(&metrics)];
+    for world in &worlds {
+        world.collect().unwrap();
+    }
+    // A world that is added twice counts once.
+    worlds[0].record_to(&metrics).unwrap();
+    let read = samples(&metrics.text());
+    assert_eq!(read["stopworld_worlds"], 2.0);
+    assert_eq!(read["stopworld_collections_total{reason=\"explicit\"}"], 2.0);
+    assert_eq!(read["stopworld_heap_limit_bytes"], f64::from(128 << 20));
+}
+
+/// Sends a request; returns the status line with the headers, and the body.
+fn request(address: SocketAddr, method: &str, path: &str, accept: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+
+#[rstest]
+#[case::text("GET", "/metrics", "*/*", "200", "text/plain; version=0.0.4", "stopworld_worlds 1\n")]
+#[case::open_metrics("GET", "/metrics", OPEN_METRICS, "200", "application/openmetrics-text; version=1.0.0", "# EOF\n")]
+#[case::a_query("GET", "/metrics?x=1", "*/*", "200", "text/plain; version=0.0.4", "stopworld_worlds 1\n")]
+#[case::no_body("HEAD", "/metrics", "*/*", "200", "text/plain; version=0.0.4", "")]
+#[case::another_path("GET", "/", "*/*", "404", "text/plain", "the metrics are at /metrics")]
+#[case::another_method("POST", "/metrics", "*/*", "405", "text/plain", "only GET")]
+fn a_server_answers(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] accept: &str,
+    #[case] status: &str,
+    #[case] content_type: &str,
+    #[case] part: &str,
+) {
+    let metrics = Metrics::new();
+    let _world = world(&metrics);
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    assert!(server.url().starts_with("http://127.0.0.1:"));
+    let (head, body) = request(server.address(), method, path, accept);
+    assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{head}");
+    assert!(head.contains(&format!("Content-Type: {content_type}")), "{head}");
+    assert!(body.contains(part), "{body}");
+    assert_eq!(body.is_empty(), method == "HEAD");
+}
+
+#[test]
+fn scrapes_go_on_while_a_world_collects() {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let world = world(&metrics);
+    let m = attach(&world);
+    let address = server.address();
+    std::thread::scope(|scope| {
+        let scraper = scope.spawn(move || {
+            let mut last = 0.0;
+            for _ in 0..50 {
+                let (_, body) = request(address, "GET", "/metrics", "*/*");
+                let count = samples(&body)["stopworld_pause_seconds_count"];
+                assert!(count >= last, "{count} after {last}");
+                last = count;
+            }
+        });
+        while !scraper.is_finished() {
+            m.collect().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_dropped_server_frees_its_port_and_a_used_one_is_an_error() {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let address = server.address();
+    let error = Server::bind(&metrics, address).unwrap_err();
+    assert!(matches!(error, ServeError::Bind { .. }));
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+    drop(server);
+    let begun = Instant::now();
+    while TcpListener::bind(address).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the port is not free");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Metrics with a sample in each family.
+fn complete() -> Metrics {
+    let metrics = Metrics::new();
+    metrics.observe(&report(Reason::Allocation));
+    metrics
+}
+
+fn fed(command: &mut Command, text: &str) -> std::io::Result<Output> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    child.stdin.take().unwrap().write_all(text.as_bytes())?;
+    child.wait_with_output()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// promtool, from `.ci/promtool` or from the machine; `None`, with a skipped test reported, if there is none.
+fn promtool() -> Option<PathBuf> {
+    let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("promtool").join("promtool");
+    let found = [unpacked, PathBuf::from("promtool")]
+        .into_iter()
+        .find(|tool| Command::new(tool).arg("--version").output().is_ok());
+    if found.is_none() {
+        skipped("promtool");
+    }
+    found
+}
+
+#[test]
+fn promtool_accepts_names_types_and_help() {
+    let Some(promtool) = promtool() else { return };
+    let text = complete().text();
+    let check = |text: &str| fed(Command::new(&promtool).args(["check", "metrics"]), text).unwrap();
+    let output = check(&text);
+    assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
+    // The check is able to fail.
+    assert!(!check(&text.replace("allocated_bytes_total", "allocated_kilobytes")).status.success());
+}
+
+#[test]
+fn the_parser_of_prometheus_python_client_reads_the_openmetrics() {
+    const PROGRAM: &str = "import sys\n\
+        from prometheus_client.openmetrics.parser import text_string_to_metric_families as families\n\
+        for family in families(sys.stdin.read()):\n    print(family.name, family.type, family.unit, len(family.samples))\n";
+    let parse = |text: &str| fed(Command::new("/usr/bin/python3").args(["-c", PROGRAM]), text);
+    let text = complete().open_metrics();
+    let output = match parse(&text) {
+        Ok(output) if !said(&output).contains("ModuleNotFoundError") => output,
+        _ => return skipped("python3-prometheus-client"),
+    };
+    assert!(output.status.success(), "{}", said(&output));
+    let printed = said(&output);
+    let read: BTreeSet<&str> = printed.lines().collect();
+    // A histogram has 24 buckets and the infinite one, its count and its sum.
+    for family in [
+        "stopworld_pause_seconds histogram seconds 27",
+        "stopworld_phase_seconds histogram seconds 108",
+        "stopworld_allocated_bytes counter bytes 1",
+        "stopworld_live_bytes gauge bytes 3",
+        "stopworld_trace_events_lost counter  1",
+    ] {
+        assert!(read.contains(family), "{family}: {printed}");
+    }
+    assert!(!parse(&text.replace("# EOF\n", "")).unwrap().status.success());
+}
+
+/// The texts of these members, at any depth.
+fn members(value: &Value, name: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => object.iter().for_each(|(key, value)| match value {
+            Value::String(text) if key == name => found.push(text.clone()),
+            _ => members(value, name, found),
+        }),
+        Value::Array(items) => items.iter().for_each(|item| members(item, name, found)),
+        _ => {}
+    }
+}
+
+fn dashboard() -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/grafana/stopworld.json");
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+#[test]
+fn the_dashboard_names_only_series_that_exist_and_shows_each_metric_that_matters() {
+    let text = complete().text();
+    let series: BTreeSet<String> =
+        samples(&text).keys().map(|name| name.split('{').next().unwrap().to_owned()).collect();
+    let labels: BTreeSet<&str> =
+        text.split(['{', ',']).filter_map(|part| part.split_once("=\"")).map(|(label, _)| label).collect();
+    let mut expressions = Vec::new();
+    for name in ["expr", "query"] {
+        members(&dashboard(), name, &mut expressions);
+    }
+    let mut shown = BTreeSet::new();
+    for expression in &expressions {
+        let words = expression.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+        for name in words.filter(|word| word.starts_with("stopworld_")) {
+            assert!(series.contains(name), "{name} in {expression}");
+            shown.insert(name.to_owned());
+        }
+        for list in expression.split("by (").skip(1) {
+            let label = list.split(')').next().unwrap();
+            assert!(labels.contains(label), "{label} in {expression}");
+        }
+    }
+    for name in
+        ["pause_seconds_bucket", "time_to_stop_seconds_bucket", "time_to_restart_seconds_bucket", "phase_seconds_sum"]
+    {
+        assert!(shown.contains(&format!("stopworld_{name}")), "{name}");
+    }
+    assert!(shown.len() >= 15, "{shown:?}");
+}
+
+#[test]
+fn prometheus_can_evaluate_each_expression_of_the_dashboard() {
+    let Some(promtool) = promtool() else { return };
+    let mut expressions = Vec::new();
+    members(&dashboard(), "expr", &mut expressions);
+    assert!(expressions.len() >= 15);
+    let folder = tempfile::tempdir().unwrap();
+    let check = |expressions: &[String]| {
+        let rules = expressions.iter().enumerate().map(|(number, expression)| {
+            // YAML accepts JSON strings.
+            let expression = Value::from(expression.replace("$__rate_interval", "1m"));
+            format!("      - record: rule_{number}\n        expr: {expression}\n")
+        });
+        let file = folder.path().join("rules.yml");
+        fs::write(&file, format!("groups:\n  - name: dashboard\n    rules:\n{}", rules.collect::<String>())).unwrap();
+        Command::new(&promtool).args(["check", "rules"]).arg(file).output().unwrap()
+    };
+    let output = check(&expressions);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!check(&[format!("{})", expressions[0])]).status.success());
+}
