@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hazard::By;
+use hazard::{By, while_collecting};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rstest::rstest;
@@ -40,24 +40,6 @@ struct Graph<'gc> {
 
 fn graph(world: &World) -> Arena<Graph<'static>> {
     Arena::<Graph<'static>>::new(world, "arena", |_| Graph { roots: [const { GcCell::new(None) }; ROOTS] }).unwrap()
-}
-
-/// Runs `work` while another thread collects.
-fn while_collecting(world: &World, work: impl FnOnce()) {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                world.collect().unwrap();
-                std::thread::yield_now();
-            }
-        });
-        let ended = catch_unwind(AssertUnwindSafe(work));
-        done.store(true, Ordering::Relaxed);
-        if let Err(panic) = ended {
-            std::panic::resume_unwind(panic);
-        }
-    });
 }
 
 /// `.arena.scopes`

@@ -15,12 +15,10 @@ mod texts;
 mod values;
 mod weak_maps;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use hazard::By;
+use hazard::{By, while_collecting};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use stopworld::{Mutator, World};
+use stopworld::Mutator;
 
 /// Runs `check` with many values of a strategy, on a mutator of a world that collects before each of its allocations, while another thread
 /// collects at any moment.
@@ -38,22 +36,4 @@ fn for_each_case<S: Strategy>(by: By, cases: u32, strategy: S, check: impl Fn(&M
         result.unwrap_or_else(|error| panic!("{error}"));
     });
     assert_eq!(world.damage(), None);
-}
-
-/// Runs `work` while another thread collects.
-fn while_collecting(world: &World, work: impl FnOnce()) {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                world.collect().unwrap();
-                std::thread::yield_now();
-            }
-        });
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        done.store(true, Ordering::Relaxed);
-        if let Err(panic) = ended {
-            std::panic::resume_unwind(panic);
-        }
-    });
 }

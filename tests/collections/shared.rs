@@ -6,8 +6,8 @@ use std::time::Duration;
 use rstest::rstest;
 use stopworld::{Gc, GcHashMap, GcMutex, GcVec, Mutator, Root, Trace};
 
+use super::hazard::while_collecting;
 use super::hazard::{By, build, builder};
-use super::while_collecting;
 
 #[derive(Trace)]
 struct Shared {

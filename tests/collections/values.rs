@@ -328,7 +328,7 @@ fn a_guard_is_returned_from_a_blocking_region(#[values(By::Signals, By::Safepoin
             }
         }
     };
-    super::while_collecting(&world, || {
+    super::hazard::while_collecting(&world, || {
         // SAFETY: the threads keep every `Gc` in local variables.
         let threads: Vec<_> =
             (0..3).map(|_| unsafe { world.spawn("adder", work(Arc::clone(&total))) }.unwrap()).collect();

@@ -13,10 +13,10 @@ use stopworld::{
     ByAddress, Gc, GcCell, GcMutex, GcVec, Leaf, Mutator, Root, Trace, Weak, WeakMap, World, WorldBuilder,
 };
 
-use super::hazard::{By, Losing, build, builder};
+use super::for_each_case;
+use super::hazard::{By, Losing, build, builder, while_collecting};
 use super::heap_support::{on_a_thread, paranoid, settle};
 use super::sequences::{Element, Plain, plain};
-use super::{for_each_case, while_collecting};
 
 #[derive(Clone, Debug)]
 enum Step {

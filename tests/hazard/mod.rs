@@ -46,6 +46,24 @@ pub fn build(builder: WorldBuilder, by: By) -> World {
     world
 }
 
+/// Runs `work` while another thread collects.
+pub fn while_collecting(world: &World, work: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                world.collect().unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        done.store(true, Ordering::Relaxed);
+        if let Err(panic) = ended {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
 /// A vtable that stops as the built-in stopper does, but reports a lost stop while `lost` is set, like a debugger whose process has died or
 /// that has been detached.
 pub struct Losing {
