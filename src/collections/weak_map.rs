@@ -14,7 +14,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, needs_drop};
-use std::ptr;
+use std::slice;
 
 use crate::heap::ephemerons::{ELEMENT_BYTES, Ephemeron, Ephemerons};
 use crate::{Gc, Mutator, OutOfMemory, Trace, keep_alive};
@@ -239,15 +239,25 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
     }
 
     /// Iterates over the entries, in no particular order.
+    ///
+    /// The iterator yields references, so it can't be sent to another thread, or into a blocking region:
+    ///
+    /// ```compile_fail,E0277
+    /// # use stopworld::{Mutator, WeakMap};
+    /// fn count(mutator: &Mutator, map: &WeakMap<u64, u64>) -> usize {
+    ///     let entries = map.iter();
+    ///     mutator.blocking(move || entries.count())
+    /// }
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (Gc<K>, &V)> + Clone {
         // SAFETY: as in `get`.
-        self.places().iter().filter_map(entry_of::<K, V>).map(|(key, value)| (key, unsafe { &*value }))
+        Entries::<(Gc<K>, &V), K, V>::of(self.places()).map(|(key, value)| (key, unsafe { &*value }))
     }
 
     /// Iterates over the entries, with mutable references to the values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Gc<K>, &mut V)> {
         // SAFETY: as in `get_mut`; each entry has a value of its own.
-        self.places().iter().filter_map(entry_of::<K, V>).map(|(key, value)| (key, unsafe { &mut *value }))
+        Entries::<(Gc<K>, &mut V), K, V>::of(self.places()).map(|(key, value)| (key, unsafe { &mut *value }))
     }
 
     /// Iterates over the keys.
@@ -321,6 +331,36 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
     }
 }
 
+/// An iterator over the entries of a table. `Item` is what is made of them: the iterator may be sent to another thread only if that may.
+struct Entries<'a, Item, K: ?Sized, V> {
+    places: slice::Iter<'a, Ephemeron>,
+    _yields: PhantomData<(Item, Gc<K>, *mut V)>,
+}
+
+impl<'a, Item, K: ?Sized, V> Entries<'a, Item, K, V> {
+    fn of(places: &'a [Ephemeron]) -> Self {
+        Self { places: places.iter(), _yields: PhantomData }
+    }
+}
+
+impl<Item, K: ?Sized, V> Clone for Entries<'_, Item, K, V> {
+    fn clone(&self) -> Self {
+        Self { places: self.places.clone(), _yields: PhantomData }
+    }
+}
+
+impl<Item, K: ?Sized + 'static, V: Trace> Iterator for Entries<'_, Item, K, V> {
+    type Item = (Gc<K>, *mut V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.places.find_map(entry_of::<K, V>)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, self.places.size_hint().1)
+    }
+}
+
 /// Returns the address of the value of an entry, if there is an entry.
 fn value_of<V: Trace>(place: &Ephemeron) -> Option<*mut V> {
     let value = place.value();
@@ -329,8 +369,9 @@ fn value_of<V: Trace>(place: &Ephemeron) -> Option<*mut V> {
     }
     // SAFETY: the entry was there when the word was loaded, so the object was alive, and now it is in a register or on this stack.
     let value: Gc<V> = unsafe { Gc::from_addr(value) };
-    // The reference shows the read to profiles.
-    Some(ptr::from_ref::<V>(&value).cast_mut())
+    // The reference shows the read to profiles. The pointer does not come from it: values may be changed through it.
+    let _: &V = &value;
+    Some(value.as_ptr().cast_mut())
 }
 
 /// Returns the key of an entry and the address of its value, if there is an entry.

@@ -64,7 +64,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         };
         let has_arena = |record: &ThreadStopInfo| {
             // SAFETY: the stop holds the allocation lock.
-            unsafe { cache_of(record) }.is_some_and(|cache| cache.is_of_arena.load(Relaxed))
+            unsafe { cache_of(record) }.is_some_and(|cache| cache.arena.has_arena())
         };
         for &record in stopped.live().iter().filter(|record| !has_arena(record)) {
             stopped.scan_ranges(record, &mut scan);
@@ -86,7 +86,7 @@ impl<'a, 'm> RootScan<'a, 'm> {
         if removed(Guard::StopMidAlloc) {
             return;
         }
-        for cache in caches(stopped).filter(|cache| !cache.is_of_arena.load(Relaxed)) {
+        for cache in caches(stopped).filter(|cache| !cache.arena.has_arena()) {
             for (cell, bytes) in cache.half_built() {
                 debug_assert!(heap.blocks.cell_containing(cell + HEADER_BYTES).is_some());
                 // SAFETY: the cell belongs to a stopped thread.

@@ -56,7 +56,7 @@ impl Scopes {
     }
 
     /// Takes the locks of a stop by `lock`, when no thread is in a scope. No thread enters one while they are held. `wait` waits a slice of
-    /// time until the word is not the value, and returns false if its time is used up: then this returns `Ok(None)`.
+    /// time until the word is not the value, and returns false if its time is used up: then this returns the number of threads in a scope.
     ///
     /// # Errors
     /// Those of `lock`.
@@ -65,29 +65,29 @@ impl Scopes {
         budget: &mut B,
         wait: impl Fn(&mut B, &AtomicU32, u32) -> bool,
         lock: impl Fn(&mut B) -> Result<L, E>,
-    ) -> Result<Option<L>, E> {
+    ) -> Result<Result<L, u32>, E> {
         if removed(Guard::ArenaScopes) {
-            return lock(budget).map(Some);
+            return lock(budget).map(Ok);
         }
         loop {
-            if !self.wait_until_empty(|word, value| wait(budget, word, value)) {
-                return Ok(None);
+            if let Err(threads) = self.wait_until_empty(|word, value| wait(budget, word, value)) {
+                return Ok(Err(threads));
             }
             let locks = lock(budget)?;
             if self.count() == 0 {
-                return Ok(Some(locks));
+                return Ok(Ok(locks));
             }
         }
     }
 
-    fn wait_until_empty(&self, mut wait: impl FnMut(&AtomicU32, u32) -> bool) -> bool {
+    fn wait_until_empty(&self, mut wait: impl FnMut(&AtomicU32, u32) -> bool) -> Result<(), u32> {
         let is_empty = loop {
             if self.count() == 0 {
-                break true;
+                break Ok(());
             }
             let word = self.word.fetch_or(AWAITED, Ordering::Relaxed) | AWAITED;
             if word != AWAITED && !wait(&self.word, word) {
-                break false;
+                break Err(word & !AWAITED);
             }
         };
         if self.word.fetch_and(!AWAITED, Ordering::Relaxed) & AWAITED != 0 {

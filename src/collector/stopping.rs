@@ -30,16 +30,14 @@ impl Collector {
             budget.slice(SLICE_NS, |ns| futex::wait(word, value, Some(ns))).is_some()
         };
         let locks = self.scopes.lock_outside(budget, wait, |budget| self.threads.lock_for_stop(budget))?;
-        locks.ok_or_else(|| CollectError::ScopesOpen { threads: self.scopes.count(), within: budget.total() })
+        locks.map_err(|threads| CollectError::ScopesOpen { threads, within: budget.total() })
     }
 
     /// Whether the calling thread is in a scope of an arena of this world.
     pub(crate) fn own_thread_is_in_scope(&self) -> bool {
         let record = self.threads.own_record();
         // SAFETY: the calling thread's own record; the thread does not detach here.
-        record
-            .and_then(|record| unsafe { cache_of(record) })
-            .is_some_and(|cache| cache.scopes.load(Ordering::Relaxed) != 0)
+        record.and_then(|record| unsafe { cache_of(record) }).is_some_and(|cache| cache.arena.is_in_scope())
     }
 
     /// Takes the finalizer tables' lock, whose holder a debugger may have suspended (`.debug.frozen-owner`).

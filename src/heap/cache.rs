@@ -23,6 +23,7 @@
 //! The collector therefore never moves a cursor, and never gives a thread's run to another thread: the block stays its owner's
 //! across collections.
 
+use super::arena_thread::ArenaThread;
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
 use super::compact::{KindBytes, KindNumber, in_register};
@@ -32,7 +33,7 @@ use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES, is_com
 use super::stopped::WorldStopped;
 use super::window::window;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the
 /// cursor; the bin's [`OwnedBlock`] has the real end of the cells.
@@ -75,12 +76,7 @@ pub(crate) struct AllocationCache {
     used: Bins,
     /// In a world that charges its allocations: how often the number that the thread charges to has changed.
     changes: AtomicU32,
-    /// Whether the thread has an arena: then it has references in scopes only, and its stack is not scanned.
-    pub(crate) is_of_arena: AtomicBool,
-    /// The number of scopes of arenas that the thread is in, one inside the other. Only the thread itself writes this, the field before and the next one.
-    pub(crate) scopes: AtomicU32,
-    /// Whether a collection was due while the thread was in a scope.
-    pub(crate) collection_due: AtomicBool,
+    pub(crate) arena: ArenaThread,
 }
 
 /// The block that a thread allocates from in one bin.
@@ -191,9 +187,7 @@ impl AllocationCache {
             open: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
             used: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
             changes: AtomicU32::new(0),
-            is_of_arena: AtomicBool::new(false),
-            scopes: AtomicU32::new(0),
-            collection_due: AtomicBool::new(false),
+            arena: ArenaThread::new(),
         }
     }
 

@@ -21,10 +21,22 @@ use crate::sync::{AtomicUsize, Ordering};
 /// count.set(count.get() + 1);
 /// assert_eq!((count.get(), children[3].get()), (8, None));
 /// ```
+///
+/// The type of the value can't change by subtyping, as for std's `Cell`:
+///
+/// ```compile_fail,E0308
+/// use stopworld::GcCell;
+///
+/// fn narrow(cell: &GcCell<for<'a> fn(&'a str)>) -> &GcCell<fn(&'static str)> {
+///     cell
+/// }
+/// ```
 #[repr(transparent)]
 pub struct GcCell<W: Word> {
     bits: AtomicUsize,
     _holds: PhantomData<W>,
+    /// `set` takes what `get` returns.
+    _invariant: PhantomData<fn(W) -> W>,
 }
 
 impl<W: Word> GcCell<W> {
@@ -32,7 +44,7 @@ impl<W: Word> GcCell<W> {
     /// compiled.
     #[inline(always)]
     pub const fn new(value: W) -> Self {
-        Self { bits: AtomicUsize::new(bits_of(value)), _holds: PhantomData }
+        Self { bits: AtomicUsize::new(bits_of(value)), _holds: PhantomData, _invariant: PhantomData }
     }
 
     /// Returns the field's value, by an acquire load.

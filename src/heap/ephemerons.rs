@@ -20,7 +20,7 @@ use std::slice;
 
 use super::array::ARRAY_HEAD_BYTES;
 use super::trace::{Layout, Shape, Trace};
-use crate::sync::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, Ordering::Relaxed, compiler_fence};
 
 /// The key of a place that never had an entry.
 const EMPTY: usize = 0;
@@ -129,10 +129,13 @@ impl Ephemerons {
     /// Removes the entry of a place that has one. Returns false if the collector has removed it meanwhile. For the owner of the table, and for
     /// the collector in a stopped world.
     pub(crate) fn remove(&self, place: &Ephemeron) -> bool {
+        // The value goes first: marking does not see the value of a place without a key, so none may be there.
+        place.value.store(0, Relaxed);
+        // The handler of a stop sees the two stores in this order.
+        compiler_fence(Ordering::SeqCst);
         // One instruction: the collector may remove the entry too, at any moment before or after.
         let was_there = place.key.swap(REMOVED, Relaxed) > REMOVED;
         if was_there {
-            place.value.store(0, Relaxed);
             self.live.fetch_sub(1, Relaxed);
         }
         was_there

@@ -17,6 +17,7 @@
 //!   of dead cells.
 //! * Mark bytes: the markers write them in the stopped world; the thread that sweeps the block reads them.
 
+pub(crate) mod arena_thread;
 pub(crate) mod array;
 pub(crate) mod blocks;
 pub(crate) mod cache;

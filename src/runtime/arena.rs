@@ -12,7 +12,6 @@ use crate::heap::local::{InScope, Local, Scoped};
 use crate::heap::pointer::Gc;
 use crate::heap::trace::Trace;
 use crate::os::callback::refuse_inside;
-use crate::sync::Ordering::Relaxed;
 use crate::world::AttachError;
 
 /// A graph of collected objects that safe code can use: everything that is reachable from one root object.
@@ -20,7 +19,8 @@ use crate::world::AttachError;
 /// Code reaches the objects in a scope, the closure that [`enter`](Self::enter) runs. Its references are [`Local`]s, whose lifetime is that
 /// of the scope: none can leave it. In the scope they may be anywhere, in a `Vec`, a `Box` or a thread-local of the closure's own, because **no
 /// collection of the world begins while a thread is in a scope**. Between two scopes only what the root reaches is kept, and
-/// nothing else: the thread's stack is not scanned.
+/// nothing else: the thread's stack is not scanned. Between two scopes the thread counts as
+/// [blocking](Mutator::blocking), so no stop waits for it or interrupts it.
 ///
 /// ```
 /// use stopworld::{Arena, GcCell, Local, Trace, World};
@@ -101,13 +101,14 @@ impl<R: Scoped<Static = R> + Trace> Arena<R> {
         root: impl for<'gc> FnOnce(&Scope<'gc>) -> R::In<'gc>,
     ) -> Result<Self, ArenaError> {
         let mutator = Mutator::attach(world.clone(), name)?;
-        mutator.cache.is_of_arena.store(true, Relaxed);
+        mutator.cache.arena.begin();
         let root = {
             let _inside = Inside::enter(&mutator);
             let value = root(&Scope { mutator: &mutator, _scope: PhantomData });
             // SAFETY: the same type but for the lifetime. The thread is in the scope until the object has its root.
             mutator.root(mutator.alloc(unsafe { same::<_, R>(value) })?)
         };
+        mutator.begin_blocking();
         Ok(Self { root, mutator })
     }
 
@@ -116,11 +117,13 @@ impl<R: Scoped<Static = R> + Trace> Arena<R> {
     ///
     /// If a collection waits for the scopes of other threads, this waits for that collection first.
     pub fn enter<T>(&self, scope: impl for<'gc> FnOnce(&Scope<'gc>, Local<'gc, R::In<'gc>>) -> T) -> T {
-        let _inside = Inside::enter(&self.mutator);
-        let root = self.root.get(&self.mutator);
-        // SAFETY: the same object, with the lifetime of this scope in its type.
-        let root = unsafe { Local::from_gc(Gc::from_addr(root.addr())) };
-        scope(&Scope { mutator: &self.mutator, _scope: PhantomData }, root)
+        self.mutator.unblocked(|| {
+            let _inside = Inside::enter(&self.mutator);
+            let root = self.root.get(&self.mutator);
+            // SAFETY: the same object, with the lifetime of this scope in its type.
+            let root = unsafe { Local::from_gc(Gc::from_addr(root.addr())) };
+            scope(&Scope { mutator: &self.mutator, _scope: PhantomData }, root)
+        })
     }
 
     /// Runs a collection, as [`World::collect`] does.
@@ -218,13 +221,15 @@ struct Inside<'a>(&'a Mutator);
 impl<'a> Inside<'a> {
     fn enter(mutator: &'a Mutator) -> Self {
         refuse_inside("a scope of an arena");
-        let depth = &mutator.cache.scopes;
-        if depth.load(Relaxed) == 0 {
+        let thread = &mutator.cache.arena;
+        if !thread.is_in_scope() {
+            // A scope that ended by a panic has left it.
+            mutator.collect_after_scope();
             let scopes = &mutator.world().collector().scopes;
             while !mutator.blocking(|| scopes.may_enter()) {}
             scopes.enter(&mutator.allocation_lock());
         }
-        depth.store(depth.load(Relaxed) + 1, Relaxed);
+        thread.enter();
         Self(mutator)
     }
 }
@@ -232,13 +237,11 @@ impl<'a> Inside<'a> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         let Self(mutator) = self;
-        let depth = &mutator.cache.scopes;
-        depth.store(depth.load(Relaxed) - 1, Relaxed);
-        if depth.load(Relaxed) == 0 {
-            let collector = mutator.world().collector();
-            collector.scopes.leave();
-            if mutator.cache.collection_due.swap(false, Relaxed) && !std::thread::panicking() {
-                mutator.collect_as_allocation();
+        mutator.cache.arena.leave();
+        if !mutator.cache.arena.is_in_scope() {
+            mutator.world().collector().scopes.leave();
+            if !std::thread::panicking() {
+                mutator.collect_after_scope();
             }
         }
     }

@@ -12,6 +12,7 @@ use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
 use crate::events::{EventId, Events, record};
+use crate::heap::arena_thread::DueCollection;
 use crate::heap::cache::AllocationCache;
 use crate::heap::large::blocks_of;
 use crate::heap::layout::{
@@ -314,6 +315,11 @@ impl Mutator {
         self.record.blocking(region)
     }
 
+    /// Enters a blocking region that ends when the thread detaches. For a thread with an arena, whose stack is not scanned.
+    pub(super) fn begin_blocking(&self) {
+        self.record.begin_blocking();
+    }
+
     /// Leaves the [blocking](Self::blocking) region that this thread is in, runs `code`, which may use the heap, and enters the region
     /// again. Outside a region this just calls `code`. Everything on the stack below the region stays in view of the collector.
     ///
@@ -541,24 +547,32 @@ impl Mutator {
         Ok(payload)
     }
 
-    /// Whether the thread is in a scope of an [`Arena`](crate::Arena).
-    fn is_in_scope(&self) -> bool {
-        self.cache.scopes.load(Ordering::Relaxed) != 0
-    }
-
-    /// Lets an allocation in a scope go on without the collection that it needs, which then runs at the end of the scope.
-    fn postpone_to_end_of_scope(&self, need: Need) {
+    /// Lets an allocation in a scope of an [`Arena`](crate::Arena) go on, or fail, without the collection that it needs, which runs after the
+    /// scope.
+    fn postpone_to_end_of_scope(&self, need: Need, seen: u32) {
         let heap = &self.world.collector().heap;
-        self.cache.collection_due.store(true, Ordering::Relaxed);
+        self.cache.arena.set_due(DueCollection { seen, is_requested: need == Need::Request });
         match need {
             Need::Request => heap.forget_request(),
-            _ => heap.postpone_collection(&self.allocation_lock()),
+            Need::Budget => heap.postpone_collection(&self.allocation_lock()),
+            Need::Room => {}
         }
     }
 
-    /// Collects. An error is reported to the failure listener only, and the thread continues.
-    pub(super) fn collect_as_allocation(&self) {
-        let collect = |own: &_| self.world.collector().collect(Collecting::now(Some(own)), Reason::Allocation);
+    /// Runs the collection that became due in a scope, if there is one.
+    pub(super) fn collect_after_scope(&self) {
+        if let Some(DueCollection { seen, is_requested }) = self.cache.arena.take_due() {
+            let reason = if is_requested { Reason::Explicit } else { Reason::Allocation };
+            self.collect_quietly(Some(seen), reason);
+        }
+    }
+
+    /// Collects, unless another thread has collected since. An error is reported to the failure listener only, and the thread continues.
+    fn collect_quietly(&self, unless_after: Option<u32>, reason: Reason) {
+        let collect = |own: &_| {
+            let who = Collecting { unless_after, ..Collecting::now(Some(own)) };
+            self.world.collector().collect(who, reason)
+        };
         if self.record.with_own_stack(collect).is_ok() {
             self.world.inner().start_finalizers_if_due();
         }
@@ -572,8 +586,8 @@ impl Mutator {
             return false;
         }
         let may_collect = collector.binding.as_ref().is_none_or(|binding| binding.may_collect());
-        if may_collect && !self.record.is_blocking() && !self.is_in_scope() {
-            self.collect_as_allocation();
+        if may_collect && !self.record.is_blocking() && !self.cache.arena.is_in_scope() {
+            self.collect_quietly(None, Reason::Allocation);
         }
         true
     }
@@ -610,11 +624,11 @@ impl Mutator {
                 collector.heap.postpone_collection(&self.allocation_lock());
                 continue;
             }
-            if self.is_in_scope() {
+            if self.cache.arena.is_in_scope() {
+                self.postpone_to_end_of_scope(need, seen);
                 if need == Need::Room {
                     return Err(self.out_of_memory(requested));
                 }
-                self.postpone_to_end_of_scope(need);
                 continue;
             }
             if need == Need::Room {

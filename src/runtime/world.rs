@@ -139,7 +139,8 @@ impl World {
     /// The pause grows with the amount of live data.
     ///
     /// # Errors
-    /// The world could not be stopped, or the paranoid mode found the heap damaged. The world continues to run.
+    /// The world could not be stopped, the paranoid mode found the heap damaged, or a thread did not leave a scope of an
+    /// [`Arena`](crate::Arena) in time; in a scope of the calling thread it always fails. The world continues to run.
     pub fn collect(&self) -> Result<CollectionReport, CollectError> {
         self.inner.collect_as_anyone(Reason::Explicit)
     }

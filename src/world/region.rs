@@ -115,6 +115,16 @@ impl ThreadStopInfo {
         })
     }
 
+    /// Enters a blocking region that ends when the thread detaches. What is on the stack below the caller's frame is not in the view of the
+    /// collector.
+    pub(crate) fn begin_blocking(&self) {
+        with_stack_shown(|sp| {
+            // SAFETY: the record's own thread, attached.
+            let handshake = unsafe { &self.threads().handshake };
+            self.enter_blocking(handshake, sp);
+        });
+    }
+
     /// Leaves the blocking region that the thread is in, runs `f`, and enters the region again with the stack pointer that it had
     /// published. Outside a region this just calls `f`.
     pub(crate) fn unblocked<R>(&self, f: impl FnOnce() -> R) -> R {

@@ -243,6 +243,62 @@ fn the_heap_limit_is_an_error_in_a_scope_and_there_is_room_after_it() {
     assert!(second.live < 1 << 20, "what the first scope left was not collected: {second:?}");
 }
 
+/// A large minimum size of the heap makes no collection due before the limit.
+#[test]
+fn each_scope_that_finds_no_room_is_followed_by_a_collection() {
+    let world = World::builder().heap_limit(16 << 20).build().unwrap();
+    world.set_minimum_heap(64 << 20);
+    let arena = graph(&world);
+    let fill = || arena.enter(|scope, _| (0..).take_while(|_| scope.alloc([0_u64; 4096]).is_ok()).count());
+    let first = fill();
+    assert!(first > 100);
+    for _ in 0..5 {
+        assert!(fill() >= first / 2, "what the scope before left was not collected");
+    }
+}
+
+#[test]
+fn scopes_that_panic_leave_no_garbage_for_ever() {
+    let world = World::builder().heap_limit(16 << 20).build().unwrap();
+    let arena = graph(&world);
+    for round in 0..40 {
+        let panicking = || {
+            arena.enter(|scope, _| {
+                for _ in 0..20 {
+                    scope.alloc([0_u64; 4096]).unwrap_or_else(|error| panic!("no room in round {round}: {error}"));
+                }
+                std::panic::resume_unwind(Box::new("on purpose"));
+            });
+        };
+        let panic = catch_unwind(AssertUnwindSafe(panicking)).unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"on purpose"), "{:?}", panic.downcast_ref::<String>());
+    }
+}
+
+/// Between scopes, a stop neither waits for the thread nor signals it.
+#[rstest]
+fn a_thread_between_scopes_delays_no_collection(#[values(By::Signals, By::Safepoints)] by: By) {
+    let world = hazard::build(hazard::builder().stop_timeout(Duration::from_secs(2)), by);
+    let (arrived, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let arena = graph(&world);
+            arena.enter(|scope, root| root.roots[0].set(Some(scope.alloc(Node::new(7)).unwrap())));
+            arrived.store(true, Ordering::Relaxed);
+            while !over.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            arena.enter(|_, root| assert_eq!(root.roots[0].get().unwrap().value, 7));
+        });
+        while !arrived.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        let collected = world.collect();
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(collected.unwrap().live_objects, 2);
+    });
+}
+
 #[test]
 fn a_scope_ends_when_it_panics() {
     let world = hazard::world(By::Signals);

@@ -602,6 +602,25 @@ fn a_discarded_collection_leaves_the_maps_as_they_were() {
     assert_eq!(world.damage(), None);
 }
 
+/// The verifier of each collection finds no value without its key.
+#[test]
+fn entries_are_removed_while_a_paranoid_world_collects() {
+    let world = build(builder().heap_limit(256 << 20), By::Signals);
+    while_collecting(&world, || {
+        on_a_thread(&world, |m| {
+            let keys = m.alloc_array(5000, |number| m.alloc(number as u64).unwrap()).unwrap();
+            let mut map = WeakMap::new();
+            for round in 0..30 {
+                for (number, &key) in keys.iter().enumerate() {
+                    map.insert(m, key, number).unwrap();
+                }
+                if round % 2 == 0 { map.clear() } else { map.retain(|key, _| *key % 7 == 0) }
+            }
+        });
+    });
+    assert_eq!(world.damage(), None);
+}
+
 /// A thread is stopped at any instruction of an operation, over and over.
 #[test]
 fn a_key_that_is_in_use_keeps_its_entry_at_any_instruction() {

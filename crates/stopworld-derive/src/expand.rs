@@ -78,6 +78,12 @@ impl Part<'_> {
         let (of_type, span) = (&self.field.ty, self.field.ty.span());
         quote_spanned! { span=> <#of_type as ::stopworld::Trace> }
     }
+
+    /// Code that compiles only if the field, if it is skipped, has no references. A type that may have some is reported at the field.
+    fn without_references(&self, reference: &TokenStream) -> Option<TokenStream> {
+        let span = self.field.ty.span();
+        self.skipped.then(|| quote_spanned! { span=> ::stopworld::__private::has_no_references(#reference); })
+    }
 }
 
 fn parts_of<'a>(fields: &'a Fields, variant: Option<&str>) -> Result<Vec<Part<'a>>> {
@@ -104,6 +110,7 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     });
     let checks = checks(input, &parts);
     let is_traced = parts.iter().all(|part| !part.skipped);
+    let every = every_field(&parts);
     Ok(quote! {
         const LAYOUT: ::stopworld::Layout = {
             #(#alignments)*
@@ -118,10 +125,32 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
         );
 
         unsafe fn clear_unused(value: *mut Self) {
+            #every
             // SAFETY: the caller's promise, for each field.
             #(unsafe { #types::clear_unused(&raw mut (*value).#members) };)*
         }
     })
+}
+
+/// Code that compiles only if these are all fields of the struct, and the skipped ones have no references: another macro may change the
+/// struct after this one. In an enum, the patterns of `clear_unused` do the same.
+fn every_field(parts: &[Part<'_>]) -> TokenStream {
+    let members = parts.iter().map(|part| &part.member);
+    let names: Vec<_> = (0..parts.len()).map(|index| format_ident!("field_{index}")).collect();
+    let patterns = parts.iter().zip(&names).map(|(part, name)| {
+        if part.skipped {
+            quote! { #name }
+        } else {
+            quote! { _ }
+        }
+    });
+    let skipped = parts.iter().zip(&names).map(|(part, name)| part.without_references(&quote! { #name }));
+    quote! {
+        let _ = |value: &Self| {
+            let Self { #(#members: #patterns),* } = value;
+            #(#skipped)*
+        };
+    }
 }
 
 fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
@@ -139,10 +168,13 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             let traced = part.traced();
             quote! { unsafe { #traced::clear_unused(#binding) }; }
         });
+        let skipped =
+            fields.iter().zip(&bindings).map(|(part, binding)| part.without_references(&quote! { &*#binding }));
         arms.push(quote! {
             Self::#name { #(#members: #bindings),* } => {
                 #(used.add(#bindings);)*
                 #(#clear)*
+                #(#skipped)*
             }
         });
         parts.extend(fields);
@@ -187,16 +219,12 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
 fn checks(input: &DeriveInput, parts: &[Part<'_>]) -> TokenStream {
     let name = &input.ident;
     let fields = parts.iter().map(|part| {
-        let (label, of_type, span) = (&part.label, &part.field.ty, part.field.ty.span());
+        let (label, of_type) = (&part.label, &part.field.ty);
         let dropped = format!(
             "the field `{label}` of `{name}` has drop glue, but `{name}` has references: the collector would drop it when the objects that \
              it refers to are gone. Put the field into an object of its own (`Gc<Leaf<…>>`), or use `Mutator::set_finalizer`"
         );
-        let skipped = part.skipped.then(|| {
-            quote_spanned! { span=> ::stopworld::__private::assert_no_references::<#of_type>(); }
-        });
         quote! {
-            #skipped
             ::core::assert!(layout.is_leaf() || !::core::mem::needs_drop::<#of_type>(), #dropped);
         }
     });

@@ -36,12 +36,12 @@ pub fn for_the_heap(input: &DeriveInput, lifetime: &Lifetime) -> Result<DeriveIn
     };
     for field in fields {
         let tokens = field.ty.to_token_stream();
-        if !mentions(tokens.clone(), lifetime) {
+        if !depends_on(tokens.clone(), lifetime) {
             continue;
         }
         if let Some(borrow) = borrow(tokens.clone(), lifetime) {
             let message = "an object can't borrow: it lives as long as it is reachable, longer than the scope. Refer to other objects by \
-                           `Local<'gc, T>`, to text by `Local<'gc, str>`, `&'static str`, or `Gc<Leaf<String>>`";
+                           `Local<'gc, T>`, to text by `Local<'gc, str>` or `&'static str`";
             return Err(syn::Error::new(borrow, message));
         }
         if attributes::is_skipped(field)? {
@@ -64,12 +64,12 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
             #[automatically_derived]
             // SAFETY: it has no lifetime parameter, and no field that borrows: each is `Trace`, so `'static`.
             unsafe impl #parameters ::stopworld::Scoped for #name #arguments #conditions {
-                type In<'in_scope> = Self;
+                type In<'__stopworld> = Self;
                 type Static = Self;
             }
         };
     };
-    let checks = fields(input).filter(|field| mentions(field.ty.to_token_stream(), lifetime)).map(|field| {
+    let checks = fields(input).filter(|field| depends_on(field.ty.to_token_stream(), lifetime)).map(|field| {
         let (of_type, span) = (&field.ty, field.ty.span());
         quote_spanned! { span=> ::stopworld::__private::assert_scoped::<#lifetime, #of_type>(); }
     });
@@ -77,13 +77,19 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
         #[automatically_derived]
         // SAFETY: each field with the lifetime is checked below.
         unsafe impl<#lifetime> ::stopworld::Scoped for #name<#lifetime> {
-            type In<'in_scope> = #name<'in_scope>;
+            type In<'__stopworld> = #name<'__stopworld>;
             type Static = #name<'static>;
         }
         const _: () = {
+            // A method, so that `Self` in a field is the type with this lifetime.
             #[allow(dead_code)]
-            fn check<#lifetime>() {
-                #(#checks)*
+            trait Check {
+                fn check();
+            }
+            impl<#lifetime> Check for #name<#lifetime> {
+                fn check() {
+                    #(#checks)*
+                }
             }
         };
     }
@@ -96,6 +102,19 @@ fn fields(input: &DeriveInput) -> impl Iterator<Item = &Field> {
         Data::Union(_) => (None, None),
     };
     of_struct.into_iter().flatten().chain(of_enum.into_iter().flatten())
+}
+
+/// Whether the type may be another one for another lifetime: the lifetime is among its tokens, or `Self`, or a macro that may expand to either.
+fn depends_on(tokens: TokenStream, lifetime: &Lifetime) -> bool {
+    fn has_self_or_macro(tokens: TokenStream) -> bool {
+        tokens.into_iter().any(|token| match token {
+            TokenTree::Group(group) => has_self_or_macro(group.stream()),
+            TokenTree::Punct(punct) => punct.as_char() == '!',
+            TokenTree::Ident(ident) => ident == "Self",
+            TokenTree::Literal(_) => false,
+        })
+    }
+    mentions(tokens.clone(), lifetime) || has_self_or_macro(tokens)
 }
 
 /// Whether the lifetime is among the tokens.

@@ -50,7 +50,7 @@ impl World {
         let lock = |_: &mut bool| Ok::<_, Infallible>(self.allocation.lock());
         let Ok(locked) = self.scopes.lock_outside(&mut false, wait, lock);
         // SAFETY: loom reports every concurrent access.
-        locked.map(|_held| self.object.with_mut(|object| unsafe { *object += 1 })).is_some()
+        locked.ok().map(|_held| self.object.with_mut(|object| unsafe { *object += 1 })).is_some()
     }
 }
 
