@@ -608,9 +608,12 @@ fn entries_are_removed_while_a_paranoid_world_collects() {
     let world = build(builder().heap_limit(256 << 20), By::Signals);
     while_collecting(&world, || {
         on_a_thread(&world, |m| {
-            let keys = m.alloc_array(5000, |number| m.alloc(number as u64).unwrap()).unwrap();
+            let keys = m.alloc_array(20_000, |number| m.alloc(number as u64).unwrap()).unwrap();
             let mut map = WeakMap::new();
-            for round in 0..30 {
+            for round in 0.. {
+                if m.world().totals().collections > 2000 {
+                    break;
+                }
                 for (number, &key) in keys.iter().enumerate() {
                     map.insert(m, key, number).unwrap();
                 }
