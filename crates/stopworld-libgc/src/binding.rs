@@ -1,7 +1,7 @@
 //! What this library does in each collection: its [`Binding`].
 //!
 //! ```text
-//!   prepare         takes down the data segments of loaded objects
+//!   prepare         records the data segments of loaded objects
 //!   about_to_stop   takes the library's lock; start callback, events of the beginning
 //!   roots           data segments, added ranges, uncollectable objects, words of finalizers; then GC_push_other_roots
 //!   after_marking   mark procedures; short links; finalizers; dangling links; long links; disclaim procedures; leaks
@@ -62,7 +62,7 @@ pub(crate) static PENDING: AtomicBool = AtomicBool::new(false);
 
 /// The scanner of the roots, while `GC_push_other_roots` runs; null otherwise.
 static SCANNER: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-/// The heap after marking, while a mark procedure runs; null otherwise.
+/// The heap after marking, while a mark procedure or a disclaim procedure runs; null otherwise.
 static MARKED: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// The size of the heap in the last collection.
 static HEAP_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -98,13 +98,13 @@ pub(crate) fn with_scanner(push: impl FnOnce(&mut RootScanner<'_>)) -> bool {
     true
 }
 
-/// Calls `use_marks` with the heap after marking. `None` if the calling thread is not in a mark procedure.
+/// Calls `use_marks` with the heap after marking. `None` if the calling thread is not in a mark procedure or a disclaim procedure.
 pub(crate) fn with_marks<R>(use_marks: impl FnOnce(&mut MarkedHeap<'_, '_>) -> R) -> Option<R> {
     let heap = MARKED.load(Ordering::Relaxed).cast::<MarkedHeap<'static, 'static>>();
     if heap.is_null() || !LOCK.is_mine() {
         return None;
     }
-    // SAFETY: set by `call_procedures` further up this thread's stack, which does not use it meanwhile; another thread does not hold
+    // SAFETY: set by `in_program` further up this thread's stack, which does not use it meanwhile; another thread does not hold
     // the lock.
     Some(use_marks(unsafe { &mut *heap }))
 }
@@ -153,14 +153,16 @@ fn ask_whether_to_keep(heap: &mut MarkedHeap<'_, '_>) {
     call_procedures(heap);
 }
 
-/// Takes down the objects that this collection frees and the program should have freed. Returns whether there are any.
-fn take_down_leaks(heap: &mut MarkedHeap<'_, '_>, held: &Held) -> bool {
+/// Records the objects that this collection frees and the program should have freed. Returns whether there are any.
+fn record_leaks(heap: &mut MarkedHeap<'_, '_>, held: &Held) -> bool {
     let mut any = false;
     if leaks::are_wanted() {
         heap.for_each_dead(|heap, object, type_info| {
             any = true;
             leaks::found(object, heap.room_of(object), type_info, held);
         });
+    } else {
+        leaks::forget_dead(|object| heap.is_marked(object), held);
     }
     any
 }
@@ -264,7 +266,7 @@ unsafe impl Binding for LibgcBinding {
         // SAFETY: as above.
         unsafe { LONG.get(&held).clear_dead(|object| heap.is_marked(object)) };
         ask_whether_to_keep(heap);
-        if take_down_leaks(heap, &held) {
+        if record_leaks(heap, &held) {
             PENDING.store(true, Ordering::Relaxed);
         }
         GC_gc_no.fetch_add(1, Ordering::Relaxed);

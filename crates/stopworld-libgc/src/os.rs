@@ -2,12 +2,15 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
+use std::mem::MaybeUninit;
 use std::path::PathBuf;
 
 pub(crate) use stopworld_platform::os::exit::at_exit;
 pub(crate) use stopworld_platform::os::futex;
 pub(crate) use stopworld_platform::os::memory::is_mapped;
 pub(crate) use stopworld_platform::os::thread;
+
+use stopworld_platform::os::memory;
 
 /// The smallest part of memory that can be mapped or protected.
 pub(crate) const PAGE: usize = 4096;
@@ -196,23 +199,104 @@ impl LoaderList {
     }
 }
 
-/// Returns the program headers of an object that is mapped at this base, by its ELF header. `None` if there is none.
+/// Reads a description from memory of this process. `None` if not all of it can be read.
 ///
 /// # Safety
-/// `base` is 0 or the base of a loaded object.
-pub(crate) unsafe fn headers_at<'a>(base: usize) -> Option<&'a [libc::Elf64_Phdr]> {
-    if base == 0 || !is_mapped(base, base + size_of::<libc::Elf64_Ehdr>()) {
+/// Any bytes are a valid `T`, and no thread writes there meanwhile.
+unsafe fn read_carefully<T: Copy>(address: usize) -> Option<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: the value's own memory, which is zeroed.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    // SAFETY: no thread writes there, by the caller's promise.
+    let copied = unsafe { memory::read_carefully(address, bytes) };
+    // SAFETY: any bytes are a valid value, by the caller's promise.
+    (copied == size_of::<T>()).then(|| unsafe { value.assume_init() })
+}
+
+/// Returns the program headers of an object that is mapped at this base, by its ELF header. `None` if there is none. The memory may be
+/// of an object that the loader has unmapped already, and may belong to another mapping since, readable or not: it is read by the kernel
+/// (one system call for each header), and the headers end at the first one that can't be read.
+///
+/// # Safety
+/// No other thread of the process runs: it may write there.
+pub(crate) unsafe fn headers_at(base: usize) -> Option<impl Iterator<Item = libc::Elf64_Phdr> + Clone> {
+    if base == 0 {
         return None;
     }
-    // SAFETY: mapped; the first page of an object is readable.
-    let header = unsafe { &*(base as *const libc::Elf64_Ehdr) };
+    // SAFETY: integers and arrays of them; the caller's promise.
+    let header = unsafe { read_carefully::<libc::Elf64_Ehdr>(base) }?;
     if header.e_ident[..4] != *b"\x7fELF" {
         return None;
     }
-    let (from, count) = (base + header.e_phoff as usize, usize::from(header.e_phnum));
-    if !is_mapped(from, from + count * size_of::<libc::Elf64_Phdr>()) {
-        return None;
+    let from = base.wrapping_add(header.e_phoff as usize);
+    Some((0..usize::from(header.e_phnum)).map_while(move |index| {
+        // SAFETY: as above. The iterator is used in the stopped world.
+        unsafe { read_carefully(from.wrapping_add(index * size_of::<libc::Elf64_Phdr>())) }
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two pages of which the second one can't be read.
+    struct Pages(usize);
+
+    impl Pages {
+        fn new() -> Self {
+            // SAFETY: new memory, of which one page is protected.
+            unsafe {
+                let (all, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                let start = libc::mmap(std::ptr::null_mut(), 2 * PAGE, all, private, -1, 0);
+                assert_ne!(start, libc::MAP_FAILED);
+                assert_eq!(libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE), 0);
+                Self(start as usize)
+            }
+        }
     }
-    // SAFETY: mapped, with the header of the object.
-    Some(unsafe { std::slice::from_raw_parts(from as *const libc::Elf64_Phdr, count) })
+
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            // SAFETY: the memory of `new`, to which nothing refers.
+            unsafe { libc::munmap(self.0 as *mut c_void, 2 * PAGE) };
+        }
+    }
+
+    #[test]
+    fn the_headers_of_a_loaded_object_are_those_that_the_loader_returns() {
+        let mut found = 0;
+        for_each_loaded(|_, object| {
+            // SAFETY: no thread writes to the headers.
+            let Some(headers) = (unsafe { headers_at(object.base) }) else { return true };
+            let fields = |header: &libc::Elf64_Phdr| (header.p_type, header.p_flags, header.p_vaddr, header.p_memsz);
+            assert!(headers.map(|header| fields(&header)).eq(object.headers.iter().map(fields)), "{:?}", object.name);
+            found += 1;
+            true
+        });
+        assert!(found > 1);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_read_has_no_headers() {
+        let pages = Pages::new();
+        // SAFETY: only this thread uses the memory.
+        assert!(unsafe { headers_at(pages.0 + PAGE) }.is_none());
+        // SAFETY: as above.
+        assert!(unsafe { headers_at(pages.0) }.is_none(), "zeros");
+    }
+
+    #[test]
+    fn headers_end_where_the_memory_cannot_be_read() {
+        let pages = Pages::new();
+        // SAFETY: only this thread uses the memory; the first page can be written.
+        unsafe {
+            let header = pages.0 as *mut libc::Elf64_Ehdr;
+            (&raw mut (*header).e_ident).cast::<[u8; 4]>().write(*b"\x7fELF");
+            (*header).e_phoff = (PAGE - 2 * size_of::<libc::Elf64_Phdr>()) as u64;
+            (*header).e_phnum = 5;
+            assert_eq!(headers_at(pages.0).unwrap().count(), 2);
+            (*header).e_phoff = PAGE as u64;
+            assert_eq!(headers_at(pages.0).unwrap().count(), 0);
+        }
+    }
 }

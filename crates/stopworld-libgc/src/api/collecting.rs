@@ -10,7 +10,7 @@ use crate::library::if_initialised;
 use crate::lock::LOCK;
 use crate::os;
 use crate::print;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, Ordering};
 use crate::tables::leaks;
 use crate::thread::attached;
 
@@ -28,23 +28,30 @@ unsafe extern "C-unwind" fn never() -> c_int {
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_init() {
+    static ONCE: Once = Once::new();
     attached();
-    search_for_leaks_at_exit();
+    // Handlers run in reverse order: this one before the world's recordings are closed, so that they contain the collection.
+    ONCE.call_once(|| search_for_leaks_at_exit());
 }
 
-/// Lets the process collect when it exits, if it searches for leaks.
-pub(crate) fn search_for_leaks_at_exit() {
-    static ONCE: Once = Once::new();
+/// Lets the process collect when it exits, if it searches for leaks then. Called first when the library is loaded: a program need not call
+/// `GC_init`, and may begin to search at any time.
+extern "C" fn search_for_leaks_at_exit() {
+    static HAS_SEARCHED: AtomicBool = AtomicBool::new(false);
     extern "C" fn at_exit() {
-        if leaks::are_wanted() {
+        // Relaxed: handlers run one after the other.
+        if leaks::are_wanted() && if_initialised().is_some() && !HAS_SEARCHED.swap(true, Ordering::Relaxed) {
             collect();
         }
     }
-    if leaks::are_wanted() {
-        // If there is no room for the handler, the last search is missing.
-        ONCE.call_once(|| _ = os::at_exit(at_exit));
-    }
+    // If there is no room for the handler, the last search is missing.
+    _ = os::at_exit(at_exit);
 }
+
+/// Called by the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static WHEN_LOADED: extern "C" fn() = search_for_leaks_at_exit;
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_is_init_called() -> c_int {

@@ -2,7 +2,6 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 
-use super::collecting::search_for_leaks_at_exit;
 use crate::data::{GC_find_leak, GC_time_limit};
 use crate::environment::NOT_AUTOMATIC;
 use crate::hook::Hook;
@@ -71,7 +70,6 @@ pub(crate) extern "C" fn GC_get_find_leak() -> c_int {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn GC_set_find_leak(value: c_int) {
     GC_find_leak.store(value, Ordering::Relaxed);
-    search_for_leaks_at_exit();
 }
 
 /// `struct GC_timeval_s`

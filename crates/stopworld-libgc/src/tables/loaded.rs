@@ -1,7 +1,7 @@
 //! The data segments of the program and of the shared libraries that it has loaded: roots.
 //!
 //! The list of loaded objects belongs to the dynamic loader, and so does the lock that guards it. A stopped thread may hold that lock. So
-//! the segments are taken down before the stop ([`refresh`]), and in the stopped world the loader's list is walked without the lock, as a
+//! the segments are recorded before the stop ([`refresh`]), and in the stopped world the loader's list is walked without the lock, as a
 //! debugger does it, to find out which of them are still loaded and whether others have come ([`Loaded::for_each`]):
 //!
 //! ```text
@@ -57,14 +57,19 @@ pub(crate) static LOADED: Guarded<Loaded> = Guarded::new(Loaded {
 });
 
 /// Returns the parts of the writable segments that stay writable.
-fn data_segments(base: usize, headers: &[libc::Elf64_Phdr], mut visit: impl FnMut(usize, usize)) {
+fn data_segments(
+    base: usize,
+    headers: impl Iterator<Item = libc::Elf64_Phdr> + Clone,
+    mut visit: impl FnMut(usize, usize),
+) {
     let range = |header: &libc::Elf64_Phdr| {
-        let low = base + header.p_vaddr as usize;
-        (low, low + header.p_memsz as usize)
+        // An object that is being unmapped may have lost its memory to another mapping: the fields may be anything.
+        let low = base.wrapping_add(header.p_vaddr as usize);
+        (low, low.saturating_add(header.p_memsz as usize))
     };
-    let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO).map(range);
-    for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0) {
-        let (low, high) = range(header);
+    let relro = headers.clone().find(|header| header.p_type == libc::PT_GNU_RELRO).as_ref().map(range);
+    for header in headers.filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0) {
+        let (low, high) = range(&header);
         match relro {
             // The loader protects whole pages: up to the last page boundary of the part.
             Some((from, to)) if low <= from && from < high => {
@@ -100,7 +105,7 @@ pub(crate) fn forked() {
     IS_FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Takes down the segments of the loaded objects, if the list has changed. Takes the loader's lock, and no other lock meanwhile: it may
+/// Records the segments of the loaded objects, if the list has changed. Takes the loader's lock, and no other lock meanwhile: it may
 /// call a function of the program, and another thread may call into this library with the loader's lock held.
 pub(crate) fn refresh() {
     if IS_FORKED.load(Ordering::Relaxed) {
@@ -115,7 +120,7 @@ pub(crate) fn refresh() {
         version = Some(now);
         let first = segments.len();
         if !is_this_library(&object) {
-            data_segments(object.base, object.headers, |low, high| {
+            data_segments(object.base, object.headers.iter().copied(), |low, high| {
                 if low < high && is_wanted(object.name, low, high) {
                     segments.push((low, high));
                 }
@@ -144,7 +149,7 @@ pub(crate) fn for_each_other_object(mut visit: impl FnMut(&str)) {
     });
 }
 
-/// Makes the next [`refresh`] take down the segments, although the list has not changed.
+/// Makes the next [`refresh`] record the segments, although the list has not changed.
 pub(crate) fn forget(held: &Held) {
     LOADED.get(held).version = None;
 }

@@ -73,7 +73,7 @@ mod tests {
     proptest! {
         /// The oracle is a plain map.
         #[test]
-        fn the_dead_entries_are_removed_and_nothing_is_allocated(
+        fn the_dead_entries_are_removed_and_the_map_does_not_grow(
             entries in proptest::collection::btree_map(any::<usize>(), 0_u8..10, 0..200), border in 0_u8..11,
         ) {
             let mut map: OrderedMap<u8> = entries.iter().map(|(&address, &value)| (address, value)).collect();

@@ -163,6 +163,53 @@ fn leaks_are_reported_with_the_place_of_the_allocation(#[case] last: &str) {
     );
 }
 
+/// Runs the program for leaks in one mode. Returns its standard error.
+fn leaks_in(mode: &str, environment: &[(&str, &str)]) -> Option<String> {
+    let scene = Scene::new()?;
+    let output =
+        scene.command(&scene.program("leak_modes")).arg(mode).envs(environment.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, stderr(&output));
+    Some(stderr(&output))
+}
+
+#[test]
+fn many_leaks_are_described_and_the_others_are_counted() {
+    let Some(text) = leaks_in("many", &[]) else { return };
+    let number = |before: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(before)).unwrap_or_else(|| panic!("{text}"));
+        line.split_once(' ').unwrap().0.parse::<usize>().unwrap()
+    };
+    let described = text.lines().filter(|line| line.contains("(some.c:1, sz=100, NORMAL)")).count();
+    let (found, others) = (number("Found "), number("and "));
+    assert!(described >= 1000 && described + others == found, "{text}");
+    // A stale word may keep one of them.
+    assert!((1490..=1500).contains(&found), "{text}");
+}
+
+/// While the search is off, objects are freed or die, and their addresses are those of others when it is on again.
+#[rstest]
+#[case::freed("freed")]
+#[case::collected("collected")]
+fn a_place_that_was_noted_before_the_search_was_off_is_not_reported_for_another_object(#[case] mode: &str) {
+    let Some(text) = leaks_in(mode, &[]) else { return };
+    assert!(text.contains("Leaked composite object at 0x") && !text.contains("some.c"), "{text}");
+}
+
+#[rstest]
+#[case::wanted(&[("GC_FIND_LEAK", "1")], "Found 1 leaked objects:\nLeaked composite object at (sz=104, NORMAL)\n")]
+#[case::not_wanted(&[], "")]
+fn a_program_that_does_not_call_gc_init_is_searched_at_exit(
+    #[case] environment: &[(&str, &str)],
+    #[case] expected: &str,
+) {
+    let Some(text) = leaks_in("plain", environment) else { return };
+    let without_address = match text.split_once("0x") {
+        Some((before, rest)) => format!("{before}{}", rest.split_once(' ').unwrap().1),
+        None => text,
+    };
+    assert_eq!(without_address, expected);
+}
+
 #[test]
 fn a_function_that_is_missing_says_its_name() {
     let Some(scene) = Scene::new() else { return };
