@@ -207,17 +207,83 @@ fn scrapes_go_on_while_a_world_collects() {
     std::thread::scope(|scope| {
         let scraper = scope.spawn(move || {
             let mut last = 0.0;
-            for _ in 0..50 {
+            for scrape in 0.. {
+                if scrape >= 50 && last > 0.0 {
+                    break;
+                }
                 let (_, body) = request(address, "GET", "/metrics", "*/*");
                 let count = samples(&body)["stopworld_pause_seconds_count"];
                 assert!(count >= last, "{count} after {last}");
                 last = count;
             }
+            assert!(last > 0.0, "a scrape saw a collection");
         });
         while !scraper.is_finished() {
             m.collect().unwrap();
         }
     });
+}
+
+/// Connects, sends this, and waits until the server has received it.
+fn sent(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // A server that does not read what it gets makes the client wait.
+    stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let _ = stream.write_all(bytes);
+    stream
+}
+
+#[rstest]
+#[case::a_body_that_is_not_sent(b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", 1)]
+#[case::answers_that_are_not_read(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 3000)]
+#[case::no_request(b"", 1)]
+#[case::half_a_request(b"GET /metr", 1)]
+fn a_client_that_stalls_delays_no_scrape_and_no_drop(#[case] bytes: &[u8], #[case] times: usize) {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let address = server.address();
+    // Fewer than the server serves at a time.
+    let _stalled: Vec<TcpStream> = (0..4).map(|_| sent(address, &bytes.repeat(times))).collect();
+    let scraped = std::thread::spawn(move || request(address, "GET", "/metrics", "*/*"));
+    let begun = Instant::now();
+    while !scraped.is_finished() {
+        assert!(begun.elapsed() < Duration::from_secs(4), "a scrape waits for another client");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(scraped.join().unwrap().0.starts_with("HTTP/1.1 200"));
+    let (dropping, dropped) = (Instant::now(), std::thread::spawn(move || drop(server)));
+    while !dropped.is_finished() {
+        assert!(dropping.elapsed() < Duration::from_secs(3), "the server waits for a client");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn more_clients_than_are_served_at_a_time_wait_until_the_first_ones_time_out() {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let _stalled: Vec<TcpStream> = (0..20).map(|_| sent(server.address(), b"GET ")).collect();
+    let (head, _) = request(server.address(), "GET", "/metrics", "*/*");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[rstest]
+#[case::too_long(format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(9000)), "HTTP/1.1 431")]
+#[case::too_many_headers(format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: x\r\n".repeat(100)), "HTTP/1.1 431")]
+#[case::not_http("\0\x01\x02\r\n\r\n".to_owned(), "HTTP/1.1 400")]
+#[case::in_two_pieces("GET /metrics HTTP/1.0\r\n|\r\n".to_owned(), "HTTP/1.1 200")]
+#[case::with_a_body(format!("POST /metrics HTTP/1.1\r\nContent-Length: 30000\r\n\r\n{}", "x".repeat(30000)), "HTTP/1.1 405")]
+fn each_head_gets_an_answer(#[case] head: String, #[case] status: &str) {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    for piece in head.split('|') {
+        stream.write_all(piece.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with(status), "{response}");
 }
 
 #[test]
@@ -228,12 +294,23 @@ fn a_dropped_server_frees_its_port_and_a_used_one_is_an_error() {
     let error = Server::bind(&metrics, address).unwrap_err();
     assert!(matches!(error, ServeError::Bind { .. }));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(error.to_string().contains("choose another port"), "{error}");
     drop(server);
     let begun = Instant::now();
     while TcpListener::bind(address).is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the port is not free");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn an_address_that_no_port_helps_is_an_error_without_that_remedy() {
+    // An address for documentation, which no interface has.
+    let error = Server::bind(&Metrics::new(), "192.0.2.1:0").unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("192.0.2.1") && !message.contains("port"), "{message}");
+    // A line with the causes, as commands print it, does not say the same twice.
+    assert!(std::error::Error::source(&error).is_none());
 }
 
 /// Metrics with a sample in each family.
