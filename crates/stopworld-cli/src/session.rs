@@ -291,7 +291,7 @@ fn described(
         move |error| match error {
             CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
             _ => {
-                metrics.observe_failure();
+                metrics.observe_failure(error);
                 eprintln!("stopworld: an automatic collection failed: {error}");
                 if matches!(error, CollectError::Stop(_)) {
                     tracing::stop_failed();

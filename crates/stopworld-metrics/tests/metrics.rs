@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use serde_json::Value;
 use skipped::skipped;
-use stopworld::{CollectionReport, Mutator, Reason, SpaceBytes, ThreadName, World};
+use stopworld::{CloseError, CollectError, CollectionReport, Mutator, Reason, SpaceBytes, ThreadName, World};
 use stopworld_metrics::{Metrics, ServeError, Server};
 
 /// A report of a collection in which each figure is different.
@@ -47,6 +47,11 @@ fn report(reason: Reason) -> CollectionReport {
     }
 }
 
+/// An error that is not one of a collection.
+fn not_closed() -> CollectError {
+    CollectError::NotClosed(CloseError::Ticks { within: Duration::ZERO })
+}
+
 /// The samples of a text: names with labels, and their values. The two formats write bounds of buckets in different ways.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -64,36 +69,36 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 #[rstest]
 #[case("collections_total{reason=\"allocation\"}", 2.0)]
 #[case("collections_total{reason=\"explicit\"}", 1.0)]
+#[case("collections_total{reason=\"heap_limit\"}", 1.0)]
 #[case("collection_failures_total", 1.0)]
-#[case("pause_seconds_count", 3.0)]
-#[case("pause_seconds_sum", 3.0 * 6.2e-3)]
+#[case("pause_seconds_count", 4.0)]
+#[case("pause_seconds_sum", 4.0 * 6.2e-3)]
 #[case("pause_seconds_bucket{le=\"0.004096\"}", 0.0)]
-#[case("pause_seconds_bucket{le=\"0.008192\"}", 3.0)]
-#[case("time_to_stop_seconds_sum", 3.0 * 3e-6)]
+#[case("pause_seconds_bucket{le=\"0.008192\"}", 4.0)]
+#[case("time_to_stop_seconds_sum", 4.0 * 3e-6)]
 #[case("time_to_stop_seconds_bucket{le=\"0.000002\"}", 0.0)]
-#[case("time_to_stop_seconds_bucket{le=\"0.000004\"}", 3.0)]
-#[case("time_to_restart_seconds_sum", 3.0 * 9e-6)]
-#[case("phase_seconds_sum{phase=\"roots\"}", 3.0 * 50e-6)]
-#[case("phase_seconds_sum{phase=\"mark\"}", 3.0 * 6e-3)]
-#[case("phase_seconds_sum{phase=\"weak\"}", 3.0 * 0.7e-6)]
-#[case("phase_seconds_sum{phase=\"sweep\"}", 3.0 * 80e-6)]
-#[case("allocated_bytes_total", 3.0 * 66.0)]
-#[case("freed_bytes_total", 3.0 * 55.0)]
-#[case("live_bytes{space=\"small\"}", 11.0)]
-#[case("live_bytes{space=\"large\"}", 22.0)]
-#[case("live_bytes{space=\"pinned\"}", 33.0)]
+#[case("time_to_stop_seconds_bucket{le=\"0.000004\"}", 4.0)]
+#[case("time_to_restart_seconds_sum", 4.0 * 9e-6)]
+#[case("phase_seconds_sum{phase=\"roots\"}", 4.0 * 50e-6)]
+#[case("phase_seconds_sum{phase=\"mark\"}", 4.0 * 6e-3)]
+#[case("phase_seconds_sum{phase=\"weak\"}", 4.0 * 0.7e-6)]
+#[case("phase_seconds_sum{phase=\"sweep\"}", 4.0 * 80e-6)]
+#[case("allocated_bytes_total", 4.0 * 66.0)]
+#[case("freed_bytes_total", 4.0 * 55.0)]
 #[case("live_objects", 44.0)]
 #[case("stopped_threads{state=\"running\"}", 5.0)]
 #[case("stopped_threads{state=\"blocking\"}", 4.0)]
-#[case("weak_references_cleared_total", 3.0 * 12.0)]
-#[case("finalizers_queued_total", 3.0 * 13.0)]
+#[case("weak_references_cleared_total", 4.0 * 12.0)]
+#[case("finalizers_queued_total", 4.0 * 13.0)]
 #[case("worlds", 0.0)]
 fn each_figure_of_a_report_has_a_sample(#[case] name: &str, #[case] expected: f64) {
     let metrics = Metrics::new();
-    for reason in [Reason::Allocation, Reason::Explicit, Reason::Allocation] {
+    for reason in [Reason::Allocation, Reason::Explicit, Reason::Allocation, Reason::HeapLimit] {
         metrics.observe(&report(reason));
     }
-    metrics.observe_failure();
+    metrics.observe_failure(&CollectError::Discarded { number: 1, answer: None });
+    // Not a failure of a collection.
+    metrics.observe_failure(&not_closed());
     for text in [metrics.text(), metrics.open_metrics()] {
         let samples = samples(&text);
         let value = samples.get(&format!("stopworld_{name}")).unwrap_or_else(|| panic!("{name}: {text}"));
@@ -156,6 +161,51 @@ fn worlds_count_together() {
     assert_eq!(read["stopworld_worlds"], 2.0);
     assert_eq!(read["stopworld_collections_total{reason=\"explicit\"}"], 2.0);
     assert_eq!(read["stopworld_heap_limit_bytes"], f64::from(128 << 20));
+}
+
+#[test]
+fn each_series_exists_from_the_beginning() {
+    let metrics = Metrics::new();
+    let first = samples(&metrics.text());
+    for reason in [Reason::Allocation, Reason::Explicit, Reason::HeapLimit] {
+        metrics.observe(&report(reason));
+    }
+    let later = samples(&metrics.text());
+    assert_eq!(first.keys().collect::<Vec<_>>(), later.keys().collect::<Vec<_>>());
+    assert!(first.values().all(|value| *value == 0.0), "{first:?}");
+    // A pause is at most a little longer than the time limit of a stop.
+    let over_the_limit = |name: &&String| name.starts_with("stopworld_pause_seconds_bucket{le=\"16.");
+    assert_eq!(first.keys().filter(over_the_limit).count(), 1);
+}
+
+#[test]
+fn live_bytes_are_the_sum_over_the_worlds_that_are_not_closed() {
+    let metrics = Metrics::new();
+    let worlds = [world(&metrics), world(&metrics)];
+    for (world, objects) in worlds.iter().zip([50_000_u64, 1_000]) {
+        let m = attach(world);
+        let kept: Vec<_> = (0..objects).map(|number| m.root(m.alloc(number).unwrap())).collect();
+        m.collect().unwrap();
+        drop(kept);
+    }
+    let live = |world: &World| world.counters().live.small as f64;
+    let read = || samples(&metrics.text())["stopworld_live_bytes{space=\"small\"}"];
+    let [first, second] = worlds;
+    assert!(live(&first) > 2.0 * live(&second) && live(&second) > 0.0);
+    assert_eq!(read(), live(&first) + live(&second));
+    drop(first);
+    assert_eq!(read(), live(&second));
+    drop(second);
+    assert_eq!(read(), 0.0);
+}
+
+#[test]
+fn a_failed_collection_is_counted() {
+    let metrics = Metrics::new();
+    let listener = metrics.failure_listener();
+    listener(&CollectError::Discarded { number: 1, answer: None });
+    listener(&not_closed());
+    assert_eq!(samples(&metrics.text())["stopworld_collection_failures_total"], 1.0);
 }
 
 /// Sends a request; returns the status line with the headers, and the body.
@@ -367,10 +417,10 @@ fn the_parser_of_prometheus_python_client_reads_the_openmetrics() {
     assert!(output.status.success(), "{}", said(&output));
     let printed = said(&output);
     let read: BTreeSet<&str> = printed.lines().collect();
-    // A histogram has 24 buckets and the infinite one, its count and its sum.
+    // A histogram has 25 buckets and the infinite one, its count and its sum.
     for family in [
-        "stopworld_pause_seconds histogram seconds 27",
-        "stopworld_phase_seconds histogram seconds 108",
+        "stopworld_pause_seconds histogram seconds 28",
+        "stopworld_phase_seconds histogram seconds 112",
         "stopworld_allocated_bytes counter bytes 1",
         "stopworld_live_bytes gauge bytes 3",
         "stopworld_trace_events_lost counter  1",
