@@ -69,7 +69,7 @@ fn remedy(error: &io::Error) -> &'static str {
 /// Its threads are not attached to any world. It has no authentication: every process that can connect to the address can read the
 /// metrics, so bind it to a loopback address (`127.0.0.1`), or put a server with access control before it.
 ///
-/// To drop it ends the connections that are open, and takes at most a second or two.
+/// Its drop ends the open connections, and takes at most a second or two.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
