@@ -18,6 +18,7 @@ use super::sample_time::SampleTime;
 use super::size::{Size, seconds};
 use mps_telemetry::decode::Style;
 use stopworld_analysis::snapshot::SnapshotFormat;
+use stopworld_metrics::otlp;
 use stopworld_trace::TraceFormat;
 use stopworld_trace::nettrace::Providers;
 
@@ -444,7 +445,7 @@ pub(super) struct Heapprof {
     pub(super) pprof: bool,
 
     /// The sample for --pprof: last, peak (the one with the most bytes), or a time in seconds since the start of the program
-    #[arg(long, value_name = "WHEN", default_value = "last", requires = "pprof", value_parser = SampleTime::parse)]
+    #[arg(long, value_name = "WHEN", default_value = "last", requires = "pprof", value_parser = SampleTime::parse, allow_negative_numbers = true)]
     pub(super) at: SampleTime,
 
     /// The number of bands to list separately
@@ -674,7 +675,7 @@ pub(super) struct Settings {
     pub(super) metrics: Option<SocketAddr>,
 
     /// Send metrics by OTLP to the OpenTelemetry collector with this base URL (http://127.0.0.1:4318), every 10 s and at the end
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = otlp_url)]
     pub(super) otlp: Option<String>,
 
     /// Open the diagnostics socket for `stopworld trace`, `stopworld counters`, dotnet-trace and dotnet-counters
@@ -752,6 +753,10 @@ fn collections(text: &str) -> Result<NonZeroU32, String> {
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse()).map_err(|_| "give IP:PORT, for example 127.0.0.1:9464, or a port".to_owned())
+}
+
+fn otlp_url(text: &str) -> Result<String, String> {
+    otlp::check_url(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn depth(text: &str) -> Result<u32, String> {

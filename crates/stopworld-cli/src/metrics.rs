@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 use super::arguments::Settings;
-use stopworld::{CollectionReport, WorldBuilder};
+use stopworld::{CollectError, CollectionReport, WorldBuilder};
 use stopworld_metrics::otlp::Exporter;
 use stopworld_metrics::{Metrics, Server};
 
@@ -51,9 +51,9 @@ impl RunMetrics {
     }
 
     /// Adds a collection that failed.
-    pub(super) fn observe_failure(&self) {
-        self.served.iter().for_each(|(metrics, _)| metrics.observe_failure());
-        self.exporter.iter().for_each(Exporter::observe_failure);
+    pub(super) fn observe_failure(&self, error: &CollectError) {
+        self.served.iter().for_each(|(metrics, _)| metrics.observe_failure(error));
+        self.exporter.iter().for_each(|exporter| exporter.observe_failure(error));
     }
 
     /// Sends the last values to the collector.

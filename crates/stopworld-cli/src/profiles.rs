@@ -96,7 +96,15 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
         say("timeprof", format_args!("{name}: the file has no time profile"));
         return Ok(FAILED);
     }
-    if profiles.time.samples == 0 && (arguments.svg || arguments.folded || arguments.pprof) {
+    if profiles.time.samples == 0 && arguments.pprof {
+        // An empty output is not a file of pprof.
+        say(
+            "timeprof",
+            format_args!("{name}: its time profile has no ticks, so there is nothing to export: {NO_SAMPLES}"),
+        );
+        return Ok(FAILED);
+    }
+    if profiles.time.samples == 0 && (arguments.svg || arguments.folded) {
         // The table shows this by itself, and a speedscope file then has an empty profile.
         say("timeprof", format_args!("{name}: its time profile has no ticks, so there is nothing to draw"));
         return Ok(code);

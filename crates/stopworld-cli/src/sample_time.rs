@@ -24,7 +24,9 @@ impl SampleTime {
         match text {
             "last" => Ok(SampleTime::Last),
             "peak" => Ok(SampleTime::Peak),
-            _ => seconds(text).map(SampleTime::At).map_err(|_| "give last, peak, or a number of seconds".to_owned()),
+            _ => seconds(text)
+                .map(SampleTime::At)
+                .map_err(|_| "give last, peak, or a number of seconds above 0".to_owned()),
         }
     }
 

@@ -160,15 +160,16 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a run: drops the world, then finishes the trace (so that it contains the end of the world), then prints the
-    /// figures.
+    /// Ends a run: sends the last metrics (while there is a world to measure), drops the world, then finishes the trace (so that it
+    /// contains the end of the world), then prints the figures.
     pub(super) fn finish(session: Arc<Session>) -> TraceEnd {
         match Arc::try_unwrap(session) {
             Ok(mut session) => {
                 let allocated = session.world().totals().allocated_bytes;
+                let sent = session.metrics.finish();
                 drop(session.world.take());
                 session.tracing.iter().for_each(Tracing::wait_for_the_world);
-                session.finish_trace_and_print(allocated)
+                session.finish_trace_and_print(allocated, || sent)
             }
             // The thread whose timeout expired still holds the session.
             Err(session) => session.finish_now(),
@@ -177,10 +178,10 @@ impl Session {
 
     /// Ends a run whose workload does not end: finishes the trace and prints the figures without dropping the world.
     pub(super) fn finish_now(&self) -> TraceEnd {
-        self.finish_trace_and_print(self.world().totals().allocated_bytes)
+        self.finish_trace_and_print(self.world().totals().allocated_bytes, || self.metrics.finish())
     }
 
-    fn finish_trace_and_print(&self, allocated: u64) -> TraceEnd {
+    fn finish_trace_and_print(&self, allocated: u64, send: impl FnOnce() -> anyhow::Result<()>) -> TraceEnd {
         // The lock is held while printing, so that a second thread does not exit the process in the middle of the table.
         let mut unprinted = lock(&self.unprinted);
         if unprinted.take().is_none() {
@@ -190,7 +191,7 @@ impl Session {
         self.diagnostics.iter().for_each(Diagnostics::close);
         let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
         let snapshot = self.snapshot.as_ref().map_or(Ok(()), RunSnapshot::finish);
-        let sent = self.metrics.finish();
+        let sent = send();
         let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
         let trace = ended.map(|ended| report::Trace {
             file: ended.path().display().to_string(),
@@ -291,7 +292,7 @@ fn described(
         move |error| match error {
             CollectError::NotClosed(_) => eprintln!("stopworld: {error}"),
             _ => {
-                metrics.observe_failure();
+                metrics.observe_failure(error);
                 eprintln!("stopworld: an automatic collection failed: {error}");
                 if matches!(error, CollectError::Stop(_)) {
                     tracing::stop_failed();

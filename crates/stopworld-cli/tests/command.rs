@@ -1,5 +1,10 @@
 //! The `stopworld` command, as a new user runs it.
 
+#[path = "../../../tests/otlp_export/mod.rs"]
+mod otlp_export;
+#[path = "../../../tests/skipped/mod.rs"]
+mod skipped;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Output, Stdio};
@@ -8,6 +13,7 @@ use std::time::{Duration, Instant};
 use assert_cmd::Command;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use otlp_export::{decoded, metrics, number, point};
 use rstest::rstest;
 
 /// A time limit far longer than any of these runs takes, even on a busy machine.
@@ -160,8 +166,10 @@ fn metrics_are_served_during_a_run() {
     let collections = || {
         let metrics = get(&url);
         let line = metrics.lines().find(|line| line.starts_with("stopworld_pause_seconds_count ")).unwrap().to_owned();
-        assert!(metrics.contains("stopworld_worlds 1\n"), "{metrics}");
-        line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()
+        let count = line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+        // The server starts before the world does.
+        assert!(count == 0 || metrics.contains("stopworld_worlds 1\n"), "{metrics}");
+        count
     };
     let first = collections();
     let begun = Instant::now();
@@ -175,8 +183,8 @@ fn metrics_are_served_during_a_run() {
     assert!(TcpStream::connect(address).is_err(), "the server ends with the run");
 }
 
-/// Accepts one request, answers it, and returns its first line.
-fn answer_one(listener: &TcpListener) -> String {
+/// Accepts one request, answers it, and returns its first line and its body.
+fn answer_one(listener: &TcpListener) -> (String, Vec<u8>) {
     let (mut stream, _) = listener.accept().unwrap();
     let mut request = BufReader::new(stream.try_clone().unwrap());
     let (mut first, mut length) = (String::new(), 0);
@@ -192,9 +200,8 @@ fn answer_one(listener: &TcpListener) -> String {
     }
     let mut body = vec![0; length];
     request.read_exact(&mut body).unwrap();
-    assert!(body.windows(15).any(|bytes| bytes == b"stopworld.pause"), "the metrics of the run");
     write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-    first
+    (first, body)
 }
 
 #[test]
@@ -204,7 +211,15 @@ fn metrics_are_sent_by_otlp_at_the_end_of_a_run() {
     let collector = std::thread::spawn(move || answer_one(&listener));
     let output = stopworld(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(collector.join().unwrap(), "POST /v1/metrics HTTP/1.1\r\n");
+    let (first, body) = collector.join().unwrap();
+    assert_eq!(first, "POST /v1/metrics HTTP/1.1\r\n");
+    let Some(export) = decoded(&body) else { return };
+    let metrics = metrics(&export);
+    assert_eq!(number(&point(&metrics["stopworld.pause"], "histogram", "")["count"]), 3);
+    // The world is measured before it ends.
+    for gauge in ["worlds", "heap.committed", "heap.limit"] {
+        assert!(number(&point(&metrics[&format!("stopworld.{gauge}")], "gauge", "")["asInt"]) > 0, "{gauge}");
+    }
 }
 
 #[test]
@@ -215,6 +230,48 @@ fn a_collector_that_is_not_there_fails_the_run_after_its_table() {
     assert!(text(&output.stdout).contains("slowest to stop"));
     let message = text(&output.stderr);
     assert!(message.contains("--otlp") && message.contains(&unused.to_string()), "{message}");
+    assert!(message.contains("Connection refused"), "{message}");
+}
+
+#[test]
+fn a_wrong_url_of_a_collector_is_a_wrong_argument() {
+    let output = stopworld("run churn --collections 1 --otlp http://127.0.0.1:99999");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_client_that_stalls_does_not_keep_a_run_from_ending() {
+    let mut command = std::process::Command::new(STOPWORLD);
+    command.args("run churn --seconds 600 --metrics 0".split(' ')).stdout(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    // Open until the end, because the run still writes to it.
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("stopworld: metrics at ").unwrap_or_else(|| panic!("{line}")).to_owned();
+    let mut stalled = TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/metrics")).unwrap();
+    stalled.write_all(b"GET /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n").unwrap();
+    stalled.read_exact(&mut [0]).unwrap();
+    // The server starts before the world does.
+    let begun = Instant::now();
+    while get(&url).contains("stopworld_pause_seconds_count 0\n") {
+        assert!(begun.elapsed() < LIMIT, "the run collects, and its metrics show it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+    let begun = Instant::now();
+    let code = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status.code(),
+            None if begun.elapsed() > LIMIT => {
+                child.kill().unwrap();
+                panic!("the run does not end");
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(code, Some(130));
 }
 
 #[test]
@@ -225,6 +282,7 @@ fn an_address_in_use_is_an_error_that_names_it() {
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
     assert!(message.contains("--metrics") && message.contains(&address.to_string()), "{message}");
+    assert_eq!(message.matches("Address already in use").count(), 1, "{message}");
 }
 
 #[test]

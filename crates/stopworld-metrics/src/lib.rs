@@ -6,7 +6,11 @@
 //!
 //! let metrics = Metrics::new();
 //! let server = Server::bind(&metrics, "127.0.0.1:0")?; // http://127.0.0.1:PORT/metrics
-//! let world = World::builder().on_collection(metrics.listener()).record_to(&metrics).build()?;
+//! let world = World::builder()
+//!     .on_collection(metrics.listener())
+//!     .on_failure(metrics.failure_listener())
+//!     .record_to(&metrics)
+//!     .build()?;
 //! world.collect()?;
 //! assert!(metrics.text().contains("stopworld_collections_total{reason=\"explicit\"} 1\n"));
 //! # drop(server);
@@ -29,7 +33,8 @@
 //! # Names and units
 //!
 //! Names follow the conventions of Prometheus: base units (`_seconds`, `_bytes`), `_total` for counters. Several worlds of a process
-//! count together. `rate(stopworld_allocated_bytes_total[1m])` is the allocation rate.
+//! count together, except in two gauges: the number of live objects and the numbers of stopped threads are those of the latest collection of
+//! any world. `rate(stopworld_allocated_bytes_total[1m])` is the allocation rate.
 //!
 //! | file | part |
 //! |---|---|
@@ -37,7 +42,10 @@
 //! | `process` | what is read at each scrape |
 //! | `server` | the HTTP server |
 //! | `otlp` | the same metrics by OTLP, with the feature `otlp` |
+//! | `client` | its URL and its HTTP client |
 
+#[cfg(feature = "otlp")]
+mod client;
 mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;

@@ -11,19 +11,32 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::process::ProcessMetrics;
 use stopworld::events::record::RecordError;
-use stopworld::{CollectionReport, RecordWorld, Since, World};
+use stopworld::{CollectError, CollectionReport, Reason, RecordWorld, Since, World};
 
 /// A label with its value.
-type Label = [(&'static str, String); 1];
+type Label = [(&'static str, &'static str); 1];
 
-/// Buckets of all histograms: from a microsecond, doubling, to 8.4 seconds.
+/// Buckets of all histograms: from a microsecond, doubling, to 16.8 seconds, which is more than the default time limit of a stop.
 const SMALLEST: f64 = 1e-6;
-const BUCKETS: u16 = 24;
+const BUCKETS: u16 = 25;
+
+/// The reasons of collections.
+pub(crate) const REASONS: [Reason; 3] = [Reason::Allocation, Reason::Explicit, Reason::HeapLimit];
+/// The phases in the stopped world.
+const PHASES: [&str; 4] = ["roots", "mark", "weak", "sweep"];
+/// The states of threads at a stop.
+const STATES: [&str; 2] = ["running", "blocking"];
+
+/// Descriptions of what only the report of a collection has.
+pub(crate) const LIVE_OBJECTS: &str = "Objects of a world left alive by the latest collection of any world";
+pub(crate) const STOPPED_THREADS: &str =
+    "Threads stopped for the latest collection of any world, without the collecting one";
 
 /// The metrics of the worlds of a process. Clones share them.
 ///
-/// A world takes part by two lines: [`listener`](Self::listener) for its collections, and
-/// [`record_to`](stopworld::WorldBuilder::record_to) for its heap and threads.
+/// A world takes part by three calls of its builder: [`listener`](Self::listener) for its collections,
+/// [`failure_listener`](Self::failure_listener) for those that fail, and [`record_to`](stopworld::WorldBuilder::record_to) for its heap and
+/// threads.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Shared>);
 
@@ -37,7 +50,7 @@ struct Shared {
 /// The metrics of collections.
 #[derive(Debug)]
 struct Collections {
-    count: Family<Label, Counter>,
+    count: Family<[(&'static str, String); 1], Counter>,
     failures: Counter,
     pause: Histogram,
     stop: Histogram,
@@ -45,7 +58,6 @@ struct Collections {
     phases: Family<Label, Histogram>,
     allocated: Counter,
     freed: Counter,
-    live_bytes: Family<Label, Gauge>,
     live_objects: Gauge,
     stopped_threads: Family<Label, Gauge>,
     weak_cleared: Counter,
@@ -61,20 +73,25 @@ fn histogram() -> Histogram {
     Histogram::new(buckets())
 }
 
-/// Returns the phases in the stopped world, in nanoseconds.
-pub(crate) fn phases(report: &CollectionReport) -> [(&'static str, u64); 4] {
-    [("roots", report.roots_ns), ("mark", report.mark_ns), ("weak", report.weak_ns), ("sweep", report.sweep_ns)]
+/// Returns the value of the label for a reason.
+pub(crate) fn reason(reason: Reason) -> String {
+    reason.to_string().replace(' ', "_")
 }
 
-/// Returns the live bytes of the spaces.
-pub(crate) fn spaces(report: &CollectionReport) -> [(&'static str, u64); 3] {
-    [("small", report.live.small), ("large", report.live.large), ("pinned", report.live.pinned)]
+/// Returns the phases in the stopped world, in nanoseconds.
+pub(crate) fn phases(report: &CollectionReport) -> impl Iterator<Item = (&'static str, u64)> {
+    PHASES.into_iter().zip([report.roots_ns, report.mark_ns, report.weak_ns, report.sweep_ns])
 }
 
 /// Returns the numbers of stopped threads by their states.
-pub(crate) fn threads(report: &CollectionReport) -> [(&'static str, u32); 2] {
+pub(crate) fn threads(report: &CollectionReport) -> impl Iterator<Item = (&'static str, u32)> {
     let running = report.threads_stopped.saturating_sub(report.threads_blocking);
-    [("running", running), ("blocking", report.threads_blocking)]
+    STATES.into_iter().zip([running, report.threads_blocking])
+}
+
+/// Returns whether a failure is one of a collection.
+pub(crate) fn is_collection_failure(error: &CollectError) -> bool {
+    !matches!(error, CollectError::NotClosed(_))
 }
 
 impl Collections {
@@ -88,7 +105,6 @@ impl Collections {
             phases: Family::new_with_constructor(histogram),
             allocated: Counter::default(),
             freed: Counter::default(),
-            live_bytes: Family::default(),
             live_objects: Gauge::default(),
             stopped_threads: Family::default(),
             weak_cleared: Counter::default(),
@@ -112,40 +128,35 @@ impl Collections {
             |name, help, metric: &Counter| registry.register_with_unit(name, help, Unit::Bytes, metric.clone());
         bytes("allocated", "Bytes allocated up to the latest collection", &all.allocated);
         bytes("freed", "Bytes of objects that were found dead", &all.freed);
-        registry.register_with_unit(
-            "live",
-            "Bytes left alive by the latest collection, by space",
-            Unit::Bytes,
-            all.live_bytes.clone(),
-        );
-        registry.register("live_objects", "Objects left alive by the latest collection", all.live_objects.clone());
-        registry.register(
-            "stopped_threads",
-            "Threads stopped for the latest collection, without the collecting one",
-            all.stopped_threads.clone(),
-        );
+        registry.register("live_objects", LIVE_OBJECTS, all.live_objects.clone());
+        registry.register("stopped_threads", STOPPED_THREADS, all.stopped_threads.clone());
         registry.register("weak_references_cleared", "Weak references cleared", all.weak_cleared.clone());
         registry.register("finalizers_queued", "Objects whose finalizers were queued", all.finalizers.clone());
+        all.create_series();
         all
+    }
+
+    /// Makes each series exist from the beginning, so that a rate over its first increment is not missing.
+    fn create_series(&self) {
+        REASONS.into_iter().for_each(|value| drop(self.count.get_or_create(&[("reason", reason(value))])));
+        PHASES.into_iter().for_each(|phase| drop(self.phases.get_or_create(&[("phase", phase)])));
+        STATES.into_iter().for_each(|state| drop(self.stopped_threads.get_or_create(&[("state", state)])));
     }
 
     fn observe(&self, report: &CollectionReport) {
         let seconds = |ns: u64| ns as f64 / 1e9;
-        self.count.get_or_create(&[("reason", report.reason.to_string())]).inc();
+        self.count.get_or_create(&[("reason", reason(report.reason))]).inc();
         self.pause.observe(seconds(report.pause_ns));
         self.stop.observe(seconds(report.stop_ns));
         self.restart.observe(seconds(report.restart_ns));
         for (name, ns) in phases(report) {
-            self.phases.get_or_create(&[("phase", name.to_owned())]).observe(seconds(ns));
+            self.phases.get_or_create(&[("phase", name)]).observe(seconds(ns));
         }
         self.allocated.inc_by(report.allocated_bytes);
         self.freed.inc_by(report.freed_bytes);
-        for (name, bytes) in spaces(report) {
-            self.live_bytes.get_or_create(&[("space", name.to_owned())]).set(bytes as i64);
-        }
         self.live_objects.set(report.live_objects as i64);
         for (state, threads) in threads(report) {
-            self.stopped_threads.get_or_create(&[("state", state.to_owned())]).set(threads.into());
+            self.stopped_threads.get_or_create(&[("state", state)]).set(threads.into());
         }
         self.weak_cleared.inc_by(report.weak_cleared.into());
         self.finalizers.inc_by(report.finalizers_queued.into());
@@ -174,9 +185,18 @@ impl Metrics {
         self.0.collections.observe(report);
     }
 
-    /// Adds a collection that failed, for [`on_failure`](stopworld::WorldBuilder::on_failure).
-    pub fn observe_failure(&self) {
-        self.0.collections.failures.inc();
+    /// Returns a listener for [`on_failure`](stopworld::WorldBuilder::on_failure), which counts collections that failed. A program that
+    /// has a listener of its own calls [`observe_failure`](Self::observe_failure) there.
+    pub fn failure_listener(&self) -> impl Fn(&CollectError) + Send + Sync + 'static {
+        let metrics = self.clone();
+        move |error| metrics.observe_failure(error)
+    }
+
+    /// Adds a collection that failed. Ignores [`CollectError::NotClosed`], which is not a failure of a collection.
+    pub fn observe_failure(&self, error: &CollectError) {
+        if is_collection_failure(error) {
+            self.0.collections.failures.inc();
+        }
     }
 
     /// Returns the metrics in the text format of Prometheus, version 0.0.4.

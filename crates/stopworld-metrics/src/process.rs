@@ -5,12 +5,13 @@ use std::sync::Mutex;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use stopworld::events::record::{Recorder, locked};
-use stopworld::{WeakWorld, World};
+use stopworld::{SpaceBytes, WeakWorld, World};
 
 /// The worlds that take part.
 #[derive(Default)]
@@ -31,7 +32,19 @@ pub(crate) struct Sums {
     pub(crate) threads: i64,
     pub(crate) committed: i64,
     pub(crate) limit: i64,
+    live: SpaceBytes,
 }
+
+impl Sums {
+    /// Returns the live bytes of the spaces.
+    pub(crate) fn live(&self) -> [(&'static str, i64); 3] {
+        let SpaceBytes { small, large, pinned } = self.live;
+        [("small", small as i64), ("large", large as i64), ("pinned", pinned as i64)]
+    }
+}
+
+/// The description of the live bytes.
+pub(crate) const LIVE: &str = "Bytes left alive by the latest collection of each world, by space";
 
 impl ProcessMetrics {
     /// Adds a world, unless it takes part already.
@@ -58,6 +71,9 @@ impl ProcessMetrics {
                     sums.threads += *threads as i64;
                     sums.committed += counters.committed_bytes as i64;
                     sums.limit += world.heap_limit() as i64;
+                    sums.live.small += counters.live.small;
+                    sums.live.large += counters.live.large;
+                    sums.live.pinned += counters.live.pinned;
                     world
                 })
                 .collect()
@@ -85,6 +101,10 @@ impl Collector for ProcessMetrics {
         gauge("threads", "Attached threads", None, sums.threads)?;
         gauge("heap_committed", "Memory that the heaps hold", Some(&Unit::Bytes), sums.committed)?;
         gauge("heap_limit", "Memory that the heaps may hold", Some(&Unit::Bytes), sums.limit)?;
+        let mut live = encoder.encode_descriptor("live", LIVE, Some(&Unit::Bytes), MetricType::Gauge)?;
+        for (space, bytes) in sums.live() {
+            ConstGauge::<i64>::new(bytes).encode(live.encode_family(&[("space", space)])?)?;
+        }
         let recorder = Recorder::of_process().totals();
         let mut counter = |name, help, value| {
             let counter = ConstCounter::<u64>::new(value);

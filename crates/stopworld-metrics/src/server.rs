@@ -1,14 +1,19 @@
 //! The HTTP server: `GET /metrics`.
 //!
 //! A scraper that accepts OpenMetrics gets it, as Prometheus does; others get the older text format.
+//!
+//! One thread accepts connections, and each connection has a thread of its own, which answers one request and closes. So a client that
+//! sends its request slowly, or that does not read, delays no other scrape. Its connection ends after [`TIME_LIMIT`]; there are at most
+//! [`CONNECTIONS`] at a time, and further ones wait in the queue of the system. Bodies of requests are not read.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::prometheus_text;
-use tiny_http::{Header, Method, Request, Response};
 
 use crate::Metrics;
 
@@ -18,42 +23,58 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
+/// The largest head of a request, in bytes.
+const HEAD: usize = 8 << 10;
+/// The most headers of a request.
+const HEADERS: usize = 64;
+/// The number of connections that are served at a time.
+const CONNECTIONS: usize = 16;
+/// The time limit of a connection.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// How long a connection is kept after the answer, so that the client can read it, and how many bytes are read in that time.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 64 << 10;
+/// The pause after a connection that could not be accepted, for example because the process has too many files open.
+const RETRY: Duration = Duration::from_millis(100);
+/// The time that a dropped server waits for its threads.
+const CLOSING_TIME: Duration = Duration::from_secs(1);
+
 /// The server could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be used.
-    #[error("can't listen at {address}: {error}; choose another port, or 0 for any free one")]
+    /// The address is in use or cannot be used.
+    #[error("can't listen at {address}: {error}{}", remedy(.error))]
     Bind {
         /// The address that was requested.
         address: String,
         /// The system's error.
-        #[source]
         error: io::Error,
     },
     /// The system refused a thread.
     #[error("can't start the server of the metrics: {0}")]
-    Start(#[source] io::Error),
+    Start(io::Error),
+}
+
+/// Returns what to do about an address that cannot be used, if that is known.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; choose another port, or 0 for any free one",
+        _ => "",
+    }
 }
 
 /// A server of metrics, until dropped. Its port is free shortly after that.
 ///
 /// Its threads are not attached to any world. It has no authentication: every process that can connect to the address can read the
 /// metrics, so bind it to a loopback address (`127.0.0.1`), or put a server with access control before it.
+///
+/// Its drop ends the open connections, and takes at most a second or two.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
-    http: Http,
+    connections: Arc<Connections>,
     thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Clone)]
-struct Http(Arc<tiny_http::Server>);
-
-impl std::fmt::Debug for Http {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Http").finish_non_exhaustive()
-    }
 }
 
 impl Server {
@@ -65,12 +86,11 @@ impl Server {
         let bind = |error| ServeError::Bind { address: format!("{address:?}"), error };
         let listener = TcpListener::bind(&address).map_err(bind)?;
         let bound = listener.local_addr().map_err(bind)?;
-        let http = tiny_http::Server::from_listener(listener, None);
-        let http = Http(Arc::new(http.map_err(|error| ServeError::Start(io::Error::other(error)))?));
-        let (metrics, serving) = (metrics.clone(), http.clone());
+        let (metrics, connections) = (metrics.clone(), Arc::new(Connections::default()));
+        let accepting = Accepting(Arc::clone(&connections));
         let thread = thread::Builder::new().name("metrics".to_owned());
-        let thread = thread.spawn(move || serve(&metrics, &serving.0)).map_err(ServeError::Start)?;
-        Ok(Server { address: bound, http, thread: Some(thread) })
+        let thread = thread.spawn(move || accepting.run(&metrics, &listener)).map_err(ServeError::Start)?;
+        Ok(Server { address: bound, connections, thread: Some(thread) })
     }
 
     /// Returns the address, with the port that was selected.
@@ -86,37 +106,256 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.http.0.unblock();
-        // A panic of the thread was printed when it happened.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
-fn serve(metrics: &Metrics, http: &tiny_http::Server) {
-    // `incoming_requests` ends when the server is unblocked.
-    for request in http.incoming_requests() {
-        let response = response(metrics, &request);
-        // The client may have closed the connection.
-        let _ = request.respond(response);
-    }
-}
-
-fn response(metrics: &Metrics, request: &Request) -> Response<io::Cursor<Vec<u8>>> {
-    let path = request.url().split(['?', '#']).next().unwrap_or_default();
-    let (status, content_type, text) = match (request.method(), path) {
-        (Method::Get | Method::Head, PATH) if accepts_open_metrics(request) => {
-            (200, OPEN_METRICS, metrics.open_metrics())
+        let deadline = Instant::now() + CLOSING_TIME;
+        self.connections.close();
+        // A connection wakes the thread that accepts them.
+        let _ = TcpStream::connect_timeout(&reachable(self.address), CLOSING_TIME / 2);
+        if self.connections.wait_until_closed(deadline) {
+            // A panic of the thread was printed when it happened.
+            let _ = self.thread.take().map(JoinHandle::join);
         }
-        (Method::Get | Method::Head, PATH) => (200, prometheus_text::CONTENT_TYPE, metrics.text()),
-        (Method::Get | Method::Head, _) => (404, PLAIN, format!("not found: the metrics are at {PATH}\n")),
-        _ => (405, PLAIN, "only GET is allowed\n".to_owned()),
-    };
-    // Cannot fail: both are constants without control characters.
-    let header = Header::from_bytes("Content-Type", content_type).expect("a header of the server is valid");
-    Response::from_string(text).with_status_code(status).with_header(header)
+    }
 }
 
-fn accepts_open_metrics(request: &Request) -> bool {
-    let accept = request.headers().iter().filter(|header| header.field.equiv("Accept"));
-    accept.into_iter().any(|header| header.value.as_str().contains("application/openmetrics-text"))
+/// Returns an address of this machine at which a listener with this address can be reached.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+/// The connections that are open.
+#[derive(Debug, Default)]
+struct Connections {
+    state: Mutex<State>,
+    /// Notified of each change of the state.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: HashMap<u64, Arc<TcpStream>>,
+    /// The number of connections so far.
+    count: u64,
+    closing: bool,
+    /// Whether the thread that accepts connections has ended.
+    ended: bool,
+}
+
+impl Connections {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code panics under the lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and notifies the threads that wait.
+    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut self.state());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until one more connection may be open. Returns `false` if the server closes.
+    fn wait_for_room(&self) -> bool {
+        let full = |state: &mut State| !state.closing && state.open.len() >= CONNECTIONS;
+        let state = self.changed.wait_while(self.state(), full);
+        !state.unwrap_or_else(PoisonError::into_inner).closing
+    }
+
+    /// Adds a connection, unless the server closes.
+    fn open(self: &Arc<Self>, stream: TcpStream) -> Option<Connection> {
+        let stream = Arc::new(stream);
+        let number = self.change(|state| {
+            state.count += 1;
+            (!state.closing).then(|| state.open.insert(state.count, Arc::clone(&stream)));
+            (!state.closing).then_some(state.count)
+        })?;
+        Some(Connection { stream, number, connections: Arc::clone(self), deadline: Instant::now() + TIME_LIMIT })
+    }
+
+    /// Ends all connections, and lets no new one begin.
+    fn close(&self) {
+        self.change(|state| {
+            state.closing = true;
+            // It may have ended already.
+            state.open.values().for_each(|stream| drop(stream.shutdown(Shutdown::Both)));
+        });
+    }
+
+    /// Waits until all threads have ended, but not longer than until the deadline. Returns whether they have.
+    fn wait_until_closed(&self, deadline: Instant) -> bool {
+        let wait = deadline.saturating_duration_since(Instant::now());
+        let is_busy = |state: &mut State| !state.ended || !state.open.is_empty();
+        let waited = self.changed.wait_timeout_while(self.state(), wait, is_busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+/// The thread that accepts connections.
+struct Accepting(Arc<Connections>);
+
+impl Accepting {
+    fn run(self, metrics: &Metrics, listener: &TcpListener) {
+        while self.0.wait_for_room() {
+            let connection = match listener.accept() {
+                Ok((stream, _)) => self.0.open(stream),
+                Err(_) => {
+                    thread::sleep(RETRY);
+                    continue;
+                }
+            };
+            let Some(connection) = connection else { break };
+            let metrics = metrics.clone();
+            let thread = thread::Builder::new().name("metrics".to_owned());
+            // Without a thread, the connection is closed.
+            let _ = thread.spawn(move || connection.serve(&metrics));
+        }
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.change(|state| state.ended = true);
+    }
+}
+
+/// A connection of a client, until dropped.
+struct Connection {
+    stream: Arc<TcpStream>,
+    number: u64,
+    connections: Arc<Connections>,
+    deadline: Instant,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.connections.change(|state| state.open.remove(&self.number));
+    }
+}
+
+impl Connection {
+    /// Answers one request. A client that disappears or is too slow gets no answer.
+    fn serve(mut self, metrics: &Metrics) {
+        let Ok(Some(answer)) = self.answer(metrics) else { return };
+        if self.write(&answer).is_ok() && self.stream.shutdown(Shutdown::Write).is_ok() {
+            self.linger();
+        }
+    }
+
+    /// Reads the head of a request. Returns the answer; `None` if the client has closed the connection.
+    fn answer(&self, metrics: &Metrics) -> io::Result<Option<Vec<u8>>> {
+        let mut head = Vec::new();
+        let mut buffer = [0; 1024];
+        loop {
+            match self.read(&mut buffer)? {
+                0 => return Ok(None),
+                read => head.extend_from_slice(&buffer[..read]),
+            }
+            let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+            let mut request = httparse::Request::new(&mut headers);
+            let answer = match request.parse(&head) {
+                Ok(httparse::Status::Complete(_)) => answer(metrics, &request),
+                Ok(httparse::Status::Partial) if head.len() < HEAD => continue,
+                Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+                    Answer::refusal("431 Request Header Fields Too Large", "the head of the request is too large")
+                }
+                Err(error) => Answer::refusal("400 Bad Request", &format!("not a request of HTTP/1: {error}")),
+            };
+            return Ok(Some(answer.encode()));
+        }
+    }
+
+    /// Reads and drops what the client still sends. If it were not read, the system would reset the connection, and the client might
+    /// not get the answer.
+    fn linger(&mut self) {
+        self.deadline = self.deadline.min(Instant::now() + LINGER);
+        let mut buffer = [0; 1024];
+        let mut rest = LINGER_BYTES;
+        while let Ok(read @ 1..) = self.read(&mut buffer)
+            && rest > 0
+        {
+            rest = rest.saturating_sub(read);
+        }
+    }
+
+    /// Returns the time until the deadline.
+    fn remaining(&self) -> io::Result<Option<Duration>> {
+        let remaining = self.deadline.checked_duration_since(Instant::now()).filter(|time| !time.is_zero());
+        remaining.map(Some).ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.stream.set_read_timeout(self.remaining()?)?;
+            match (&*self.stream).read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.stream.set_write_timeout(self.remaining()?)?;
+            match (&*self.stream).write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An answer to a request.
+struct Answer {
+    status: &'static str,
+    content_type: &'static str,
+    text: String,
+    with_body: bool,
+}
+
+impl Answer {
+    fn refusal(status: &'static str, text: &str) -> Answer {
+        Answer { status, content_type: PLAIN, text: format!("{text}\n"), with_body: true }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let Answer { status, content_type, text, with_body } = self;
+        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let length = text.len();
+        let body = if *with_body { text.as_str() } else { "" };
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+}
+
+fn answer(metrics: &Metrics, request: &httparse::Request<'_, '_>) -> Answer {
+    let path = request.path.unwrap_or_default().split(['?', '#']).next().unwrap_or_default();
+    let is_head = request.method == Some("HEAD");
+    let answer = match (request.method, path) {
+        (Some("GET" | "HEAD"), PATH) => {
+            let (content_type, text) = if accepts_open_metrics(request) {
+                (OPEN_METRICS, metrics.open_metrics())
+            } else {
+                (prometheus_text::CONTENT_TYPE, metrics.text())
+            };
+            Answer { status: "200 OK", content_type, text, with_body: true }
+        }
+        (Some("GET" | "HEAD"), _) => Answer::refusal("404 Not Found", &format!("not found: the metrics are at {PATH}")),
+        _ => Answer::refusal("405 Method Not Allowed", "only GET is allowed"),
+    };
+    Answer { with_body: !is_head, ..answer }
+}
+
+fn accepts_open_metrics(request: &httparse::Request<'_, '_>) -> bool {
+    let mut accept = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Accept"));
+    accept.any(|header| String::from_utf8_lossy(header.value).contains("application/openmetrics-text"))
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 use serde_json::Value;
 use skipped::skipped;
-use stopworld::{CollectionReport, Mutator, Reason, SpaceBytes, ThreadName, World};
+use stopworld::{CloseError, CollectError, CollectionReport, Mutator, Reason, SpaceBytes, ThreadName, World};
 use stopworld_metrics::{Metrics, ServeError, Server};
 
 /// A report of a collection in which each figure is different.
@@ -47,6 +47,11 @@ fn report(reason: Reason) -> CollectionReport {
     }
 }
 
+/// An error that is not one of a collection.
+fn not_closed() -> CollectError {
+    CollectError::NotClosed(CloseError::Ticks { within: Duration::ZERO })
+}
+
 /// The samples of a text: names with labels, and their values. The two formats write bounds of buckets in different ways.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -64,36 +69,36 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
 #[rstest]
 #[case("collections_total{reason=\"allocation\"}", 2.0)]
 #[case("collections_total{reason=\"explicit\"}", 1.0)]
+#[case("collections_total{reason=\"heap_limit\"}", 1.0)]
 #[case("collection_failures_total", 1.0)]
-#[case("pause_seconds_count", 3.0)]
-#[case("pause_seconds_sum", 3.0 * 6.2e-3)]
+#[case("pause_seconds_count", 4.0)]
+#[case("pause_seconds_sum", 4.0 * 6.2e-3)]
 #[case("pause_seconds_bucket{le=\"0.004096\"}", 0.0)]
-#[case("pause_seconds_bucket{le=\"0.008192\"}", 3.0)]
-#[case("time_to_stop_seconds_sum", 3.0 * 3e-6)]
+#[case("pause_seconds_bucket{le=\"0.008192\"}", 4.0)]
+#[case("time_to_stop_seconds_sum", 4.0 * 3e-6)]
 #[case("time_to_stop_seconds_bucket{le=\"0.000002\"}", 0.0)]
-#[case("time_to_stop_seconds_bucket{le=\"0.000004\"}", 3.0)]
-#[case("time_to_restart_seconds_sum", 3.0 * 9e-6)]
-#[case("phase_seconds_sum{phase=\"roots\"}", 3.0 * 50e-6)]
-#[case("phase_seconds_sum{phase=\"mark\"}", 3.0 * 6e-3)]
-#[case("phase_seconds_sum{phase=\"weak\"}", 3.0 * 0.7e-6)]
-#[case("phase_seconds_sum{phase=\"sweep\"}", 3.0 * 80e-6)]
-#[case("allocated_bytes_total", 3.0 * 66.0)]
-#[case("freed_bytes_total", 3.0 * 55.0)]
-#[case("live_bytes{space=\"small\"}", 11.0)]
-#[case("live_bytes{space=\"large\"}", 22.0)]
-#[case("live_bytes{space=\"pinned\"}", 33.0)]
+#[case("time_to_stop_seconds_bucket{le=\"0.000004\"}", 4.0)]
+#[case("time_to_restart_seconds_sum", 4.0 * 9e-6)]
+#[case("phase_seconds_sum{phase=\"roots\"}", 4.0 * 50e-6)]
+#[case("phase_seconds_sum{phase=\"mark\"}", 4.0 * 6e-3)]
+#[case("phase_seconds_sum{phase=\"weak\"}", 4.0 * 0.7e-6)]
+#[case("phase_seconds_sum{phase=\"sweep\"}", 4.0 * 80e-6)]
+#[case("allocated_bytes_total", 4.0 * 66.0)]
+#[case("freed_bytes_total", 4.0 * 55.0)]
 #[case("live_objects", 44.0)]
 #[case("stopped_threads{state=\"running\"}", 5.0)]
 #[case("stopped_threads{state=\"blocking\"}", 4.0)]
-#[case("weak_references_cleared_total", 3.0 * 12.0)]
-#[case("finalizers_queued_total", 3.0 * 13.0)]
+#[case("weak_references_cleared_total", 4.0 * 12.0)]
+#[case("finalizers_queued_total", 4.0 * 13.0)]
 #[case("worlds", 0.0)]
 fn each_figure_of_a_report_has_a_sample(#[case] name: &str, #[case] expected: f64) {
     let metrics = Metrics::new();
-    for reason in [Reason::Allocation, Reason::Explicit, Reason::Allocation] {
+    for reason in [Reason::Allocation, Reason::Explicit, Reason::Allocation, Reason::HeapLimit] {
         metrics.observe(&report(reason));
     }
-    metrics.observe_failure();
+    metrics.observe_failure(&CollectError::Discarded { number: 1, answer: None });
+    // Not a failure of a collection.
+    metrics.observe_failure(&not_closed());
     for text in [metrics.text(), metrics.open_metrics()] {
         let samples = samples(&text);
         let value = samples.get(&format!("stopworld_{name}")).unwrap_or_else(|| panic!("{name}: {text}"));
@@ -158,6 +163,51 @@ fn worlds_count_together() {
     assert_eq!(read["stopworld_heap_limit_bytes"], f64::from(128 << 20));
 }
 
+#[test]
+fn each_series_exists_from_the_beginning() {
+    let metrics = Metrics::new();
+    let first = samples(&metrics.text());
+    for reason in [Reason::Allocation, Reason::Explicit, Reason::HeapLimit] {
+        metrics.observe(&report(reason));
+    }
+    let later = samples(&metrics.text());
+    assert_eq!(first.keys().collect::<Vec<_>>(), later.keys().collect::<Vec<_>>());
+    assert!(first.values().all(|value| *value == 0.0), "{first:?}");
+    // A pause is at most a little longer than the time limit of a stop.
+    let over_the_limit = |name: &&String| name.starts_with("stopworld_pause_seconds_bucket{le=\"16.");
+    assert_eq!(first.keys().filter(over_the_limit).count(), 1);
+}
+
+#[test]
+fn live_bytes_are_the_sum_over_the_worlds_that_are_not_closed() {
+    let metrics = Metrics::new();
+    let worlds = [world(&metrics), world(&metrics)];
+    for (world, objects) in worlds.iter().zip([50_000_u64, 1_000]) {
+        let m = attach(world);
+        let kept: Vec<_> = (0..objects).map(|number| m.root(m.alloc(number).unwrap())).collect();
+        m.collect().unwrap();
+        drop(kept);
+    }
+    let live = |world: &World| world.counters().live.small as f64;
+    let read = || samples(&metrics.text())["stopworld_live_bytes{space=\"small\"}"];
+    let [first, second] = worlds;
+    assert!(live(&first) > 2.0 * live(&second) && live(&second) > 0.0);
+    assert_eq!(read(), live(&first) + live(&second));
+    drop(first);
+    assert_eq!(read(), live(&second));
+    drop(second);
+    assert_eq!(read(), 0.0);
+}
+
+#[test]
+fn a_failed_collection_is_counted() {
+    let metrics = Metrics::new();
+    let listener = metrics.failure_listener();
+    listener(&CollectError::Discarded { number: 1, answer: None });
+    listener(&not_closed());
+    assert_eq!(samples(&metrics.text())["stopworld_collection_failures_total"], 1.0);
+}
+
 /// Sends a request; returns the status line with the headers, and the body.
 fn request(address: SocketAddr, method: &str, path: &str, accept: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -207,17 +257,83 @@ fn scrapes_go_on_while_a_world_collects() {
     std::thread::scope(|scope| {
         let scraper = scope.spawn(move || {
             let mut last = 0.0;
-            for _ in 0..50 {
+            for scrape in 0.. {
+                if scrape >= 50 && last > 0.0 {
+                    break;
+                }
                 let (_, body) = request(address, "GET", "/metrics", "*/*");
                 let count = samples(&body)["stopworld_pause_seconds_count"];
                 assert!(count >= last, "{count} after {last}");
                 last = count;
             }
+            assert!(last > 0.0, "a scrape saw a collection");
         });
         while !scraper.is_finished() {
             m.collect().unwrap();
         }
     });
+}
+
+/// Connects, sends this, and waits until the server has received it.
+fn sent(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // A server that does not read what it gets makes the client wait.
+    stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let _ = stream.write_all(bytes);
+    stream
+}
+
+#[rstest]
+#[case::a_body_that_is_not_sent(b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", 1)]
+#[case::answers_that_are_not_read(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 3000)]
+#[case::no_request(b"", 1)]
+#[case::half_a_request(b"GET /metr", 1)]
+fn a_client_that_stalls_delays_no_scrape_and_no_drop(#[case] bytes: &[u8], #[case] times: usize) {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let address = server.address();
+    // Fewer than the server serves at a time.
+    let _stalled: Vec<TcpStream> = (0..4).map(|_| sent(address, &bytes.repeat(times))).collect();
+    let scraped = std::thread::spawn(move || request(address, "GET", "/metrics", "*/*"));
+    let begun = Instant::now();
+    while !scraped.is_finished() {
+        assert!(begun.elapsed() < Duration::from_secs(4), "a scrape waits for another client");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(scraped.join().unwrap().0.starts_with("HTTP/1.1 200"));
+    let (dropping, dropped) = (Instant::now(), std::thread::spawn(move || drop(server)));
+    while !dropped.is_finished() {
+        assert!(dropping.elapsed() < Duration::from_secs(3), "the server waits for a client");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn more_clients_than_are_served_at_a_time_wait_until_the_first_ones_time_out() {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let _stalled: Vec<TcpStream> = (0..20).map(|_| sent(server.address(), b"GET ")).collect();
+    let (head, _) = request(server.address(), "GET", "/metrics", "*/*");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+}
+
+#[rstest]
+#[case::too_long(format!("GET /metrics HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(9000)), "HTTP/1.1 431")]
+#[case::too_many_headers(format!("GET /metrics HTTP/1.1\r\n{}\r\n", "X: x\r\n".repeat(100)), "HTTP/1.1 431")]
+#[case::not_http("\0\x01\x02\r\n\r\n".to_owned(), "HTTP/1.1 400")]
+#[case::in_two_pieces("GET /metrics HTTP/1.0\r\n|\r\n".to_owned(), "HTTP/1.1 200")]
+#[case::with_a_body(format!("POST /metrics HTTP/1.1\r\nContent-Length: 30000\r\n\r\n{}", "x".repeat(30000)), "HTTP/1.1 405")]
+fn each_head_gets_an_answer(#[case] head: String, #[case] status: &str) {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, "127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    for piece in head.split('|') {
+        stream.write_all(piece.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with(status), "{response}");
 }
 
 #[test]
@@ -228,12 +344,23 @@ fn a_dropped_server_frees_its_port_and_a_used_one_is_an_error() {
     let error = Server::bind(&metrics, address).unwrap_err();
     assert!(matches!(error, ServeError::Bind { .. }));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(error.to_string().contains("choose another port"), "{error}");
     drop(server);
     let begun = Instant::now();
     while TcpListener::bind(address).is_err() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the port is not free");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn an_address_that_no_port_helps_is_an_error_without_that_remedy() {
+    // An address for documentation, which no interface has.
+    let error = Server::bind(&Metrics::new(), "192.0.2.1:0").unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("192.0.2.1") && !message.contains("port"), "{message}");
+    // A line with the causes, as commands print it, does not say the same twice.
+    assert!(std::error::Error::source(&error).is_none());
 }
 
 /// Metrics with a sample in each family.
@@ -290,10 +417,10 @@ fn the_parser_of_prometheus_python_client_reads_the_openmetrics() {
     assert!(output.status.success(), "{}", said(&output));
     let printed = said(&output);
     let read: BTreeSet<&str> = printed.lines().collect();
-    // A histogram has 24 buckets and the infinite one, its count and its sum.
+    // A histogram has 25 buckets and the infinite one, its count and its sum.
     for family in [
-        "stopworld_pause_seconds histogram seconds 27",
-        "stopworld_phase_seconds histogram seconds 108",
+        "stopworld_pause_seconds histogram seconds 28",
+        "stopworld_phase_seconds histogram seconds 112",
         "stopworld_allocated_bytes counter bytes 1",
         "stopworld_live_bytes gauge bytes 3",
         "stopworld_trace_events_lost counter  1",

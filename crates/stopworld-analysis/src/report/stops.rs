@@ -161,7 +161,7 @@ impl ThreadStops {
 /// A stop, and the thread that was the last to stop.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SlowStop {
-    /// The number of the stop.
+    /// The number of the stop among those of the report, from 1. The world's own numbers count attempts to stop, too.
     pub stop: u64,
     /// The name of the last thread.
     pub thread: String,
@@ -206,12 +206,12 @@ impl Stops {
     }
 
     fn end_stop(&mut self) {
-        let Some((stop, Some((index, last)))) = self.latest.take() else { return };
+        let Some((_, Some((index, last)))) = self.latest.take() else { return };
         *self.rows[index].last.of(last.activity) += 1;
         let place = self.slowest.partition_point(|slow| slow.ns >= last.ns);
         if place < SLOWEST {
             let thread = last.name.as_str().to_owned();
-            self.slowest.insert(place, SlowStop { stop, thread, activity: last.activity, ns: last.ns });
+            self.slowest.insert(place, SlowStop { stop: self.count, thread, activity: last.activity, ns: last.ns });
             self.slowest.truncate(SLOWEST);
         }
     }
@@ -396,6 +396,22 @@ mod tests {
         let read: Vec<_> = report.slowest.iter().map(|slow| (slow.stop, slow.thread.as_str(), slow.ns)).collect();
         let expected: Vec<_> = (0..5).flat_map(|n| [(1 + n, "b", 30 - n), (30 - n, "a", 30 - n)]).collect();
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn slow_stops_are_numbered_among_those_observed() {
+        let mut observed = Stops::default();
+        // Failed attempts to stop have numbers, but no threads.
+        for (number, ns) in [(3, 5), (4, 9), (7, 6)] {
+            observed.add(&ThreadStop { stop: number, name: ThreadName::new("a"), activity: Running, ns });
+        }
+        let report = observed.report();
+        assert_eq!(
+            report.slowest.iter().map(|slow| (slow.stop, slow.ns)).collect::<Vec<_>>(),
+            [(2, 9), (3, 6), (1, 5)]
+        );
+        let printed = render(&report);
+        assert!(printed.contains("2 of 3") && !printed.contains("7 of"), "{printed}");
     }
 
     #[test]

@@ -231,6 +231,11 @@ fn without_ticks_nothing_is_drawn() {
         assert_eq!((output.status.code(), output.stdout.len()), (code, 0));
         assert!(stderr.lines().count() == 1 && stderr.contains("no ticks"), "{stderr}");
     }
+    // An empty output would not be a file of pprof.
+    let output = run(&["timeprof", "--pprof"], file.path());
+    let stderr = text_of(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(stderr.contains("no ticks") && stderr.contains("record it again"), "{stderr}");
 }
 
 /// `.format.hostile`: everything readable in a damaged file is reported, and so is the damage.
