@@ -137,7 +137,7 @@ fn the_table_of_stops_has_a_row_for_each_thread() {
 
 #[test]
 fn a_debugged_stop_is_reported_without_times() {
-    let stdout = text(&stopworld("run graph --threads 2 --collections 5 --stop mock-debugger --stops --json").stdout);
+    let stdout = text(&stopworld("run graph --threads 2 --collections 100 --stop mock-debugger --stops --json").stdout);
     let figures: serde_json::Value = serde_json::from_str(stdout.lines().last().expect("there is output")).unwrap();
     let threads = figures["stops_ns"]["threads"].as_array().unwrap();
     assert!(threads.iter().any(|thread| thread["activities"]["suspended"].as_u64().unwrap() > 0), "{figures}");
