@@ -378,8 +378,8 @@ impl Collector {
             self.finalizers.queue_calls(tables, is_marked, |object| marking.marker.last_reference(object));
         marking.run_on();
         ephemerons::mark_values(marking);
-        // Clear the weak cells and the entries of weak maps that only such an object reaches. This comes before the drops: a dead object that is about to be
-        // dropped must not be reachable through a weak reference that was resurrected.
+        // Clear the weak cells and the entries of weak maps that only such an object reaches. This comes before the drops: a dead object that
+        // is about to be dropped must not be reachable through a weak reference that was resurrected.
         self.clear_weak_references(marking, outcome);
         outcome.queued +=
             self.finalizers.queue_drops(tables, is_marked, |object| marking.marker.last_reference(object));

@@ -156,7 +156,8 @@ pub(crate) struct Heap {
     committed_bytes: AtomicU64,
     /// How many of the committed bytes events have reported.
     announced_bytes: AtomicU64,
-    /// Nanoseconds of marking in collections that left so much alive that huge pages may be useful; `u64::MAX` when they are used.
+    /// The time that was spent marking, in nanoseconds, in collections that left so much alive that huge pages may be useful; `u64::MAX` when
+    /// they are used.
     large_marking_ns: AtomicU64,
     /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.
     requested: AtomicU32,
