@@ -194,7 +194,7 @@ fn a_debugger_can_flush_while_the_writing_thread_is_stopped() {
     }
     let directory = directory();
     let file = directory.path().join("t.mps");
-    let child = begin(directory.path(), "run churn --seconds 60 --threads 2 --trace t.mps --events all");
+    let child = begin(directory.path(), "run churn --seconds 600 --threads 2 --trace t.mps --events all");
     wait_until("blocks are written", || size(&file) > 5_000_000);
     let mut said = String::new();
     // A thread may be stopped while it holds the recorder's lock: then the call returns 1, and is repeated later.
