@@ -19,6 +19,7 @@
 use std::io;
 
 use super::compact::{KindBytes, KindTable};
+use super::huge_pages::bytes_to_copy;
 use super::layout::{
     BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, cells_per_block,
     divide, is_compact, reciprocal,
@@ -420,7 +421,7 @@ impl Blocks {
     pub(crate) fn use_huge_pages(&self, committed: usize) {
         let marks_of_it = committed / BLOCK_BYTES * MARKS_PER_BLOCK;
         for (table, low) in [(&self.memory, committed), (&self.marks, marks_of_it)] {
-            let low = (low / CHUNK_BYTES * CHUNK_BYTES).min(table.len());
+            let low = bytes_to_copy(low, table.len());
             table.collapse(0, low);
             table.huge_pages(low, table.len() - low);
         }

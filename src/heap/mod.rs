@@ -31,6 +31,7 @@ pub(crate) mod free;
 mod free_blocks;
 mod freed;
 pub(crate) mod gate;
+mod huge_pages;
 pub(crate) mod large;
 pub(crate) mod layout;
 mod list;
@@ -57,6 +58,7 @@ use cache::AllocationCache;
 use charges::{Account, Charges, Charging};
 use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
+use huge_pages::Choice;
 use layout::{
     BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space,
     cells_per_block,
@@ -77,11 +79,6 @@ use crate::sync::{
 const NOW: u32 = 1;
 /// Value of [`Heap::requested`]: when the next collection is due anyway, its cause is reported as "requested".
 const WHEN_DUE: u32 = 2;
-/// With this many live bytes, huge pages may be useful: they halve the time to mark a large random graph. In a heap with fewer live objects
-/// they would contain memory that is never used.
-const HUGE_PAGES_FROM: u64 = 64 << 20;
-/// About how long it takes to copy a byte of the heap into a huge page. The heap is copied when it has been marked for that long.
-const HUGE_PAGE_NS_PER_BYTE: u64 = 2;
 
 /// The maximum number of blocks that a thread takes at once: 512 KiB, which fits into its processor's own cache.
 const MOST_RESERVED: u64 = 32;
@@ -156,8 +153,8 @@ pub(crate) struct Heap {
     committed_bytes: AtomicU64,
     /// How many of the committed bytes events have reported.
     announced_bytes: AtomicU64,
-    /// The time that was spent marking, in nanoseconds, in collections that left so much alive that huge pages may be useful; `u64::MAX` when
-    /// they are used.
+    /// The time that was spent marking, in nanoseconds, in collections that left so much alive that huge pages may be useful;
+    /// [`huge_pages::MOVED`] when they are used.
     large_marking_ns: AtomicU64,
     /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.
     requested: AtomicU32,
@@ -568,19 +565,19 @@ impl Heap {
     }
 
     /// Called after each collection, in the running world, with the bytes that it left alive and the time that it marked: chooses between
-    /// small and huge pages.
+    /// small and huge pages. The copy into huge pages runs here, on the thread that collected and outside of the pause: about 2 ns for each
+    /// committed byte, once.
     pub(crate) fn choose_pages(&self, live_bytes: u64, mark_ns: u64) {
         // Relaxed: if two threads come here at once, the time of one collection may not count, or the advice is given twice.
-        let marked_ns = self.large_marking_ns.load(Relaxed);
-        if live_bytes < HUGE_PAGES_FROM || marked_ns == u64::MAX {
-            return;
+        let (marked_ns, committed) = (self.large_marking_ns.load(Relaxed), self.committed_bytes());
+        match huge_pages::choose(marked_ns, mark_ns, live_bytes, committed) {
+            Choice::Stay => {}
+            Choice::Count(marked_ns) => self.large_marking_ns.store(marked_ns, Relaxed),
+            Choice::Move => {
+                self.large_marking_ns.store(huge_pages::MOVED, Relaxed);
+                self.blocks.use_huge_pages(committed as usize);
+            }
         }
-        let (committed, marked_ns) = (self.committed_bytes(), marked_ns.saturating_add(mark_ns));
-        if marked_ns < committed.saturating_mul(HUGE_PAGE_NS_PER_BYTE) {
-            return self.large_marking_ns.store(marked_ns, Relaxed);
-        }
-        self.large_marking_ns.store(u64::MAX, Relaxed);
-        self.blocks.use_huge_pages(committed as usize);
     }
 
     /// Bytes of memory that the heap really uses.

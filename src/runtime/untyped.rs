@@ -222,19 +222,34 @@ impl Mutator {
         let (bytes, clears) = (bytes.max(size_of::<usize>()), kind.is_scanned());
         let rest = rest.map_or(0, |rest| rest.as_ptr() as usize);
         let compact = kind.number.filter(|_| self.cache.has_compact_cells()).zip(class_of_compact(bytes));
-        let head = match (compact, class_of_untyped(bytes)) {
+        let class = compact.map_or_else(|| class_of_untyped(bytes), |(_, class)| class);
+        if class == CLASSES {
+            return None;
+        }
+        let bin = bin(Space::Small, class);
+        let list = match compact {
             // SAFETY: this thread's own cache; the heap has compact cells.
-            (Some((number, class)), _) => unsafe {
-                self.cache.allocate_compact_list(bin(Space::Small, class), most, number, clears, rest)
-            },
-            (None, CLASSES) => None,
+            Some((number, _)) => unsafe { self.cache.allocate_compact_list(bin, most, number, clears, rest) },
             // SAFETY: this thread's own cache; untyped objects of this class have headers.
-            (None, class) => unsafe {
-                let header = ptr::from_ref(kind.info) as usize;
-                self.cache.allocate_list(bin(Space::Small, class), most, header, clears, rest)
-            },
+            None => unsafe { self.cache.allocate_list(bin, most, ptr::from_ref(kind.info) as usize, clears, rest) },
         };
-        head.and_then(|(head, count)| Some((NonNull::new(head as *mut u8)?, count)))
+        let (head, count) = list?;
+        let head = NonNull::new(head as *mut u8)?;
+        if self.world().collector().events.is_enabled(EventId::ObjectAllocated) {
+            self.report_list(bin, head, count, kind.info);
+        }
+        Some((head, count))
+    }
+
+    /// Reports the objects of a list, if an event has begun to report each allocation while it was made. A collection may have settled the
+    /// first ones, and reported them; the others are not settled.
+    #[cold]
+    #[inline(never)]
+    fn report_list(&self, bin: usize, head: NonNull<u8>, count: usize, info: &'static TypeInfo) {
+        let cell_bytes = CELL_BYTES[bin % CLASSES];
+        for index in 0..count {
+            self.report_allocated(bin, head.as_ptr().wrapping_add(index * cell_bytes), cell_bytes, info);
+        }
     }
 
     /// Frees an untyped object, whose memory the program does not use any more. A small object's cell is the first that this thread's

@@ -13,6 +13,7 @@ use stopworld::events::labels::Named;
 use stopworld::events::{
     Category, Event, EventId, EventSet, Group, Label, LabelError, Labels, MemorySink, Record, Selection, Sink,
 };
+use stopworld::untyped::{ObjectPointers, UntypedKind};
 use stopworld::{Gc, GcCell, Mutator, Stopper, World, traced};
 
 // ---- Objects -------------------------------------------------------------------------------------------------------
@@ -67,6 +68,38 @@ fn no_object_counts_as_live_before_its_event() {
     assert!(ends.len() > 100, "{} collections", ends.len());
     let wrong: Vec<_> = ends.iter().filter(|(told, live)| *told != i128::from(*live)).take(10).collect();
     assert_eq!(wrong, [&(0, 0); 0], "live bytes by the events and by the collection, in {} collections", ends.len());
+}
+
+/// The listener starts while the thread is making a list of objects, which is then reported from the listener's first collection on.
+#[test]
+fn a_list_of_objects_that_was_begun_before_the_listener_counts_as_far_as_it_was_reported() {
+    let world = World::builder().untyped(ObjectPointers::Bases).heap_limit(256 << 20).build().unwrap();
+    let kind = UntypedKind::leaf("listed");
+    let done = AtomicBool::new(false);
+    let mut wrong = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: no object is used.
+            let m = unsafe { world.attach("lists") }.unwrap();
+            while !done.load(Ordering::Relaxed) {
+                m.alloc_untyped(16, kind).unwrap();
+                m.list_untyped(16, kind, usize::MAX, None);
+            }
+        });
+        for _ in 0..15_000 {
+            let live_bytes = LiveBytes::new();
+            let listener = world.events().listen(live_bytes.clone(), objects()).unwrap();
+            (0..3).for_each(|_| _ = world.collect().unwrap());
+            world.events().unlisten(listener).unwrap();
+            let ends = live_bytes.ends.lock().unwrap();
+            let unreported: Vec<i128> = ends.iter().map(|(told, live)| i128::from(*live) - told).collect();
+            if unreported.iter().any(|bytes| *bytes != unreported[0]) {
+                wrong.push(unreported);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(wrong.is_empty(), "live bytes that no event has reported, in successive collections: {wrong:?}");
 }
 
 traced! {
