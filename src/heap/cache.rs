@@ -24,6 +24,7 @@
 //! across collections.
 
 use super::arena_thread::ArenaThread;
+use super::bin_set::BinSet;
 use super::blocks::{BlockIndex, Blocks, NO_BLOCK, NO_CELL};
 use super::charges::Account;
 use super::compact::{KindBytes, KindNumber, in_register};
@@ -70,10 +71,12 @@ pub(crate) struct AllocationCache {
     kinds: KindBytes,
     /// In a world that charges its allocations: the table of charges, and the word with the number to charge to.
     account: Option<Account>,
+    /// The bins with a block or a run. A bin is in the set before it has a block, and until it has no run.
+    filled: BinSet,
     /// In a world that charges its allocations: the bins in which the thread may allocate without a check.
-    open: Bins,
+    open: BinSet,
     /// The bins of `open` that the thread has used lately.
-    used: Bins,
+    used: BinSet,
     /// In a world that charges its allocations: how often the number that the thread charges to has changed.
     changes: AtomicU32,
     pub(crate) arena: ArenaThread,
@@ -184,8 +187,9 @@ impl AllocationCache {
             large_to_tell: AtomicUsize::new(0),
             block_to_tell: AtomicU32::new(NO_BLOCK),
             account,
-            open: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
-            used: [const { AtomicU64::new(0) }; BINS.div_ceil(64)],
+            filled: BinSet::EMPTY,
+            open: BinSet::EMPTY,
+            used: BinSet::EMPTY,
             changes: AtomicU32::new(0),
             arena: ArenaThread::new(),
         }
@@ -221,7 +225,7 @@ impl AllocationCache {
     /// Returns the block that the thread has taken from its reserve and that is not in its cache yet.
     pub(crate) fn on_its_way(&self) -> Option<BlockIndex> {
         let Reserve { first, taking, .. } = Reserve::of(self.reserve.load(Ordering::Relaxed));
-        let has_arrived = || (0..BINS).any(|bin| self.block(bin) == Some(first));
+        let has_arrived = || self.blocks().any(|block| block == first);
         (taking && !has_arrived()).then_some(first)
     }
 
@@ -469,9 +473,20 @@ impl AllocationCache {
         (block != NO_BLOCK).then_some(block)
     }
 
+    /// The bins with a block or a run: for all others there is nothing to do in a stop.
+    pub(crate) fn filled_bins(&self) -> impl Iterator<Item = usize> {
+        self.filled.iter()
+    }
+
+    /// The blocks that this thread owns.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockIndex> {
+        self.filled_bins().filter_map(|bin| self.block(bin))
+    }
+
     /// Makes a swept block the one to allocate from; its runs have `free_bytes`.
     pub(crate) fn install(&self, bin: usize, block: BlockIndex, free_bytes: usize) {
         self.retire(bin);
+        self.filled.insert(bin);
         self.blocks[bin].rest.store(free_bytes, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         window();
@@ -489,6 +504,8 @@ impl AllocationCache {
         self.runs[bin].limit.store(0, Ordering::Relaxed);
         self.blocks[bin].end.store(0, Ordering::Relaxed);
         self.blocks[bin].rest.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        self.filled.remove(bin);
     }
 
     /// Returns the header address of the cell that the thread may be building now; 0 if there is none.
@@ -500,7 +517,7 @@ impl AllocationCache {
     /// Returns the cells that the thread may be building now (`.stop.mid-alloc`): the address of each cell's header, and the bytes from
     /// there to the end of the payload. In a bin without a block no cell is being built.
     pub(crate) fn half_built(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let bins = (0..BINS).filter(|&bin| self.block(bin).is_some());
+        let bins = self.filled_bins().filter(|&bin| self.block(bin).is_some());
         bins.map(|bin| (self.building(bin), HEADER_BYTES + payload_bytes(bin % CLASSES))).filter(|&(cell, _)| cell != 0)
     }
 
@@ -526,7 +543,7 @@ impl AllocationCache {
     /// The [`unused_bytes`](Self::unused_bytes) of all bins, and of a block that is on its way.
     pub(crate) fn all_unused_bytes(&self) -> usize {
         let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
-        (0..BINS).map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
+        self.filled_bins().map(|bin| self.unused_bytes(bin)).sum::<usize>() + on_its_way
     }
 
     /// Returns the number of bytes that the thread has acquired and not used, including its reserve, whatever it is doing. The caller
@@ -536,7 +553,7 @@ impl AllocationCache {
         loop {
             let reserve = self.reserve();
             // While the thread replaces a run by the next one, cursor and limit may be of different runs: the difference is bounded.
-            let in_bins: usize = (0..BINS).map(|bin| self.unused_bytes(bin).min(BLOCK_BYTES)).sum();
+            let in_bins: usize = self.filled_bins().map(|bin| self.unused_bytes(bin).min(BLOCK_BYTES)).sum();
             let on_its_way = if self.on_its_way().is_some() { BLOCK_BYTES } else { 0 };
             let uncovered = self.uncovered_bytes.load(Ordering::Relaxed);
             // A block that went from the reserve into a bin meanwhile was counted twice, or not at all. The reserve is not
@@ -628,23 +645,23 @@ impl AllocationCache {
     /// Records that the thread takes cells from this bin.
     fn note_open(&self, bin: usize) {
         if self.account.is_some() {
-            set_bit(&self.open, bin);
+            self.open.insert(bin);
         }
     }
 
     /// Called before the number that allocations are charged to changes: charges what was allocated.
     #[inline(always)]
     pub(crate) fn settle_charges(&self) {
-        if self.open.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
+        if !self.open.is_empty() {
             self.charge_open_bins();
         }
     }
 
     #[inline(never)]
     fn charge_open_bins(&self) {
-        for bin in bits_of(&self.open) {
+        for bin in self.open.iter() {
             if self.charge(bin) {
-                set_bit(&self.used, bin);
+                self.used.insert(bin);
             }
         }
         let changes = self.changes.load(Ordering::Relaxed).wrapping_add(1);
@@ -657,22 +674,18 @@ impl AllocationCache {
     /// Closes the bins in which nothing was allocated since the last time.
     #[cold]
     fn close_unused_bins(&self) {
-        for bin in bits_of(&self.open) {
-            let (word, bit) = (&self.used[bin / 64], 1 << (bin % 64));
-            if word.load(Ordering::Relaxed) & bit == 0 {
-                let run = &self.runs[bin];
-                run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
-                let open = &self.open[bin / 64];
-                open.store(open.load(Ordering::Relaxed) & !bit, Ordering::Relaxed);
-            }
+        for bin in self.open.iter().filter(|&bin| !self.used.contains(bin)) {
+            let run = &self.runs[bin];
+            run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.open.remove(bin);
         }
-        self.used.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.used.clear();
     }
 
     /// Closes all bins: the thread's next allocation of any size takes the slow path (`.stop.no-mutator`), which
     /// [reopens](Self::reopen) the bin. For the thread itself, between two allocations.
     pub(crate) fn close(&self) {
-        for run in &self.runs {
+        for run in self.filled_bins().map(|bin| &self.runs[bin]) {
             run.limit.store(run.cursor.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
@@ -707,7 +720,7 @@ impl AllocationCache {
         if removed(Guard::ProfileCharge) {
             return;
         }
-        for bin in (0..BINS).filter(|&bin| self.block(bin).is_some()) {
+        for bin in self.filled_bins().filter(|&bin| self.block(bin).is_some()) {
             self.charge(bin);
             let (cell, class) = (self.building(bin), bin % CLASSES);
             // SAFETY: the cell at the cursor of a stopped thread's run, in its own block.
@@ -736,28 +749,6 @@ impl AllocationCache {
 /// After this many changes of the charged number, the bins that were not used meanwhile are closed.
 const CHANGES_TO_CLOSE: u32 = 16;
 
-/// A bit for each bin.
-type Bins = [AtomicU64; BINS.div_ceil(64)];
-
-fn set_bit(bins: &Bins, bin: usize) {
-    let word = &bins[bin / 64];
-    word.store(word.load(Ordering::Relaxed) | 1 << (bin % 64), Ordering::Relaxed);
-}
-
-/// The bins whose bits are set now.
-#[inline(always)]
-fn bits_of(bins: &Bins) -> impl Iterator<Item = usize> {
-    bins.iter().enumerate().flat_map(|(index, word)| {
-        let mut bits = word.load(Ordering::Relaxed);
-        std::iter::from_fn(move || {
-            let bit = bits.trailing_zeros() as usize;
-            let found = (bits != 0).then_some(index * 64 + bit);
-            bits &= bits.wrapping_sub(1);
-            found
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -769,6 +760,7 @@ mod tests {
         let mut cells = [0_usize; 16];
         let first = cells.as_mut_ptr() as usize;
         let (bin, bytes) = (0, CELL_BYTES[0]);
+        cache.filled.insert(bin);
         cache.runs[bin].cursor.store(first, Ordering::Relaxed);
         cache.runs[bin].limit.store(first + 2 * bytes, Ordering::Relaxed);
         cache.blocks[bin].end.store(first + 2 * bytes, Ordering::Relaxed);
@@ -786,7 +778,9 @@ mod tests {
     #[test]
     fn nothing_is_half_built_in_a_bin_without_a_block() {
         let cache = AllocationCache::new(1, KindBytes::NONE, None);
+        cache.filled.insert(4);
         for bin in [3, 3 + CLASSES] {
+            cache.filled.insert(bin);
             cache.runs[bin].cursor.store(4096 + bin, Ordering::Relaxed);
             cache.blocks[bin].end.store(8192, Ordering::Relaxed);
         }

@@ -19,6 +19,7 @@
 
 pub(crate) mod arena_thread;
 pub(crate) mod array;
+mod bin_set;
 pub(crate) mod blocks;
 pub(crate) mod cache;
 pub(crate) mod cell;
@@ -60,8 +61,7 @@ use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
 use huge_pages::Choice;
 use layout::{
-    BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSED_SPACES, CLASSES, SPACES, Space,
-    cells_per_block,
+    BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSES, SPACES, Space, cells_per_block,
 };
 use references::{Displacements, ObjectPointers, References};
 
@@ -624,7 +624,7 @@ impl Heap {
         }
         cache.arrived();
         self.tags.fetch_and(!(1 << (cache.tag() - 1)), Relaxed);
-        for bin in 0..CLASSED_SPACES * CLASSES {
+        for bin in cache.filled_bins() {
             if let Some(block) = cache.block(bin) {
                 // The unused cells of its runs can be allocated again after the next collection.
                 state.returned_bytes += cache.unused_bytes(bin) as u64;

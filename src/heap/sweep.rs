@@ -76,7 +76,7 @@ impl Heap {
         for cache in caches.clone() {
             let taken_back = self.take_back_reserve(state, cache);
             state.returned_bytes += taken_back;
-            for block in (0..BINS).filter_map(|bin| cache.block(bin)) {
+            for block in cache.blocks() {
                 // The thread may have been stopped before it could set this state.
                 self.blocks.info(block).set_state(BlockState::Owned);
                 self.blocks.info(block).tail.cached.store(1, Relaxed);
@@ -219,7 +219,7 @@ impl Heap {
         {
             events.fire_object_allocated(payload, self.large_footprint(cell.block) as usize);
         }
-        for bin in 0..BINS {
+        for bin in cache.filled_bins() {
             let cell_bytes = CELL_BYTES[bin % CLASSES];
             let unsettled = cache.unsettled(bin);
             if unsettled.end == 0 {
@@ -252,7 +252,7 @@ impl Heap {
         epoch: u8,
         tells: Option<&Events>,
     ) {
-        for bin in 0..BINS {
+        for bin in cache.filled_bins() {
             let Some(block) = cache.block(bin) else { continue };
             let cell_bytes = CELL_BYTES[bin % CLASSES];
             let building = cache.building(bin);

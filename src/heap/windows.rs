@@ -108,6 +108,7 @@ mod tests {
             let held = self.lock.lock();
             // SAFETY: no other thread uses this heap.
             let stopped = unsafe { WorldStopped::assume(&held) };
+            caches.iter().for_each(|cache| check_filled_bins(cache));
             mark(self.heap.begin_marking(stopped));
             self.heap.set_up_sweep(stopped, caches.iter().copied(), &Events::new());
             self.heap.end_collection(stopped, u64::MAX);
@@ -157,6 +158,17 @@ mod tests {
             // If the thread vanished while it counted a block, the number is one too large: see `install_empty`.
             assert!((resident..=resident + 1).contains(&state.resident_blocks), "{resident} resident blocks");
         }
+    }
+
+    /// A stop looks at no other bins.
+    fn check_filled_bins(cache: &AllocationCache) {
+        let has = |bin: &usize| cache.block(*bin).is_some() || cache.run(*bin).0 != 0;
+        let filled: Vec<usize> = cache.filled_bins().collect();
+        assert_eq!(
+            (0..BINS).filter(has).find(|bin| !filled.contains(bin)),
+            None,
+            "a bin is filled, but not in the set"
+        );
     }
 
     /// Runs the work of the thread, with the action in the window of this number. Returns false if there is no such window.
