@@ -66,9 +66,6 @@ pub(crate) struct Entry {
     pub(crate) action: Action,
 }
 
-/// The maximum number of registrations of any world; each takes 32 bytes when used.
-const CAPACITY: usize = 1 << 22;
-
 /// A queue of entries in mapped memory. Only the thread that has the lock changes it.
 struct Queue {
     memory: Reservation,
@@ -222,7 +219,6 @@ pub(crate) struct Running {
 impl Finalizers {
     /// Creates tables for up to `capacity` registrations.
     pub(crate) fn new(capacity: usize) -> io::Result<Self> {
-        let capacity = capacity.min(CAPACITY);
         Ok(Self {
             lock: Lock::new(),
             capacity,

@@ -38,7 +38,7 @@ impl Mutator {
     /// ```
     ///
     /// # Errors
-    /// Too many finalizers are registered (4,194,304, or fewer if the process's address space is limited), or the finalizer
+    /// Too many finalizers are registered (16,777,216, or fewer if the process's address space is limited), or the finalizer
     /// thread could not be started. `finalizer` is dropped.
     pub fn set_finalizer<T: ?Sized + 'static, F>(&self, gc: Gc<T>, finalizer: F) -> Result<(), OutOfMemory>
     where

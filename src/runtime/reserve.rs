@@ -5,10 +5,10 @@
 //! address space (RLIMIT_AS, `ulimit -v`). So the sizes that the program did not set are halved until they fit:
 //!
 //! ```text
-//!   halvings   heap (default)   mark stack   handles, finalizers
-//!       0      memory / 2       1 GiB        4 Mi each
-//!       1      memory / 4       512 MiB      2 Mi each
-//!       …      … 16 MiB         … 1 MiB      … 16 Ki each
+//!   halvings   heap (default)   mark stack   handles     finalizers
+//!       0      memory / 2       1 GiB        4 Mi        16 Mi
+//!       1      memory / 4       512 MiB      2 Mi        8 Mi
+//!       …      … 16 MiB         … 1 MiB      … 16 Ki     … 16 Ki
 //! ```
 //! The first attempt uses the first row that takes at most half of the free address space, since threads, rings and traces
 //! also need address space. If the address space has no limit, the first attempt uses row 0. Each time the system refuses, the next row is
@@ -33,14 +33,17 @@ use super::build_error::{BuildError, LEAST_HEAP_BYTES, LimitSetting};
 const MARK_STACK_BYTES: usize = 1 << 30;
 /// The smallest mark stack that is reserved if the program set none.
 const LEAST_MARK_STACK_BYTES: usize = 1 << 20;
-/// The default and the smallest capacity of the tables of handles and of registered finalizers.
-const ENTRIES: usize = 1 << 22;
+/// The default capacities of the tables of handles and of registered finalizers, and the smallest of both.
+const HANDLES: usize = 1 << 22;
+const FINALIZERS: usize = 1 << 24;
 const LEAST_ENTRIES: usize = 1 << 14;
 /// The number of halvings after which no size gets smaller.
 const MOST_HALVINGS: u32 = 24;
 
-/// Address space of one entry: a word in the table of handles, and one entry in each of the two queues of finalizers.
-const ENTRY_BYTES: u64 = 8 + 2 * 32;
+/// Address space of a handle: a word.
+const HANDLE_BYTES: u64 = 8;
+/// Address space of a finalizer: one entry in each of the two queues.
+const FINALIZER_BYTES: u64 = 2 * 32;
 /// The words, heads and tails of a block, and its part of the map of free blocks.
 const BLOCK_TABLES_BYTES: u64 = 8 + 8 + 24 + 2;
 /// The charge words of a block and of its cells.
@@ -72,7 +75,8 @@ pub(super) struct Reserved {
 struct Sizes {
     heap: usize,
     mark_stack: usize,
-    entries: usize,
+    handles: usize,
+    finalizers: usize,
 }
 
 impl RequestedSizes {
@@ -103,7 +107,8 @@ impl RequestedSizes {
         Sizes {
             heap: self.heap.unwrap_or_else(|| halved(self.default_heap, LEAST_HEAP_BYTES)),
             mark_stack: self.mark_stack.unwrap_or_else(|| halved(MARK_STACK_BYTES, LEAST_MARK_STACK_BYTES)),
-            entries: halved(ENTRIES, LEAST_ENTRIES),
+            handles: halved(HANDLES, LEAST_ENTRIES),
+            finalizers: halved(FINALIZERS, LEAST_ENTRIES),
         }
     }
 
@@ -113,16 +118,17 @@ impl RequestedSizes {
         let blocks = (sizes.heap / BLOCK_BYTES) as u64 + 1;
         let of_blocks = blocks * (BLOCK_BYTES as u64 + MARKS_PER_BLOCK as u64 + BLOCK_TABLES_BYTES + charges);
         let stacks = (sizes.mark_stack as u64).saturating_mul(self.markers as u64);
-        of_blocks.saturating_add(stacks).saturating_add(sizes.entries as u64 * ENTRY_BYTES)
+        let entries = sizes.handles as u64 * HANDLE_BYTES + sizes.finalizers as u64 * FINALIZER_BYTES;
+        of_blocks.saturating_add(stacks).saturating_add(entries)
     }
 
     fn try_to_reserve(&self, sizes: Sizes, allocation: SharedLock) -> io::Result<Reserved> {
         Ok(Reserved {
             heap: Heap::new(sizes.heap, self.paranoid, self.charging, self.untyped, allocation)?,
             markers: Markers::new(self.markers, sizes.mark_stack)?,
-            handles: SlotTable::new(sizes.entries)?,
+            handles: SlotTable::new(sizes.handles)?,
             ranges: Ranges::new()?,
-            finalizers: Finalizers::new(sizes.entries)?,
+            finalizers: Finalizers::new(sizes.finalizers)?,
         })
     }
 
