@@ -54,8 +54,9 @@ unsafe impl<T: Trace> Trace for Option<T> {
     }
 }
 
-// SAFETY: it has no bytes.
-unsafe impl<T: ?Sized + 'static> Trace for PhantomData<T> {
+// SAFETY: it has no bytes. Whether a type may be shared by threads depends on its markers, too, and what `T: Trace` marks may be shared. A marker
+// for any type `T` is `PhantomData<fn() -> T>`.
+unsafe impl<T: ?Sized + Trace> Trace for PhantomData<T> {
     const NAME: &'static str = "PhantomData";
     const LAYOUT: Layout = Layout::LEAF;
     const ZERO_IS_READABLE: bool = true;

@@ -146,7 +146,7 @@ impl fmt::Debug for Layout {
 ///   [`LAYOUT`](Self::LAYOUT), and is read and written as one aligned word.
 /// - Words in the layout that hold anything else are never equal to the address of a collected object (odd values
 ///   and null never are), unless the layout is that [any word](Layout::any_word) may hold a reference.
-/// - Values may be shared by the threads of the world: there is no unsynchronised interior mutability.
+/// - Values may be shared by the threads of the world, and dropped on another one: there is no unsynchronised interior mutability.
 /// - A type with references has no drop glue.
 /// - If [`DESCRIPTION`](Self::DESCRIPTION) is `Some`, the value has a [`Description`](crate::Description) at that offset.
 #[diagnostic::on_unimplemented(

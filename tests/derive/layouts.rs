@@ -18,7 +18,7 @@ struct Everything {
     function: fn(u32, &'static str) -> bool,
     text: &'static str,
     nothing: (),
-    phantom: PhantomData<*mut u8>,
+    phantom: PhantomData<Gc<u8>>,
     reference: Gc<Everything>,
     maybe: Option<Gc<Everything>>,
     changing: GcCell<Option<Gc<Everything>>>,
@@ -60,7 +60,7 @@ struct Tuple<T>(u32, T);
 /// The bound of the attribute replaces `T: Trace`.
 #[derive(Trace)]
 #[trace(bound = "T: 'static")]
-struct Tagged<T>(Option<Gc<u64>>, PhantomData<T>);
+struct Tagged<T>(Option<Gc<u64>>, PhantomData<fn() -> T>);
 
 struct NotTrace;
 

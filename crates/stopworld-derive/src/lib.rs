@@ -51,6 +51,9 @@ use syn::{DeriveInput, parse_macro_input};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
+/// A marker `PhantomData<T>` needs `T: Trace`, because values are shared by threads, and dropped on the finalizer thread: `PhantomData<*mut ()>`,
+/// which says that a value must stay on its thread, is refused. A marker for any type is `PhantomData<fn() -> T>`.
+///
 /// # A lifetime
 ///
 /// A type of objects in an `Arena` may have one lifetime, that of the scope, in fields like `Local<'gc, Node<'gc>>`. It then has no other
