@@ -375,6 +375,33 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
     assert!(seen.is_sorted(), "{seen:?}");
 }
 
+/// gdb's commands for objects, on a core.
+#[test]
+fn gdb_runs_the_command_for_a_core() {
+    if !has_gdb() {
+        return;
+    }
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let script = dead.folder.path().join("stopworld.py");
+    std::fs::write(&script, stopworld::debugger::scripts::GDB).unwrap();
+    let head = dead.address("head");
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-x"]).arg(&script).env("STOPWORLD", STOPWORLD);
+    for command in ["core", "heap", &format!("object {head}"), &format!("why-alive {head}"), "collect"] {
+        gdb.args(["-ex", &format!("stopworld {command}")]);
+    }
+    let report = said(&gdb.arg(this()).arg(&dead.core).output().unwrap());
+    assert_eq!(report.matches("no damage was found").count(), 2, "{report}");
+    assert_eq!(types(&report)["post_mortem::Node"].0, ALIVE, "{report}");
+    assert!(report.contains(&format!("{head}  post_mortem::Node, ")) && report.contains("root: "), "{report}");
+    assert!(report.contains("`stopworld core` shows its heap"), "{report}");
+    let mut without = Command::new("gdb");
+    without.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-x"]).arg(&script);
+    without.args(["-ex", "stopworld heap"]).env("STOPWORLD", "/no/such/command").arg(this()).arg(&dead.core);
+    let report = said(&without.output().unwrap());
+    assert!(report.contains("set STOPWORLD to its path"), "{report}");
+}
+
 /// The process is read while it runs, and goes on.
 #[test]
 fn a_running_process_is_read_by_ptrace() {
