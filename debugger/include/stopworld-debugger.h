@@ -12,6 +12,7 @@
 #define STOPWORLD_DEBUGGER_SYMBOL "stopworld_debugger"
 #define STOPWORLD_DEBUGGER_MAGIC "STOPWRLD" /* 8 bytes, no terminating zero */
 #define STOPWORLD_DEBUGGER_VERSION 1u
+#define STOPWORLD_HEAP_LAYOUT_VERSION 1u
 
 /* The ELF note that locates the descriptor: section .note.stopworld, in a PT_NOTE segment. It contains one int64_t: the
  * distance from the address of that number to the descriptor. */
@@ -131,6 +132,96 @@ typedef struct stopworld_calls {
     uint64_t census;             /* (world, stopworld_census_row *, capacity) */
 } stopworld_calls;
 
+/* How the heap is read without a call, see the contract's section 10. Offsets and sizes are in bytes. */
+
+typedef struct stopworld_type_offsets {
+    uint64_t size;
+    uint64_t magic;       /* uint64_t: equal to type_magic below */
+    uint64_t name;        /* pointer */
+    uint64_t name_bytes;  /* uint64_t */
+    uint64_t value_bytes; /* uint64_t: size of a value; of an array, of its length word */
+    uint64_t shape;       /* uint32_t, enum stopworld_shape */
+    uint64_t bitmaps;     /* uint64_t[1] or [4]: a bit for each word of the value */
+    uint64_t stride;      /* uint32_t: bytes between elements of an array */
+    uint64_t element;     /* uint64_t[4]: a bit for each word of an element */
+    uint64_t is_array;    /* uint8_t */
+} stopworld_type_offsets;
+
+typedef struct stopworld_cache_offsets {
+    uint64_t size;
+    uint64_t bins;          /* number of bins */
+    uint64_t cursor;        /* pointer: header of the cell that is allocated next, or 0 */
+    uint64_t cursor_stride; /* from the cursor of a bin to that of the next */
+    uint64_t block;         /* uint64_t, of which the low 32 bits count: index of the bin's block, all ones for none */
+    uint64_t end;           /* pointer: end of the bin's free cells */
+    uint64_t block_stride;  /* from block and end of a bin to those of the next */
+    uint64_t sweeping;      /* uint32_t: index of the block that is being swept, plus 1 */
+    uint64_t has_arena;     /* uint8_t */
+} stopworld_cache_offsets;
+
+typedef struct stopworld_block_offsets {
+    uint64_t block_bytes;
+    uint64_t first_cell;     /* offset in the block */
+    uint64_t header_bytes;   /* of a cell */
+    uint64_t marks_per_block;
+    uint64_t classes;
+    uint64_t head_bytes;     /* of an entry in the table of heads */
+    uint64_t head_state;     /* uint8_t, enum stopworld_block_state */
+    uint64_t head_space;     /* uint8_t: 0 small, 1 pinned, 2 large */
+    uint64_t tail_bytes;     /* of an entry in the table of tails */
+    uint64_t tail_first_run; /* uint32_t: index of a cell, all ones for none */
+    uint64_t tail_large_blocks; /* uint32_t */
+    uint64_t tail_large_bytes;  /* uint64_t */
+} stopworld_block_offsets;
+
+typedef struct stopworld_heap_layout {
+    uint64_t version; /* STOPWORLD_HEAP_LAYOUT_VERSION */
+    uint64_t size;
+    uint64_t tables;                /* in a world: pointer to its stopworld_heap_tables */
+    uint64_t thread_cache;          /* in a thread's record: pointer to its allocation cache, or 0 */
+    uint64_t thread_alternate_low;  /* in a thread's record: bounds of its alternate signal stack */
+    uint64_t thread_alternate_high;
+    uint64_t thread_gone;           /* in a thread's record, uint32_t: 1 if it ended without detaching */
+    uint64_t type_magic;            /* the first word of each type */
+    stopworld_type_offsets types;
+    stopworld_cache_offsets cache;
+    stopworld_block_offsets blocks;
+} stopworld_heap_layout;
+
+/* The addresses of one world's tables. */
+typedef struct stopworld_heap_tables {
+    uint64_t size;
+    uint64_t low;             /* the heap */
+    uint64_t reserved_bytes;
+    uint64_t committed_bytes; /* pointer to uint64_t */
+    uint64_t epoch;           /* pointer to uint8_t: the mark of the present collection, or of the last */
+    uint64_t swept_epoch;     /* pointer to uint8_t: the mark of the last finished collection */
+    uint64_t words;           /* uint64_t for each block */
+    uint64_t heads;
+    uint64_t tails;
+    uint64_t marks;
+    uint64_t kinds;           /* uint8_t for each 16 bytes of memory from address 0 on, or 0 */
+    uint64_t kind_types;      /* 256 pointers to types */
+    uint64_t pointers;        /* which words in objects are references: 0 addresses of objects, 1 any in them, 2 displacements too */
+    uint64_t displacements;   /* pointer to uint64_t */
+    uint64_t handles;         /* uint64_t each; odd or 0 if free */
+    uint64_t handles_used;    /* pointer to uint64_t */
+    uint64_t handles_most;
+    uint64_t ranges;          /* uint64_t[2] each: beginning and end; the end is 0 if free */
+    uint64_t ranges_used;     /* pointer to uint64_t */
+    uint64_t ranges_most;
+    uint64_t ready;           /* the queue of finalizers */
+    uint64_t ready_first;     /* pointer to uint64_t */
+    uint64_t ready_end;       /* pointer to uint64_t */
+    uint64_t ready_most;
+    uint64_t ready_bytes;     /* of an entry */
+    uint64_t ready_object;    /* offset in an entry */
+    uint64_t stacks;          /* pointer to uint64_t[2]: address and number of the registered stacks */
+    uint64_t stack_bytes;     /* of an entry */
+    uint64_t stack_low;       /* offsets in an entry */
+    uint64_t stack_high;
+} stopworld_heap_tables;
+
 typedef struct stopworld_descriptor {
     char magic[8];
     uint32_t version;
@@ -148,7 +239,30 @@ typedef struct stopworld_descriptor {
     stopworld_world_offsets world;
     stopworld_thread_offsets thread;
     stopworld_calls calls;
+    stopworld_heap_layout heap;
 } stopworld_descriptor;
+
+/* Shapes of types: which words of an object may be references. */
+enum stopworld_shape {
+    STOPWORLD_LEAF = 0,    /* none */
+    STOPWORLD_WORDS = 1,   /* one bitmap */
+    STOPWORLD_WIDE = 2,    /* four bitmaps */
+    STOPWORLD_ARRAY = 3,   /* a length, then elements */
+    STOPWORLD_WEAK = 4,    /* none; the first word is weak */
+    STOPWORLD_UNTYPED = 5, /* any */
+    STOPWORLD_BOUND = 6    /* any */
+};
+
+/* States of blocks. */
+enum stopworld_block_state {
+    STOPWORLD_BLOCK_FREE = 0,
+    STOPWORLD_BLOCK_OWNED = 1,
+    STOPWORLD_BLOCK_FULL = 2,
+    STOPWORLD_BLOCK_UNSWEPT = 3,
+    STOPWORLD_BLOCK_LARGE_HEAD = 4,
+    STOPWORLD_BLOCK_LARGE_TAIL = 5,
+    STOPWORLD_BLOCK_RESERVED = 6
+};
 
 /* Errors of calls. */
 enum stopworld_refusal {

@@ -319,6 +319,14 @@ impl Finalizers {
         }
     }
 
+    /// Returns where the ready queue is: the addresses of its memory, of the index of its first entry and of the index past its last, and
+    /// its capacity.
+    pub(crate) fn ready_addresses(&self, held: &LockGuard<'_>) -> [usize; 4] {
+        let queue = &self.tables(held).ready;
+        let count = |count: &AtomicUsize| std::ptr::from_ref(count) as usize;
+        [queue.memory.base() as usize, count(&queue.first), count(&queue.end), queue.capacity]
+    }
+
     /// Moves unmarked objects with a call to the ready queue; `resurrect` marks each. Returns their number. Called after
     /// marking.
     pub(crate) fn queue_calls(

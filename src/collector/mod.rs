@@ -33,6 +33,7 @@ pub(crate) mod select;
 mod sharing;
 pub(crate) mod state;
 mod stopping;
+pub mod tables;
 pub(crate) mod termination;
 pub(crate) mod timing;
 mod verify;

@@ -175,6 +175,11 @@ impl Ranges {
         unsafe { &*self.memory.base().cast::<Slot>().add(index) }
     }
 
+    /// Returns the address of the first slot, that of the number of slots ever used, and the number of slots.
+    pub(crate) fn addresses(&self) -> (usize, usize, usize) {
+        (self.memory.base() as usize, std::ptr::from_ref(&self.used) as usize, MOST_RANGES)
+    }
+
     /// Registers a range. Returns its index, or `None` if there are too many. `lock` takes this table's lock in the way that
     /// the caller needs.
     ///

@@ -25,6 +25,7 @@ use super::parallel::Markers;
 use super::report;
 use super::roots::Ranges;
 use super::scopes::Scopes;
+use super::tables::HeapTables;
 use crate::events::Events;
 use crate::heap::Heap;
 use crate::heap::slots::SlotTable;
@@ -66,6 +67,8 @@ pub(crate) struct Collector {
     /// The first damage that the paranoid mode found. It is kept here because a collection that was started by an allocation has no
     /// caller to which it could return it.
     pub(crate) damage: OnceLock<String>,
+    /// Where a reader outside the process finds the heap; set when the world is published to debuggers.
+    pub(crate) tables: OnceLock<Box<HeapTables>>,
 }
 
 /// The collecting thread: one of the world's threads, with its registers on its stack, or an unattached thread.
@@ -110,6 +113,7 @@ impl Collector {
             on_failure: parts.on_failure,
             binding: parts.binding,
             damage: OnceLock::new(),
+            tables: OnceLock::new(),
         }
     }
 }

@@ -23,6 +23,7 @@
 //! first field (for the descriptor, in `size`): an older debugger does not read new fields, and a newer one checks the size first.
 
 pub use super::descriptor::stopworld_debugger;
+use super::heap_layout::HeapLayout;
 pub use super::protocol::{Control, Mode};
 use super::request::{Request, RequestOffsets};
 use crate::sync::{AtomicU32, AtomicU64, UnsafeCell};
@@ -73,6 +74,8 @@ pub struct Descriptor {
     pub thread: StopInfoOffsets,
     /// The functions for inferior calls.
     pub calls: Calls,
+    /// The layout of heaps, for a reader that cannot call functions.
+    pub heap: HeapLayout,
 }
 
 /// A function for inferior calls: C calling convention, returns a count or 1/0, or a negative error.

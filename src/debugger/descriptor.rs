@@ -6,6 +6,7 @@
 use std::mem::size_of;
 
 use super::contract::{Calls, Descriptor, MAGIC, SCRATCH_BYTES, Scratch, VERSION};
+use super::heap_layout::HEAP_LAYOUT;
 use super::inspect::answers;
 use super::park;
 use super::request::{self, REQUEST_OFFSETS};
@@ -43,6 +44,7 @@ pub static stopworld_debugger: Descriptor = Descriptor {
         request_collection: Some(request_collection),
         census: Some(census),
     },
+    heap: HEAP_LAYOUT,
 };
 
 // The note. Its symbol is hidden, so that each copy of the library has its own; the reference below makes the linker include it.

@@ -7,6 +7,7 @@
 //! | how its answers stop the world | [`bridge`]; the protocol without I/O, as the model checker runs it: `protocol.rs` |
 //! | whether its answers are true | `claims.rs` |
 //! | where threads wait if the debugger dies | `park.rs` |
+//! | how the heap is read from outside, without a call | [`heap_layout`] |
 //! | the functions that a debugger may call inside the process | [`inspect`] |
 //! | the scripts for gdb and lldb | [`scripts`] |
 //! | a debugger in the same process, without ptrace | [`mock`] |
@@ -16,6 +17,7 @@ pub mod bridge;
 mod claims;
 pub mod contract;
 mod descriptor;
+pub mod heap_layout;
 pub mod inspect;
 pub mod mock;
 pub mod notify;
@@ -39,5 +41,7 @@ pub(crate) fn publish(collector: &Collector) {
     let memory = collector.heap.blocks.memory();
     let heap = (collector.heap.blocks.base(), collector.heap.blocks.base() + memory.len());
     let worlds = &descriptor::stopworld_debugger.worlds;
+    let tables = collector.tables.get_or_init(|| Box::new(heap_layout::tables_of(collector)));
+    collector.threads.published().set_tables(std::ptr::from_ref::<heap_layout::HeapTables>(tables).cast());
     collector.threads.published().publish(worlds, heap, std::ptr::from_ref(collector).cast());
 }

@@ -25,6 +25,8 @@ macro_rules! gdb_script {
             "\n\n",
             include_str!("script/inspection.py"),
             "\n\n",
+            include_str!("script/post_mortem.py"),
+            "\n\n",
             include_str!("gdb/stopworld.py"),
             "\n\n",
             include_str!("gdb/outliving.py"),
@@ -49,6 +51,8 @@ pub const LLDB: &str = concat!(
     include_str!("script/contract.py"),
     "\n\n",
     include_str!("script/inspection.py"),
+    "\n\n",
+    include_str!("script/post_mortem.py"),
     "\n\n",
     include_str!("lldb/stopworld_lldb.py"),
 );

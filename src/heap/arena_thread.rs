@@ -4,7 +4,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The state of a thread that may have an [`Arena`](crate::Arena). Only the thread itself writes it, so each operation is relaxed.
 pub(crate) struct ArenaThread {
-    has_arena: AtomicBool,
+    pub(super) has_arena: AtomicBool,
     /// The number of scopes that the thread is in, one inside the other.
     scopes: AtomicU32,
     /// The collection that became due in a scope: 0, or the number of finished collections at that time plus 1, and [`REQUESTED`].

@@ -62,7 +62,7 @@ pub(crate) enum BlockState {
 /// both sides wait for each of its cache lines.
 #[repr(C)]
 pub(crate) struct BlockHead {
-    state: AtomicU8,
+    pub(super) state: AtomicU8,
     pub(crate) space: AtomicU8,
     pub(crate) class: AtomicU8,
     /// 1: its memory was never touched, or was returned to the kernel, and reads as zero.
@@ -365,10 +365,10 @@ impl AddressMap {
 /// The heap's reservation, and the four tables that have an entry for each of its blocks.
 pub(crate) struct Blocks {
     memory: Reservation,
-    words: Reservation,
-    heads: Reservation,
-    tails: Reservation,
-    marks: Reservation,
+    pub(super) words: Reservation,
+    pub(super) heads: Reservation,
+    pub(super) tails: Reservation,
+    pub(super) marks: Reservation,
     /// The kinds of objects in compact cells; `None` if there are no such cells.
     kinds: Option<KindTable>,
     count: usize,

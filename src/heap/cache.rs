@@ -40,19 +40,19 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 /// cursor; the bin's [`OwnedBlock`] has the real end of the cells.
 #[derive(Debug)]
 pub(crate) struct Run {
-    cursor: AtomicUsize,
+    pub(super) cursor: AtomicUsize,
     limit: AtomicUsize,
 }
 
 /// A thread's runs and blocks, by bin. Written by the thread itself; read by the collector when it is stopped.
 pub(crate) struct AllocationCache {
-    runs: [Run; BINS],
+    pub(super) runs: [Run; BINS],
     /// The cells that the thread has freed.
     pub(super) freed: FreedLists,
-    blocks: [OwnedBlock; BINS],
+    pub(super) blocks: [OwnedBlock; BINS],
     /// One more than the index of the block that the thread is sweeping inside the sweep gate; 0 outside the gate. It identifies the
     /// thread that keeps a collection from beginning, and the block that a thread was sweeping when the process forked.
-    sweeping: AtomicU32,
+    pub(super) sweeping: AtomicU32,
     /// The thread's number in this heap, which is stored for the spans that it used (`FreeBlocks`). Not 0.
     tag: u8,
     /// Free blocks that the thread may take without the allocation lock: a [`Reserve`] in one word, so that one step takes a block and
@@ -83,8 +83,8 @@ pub(crate) struct AllocationCache {
 }
 
 /// The block that a thread allocates from in one bin.
-struct OwnedBlock {
-    block: AtomicUsize,
+pub(super) struct OwnedBlock {
+    pub(super) block: AtomicUsize,
     /// Bytes in the block's further runs.
     rest: AtomicUsize,
     /// Cells of the run below this address are settled: an allocation event has reported them, or will never report them.
@@ -92,7 +92,7 @@ struct OwnedBlock {
     /// Cells of the run below this address are charged.
     charged: AtomicUsize,
     /// The end of the run's cells.
-    end: AtomicUsize,
+    pub(super) end: AtomicUsize,
 }
 
 /// The description of a free run, stored in the heap: it is the first payload word of the run's first cell.

@@ -80,6 +80,11 @@ impl KindBytes {
         self.0 != 0
     }
 
+    /// Returns the address of the table of kinds by number, which refers to their types.
+    pub(super) fn types() -> usize {
+        (&raw const KINDS) as usize
+    }
+
     /// Returns the address of the byte of a payload.
     #[inline(always)]
     pub(crate) const fn address(self, payload: usize) -> usize {

@@ -37,6 +37,7 @@ pub(crate) mod large;
 pub(crate) mod layout;
 mod list;
 pub(crate) mod local;
+pub(crate) mod places;
 pub(crate) mod pointer;
 pub(crate) mod references;
 pub(crate) mod slots;

@@ -64,6 +64,10 @@ impl Displacements {
         self.0.fetch_or(bit, Relaxed);
     }
 
+    pub(super) fn address(&self) -> usize {
+        std::ptr::from_ref(&self.0) as usize
+    }
+
     pub(crate) fn bits(&self) -> u64 {
         self.0.load(Relaxed)
     }

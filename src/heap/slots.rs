@@ -87,6 +87,11 @@ impl SlotTable {
         std::ptr::from_ref(self.slot(index)) as usize
     }
 
+    /// Returns the address of the first slot, and that of the number of slots ever used.
+    pub(crate) fn addresses(&self) -> (usize, usize) {
+        (self.memory.base() as usize, std::ptr::from_ref(&self.used) as usize)
+    }
+
     /// Visits every word in use, with the address of its slot. Takes no lock: for the stopped world, whose collector holds it,
     /// and for a debugger's query at any moment. It never reads beyond the table, even if memory is damaged.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize, usize)) {

@@ -15,7 +15,7 @@
 use std::any::type_name;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::{MaybeUninit, align_of, discriminant, needs_drop, size_of};
+use std::mem::{MaybeUninit, align_of, discriminant, needs_drop, offset_of, size_of};
 use std::ops::Deref;
 
 use crate::os::memory::read_carefully;
@@ -236,9 +236,10 @@ impl<T> UsedWords<T> {
     }
 }
 
-/// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`].
+/// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`]. `repr(C)`, as that.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub enum Shape {
     /// No references.
     Leaf,
@@ -284,6 +285,50 @@ pub(crate) const TYPE_INFO_MAGIC: u64 = 0x6f66_6e69_7077_7473;
 
 /// The result of [`TypeInfo::rust_name`] for a type that was described at run time.
 const DESCRIBED_AT_RUN_TIME: &str = "described at run time";
+
+/// The offsets in a [`TypeInfo`] that a reader outside the process needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct TypeOffsets {
+    /// Size of the structure in bytes.
+    pub size: usize,
+    /// The number that marks the description of a type, 64 bits.
+    pub magic: usize,
+    /// Pointer to the name.
+    pub name: usize,
+    /// The length of the name in bytes, 64 bits.
+    pub name_bytes: usize,
+    /// The size of a value in bytes, 64 bits; of an array, that of its length word; 0 if objects differ in size.
+    pub value_bytes: usize,
+    /// The number of the shape, 32 bits: 0 no references, 1 one bitmap, 2 four bitmaps, 3 array, 4 weak, 5 untyped, 6 bound.
+    pub shape: usize,
+    /// The first bitmap of shapes 1 and 2: a bit for each word of the value.
+    pub bitmaps: usize,
+    /// The distance between elements of an array in bytes, 32 bits.
+    pub stride: usize,
+    /// The first of four bitmaps of an array's element.
+    pub element: usize,
+    /// 1 if the type is an array, 8 bits.
+    pub is_array: usize,
+}
+
+/// The offsets of [`TypeInfo`].
+pub(crate) const TYPE_OFFSETS: TypeOffsets = {
+    let shape = offset_of!(TypeInfo, shape);
+    TypeOffsets {
+        size: size_of::<TypeInfo>(),
+        magic: offset_of!(TypeInfo, magic),
+        name: offset_of!(TypeInfo, name),
+        name_bytes: offset_of!(TypeInfo, name) + size_of::<usize>(),
+        value_bytes: offset_of!(TypeInfo, size),
+        // `repr(C)`: the number, then the fields of the variant as a structure, aligned to 8 bytes.
+        shape,
+        bitmaps: shape + 8,
+        stride: shape + 8,
+        element: shape + 16,
+        is_array: offset_of!(TypeInfo, is_array),
+    }
+};
 
 /// The description of a type for the collector and the tools; each object's header points to one. `repr(C)`, because a debugger
 /// reads it from outside.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::events::record;
-use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Guarded, Lock};
 
 use super::fork;
 use super::handshake::Handshake;
@@ -33,6 +33,7 @@ impl Threads {
             suspending: Lock::new(),
             roster: Guarded::new(Roster::default()),
             stacks: Guarded::new(Vec::new()),
+            stack_list: [const { AtomicUsize::new(0) }; 2],
             hooks: OnceLock::new(),
             closed: AtomicBool::new(false),
             foreign: OnceLock::new(),

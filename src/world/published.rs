@@ -205,6 +205,8 @@ pub struct PublishedWorld {
     heap_high: AtomicUsize,
     collector: AtomicPtr<()>,
     stopper: [AtomicU8; NAME_BYTES],
+    /// The addresses of the heap's tables.
+    tables: AtomicPtr<()>,
     /// The list that contains this world; null if none does. Not published.
     list: AtomicPtr<WorldList>,
 }
@@ -241,6 +243,9 @@ pub struct WorldOffsets {
     pub stopper: usize,
 }
 
+/// The offset of the pointer to the addresses of the heap's tables.
+pub(crate) const TABLES: usize = memoffset::offset_of!(PublishedWorld, tables);
+
 /// The offsets of [`PublishedWorld`], as debuggers read them in a process's memory.
 pub const WORLD_OFFSETS: WorldOffsets = WorldOffsets {
     size: size_of::<PublishedWorld>(),
@@ -274,6 +279,7 @@ impl PublishedWorld {
             heap_high: AtomicUsize::new(0),
             collector: AtomicPtr::new(std::ptr::null_mut()),
             stopper: [const { AtomicU8::new(0) }; NAME_BYTES],
+            tables: AtomicPtr::new(std::ptr::null_mut()),
             list: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
@@ -291,6 +297,11 @@ impl PublishedWorld {
     /// Returns the number of the world's latest stop; 0 before the first.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Sets the addresses of the heap's tables, before the world is linked. They are only stored here.
+    pub(crate) fn set_tables(&self, tables: *const ()) {
+        self.tables.store(tables.cast_mut(), Ordering::Relaxed);
     }
 
     /// Links the world into `list`. `collector` is only stored, not dereferenced, here.

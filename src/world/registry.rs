@@ -29,7 +29,7 @@ use crate::os::clock::Budget;
 use crate::os::thread::{self, ExitKey, StackBounds};
 use crate::os::{Tid, signals};
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicBool, AtomicU64, Guarded, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Guarded, Lock, LockGuard, Ordering, compiler_fence};
 
 use super::capabilities::{AtInstall, DebuggerNews};
 use super::error::{AttachError, StopAttempts, StopError};
@@ -107,6 +107,8 @@ pub(crate) struct Threads {
     /// Guarded by the thread list lock. Changed only while none of the world's other locks is held, so that a debugger's request may
     /// read them while a collecting thread holds the list lock.
     pub(super) stacks: Guarded<Vec<RegisteredStack>>,
+    /// Address and length of `stacks`, for a reader outside the process.
+    pub(super) stack_list: [AtomicUsize; 2],
     pub(super) hooks: OnceLock<Weak<dyn WorldHooks>>,
     pub(super) closed: AtomicBool,
     pub(super) next_stack: AtomicU64,
@@ -353,13 +355,31 @@ impl Threads {
     pub(crate) fn register_stack(&self, low: usize, high: usize) -> u64 {
         let id = self.next_stack.fetch_add(1, Ordering::Relaxed);
         let bounds = StackBounds { low: low.next_multiple_of(8), high: high & !7 };
-        self.stacks_mut(&mut self.lock(&self.locks.list)).push(RegisteredStack { id, bounds });
+        self.change_stacks(|stacks| stacks.push(RegisteredStack { id, bounds }));
         id
+    }
+
+    /// Changes the list of registered stacks. A reader outside the process finds it empty meanwhile.
+    fn change_stacks(&self, change: impl FnOnce(&mut Vec<RegisteredStack>)) {
+        let mut list = self.lock(&self.locks.list);
+        let [place, count] = &self.stack_list;
+        count.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let stacks = self.stacks_mut(&mut list);
+        change(stacks);
+        place.store(stacks.as_ptr() as usize, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        count.store(stacks.len(), Ordering::Relaxed);
+    }
+
+    /// Returns the address of two words: the address of the list of registered stacks, and their number.
+    pub(crate) fn stack_list(&self) -> usize {
+        std::ptr::from_ref(&self.stack_list) as usize
     }
 
     /// Unregisters the stack of this id.
     pub(crate) fn unregister_stack(&self, id: u64) {
-        self.stacks_mut(&mut self.lock(&self.locks.list)).retain(|stack| stack.id != id);
+        self.change_stacks(|stacks| stacks.retain(|stack| stack.id != id));
     }
 
     /// Installs another vtable and returns the outgoing one, in whose functions no thread is any more. Waits for the

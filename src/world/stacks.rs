@@ -19,6 +19,8 @@
 //! Everything here runs inside the stop, so it takes no lock and does not allocate. The bounds of the stacks were found at attach
 //! (`.stop.locks`).
 
+use std::mem::offset_of;
+
 use crate::os::memory;
 use crate::os::thread::{self, StackBounds};
 use crate::sabotage::{Guard, removed};
@@ -32,6 +34,10 @@ pub(super) struct RegisteredStack {
     pub(super) id: u64,
     pub(super) bounds: StackBounds,
 }
+
+/// For a reader outside the process: the size of a [`RegisteredStack`], and the offsets of the bounds in it.
+pub(crate) const REGISTERED_STACK: [usize; 3] =
+    [size_of::<RegisteredStack>(), offset_of!(RegisteredStack, bounds.low), offset_of!(RegisteredStack, bounds.high)];
 
 /// The stack that contains a stack pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -165,6 +165,14 @@ pub const OFFSETS: StopInfoOffsets = StopInfoOffsets {
     serial: memoffset::offset_of!(ThreadStopInfo, serial),
 };
 
+/// For a reader outside the process: the offsets of the mutator's own word, of the bounds of the alternate signal stack, and of `gone`.
+pub(crate) const MORE_OFFSETS: [usize; 4] = [
+    memoffset::offset_of!(ThreadStopInfo, user),
+    memoffset::offset_of!(ThreadStopInfo, alternate_low),
+    memoffset::offset_of!(ThreadStopInfo, alternate_high),
+    memoffset::offset_of!(ThreadStopInfo, gone),
+];
+
 // As the module's text states: all fields that a stop touches for a thread that is already stopped are in one cache line.
 const _: () = assert!(memoffset::offset_of!(ThreadStopInfo, stopped_at) == 64);
 

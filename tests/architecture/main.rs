@@ -41,6 +41,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("stopworld-libgc", &["stopworld-platform", "stopworld", "stopworld-trace", "stopworld-diagnostics"]),
     ("stopworld-ptrace", &["stopworld-platform", "stopworld"]),
     ("stopworld-workloads", &["stopworld-platform", "stopworld"]),
+    ("stopworld-postmortem", &["heap-snapshot", "stopworld"]),
     (
         "stopworld-analysis",
         &[
@@ -68,6 +69,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-trace",
             "stopworld-diagnostics",
             "stopworld-metrics",
+            "stopworld-postmortem",
             "stopworld-ptrace",
             "stopworld-workloads",
             "stopworld-analysis",

@@ -7,6 +7,9 @@ use std::process::Command;
 
 use crate::tools::has;
 use stopworld::debugger::contract::{Calls, Control, Descriptor, VERSION, stopworld_debugger};
+use stopworld::debugger::heap_layout::{
+    BlockOffsets, CacheOffsets, HEAP_LAYOUT_VERSION, HeapLayout, HeapTables, TypeOffsets,
+};
 use stopworld::debugger::inspect::{CensusRow, FieldFacts, ObjectFacts, Refusal, Step};
 use stopworld::debugger::notify::{Notice, RequestOffsets};
 use stopworld::debugger::{Phase, WorldOffsets, scripts};
@@ -36,7 +39,7 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
     same! {
         Descriptor = "stopworld_descriptor" {
             magic, version, size, control, notify_signal, suspend_signal, notify, park, call_return, worlds, scratch,
-            scratch_size, request, world, thread, calls
+            scratch_size, request, world, thread, calls, heap
         }
         RequestOffsets = "stopworld_request_offsets" {
             size, magic, sequence, acknowledged, answer, event, detail, tid, world, thread, slot, epoch
@@ -49,6 +52,25 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
             size, stack_ptr, saved_sp, state, tid, stack_low, stack_high, save_area, save_area_size, save_area_used, name,
             frozen, next, serial
         }
+        HeapLayout = "stopworld_heap_layout" {
+            version, size, tables, thread_cache, thread_alternate_low, thread_alternate_high, thread_gone, type_magic,
+            types, cache, blocks
+        }
+        TypeOffsets = "stopworld_type_offsets" {
+            size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array
+        }
+        CacheOffsets = "stopworld_cache_offsets" {
+            size, bins, cursor, cursor_stride, block, end, block_stride, sweeping, has_arena
+        }
+        BlockOffsets = "stopworld_block_offsets" {
+            block_bytes, first_cell, header_bytes, marks_per_block, classes, head_bytes, head_state, head_space, tail_bytes,
+            tail_first_run, tail_large_blocks, tail_large_bytes
+        }
+        HeapTables = "stopworld_heap_tables" {
+            size, low, reserved_bytes, committed_bytes, epoch, swept_epoch, words, heads, tails, marks, kinds, kind_types,
+            pointers, displacements, handles, handles_used, handles_most, ranges, ranges_used, ranges_most, ready,
+            ready_first, ready_end, ready_most, ready_bytes, ready_object, stacks, stack_bytes, stack_low, stack_high
+        }
         Calls = "stopworld_calls" { count, describe, fields, referrers, path, request_collection, census }
         ObjectFacts = "stopworld_object" {
             base, bytes, cell_bytes, block, type_info, type_name, type_name_bytes, rust_name, rust_name_bytes, fields,
@@ -60,6 +82,7 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
     }
     let mut equal = |c: &str, value: i128| writeln!(checks, "_Static_assert({c} == {value}, \"{c}\");").unwrap();
     equal("STOPWORLD_DEBUGGER_VERSION", VERSION.into());
+    equal("STOPWORLD_HEAP_LAYOUT_VERSION", HEAP_LAYOUT_VERSION.into());
     equal("STOPWORLD_CONTROL_FULL", Control::FULL.into());
     equal("STOPWORLD_CONTROL_ASSISTED", Control::ASSISTED.into());
     equal("STOPWORLD_CONTROL_BREAKPOINT", Control::BREAKPOINT.into());

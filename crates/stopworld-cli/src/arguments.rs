@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use super::format::{self, EventsArgument};
+use super::post_mortem_arguments::{CORE_HELP, Core, CoreSource, address};
 use super::profiling::Profiling;
 use super::sample_time::SampleTime;
 use super::size::{Size, seconds};
@@ -56,6 +57,7 @@ Try:
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld snapshot PID -o heap.heapsnapshot   write the heap of a running process for Chrome DevTools
   stopworld heap heap.heapsnapshot           list what is in a heap, and what retains most
+  stopworld core CORE                        print what was in the heap of a program that was killed
   stopworld debug -- PROGRAM ARGUMENTS       debug a program; the debugger stops its world
 
 During a run, Ctrl-C ends it and still prints the table; `kill -USR1` requests a collection; `kill -USR2` flushes the trace.";
@@ -97,12 +99,15 @@ pub(super) enum Action {
     /// Print a time profile: the time spent in each cost centre (.eventlog)
     #[command(after_help = TIMEPROF_HELP)]
     Timeprof(Timeprof),
-    /// Write a heap snapshot of a running process, or of a heap dump in a trace
+    /// Write a heap snapshot of a running process, of a core file, or of a heap dump in a trace
     #[command(after_help = SNAPSHOT_HELP)]
     Snapshot(Snapshot),
     /// Print what is in a heap snapshot: objects by type, what they retain, what keeps them alive
     #[command(after_help = HEAP_HELP)]
     Heap(Heap),
+    /// Print what is in the core file of a program that was killed: worlds, threads, objects, damage
+    #[command(after_help = CORE_HELP)]
+    Core(Core),
     /// Record a trace of a running process through its diagnostics socket
     #[command(after_help = LIVE_HELP)]
     Trace(LiveTrace),
@@ -479,7 +484,9 @@ pub(super) struct Timeprof {
 const SNAPSHOT_HELP: &str = "\
 A process must have its diagnostics socket open, as `stopworld run --diagnostics` and .NET processes do; it collects once, and its threads \
 are stopped while it sends the heap. A heap of more than about 700,000 objects and references may be sent faster than it can be read, and \
-is then refused as incomplete: record a trace to a file instead. Without --collection the last complete heap dump of a trace is used. A \
+is then refused as incomplete: use --ptrace, or record a trace to a file instead. With --ptrace the process needs no socket and does not \
+collect: its threads are stopped while its memory is read, and dead objects that no collection has found yet are in the snapshot, too, \
+marked as not reached. Without --collection the last complete heap dump of a trace is used. FILE may be a core file. A \
 snapshot can be converted, too: FILE may be a .heapsnapshot or an HPROF file.
 
 Memory use is about 16 bytes for each object of a trace. The output replaces an existing file only when it is complete.
@@ -503,10 +510,18 @@ pub(super) struct Snapshot {
     /// How long a process may send nothing, in seconds (fractions allowed)
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
     pub(super) timeout: Duration,
+
+    /// Read the memory of the process by ptrace, instead of asking it through its diagnostics socket
+    #[arg(long, conflicts_with_all = ["collection", "program"])]
+    pub(super) ptrace: bool,
+
+    #[command(flatten)]
+    pub(super) core: CoreSource,
 }
 
 const HEAP_HELP: &str = "\
-The file is a .heapsnapshot (of stopworld or of V8), an HPROF file (of stopworld or of a Java machine), or a .nettrace with a heap dump. The \
+The file is a .heapsnapshot (of stopworld or of V8), an HPROF file (of stopworld or of a Java machine), a .nettrace with a heap dump, or a \
+core file (see `stopworld core`). The \
 retained size of an object is what would be freed if the object were: its own size and that of all objects that only it keeps alive. For a \
 type it is what its objects retain together. Sizes are in bytes.
 
@@ -544,6 +559,9 @@ pub(super) struct Heap {
     /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
     pub(super) collection: Option<i32>,
+
+    #[command(flatten)]
+    pub(super) core: CoreSource,
 }
 
 const DUMP_HELP: &str = "\
@@ -711,12 +729,6 @@ fn snapshot_file(text: &str) -> Result<PathBuf, String> {
         Some(_) => Ok(file),
         None => Err("its name must select a format: end it in .heapsnapshot (Chrome DevTools, memlab) or .hprof (VisualVM, Eclipse MAT)".to_owned()),
     }
-}
-
-fn address(text: &str) -> Result<u64, String> {
-    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-    let parsed = digits.map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
-    parsed.map_err(|_| "an address is a number such as 0x7f3a10002040".to_owned())
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {

@@ -58,6 +58,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
 
 fn read(file: &Path, arguments: &Arguments) -> Result<Graph, Failure> {
     let name = file.display();
+    let core = super::post_mortem::core_graph(file, &arguments.core)?;
+    if let Some(graph) = core {
+        return Ok(graph);
+    }
     let opened = OpenedHeap::open(super::snapshot::open(file)?, arguments.collection);
     opened.and_then(OpenedHeap::into_graph).map_err(|error| anyhow!("{name}: {error}").into())
 }

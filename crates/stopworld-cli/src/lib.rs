@@ -18,6 +18,8 @@
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
+//! | `post_mortem` | what is in a core file; heaps of cores, and of processes that are stopped by ptrace |
+//! | `post_mortem_arguments` | the arguments for cores |
 //! | `profiles`, `sample_time` | reports of heap profiles and time profiles; the sample that is exported |
 //! | `live` | tracing and counters of a running process, through its diagnostics socket |
 //! | `profiling` | the options that select the profiles of a run |
@@ -48,6 +50,8 @@ mod heap;
 mod lisp;
 mod live;
 mod metrics;
+mod post_mortem;
+mod post_mortem_arguments;
 mod profiles;
 mod profiling;
 mod progress;
@@ -128,6 +132,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Timeprof(arguments) => profiles::time(&arguments),
         Action::Snapshot(arguments) => snapshot::run(&arguments),
         Action::Heap(arguments) => heap::run(&arguments),
+        Action::Core(arguments) => post_mortem::run(&arguments),
         Action::Trace(arguments) => live::trace(&arguments),
         Action::Counters(arguments) => live::counters(&arguments),
         Action::GdbScript => {

@@ -1,4 +1,4 @@
-//! `stopworld snapshot`: writes a heap snapshot of a running process, or of a heap dump in a trace.
+//! `stopworld snapshot`: writes a heap snapshot of a running process, of a core file, or of a heap dump in a trace.
 //!
 //! A running process sends its heap as a .nettrace with a heap dump, through its diagnostics socket; the stream is copied to an unnamed
 //! file. From there on both cases are the same: the heap stays in its file, and the writer visits it. The output replaces an existing
@@ -40,12 +40,24 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     let format = format_of(&arguments.output)?;
     let name = arguments.input.display();
     let process = process(&arguments.input);
+    if let Some(pid) = process.filter(|_| arguments.ptrace) {
+        let output = Output::open(&arguments.output)?;
+        let graph = super::post_mortem::ptrace_graph(pid, arguments.core.world)?;
+        return write(&OpenedHeap::Graph(Box::new(graph)), output, &arguments.output, format);
+    }
+    if arguments.ptrace {
+        return Err(Failure::Usage(format!("--ptrace reads a process, and {name} is not the id of one")));
+    }
     // The output is opened before the work begins.
     if let Some(pid) = process {
         let output = Output::open(&arguments.output)?;
         let trace = record(pid, arguments.timeout)?;
         let heap = OpenedHeap::open(trace, None).map_err(|error| of_process(pid, error))?;
         return write(&heap, output, &arguments.output, format);
+    }
+    if let Some(graph) = super::post_mortem::core_graph(&arguments.input, &arguments.core)? {
+        let output = Output::open(&arguments.output)?;
+        return write(&OpenedHeap::Graph(Box::new(graph)), output, &arguments.output, format);
     }
     let file = open(&arguments.input)?;
     let output = Output::open(&arguments.output)?;

@@ -4,7 +4,7 @@ def call(function, *arguments):
     """Calls a function of the program in the selected thread, alone."""
     thread = gdb.selected_thread()
     if connection() == "core":
-        raise Trouble("a core file has no threads that can run: only `threads` and `status` work on it")
+        raise Trouble("a core file has no threads that can run: `stopworld core` shows its heap")
     if thread is None or not thread.is_stopped():
         raise Trouble("select a stopped thread first: it executes the function")
     # In non-stop mode the collecting thread runs, so the call returns after the collection.
@@ -251,6 +251,23 @@ def heap_command(text):
     return Inspection(contract, call).heap(world)
 
 
+def core_command(text):
+    """Shows what `stopworld core` finds in the core file that gdb has loaded: worlds, threads, objects by type, damage."""
+    if text.strip():
+        raise Trouble("usage: stopworld core; for an object: stopworld object, referrers or why-alive ADDR")
+    return of_core([])
+
+
+def of_core(arguments):
+    """The report of `stopworld core` about the core file that gdb has loaded."""
+    if connection() != "core":
+        raise Trouble("gdb has no core file: `core-file FILE` loads one")
+    found = re.search(r"core dump file:\s+`(.*)', file type", gdb.execute("info target", to_string=True))
+    if found is None:
+        raise Trouble("gdb does not say where its core file is")
+    return post_mortem(found.group(1), gdb.current_progspace().filename, arguments)
+
+
 def status_command(_text):
     """Shows which debugger is in control, the signals, the worlds, and counts of what gdb has done."""
     session = Session.current()
@@ -271,7 +288,8 @@ def status_command(_text):
 COMMANDS = {
     "threads": threads_command, "attach": attach_command, "detach": detach_command, "mode": mode_command,
     "phases": phases_command, "collect": collect_command, "object": object_command, "fields": fields_command,
-    "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "status": status_command,
+    "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "core": core_command,
+    "status": status_command,
     "exit-kill": exit_kill_command,
 }
 TAKES_EXPRESSION = ("object", "fields", "referrers", "why-alive")
@@ -295,10 +313,18 @@ class Subcommand(gdb.Command):
         complete = gdb.COMPLETE_EXPRESSION if name in TAKES_EXPRESSION else gdb.COMPLETE_NONE
         super().__init__("stopworld " + name, gdb.COMMAND_RUNNING, complete)
 
+    def lines(self, text):
+        if connection() != "core":
+            return self.action(text)
+        if self.action is heap_command:
+            return of_core(["--world", text.strip()] if text.strip() else [])
+        option = next((option for name, option in CORE_OPTIONS.items() if COMMANDS[name] is self.action), None)
+        return self.action(text) if option is None else of_core([option, "%#x" % address_of(text)])
+
     def invoke(self, text, from_tty):
         self.dont_repeat()
         try:
-            for line in self.action(text):
+            for line in self.lines(text):
                 print(line)
         except (Trouble, gdb.error) as trouble:
             raise gdb.GdbError(str(trouble).splitlines()[0] if str(trouble) else "the command failed") from None

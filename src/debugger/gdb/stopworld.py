@@ -18,10 +18,8 @@ and resumes only the collecting thread. It needs real stops of gdb, so a `next` 
 
 import ctypes
 import itertools
-import os
 import re
 import signal
-import subprocess
 
 import gdb
 

@@ -10,7 +10,7 @@
 # later. A program that is not running yet is attached to when it reaches its entry point.
 
 import itertools
-import os
+import shlex
 
 import lldb
 
@@ -401,6 +401,15 @@ def heap_command(session, text):
     return Inspection(contract, caller(session.process)).heap(world)
 
 
+def core_command(session, text):
+    """Shows what `stopworld core` finds in the core file FILE, with its options (--why ADDR, --object ADDR …)."""
+    words = shlex.split(text)
+    if not words:
+        raise Trouble("name the core file, and options of `stopworld core`: lldb does not tell a script which core it has loaded")
+    program = session.process.GetTarget().GetExecutable().fullpath
+    return post_mortem(words[0], program, words[1:])
+
+
 def status_command(session, _text):
     """Shows which debugger is in control, the signals, the worlds, and counts of what lldb has done."""
     for contract in session.found():
@@ -418,7 +427,8 @@ def status_command(session, _text):
 COMMANDS = {
     "threads": threads_command, "attach": attach_command, "detach": detach_command, "mode": mode_command,
     "phases": phases_command, "collect": collect_command, "object": object_command, "fields": fields_command,
-    "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "status": status_command,
+    "referrers": referrers_command, "why-alive": why_alive_command, "heap": heap_command, "core": core_command,
+    "status": status_command,
 }
 
 

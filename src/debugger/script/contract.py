@@ -8,7 +8,9 @@ Terms: a *world* is a garbage-collected heap with its threads; a *record* is the
 *notification* is a message of the collector to the debugger, for whose acknowledgement it waits.
 """
 
+import os
 import struct
+import subprocess
 
 FULL, ASSISTED = 1, 2
 BREAKPOINT, TELL_PHASES = 1 << 8, 1 << 9

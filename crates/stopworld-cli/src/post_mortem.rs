@@ -1,0 +1,398 @@
+//! `stopworld core`: what is in the core file of a program that used the collector. And the heaps of cores, and of processes that are stopped
+//! by ptrace, for `stopworld heap` and `stopworld snapshot`.
+//!
+//! The report goes to standard output, what can't be read to standard error. Exit codes: 0; 1 if something can't be read or is damaged, or
+//! there is no such object; 141 if standard output was closed.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use comfy_table::{ContentArrangement, Table, presets};
+
+use super::exit::{FAILED, Failure, PIPE_CLOSED};
+use super::post_mortem_arguments::{Core, CoreSource};
+use heap_snapshot::{Dominators, Graph, Heap as _, paths};
+use stopworld::debugger::Phase;
+use stopworld_analysis::report::{Bytes, heap_objects};
+use stopworld_analysis::snapshot::census;
+use stopworld_platform::os::signals;
+use stopworld_postmortem::{CoreFile, Heap, Memory, Process, StoppedThread, ThreadPlace, ThreadRecord, World};
+use stopworld_ptrace::{Address, Debugger, DebuggerOptions};
+
+/// The largest number of rows that are listed of an object's fields, or of those that refer to it.
+const MOST_ROWS: usize = 64;
+/// The largest number of names of files that are listed.
+const MOST_FILES: usize = 8;
+
+/// `stopworld core`.
+pub(super) fn run(arguments: &Core) -> Result<u8, Failure> {
+    let core = open(&arguments.core, &arguments.source)?;
+    let process = Process::of_core(&core).map_err(|error| not_found(&arguments.core, &core, &error))?;
+    let mut report = Report::default();
+    report.missing.extend(core.complaints().iter().cloned());
+    let asked = [arguments.object, arguments.referrers, arguments.why].into_iter().flatten().next();
+    match asked {
+        Some(address) => answer(arguments, &process, address, &mut report)?,
+        None => overview(arguments, &core, &process, &mut report)?,
+    }
+    report.unusable_files(&core);
+    report.print()
+}
+
+/// What is printed.
+#[derive(Default)]
+struct Report {
+    text: String,
+    /// What can't be read.
+    missing: Vec<String>,
+    is_failure: bool,
+}
+
+impl Report {
+    fn line(&mut self, line: impl std::fmt::Display) {
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// If something is missing, lists the files that could not be used: they may be the reason.
+    fn unusable_files(&mut self, core: &CoreFile) {
+        if self.missing.is_empty() {
+            return;
+        }
+        let files: Vec<_> = core.unusable_files().collect();
+        self.missing.extend(files.iter().take(MOST_FILES).map(|(_, reason)| format!("not used: {reason}")));
+        if files.len() > MOST_FILES {
+            self.missing.push(format!("not used: {} more files", files.len() - MOST_FILES));
+        }
+        let program = core.program().unwrap_or_default();
+        if files.iter().any(|(path, _)| *path == program) {
+            self.missing.push("--program FILE names the program, if it is elsewhere".to_owned());
+        }
+    }
+
+    fn print(self) -> Result<u8, Failure> {
+        for missing in &self.missing {
+            eprintln!("core: {missing}");
+        }
+        let mut out = io::stdout().lock();
+        match out.write_all(self.text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) if self.is_failure || !self.missing.is_empty() => Ok(FAILED),
+            Ok(()) => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
+            Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
+        }
+    }
+}
+
+fn open(path: &Path, source: &CoreSource) -> anyhow::Result<CoreFile> {
+    if let Some(program) = &source.program {
+        File::open(program).with_context(|| format!("--program {}", program.display()))?;
+    }
+    CoreFile::open(path, source.program.as_deref()).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+fn not_found(path: &Path, core: &CoreFile, error: &dyn std::error::Error) -> anyhow::Error {
+    let cut = core.complaints().first().map_or(String::new(), |complaint| format!(" ({complaint})"));
+    anyhow!("{}: {error}{cut}", path.display())
+}
+
+fn answer(arguments: &Core, process: &Process<'_>, address: u64, report: &mut Report) -> anyhow::Result<()> {
+    let (worlds, wrong) = process.worlds();
+    report.missing.extend(wrong.iter().map(ToString::to_string));
+    let mut reason = "the address is in no world's heap";
+    for world in worlds.iter().filter(|world| arguments.source.world.is_none_or(|number| world.number == number)) {
+        let heap = process.heap(world)?;
+        let Some(number) = heap.find(address) else {
+            if heap.has(address) {
+                reason = heap.why_no_object(address);
+            }
+            continue;
+        };
+        report.missing.extend(heap.gaps().iter().cloned());
+        if arguments.why.is_some() {
+            return why(process, world, &heap, number, report);
+        }
+        if arguments.referrers.is_some() {
+            referrers(&heap, number, report);
+        } else {
+            object(&heap, number, world, report);
+        }
+        return Ok(());
+    }
+    bail!("{}: no object is at {address:#x}: {reason}", arguments.core.display())
+}
+
+fn object(heap: &Heap<'_>, number: u32, world: &World, report: &mut Report) {
+    let Some(facts) = heap.facts(number, MOST_ROWS) else { return };
+    let length = facts.length.map_or(String::new(), |length| format!(", {length} elements"));
+    let (name, address) = (shown(&facts.type_name), facts.address);
+    report.line(format_args!("{address:#x}  {name}, {} B{length}, in world {}", facts.footprint, world.number));
+    if facts.fields.is_empty() {
+        return;
+    }
+    let mut table = table(["offset", "value", "refers to"]);
+    for field in facts.fields {
+        let target = field.target.map_or(String::new(), |(address, name)| format!("{address:#x}  {}", shown(&name)));
+        table.add_row([format!("+{}", field.offset), format!("{:#x}", field.value), target]);
+    }
+    report.line(table);
+}
+
+fn referrers(heap: &Heap<'_>, number: u32, report: &mut Report) {
+    let (found, count) = heap.referrers(number, MOST_ROWS);
+    if count == 0 {
+        report.line("no object refers to it; --why also searches the roots");
+        return;
+    }
+    let mut table = table(["object", "type", "offset"]);
+    for referrer in &found {
+        table.add_row([
+            format!("{:#x}", referrer.address),
+            shown(&referrer.type_name),
+            format!("+{}", referrer.offset),
+        ]);
+    }
+    report.line(table);
+    if count > found.len() as u64 {
+        report.line(format_args!("{} more", count - found.len() as u64));
+    }
+}
+
+fn why(process: &Process<'_>, world: &World, heap: &Heap<'_>, number: u32, report: &mut Report) -> anyhow::Result<()> {
+    let (graph, gaps) = process.graph(world, heap)?;
+    report.missing.extend(gaps);
+    match paths::shortest(&graph, number) {
+        Some(path) => report.line(heap_objects::render_path(&graph, &Dominators::of(&graph), &path)),
+        None => {
+            let address = graph.address(number);
+            report.line(format_args!("no root reaches the object at {address:#x}: it was garbage"));
+            report.is_failure = true;
+        }
+    }
+    Ok(())
+}
+
+fn overview(arguments: &Core, core: &CoreFile, process: &Process<'_>, report: &mut Report) -> anyhow::Result<()> {
+    about_process(core, report);
+    let (worlds, wrong) = process.worlds();
+    report.missing.extend(wrong.iter().map(ToString::to_string));
+    let chosen: Vec<_> =
+        worlds.iter().filter(|world| arguments.source.world.is_none_or(|number| world.number == number)).collect();
+    if chosen.is_empty() {
+        match arguments.source.world {
+            Some(number) => bail!("{}: the process had no world {number}", arguments.core.display()),
+            None => report.line("the process had no world"),
+        }
+    }
+    for world in chosen {
+        report.line("");
+        about_world(world, report);
+        let (records, wrong) = process.mutators(world);
+        report.missing.extend(wrong.map(|error| error.to_string()));
+        match process.heap(world) {
+            Err(error) => report.missing.push(format!("world {}: {error}", world.number)),
+            Ok(heap) => {
+                threads(&heap, world, &records, process.threads(), report);
+                report.line(format_args!("heap      {} committed", Bytes(heap.committed_bytes())));
+                report.missing.extend(heap.gaps().iter().cloned());
+                damage(&heap, &records, report);
+                let (graph, gaps) = process.graph(world, &heap)?;
+                report.missing.extend(gaps);
+                let dominators = Dominators::of(&graph);
+                let census = census(&graph, &dominators);
+                report.line(heap_objects::render(&graph, &dominators, &census, arguments.top));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn about_process(core: &CoreFile, report: &mut Report) {
+    let command = if core.command().is_empty() { "a process" } else { core.command() };
+    report.line(format_args!("core of   {}, pid {}", shown(command), core.pid()));
+    if let Some(thread) = core.threads().first().filter(|thread| thread.signal != 0) {
+        let signal = signals::name(thread.signal);
+        report.line(format_args!("signal    {signal}, in thread {} at {:#x}", thread.tid, thread.rip));
+    }
+    let (bytes, segments) = core.size();
+    report.line(format_args!("memory    {} in {segments} segments, {} threads", Bytes(bytes), core.threads().len()));
+    if let Some(program) = core.program() {
+        let unusable = core.unusable_files().find(|(path, _)| *path == program);
+        let state = unusable.map_or(String::new(), |(_, reason)| format!(", not used: {reason}"));
+        report.line(format_args!("program   {}{}", shown(program), shown(&state)));
+    }
+}
+
+fn about_world(world: &World, report: &mut Report) {
+    let phase = match world.phase {
+        Ok(phase) => format!("phase {}: {}", phase.name(), meaning(phase)),
+        Err(number) => format!("phase {number}, which is none"),
+    };
+    report.line(format_args!("world {}   {phase}", world.number));
+    let by =
+        if world.collecting == 0 { String::new() } else { format!(", one was running in thread {}", world.collecting) };
+    report.line(format_args!(
+        "          {} collections were finished{by}; stopped by {}",
+        world.collections,
+        shown(&world.stopper)
+    ));
+}
+
+/// Returns what a collection was doing in a phase.
+fn meaning(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Running => "no collection",
+        Phase::SuspendBegin => "a collection was stopping the threads",
+        Phase::SuspendEnd | Phase::GcStart => "a collection had stopped the threads",
+        Phase::RootsBegin => "a collection was scanning roots",
+        Phase::RootsEnd => "a collection had scanned the roots",
+        Phase::MarkBegin => "a collection was marking",
+        Phase::MarkEnd => "a collection had marked, and was clearing weak references",
+        Phase::WeakEnd => "a collection had cleared weak references",
+        Phase::SweepBegin => "a collection was setting up the sweep",
+        Phase::SweepEnd | Phase::GcEnd => "a collection had set up the sweep",
+        Phase::RestartBegin => "a collection was resuming the threads",
+        Phase::RestartEnd => "a collection had resumed the threads",
+    }
+}
+
+fn threads(heap: &Heap<'_>, world: &World, records: &[ThreadRecord], threads: &[StoppedThread], report: &mut Report) {
+    let mut table = table(["thread", "name", "state", "at"]);
+    for record in records {
+        let thread = threads.iter().find(|thread| thread.tid == record.tid);
+        let mut state = match record.place {
+            _ if record.is_gone => "ended without detaching",
+            ThreadPlace::Detached => "detached",
+            ThreadPlace::Running if record.tid == world.collecting => "collecting",
+            ThreadPlace::Running => "running",
+            ThreadPlace::Blocking => "in a blocking region",
+            ThreadPlace::Parked => "parked",
+        }
+        .to_owned();
+        if let Some(block) = heap.sweeping(record) {
+            let _ = write!(state, ", sweeping the block at {block:#x}");
+        }
+        for (holds, by) in record.held.into_iter().zip(["a collection", "a user"]) {
+            if holds {
+                let _ = write!(state, ", held by {by}");
+            }
+        }
+        let at = thread.map_or("not in the core".to_owned(), |thread| format!("{:#x}", thread.rip));
+        table.add_row([record.tid.to_string(), shown(&record.name), state, at]);
+    }
+    report.line(table);
+}
+
+fn damage(heap: &Heap<'_>, records: &[ThreadRecord], report: &mut Report) {
+    let damages = heap.verify(records);
+    if damages.count == 0 {
+        report.line("verified  no damage was found");
+        return;
+    }
+    report.is_failure = true;
+    report.line(format_args!("verified  {} damaged places:", damages.count));
+    for (address, damage) in &damages.places {
+        report.line(format_args!("  {address:#x}  {}", shown(&damage.to_string())));
+    }
+    let more = damages.count - damages.places.len() as u64;
+    if more > 0 {
+        report.line(format_args!("  {more} more"));
+    }
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header);
+    table
+}
+
+/// Replaces control characters, which must not reach the terminal.
+fn shown(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+}
+
+/// Returns the heap of a core, if the file is one. Reports on standard error what can't be read.
+pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Graph>, Failure> {
+    let mut head = [0; 18];
+    // Only a file can be a core: a pipe has no end from which to read.
+    let is_elf = path.is_file()
+        && File::open(path).and_then(|file| file.read_exact_at(&mut head, 0)).is_ok()
+        && head.starts_with(b"\x7fELF");
+    if !is_elf {
+        return Ok(None);
+    }
+    let core = open(path, source)?;
+    let process = Process::of_core(&core).map_err(|error| not_found(path, &core, &error))?;
+    let mut report = Report::default();
+    report.missing.extend(core.complaints().iter().cloned());
+    let graph = graph(&process, source.world, &mut report).with_context(|| path.display().to_string())?;
+    report.unusable_files(&core);
+    report.missing.iter().for_each(|missing| eprintln!("core: {missing}"));
+    Ok(Some(graph))
+}
+
+fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> anyhow::Result<Graph> {
+    let (worlds, wrong) = process.worlds();
+    report.missing.extend(wrong.iter().map(ToString::to_string));
+    let numbers = || worlds.iter().map(|world| world.number.to_string()).collect::<Vec<_>>().join(", ");
+    let world = match (worlds.as_slice(), number) {
+        ([], _) => bail!("the process has no world"),
+        ([world], None) => world,
+        (_, None) => bail!("the process has several worlds: --world selects one of {}", numbers()),
+        (_, Some(number)) => worlds
+            .iter()
+            .find(|world| world.number == number)
+            .with_context(|| format!("the process has no world {number}: it has {}", numbers()))?,
+    };
+    let heap = process.heap(world)?;
+    report.missing.extend(heap.gaps().iter().cloned());
+    let (graph, gaps) = process.graph(world, &heap)?;
+    report.missing.extend(gaps);
+    Ok(graph)
+}
+
+/// The memory of a process that ptrace has stopped.
+struct Stopped<'a>(&'a Debugger);
+
+impl Memory for Stopped<'_> {
+    fn read_some(&self, at: u64, into: &mut [u8]) -> usize {
+        match self.0.read(Address(at), into) {
+            Ok(()) => into.len(),
+            Err(_) => self.0.read_some(Address(at), into),
+        }
+    }
+}
+
+/// Returns the heap of a running process, which is stopped meanwhile. The process executes no code for it.
+pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Graph> {
+    let pid = i32::try_from(pid).context("there is no such process id")?;
+    let mut debugger = Debugger::attach(pid, DebuggerOptions::default())?;
+    debugger.stop_all()?;
+    let mut threads = Vec::new();
+    for tid in debugger.frozen() {
+        let (registers, extended) = (debugger.registers(tid)?, debugger.extended_state(tid)?);
+        threads.push(StoppedThread {
+            tid: tid.0,
+            signal: 0,
+            rsp: registers.rsp().0,
+            rip: registers.rip().0,
+            general: registers.iter().map(|(_, value)| value).collect(),
+            extended: extended.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
+        });
+    }
+    let places: Vec<u64> = debugger.libraries().iter().map(|library| library.descriptor.0).collect();
+    let mut report = Report::default();
+    let read = {
+        let memory = Stopped(&debugger);
+        Process::with(&memory, threads, &places)
+            .map_err(anyhow::Error::from)
+            .and_then(|process| graph(&process, world, &mut report))
+    };
+    debugger.detach()?;
+    report.missing.iter().for_each(|missing| eprintln!("snapshot: {missing}"));
+    read.with_context(|| format!("process {pid}"))
+}

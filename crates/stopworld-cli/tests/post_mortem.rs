@@ -1,0 +1,449 @@
+//! `stopworld core` on real cores: of programs that were killed in the allocator, while marking, and while sweeping. What it says is compared
+//! with what the program's own collector counted at the same moment.
+
+#[path = "../../../tests/skipped/mod.rs"]
+mod skipped;
+#[path = "../../../tests/tools/mod.rs"]
+mod tools;
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+
+use rstest::rstest;
+use stopworld::debugger::inspect::{self, CensusRow, ObjectFacts};
+use stopworld::events::{EventId, Record, Selection, Sink};
+use stopworld::{Gc, GcCell, Mutator, World, traced};
+use tools::{has, has_gdb, said, skipped};
+
+const STOPWORLD: &str = env!("CARGO_BIN_EXE_stopworld");
+
+/// The environment variable with the place at which the subject ends.
+const ENDS: &str = "STOPWORLD_SUBJECT_ENDS";
+/// The length of the list that is alive, and of the one that is garbage.
+const ALIVE: u64 = 1000;
+const GARBAGE: u64 = 2000;
+
+traced! {
+    struct Node {
+        next: GcCell<Option<Gc<Node>>>,
+        value: u64,
+    }
+}
+
+traced! {
+    struct Rubbish {
+        next: GcCell<Option<Gc<Rubbish>>>,
+        value: [u64; 3],
+    }
+}
+
+/// Ends the process at the n-th event.
+#[derive(Debug)]
+struct Ends {
+    after: AtomicU64,
+    an_object: usize,
+}
+
+impl Sink for Ends {
+    fn record(&self, _: &Record) {
+        if self.after.fetch_sub(1, Ordering::Relaxed) == 1 {
+            tell_and_abort(self.an_object);
+        }
+    }
+}
+
+/// Prints what the collector itself counts, and aborts. In the stopped world this is only safe because the other threads neither print nor
+/// allocate.
+fn tell_and_abort(an_object: usize) -> ! {
+    let (mut facts, mut rows) = (ObjectFacts::default(), [CensusRow::default(); 64]);
+    // SAFETY: the other thread of this world is in a blocking region, or stopped.
+    let count = unsafe {
+        assert_eq!(inspect::describe(an_object, &raw mut facts as usize, 0, 0), 1);
+        inspect::census(facts.world, rows.as_mut_ptr() as usize, rows.len(), 0)
+    };
+    for row in &rows[..usize::try_from(count).unwrap()] {
+        // SAFETY: the name of a type, which lives for ever.
+        let name = unsafe { std::slice::from_raw_parts(row.type_name as *const u8, row.type_name_bytes) };
+        println!("census {} {} {}", String::from_utf8_lossy(name), row.objects, row.bytes);
+    }
+    std::process::abort();
+}
+
+/// The program that is killed; not a test by itself.
+#[test]
+fn the_subject() {
+    let Ok(place) = std::env::var(ENDS) else { return };
+    let world = World::builder().heap_limit(16 << 20).markers(1).build().unwrap();
+    let (started, has_started) = channel();
+    let (end, ends) = channel::<()>();
+    // SAFETY: the thread keeps its reference on its stack.
+    let waiter = unsafe {
+        world.spawn("waiter", move |m| {
+            let own = m.alloc([7_u64; 4]).unwrap();
+            let address = own.addr();
+            m.blocking(move || {
+                started.send(address).unwrap();
+                ends.recv()
+            })
+            .unwrap_err();
+            black_box(own);
+        })
+    };
+    // SAFETY: this thread keeps its references on its stack, and passes none to the sink.
+    let m = unsafe { world.attach("subject") }.unwrap();
+    let of_waiter = m.blocking(move || has_started.recv()).unwrap();
+    let list = list(&m);
+    let kept = m.root(list);
+    let deep = (0..ALIVE / 2).fold(list, |node, _| node.next.get().unwrap());
+    println!("\nhead {:#x}\ndeep {:#x}\nwaiter {of_waiter:#x}", list.addr(), deep.addr());
+    m.alloc_array::<u64>(30_000, |index| index as u64).map(|array| println!("array {:#x}", array.addr())).unwrap();
+    garbage(&m);
+    let listen = |event, after| {
+        let sink = Ends { after: AtomicU64::new(after), an_object: list.addr() };
+        world.events().listen(Arc::new(sink), Selection::of([event].into_iter().collect())).unwrap()
+    };
+    match place.as_str() {
+        "running" => tell_and_abort(list.addr()),
+        "allocating" => {
+            let _listens = listen(EventId::ObjectAllocated, 100);
+            garbage(&m);
+        }
+        "roots" => {
+            let _listens = listen(EventId::RootScanned, 3);
+            m.collect().unwrap();
+        }
+        "marking" => {
+            let _listens = listen(EventId::MarkEnd, 1);
+            m.collect().unwrap();
+        }
+        "sweeping" => {
+            let _listens = listen(EventId::BlockReclaimed, 5);
+            m.collect().unwrap();
+        }
+        "swept" => {
+            m.collect().unwrap();
+            // Some of the blocks are swept, and have new objects.
+            (0..300).for_each(|_| {
+                black_box(rubbish(&m, None));
+            });
+            tell_and_abort(list.addr());
+        }
+        _ => panic!("no place: {place}"),
+    }
+    drop((kept, end, waiter));
+    panic!("{place} was not reached");
+}
+
+#[inline(never)]
+fn list(m: &Mutator) -> Gc<Node> {
+    (0..ALIVE).fold(None, |next, value| Some(m.alloc(Node { next: GcCell::new(next), value }).unwrap())).unwrap()
+}
+
+fn rubbish(m: &Mutator, next: Option<Gc<Rubbish>>) -> Gc<Rubbish> {
+    m.alloc(Rubbish { next: GcCell::new(next), value: [1; 3] }).unwrap()
+}
+
+#[inline(never)]
+fn garbage(m: &Mutator) {
+    black_box((0..GARBAGE).fold(None, |next, _| Some(rubbish(m, next))));
+}
+
+/// What ends the process, and writes the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    Kernel,
+    Gdb,
+}
+
+/// A core, and what its process said.
+struct Dead {
+    folder: tempfile::TempDir,
+    core: PathBuf,
+    said: String,
+}
+
+impl Dead {
+    /// Returns the address that the process printed under this name.
+    fn address(&self, name: &str) -> String {
+        let line = self.said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {}", self.said)).to_owned()
+    }
+
+    /// Returns objects and bytes by type, as the process counted them.
+    fn census(&self) -> BTreeMap<String, (u64, u64)> {
+        let rows = self.said.lines().filter_map(|line| line.strip_prefix("census "));
+        rows.map(|row| {
+            let mut words = row.rsplitn(3, ' ');
+            let [bytes, objects] = [words.next().unwrap(), words.next().unwrap()].map(|word| word.parse().unwrap());
+            (words.next().unwrap().to_owned(), (objects, bytes))
+        })
+        .collect()
+    }
+
+    fn core(&self, arguments: &[&str]) -> Output {
+        Command::new(STOPWORLD).arg("core").arg(&self.core).args(arguments).output().unwrap()
+    }
+}
+
+/// Runs a program to its end at a place. `None` if there is no way to get a core here.
+fn ended_at(place: &str, program: &Path, writer: Writer) -> Option<Dead> {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["the_subject", "--exact", "--nocapture", "--test-threads=1"];
+    let core = folder.path().join("core");
+    let mut command = match writer {
+        Writer::Kernel => {
+            let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+            if pattern.trim() != "core" {
+                skipped("a kernel that writes cores to the file core");
+                return None;
+            }
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "ulimit -c unlimited && exec \"$@\"", "sh"]).arg(program).args(arguments);
+            shell
+        }
+        Writer::Gdb => {
+            if !has_gdb() {
+                return None;
+            }
+            let mut gdb = Command::new("gdb");
+            gdb.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-ex", "handle all nostop noprint pass"]);
+            gdb.args(["-ex", "handle SIGABRT stop nopass", "-ex", "run", "-ex"]);
+            gdb.arg(format!("generate-core-file {}", core.display())).args(["-ex", "kill", "--args"]);
+            gdb.arg(program).args(arguments);
+            gdb
+        }
+    };
+    let output = command.env(ENDS, place).current_dir(folder.path()).output().unwrap();
+    let said = said(&output);
+    let written = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let is_core = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"));
+    let Some(core) = written.into_iter().find(is_core) else {
+        assert!(!said.contains("was not reached"), "{said}");
+        skipped(&format!("a system that writes cores: {said}"));
+        return None;
+    };
+    Some(Dead { folder, core, said })
+}
+
+fn this() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// Returns objects, bytes and retained bytes by type from a report.
+fn types(report: &str) -> BTreeMap<String, (u64, u64, u64)> {
+    let rows =
+        report.lines().skip_while(|line| !line.starts_with("│ type ")).skip(2).take_while(|line| line.starts_with('│'));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('│').split('┆').map(str::trim).collect();
+        let number = |index: usize| cells[index].parse().unwrap_or_else(|_| panic!("{row}"));
+        (cells[0].to_owned(), (number(1), number(2), number(3)))
+    })
+    .collect()
+}
+
+#[rstest]
+#[case::running("running", "no collection", Writer::Kernel)]
+#[case::allocating("allocating", "no collection", Writer::Kernel)]
+#[case::roots("roots", "scanning roots", Writer::Kernel)]
+#[case::marking("marking", "a collection", Writer::Kernel)]
+#[case::swept("swept", "no collection", Writer::Kernel)]
+#[case::running_with_gdb("running", "no collection", Writer::Gdb)]
+#[case::roots_with_gdb("roots", "scanning roots", Writer::Gdb)]
+fn a_core_has_the_objects_that_the_program_counted(#[case] place: &str, #[case] phase: &str, #[case] writer: Writer) {
+    let Some(dead) = ended_at(place, &this(), writer) else { return };
+    let output = dead.core(&[]);
+    let report = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert!(report.contains(phase) && report.contains("no damage was found"), "{report}");
+    let types = types(&report);
+    let census: BTreeMap<_, _> =
+        types.iter().map(|(name, (objects, bytes, _))| (name.clone(), (*objects, *bytes))).collect();
+    assert_eq!(census, dead.census(), "{report}");
+    let (nodes, bytes, retained) = types["post_mortem::Node"];
+    assert_eq!((nodes, retained), (ALIVE, bytes));
+    for thread in ["subject", "waiter", "in a blocking region"] {
+        assert!(report.contains(thread), "{report}");
+    }
+}
+
+/// In a sweep the dead objects do not count, whether their blocks are freed already or not.
+#[test]
+fn a_core_from_the_middle_of_a_sweep_has_the_live_objects() {
+    let Some(dead) = ended_at("sweeping", &this(), Writer::Kernel) else { return };
+    let output = dead.core(&[]);
+    let report = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert!(report.contains("phase sweep-begin: a collection was setting up the sweep"), "{report}");
+    assert!(report.contains("no damage was found") && !report.contains("not reached"), "{report}");
+    let types = types(&report);
+    assert_eq!(types["post_mortem::Node"].0, ALIVE, "{report}");
+    // Words that are left on the stack may keep some of them.
+    let rubbish = types.get("post_mortem::Rubbish").map_or(0, |row| row.0);
+    assert!(rubbish < GARBAGE, "{report}");
+}
+
+#[test]
+fn a_core_answers_questions_about_objects() {
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let ask = |question: &str, address: &str| {
+        let output = dead.core(&[question, address]);
+        (output.status.code(), said(&output))
+    };
+    let (head, deep, waiter) = (dead.address("head"), dead.address("deep"), dead.address("waiter"));
+    let (code, why) = ask("--why", &deep);
+    assert_eq!(code, Some(0), "{why}");
+    assert!(why.starts_with("root: ") && why.contains(&deep), "{why}");
+    assert!(why.contains(&head) || why.contains("stacks of thread"), "{why}");
+    let (code, why) = ask("--why", &waiter);
+    assert_eq!(code, Some(0), "{why}");
+    assert!(why.starts_with("root: stacks of thread ") && why.contains(&waiter), "{why}");
+    let (code, object) = ask("--object", &head);
+    assert_eq!(code, Some(0), "{object}");
+    assert!(
+        object.starts_with(&format!("{head}  post_mortem::Node, ")) && object.contains("post_mortem::Node │"),
+        "{object}"
+    );
+    let (code, array) = ask("--object", &dead.address("array"));
+    assert_eq!((code, array.contains("245760 B, 30000 elements")), (Some(0), true), "{array}");
+    let next = object.lines().find_map(|line| line.contains("+0").then(|| line.split("0x").nth(1))).flatten().unwrap();
+    let next = format!("0x{}", next.split_whitespace().next().unwrap());
+    let (code, referrers) = ask("--referrers", &next);
+    assert_eq!((code, referrers.contains(&head)), (Some(0), true), "{referrers}");
+    let (code, none) = ask("--object", "0x10");
+    assert_eq!(code, Some(1), "{none}");
+    assert!(none.contains("no object is at 0x10: the address is in no world's heap"), "{none}");
+}
+
+/// The names of types are in the program, which is not where it was.
+#[test]
+fn a_core_of_a_program_that_has_moved_asks_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program");
+    std::fs::copy(this(), &program).unwrap();
+    let Some(dead) = ended_at("running", &program, Writer::Kernel) else { return };
+    let moved = folder.path().join("moved");
+    std::fs::rename(&program, &moved).unwrap();
+    let output = dead.core(&[]);
+    let report = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    assert!(
+        report.contains("types can't be read: their names are missing") && report.contains("--program FILE"),
+        "{report}"
+    );
+    let output = dead.core(&["--program", moved.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(types(&said(&output))["post_mortem::Node"].0, ALIVE);
+    let output = dead.core(&["--program", STOPWORLD]);
+    assert!(said(&output).contains("it is not the file that the process had mapped"), "{}", said(&output));
+}
+
+/// Neither symbols nor section headers are left.
+#[test]
+fn a_core_of_a_stripped_program_is_read() {
+    if !has("strip") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = tools::stripped(folder.path(), "--strip-all") else { return };
+    let Some(dead) = ended_at("roots", &program, Writer::Kernel) else { return };
+    let output = dead.core(&[]);
+    let report = said(&output);
+    assert_eq!((output.status.code(), types(&report)["post_mortem::Node"].0), (Some(0), ALIVE), "{report}");
+}
+
+#[test]
+fn a_core_that_is_cut_off_gives_what_is_there() {
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let length = std::fs::metadata(&dead.core).unwrap().len();
+    let mut seen = Vec::new();
+    for part in [0, 1, 5, 20, 50, 90, 99] {
+        let cut = dead.folder.path().join("cut");
+        std::fs::copy(&dead.core, &cut).unwrap();
+        std::fs::File::options().write(true).open(&cut).unwrap().set_len(length * part / 100).unwrap();
+        let output = Command::new(STOPWORLD).arg("core").arg(&cut).output().unwrap();
+        let report = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{part} %: {report}");
+        assert!(report.contains("the core is cut off at byte") || part == 0, "{part} %: {report}");
+        assert!(!report.contains("panicked"), "{report}");
+        seen.push(types(&report).get("post_mortem::Node").map_or(0, |row| row.0));
+    }
+    assert!(seen.is_sorted(), "{seen:?}");
+}
+
+/// gdb's commands for objects, on a core.
+#[test]
+fn gdb_runs_the_command_for_a_core() {
+    if !has_gdb() {
+        return;
+    }
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let script = dead.folder.path().join("stopworld.py");
+    std::fs::write(&script, stopworld::debugger::scripts::GDB).unwrap();
+    let head = dead.address("head");
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-x"]).arg(&script).env("STOPWORLD", STOPWORLD);
+    for command in ["core", "heap", &format!("object {head}"), &format!("why-alive {head}"), "collect"] {
+        gdb.args(["-ex", &format!("stopworld {command}")]);
+    }
+    let report = said(&gdb.arg(this()).arg(&dead.core).output().unwrap());
+    assert_eq!(report.matches("no damage was found").count(), 2, "{report}");
+    assert_eq!(types(&report)["post_mortem::Node"].0, ALIVE, "{report}");
+    assert!(report.contains(&format!("{head}  post_mortem::Node, ")) && report.contains("root: "), "{report}");
+    assert!(report.contains("`stopworld core` shows its heap"), "{report}");
+    let mut without = Command::new("gdb");
+    without.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-x"]).arg(&script);
+    without.args(["-ex", "stopworld heap"]).env("STOPWORLD", "/no/such/command").arg(this()).arg(&dead.core);
+    let report = said(&without.output().unwrap());
+    assert!(report.contains("set STOPWORLD to its path"), "{report}");
+}
+
+/// The process is read while it runs, and goes on.
+#[test]
+fn a_running_process_is_read_by_ptrace() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("heap.heapsnapshot");
+    let mut child = Command::new(STOPWORLD)
+        .args(["run", "graph", "--threads", "2", "--seconds", "600", "--heap-limit", "64m"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut report = String::new();
+    for _ in 0..100 {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let pid = child.id().to_string();
+        let output = Command::new(STOPWORLD).args(["snapshot", &pid, "--ptrace", "-o"]).arg(&file).output().unwrap();
+        report = said(&output);
+        if output.status.success() || report.contains("Operation not permitted") {
+            break;
+        }
+    }
+    let goes_on = child.try_wait().unwrap().is_none();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    if report.contains("Operation not permitted") {
+        return skipped("ptrace");
+    }
+    assert!(goes_on && report.contains("stopworld: wrote "), "{report}");
+    let heap = said(&Command::new(STOPWORLD).arg("heap").arg(&file).output().unwrap());
+    assert!(heap.contains("roots: stacks of thread"), "{heap}");
+}
+
+#[rstest]
+#[case::heapsnapshot("heap.heapsnapshot")]
+#[case::hprof("heap.hprof")]
+fn a_core_becomes_a_snapshot(#[case] name: &str) {
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let file = dead.folder.path().join(name);
+    let output = Command::new(STOPWORLD).arg("snapshot").arg(&dead.core).arg("-o").arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let heap = |file: &Path| said(&Command::new(STOPWORLD).arg("heap").arg(file).output().unwrap());
+    let of_snapshot = types(&heap(&file));
+    assert_eq!(of_snapshot["post_mortem::Node"].0, ALIVE);
+    assert_eq!(of_snapshot, types(&heap(&dead.core)));
+}

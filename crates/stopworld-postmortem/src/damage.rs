@@ -1,0 +1,70 @@
+//! Damaged places of a heap.
+
+use std::fmt;
+
+/// The maximum number of damaged places that are kept; further ones are counted.
+const MOST: usize = 64;
+
+/// What is wrong at an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Damage {
+    /// The block's tables do not agree, or its cells have an impossible size.
+    Block(String),
+    /// The header of the object does not refer to a type; it has this value.
+    Header(u64),
+    /// The object is larger than its cell.
+    Size {
+        /// The name of its type.
+        type_name: String,
+        /// Its size in bytes.
+        bytes: u64,
+        /// The size of the cell without header.
+        room: u64,
+    },
+    /// The object refers into the heap, but not to an object.
+    Dangling {
+        /// The name of its type.
+        type_name: String,
+        /// The offset of the reference in the object.
+        offset: u64,
+        /// The reference.
+        target: u64,
+    },
+    /// A list of free cells is damaged.
+    FreeRun(String),
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::Block(what) => write!(f, "the block is {what}"),
+            Damage::Header(header) => write!(f, "the object's header is {header:#x}, which is not a type"),
+            Damage::Size { type_name, bytes, room } => {
+                write!(f, "the object of type {type_name} has {bytes} bytes, and its cell {room}")
+            }
+            Damage::Dangling { type_name, offset, target } => {
+                write!(f, "the object of type {type_name} refers to {target:#x} at offset {offset}, where no object is")
+            }
+            Damage::FreeRun(what) => write!(f, "the list of the block's free cells is damaged: {what}"),
+        }
+    }
+}
+
+/// The damaged places of a heap.
+#[derive(Clone, Debug, Default)]
+pub struct Damages {
+    /// The first of them, by address.
+    pub places: Vec<(u64, Damage)>,
+    /// The number of all of them.
+    pub count: u64,
+}
+
+impl Damages {
+    pub(crate) fn add(&mut self, address: u64, damage: impl FnOnce() -> Damage) {
+        self.count += 1;
+        if self.places.len() < MOST {
+            self.places.push((address, damage()));
+        }
+    }
+}
