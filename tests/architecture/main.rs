@@ -55,6 +55,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-trace",
         ],
     ),
+    ("stopworld-parquet", &["stopworld-analysis"]),
     (
         "stopworld-cli",
         &[
@@ -71,6 +72,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-ptrace",
             "stopworld-workloads",
             "stopworld-analysis",
+            "stopworld-parquet",
         ],
     ),
     ("stopworld-host", &["stopworld"]),

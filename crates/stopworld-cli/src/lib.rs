@@ -2,7 +2,7 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `arguments` | declarations of the arguments, from which clap derives the parser and the help |
+//! | `arguments`, `conversion_arguments` | declarations of the arguments, from which clap derives the parser and the help |
 //! | `size`, `complaint` | parsing of sizes; one-line messages for wrong arguments |
 //! | `trace_request`, `format` | the trace that the arguments request; the values of `--format` and `--events` |
 //! | `run` | one run: its workload, its length, and its error messages |
@@ -15,6 +15,7 @@
 //! | `convert`, `atomic_output` | conversion between trace formats; atomic replacement of the output file |
 //! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
+//! | `fleet` | many traces as a Parquet dataset |
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
@@ -33,12 +34,14 @@ mod arguments;
 mod atomic_output;
 mod complaint;
 mod control;
+mod conversion_arguments;
 mod convert;
 mod debug;
 mod dump;
 mod eventcnv;
 mod eventlog;
 mod exit;
+mod fleet;
 mod format;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
