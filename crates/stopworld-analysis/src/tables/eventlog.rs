@@ -9,12 +9,12 @@ use std::fs::File;
 use std::io::{self, BufReader};
 
 use super::schema::{Cell, Table};
-use super::sink::{ProcessFacts, RowSink, TraceRead, program_of, rewind};
+use super::sink::{ProcessFacts, RowSink, TraceRead, clamped, program_of, rewind};
 use super::thread_rows::ThreadRows;
 use crate::convert::ConvertError;
 use crate::profstats::Profiles;
 use ghc_eventlog::events::Record;
-use ghc_eventlog::read::{Event, Visitor, by_time, in_file_order, show};
+use ghc_eventlog::read::{Event, Summary, Visitor, by_time, in_file_order, show};
 use trace_io::and_more_places;
 
 /// Maximum number of capabilities whose collections are distinguished.
@@ -52,7 +52,7 @@ pub(super) fn read(file: &File, wanted: &[Table], sink: &mut dyn RowSink) -> Res
         sink.row(Table::Traces, &row).map_err(ConvertError::Output)?;
     }
     if wanted.contains(&Table::Bands) {
-        bands(file, &facts, sink)?;
+        bands(file, (summary.events, summary.bytes), &facts, sink)?;
     }
     Ok(TraceRead { events: summary.events, damage, notes: Vec::new() })
 }
@@ -87,9 +87,10 @@ impl Visitor for FirstReading {
             }
             Some(Record::WallClockTime(clock)) => {
                 // The event has the time of day of its own time.
+                let since_start = clamped(event.time / 1000);
                 let us = i64::try_from(clock.seconds).ok().and_then(|seconds| seconds.checked_mul(1_000_000));
-                let since_start = (event.time / 1000) as i64;
-                facts.start_us = us.map(|us| us + i64::from(clock.nanoseconds) / 1000 - since_start);
+                let us = us.and_then(|us| us.checked_add(i64::from(clock.nanoseconds) / 1000));
+                facts.start_us = us.and_then(|us| us.checked_sub(since_start));
             }
             _ => {}
         }
@@ -151,7 +152,7 @@ impl Rows<'_> {
             Record::GcStats(stats) => self.stats(stats.generation, stats.copied),
             Record::HeapLive(heap) => {
                 if let Some(collection) = &mut self.collection {
-                    collection.live = collection.live.or(Some(heap.bytes as i64));
+                    collection.live = collection.live.or(Some(clamped(heap.bytes)));
                 }
                 self.heap_sample(at, "live bytes", heap.bytes)?;
             }
@@ -223,7 +224,7 @@ impl Rows<'_> {
 
     fn stats(&mut self, generation: u16, copied: u64) {
         if let Some(collection) = &mut self.collection {
-            collection.stats = Some((generation.into(), copied as i64));
+            collection.stats = Some((generation.into(), clamped(copied)));
         }
     }
 
@@ -231,7 +232,7 @@ impl Rows<'_> {
         if !self.wants(Table::HeapSamples) {
             return Ok(());
         }
-        let cells = [Cell::Int(at), self.facts.time_of(at), Cell::Text(figure), Cell::Int(bytes as i64)];
+        let cells = [Cell::Int(at), self.facts.time_of(at), Cell::Text(figure), Cell::Int(clamped(bytes))];
         self.sink.row(Table::HeapSamples, &cells)
     }
 
@@ -311,10 +312,15 @@ impl Visitor for Rows<'_> {
     }
 }
 
-/// The bands of the heap profile. Their names are known after a first reading.
-fn bands(file: &File, facts: &ProcessFacts, sink: &mut dyn RowSink) -> Result<(), ConvertError> {
+/// The bands of the heap profile. Their names are known after a first reading. Both readings must find the log as it was: this many events and bytes.
+fn bands(file: &File, expected: (u64, u64), facts: &ProcessFacts, sink: &mut dyn RowSink) -> Result<(), ConvertError> {
+    let unchanged = |summary: &Summary| match (summary.events, summary.bytes) == expected {
+        true => Ok(()),
+        false => Err(ConvertError::Changed),
+    };
     rewind(file)?;
-    let (profiles, _) = Profiles::read(BufReader::new(file));
+    let (profiles, summary) = Profiles::read(BufReader::new(file));
+    unchanged(&summary)?;
     if !profiles.has_heap {
         return Ok(());
     }
@@ -334,10 +340,10 @@ fn bands(file: &File, facts: &ProcessFacts, sink: &mut dyn RowSink) -> Result<()
                 facts.time_of(at),
                 Cell::Text(heap.breakdown.name()),
                 Cell::Text(name),
-                Cell::Int(bytes as i64),
+                Cell::Int(clamped(bytes)),
             ];
             sink.row(Table::Bands, &cells)
         })
     });
-    passed.map_err(ConvertError::Output)
+    unchanged(&passed.map_err(ConvertError::Output)?)
 }

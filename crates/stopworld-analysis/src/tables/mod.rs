@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A format that does not contain a fact leaves the column null: nothing is invented. Times are nanoseconds since the start of the trace; where the
-//! trace contains the time of day, the time in UTC is beside it. Rows are passed on one by one, so memory does not grow with the trace. A file is read
+//! trace contains the time of day, the time in UTC is beside it. An integer above 2^63 - 1 is stored as 2^63 - 1. Rows are passed on one by one, so memory does not grow with the trace. A file is read
 //! twice or more, because the facts about a process precede its rows: it must be a regular file.
 //!
 //! | file | part |

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::io::{self, Read};
 
 use super::schema::{Cell, Table};
-use super::sink::{ProcessFacts, RowSink, TraceRead};
+use super::sink::{ProcessFacts, RowSink, TraceRead, clamped};
 use crate::convert::{Conversion, ConvertError, ConvertOptions, LeftOut, Source};
 use crate::convert::{stream, telemetry};
 use mps_telemetry::reader::Record;
@@ -195,7 +195,7 @@ impl Rows<'_> {
             return Ok(());
         }
         let figure = format!("held by the pools of arena {arena:#x}");
-        let cells = [Cell::Int(at), Cell::Null, Cell::Text(&figure), Cell::Int(held as i64)];
+        let cells = [Cell::Int(at), Cell::Null, Cell::Text(&figure), Cell::Int(clamped(held))];
         self.sink.row(Table::HeapSamples, &cells)
     }
 

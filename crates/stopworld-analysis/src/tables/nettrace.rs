@@ -9,12 +9,12 @@ use std::io;
 
 use super::nettrace_events::{self, Clock};
 use super::schema::{Cell, Table};
-use super::sink::{ProcessFacts, RowSink, TraceRead, program_of, rewind};
+use super::sink::{ProcessFacts, RowSink, TraceRead, clamped, program_of, rewind};
 use crate::convert::ConvertError;
 use crate::gcstats::collection::{Collection, Kind, Marks, Phases};
 use crate::gcstats::{Analysis, Figures, Process, Rules};
 use nettrace::clr::{MarkRoot, Reason};
-use nettrace::{NetEvent, Reader, TraceInfo, Visitor};
+use nettrace::{NetEvent, Reader, Summary, TraceInfo, Visitor};
 use trace_io::and_more_places;
 
 /// The maximum number of processes of a trace that have rows.
@@ -26,20 +26,26 @@ pub(super) fn read(mut file: &File, wanted: &[Table], sink: &mut dyn RowSink) ->
     let mut first = FirstReading::default();
     let summary = Reader::new(&mut file).in_file_order().read(&mut first);
     let Some(clock) = first.clock else {
-        let damage = summary.damage.map_or("the file has no trace".to_owned(), |damage| damage.to_string());
+        let damage = summary.damage.as_ref().map_or("the file has no trace".to_owned(), |damage| damage.to_string());
         return Err(ConvertError::Unreadable(damage));
     };
-    let damage = summary.damage.map(|damage| format!("{damage}{}", and_more_places(summary.damages)));
+    let damage = summary.damage.as_ref().map(|damage| format!("{damage}{}", and_more_places(summary.damages)));
     let mut outcome = TraceRead { events: summary.events, damage, notes: Vec::new() };
     if first.without > 0 {
         let without = first.without;
         outcome.notes.push(format!("{without} events are left out: they are of more than {MOST_PROCESSES} processes"));
     }
     let room = |error| ConvertError::Room { directory: std::env::temp_dir().display().to_string(), error };
-    let analysed = analyse(file, wanted)?.map_err(room)?;
+    let (analysed, again) = analyse(file, wanted)?;
+    unchanged(&summary, &again)?;
+    let analysed = analysed.map_err(room)?;
     let by_id: BTreeMap<u64, &Process> = analysed.iter().map(|process| (process.identity.process, process)).collect();
-    // A process that has neither events nor collections is an artefact.
-    for &process in first.processes.iter().filter(|id| first.processes.len() == 1 || **id != 0) {
+    // A trace without events has a row in the table of traces, too.
+    if first.processes.is_empty() {
+        first.processes.insert(0);
+    }
+    // A process that only the analysis knows has no events: it is an artefact.
+    for &process in &first.processes {
         let known = by_id.get(&process).copied();
         let facts = facts_of(process, known, clock);
         sink.process(&facts).map_err(ConvertError::Output)?;
@@ -52,23 +58,30 @@ pub(super) fn read(mut file: &File, wanted: &[Table], sink: &mut dyn RowSink) ->
         }
         if wanted.iter().any(|table| !FROM_FIRST.contains(table) || *table == Table::Phases) {
             rewind(file)?;
-            nettrace_events::read(file, process, (clock, &facts), wanted, sink, &mut outcome.notes)
+            let again = nettrace_events::read(file, process, (clock, &facts), wanted, sink, &mut outcome.notes)
                 .map_err(ConvertError::Output)?;
+            unchanged(&summary, &again)?;
         }
     }
     Ok(outcome)
 }
 
+/// Checks that a later reading found the same trace as the first.
+fn unchanged(first: &Summary, again: &Summary) -> Result<(), ConvertError> {
+    let found = |summary: &Summary| (summary.bytes, summary.events, summary.damages);
+    if found(first) == found(again) { Ok(()) } else { Err(ConvertError::Changed) }
+}
+
 /// Reads the collections, in the order of time.
-fn analyse(mut file: &File, wanted: &[Table]) -> Result<io::Result<Vec<Process>>, ConvertError> {
+fn analyse(mut file: &File, wanted: &[Table]) -> Result<(io::Result<Vec<Process>>, Summary), ConvertError> {
     rewind(file)?;
     let mut analysis = Analysis::new(Rules::Ours);
     // Without collections only the identities are needed, which do not depend on the order.
     let reader = Reader::new(&mut file);
     let needs_order = wanted.iter().any(|table| matches!(table, Table::Collections | Table::Phases));
     let reader = if needs_order { reader } else { reader.in_file_order() };
-    reader.read(&mut analysis);
-    Ok(analysis.finish())
+    let summary = reader.read(&mut analysis);
+    Ok((analysis.finish(), summary))
 }
 
 /// Gathers the processes of a file.
@@ -109,7 +122,7 @@ fn facts_of(process: u64, known: Option<&Process>, clock: Clock) -> ProcessFacts
     });
     ProcessFacts {
         format: "nettrace",
-        process_id: (process != 0).then_some(process as i64),
+        process_id: (process != 0).then(|| clamped(process)),
         program,
         command_line,
         runtime,

@@ -5,15 +5,17 @@ use std::fs::File;
 use std::io;
 
 use super::schema::{Cell, Table};
-use super::sink::{ProcessFacts, RowSink};
+use super::sink::{ProcessFacts, RowSink, clamped};
 use super::thread_rows::ThreadRows;
 use crate::convert::decoded::{self, DecodedFields, EventMeaning};
 use nettrace::clr::{Provider, SuspendReason};
 use nettrace::shown;
-use nettrace::{EventType, Interest, NetEvent, Reader, ThreadInfo, TraceInfo, Utc, Visitor};
+use nettrace::{EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, TraceInfo, Utc, Visitor};
 use stopworld::events::EventId;
 use trace_io::json::Quoted;
 
+/// The maximum number of threads that have begun a stop, at once.
+const MOST_STOPS: usize = 1 << 12;
 /// The maximum number of event types that are known at once.
 const MOST_TYPES: usize = 1 << 17;
 
@@ -53,7 +55,7 @@ fn microseconds(utc: &Utc) -> Option<i64> {
     })
 }
 
-/// Reads the rows of a process.
+/// Reads the rows of a process. Returns the summary of this reading, which differs from that of another if the file has changed.
 pub(super) fn read(
     mut file: &File,
     process: u64,
@@ -61,7 +63,7 @@ pub(super) fn read(
     wanted: &[Table],
     sink: &mut dyn RowSink,
     notes: &mut Vec<String>,
-) -> io::Result<()> {
+) -> io::Result<Summary> {
     let mut rows = Rows {
         process,
         clock,
@@ -71,12 +73,12 @@ pub(super) fn read(
         pointer_bytes: 8,
         types: HashMap::new(),
         threads: ThreadRows::default(),
-        stop: None,
+        stops: HashMap::new(),
         phase: None,
         fields: String::new(),
         failed: None,
     };
-    Reader::new(&mut file).read(&mut rows);
+    let summary = Reader::new(&mut file).read(&mut rows);
     let Rows { threads, failed, sink, .. } = rows;
     if let Some(error) = failed {
         return Err(error);
@@ -87,7 +89,7 @@ pub(super) fn read(
             notes.push(format!("{} events are not counted in `threads`: there are too many threads", threads.without));
         }
     }
-    Ok(())
+    Ok(summary)
 }
 
 /// What is known about a type of event.
@@ -103,7 +105,6 @@ struct Known {
 struct Stop {
     start: i64,
     stopped: Option<i64>,
-    thread: i64,
     number: Option<i64>,
     reason: Option<&'static str>,
 }
@@ -117,7 +118,8 @@ struct Rows<'a> {
     pointer_bytes: u8,
     types: HashMap<u32, Known>,
     threads: ThreadRows,
-    stop: Option<Stop>,
+    /// The stops that have begun, by the thread that began them and will end them.
+    stops: HashMap<i64, Stop>,
     /// The phase that has begun: its name, the number of the collection, and its start.
     phase: Option<(&'static str, i64, i64)>,
     fields: String,
@@ -132,7 +134,7 @@ impl Rows<'_> {
     fn take(&mut self, event: &NetEvent<'_>) -> io::Result<()> {
         let at = self.clock.ns(event.time);
         if self.wants(Table::Threads) && event.thread != 0 {
-            self.threads.event(event.thread as i64, at);
+            self.threads.event(clamped(event.thread), at);
         }
         let Some(known) = self.types.get(&event.kind.index) else { return Ok(()) };
         let (meaning, is_step) = (known.meaning, known.is_step);
@@ -145,7 +147,7 @@ impl Rows<'_> {
         let fields = decoded::fields(event, self.pointer_bytes);
         match (meaning, decoded::id_of(meaning, event.kind, &fields)) {
             (EventMeaning::Own(_), Some(id)) => self.own_step(id, &fields, at),
-            (EventMeaning::Net(_), Some(id)) => self.runtime_step(id, &fields, event.thread as i64, at),
+            (EventMeaning::Net(_), Some(id)) => self.runtime_step(id, &fields, clamped(event.thread), at),
             _ => Ok(()),
         }
     }
@@ -169,7 +171,7 @@ impl Rows<'_> {
         let cells = [
             Cell::Int(at),
             self.facts.time_of(at),
-            (event.thread != 0).then_some(event.thread as i64).into(),
+            (event.thread != 0).then(|| clamped(event.thread)).into(),
             event.processor.map(i64::from).into(),
             Cell::Text(&event.kind.provider),
             Cell::Text(title),
@@ -183,24 +185,32 @@ impl Rows<'_> {
     fn runtime_step(&mut self, id: EventId, fields: &DecodedFields, thread: i64, at: i64) -> io::Result<()> {
         match id {
             EventId::SuspendBegin => {
-                // The event has the number of collections before this one.
                 let reason = fields.number("Reason");
-                let number = fields.number("Count").filter(|_| reason.is_some_and(decoded::is_for_collection));
+                let count = fields.number("Count").map(|count| count as u32);
+                let code = reason.and_then(|code| u32::try_from(code).ok()).and_then(SuspendReason::of);
+                // The runtime counts a collection after it has stopped the threads for it; a background collection, which also stops them later to
+                // prepare a phase, is counted by then.
+                let number = match code {
+                    Some(SuspendReason::SuspendForGC) => count.map(|count| count.wrapping_add(1)),
+                    Some(SuspendReason::SuspendForGCPrep) => count,
+                    _ => None,
+                };
                 let reason = reason.and_then(|code| SuspendReason::NAMES.get(code as usize)).copied();
-                let number = number.map(|count| i64::from((count as u32).wrapping_add(1)));
-                self.stop = Some(Stop { start: at, stopped: None, thread, number, reason });
+                if self.stops.len() < MOST_STOPS || self.stops.contains_key(&thread) {
+                    self.stops.insert(thread, Stop { start: at, stopped: None, number: number.map(i64::from), reason });
+                }
             }
             EventId::SuspendEnd => {
-                if let Some(stop) = &mut self.stop {
+                if let Some(stop) = self.stops.get_mut(&thread) {
                     stop.stopped = stop.stopped.or(Some(at));
                 }
             }
             EventId::RestartEnd if self.wants(Table::Stops) => {
-                let Some(stop) = self.stop.take() else { return Ok(()) };
+                let Some(stop) = self.stops.remove(&thread) else { return Ok(()) };
                 let cells = [
                     stop.number.into(),
                     stop.reason.into(),
-                    Cell::Int(stop.thread),
+                    Cell::Int(thread),
                     Cell::Int(stop.start),
                     self.facts.time_of(stop.start),
                     stop.stopped.map(|stopped| stopped - stop.start).into(),
@@ -222,17 +232,17 @@ impl Rows<'_> {
     }
 
     fn heap_sample(&mut self, at: i64, figure: &str, bytes: u64) -> io::Result<()> {
-        let cells = [Cell::Int(at), self.facts.time_of(at), Cell::Text(figure), Cell::Int(bytes as i64)];
+        let cells = [Cell::Int(at), self.facts.time_of(at), Cell::Text(figure), Cell::Int(clamped(bytes))];
         self.sink.row(Table::HeapSamples, &cells)
     }
 
     /// A step that the provider of stopworld reports.
     fn own_step(&mut self, id: EventId, fields: &DecodedFields, at: i64) -> io::Result<()> {
-        let number = fields.number("number").unwrap_or(0) as i64;
+        let number = clamped(fields.number("number").unwrap_or(0));
         let begins = match id {
             EventId::ThreadAttached => {
                 if let (Some(tid), Some(name)) = (fields.number("tid"), fields.text("label")) {
-                    self.threads.name(tid as i64, name);
+                    self.threads.name(clamped(tid), name);
                 }
                 return Ok(());
             }
@@ -316,7 +326,7 @@ impl Visitor for Rows<'_> {
 
     fn thread(&mut self, thread: &ThreadInfo<'_>) {
         if thread.process == self.process {
-            self.threads.name(thread.thread as i64, &thread.name);
+            self.threads.name(clamped(thread.thread), &thread.name);
         }
     }
 

@@ -68,11 +68,16 @@ impl ProcessFacts {
             self.program.as_deref().into(),
             self.command_line.as_deref().into(),
             self.runtime.as_deref().into(),
-            Cell::Int(events as i64),
-            lost.map(|lost| lost as i64).into(),
+            Cell::Int(clamped(events)),
+            lost.map(clamped).into(),
             damage.into(),
         ]
     }
+}
+
+/// Returns the integer that a cell stores for this value: a column has 64 bits with a sign, and a larger value is stored as the maximum.
+pub(super) fn clamped(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// Returns the name of the program of a command line's first word: the part after the last folder.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::schema::{Cell, Table};
-use super::sink::RowSink;
+use super::sink::{RowSink, clamped};
 
 /// The maximum number of threads of a process that have rows.
 const MOST_THREADS: usize = 1 << 16;
@@ -60,7 +60,7 @@ impl ThreadRows {
         for (id, thread) in &self.threads {
             let Some((first, last)) = thread.span else { continue };
             let name = thread.name.as_deref().into();
-            let cells = [Cell::Int(*id), name, Cell::Int(first), Cell::Int(last), Cell::Int(thread.events as i64)];
+            let cells = [Cell::Int(*id), name, Cell::Int(first), Cell::Int(last), Cell::Int(clamped(thread.events))];
             sink.row(Table::Threads, &cells)?;
         }
         Ok(())
