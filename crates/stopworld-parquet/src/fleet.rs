@@ -1,9 +1,11 @@
 //! Converts many traces in parallel.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::num::NonZeroUsize;
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -12,6 +14,7 @@ use stopworld_analysis::convert::{ConvertError, ConvertOptions};
 use stopworld_analysis::tables::{self, Table};
 
 use super::dataset::Dataset;
+use super::error::FleetError;
 use super::inputs::{Input, Inputs, PathFacts};
 use super::part::Parts;
 
@@ -66,59 +69,65 @@ pub struct Written {
     pub notes: Vec<String>,
 }
 
-/// The reason why nothing was written of a trace.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FleetError {
-    /// It cannot be found or opened.
-    #[error("can't open the trace: {0}")]
-    Open(String),
-    /// It is not a regular file.
-    #[error("the trace is not a regular file: it must be read more than once; copy it to a file first")]
-    NotAFile,
-    /// It cannot be converted.
-    #[error(transparent)]
-    Convert(#[from] ConvertError),
-}
-
 /// Converts traces, each in one of several threads. Calls `each` after each of them, in the order in which they are finished.
 pub fn convert(inputs: &Inputs, dataset: &Dataset, options: &FleetOptions, mut each: impl FnMut(FileOutcome)) {
     for (path, error) in &inputs.missing {
         each(FileOutcome { path: path.clone(), result: Err(FleetError::Open(error.clone())) });
     }
     let next = Mutex::new(inputs.files.iter());
+    let next_outcome = || {
+        let input = next.lock().unwrap_or_else(PoisonError::into_inner).next()?;
+        Some(FileOutcome { path: input.path.clone(), result: guarded(|| one(input, dataset, options)) })
+    };
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..options.jobs.get().min(inputs.files.len()) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let input = next.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    let Some(input) = input else { break };
-                    let outcome = FileOutcome { path: input.path.clone(), result: one(input, dataset, options) };
-                    if sender.send(outcome).is_err() {
-                        break;
-                    }
-                }
-            });
+            let (sender, next_outcome) = (sender.clone(), &next_outcome);
+            let work = move || {
+                // The receiver is gone if `each` has panicked.
+                while let Some(outcome) = next_outcome()
+                    && sender.send(outcome).is_ok()
+                {}
+            };
+            // With fewer threads than requested it only takes longer.
+            if thread::Builder::new().name("convert".to_owned()).spawn_scoped(scope, work).is_err() {
+                break;
+            }
         }
         drop(sender);
         receiver.iter().for_each(&mut each);
     });
+    // Without any thread, this one converts the traces.
+    std::iter::from_fn(next_outcome).for_each(each);
+}
+
+/// Returns the result of a conversion; an error if it panics.
+fn guarded(convert: impl FnOnce() -> Result<Written, FleetError>) -> Result<Written, FleetError> {
+    // After a panic nothing but the dataset is used. What the conversion shares with others in it is consistent whenever its locks are released.
+    catch_unwind(AssertUnwindSafe(convert)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(FleetError::Panicked(message.unwrap_or("a panic").to_owned()))
+    })
 }
 
 /// Converts one trace.
 fn one(input: &Input, dataset: &Dataset, options: &FleetOptions) -> Result<Written, FleetError> {
     let open = |error: io::Error| FleetError::Open(error.to_string());
-    let file = File::open(&input.path).map_err(open)?;
-    let metadata = file.metadata().map_err(open)?;
-    if !metadata.is_file() {
+    // Opening a pipe would wait for a writer.
+    if !fs::metadata(&input.path).map_err(open)?.is_file() {
         return Err(FleetError::NotAFile);
     }
-    let facts = options.facts.clone().or(PathFacts::of(&input.path));
+    let file = File::open(&input.path).map_err(open)?;
+    let metadata = file.metadata().map_err(open)?;
+    let facts = options.facts.clone().or(PathFacts::of(input.absolute()));
     let mut parts = Parts::new(dataset, input, &options.tables, facts);
     let read = tables::read(&file, &options.tables, &options.reading, &mut parts)?;
-    let bytes_written = parts.finish().map_err(ConvertError::Output)?;
+    let state = |metadata: &Metadata| (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+    if state(&file.metadata().map_err(open)?) != state(&metadata) {
+        return Err(ConvertError::Changed.into());
+    }
+    let bytes_written = parts.finish(read.damage.as_deref())?;
     Ok(Written {
         bytes_read: metadata.len(),
         events: read.events,
@@ -127,4 +136,15 @@ fn one(input: &Input, dataset: &Dataset, options: &FleetOptions) -> Result<Writt
         damage: read.damage,
         notes: read.notes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_the_error_of_one_trace() {
+        let error = guarded(|| panic!("broken {}", 7)).unwrap_err();
+        assert!(matches!(&error, FleetError::Panicked(message) if message == "broken 7"), "{error}");
+    }
 }

@@ -25,7 +25,8 @@ pub struct PathFacts {
 }
 
 impl PathFacts {
-    /// Reads the folders of a path. The innermost folder counts.
+    /// Reads the folders of a path. The innermost folder counts. Values may be escaped as Hive does; a day that is not a date is ignored, because it
+    /// would change the type of the column.
     pub fn of(path: &Path) -> PathFacts {
         let mut facts = PathFacts::default();
         for component in path.parent().into_iter().flat_map(Path::components) {
@@ -38,7 +39,10 @@ impl PathFacts {
                 "day" => &mut facts.day,
                 _ => continue,
             };
-            *fact = Some(value.to_owned()).filter(|value| !value.is_empty());
+            let value = unescaped(value);
+            if key != "day" || is_date(&value) {
+                *fact = Some(value).filter(|value| !value.is_empty());
+            }
         }
         facts
     }
@@ -66,18 +70,66 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Returns the trace's part of the names of its part files: its own name, and a hash of its absolute path.
+    /// Returns its absolute path without symbolic links.
+    pub(crate) fn absolute(&self) -> &Path {
+        &self.absolute
+    }
+
+    /// Returns the trace's part of the names of its part files: its own name, and a hash of its absolute path. It has a prefix, because Spark skips
+    /// files whose names begin with `_` or `.`.
     pub(crate) fn part_name(&self) -> String {
         const LONGEST: usize = 64;
-        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = self.absolute.file_stem().unwrap_or_default().to_string_lossy();
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' };
         let stem: String = stem.chars().take(LONGEST).map(plain).collect();
-        // FNV-1a: it never changes, unlike the hashes of the standard library.
-        let hash = self.absolute.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        format!("{stem}-{hash:016x}")
+        format!("trace-{stem}-{:016x}", hash(self.absolute.as_os_str().as_bytes()))
     }
+}
+
+/// Returns a hash that never changes, unlike the hashes of the standard library: FNV-1a.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// Returns a value that the name of a folder has escaped as Hive does: `%` and two hexadecimal digits are a byte. Anything else stays as it is.
+fn unescaped(value: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = value.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| value.to_owned())
+}
+
+/// Returns whether a value is a date, as year, month and day with hyphens.
+fn is_date(value: &str) -> bool {
+    let [year, month, day] = value.split('-').collect::<Vec<_>>()[..] else { return false };
+    let number = |digits: &str, length: usize| {
+        let is_number = digits.len() == length && digits.bytes().all(|digit| digit.is_ascii_digit());
+        digits.parse::<u32>().ok().filter(|_| is_number)
+    };
+    let (Some(year), Some(month), Some(day)) = (number(year, 4), number(month, 2), number(day, 2)) else {
+        return false;
+    };
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        2 => 28 + u32::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => 0,
+    };
+    (1..=days).contains(&day)
 }
 
 /// The traces to convert.
@@ -91,7 +143,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// Finds the traces in these files and folders. A file that is named is taken whatever its name is; from a folder, and the folders in it, those with
-    /// one of these extensions. Hidden files and folders, and symbolic links to folders, are left out; so is the folder `except`.
+    /// one of these extensions. Hidden files and folders, symbolic links to folders, and pipes and devices are left out; so is the folder `except`.
     pub fn find(paths: &[PathBuf], except: &Path, extensions: &[&str]) -> Inputs {
         let mut inputs = Inputs::default();
         let except = fs::canonicalize(except).ok();
@@ -153,7 +205,10 @@ impl Inputs {
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 self.folder(&path, except, extensions);
-            } else if extension.is_some_and(|extension| extensions.contains(&extension)) && !path.is_dir() {
+            } else if extension.is_some_and(|extension| extensions.contains(&extension))
+                // What cannot be examined is reported.
+                && fs::metadata(&path).map_or(true, |metadata| metadata.is_file())
+            {
                 self.file(path);
             }
         }
@@ -171,6 +226,12 @@ mod tests {
     #[case("host=a/host=b/x", [Some("b"), None, None, None])]
     #[case("host=/x", [None; 4])]
     #[case("a/host=b", [None; 4])]
+    #[case("host=a%20b%2F%C2%B5/process=50%/version=%zz/x", [Some("a b/µ"), Some("50%"), Some("%zz"), None])]
+    #[case("day=yesterday/x", [None; 4])]
+    #[case("day=2026-02-29/x", [None; 4])]
+    #[case("day=2028-02-29/x", [None, None, None, Some("2028-02-29")])]
+    #[case("day=2026-1-01/x", [None; 4])]
+    #[case("day=/x", [None; 4])]
     #[case("hosts=a/x", [None; 4])]
     fn folders_are_facts(#[case] path: &str, #[case] expected: [Option<&str>; 4]) {
         let PathFacts { host, process, version, day } = PathFacts::of(Path::new(path));
@@ -202,6 +263,20 @@ mod tests {
         let names = ["/a/run.nettrace", "/b/run.nettrace", "/a/run.nettrace"].map(|path| input(path).part_name());
         assert_eq!(names[0], names[2]);
         assert_ne!(names[0], names[1]);
-        assert!(names.iter().all(|name| name.starts_with("run-") && name.len() == 20), "{names:?}");
+        assert!(names.iter().all(|name| name.starts_with("trace-run-") && name.len() == 26), "{names:?}");
+    }
+
+    #[test]
+    fn a_trace_has_one_part_name_whatever_link_leads_to_it() {
+        let input = |path: &str| Input { path: path.into(), absolute: "/a/run.nettrace".into(), bytes: 0 };
+        assert_eq!(input("/b/latest.nettrace").part_name(), input("/a/run.nettrace").part_name());
+    }
+
+    #[rstest]
+    #[case("/a/_run.nettrace")]
+    #[case("/a/..nettrace")]
+    fn engines_skip_no_part_name(#[case] path: &str) {
+        let name = Input { path: path.into(), absolute: path.into(), bytes: 0 }.part_name();
+        assert!(!name.starts_with(['_', '.']), "{name}");
     }
 }

@@ -18,16 +18,19 @@
 //! | `columns` | the columns of a table in memory, and how they are written |
 //! | `part` | the part files of one trace |
 //! | `dataset` | the folder with all part files |
+//! | `error` | the reasons why a trace is not converted |
 //! | `fleet` | converts many traces in parallel |
 
 mod columns;
 mod dataset;
+mod error;
 mod fleet;
 mod inputs;
 mod part;
 
-pub use dataset::Dataset;
-pub use fleet::{FileOutcome, FleetError, FleetOptions, Written, convert};
+pub use dataset::{Abandon, Dataset};
+pub use error::FleetError;
+pub use fleet::{FileOutcome, FleetOptions, Written, convert};
 pub use inputs::{Inputs, NETTRACE, PathFacts, TRACES};
 /// The tables, and the options for reading a telemetry stream.
 pub use stopworld_analysis::{convert::ConvertOptions, tables::Table};

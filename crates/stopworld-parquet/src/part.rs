@@ -1,17 +1,19 @@
 //! The part files of one trace: one for each table with rows, and for each process.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
+use stopworld_analysis::convert::ConvertError;
 use stopworld_analysis::tables::{Cell, ProcessFacts, RowSink, Table};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::columns::{self, Columns, Common};
 use super::dataset::{Dataset, Partition};
+use super::error::FleetError;
 use super::inputs::{Input, PathFacts};
 
 /// A part file that is being written.
@@ -77,22 +79,23 @@ impl<'a> Parts<'a> {
 
     /// Moves the part files into the dataset, and removes those of an earlier conversion of the trace that are not replaced. Returns the bytes
     /// written.
-    pub(crate) fn finish(&mut self) -> io::Result<u64> {
-        self.end_process()?;
-        let mut bytes = 0;
-        let mut paths = Vec::new();
-        for (temporary, path) in std::mem::take(&mut self.complete) {
-            bytes += temporary.metadata()?.len();
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
+    ///
+    /// # Errors
+    ///
+    /// The trace is damaged, and an earlier conversion had more rows; or a file cannot be written. The dataset then has the earlier rows, or, where a
+    /// file of the same path was already replaced, none.
+    pub(crate) fn finish(&mut self, damage: Option<&str>) -> Result<u64, FleetError> {
+        let unwritable = |error| FleetError::from(ConvertError::Output(error));
+        self.end_process().map_err(unwritable)?;
+        let part = self.input.part_name();
+        if let Some(damage) = damage {
+            let (rows, earlier) = (self.rows.values().sum(), self.dataset.earlier_rows(self.tables, &part));
+            if rows < earlier {
+                return Err(FleetError::Worse { damage: damage.to_owned(), rows, earlier, part });
             }
-            // A temporary file can be read only by its owner.
-            self.dataset.make_readable(&temporary)?;
-            temporary.persist(&path).map_err(|error| error.error)?;
-            paths.push(path);
         }
-        self.dataset.remove_stale(self.tables, &self.input.part_name(), &paths)?;
-        Ok(bytes)
+        let complete = std::mem::take(&mut self.complete);
+        self.dataset.move_in(complete, self.tables, &part).map_err(unwritable)
     }
 }
 
