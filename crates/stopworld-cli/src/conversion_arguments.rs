@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::exit::Failure;
 use super::format::{self, ConvertFormat};
 use stopworld_parquet::{PathFacts, Table};
 
@@ -20,7 +21,7 @@ can't be read, 2 if the arguments are wrong.";
 pub(super) const CONVERT_HELP: &str = "\
 The format of the input is detected from its content, not its name: a Memory Pool System telemetry stream (1.0.0 or 2.0.0), a .nettrace \
 of version 4 to 6, or (for a timeline or a dataset) a GHC eventlog. Standard error lists, with counts, everything that the output format can't represent; \
-nothing is dropped silently. The output replaces an existing file only when it is complete. Memory use stays below 100 MiB for a trace \
+nothing is dropped silently. The output replaces an existing file only when it is complete; a trace is replaced only if --output names it. Memory use stays below 100 MiB for a trace \
 of any length; a stream that must be sorted needs space in TMPDIR.
 
 A Parquet dataset is a folder: OUT ends in .parquet or /, or --format parquet is given. IN may then be many files and folders, in which all \
@@ -33,13 +34,17 @@ touched; of a dataset, the other traces are converted), 2 if the arguments are w
 
 #[derive(Debug, Args)]
 pub(super) struct Convert {
-    /// The trace to read; `-` is standard input. For Parquet: any number of files and folders
+    /// The trace to read; `-` is standard input. For Parquet: any number of files and folders. The last path is OUT, unless --output names it
     #[arg(value_name = "IN", required = true)]
     pub(super) inputs: Vec<PathBuf>,
 
     /// The file to write: FILE.mps, FILE.nettrace, or FILE.json for Perfetto and Chrome; `-` is standard output. For Parquet: the folder of the
-    /// dataset, DIR.parquet or DIR/
-    #[arg(value_name = "OUT", required = true)]
+    /// dataset, DIR.parquet or DIR/ [default: the last path]
+    #[arg(short, long = "output", value_name = "OUT")]
+    pub(super) named_output: Option<PathBuf>,
+
+    /// The output: that of the option, or the last path.
+    #[arg(skip)]
     pub(super) output: PathBuf,
 
     /// The format to write [default: selected by the extension of OUT]
@@ -57,6 +62,23 @@ pub(super) struct Convert {
 
     #[command(flatten)]
     pub(super) fleet: FleetArguments,
+}
+
+impl Convert {
+    /// Determines the output, and removes it from the inputs.
+    pub(super) fn resolved(mut self) -> Result<Convert, Failure> {
+        self.output = match &self.named_output {
+            Some(output) => output.clone(),
+            None => self.inputs.pop().unwrap_or_default(),
+        };
+        match self.inputs.is_empty() {
+            true => Err(Failure::Usage(format!(
+                "{}: is it the input, or the output? `stopworld convert IN OUT` needs both, as does `stopworld convert IN --output OUT`",
+                self.output.display()
+            ))),
+            false => Ok(self),
+        }
+    }
 }
 
 /// The options for a dataset.

@@ -5,7 +5,7 @@
 //! to its end, whatever the output format can't represent; 1 for an input that is damaged (everything readable is converted)
 //! or not a trace (the output is not touched); 141 if standard output was closed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -18,6 +18,7 @@ use super::exit::{FAILED, Failure};
 use super::fleet;
 use super::format::{ConvertFormat, can_convert_to, conversion_target, extensions, names_a_dataset};
 use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
+use stopworld_parquet::TRACES;
 use stopworld_platform::os::remedy::remedy_of;
 use stopworld_trace::TraceFormat;
 
@@ -49,6 +50,13 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
 /// Converts one trace to one file.
 fn one(arguments: &Convert, path: &Path) -> Result<u8, Failure> {
     let target = target(arguments)?;
+    if arguments.named_output.is_none() && is_trace(&arguments.output) {
+        return Err(Failure::Usage(format!(
+            "{output}: it is a trace, and converting {} would replace it: add `--output {output}`, or name another file",
+            path.display(),
+            output = arguments.output.display()
+        )));
+    }
     let name = path.display();
     let input: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin().lock())
@@ -67,6 +75,13 @@ fn one(arguments: &Convert, path: &Path) -> Result<u8, Failure> {
     let replaces = output.replaces();
     output.finish().map_err(|error| unwritable(&error, &arguments.output, replaces))?;
     Ok(report(path, &arguments.output, &conversion))
+}
+
+/// Returns whether an output exists and is a trace, of any format. `convert *.nettrace` names one if there are two.
+fn is_trace(output: &Path) -> bool {
+    let extension = output.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| TRACES.contains(&extension))
+        && fs::metadata(output).is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0)
 }
 
 /// Makes the error for an output that can't be written, with its remedy.

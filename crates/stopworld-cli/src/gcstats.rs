@@ -52,7 +52,11 @@ pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
         match one(arguments, &file) {
             Ok(PIPE_CLOSED) => return Ok(PIPE_CLOSED),
             Ok(code) => worst = worst.max(code),
-            Err(Failure::Usage(error)) => return Err(Failure::Usage(error)),
+            // The file has no process of this id; another may.
+            Err(Failure::Usage(error)) => {
+                eprintln!("gcstats: {}: {error}", file.display());
+                worst = worst.max(FAILED);
+            }
             Err(Failure::Run(error)) => {
                 eprintln!("gcstats: {error:#}");
                 worst = worst.max(FAILED);

@@ -123,7 +123,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Debug(arguments) => debug::debug(&arguments),
         Action::Attach(arguments) => debug::attach(&arguments),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
-        Action::Convert(arguments) => convert::run(&arguments),
+        Action::Convert(arguments) => convert::run(&arguments.resolved()?),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
         Action::Eventlog(arguments) => eventlog::run(&arguments),

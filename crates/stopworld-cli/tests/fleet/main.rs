@@ -6,6 +6,7 @@ mod command_support;
 mod skipped;
 
 mod engines;
+mod robust;
 
 use std::fs;
 use std::io;
@@ -55,7 +56,7 @@ fn traces_that_fail_are_listed_and_the_others_are_converted() {
     for expected in [
         "traces/cut.nettrace: at byte",
         "everything that could be read is in the dataset",
-        "2 of 4 traces are not in the dataset:\n  missing.mps: can't open the trace: ",
+        "2 of 4 traces were not converted:\n  missing.mps: can't open it: ",
         "\n  traces/text.mps: unknown format",
         " of 2 traces",
     ] {
