@@ -16,7 +16,8 @@ use super::conversion_arguments::Convert;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
 use super::fleet;
-use super::format::{ConvertFormat, can_convert_to, conversion_target, extensions, names_a_dataset};
+use super::format::{ConvertFormat, can_convert_to, conversion_target, extensions, named_format};
+use super::sqlite;
 use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
 use stopworld_platform::os::remedy::remedy_of;
 use stopworld_trace::TraceFormat;
@@ -24,11 +25,8 @@ use stopworld_trace::TraceFormat;
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     let output_name = arguments.output.display();
-    let is_dataset = match arguments.format {
-        Some(format) => format == ConvertFormat::Parquet,
-        None => names_a_dataset(&arguments.output),
-    };
-    if is_dataset {
+    let format = arguments.format.or_else(|| named_format(&arguments.output));
+    if format == Some(ConvertFormat::Parquet) {
         return fleet::run(arguments);
     }
     let [input] = &arguments.inputs[..] else {
@@ -43,7 +41,10 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
              --format parquet"
         )));
     }
-    one(arguments, input)
+    match format {
+        Some(ConvertFormat::Sqlite) => sqlite::run(input, &arguments.output),
+        _ => one(arguments, input),
+    }
 }
 
 /// Converts one trace to one file.

@@ -1,4 +1,4 @@
-//! Datasets of many traces: `stopworld convert` and `stopworld gcstats --parquet`, queried by DuckDB and by Spark.
+//! Datasets of many traces: `stopworld convert` and `stopworld gcstats --parquet`, queried by DuckDB and by Spark; databases of telemetry streams.
 
 #[path = "../command_support/mod.rs"]
 mod command_support;
@@ -6,6 +6,7 @@ mod command_support;
 mod skipped;
 
 mod engines;
+mod sqlite;
 
 use std::fs;
 use std::io;
