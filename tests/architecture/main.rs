@@ -56,6 +56,7 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("stopworld-parquet", &["stopworld-analysis"]),
+    ("stopworld-sqlite", &["mps-telemetry"]),
     (
         "stopworld-cli",
         &[
@@ -73,6 +74,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-workloads",
             "stopworld-analysis",
             "stopworld-parquet",
+            "stopworld-sqlite",
         ],
     ),
     ("stopworld-host", &["stopworld"]),

@@ -38,8 +38,8 @@ pub(super) struct Convert {
     #[arg(value_name = "IN", required = true)]
     pub(super) inputs: Vec<PathBuf>,
 
-    /// The file to write: FILE.mps, FILE.nettrace, or FILE.json for Perfetto and Chrome; `-` is standard output. For Parquet: the folder of the
-    /// dataset, DIR.parquet or DIR/ [default: the last path]
+    /// The file to write: FILE.mps, FILE.nettrace, or FILE.json for Perfetto and Chrome, FILE.sqlite (a telemetry stream only, with the
+    /// tables of mpseventsql); `-` is standard output. For Parquet: the folder of the dataset, DIR.parquet or DIR/ [default: the last path]
     #[arg(short, long = "output", value_name = "OUT")]
     pub(super) named_output: Option<PathBuf>,
 

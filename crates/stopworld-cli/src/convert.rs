@@ -16,7 +16,8 @@ use super::conversion_arguments::Convert;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
 use super::fleet;
-use super::format::{ConvertFormat, can_convert_to, conversion_target, extensions, names_a_dataset};
+use super::format::{ConvertFormat, can_convert_to, conversion_target, extensions, named_format};
+use super::sqlite;
 use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
 use stopworld_parquet::TRACES;
 use stopworld_platform::os::remedy::remedy_of;
@@ -25,11 +26,8 @@ use stopworld_trace::TraceFormat;
 /// `stopworld convert`.
 pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
     let output_name = arguments.output.display();
-    let is_dataset = match arguments.format {
-        Some(format) => format == ConvertFormat::Parquet,
-        None => names_a_dataset(&arguments.output),
-    };
-    if is_dataset {
+    let format = arguments.format.or_else(|| named_format(&arguments.output));
+    if format == Some(ConvertFormat::Parquet) {
         return fleet::run(arguments);
     }
     let [input] = &arguments.inputs[..] else {
@@ -44,19 +42,22 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
              --format parquet"
         )));
     }
-    one(arguments, input)
+    if arguments.named_output.is_none() && is_trace(&arguments.output) {
+        return Err(Failure::Usage(format!(
+            "{output}: it is a trace, and converting {} would replace it: add `--output {output}`, or name another file",
+            input.display(),
+            output = arguments.output.display()
+        )));
+    }
+    match format {
+        Some(ConvertFormat::Sqlite) => sqlite::run(input, &arguments.output),
+        _ => one(arguments, input),
+    }
 }
 
 /// Converts one trace to one file.
 fn one(arguments: &Convert, path: &Path) -> Result<u8, Failure> {
     let target = target(arguments)?;
-    if arguments.named_output.is_none() && is_trace(&arguments.output) {
-        return Err(Failure::Usage(format!(
-            "{output}: it is a trace, and converting {} would replace it: add `--output {output}`, or name another file",
-            path.display(),
-            output = arguments.output.display()
-        )));
-    }
     let name = path.display();
     let input: Box<dyn Read> = if path.as_os_str() == "-" {
         Box::new(io::stdin().lock())

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::sqlite;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nettrace::Container;
 use stopworld_analysis::convert::Target;
@@ -23,6 +24,8 @@ pub(super) enum ConvertFormat {
     File(Target),
     /// A folder of Parquet files.
     Parquet,
+    /// A database with the tables of mpseventsql.
+    Sqlite,
 }
 
 /// The name of the format that is a dataset, and its extension.
@@ -32,20 +35,29 @@ const PARQUET: &str = "parquet";
 pub(super) fn conversion_parser() -> impl TypedValueParser<Value = ConvertFormat> {
     let formats = FORMATS.iter().filter(|format| can_convert_to(format));
     let parquet = PossibleValue::new(PARQUET).help("a folder of Parquet files, for DuckDB, Spark and others");
-    PossibleValuesParser::new(formats.map(|format| PossibleValue::new(format.name).help(format.about)).chain([parquet]))
+    let sqlite =
+        PossibleValue::new(sqlite::EXTENSION).help("a database with the tables of mpseventsql, of a telemetry stream");
+    let others = [parquet, sqlite];
+    PossibleValuesParser::new(formats.map(|format| PossibleValue::new(format.name).help(format.about)).chain(others))
         .try_map(|name| conversion_format(&name).ok_or("there is no such format"))
 }
 
 fn conversion_format(name: &str) -> Option<ConvertFormat> {
-    if name == PARQUET {
-        return Some(ConvertFormat::Parquet);
+    match name {
+        PARQUET => Some(ConvertFormat::Parquet),
+        sqlite::EXTENSION => Some(ConvertFormat::Sqlite),
+        name => TraceFormat::by_name(name).and_then(conversion_target).map(ConvertFormat::File),
     }
-    TraceFormat::by_name(name).and_then(conversion_target).map(ConvertFormat::File)
 }
 
-/// Returns whether the name of an output is that of a dataset: it ends in `.parquet` or `/`.
-pub(super) fn names_a_dataset(output: &Path) -> bool {
-    output.extension().is_some_and(|extension| extension == PARQUET) || output.as_os_str().as_bytes().ends_with(b"/")
+/// Returns the format that the name of an output selects, if it is none of [`FORMATS`]: a dataset ends in `.parquet` or `/`, a database in `.sqlite`.
+pub(super) fn named_format(output: &Path) -> Option<ConvertFormat> {
+    match output.extension().and_then(|extension| extension.to_str()) {
+        _ if output.as_os_str().as_bytes().ends_with(b"/") => Some(ConvertFormat::Parquet),
+        Some(PARQUET) => Some(ConvertFormat::Parquet),
+        Some(sqlite::EXTENSION) => Some(ConvertFormat::Sqlite),
+        _ => None,
+    }
 }
 
 /// Parses the name of a table.

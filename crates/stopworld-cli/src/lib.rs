@@ -16,6 +16,7 @@
 //! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
 //! | `fleet` | many traces as a Parquet dataset |
+//! | `sqlite` | a telemetry stream as a database |
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
@@ -60,6 +61,7 @@ mod sample_time;
 mod session;
 mod size;
 mod snapshot;
+mod sqlite;
 mod stop_observer;
 mod trace_request;
 mod tracing;

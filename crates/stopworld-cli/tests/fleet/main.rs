@@ -1,4 +1,4 @@
-//! Datasets of many traces: `stopworld convert` and `stopworld gcstats --parquet`, queried by DuckDB and by Spark.
+//! Datasets of many traces: `stopworld convert` and `stopworld gcstats --parquet`, queried by DuckDB and by Spark; databases of telemetry streams.
 
 #[path = "../command_support/mod.rs"]
 mod command_support;
@@ -7,6 +7,7 @@ mod skipped;
 
 mod engines;
 mod robust;
+mod sqlite;
 
 use std::fs;
 use std::io;
