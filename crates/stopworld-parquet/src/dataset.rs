@@ -18,6 +18,9 @@ use super::inputs::hash;
 /// The name of a partition without a value, as Hive, Spark and DuckDB read it.
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
+/// The beginning of the name of a folder with files that are being written. It stays behind if the process is killed.
+const STAGING: &str = ".stopworld-";
+
 /// Part files by table and trace. The lock is held while the part files of a trace are moved.
 type Earlier = HashMap<(Table, String), Vec<PathBuf>>;
 
@@ -65,7 +68,8 @@ pub(crate) struct Partition {
 }
 
 impl Dataset {
-    /// Returns whether [`open`](Self::open) would open a dataset or create one: whether a folder has a table, or is empty, or does not exist.
+    /// Returns whether [`open`](Self::open) would open a dataset or create one: whether a folder has a table, or files that were
+    /// being written, or is empty, or does not exist.
     ///
     /// # Errors
     ///
@@ -75,9 +79,12 @@ impl Dataset {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
             entries => entries?.peekable(),
         };
-        let is_table = |name: &OsStr| Table::ALL.iter().any(|table| name == table.name());
+        let is_part = |name: &OsStr| {
+            name.as_encoded_bytes().starts_with(STAGING.as_bytes())
+                || Table::ALL.iter().any(|table| name == table.name())
+        };
         let is_empty = entries.peek().is_none();
-        Ok(is_empty || entries.any(|entry| entry.is_ok_and(|entry| is_table(&entry.file_name()))))
+        Ok(is_empty || entries.any(|entry| entry.is_ok_and(|entry| is_part(&entry.file_name()))))
     }
 
     /// Opens a dataset. If the folder does not exist, it is created.
@@ -94,7 +101,7 @@ impl Dataset {
                 list(&folder, &mut |name, path| earlier.entry((table, name)).or_insert_with(Vec::new).push(path))?;
             }
         }
-        let staging = tempfile::Builder::new().prefix(".stopworld-").tempdir_in(root)?;
+        let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(root)?;
         // What a new file gets is not known otherwise: it depends on the umask of the process.
         let probe = staging.path().join("probe");
         let permissions = fs::File::create(&probe)?.metadata()?.permissions();
