@@ -40,7 +40,7 @@ pub(super) struct Convert {
 
     /// The file to write: FILE.mps, FILE.nettrace, or FILE.json for Perfetto and Chrome, FILE.sqlite (a telemetry stream only, with the
     /// tables of mpseventsql); `-` is standard output. For Parquet: the folder of the dataset, DIR.parquet or DIR/ [default: the last path]
-    #[arg(short, long = "output", value_name = "OUT")]
+    #[arg(short = 'o', long = "output", value_name = "OUT")]
     pub(super) named_output: Option<PathBuf>,
 
     /// The output: that of the option, or the last path.
