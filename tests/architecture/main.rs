@@ -56,6 +56,8 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-trace",
         ],
     ),
+    ("stopworld-parquet", &["stopworld-analysis"]),
+    ("stopworld-sqlite", &["mps-telemetry"]),
     (
         "stopworld-cli",
         &[
@@ -73,6 +75,8 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-ptrace",
             "stopworld-workloads",
             "stopworld-analysis",
+            "stopworld-parquet",
+            "stopworld-sqlite",
         ],
     ),
     ("stopworld-host", &["stopworld"]),

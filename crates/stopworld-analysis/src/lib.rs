@@ -8,6 +8,7 @@
 //! | [`report`] | tables and pages of both, and the summary of a run |
 //! | [`convert`] | converts a trace to another format, or to a timeline |
 //! | [`snapshot`] | heap dumps and heap snapshots: objects by type, and what has grown |
+//! | [`tables`] | the facts of a trace as rows of tables, the same for every format |
 
 pub mod convert;
 pub mod gcstats;
@@ -16,6 +17,7 @@ pub mod pprof;
 pub mod profstats;
 pub mod report;
 pub mod snapshot;
+pub mod tables;
 
 /// Runs the examples of the README as tests.
 #[cfg(doctest)]

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::conversion_arguments::{CONVERT_HELP, Convert, GCSTATS_HELP, Gcstats};
 use super::format::{self, EventsArgument};
 use super::post_mortem_arguments::{CORE_HELP, Core, CoreSource, address};
 use super::profiling::Profiling;
@@ -53,6 +54,7 @@ Try:
   stopworld eventcnv -f mpsio.log --txt      print a Memory Pool System telemetry stream as text
   stopworld dump app.nettrace                list the events of a trace by .NET or by stopworld
   stopworld convert run.nettrace run.json    convert a trace to a timeline for Perfetto and Chrome
+  stopworld convert traces/ fleet.parquet/   convert all traces in a folder to a dataset for DuckDB and Spark
   stopworld eventlog show app.eventlog       list the events of an eventlog by GHC or by stopworld
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
   stopworld snapshot PID -o heap.heapsnapshot   write the heap of a running process for Chrome DevTools
@@ -82,7 +84,7 @@ pub(super) enum Action {
     /// Print a telemetry stream of the Memory Pool System as text
     #[command(after_help = EVENTCNV_HELP)]
     Eventcnv(Eventcnv),
-    /// Convert a trace to another format, or for Perfetto
+    /// Convert a trace to another format or for Perfetto, or many traces to a Parquet dataset
     #[command(after_help = CONVERT_HELP)]
     Convert(Convert),
     /// List the events of a .nettrace file
@@ -119,13 +121,6 @@ pub(super) enum Action {
     /// Print the script that lets lldb take part in collections
     LldbScript,
 }
-
-const GCSTATS_HELP: &str = "\
-The figures match PerfView's GCStats, except for some that PerfView computes wrongly; the documentation of the module gcstats \
-lists them. Times are in milliseconds; a MB is a million bytes.
-
-Exit code: 0 (also for an intact trace without collections), 1 if the trace is damaged (its readable part is reported) or \
-can't be read, 2 if the arguments are wrong.";
 
 const RUN_HELP: &str = "\
 Without --seconds and --collections the workload does its work once. A size is a number of bytes, or a number followed \
@@ -292,44 +287,6 @@ before it is printed.
 Exit code: 0 if the stream could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
 
 #[derive(Debug, Args)]
-pub(super) struct Gcstats {
-    /// The trace; `-` is standard input
-    #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
-
-    /// Print a CSV line per collection, in PerfView's export format
-    #[arg(long, group = "gcstats_form")]
-    pub(super) csv: bool,
-
-    /// Print a CSV line per collection with the figures of each generation, in PerfView's export format
-    #[arg(long, group = "gcstats_form")]
-    pub(super) pergen_csv: bool,
-
-    /// Print all that is known of each collection as XML, in PerfView's export format
-    #[arg(long, group = "gcstats_form")]
-    pub(super) xml: bool,
-
-    /// Print a self-contained HTML page
-    #[arg(long, group = "gcstats_form")]
-    pub(super) html: bool,
-
-    /// The id of the process to report, if the trace has several
-    #[arg(long, value_name = "PID")]
-    pub(super) process: Option<u64>,
-
-    /// Reproduce PerfView's known errors too
-    #[arg(long)]
-    pub(super) like_perfview: bool,
-}
-
-impl Gcstats {
-    /// Returns whether the output is an export, which covers one process only.
-    pub(super) fn is_export(&self) -> bool {
-        self.csv || self.pergen_csv || self.xml || self.html
-    }
-}
-
-#[derive(Debug, Args)]
 pub(super) struct Eventcnv {
     /// The stream to read; `-` is standard input [default: mpsio.log, or with --cnv and --txt the value of
     /// MPS_TELEMETRY_FILENAME if it is set]
@@ -355,35 +312,6 @@ pub(super) struct Eventcnv {
     /// The same as -h
     #[arg(short = '?', action = ArgAction::HelpShort, hide = true)]
     question: Option<bool>,
-}
-
-const CONVERT_HELP: &str = "\
-The format of the input is detected from its content, not its name: a Memory Pool System telemetry stream (1.0.0 or 2.0.0), a .nettrace \
-of version 4 to 6, or (for a timeline) a GHC eventlog. Standard error lists, with counts, everything that the output format can't represent; \
-nothing is dropped silently. The output replaces an existing file only when it is complete. Memory use stays below 100 MiB for a trace \
-of any length; a stream that must be sorted needs space in TMPDIR.
-
-Exit code: 0 if the input could be read to its end, 1 if it is damaged (the readable part is converted) or not a trace (the output is not \
-touched), 2 if the arguments are wrong, 141 if standard output was closed.";
-
-#[derive(Debug, Args)]
-pub(super) struct Convert {
-    /// The trace to read; `-` is standard input
-    #[arg(value_name = "IN")]
-    pub(super) input: PathBuf,
-
-    /// The file to write: FILE.mps, FILE.nettrace, or FILE.json for Perfetto and Chrome; `-` is standard output
-    #[arg(value_name = "OUT")]
-    pub(super) output: PathBuf,
-
-    /// The format to write [default: selected by the extension of OUT]
-    #[arg(long, value_name = "FORMAT", value_parser = format::parser(format::can_convert_to))]
-    pub(super) format: Option<&'static TraceFormat>,
-
-    /// The clock frequency of a telemetry stream [default: as the stream records it, else estimated from the processor time
-    /// of its process]
-    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000), allow_negative_numbers = true)]
-    pub(super) ticks_per_second: Option<u64>,
 }
 
 const EVENTLOG_SHOW_HELP: &str = "\

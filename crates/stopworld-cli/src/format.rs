@@ -1,8 +1,13 @@
 //! The values of `--format` and `--events`, and their help, from the list of formats.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::sqlite;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nettrace::Container;
 use stopworld_analysis::convert::Target;
+use stopworld_parquet::Table;
 use stopworld_trace::{FORMATS, Selected, TraceFormat};
 
 /// Parses the name of a format out of those that `can_be` accepts.
@@ -10,6 +15,55 @@ pub(super) fn parser(can_be: fn(&TraceFormat) -> bool) -> impl TypedValueParser<
     let formats = FORMATS.iter().filter(move |format| can_be(format));
     PossibleValuesParser::new(formats.map(|format| PossibleValue::new(format.name).help(format.about)))
         .try_map(|name| TraceFormat::by_name(&name).ok_or("there is no such format"))
+}
+
+/// The format that `convert` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConvertFormat {
+    /// A trace in one file.
+    File(Target),
+    /// A folder of Parquet files.
+    Parquet,
+    /// A database with the tables of mpseventsql.
+    Sqlite,
+}
+
+/// The name of the format that is a dataset, and its extension.
+const PARQUET: &str = "parquet";
+
+/// Parses the name of a format that `convert` writes.
+pub(super) fn conversion_parser() -> impl TypedValueParser<Value = ConvertFormat> {
+    let formats = FORMATS.iter().filter(|format| can_convert_to(format));
+    let parquet = PossibleValue::new(PARQUET).help("a folder of Parquet files, for DuckDB, Spark and others");
+    let sqlite =
+        PossibleValue::new(sqlite::EXTENSION).help("a database with the tables of mpseventsql, of a telemetry stream");
+    let others = [parquet, sqlite];
+    PossibleValuesParser::new(formats.map(|format| PossibleValue::new(format.name).help(format.about)).chain(others))
+        .try_map(|name| conversion_format(&name).ok_or("there is no such format"))
+}
+
+fn conversion_format(name: &str) -> Option<ConvertFormat> {
+    match name {
+        PARQUET => Some(ConvertFormat::Parquet),
+        sqlite::EXTENSION => Some(ConvertFormat::Sqlite),
+        name => TraceFormat::by_name(name).and_then(conversion_target).map(ConvertFormat::File),
+    }
+}
+
+/// Returns the format that the name of an output selects, if it is none of [`FORMATS`]: a dataset ends in `.parquet` or `/`, a database in `.sqlite`.
+pub(super) fn named_format(output: &Path) -> Option<ConvertFormat> {
+    match output.extension().and_then(|extension| extension.to_str()) {
+        _ if output.as_os_str().as_bytes().ends_with(b"/") => Some(ConvertFormat::Parquet),
+        Some(PARQUET) => Some(ConvertFormat::Parquet),
+        Some(sqlite::EXTENSION) => Some(ConvertFormat::Sqlite),
+        _ => None,
+    }
+}
+
+/// Parses the name of a table.
+pub(super) fn table_parser() -> impl TypedValueParser<Value = Table> {
+    PossibleValuesParser::new(Table::ALL.map(Table::name))
+        .try_map(|name| Table::ALL.into_iter().find(|table| table.name() == name).ok_or("there is no such table"))
 }
 
 /// Returns the formats that have a selection of events. Of several formats with the same selection, returns only one.

@@ -6,15 +6,17 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 
-use super::arguments::Gcstats;
-use super::exit::PIPE_CLOSED;
-use super::exit::{FAILED, Failure};
+use super::conversion_arguments::Gcstats;
+use super::exit::{FAILED, Failure, PIPE_CLOSED, print};
+use super::fleet;
 use nettrace::{Reader, Summary};
 use stopworld_analysis::gcstats::{Process, Rules, analyse};
 use stopworld_analysis::report::{collections, page};
+use stopworld_parquet::{Inputs, NETTRACE};
 use trace_io::and_more_places;
 
 /// The remedy for a trace without collections.
@@ -22,11 +24,55 @@ const RECORD_THEM: &str = "record the keyword GC of Microsoft-Windows-DotNETRunt
 
 /// `stopworld gcstats`.
 pub(super) fn run(arguments: &Gcstats) -> Result<u8, Failure> {
-    let name = arguments.file.display();
-    let input: Box<dyn Read> = if arguments.file.as_os_str() == "-" {
+    if let Some(output) = &arguments.parquet {
+        return fleet::collections(arguments, output);
+    }
+    if !arguments.fleet.is_empty() {
+        return Err(Failure::Usage(
+            "--host, --process-name, --program-version and --jobs are for a Parquet dataset: add --parquet DIR"
+                .to_owned(),
+        ));
+    }
+    let files = match &arguments.files[..] {
+        [file] if !file.is_dir() => return one(arguments, file),
+        paths => Inputs::find(paths, Path::new(""), NETTRACE).into_paths(),
+    };
+    if arguments.is_export() {
+        return Err(Failure::Usage(format!(
+            "an export is of one trace, but there are {}: name one file, or add --parquet DIR",
+            files.len()
+        )));
+    }
+    if files.is_empty() {
+        return Err(anyhow!("no traces: the folders contain no file that ends in .nettrace").into());
+    }
+    let mut worst = 0;
+    for file in files {
+        print(format!("{}:\n", file.display()));
+        match one(arguments, &file) {
+            Ok(PIPE_CLOSED) => return Ok(PIPE_CLOSED),
+            Ok(code) => worst = worst.max(code),
+            // The file has no process of this id; another may.
+            Err(Failure::Usage(error)) => {
+                eprintln!("gcstats: {}: {error}", file.display());
+                worst = worst.max(FAILED);
+            }
+            Err(Failure::Run(error)) => {
+                eprintln!("gcstats: {error:#}");
+                worst = worst.max(FAILED);
+            }
+        }
+    }
+    Ok(worst)
+}
+
+/// Reports one trace.
+fn one(arguments: &Gcstats, file: &Path) -> Result<u8, Failure> {
+    let name = file.display();
+    let input: Box<dyn Read> = if file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
-        Box::new(File::open(&arguments.file).with_context(|| format!("can't open {name}"))?)
+        Box::new(File::open(file).with_context(|| format!("can't open {name}"))?)
     };
     let rules = if arguments.like_perfview { Rules::LikePerfView } else { Rules::Ours };
     let (processes, summary) = analyse(Reader::new(input), rules).context("can't read a temporary file")?;

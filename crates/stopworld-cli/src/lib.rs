@@ -2,7 +2,7 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `arguments` | declarations of the arguments, from which clap derives the parser and the help |
+//! | `arguments`, `conversion_arguments` | declarations of the arguments, from which clap derives the parser and the help |
 //! | `size`, `complaint` | parsing of sizes; one-line messages for wrong arguments |
 //! | `trace_request`, `format` | the trace that the arguments request; the values of `--format` and `--events` |
 //! | `run` | one run: its workload, its length, and its error messages |
@@ -15,6 +15,8 @@
 //! | `convert`, `atomic_output` | conversion between trace formats; atomic replacement of the output file |
 //! | `dump` | the events of .nettrace files, one per line |
 //! | `gcstats` | the collections of a .NET trace |
+//! | `fleet` | many traces as a Parquet dataset |
+//! | `sqlite` | a telemetry stream as a database |
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
 //! | `heap` | what is in a heap snapshot |
@@ -35,12 +37,14 @@ mod arguments;
 mod atomic_output;
 mod complaint;
 mod control;
+mod conversion_arguments;
 mod convert;
 mod debug;
 mod dump;
 mod eventcnv;
 mod eventlog;
 mod exit;
+mod fleet;
 mod format;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -61,6 +65,7 @@ mod sample_time;
 mod session;
 mod size;
 mod snapshot;
+mod sqlite;
 mod stop_observer;
 mod trace_request;
 mod tracing;
@@ -124,7 +129,7 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Debug(arguments) => debug::debug(&arguments),
         Action::Attach(arguments) => debug::attach(&arguments),
         Action::Eventcnv(arguments) => Ok(eventcnv::run(&arguments)),
-        Action::Convert(arguments) => convert::run(&arguments),
+        Action::Convert(arguments) => convert::run(&arguments.resolved()?),
         Action::Dump(arguments) => Ok(dump::run(&arguments)),
         Action::Gcstats(arguments) => gcstats::run(&arguments),
         Action::Eventlog(arguments) => eventlog::run(&arguments),

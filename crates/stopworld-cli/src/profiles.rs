@@ -78,7 +78,7 @@ fn every_sample(profiles: &Profiles, mut input: File, out: &mut dyn Write) -> io
     let mut input = BufReader::with_capacity(BUFFER, input);
     let csv = heapprof::Csv::begin(profiles, out)?;
     if input.fill_buf()?.starts_with(EVENTLOG) {
-        Profiles::each_sample(input, |sample| csv.sample(sample, out))
+        Profiles::each_sample(input, |sample| csv.sample(sample, out)).map(drop)
     } else {
         text::each_sample(input, |sample| csv.sample(sample, out))
     }

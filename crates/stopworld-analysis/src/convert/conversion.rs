@@ -73,6 +73,9 @@ pub enum ConvertError {
     /// Not even the beginning of the trace can be read.
     #[error("{0}")]
     Unreadable(String),
+    /// The input changed between two readings.
+    #[error("the file changed while it was read: convert it again when it is complete")]
+    Changed,
     /// Reading the input failed.
     #[error("cannot read the file at byte {offset}: {error}")]
     Input {

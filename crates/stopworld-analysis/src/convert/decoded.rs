@@ -21,7 +21,7 @@ const OWN: &str = "stopworld";
 
 /// The meaning of an event type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum EventMeaning {
+pub(crate) enum EventMeaning {
     /// An event of the stopworld provider.
     Own(EventId),
     /// An event of the runtime that corresponds to a row of the table.
@@ -35,7 +35,7 @@ pub(super) enum EventMeaning {
 }
 
 /// Returns the meaning of an event type.
-pub(super) fn meaning(kind: &EventType) -> EventMeaning {
+pub(crate) fn meaning(kind: &EventType) -> EventMeaning {
     let provider = match kind.provider.as_str() {
         OWN => {
             let row = kind.event.checked_sub(1).and_then(|index| EventId::from_index(index as usize));
@@ -62,19 +62,19 @@ pub(super) fn meaning(kind: &EventType) -> EventMeaning {
 
 /// The decoded numbers and texts of an event, by field name.
 #[derive(Debug, Default)]
-pub(super) struct DecodedFields {
+pub(crate) struct DecodedFields {
     numbers: Vec<(String, u64)>,
     texts: Vec<(String, String)>,
 }
 
 impl DecodedFields {
     /// Returns the number in this field, if the event has one.
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.numbers.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
     /// Returns the text in this field, if the event has one.
-    pub(super) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.texts.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
@@ -90,7 +90,7 @@ impl DecodedFields {
 }
 
 /// Decodes an event.
-pub(super) fn fields(event: &NetEvent<'_>, pointer_bytes: u8) -> DecodedFields {
+pub(crate) fn fields(event: &NetEvent<'_>, pointer_bytes: u8) -> DecodedFields {
     let kind = event.kind;
     let mut fields = DecodedFields::default();
     if !kind.fields.is_empty() {
@@ -117,13 +117,13 @@ pub(super) fn fields(event: &NetEvent<'_>, pointer_bytes: u8) -> DecodedFields {
 }
 
 /// Returns whether the runtime suspends its threads for a collection or its preparation, given the reason of a suspension.
-pub(super) fn is_for_collection(reason: u64) -> bool {
+pub(crate) fn is_for_collection(reason: u64) -> bool {
     let reason = u32::try_from(reason).ok().and_then(SuspendReason::of);
     matches!(reason, Some(SuspendReason::SuspendForGC | SuspendReason::SuspendForGCPrep))
 }
 
 /// Returns the row of an event, given its decoded fields.
-pub(super) fn id_of(meaning: EventMeaning, kind: &EventType, fields: &DecodedFields) -> Option<EventId> {
+pub(crate) fn id_of(meaning: EventMeaning, kind: &EventType, fields: &DecodedFields) -> Option<EventId> {
     match meaning {
         // Two rows of the table correspond to this event.
         EventMeaning::Net(_) if kind.event == MarkWithType::EVENT && kind.provider == RUNTIME => {
@@ -140,7 +140,7 @@ pub(super) fn id_of(meaning: EventMeaning, kind: &EventType, fields: &DecodedFie
 }
 
 /// Decodes the numbers of a `GCDynamicEvent` that has the name of a row: its data is that event's payload, in order.
-pub(super) fn dynamic_fields(id: EventId, payload: &[u8]) -> Vec<(&'static str, u64)> {
+pub(crate) fn dynamic_fields(id: EventId, payload: &[u8]) -> Vec<(&'static str, u64)> {
     // The pointer size does not matter, because the event contains no pointers.
     let data = Dynamic::new(0, Payload::new(payload, 8)).data().unwrap_or_default();
     let mut at = 0;

@@ -11,7 +11,7 @@ const HEAD: usize = 64;
 const SHOWN: usize = 8;
 
 /// Returns the format, and the input, which can still be read from its first byte.
-pub(super) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), ConvertError> {
+pub(crate) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), ConvertError> {
     let mut head = Vec::with_capacity(HEAD);
     let read = input.by_ref().take(HEAD as u64).read_to_end(&mut head);
     read.map_err(|error| ConvertError::Input { offset: head.len() as u64, error })?;
@@ -36,6 +36,6 @@ fn of(head: &[u8]) -> Result<Source, ConvertError> {
 }
 
 /// Wraps a read error of the input.
-pub(super) fn unreadable(offset: u64, error: io::Error) -> ConvertError {
+pub(crate) fn unreadable(offset: u64, error: io::Error) -> ConvertError {
     ConvertError::Input { offset, error }
 }

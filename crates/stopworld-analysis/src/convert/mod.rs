@@ -37,8 +37,8 @@
 
 mod containers;
 mod conversion;
-mod decoded;
-mod detect;
+pub(crate) mod decoded;
+pub(crate) mod detect;
 mod eventlog_json;
 mod left_out;
 mod mps_json;
@@ -47,8 +47,8 @@ mod mps_nettrace;
 mod nettrace_json;
 mod nettrace_mps;
 mod pages;
-mod stream;
-mod telemetry;
+pub(crate) mod stream;
+pub(crate) mod telemetry;
 
 use std::io::{Read, Write};
 

@@ -24,12 +24,12 @@ const BY_DEFAULT: u64 = 1_000_000_000;
 const CREDIBLE: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 
 /// A stream that has been read.
-pub(super) struct Stream {
-    pub(super) version: Version,
-    pub(super) ticks_per_second: u64,
+pub(crate) struct Stream {
+    pub(crate) version: Version,
+    pub(crate) ticks_per_second: u64,
     /// The clock of the first record.
-    pub(super) first: u64,
-    pub(super) last: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
     sorter: Sorter,
 }
 
@@ -73,7 +73,7 @@ impl Clocks {
 }
 
 /// Calls `each` with the records in stream order. Damage ends the stream and is noted in `to`.
-pub(super) fn each<R: Read>(
+pub(crate) fn each<R: Read>(
     reader: &mut Reader<R>,
     to: &mut Conversion,
     mut each: impl FnMut(&Record<'_>, &mut Conversion) -> Result<(), ConvertError>,
@@ -101,7 +101,7 @@ pub(super) fn each<R: Read>(
 }
 
 /// Reads a stream to its end.
-pub(super) fn read<R: Read>(input: R, options: &ConvertOptions, to: &mut Conversion) -> Result<Stream, ConvertError> {
+pub(crate) fn read<R: Read>(input: R, options: &ConvertOptions, to: &mut Conversion) -> Result<Stream, ConvertError> {
     let mut reader = Reader::new(input);
     let version = reader.detect().map_err(|error| unreadable(0, error))?;
     let directory = std::env::temp_dir();
@@ -131,7 +131,7 @@ pub(super) fn read<R: Read>(input: R, options: &ConvertOptions, to: &mut Convers
 
 impl Stream {
     /// Calls `each` with all records, sorted by time.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         self,
         mut each: impl FnMut(&Record<'_>, Option<&'static Layout>) -> Result<(), ConvertError>,
     ) -> Result<(), ConvertError> {

@@ -14,27 +14,27 @@ use mps_telemetry::{Layout, Sort, Version, v1, v2};
 use nettrace::{EventType, FieldType, Type};
 
 /// The provider's name.
-pub(super) const PROVIDER: &str = "MPS-Telemetry";
+pub(crate) const PROVIDER: &str = "MPS-Telemetry";
 
-pub(super) const UNKNOWN_CODE: &str = "unknown event code: its parameters are not known";
-pub(super) const LACKS: &str = "the record lacks parameters";
+pub(crate) const UNKNOWN_CODE: &str = "unknown event code: its parameters are not known";
+pub(crate) const LACKS: &str = "the record lacks parameters";
 
 /// Ticks per second of the processor time in the `EventClockSync` records that are written here.
-pub(super) const CLOCKS_PER_SECOND: u64 = 1_000_000;
+pub(crate) const CLOCKS_PER_SECOND: u64 = 1_000_000;
 
 /// Returns the event version that represents a stream version.
-pub(super) fn number_of(version: Version) -> u32 {
+pub(crate) fn number_of(version: Version) -> u32 {
     version.numbers()[0]
 }
 
 /// Returns the record layout of an event type of this provider.
-pub(super) fn layout_of(kind: &EventType) -> Option<&'static Layout> {
+pub(crate) fn layout_of(kind: &EventType) -> Option<&'static Layout> {
     let version = Version::ALL.into_iter().find(|version| number_of(*version) == kind.version)?;
     version.layout(u16::try_from(kind.event).ok()?)
 }
 
 /// Returns the event type that describes a kind of record.
-pub(super) fn described(layout: &Layout, version: Version) -> EventType {
+pub(crate) fn described(layout: &Layout, version: Version) -> EventType {
     let field = |param: &mps_telemetry::Param| FieldType {
         name: param.name.to_owned(),
         kind: match param.sort {
@@ -60,7 +60,7 @@ pub(super) fn described(layout: &Layout, version: Version) -> EventType {
 }
 
 /// Encodes a record's parameters as a payload. Returns false if some are missing.
-pub(super) fn payload(to: &mut Vec<u8>, layout: &Layout, record: &Record<'_>) -> bool {
+pub(crate) fn payload(to: &mut Vec<u8>, layout: &Layout, record: &Record<'_>) -> bool {
     to.clear();
     fill(to, layout, record).is_some()
 }
@@ -125,7 +125,7 @@ fn bytes(units: &[u8]) -> Vec<u8> {
 }
 
 /// Decodes the parameters in a payload; `None` if it is too short.
-pub(super) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut Vec<u8>) -> Option<Vec<Value<'a>>> {
+pub(crate) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut Vec<u8>) -> Option<Vec<Value<'a>>> {
     let mut values = Vec::with_capacity(layout.params.len());
     for param in layout.params {
         match param.sort {
@@ -150,7 +150,7 @@ pub(super) fn values<'a>(layout: &Layout, mut payload: &'a [u8], string: &'a mut
 
 /// Maps records of version 1.0.0 to records of 2.0.0 by name, and their parameters by name.
 #[derive(Debug)]
-pub(super) struct Newer {
+pub(crate) struct Newer {
     places: BTreeMap<u16, Option<Counterpart>>,
 }
 
@@ -158,12 +158,12 @@ pub(super) struct Newer {
 type Counterpart = (&'static Layout, Vec<Option<usize>>);
 
 impl Newer {
-    pub(super) fn new() -> Newer {
+    pub(crate) fn new() -> Newer {
         Newer { places: BTreeMap::new() }
     }
 
     /// Returns the counterpart of a record of 1.0.0 in 2.0.0, if there is one.
-    pub(super) fn of(&mut self, old: &'static Layout) -> Option<&Counterpart> {
+    pub(crate) fn of(&mut self, old: &'static Layout) -> Option<&Counterpart> {
         let entry = self.places.entry(old.code).or_insert_with(|| {
             let new = Version::V2.layouts().iter().find(|new| new.name == old.name)?;
             let place = |param: &mps_telemetry::Param| {
@@ -180,7 +180,7 @@ impl Newer {
 
 /// Returns the event of a record as an event of version 2.0.0. For a record of version 1.0.0 this works only for the events that a
 /// conversion does not just copy. Returns `None` if the record lacks parameters.
-pub(super) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Event<'a>> {
+pub(crate) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Event<'a>> {
     use v1::Event;
     if version == Version::V2 {
         return v2::Event::decode(record);
@@ -201,7 +201,7 @@ pub(super) fn event<'a>(version: Version, record: &Record<'a>) -> Option<v2::Eve
 }
 
 /// Returns the values of a record, in the order of its parameters; `None` if some are missing.
-pub(super) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<Value<'a>>> {
+pub(crate) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<Value<'a>>> {
     let value = |param: &mps_telemetry::Param| {
         let at = usize::from(param.offset);
         Some(match param.sort {
@@ -215,7 +215,7 @@ pub(super) fn values_of<'a>(layout: &Layout, record: &Record<'a>) -> Option<Vec<
 }
 
 /// Counts a record that cannot be carried over.
-pub(super) fn leave_out(left_out: &mut LeftOut, record: &Record<'_>, layout: Option<&Layout>, why: &'static str) {
+pub(crate) fn leave_out(left_out: &mut LeftOut, record: &Record<'_>, layout: Option<&Layout>, why: &'static str) {
     match layout {
         Some(layout) => left_out.add(layout.name, why, 1),
         None => left_out.add(&format!("code {:#06X}", record.code()), why, 1),

@@ -76,16 +76,17 @@ impl Profiles {
     }
 
     /// Reads a log again, if more samples [were read](Self::read) than are kept. Calls `forward` with each sample, in file order. The
-    /// bands have the same numbers as in the first pass.
+    /// bands have the same numbers as in the first pass. Returns the summary of this reading, which differs if the log has changed.
     ///
     /// # Errors
     ///
     /// The error of `forward`, which ends the reading.
-    pub fn each_sample(log: impl Read, forward: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<()> {
+    pub fn each_sample(log: impl Read, forward: impl FnMut(&Sample) -> io::Result<()>) -> io::Result<Summary> {
         let profiles = Profiles { heap: HeapProfile::handing_out(), ..Profiles::default() };
         let mut visitor = SampleVisitor { profiles, forwarder: SampleForwarder::new(forward) };
-        in_file_order(log, &mut visitor);
-        visitor.forwarder.finish(&mut visitor.profiles.heap)
+        let summary = in_file_order(log, &mut visitor);
+        visitor.forwarder.finish(&mut visitor.profiles.heap)?;
+        Ok(summary)
     }
 
     fn finish(&mut self) {

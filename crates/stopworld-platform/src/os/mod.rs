@@ -16,6 +16,7 @@
 //! | [`mod@file`] | output files; the beginning of a file | `read_beginning` | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
+//! | [`open_files`] | the limit of open files | no | yes |
 //! | [`probe`] | probe sites that tracers find by name | yes | yes |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
@@ -35,6 +36,7 @@ pub mod exit;
 pub mod file;
 pub mod futex;
 pub mod memory;
+pub mod open_files;
 pub mod probe;
 pub mod proc_status;
 pub mod registers;

@@ -1,0 +1,252 @@
+//! Traces that are damaged, that change while they are read, or that only a test would write.
+
+#[path = "../../../tests/nettrace_support/mod.rs"]
+mod nettrace_support;
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ghc_eventlog::events::{GcEnd, GcStart, HeapLive, WallClockTime};
+use ghc_eventlog::write::Log;
+use nettrace_support::{Block, Event, Form, Type, file};
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::{Field, Row};
+use rstest::rstest;
+use stopworld_analysis::convert::{ConvertError, ConvertOptions};
+use stopworld_analysis::tables::{Cell, ProcessFacts, RowSink, read};
+use stopworld_parquet::{Dataset, FleetError, FleetOptions, Inputs, TRACES, Table, Written, convert};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(name)
+}
+
+/// Converts one trace.
+fn converted(trace: &Path, dataset: &Path) -> Result<Written, FleetError> {
+    let inputs = Inputs::find(&[trace.to_owned()], dataset, TRACES);
+    let mut outcomes = Vec::new();
+    convert(&inputs, &Dataset::open(dataset).unwrap(), &FleetOptions::default(), |outcome| outcomes.push(outcome));
+    assert_eq!(outcomes.len(), 1);
+    outcomes.remove(0).result
+}
+
+fn part_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).map(|entries| entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>());
+    let mut files: Vec<PathBuf> = entries
+        .unwrap_or_default()
+        .into_iter()
+        .flat_map(|path| if path.is_dir() { part_files(&path) } else { vec![path] })
+        .collect();
+    files.sort();
+    files
+}
+
+/// The values of these columns in all rows of a table.
+fn columns<const N: usize>(dataset: &Path, table: Table, names: [&str; N]) -> Vec<[Field; N]> {
+    let pick = |row: Row| {
+        names.map(|name| {
+            row.get_column_iter().find(|(known, _)| *known == name).map(|(_, field)| field.clone()).unwrap()
+        })
+    };
+    let parts = part_files(&dataset.join(table.name())).into_iter();
+    parts
+        .flat_map(|part| {
+            SerializedFileReader::new(File::open(part).unwrap())
+                .unwrap()
+                .into_iter()
+                .map(|row| pick(row.unwrap()))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Cuts the trace in half when the row of the first wanted table arrives.
+struct Cutting<'a> {
+    trace: &'a Path,
+    at: Option<Table>,
+}
+
+impl Cutting<'_> {
+    fn cut(&self) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(self.trace)?;
+        file.set_len(file.metadata()?.len() / 2)
+    }
+}
+
+impl RowSink for Cutting<'_> {
+    fn process(&mut self, _: &ProcessFacts) -> io::Result<()> {
+        if self.at.is_none() { self.cut() } else { Ok(()) }
+    }
+
+    fn row(&mut self, table: Table, _: &[Cell<'_>]) -> io::Result<()> {
+        if self.at == Some(table) { self.cut() } else { Ok(()) }
+    }
+}
+
+#[rstest]
+#[case::events_of_dotnet("nettrace/gcapp-3.1-gc-info.nettrace", None)]
+#[case::bands_of_ghc("eventlog/leak.hT.eventlog", Some(Table::Traces))]
+fn a_trace_that_shrinks_between_two_readings_is_an_error(#[case] name: &str, #[case] at: Option<Table>) {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    fs::copy(fixture(name), &trace).unwrap();
+    let mut sink = Cutting { trace: &trace, at };
+    let result = read(&File::open(&trace).unwrap(), &Table::ALL, &ConvertOptions::default(), &mut sink);
+    assert!(matches!(result, Err(ConvertError::Changed)), "{result:?}");
+}
+
+#[test]
+fn the_stops_of_a_background_collection_have_its_number() {
+    let dataset = tempfile::tempdir().unwrap();
+    converted(&fixture("nettrace/bgc-srv.nettrace"), dataset.path()).unwrap();
+    let collections = columns(dataset.path(), Table::Collections, ["number", "kind"]);
+    let background: Vec<&Field> = collections
+        .iter()
+        .filter(|[_, kind]| *kind == Field::Str("background".to_owned()))
+        .map(|[number, _]| number)
+        .collect();
+    let stops = columns(dataset.path(), Table::Stops, ["number", "reason"]);
+    let preparing: Vec<&Field> = stops
+        .iter()
+        .filter(|[_, reason]| *reason == Field::Str("SuspendForGCPrep".to_owned()))
+        .map(|[number, _]| number)
+        .collect();
+    assert!(!preparing.is_empty());
+    assert!(preparing.iter().all(|number| background.contains(number)), "{preparing:?} of {background:?}");
+}
+
+/// Type codes for integers of 16 and 32 bits.
+const U16: u8 = 8;
+const U32: u8 = 10;
+
+fn runtime_type(id: u32, event: u32, fields: &[(&str, u8)]) -> Type {
+    let fields = fields.iter().map(|(name, code)| ((*name).to_owned(), *code)).collect();
+    let provider = "Microsoft-Windows-DotNETRuntime".to_owned();
+    Type { id, provider, event, version: 1, level: 4, keywords: 1, fields, ..Type::default() }
+}
+
+fn event(kind: u32, thread: u64, sequence: u32, time: i64, payload: Vec<u8>) -> Event {
+    Event { kind, sequence, thread, capture: thread, time, sorted: true, payload, ..Event::default() }
+}
+
+fn suspend(reason: u32, count: u32) -> Vec<u8> {
+    [&reason.to_le_bytes()[..], &count.to_le_bytes(), &[0; 2]].concat()
+}
+
+fn runtime_types() -> Block {
+    let instance = [("ClrInstanceID", U16)];
+    Block::Types(vec![
+        runtime_type(1, 9, &[("Reason", U32), ("Count", U32), ("ClrInstanceID", U16)]),
+        runtime_type(2, 8, &instance),
+        runtime_type(3, 3, &instance),
+    ])
+}
+
+#[test]
+fn a_stop_ends_when_its_own_thread_restarts_the_others() {
+    let (collecting, other) = (2, 4);
+    let none = || vec![0; 2];
+    let events = vec![
+        event(1, collecting, 1, 1_000, suspend(1, 0)),
+        event(1, other, 1, 1_100, suspend(0, 0)),
+        event(2, collecting, 2, 1_200, none()),
+        event(2, other, 2, 1_300, none()),
+        event(3, other, 3, 1_400, none()),
+        event(3, collecting, 3, 2_000, none()),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.nettrace"), folder.path().join("dataset"));
+    fs::write(&trace, file(Form::V4, 8, &[runtime_types(), Block::Events(events)])).unwrap();
+    converted(&trace, &dataset).unwrap();
+    let mut stops = columns(&dataset, Table::Stops, ["number", "stop_ns", "duration_ns"]);
+    stops.sort_by_key(|[number, ..]| *number == Field::Null);
+    let expected =
+        [[Field::Long(1), Field::Long(200), Field::Long(1_000)], [Field::Null, Field::Long(200), Field::Long(300)]];
+    assert_eq!(stops, expected);
+}
+
+#[test]
+fn a_process_with_id_0_has_rows() {
+    let threads =
+        [(2, 7), (4, 0)].map(|(thread, process)| (nettrace_support::index_of(thread), String::new(), process, thread));
+    let events = [2, 4].map(|thread| event(2, thread, 1, 1_000, vec![0; 2])).to_vec();
+    let blocks = [Block::Threads(threads.to_vec()), runtime_types(), Block::Events(events)];
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.nettrace"), folder.path().join("dataset"));
+    fs::write(&trace, file(Form::V6, 8, &blocks)).unwrap();
+    let written = converted(&trace, &dataset).unwrap();
+    assert_eq!((written.events, written.rows[&Table::Events], written.rows[&Table::Traces]), (2, 2, 2));
+    let processes = columns(&dataset, Table::Events, ["process_id"]);
+    assert_eq!(processes.iter().filter(|[id]| *id == Field::Null).count(), 1, "{processes:?}");
+}
+
+/// Writes an eventlog with these events.
+fn log(trace: &Path, write: impl FnOnce(&mut Log<Vec<u8>>) -> io::Result<()>) {
+    let mut log = Log::new(Vec::new());
+    write(&mut log).unwrap();
+    fs::write(trace, log.finish().unwrap()).unwrap();
+}
+
+#[test]
+fn an_integer_that_is_too_large_is_the_maximum() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.eventlog"), folder.path().join("dataset"));
+    log(&trace, |log| {
+        log.write(Some(0), &GcStart {})?;
+        log.write(Some(0), &GcEnd {})?;
+        log.write(Some(0), &HeapLive { capset: 0, bytes: u64::MAX })
+    });
+    converted(&trace, &dataset).unwrap();
+    assert_eq!(columns(&dataset, Table::HeapSamples, ["bytes"]), [[Field::Long(i64::MAX)]]);
+    assert_eq!(columns(&dataset, Table::Collections, ["heap_after_bytes"]), [[Field::Long(i64::MAX)]]);
+}
+
+#[rstest]
+#[case::seconds(u64::MAX, 0)]
+#[case::the_sum((i64::MAX / 1_000_000) as u64, u32::MAX)]
+fn a_time_of_day_that_is_too_large_is_unknown(#[case] seconds: u64, #[case] nanoseconds: u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.eventlog"), folder.path().join("dataset"));
+    log(&trace, |log| log.write(None, &WallClockTime { capset: 0, seconds, nanoseconds }));
+    converted(&trace, &dataset).unwrap();
+    assert_eq!(columns(&dataset, Table::Traces, ["start_time"]), [[Field::Null]]);
+}
+
+#[test]
+fn a_damaged_trace_does_not_replace_more_rows_of_an_earlier_conversion() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("a.nettrace"), folder.path().join("dataset"));
+    let whole = fs::read(fixture("nettrace/gcapp-3.1-gc-info.nettrace")).unwrap();
+    let contents =
+        || part_files(&dataset).into_iter().map(|part| (part.clone(), fs::read(part).unwrap())).collect::<Vec<_>>();
+
+    // What can be read replaces what is not there.
+    fs::write(&trace, &whole[..140]).unwrap();
+    let written = converted(&trace, &dataset).unwrap();
+    assert_eq!((written.events, written.rows[&Table::Traces]), (0, 1));
+    fs::write(&trace, &whole).unwrap();
+    converted(&trace, &dataset).unwrap();
+    let before = contents();
+    assert!(before.len() > 4);
+
+    for length in [140, whole.len() / 2] {
+        fs::write(&trace, &whole[..length]).unwrap();
+        let error = converted(&trace, &dataset).unwrap_err();
+        assert!(matches!(&error, FleetError::Worse { rows, earlier, .. } if rows < earlier), "{error}");
+        assert!(error.to_string().contains("at byte") && error.to_string().contains("trace-a-"), "{error}");
+        assert!(contents() == before, "the dataset has changed");
+    }
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    fs::create_dir(&traces).unwrap();
+    let pipe = traces.join("pipe.nettrace");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Inputs::find(&[traces], Path::new(""), TRACES).is_empty());
+    let result = converted(&pipe, &folder.path().join("dataset"));
+    assert!(matches!(result, Err(FleetError::NotAFile)), "{result:?}");
+}
