@@ -156,7 +156,7 @@ impl Library {
             ("thread_alternate_high", self.layout.thread_alternate_high, 8, thread.size),
             ("thread_gone", self.layout.thread_gone, 4, thread.size),
             ("types.name", types.name, 8, types.size),
-            ("types.shape", types.shape, 4, types.size),
+            ("types.shape", types.shape, 1, types.size),
             ("types.element", types.element, 32, types.size),
             ("cache.sweeping", cache.sweeping, 4, cache.size),
             ("cache.has_arena", cache.has_arena, 1, cache.size),
