@@ -140,7 +140,7 @@ typedef struct stopworld_type_offsets {
     uint64_t name;        /* pointer */
     uint64_t name_bytes;  /* uint64_t */
     uint64_t value_bytes; /* uint64_t: size of a value; of an array, of its length word */
-    uint64_t shape;       /* uint32_t, enum stopworld_shape */
+    uint64_t shape;       /* uint8_t, enum stopworld_shape */
     uint64_t bitmaps;     /* uint64_t[1] or [4]: a bit for each word of the value */
     uint64_t stride;      /* uint32_t: bytes between elements of an array */
     uint64_t element;     /* uint64_t[4]: a bit for each word of an element */

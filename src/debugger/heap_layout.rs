@@ -125,7 +125,7 @@ mod tests {
     #[case::bound(Shape::Bound, 6, None)]
     fn the_offsets_of_a_type_lead_to_its_facts(
         #[case] shape: Shape,
-        #[case] number: u32,
+        #[case] number: u8,
         #[case] word: Option<(usize, u64)>,
     ) {
         const NAME: &str = "a name";
@@ -141,7 +141,9 @@ mod tests {
         let at = TYPE_OFFSETS;
         assert_eq!(u64_at(at.magic), TYPE_INFO_MAGIC);
         assert_eq!((u64_at(at.name) as usize, u64_at(at.name_bytes)), (NAME.as_ptr() as usize, NAME.len() as u64));
-        assert_eq!((u64_at(at.value_bytes), u32_at(at.shape)), (48, number));
+        assert_eq!((u64_at(at.value_bytes), u32_at(at.shape) as u8), (48, number));
+        // The marker reads it for each object: four bitmaps and a word.
+        assert_eq!(size_of::<Shape>(), 40);
         if let Some((at, expected)) = word {
             assert_eq!(u64_at(at), expected);
         }

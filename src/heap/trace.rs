@@ -236,10 +236,11 @@ impl<T> UsedWords<T> {
     }
 }
 
-/// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`]. `repr(C)`, as that.
+/// How an object is scanned. Decided at compile time, stored in its [`TypeInfo`]. `repr(u8)`, because a debugger reads it from outside;
+/// the number and the two small fields of an array share a word, so it is no larger than Rust would make it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
+#[repr(u8)]
 pub enum Shape {
     /// No references.
     Leaf,
@@ -249,12 +250,12 @@ pub enum Shape {
     Wide([u64; BITMAPS]),
     /// An array: a length word, then elements `stride` bytes apart, each with these reference words.
     Array {
+        /// Whether this is the [table of a weak map](super::ephemerons), which marking does not scan.
+        ephemerons: bool,
         /// Bytes from one element to the next.
         stride: u32,
         /// Reference words of an element.
         element: [u64; BITMAPS],
-        /// Whether this is the [table of a weak map](super::ephemerons), which marking does not scan.
-        ephemerons: bool,
     },
     /// A weak cell: its target is not traced, and is cleared when nothing else keeps it alive.
     Weak,
@@ -300,7 +301,7 @@ pub struct TypeOffsets {
     pub name_bytes: usize,
     /// The size of a value in bytes, 64 bits; of an array, that of its length word; 0 if objects differ in size.
     pub value_bytes: usize,
-    /// The number of the shape, 32 bits: 0 no references, 1 one bitmap, 2 four bitmaps, 3 array, 4 weak, 5 untyped, 6 bound.
+    /// The number of the shape, 8 bits: 0 no references, 1 one bitmap, 2 four bitmaps, 3 array, 4 weak, 5 untyped, 6 bound.
     pub shape: usize,
     /// The first bitmap of shapes 1 and 2: a bit for each word of the value.
     pub bitmaps: usize,
@@ -321,11 +322,11 @@ pub(crate) const TYPE_OFFSETS: TypeOffsets = {
         name: offset_of!(TypeInfo, name),
         name_bytes: offset_of!(TypeInfo, name) + size_of::<usize>(),
         value_bytes: offset_of!(TypeInfo, size),
-        // `repr(C)`: the number, then the fields of the variant as a structure, aligned to 8 bytes.
+        // `repr(u8)`: each variant is a C structure that begins with the number.
         shape,
         bitmaps: shape + 8,
-        stride: shape + 8,
-        element: shape + 16,
+        stride: shape + 4,
+        element: shape + 8,
         is_array: offset_of!(TypeInfo, is_array),
     }
 };

@@ -75,7 +75,7 @@ impl Report {
 
     fn print(self) -> Result<u8, Failure> {
         for missing in &self.missing {
-            eprintln!("core: {missing}");
+            eprintln!("core: {}", shown(missing));
         }
         let mut out = io::stdout().lock();
         match out.write_all(self.text.as_bytes()).and_then(|()| out.flush()) {
@@ -331,7 +331,7 @@ pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Grap
     report.missing.extend(core.complaints().iter().cloned());
     let graph = graph(&process, source.world, &mut report).with_context(|| path.display().to_string())?;
     report.unusable_files(&core);
-    report.missing.iter().for_each(|missing| eprintln!("core: {missing}"));
+    report.missing.iter().for_each(|missing| eprintln!("core: {}", shown(missing)));
     Ok(Some(graph))
 }
 
@@ -393,6 +393,6 @@ pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Graph
             .and_then(|process| graph(&process, world, &mut report))
     };
     debugger.detach()?;
-    report.missing.iter().for_each(|missing| eprintln!("snapshot: {missing}"));
+    report.missing.iter().for_each(|missing| eprintln!("snapshot: {}", shown(missing)));
     read.with_context(|| format!("process {pid}"))
 }

@@ -40,6 +40,10 @@ struct Disk {
 
 impl Disk {
     fn open(path: &Path) -> io::Result<Disk> {
+        // To open a pipe would wait for its writer.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
         let file = File::open(path)?;
         let length = file.metadata()?.len();
         Ok(Disk { file, length })
@@ -110,8 +114,6 @@ pub struct MappedFile {
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     start: u64,
-    /// The size of the memory.
-    bytes: u64,
     offset: u64,
     /// The number of its bytes that are in the core.
     known: u64,
@@ -129,24 +131,30 @@ struct Module {
 pub struct CoreFile {
     bytes: Box<dyn Bytes>,
     segments: Vec<Segment>,
+    /// The number of segments, those of which the core has nothing included.
+    headers: usize,
     mapped: Vec<MappedFile>,
     modules: BTreeMap<String, Module>,
     threads: Vec<StoppedThread>,
     pid: i32,
     command: String,
     entry: u64,
+    /// The number of bytes of notes that may still be read: segments of notes may overlap.
+    notes_left: u64,
     complaints: Vec<String>,
 }
 
 /// The maximum number of program headers that are read.
 const MOST_SEGMENTS: u64 = 1 << 20;
-/// The maximum size of a segment of notes in bytes.
+/// The maximum size of all segments of notes in bytes.
 const LARGEST_NOTES: u64 = 256 << 20;
 /// The maximum number of mapped files, and of threads.
 const MOST_MAPPED: usize = 1 << 20;
 const MOST_THREADS: usize = 1 << 20;
 /// The maximum number of complaints that are kept.
 const MOST_COMPLAINTS: usize = 64;
+/// The maximum number of files that are open at a time. A process may map thousands, and the limit of descriptors is often 1024.
+const MOST_OPEN: usize = 512;
 /// The number of bytes at the beginning of a module that must agree with its file.
 const COMPARED: usize = 4096;
 
@@ -196,12 +204,14 @@ impl CoreFile {
         let mut core = CoreFile {
             bytes,
             segments: Vec::new(),
+            headers: 0,
             mapped: Vec::new(),
             modules: BTreeMap::new(),
             threads: Vec::new(),
             pid: 0,
             command: String::new(),
             entry: 0,
+            notes_left: LARGEST_NOTES,
             complaints: Vec::new(),
         };
         let programs = core.program_headers()?;
@@ -265,12 +275,11 @@ impl CoreFile {
             .filter(|header| header.p_type(LE) == PT_LOAD)
             .map(|header| Segment {
                 start: header.p_vaddr(LE),
-                bytes: header.p_memsz(LE),
                 offset: header.p_offset(LE),
                 known: header.p_filesz(LE).min(header.p_memsz(LE)),
                 is_writable: header.p_flags(LE) & object::elf::PF_W != 0,
             })
-            .filter(|segment| segment.start.checked_add(segment.bytes).is_some())
+            .filter(|segment| segment.start.checked_add(segment.known).is_some())
             .collect();
         let (mut cut, mut missing) = (0_u64, 0_u64);
         for segment in &mut loads {
@@ -286,32 +295,23 @@ impl CoreFile {
                 "the core is cut off at byte {length}: {missing} bytes of {cut} segments are missing"
             ));
         }
-        // Bytes of the file count for the first segment that has them, addresses for the first that covers them.
+        // Bytes of the file count for one segment only, and so do addresses. One with a damaged size ends where the next begins.
+        self.headers = loads.len();
+        loads.retain(|segment| segment.known > 0);
         loads.sort_by_key(|segment| segment.offset);
-        let (mut end, mut twice) = (0, 0);
-        loads.retain(|segment| {
-            let is_new = segment.known == 0 || segment.offset >= end;
-            end = if segment.known > 0 && is_new { segment.offset + segment.known } else { end };
-            twice += u64::from(!is_new);
-            is_new
-        });
+        let mut twice = cut_overlaps(&mut loads, |segment| segment.offset);
         loads.sort_by_key(|segment| segment.start);
-        let mut end = 0;
-        loads.retain(|segment| {
-            let is_new = segment.start >= end;
-            end = if is_new { segment.start + segment.bytes } else { end };
-            twice += u64::from(!is_new);
-            is_new
-        });
+        twice += cut_overlaps(&mut loads, |segment| segment.start);
         if twice > 0 {
-            self.complain(format!("{twice} segments overlap others, and are left out"));
+            self.complain(format!("{twice} segments overlap others, and end where those begin"));
         }
         self.segments = loads;
     }
 
     fn take_notes(&mut self, offset: u64, bytes: u64) {
         let length = self.bytes.length();
-        let there = bytes.min(length.saturating_sub(offset)).min(LARGEST_NOTES);
+        let there = bytes.min(length.saturating_sub(offset)).min(self.notes_left);
+        self.notes_left -= there;
         if there < bytes {
             self.complain(format!("{} bytes of the notes at byte {offset} are missing", bytes - there));
         }
@@ -334,6 +334,9 @@ impl CoreFile {
 
     fn take_note(&mut self, kind: u32, contents: &[u8]) {
         match kind {
+            NT_PRSTATUS if contents.len() < PR_REGISTERS + 8 * REGISTERS => {
+                self.complain("a note about a thread is too short".to_owned());
+            }
             NT_PRSTATUS if self.threads.len() < MOST_THREADS => {
                 let general: Vec<u64> = (0..REGISTERS).map(|i| u64_at(contents, PR_REGISTERS + 8 * i)).collect();
                 self.threads.push(StoppedThread {
@@ -366,7 +369,8 @@ impl CoreFile {
                 let entry = pairs.map(|pair| (u64_at(pair, 0), u64_at(pair, 8))).find(|(key, _)| *key == AT_ENTRY);
                 self.entry = entry.map_or(0, |(_, entry)| entry);
             }
-            NT_FILE => self.take_files(contents),
+            // There is one.
+            NT_FILE if self.mapped.is_empty() => self.take_files(contents),
             _ => {}
         }
     }
@@ -404,36 +408,47 @@ impl CoreFile {
             let given = given.display();
             self.complain(format!("the core does not say where its program was mapped: {given} is not used"));
         }
-        let firsts: Vec<MappedFile> = self.mapped.iter().filter(|mapped| mapped.offset == 0).cloned().collect();
+        let mut firsts: Vec<MappedFile> = self.mapped.iter().filter(|mapped| mapped.offset == 0).cloned().collect();
+        firsts.sort_by_key(|mapped| program_path.as_ref() != Some(&mapped.path));
+        let mut opened = 0;
         for mapped in firsts {
             if self.modules.contains_key(&mapped.path) {
                 continue;
             }
             let is_program = program_path.as_ref() == Some(&mapped.path);
             let file = program.filter(|_| is_program).map_or_else(|| PathBuf::from(&mapped.path), Path::to_owned);
-            let contents = self.open_module(&mapped, &file);
+            let contents = match opened < MOST_OPEN {
+                true => self.open_module(&mapped, &file),
+                false => Err(format!("{}: {MOST_OPEN} files are open already", file.display())),
+            };
+            let contents = match contents {
+                Ok(Some(disk)) => Ok(disk),
+                // Memory that was mapped from data has no types.
+                Ok(None) if !is_program => continue,
+                Ok(None) => Err(format!("{}: it is not an ELF file", file.display())),
+                Err(reason) => Err(reason),
+            };
+            opened += usize::from(contents.is_ok());
             let path = mapped.path.clone();
             self.modules.insert(path.clone(), Module { path, contents });
         }
     }
 
-    /// Opens a file if it is the one that was mapped, as far as the core has its beginning.
-    fn open_module(&self, mapped: &MappedFile, file: &Path) -> Result<Disk, String> {
+    /// Opens a file if it is the one that was mapped, as far as the core has its beginning. `None` if it is not an ELF file.
+    fn open_module(&self, mapped: &MappedFile, file: &Path) -> Result<Option<Disk>, String> {
         let shown = file.display();
-        // A damaged core may name anything: to open a pipe would wait for its writer.
-        let is_file = std::fs::metadata(file).map(|data| data.is_file());
-        let disk = match is_file {
-            Ok(true) => Disk::open(file),
-            Ok(false) => Err(io::Error::other("it is not a file")),
-            Err(error) => Err(error),
-        };
-        let disk = disk.map_err(|error| format!("{shown}: {error}"))?;
+        let disk = Disk::open(file).map_err(|error| format!("{shown}: {error}"))?;
+        let mut magic = [0; 4];
+        // A file of length 0 is empty, or the kernel makes it up: to read that may wait.
+        if disk.length == 0 || disk.bytes_at(0, &mut magic) < magic.len() || magic != object::elf::ELFMAG {
+            return Ok(None);
+        }
         let mut in_core = [0; COMPARED];
         let known = self.in_segments(mapped.start, &mut in_core);
         let mut in_file = [0; COMPARED];
         let there = disk.bytes_at(0, &mut in_file[..known]);
         match in_core[..known] == in_file[..there] {
-            true => Ok(disk),
+            true => Ok(Some(disk)),
             false => Err(format!("{shown}: it is not the file that the process had mapped")),
         }
     }
@@ -441,7 +456,7 @@ impl CoreFile {
     /// Returns the segment that covers an address.
     fn segment(&self, at: u64) -> Option<&Segment> {
         let next = self.segments.partition_point(|segment| segment.start <= at);
-        self.segments[..next].last().filter(|segment| at - segment.start < segment.bytes)
+        self.segments[..next].last().filter(|segment| at - segment.start < segment.known)
     }
 
     /// Reads what the core itself has.
@@ -461,7 +476,7 @@ impl CoreFile {
         let mut known = (mapped.end - at).min(into.len() as u64) as usize;
         // Where the core has the memory again, it counts.
         let next = self.segments.partition_point(|segment| segment.start <= at);
-        if let Some(next) = self.segments.get(next).filter(|segment| segment.known > 0) {
+        if let Some(next) = self.segments.get(next) {
             known = known.min((next.start - at).try_into().unwrap_or(usize::MAX));
         }
         disk.bytes_at(mapped.offset.saturating_add(within), &mut into[..known])
@@ -517,7 +532,7 @@ impl CoreFile {
 
     /// Returns the number of bytes of memory in the core, and the number of segments.
     pub fn size(&self) -> (u64, usize) {
-        (self.segments.iter().map(|segment| segment.known).sum(), self.segments.len())
+        (self.segments.iter().map(|segment| segment.known).sum(), self.headers)
     }
 
     /// Returns the addresses at which ELF files may begin in memory.
@@ -533,7 +548,7 @@ impl CoreFile {
     pub(crate) fn places_of(&self, wanted: u64) -> Vec<u64> {
         const MOST: usize = 64;
         let mut found = Vec::new();
-        for segment in self.segments.iter().filter(|segment| segment.is_writable && segment.known > 0) {
+        for segment in self.segments.iter().filter(|segment| segment.is_writable) {
             super::memory::for_each_word(self, segment.start, segment.start + segment.known, |at, word| {
                 if word == wanted && found.len() < MOST {
                     found.push(at);
@@ -542,6 +557,20 @@ impl CoreFile {
         }
         found
     }
+}
+
+/// Cuts each segment where the next one begins. They are sorted by `begin`. Returns the number of segments that were cut.
+fn cut_overlaps(segments: &mut Vec<Segment>, begin: impl Fn(&Segment) -> u64) -> u64 {
+    let mut cut = 0;
+    for at in 1..segments.len() {
+        let room = begin(&segments[at]) - begin(&segments[at - 1]);
+        if segments[at - 1].known > room {
+            segments[at - 1].known = room;
+            cut += 1;
+        }
+    }
+    segments.retain(|segment| segment.known > 0);
+    cut
 }
 
 impl Memory for CoreFile {
@@ -554,5 +583,15 @@ impl Memory for CoreFile {
 
     fn is_left_out(&self, at: u64) -> bool {
         self.reason(at).is_some()
+    }
+
+    fn next_known(&self, at: u64) -> u64 {
+        let segment = self.segments.partition_point(|segment| segment.start <= at);
+        let mapped = self.mapped.partition_point(|mapped| mapped.start <= at);
+        let segment = self.segments.get(segment).map_or(u64::MAX, |segment| segment.start);
+        let mapped = self.mapped.get(mapped).map_or(u64::MAX, |mapped| mapped.start);
+        // Within a mapped file, the bytes that are missing need not be the last.
+        let page = super::memory::next_page(at);
+        if self.mapped_at(at).is_some() { page } else { segment.min(mapped).max(page) }
     }
 }

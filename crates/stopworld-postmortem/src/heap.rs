@@ -8,6 +8,7 @@
 //! object the index keeps the number of its cell, two bytes, and its type.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 
 use super::damage::{Damage, Damages};
 use super::library::{LibraryError, World};
@@ -111,6 +112,8 @@ pub struct Heap<'m> {
     starts: Vec<BlockStart>,
     cells: Vec<u16>,
     type_numbers: Vec<u32>,
+    /// Bytes and footprint of the large objects, by block.
+    large_sizes: HashMap<u32, (u64, u64)>,
     pub(crate) damages: Damages,
     gaps: Vec<String>,
     /// The block that was read last: its address, and its bytes as far as they are known.
@@ -152,6 +155,7 @@ impl<'m> Heap<'m> {
             starts: Vec::new(),
             cells: Vec::new(),
             type_numbers: Vec::new(),
+            large_sizes: HashMap::new(),
             damages: Damages::default(),
             gaps: Vec::new(),
             last_block: RefCell::default(),
@@ -233,8 +237,13 @@ impl<'m> Heap<'m> {
         Some(self.words[found].1)
     }
 
-    /// Returns the bytes of a large object, and of its blocks, limited to the heap.
+    /// Returns the bytes of a large object, and of its blocks.
     fn large(&self, block: u32) -> (u64, u64) {
+        self.large_sizes.get(&block).copied().unwrap_or_default()
+    }
+
+    /// Reads the bytes of a large object, and of its blocks, limited to the heap.
+    fn read_large(&self, block: u32) -> (u64, u64) {
         let layout = &self.layout.blocks;
         let at = (self.tables.tails as u64).wrapping_add(u64::from(block) * layout.tail_bytes as u64);
         let number =
@@ -321,6 +330,7 @@ impl<'m> Heap<'m> {
         };
         let mark = array::<1>(self.memory, self.marks(block)).map_or(0, |[mark]| mark);
         if header != 0 && self.is_alive(BlockWord(LARGE_HEAD), mark) {
+            self.large_sizes.insert(block, self.read_large(block));
             self.add(header_at + 8, 0, header);
         }
     }

@@ -61,6 +61,8 @@ fn known<T>(what: &'static str, result: Result<T, Unreadable>) -> Result<T, Libr
 
 /// The maximum size of a published structure, in bytes.
 const LARGEST: usize = 64 << 10;
+/// The maximum size of the description of a type, in bytes.
+const LARGEST_TYPE: usize = 1 << 10;
 /// The maximum number of worlds and of records of threads that are followed in a list.
 const MOST_WORLDS: usize = 4096;
 const MOST_RECORDS: usize = 1 << 20;
@@ -133,6 +135,8 @@ impl Library {
             ("the size of the layout", self.layout.size),
         ];
         let mut wrong = sizes.into_iter().find(|(_, size)| !(WORD..=LARGEST).contains(size));
+        // It is read for each header that is not a type, and there may be many.
+        wrong = wrong.or(Some(("the size of a type", types.size)).filter(|(_, size)| *size > LARGEST_TYPE));
         let offsets = [
             ("next", world.next, 8, world.size),
             ("number", world.number, 8, world.size),
@@ -156,7 +160,7 @@ impl Library {
             ("thread_alternate_high", self.layout.thread_alternate_high, 8, thread.size),
             ("thread_gone", self.layout.thread_gone, 4, thread.size),
             ("types.name", types.name, 8, types.size),
-            ("types.shape", types.shape, 4, types.size),
+            ("types.shape", types.shape, 1, types.size),
             ("types.element", types.element, 32, types.size),
             ("cache.sweeping", cache.sweeping, 4, cache.size),
             ("cache.has_arena", cache.has_arena, 1, cache.size),
@@ -465,6 +469,9 @@ impl World {
         }
         if tables.low == 0 || tables.low.checked_add(tables.reserved_bytes).is_none() {
             return damaged("low", tables.low);
+        }
+        if !(WORD..=LARGEST).contains(&tables.ready_bytes) {
+            return damaged("ready_bytes", tables.ready_bytes);
         }
         if tables.pointers > 2 {
             return damaged("pointers", tables.pointers);

@@ -6,6 +6,11 @@ pub trait Memory {
     /// first byte is unknown.
     fn read_some(&self, at: u64, into: &mut [u8]) -> usize;
 
+    /// Returns the next address after the unknown one `at` that may be known, at most the end of memory.
+    fn next_known(&self, at: u64) -> u64 {
+        next_page(at)
+    }
+
     /// Returns whether the memory was mapped from a file that cannot be used, so that it is not known although it was there.
     fn is_left_out(&self, at: u64) -> bool {
         let _ = at;
@@ -73,11 +78,16 @@ pub fn word(memory: &dyn Memory, at: u64) -> Result<u64, Unreadable> {
     array(memory, at).map(u64::from_le_bytes)
 }
 
-/// The number of unknown pages in a range after which the rest of it is left out.
-const MOST_HOLES: usize = 1024;
+/// The number of unknown parts of a range after which the rest of it is left out.
+const MOST_HOLES: usize = 1 << 14;
 /// The size of a page, and of a piece that is read at once, in bytes.
 pub(crate) const PAGE: u64 = 4096;
 const PIECE: usize = 64 << 10;
+
+/// Returns the beginning of the next page.
+pub(crate) fn next_page(at: u64) -> u64 {
+    (at | (PAGE - 1)).saturating_add(1)
+}
 
 /// Calls `visit` with the address and the value of each aligned word of a range that is known. Returns the number of bytes that are not.
 pub(crate) fn for_each_word(memory: &dyn Memory, low: u64, high: u64, mut visit: impl FnMut(u64, u64)) -> u64 {
@@ -95,7 +105,7 @@ pub(crate) fn for_each_word(memory: &dyn Memory, low: u64, high: u64, mut visit:
         }
         at += known as u64 & !7;
         if known < 8 {
-            let next = (at | (PAGE - 1)).saturating_add(1).min(high);
+            let next = memory.next_known(at).max(next_page(at)).min(high);
             unknown += next - at;
             at = next;
             holes += 1;
@@ -158,6 +168,28 @@ mod tests {
         assert_eq!(word(&memory, 0x1ffc), Ok(0x0202_0202_0101_0101));
         assert_eq!(word(&memory, 0x2ffc), Err(Unreadable { at: 0x3000, bytes: 4 }));
         assert_eq!(word(&memory, u64::MAX - 2), Err(Unreadable { at: u64::MAX - 2, bytes: 8 }));
+    }
+
+    /// Memory that knows where its next piece is.
+    struct Pieces(Pages);
+
+    impl Memory for Pieces {
+        fn read_some(&self, at: u64, into: &mut [u8]) -> usize {
+            self.0.read_some(at, into)
+        }
+
+        fn next_known(&self, at: u64) -> u64 {
+            self.0.0.iter().map(|(low, _)| *low).find(|low| *low > at).unwrap_or(u64::MAX)
+        }
+    }
+
+    /// Below the stack of the main thread, its range has megabytes that were never mapped.
+    #[test]
+    fn words_are_visited_after_a_hole_of_any_size() {
+        let memory = Pieces(Pages(vec![(0x1000, vec![1; 8]), (1 << 44, vec![2; 8])]));
+        let mut seen = Vec::new();
+        for_each_word(&memory, 0, 1 << 46, |at, word| seen.push((at, word & 0xff)));
+        assert_eq!(seen, [(0x1000, 1), (1 << 44, 2)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!
 //! What the binding of a language runtime adds is known to its code only, and is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use heap_snapshot::{RootGroup, RootKind};
 
@@ -48,8 +48,9 @@ impl Roots {
     /// Finds the roots of a heap whose threads were these.
     pub(crate) fn of(heap: &Heap<'_>, records: &[ThreadRecord], threads: &[StoppedThread]) -> Roots {
         let mut roots = Roots::default();
+        let by_id: HashMap<i32, &StoppedThread> = threads.iter().rev().map(|thread| (thread.tid, thread)).collect();
         for record in records {
-            roots.thread(heap, record, threads.iter().find(|thread| thread.tid == record.tid));
+            roots.thread(heap, record, by_id.get(&record.tid).copied());
         }
         roots.registered_stacks(heap);
         roots.ranges(heap);
@@ -233,7 +234,7 @@ impl Roots {
 fn half_built(heap: &Heap<'_>, record: &ThreadRecord) -> Vec<u64> {
     let offsets = heap.layout.cache;
     let at = |offset: usize, bin: usize, stride: usize| {
-        record.cache.wrapping_add(offset as u64).wrapping_add((bin * stride) as u64)
+        record.cache.wrapping_add(offset as u64).wrapping_add(bin.wrapping_mul(stride) as u64)
     };
     (0..offsets.bins)
         .filter_map(|bin| {

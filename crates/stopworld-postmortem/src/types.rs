@@ -122,7 +122,8 @@ impl<'m> Types<'m> {
         }
         let bitmaps = |at: usize| std::array::from_fn(|index| u64_at(&bytes, at.saturating_add(8 * index)));
         let stride = u64::from(u32_at(&bytes, at.stride));
-        let shape = match u32_at(&bytes, at.shape) {
+        let number = bytes.get(at.shape).copied().unwrap_or(0);
+        let shape = match number {
             1 => Shape::Words([u64_at(&bytes, at.bitmaps), 0, 0, 0]),
             2 => Shape::Words(bitmaps(at.bitmaps)),
             3 if stride >= 8 && stride.is_multiple_of(8) => Shape::Array { stride, element: bitmaps(at.element) },
@@ -132,7 +133,7 @@ impl<'m> Types<'m> {
         let (name, length) = (u64_at(&bytes, at.name), u64_at(&bytes, at.name_bytes));
         let mut text = vec![0; length.min(LONGEST_NAME) as usize];
         let known = read(self.memory, name, &mut text).is_ok() && length > 0;
-        let has_stride = u32_at(&bytes, at.shape) == 3;
+        let has_stride = number == 3;
         Some(Type {
             name: if known { String::from_utf8_lossy(&text).into_owned() } else { format!("(type at {header:#x})") },
             shape,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::damage::{Damage, Damages};
-use super::heap::{Heap, Object};
+use super::heap::{BlockWord, Heap, Object};
 use super::library::ThreadRecord;
 use super::memory::{array, read, u32_at, word};
 use super::types::{Shape, Type};
@@ -33,7 +33,7 @@ impl Heap<'_> {
                     Damage::Block(format!("in state {state}, but its word is {:#x}", dense.0))
                 });
             } else if state == 1 && dense.has_cells() && self.is_sound(dense) {
-                self.verify_runs(block, &mut damages);
+                self.verify_runs(block, dense, &mut damages);
             }
         }
         self.for_each_object(|_, object| self.verify_object(object, &self.types.get(object.type_number), &mut damages));
@@ -80,8 +80,7 @@ impl Heap<'_> {
     }
 
     /// Checks the lists of free cells of a block that a thread owns.
-    fn verify_runs(&self, block: u32, damages: &mut Damages) {
-        let Some((_, dense)) = self.used_blocks().find(|(other, _)| *other == block) else { return };
+    fn verify_runs(&self, block: u32, dense: BlockWord, damages: &mut Damages) {
         let offsets = &self.layout.blocks;
         let (cell_bytes, start) = (dense.cell_bytes(), self.start(block));
         let cells = self.cells_per_block(cell_bytes) as u32;

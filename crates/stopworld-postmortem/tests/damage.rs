@@ -3,10 +3,14 @@
 mod support;
 
 use std::hint::black_box;
+use std::mem::offset_of;
 use std::sync::{Mutex, OnceLock};
 
 use heap_snapshot::Heap as _;
 use proptest::prelude::*;
+use rstest::rstest;
+use stopworld::debugger::contract::{Descriptor, MAGIC, VERSION};
+use stopworld::debugger::heap_layout::{CacheOffsets, HeapLayout};
 use stopworld::{Gc, GcCell, Mutator, World, traced};
 use stopworld_postmortem::{CoreFile, Damage, Process};
 
@@ -111,6 +115,23 @@ fn damage_is_found_at_its_address_and_the_rest_is_read() {
     };
     let found: Vec<_> = damages.places.into_iter().map(|(address, damage)| (address, unnamed(damage))).collect();
     assert_eq!((found, damages.count), (expected, 3));
+}
+
+/// `.format.hostile`
+#[rstest]
+#[case::cursors(offset_of!(CacheOffsets, cursor_stride))]
+#[case::blocks(offset_of!(CacheOffsets, block_stride))]
+fn a_distance_between_bins_that_wraps_is_harmless(#[case] member: usize) {
+    let mut core = a_core().to_vec();
+    let member = offset_of!(Descriptor, heap) + offset_of!(HeapLayout, cache) + member;
+    let version = [&VERSION.to_le_bytes()[..], &(size_of::<Descriptor>() as u32).to_le_bytes()].concat();
+    let magic = [&MAGIC[..], &version].concat();
+    let found: Vec<usize> = (0..core.len() - 4096).step_by(8).filter(|at| core[*at..].starts_with(&magic)).collect();
+    assert!(!found.is_empty());
+    for at in found {
+        core[at + member..at + member + 8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
+    }
+    assert_eq!(everything(&CoreFile::parse(Box::new(core)).unwrap()), Some(100));
 }
 
 proptest! {
