@@ -419,7 +419,8 @@ snapshot can be converted, too: FILE may be a .heapsnapshot or an HPROF file.
 
 Memory use is about 16 bytes for each object of a trace. The output replaces an existing file only when it is complete.
 
-Exit code: 0, 1 if there is no complete heap dump or the output can't be written, 2 if the arguments are wrong.";
+Exit code: 0, 1 if there is no complete heap dump, a part of a core or of a process can't be read (the rest is written), or the output can't \
+be written, 2 if the arguments are wrong.";
 
 #[derive(Debug, Args)]
 pub(super) struct Snapshot {
@@ -455,7 +456,7 @@ type it is what its objects retain together. Sizes are in bytes.
 
 The heap is read into memory: about 100 bytes for each object, and 20 for each reference.
 
-Exit code: 0, 1 if the file has no heap, or no root reaches the object of --why, 2 if the arguments are wrong, 141 if standard output \
+Exit code: 0, 1 if the file has no heap, a part of a core can't be read (the rest is reported), or no root reaches the object of --why, 2 if the arguments are wrong, 141 if standard output \
 was closed.";
 
 #[derive(Debug, Args)]

@@ -17,9 +17,16 @@ use stopworld_analysis::snapshot::{OpenedHeap, TypeRow, census, growth};
 
 /// `stopworld heap`.
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let mut is_whole = true;
+    let code = report(arguments, &mut is_whole)?;
+    Ok(if code == 0 && !is_whole { FAILED } else { code })
+}
+
+/// Clears `is_whole` if a part of a core can't be read.
+fn report(arguments: &Arguments, is_whole: &mut bool) -> Result<u8, Failure> {
     if let Some([before, after]) = arguments.diff.as_deref() {
-        let before = types(before, arguments)?;
-        let growth = growth(&before, &types(after, arguments)?);
+        let before = types(before, arguments, is_whole)?;
+        let growth = growth(&before, &types(after, arguments, is_whole)?);
         return print(&heap_objects::render_growth(&growth, arguments.top));
     }
     let Some(file) = &arguments.file else {
@@ -27,10 +34,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     };
     if arguments.pprof {
         refuse_terminal("heap --pprof", "FILE --pprof > objects.pb.gz")?;
-        let census = types(file, arguments)?;
+        let census = types(file, arguments, is_whole)?;
         return write(|out| pprof::objects(&census, out));
     }
-    let graph = read(file, arguments)?;
+    let graph = read(file, arguments, is_whole)?;
     let dominators = Dominators::of(&graph);
     let Some(address) = arguments.why else {
         let census = census(&graph, &dominators);
@@ -56,18 +63,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
 }
 
-fn read(file: &Path, arguments: &Arguments) -> Result<Graph, Failure> {
+fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph, Failure> {
     let name = file.display();
     let core = super::post_mortem::core_graph(file, &arguments.core)?;
-    if let Some(graph) = core {
-        return Ok(graph);
+    if let Some(found) = core {
+        *is_whole &= found.is_whole;
+        return Ok(found.graph);
     }
     let opened = OpenedHeap::open(super::snapshot::open(file)?, arguments.collection);
     opened.and_then(OpenedHeap::into_graph).map_err(|error| anyhow!("{name}: {error}").into())
 }
 
-fn types(file: &Path, arguments: &Arguments) -> Result<Vec<TypeRow>, Failure> {
-    let graph = read(file, arguments)?;
+fn types(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Vec<TypeRow>, Failure> {
+    let graph = read(file, arguments, is_whole)?;
     Ok(census(&graph, &Dominators::of(&graph)))
 }
 

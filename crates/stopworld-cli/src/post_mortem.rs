@@ -315,8 +315,15 @@ fn shown(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
 }
 
+/// The heap of a core or of a process.
+pub(super) struct Found {
+    pub(super) graph: Graph,
+    /// Whether all of it could be read.
+    pub(super) is_whole: bool,
+}
+
 /// Returns the heap of a core, if the file is one. Reports on standard error what can't be read.
-pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Graph>, Failure> {
+pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Found>, Failure> {
     let mut head = [0; 18];
     // Only a file can be a core: a pipe has no end from which to read.
     let is_elf = path.is_file()
@@ -332,7 +339,7 @@ pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Grap
     let graph = graph(&process, source.world, &mut report).with_context(|| path.display().to_string())?;
     report.unusable_files(&core);
     report.missing.iter().for_each(|missing| eprintln!("core: {}", shown(missing)));
-    Ok(Some(graph))
+    Ok(Some(Found { graph, is_whole: report.missing.is_empty() }))
 }
 
 fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> anyhow::Result<Graph> {
@@ -368,7 +375,7 @@ impl Memory for Stopped<'_> {
 }
 
 /// Returns the heap of a running process, which is stopped meanwhile. The process executes no code for it.
-pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Graph> {
+pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Found> {
     let pid = i32::try_from(pid).context("there is no such process id")?;
     let mut debugger = Debugger::attach(pid, DebuggerOptions::default())?;
     debugger.stop_all()?;
@@ -394,5 +401,6 @@ pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Graph
     };
     debugger.detach()?;
     report.missing.iter().for_each(|missing| eprintln!("snapshot: {}", shown(missing)));
-    read.with_context(|| format!("process {pid}"))
+    let graph = read.with_context(|| format!("process {pid}"))?;
+    Ok(Found { graph, is_whole: report.missing.is_empty() })
 }

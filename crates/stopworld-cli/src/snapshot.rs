@@ -17,7 +17,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::arguments::Snapshot;
 use super::atomic_output::Output;
-use super::exit::{Failure, PIPE_CLOSED};
+use super::exit::{FAILED, Failure, PIPE_CLOSED};
+use super::post_mortem::Found;
 use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
 use nettrace::clr::bulk::BulkNode;
 use nettrace::clr::gc::End;
@@ -42,8 +43,8 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     let process = process(&arguments.input);
     if let Some(pid) = process.filter(|_| arguments.ptrace) {
         let output = Output::open(&arguments.output)?;
-        let graph = super::post_mortem::ptrace_graph(pid, arguments.core.world)?;
-        return write(&OpenedHeap::Graph(Box::new(graph)), output, &arguments.output, format);
+        let found = super::post_mortem::ptrace_graph(pid, arguments.core.world)?;
+        return write_found(found, output, &arguments.output, format);
     }
     if arguments.ptrace {
         return Err(Failure::Usage(format!("--ptrace reads a process, and {name} is not the id of one")));
@@ -55,14 +56,20 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
         let heap = OpenedHeap::open(trace, None).map_err(|error| of_process(pid, error))?;
         return write(&heap, output, &arguments.output, format);
     }
-    if let Some(graph) = super::post_mortem::core_graph(&arguments.input, &arguments.core)? {
+    if let Some(found) = super::post_mortem::core_graph(&arguments.input, &arguments.core)? {
         let output = Output::open(&arguments.output)?;
-        return write(&OpenedHeap::Graph(Box::new(graph)), output, &arguments.output, format);
+        return write_found(found, output, &arguments.output, format);
     }
     let file = open(&arguments.input)?;
     let output = Output::open(&arguments.output)?;
     let heap = OpenedHeap::open(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
     write(&heap, output, &arguments.output, format)
+}
+
+/// Writes the heap of a core or of a process: what could be read of it.
+fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
+    let code = write(&OpenedHeap::Graph(Box::new(found.graph)), output, path, format)?;
+    Ok(if code == 0 && !found.is_whole { FAILED } else { code })
 }
 
 /// Opens a file with a heap. A pipe is copied to an unnamed file first, because a heap is read several times.

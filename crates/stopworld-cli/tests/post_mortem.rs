@@ -373,6 +373,12 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
         seen.push(types(&report).get("post_mortem::Node").map_or(0, |row| row.0));
     }
     assert!(seen.is_sorted(), "{seen:?}");
+    // The last of them becomes a snapshot with what is there, too.
+    let (cut, file) = (dead.folder.path().join("cut"), dead.folder.path().join("cut.hprof"));
+    let snapshot = Command::new(STOPWORLD).arg("snapshot").arg(&cut).arg("-o").arg(&file).output().unwrap();
+    assert_eq!((snapshot.status.code(), file.exists()), (Some(1), true), "{}", said(&snapshot));
+    let heap = Command::new(STOPWORLD).arg("heap").arg(&cut).output().unwrap();
+    assert_eq!(heap.status.code(), Some(1), "{}", said(&heap));
 }
 
 /// gdb's commands for objects, on a core.

@@ -129,6 +129,37 @@ fn the_first_list_of_mapped_files_counts() {
     assert_eq!(core.mapped().len(), 1);
 }
 
+/// A process may map thousands of files.
+#[test]
+fn only_elf_files_are_opened_and_not_all_of_them() {
+    const LIMIT: usize = 512;
+    let program = std::env::current_exe().unwrap();
+    // One file by many names.
+    let mut paths: Vec<String> =
+        (0..LIMIT + 3).map(|index| format!("{}{}", "/.".repeat(index), program.display())).collect();
+    let data = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+    paths.insert(0, data.clone());
+    let mut files = Vec::new();
+    for word in [paths.len() as u64, 4096] {
+        files.extend_from_slice(&word.to_le_bytes());
+    }
+    for index in 1..=paths.len() as u64 {
+        for word in [index << 20, (index << 20) + 4096, 0] {
+            files.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    paths.iter().for_each(|path| files.extend_from_slice(format!("{path}\0").as_bytes()));
+    let mut core = support::written(&[(1 << 40, note(NT_FILE, &files))]);
+    put(&mut core, 0, KIND, &4_u32.to_le_bytes());
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("many-files.core");
+    std::fs::write(&file, core).unwrap();
+    let core = CoreFile::open(&file, None).unwrap();
+    assert_eq!(core.mapped().len(), paths.len());
+    let unusable: Vec<_> = core.unusable_files().collect();
+    assert_eq!(unusable.len(), 3, "{unusable:?}");
+    assert!(unusable.iter().all(|(path, reason)| *path != data && reason.ends_with("512 files are open already")));
+}
+
 #[rstest]
 #[case::a_folder("/")]
 #[case::a_device("/dev/null")]
