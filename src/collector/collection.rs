@@ -10,6 +10,8 @@ use super::observer::Observers;
 use super::outcome::Outcome;
 use super::parallel::{Marking, MarkingThreads};
 use super::phases::{Phases, Step};
+#[cfg(feature = "check")]
+use super::promise::{Promise, Search};
 use super::report::{CollectionReport, Reason};
 use super::roots::RootScan;
 use super::state::{Collecting, Collector};
@@ -86,6 +88,8 @@ impl Collector {
         if let Some(binding) = &self.binding {
             binding.prepare();
         }
+        #[cfg(feature = "check")]
+        let mut search = self.promise.as_ref().map(Promise::prepare);
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
         // thread waits for it.
         record::catch_up();
@@ -125,7 +129,15 @@ impl Collector {
 
         // Collect.
         phases.reach(Phase::GcStart);
-        let result = self.collect_stopped(&stopped, &finalizer_tables, number, &observers, &mut phases);
+        let result = self.collect_stopped(
+            &stopped,
+            &finalizer_tables,
+            number,
+            &observers,
+            &mut phases,
+            #[cfg(feature = "check")]
+            search.as_mut(),
+        );
         self.collections.store(number, Ordering::Relaxed);
         self.threads.published().set_collections(u64::from(number));
         phases.reach(Phase::GcEnd);
@@ -175,6 +187,10 @@ impl Collector {
             self.give_memory_back(target);
         }
         self.heap.choose_pages(outcome.live.total(), outcome.mark_ns);
+        #[cfg(feature = "check")]
+        if let (Some(promise), Some(search)) = (&self.promise, search) {
+            promise.report(number, search);
+        }
         Ok(Some(report))
     }
 
@@ -203,6 +219,7 @@ impl Collector {
         number: u32,
         observers: &Observers<'_>,
         phases: &mut Phases<'_>,
+        #[cfg(feature = "check")] search: Option<&mut Search<'_>>,
     ) -> Result<(), VerifyError> {
         if removed(Guard::StopNoMalloc) {
             // The known-bad variant allocates once, as any formatted message would.
@@ -225,6 +242,13 @@ impl Collector {
             self.discard(stopped, &mut marking, number);
             phases.outcome.lost = Some(lost);
             return Ok(());
+        }
+
+        // Before weak references are cleared and finalizers queued: an object that the search keeps is alive for these too (`.promise.keep`).
+        #[cfg(feature = "check")]
+        if let Some(search) = search {
+            search.run(&self.heap, &mut marking);
+            phases.skip_time();
         }
 
         if removed(Guard::CensusExact) {

@@ -26,6 +26,8 @@ mod outcome;
 pub(crate) mod pacing;
 pub(crate) mod parallel;
 mod phases;
+#[cfg(feature = "check")]
+pub(crate) mod promise;
 pub(crate) mod report;
 pub(crate) mod roots;
 mod scopes;

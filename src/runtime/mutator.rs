@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use super::inner::ThreadNews;
 use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
+#[cfg(feature = "check")]
+use crate::collector::promise::Promise;
 use crate::collector::report::{CollectionReport, Reason};
 use crate::collector::{CollectError, Collecting};
 use crate::events::{EventId, Events, record};
@@ -107,7 +109,14 @@ impl Mutator {
         let _whole = NotCancelled::begin();
         crate::events::record::ring::allocate_thread_local();
         let record = world.collector().threads.attach(name)?;
-        let cache = Box::new(world.collector().heap.new_cache(record.cost_stack_word()));
+        let cache = {
+            // It holds addresses of objects without keeping them.
+            #[cfg(feature = "check")]
+            let _own_memory = crate::check::OwnMemory::begin();
+            Box::new(world.collector().heap.new_cache(record.cost_stack_word()))
+        };
+        #[cfg(feature = "check")]
+        world.collector().promise.iter().for_each(Promise::attached);
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
         world.inner().ticker.joined(record);
         world.inner().report_thread(record, ThreadNews::Attached);

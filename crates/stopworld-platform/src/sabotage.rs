@@ -97,6 +97,9 @@ guards! {
     BiographyExact = "biography.exact",
     HostBounded = "host.bounded",
     HostOwnThread = "host.own-thread",
+    PromiseWhole = "promise.whole",
+    PromiseSlot = "promise.slot",
+    PromiseKeep = "promise.keep",
 }
 
 /// Whether this guard is removed. Constant `false` in the ordinary build.

@@ -1,0 +1,64 @@
+//! Finds references that the collector does not see: the promise of [`World::attach`](crate::World::attach), checked.
+//!
+//! A [`Gc`](crate::Gc) in a `Box`, a `Vec`, a `static` or a thread-local does not keep its object alive. The object is freed, and a later use
+//! reads what has been allocated there since. In a test or a debug build, with the feature `check`, the collector can search for such a
+//! reference at the moment when it would free the object:
+//!
+//! ```
+//! use stopworld::World;
+//! use stopworld::check::{Allocator, CheckPromise};
+//!
+//! #[global_allocator]
+//! static GLOBAL: Allocator = Allocator::new();
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let world = World::builder().check_promise(CheckPromise::panic()).build()?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is searched
+//! After marking, and before weak references are cleared and finalizers queued, each collection reads
+//!
+//! * every live block of the [`Allocator`], as far as it was not allocated for the collector itself;
+//! * the writable segments of the program and its libraries: their statics;
+//! * the main thread's thread-local variables, if that thread has attached, in the program and the libraries that were loaded with it. Those of
+//!   other threads are at the end of their stacks, which are scanned as roots.
+//!
+//! Each aligned word there that is an address in an object that is not marked is a *hidden reference*. References that the collector sees are
+//! never reported, because their objects are marked. The time is linear in the memory that is searched, whatever the size of the heap is.
+//!
+//! # What is not found
+//! * Memory that does not come from the allocator: of C's `malloc`, of `mmap`, of another process, and thread-local variables of libraries that
+//!   were loaded later.
+//! * Stacks and thread-local variables of threads that are not attached, and stacks of coroutines that were mapped. They have no place for a
+//!   `Gc`, but a pointer of C code may be there.
+//! * Addresses that are stored in another form: xored, compressed, not aligned to 8 bytes.
+//!
+//! # Stale words
+//! A word that the program will not read again looks like a reference. Blocks are zeroed when they are allocated, and left out when they are
+//! freed. So padding, and capacity that was never used, hold nothing. What was removed stays: the element that a `Vec` has popped, the
+//! entry that a `HashMap` has removed, the old variant of an enum. Such a word is reported. The report names the block, the offset and
+//! the backtrace of its allocation; [`CheckPromise::suppress`] leaves it out. Each word is reported once.
+//!
+//! # Cost
+//! In a world without `check_promise`, and in a build with the feature: one branch for each collection. In a checked world each allocation of the
+//! heap walks the stack, as each allocation of the allocator does, and each collection reads the memory above.
+
+mod allocator;
+pub(crate) mod blocks;
+#[cfg(test)]
+mod blocks_tests;
+mod hidden;
+mod report;
+mod settings;
+mod symbols;
+mod traces;
+
+pub(crate) use allocator::{OwnMemory, for_each_block, is_installed};
+pub(crate) use report::{Found, Place, Reporter};
+pub(crate) use traces::TraceId;
+
+pub use allocator::Allocator;
+pub use hidden::{HiddenIn, HiddenReference};
+pub use settings::CheckPromise;
+pub use symbols::CodePlace;
