@@ -32,6 +32,7 @@
 //!   were loaded later.
 //! * Stacks and thread-local variables of threads that are not attached, and stacks of coroutines that were mapped. They have no place for a
 //!   `Gc`, but a pointer of C code may be there.
+//! * Objects of another world. (A reference may not be passed to another world anyway.)
 //! * Addresses that are stored in another form: xored, compressed, not aligned to 8 bytes.
 //!
 //! # Stale words

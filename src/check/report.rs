@@ -5,6 +5,8 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::io::Write;
 use std::sync::Mutex;
 
 use super::allocator::{OwnMemory, unlisted_blocks};
@@ -38,6 +40,11 @@ pub(crate) struct Found {
     pub(crate) type_name: &'static str,
     /// Where the object was allocated.
     pub(crate) allocated: TraceId,
+}
+
+/// Writes to the standard error stream. If that fails, there is no place where to report it.
+fn print(text: fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_fmt(text);
 }
 
 /// A word that was reported: its address, and what it was said to refer to.
@@ -75,14 +82,15 @@ impl Reporter {
             delivered += 1;
             match &self.settings.listener {
                 Some(listener) => listener(&reference),
-                None => eprint!("{reference}"),
+                None => print(format_args!("{reference}")),
             }
         }
         if others > 0 && self.settings.listener.is_none() {
-            eprintln!("stopworld: collection {collection}: {others} more hidden references are not shown");
+            print(format_args!("stopworld: collection {collection}: {others} more hidden references are not shown\n"));
         }
         if delivered > 0 && unlisted_blocks() > 0 && self.settings.listener.is_none() {
-            eprintln!("stopworld: {} blocks were not searched: the allocator's table was full", unlisted_blocks());
+            let unlisted = unlisted_blocks();
+            print(format_args!("stopworld: {unlisted} blocks were not searched: the allocator's table was full\n"));
         }
         if delivered > 0 && self.settings.action == Action::Panic && !std::thread::panicking() {
             panic!(

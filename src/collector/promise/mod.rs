@@ -10,8 +10,8 @@
 //! The search comes after all objects that roots reach are marked, and after the check that the stop still holds: a collection that is discarded
 //! reports nothing. What it reports is exact (`.promise.search`): the objects that would be freed now, if a word of the searched memory is an address
 //! in them. It comes before weak references are cleared, entries of weak maps removed and finalizers queued. For these, an object
-//! that is kept is alive like any other: a weak reference to it stays, its finalizer does not run (`.promise.keep`). An object that waits for
-//! its finalizer and has a hidden reference is reported too: what the finalizer does to it is not expected by who has the reference.
+//! that is kept is alive like any other: a weak reference to it stays, its finalizer does not run (`.promise.keep`). An object that
+//! is about to be finalized and has a hidden reference is reported too: the code that has the reference does not expect the finalizer.
 //!
 //! # Memory that changes
 //! Threads that are not attached run on. They free and unmap blocks while the collector reads them. So the collector reads by a system
