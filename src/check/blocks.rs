@@ -110,8 +110,8 @@ impl<const SLOTS: usize> Blocks<SLOTS> {
         };
         let slot = &table.slots[id.0 as usize];
         if removed(Guard::PromiseWhole) {
-            slot.address.store(address, Ordering::Release);
-            slot.about.store(about.word(), Ordering::Release);
+            slot.address.store(address, Ordering::Relaxed);
+            slot.about.store(about.word(), Ordering::Relaxed);
             return Some(id);
         }
         // Release: pairs with the Acquire of `about` in `for_each`: a reader that sees this word sees that the slot had no address before.
