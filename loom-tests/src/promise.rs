@@ -8,10 +8,13 @@
 
 #[path = "../../src/check/blocks.rs"]
 mod blocks;
+#[path = "../../src/check/trace_store.rs"]
+mod trace_store;
 
 use std::sync::Arc;
 
 use self::blocks::{About, Block, Blocks, SlotId};
+use self::trace_store::TraceStore;
 use crate::check::Preemptions::AtMost;
 use crate::check::{Fault, explore, must_fail_without};
 use crate::kernel::Kernel;
@@ -28,7 +31,7 @@ fn joined<T>(thread: loom::thread::JoinHandle<T>) -> T {
 
 fn look<const SLOTS: usize>(blocks: &Blocks<SLOTS>) -> Vec<u64> {
     let mut addresses = Vec::new();
-    blocks.for_each(|Block { address, about: found }| {
+    blocks.for_each(|Block { address, about: found, .. }| {
         assert_eq!(found, about(address), "a block is seen with the size of another block");
         addresses.push(address);
     });
@@ -69,6 +72,35 @@ fn an_address_that_is_published_before_the_size_is_caught() {
     must_fail_without(Guard::PromiseWhole, "promise::a_collector_sees_whole_blocks", claim);
 }
 
+/// `.promise.whole`: a block is removed, and another one is listed in the same slot with the same address. The link that is in the slot meanwhile
+/// is not the size of a block.
+#[test]
+fn a_collector_takes_no_link_for_a_size() {
+    explore("blocks, a thread that lists an address again and a collector", AtMost(3), || {
+        let kernel = Kernel::boot(4);
+        let blocks: Arc<Blocks<3>> = Arc::new(Blocks::new());
+        let [free, first] = [7, 1].map(|address| blocks.list(address, about(address)).expect("there is room"));
+        // The link is not 0.
+        blocks.remove(free, 7);
+        let changing = Arc::clone(&blocks);
+        let thread = kernel.spawn(2, move || {
+            changing.remove(first, 1);
+            assert_eq!(changing.list(1, about(1)), Some(first));
+        });
+        let reading = Arc::clone(&blocks);
+        let collector = kernel.spawn(3, move || assert!(look(&reading).len() <= 1));
+        joined(thread);
+        joined(collector);
+        assert_eq!(look(&blocks), [1]);
+    });
+}
+
+#[test]
+fn a_link_that_is_taken_for_a_size_is_caught() {
+    let claim = Fault::Claim("a block is seen with the size of another block");
+    must_fail_without(Guard::PromiseWhole, "promise::a_collector_takes_no_link_for_a_size", claim);
+}
+
 /// `.promise.slot`: one thread takes the first free slot, and the other takes both free slots, and gives the first one back, while the first
 /// thread is between two steps.
 #[test]
@@ -97,4 +129,36 @@ fn each_block_has_a_slot_of_its_own() {
 fn a_slot_that_two_threads_take_is_caught() {
     let claim = Fault::Claim("two blocks had one slot");
     must_fail_without(Guard::PromiseSlot, "promise::each_block_has_a_slot_of_its_own", claim);
+}
+
+/// `.promise.trace`: two threads add the same backtrace, and another one each, to a table that makes them meet. A number that a thread gets is that of
+/// its own backtrace, also if the other thread wrote it.
+#[test]
+fn a_backtrace_whose_number_a_thread_has_is_whole() {
+    explore("backtraces, 2 threads that add", AtMost(3), || {
+        let kernel = Kernel::boot(4);
+        let store: Arc<TraceStore<6, 24>> = Arc::new(TraceStore::new());
+        let add = |store: &TraceStore<6, 24>, frames: &[usize]| {
+            let number = store.number_of(frames).expect("there is room");
+            let read: Vec<usize> = store.frames(number).collect();
+            assert_eq!(read, frames, "a backtrace is not whole");
+            number
+        };
+        let other = Arc::clone(&store);
+        let thread = kernel.spawn(2, move || {
+            add(&other, &[1, 2]);
+            add(&other, &[3]);
+        });
+        let mine = [add(&store, &[1, 2]), add(&store, &[4])];
+        joined(thread);
+        assert_eq!([add(&store, &[1, 2]), add(&store, &[4])], mine, "a backtrace has another number than before");
+        assert!(!mine.contains(&add(&store, &[3])), "two backtraces have one number");
+    });
+}
+
+#[test]
+fn a_backtrace_that_is_published_before_it_is_written_is_caught() {
+    // A thread that does not see the words takes the backtrace for another one, and adds its own again.
+    let claim = Fault::Claim("a backtrace has another number than before");
+    must_fail_without(Guard::PromiseTrace, "promise::a_backtrace_whose_number_a_thread_has_is_whole", claim);
 }

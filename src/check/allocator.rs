@@ -5,24 +5,27 @@
 //!   ^ from the allocator below                        the block is at a multiple of 16, or of its alignment
 //! ```
 //!
-//! A block is zeroed before the program gets it, so that padding and unused capacity hold no words of earlier blocks. A block that grows or
+//! A block is zeroed before the program gets it, so that unused capacity holds no words of earlier blocks. A block that grows or
 //! shrinks is copied to a new one: the program's words are in a listed block all the time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io;
 use std::marker::PhantomData;
 
 use super::blocks::{About, Block, Blocks, SlotId};
-use super::traces::TraceId;
+use super::traces::{self, TraceId};
 
 /// The largest number of blocks that are listed at a time.
-const SLOTS: usize = 1 << 24;
+const SLOTS: usize = (1 << 24) - 1;
 
 static BLOCKS: Blocks<SLOTS> = Blocks::new();
 
 thread_local! {
     /// How many times the thread has begun to allocate for the collector itself.
     static OWN: Cell<u32> = const { Cell::new(0) };
+    /// How many blocks the thread has allocated.
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The number in front of a block that is in no slot.
@@ -35,7 +38,7 @@ const UNLISTED: usize = usize::MAX;
 /// blocks and the store of backtraces are mapped memory: they reserve about 400 MiB of address space, and use as many pages as are needed. A
 /// block that changes its size is always copied.
 ///
-/// The table has room for 16,777,216 live blocks. Blocks beyond that are not searched, and a report says how many there were.
+/// The table has room for 16,777,215 live blocks. Blocks beyond that are not searched, and a report says how many there were.
 ///
 /// ```
 /// #[global_allocator]
@@ -73,6 +76,7 @@ fn with_slot(layout: Layout) -> Option<(Layout, usize)> {
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some((whole, before)) = with_slot(layout) else { return std::ptr::null_mut() };
+        ALLOCATED.set(ALLOCATED.get().wrapping_add(1));
         // SAFETY: the layout is not empty.
         let base = unsafe { self.below.alloc_zeroed(whole) };
         if base.is_null() {
@@ -117,20 +121,30 @@ pub(crate) fn for_each_block(visit: impl FnMut(Block)) {
     BLOCKS.for_each(visit);
 }
 
+/// Returns whether this block, or one of the same size and backtrace at its address, is still listed in its slot.
+pub(crate) fn is_still_listed(block: &Block) -> bool {
+    BLOCKS.has(block)
+}
+
 /// Returns the number of blocks that had no room in the table.
 pub(crate) fn unlisted_blocks() -> u32 {
     BLOCKS.unlisted()
 }
 
-/// Returns whether the calling thread's allocations come from an [`Allocator`], also while [`OwnMemory`] exists.
+/// Returns whether the calling thread's allocations come from an [`Allocator`].
 pub(crate) fn is_installed() -> bool {
-    let own = OWN.replace(0);
-    let probe = Box::new(0_u64);
-    OWN.set(own);
-    let address = std::hint::black_box(&raw const *probe) as u64;
-    let mut is_listed = false;
-    for_each_block(|block| is_listed |= block.address == address);
-    is_listed
+    let before = ALLOCATED.get();
+    drop(std::hint::black_box(Box::new(0_u64)));
+    ALLOCATED.get() != before
+}
+
+/// Maps the table of blocks and the store of backtraces.
+///
+/// # Errors
+/// The system refused address space. Then blocks are not listed, or their backtraces are not known.
+pub(crate) fn map_stores() -> io::Result<()> {
+    BLOCKS.map()?;
+    traces::map()
 }
 
 /// A guard. While it exists, the blocks that the calling thread allocates are the collector's own, and are not listed: they hold addresses of

@@ -12,8 +12,9 @@
 //!
 //! **What a reader sees is whole** (`.promise.whole`). A thread that fills a slot stores `about` first, and then the address. A reader loads the
 //! address, then `about`, then the address again: if the slot was given back and taken again in between, the second load finds another address, or
-//! 0, and the reader skips the slot. If it finds the same address, the block at that address was freed and allocated again, and `about` is that
-//! of one of the two. A thread that is stopped between the allocation of its block and the store of the address has a block that no reader
+//! 0, and the reader skips the slot. If it finds the same address, the block at that address may have been freed and allocated again in between. Then
+//! `about` is that of one of the two, or the link of the slot while it was free. The size in a link is 0, which no block has: the reader skips such
+//! a slot, whose block was listed during the walk. A thread that is stopped between the allocation of its block and the store of the address has a block that no reader
 //! sees. The program has not received that block yet, so no reference is in it. A block is taken out of the table before it is freed, when the
 //! program has given up what is in it. And a block that grows is a new block for a moment together with the old one (the allocator
 //! copies). So each block that the program can use is in the table.
@@ -26,6 +27,8 @@
 //! and counted.
 //!
 //! This file is a protocol that is model-checked. The size is a parameter, so that the models can use a small table.
+
+use std::io;
 
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, Mapped, Ordering, const_new, zeroed};
@@ -59,7 +62,7 @@ zeroed! {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct About {
-    /// The size that the program has asked for. At most 2^40 - 1; a larger block counts as one of that size.
+    /// The size that the program has asked for, not 0. At most 2^40 - 1; a larger block counts as one of that size.
     pub(crate) bytes: u64,
     /// The number of the backtrace of its allocation; below 2^24.
     pub(crate) trace: u32,
@@ -85,6 +88,7 @@ pub(crate) struct SlotId(pub(crate) u32);
 /// A block that a reader has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
+    pub(crate) slot: SlotId,
     pub(crate) address: u64,
     pub(crate) about: About,
 }
@@ -96,9 +100,15 @@ impl<const SLOTS: usize> Blocks<SLOTS> {
     const_new! {
         /// Creates a table that is not mapped yet.
         pub(crate) fn new() -> Self {
-            const { assert!(SLOTS < u32::MAX as usize) };
+            // A link, the number of a slot plus 1, is below 2^24: its size is 0.
+            const { assert!(SLOTS < 1 << TRACE_BITS) };
             Self(Mapped::new())
         }
+    }
+
+    /// Maps the table, if that was not done yet.
+    pub(crate) fn map(&self) -> io::Result<()> {
+        self.0.map(|_| {}).map(drop)
     }
 
     /// Lists a block. `None` if there is no room: then the block is counted as one that is not listed.
@@ -138,7 +148,7 @@ impl<const SLOTS: usize> Blocks<SLOTS> {
         let Some(table) = self.0.get() else { return };
         // Relaxed: of a block that was listed before this call began, in the order that the stop establishes, the slot is counted.
         let used = (table.used.load(Ordering::Relaxed) as usize).min(SLOTS);
-        for slot in &table.slots[..used] {
+        for (slot, number) in table.slots[..used].iter().zip(0..) {
             // Acquire: pairs with the Release of the address in `list`.
             let address = slot.address.load(Ordering::Acquire);
             if address == 0 {
@@ -147,10 +157,21 @@ impl<const SLOTS: usize> Blocks<SLOTS> {
             // Acquire: pairs with the Releases of `about` in `list` and `give`.
             let about = About::of(slot.about.load(Ordering::Acquire));
             // Relaxed: ordered by the Acquire before it.
-            if slot.address.load(Ordering::Relaxed) == address {
-                visit(Block { address, about });
+            let is_same = slot.address.load(Ordering::Relaxed) == address;
+            if is_same && (about.bytes != 0 || removed(Guard::PromiseWhole)) {
+                visit(Block { slot: SlotId(number), address, about });
             }
         }
+    }
+
+    /// Returns whether this block, or one of the same size and backtrace at its address, is still in its slot.
+    pub(crate) fn has(&self, block: &Block) -> bool {
+        let slot = self.0.get().and_then(|table| table.slots.get(block.slot.0 as usize));
+        // Relaxed: a change that this thread does not see yet comes after what it has read of the block.
+        slot.is_some_and(|slot| {
+            slot.address.load(Ordering::Relaxed) == block.address
+                && slot.about.load(Ordering::Relaxed) == block.about.word()
+        })
     }
 
     /// Returns how many blocks were not listed because the table was full.

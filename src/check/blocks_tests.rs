@@ -36,6 +36,19 @@ proptest! {
 }
 
 #[test]
+fn a_block_that_was_removed_is_not_in_its_slot() {
+    let blocks = Blocks::<4>::new();
+    let about = About { bytes: 8, trace: 1 };
+    let slot = blocks.list(16, about).unwrap();
+    let block = Block { slot, address: 16, about };
+    assert!(blocks.has(&block));
+    blocks.remove(slot, 16);
+    assert!(!blocks.has(&block));
+    assert_eq!(blocks.list(32, about), Some(slot));
+    assert!(!blocks.has(&block), "another block is in the slot");
+}
+
+#[test]
 fn a_slot_whose_number_was_damaged_frees_no_other_block() {
     let blocks = Blocks::<4>::new();
     let about = About { bytes: u64::MAX, trace: u32::MAX };

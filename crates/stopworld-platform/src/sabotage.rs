@@ -99,6 +99,7 @@ guards! {
     HostOwnThread = "host.own-thread",
     PromiseWhole = "promise.whole",
     PromiseSlot = "promise.slot",
+    PromiseTrace = "promise.trace",
     PromiseKeep = "promise.keep",
 }
 
