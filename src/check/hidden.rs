@@ -7,6 +7,11 @@ use super::symbols::CodePlace;
 /// The largest number of calls of a backtrace that a report prints.
 const MOST_PRINTED: usize = 8;
 
+/// The name, for suppressions, of a block or a static whose name is not known.
+const UNKNOWN: &str = "unknown";
+/// The name, for suppressions, of all thread-local variables of the main thread.
+const THREAD_LOCAL: &str = "thread-local";
+
 /// Where a hidden reference was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,7 +36,7 @@ pub enum HiddenIn {
 
 /// An object that the collector would free although a reference that it does not see refers to it. [`Display`](fmt::Display) writes the report, of
 /// several lines.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HiddenReference {
     pub(super) collection: u32,
     pub(super) kept: bool,
@@ -90,15 +95,32 @@ impl HiddenReference {
     pub fn more_references(&self) -> usize {
         self.more
     }
+}
 
-    /// The names that a pattern may match.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        let (places, name): (&[CodePlace], _) = match &self.hidden_in {
-            HiddenIn::Block { allocated, .. } => (allocated, None),
-            HiddenIn::Static { name } => (&[], name.as_deref()),
-            HiddenIn::ThreadLocal => (&[], Some("thread-local")),
-        };
-        places.iter().flat_map(|place| [Some(place.function()), place.file()]).flatten().chain(name)
+/// Returns the names that a pattern may match. `places` are all calls that allocated the block, also those that a report leaves out.
+pub(super) fn names<'n>(hidden_in: &'n HiddenIn, places: &'n [CodePlace]) -> impl Iterator<Item = &'n str> {
+    let name = match hidden_in {
+        HiddenIn::Block { .. } if places.is_empty() => Some(UNKNOWN),
+        HiddenIn::Block { .. } => None,
+        HiddenIn::Static { name } => Some(name.as_deref().unwrap_or(UNKNOWN)),
+        HiddenIn::ThreadLocal => Some(THREAD_LOCAL),
+    };
+    places.iter().flat_map(|place| [Some(place.function()), place.file()]).flatten().chain(name)
+}
+
+impl fmt::Debug for HiddenReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HiddenReference")
+            .field("collection", &self.collection)
+            .field("kept", &self.kept)
+            .field("type_name", &self.type_name)
+            .field("object_address", &format_args!("{:#x}", self.object_address()))
+            .field("object_bytes", &self.bytes)
+            .field("object_offset", &self.offset)
+            .field("object_allocated", &self.allocated)
+            .field("hidden_in", &self.hidden_in)
+            .field("more_references", &self.more)
+            .finish()
     }
 }
 

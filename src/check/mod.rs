@@ -67,7 +67,7 @@ mod traces;
 
 pub(crate) use allocator::{OwnMemory, for_each_block, is_installed, is_still_listed, map_stores};
 pub(crate) use blocks::Block;
-pub(crate) use report::{Found, Place, Reporter};
+pub(crate) use report::{Found, Known, MayPanic, Place, Reporter};
 pub(crate) use traces::TraceId;
 
 pub use allocator::Allocator;

@@ -50,10 +50,13 @@ impl CheckPromise {
 
     /// Reports each hidden reference, and panics on the collecting thread after the world has restarted, if a reference was reported that is
     /// not suppressed. The objects of hidden references, and all that these refer to, survive this collection, so that code that runs during
-    /// the panic can use them.
+    /// the panic can use them. The panic comes after all else that belongs to the collection: its figures, its listener, its finalizers.
     ///
-    /// A collection that an allocation needs panics in that allocation. A panic on a thread that is panicking already would abort the process:
-    /// then the references are only reported.
+    /// On the thread that runs finalizers, and on a thread that is panicking, references are only reported. Then the next
+    /// collection on another thread panics. More hidden references than one search notes (4096, see [the module](crate::check)) are
+    /// a panic too, because nothing is known of them.
+    ///
+    /// A collection that an allocation needs panics in that allocation.
     pub fn panic() -> Self {
         Self::with(Action::Panic)
     }
@@ -65,7 +68,9 @@ impl CheckPromise {
     }
 
     /// Leaves out the reports in which `pattern` matches a function or a file of the backtrace of the block, or the name of the static
-    /// variable. The pattern matches a part of the name; `*` in it stands for any text. May be called several times.
+    /// variable. The pattern matches a part of the name; `*` in it stands for any text. All calls of the backtrace count, also those inside
+    /// libraries, which reports leave out. A block or a static without known names has the name `unknown`, and all thread-local
+    /// variables have the name `thread-local`. May be called several times.
     ///
     /// Further patterns are in the environment variable `STOPWORLD_SUPPRESS_HIDDEN`, separated by commas; it is read when the world is built.
     ///
@@ -76,7 +81,7 @@ impl CheckPromise {
         self
     }
 
-    /// Sets the largest number of references that one collection reports; the others are counted in one line. Default: 10.
+    /// Sets the largest number of objects that one collection reports; the others are counted in one line. Default: 10.
     #[must_use]
     pub fn most_reports(mut self, count: usize) -> Self {
         self.most = count;

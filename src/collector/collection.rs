@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::parallel::{Marking, MarkingThreads};
 use super::phases::{Phases, Step};
 #[cfg(feature = "check")]
-use super::promise::{Promise, Search};
+use super::promise::{MayPanic, Promise, Search};
 use super::report::{CollectionReport, Reason};
 use super::roots::RootScan;
 use super::state::{Collecting, Collector};
@@ -29,16 +29,37 @@ use crate::world::error::StopError;
 use crate::world::stop::{StopBy, StoppedWorld};
 use crate::world::{DebuggerNews, LostStop, Phase};
 
+/// A collection that has ended.
+#[must_use]
+pub(crate) struct Collected<'a> {
+    report: CollectionReport,
+    #[cfg_attr(not(feature = "check"), expect(dead_code, reason = "only the check of the promise needs it"))]
+    collector: &'a Collector,
+    #[cfg(feature = "check")]
+    search: Option<Search<'a>>,
+}
+
+impl Collected<'_> {
+    /// Ends the collection, and returns its report. Called when the caller has nothing else to do for it.
+    ///
+    /// # Panics
+    /// If a check of the promise that panics has found a hidden reference, unless this is the thread that runs finalizers.
+    pub(crate) fn end(self) -> CollectionReport {
+        #[cfg(feature = "check")]
+        if let Some(search) = self.search {
+            let is_finalizing = self.collector.finalizers.is_own_thread();
+            search.report(&self.collector.threads, if is_finalizing { MayPanic::No } else { MayPanic::Yes });
+        }
+        self.report
+    }
+}
+
 impl Collector {
     /// Collects. Returns `Ok(None)` if another thread has collected since `who.unless_after`.
     ///
     /// # Errors
     /// The world could not be stopped, or the paranoid mode found the heap damaged. The world runs on in either case.
-    pub(crate) fn collect(
-        &self,
-        who: Collecting<'_>,
-        reason: Reason,
-    ) -> Result<Option<CollectionReport>, CollectError> {
+    pub(crate) fn collect(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<Collected<'_>>, CollectError> {
         callback::refuse_inside("a collection");
         let mut result = self.collect_and_report(who, reason, StopBy::InForce);
         let unless_after = match result {
@@ -59,13 +80,13 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
         by: StopBy,
-    ) -> Result<Option<CollectionReport>, CollectError> {
+    ) -> Result<Option<Collected<'_>>, CollectError> {
         let result = self.collect_once(who, reason, by);
-        if let Ok(Some(report)) = &result {
+        if let Ok(Some(Collected { report, .. })) = &result {
             self.figures.note(report);
         }
         match (&result, &self.on_collection, &self.on_failure) {
-            (Ok(Some(report)), Some(listener), _) => listener(report),
+            (Ok(Some(Collected { report, .. })), Some(listener), _) => listener(report),
             (Err(error), _, Some(listener)) => listener(error),
             _ => {}
         }
@@ -77,7 +98,7 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
         by: StopBy,
-    ) -> Result<Option<CollectionReport>, CollectError> {
+    ) -> Result<Option<Collected<'_>>, CollectError> {
         let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
         let reason = if is_induced { Reason::Explicit } else { reason };
         self.events.fire_gc_triggered(reason as u32);
@@ -187,11 +208,12 @@ impl Collector {
             self.give_memory_back(target);
         }
         self.heap.choose_pages(outcome.live.total(), outcome.mark_ns);
-        #[cfg(feature = "check")]
-        if let (Some(promise), Some(search)) = (&self.promise, search) {
-            promise.report(number, search);
-        }
-        Ok(Some(report))
+        Ok(Some(Collected {
+            report,
+            collector: self,
+            #[cfg(feature = "check")]
+            search,
+        }))
     }
 
     /// Fires the events of debuggers that have attached, detached, or been lost.
@@ -247,7 +269,7 @@ impl Collector {
         // Before weak references are cleared and finalizers queued: an object that the search keeps is alive for these too (`.promise.keep`).
         #[cfg(feature = "check")]
         if let Some(search) = search {
-            search.run(&self.heap, &mut marking);
+            search.run(&self.heap, &mut marking, number);
             phases.skip_time();
         }
 

@@ -40,5 +40,6 @@ pub(crate) mod timing;
 mod verify;
 
 pub(crate) use caches::cache_of;
+pub(crate) use collection::Collected;
 pub use error::{CloseError, CollectError};
 pub(crate) use state::{Afterwards, Attention, Collecting, Collector, FailureListener, Observer, Parts};

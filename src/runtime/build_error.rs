@@ -70,6 +70,12 @@ pub enum BuildError {
          stopworld::check::Allocator::new();`"
     )]
     NoCheckedAllocator,
+    /// The world has a [`binding`](super::WorldBuilder::binding), which marks objects after the search of `check_promise`.
+    #[cfg(feature = "check")]
+    #[error(
+        "check_promise cannot be used in a world with a binding, whose objects it would report: build the world without one of them"
+    )]
+    CheckWithBinding,
     /// The process may not copy its own memory, which a search of `check_promise` does.
     #[cfg(feature = "check")]
     #[error(

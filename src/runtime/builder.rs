@@ -318,7 +318,7 @@ impl WorldBuilder {
 
     /// Lets each collection search for references that the collector does not see, to objects that it would free. See
     /// [`check`](crate::check), also for the costs. Needs the feature `check`, and [`check::Allocator`](crate::check::Allocator) as the
-    /// program's global allocator; without it, [`build`](Self::build) fails. Takes one of the world's
+    /// program's global allocator; without it, and with a [`binding`](Self::binding), [`build`](Self::build) fails. Takes one of the world's
     /// [listeners](crate::events::MAX_LISTENERS), and a quarter of the heap limit in address space. Default: no search.
     #[cfg(feature = "check")]
     #[must_use]
@@ -352,6 +352,10 @@ impl WorldBuilder {
             return Err(BuildError::Markers(self.markers));
         }
         self.profile.as_ref().map_or(Ok(()), HeapProfile::check)?;
+        #[cfg(feature = "check")]
+        if self.binding.is_some() && self.check_promise.is_some() {
+            return Err(BuildError::CheckWithBinding);
+        }
         Ok(())
     }
 

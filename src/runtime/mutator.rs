@@ -12,7 +12,7 @@ use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
 #[cfg(feature = "check")]
 use crate::collector::promise::Promise;
 use crate::collector::report::{CollectionReport, Reason};
-use crate::collector::{CollectError, Collecting};
+use crate::collector::{CollectError, Collected, Collecting};
 use crate::events::{EventId, Events, record};
 use crate::heap::arena_thread::DueCollection;
 use crate::heap::cache::AllocationCache;
@@ -582,8 +582,9 @@ impl Mutator {
             let who = Collecting { unless_after, ..Collecting::now(Some(own)) };
             self.world.collector().collect(who, reason)
         };
-        if self.record.with_own_stack(collect).is_ok() {
+        if let Ok(collected) = self.record.with_own_stack(collect) {
             self.world.inner().start_finalizers_if_due();
+            collected.map(Collected::end);
         }
     }
 
@@ -661,7 +662,10 @@ impl Mutator {
                 collector.collect(Collecting { unless_after: Some(seen), ..Collecting::now(Some(own)) }, reason)
             });
             match collected {
-                Ok(_) => self.world.inner().start_finalizers_if_due(),
+                Ok(collected) => {
+                    self.world.inner().start_finalizers_if_due();
+                    collected.map(Collected::end);
+                }
                 // The world could not be stopped. It continues, and so does this allocation, as long as there is room.
                 Err(_) if need == Need::Request => collector.heap.forget_request(),
                 Err(_) if need == Need::Budget => {

@@ -6,6 +6,7 @@
 mod correct;
 #[path = "../hazard/mod.rs"]
 mod hazard;
+mod limits;
 mod oracle;
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -95,6 +96,12 @@ fn hide(m: &Mutator, number: u64) -> Box<usize> {
     Box::new(node(m, number, None).addr())
 }
 
+/// Overwrites what earlier calls have left below this one on the stack.
+#[inline(never)]
+fn forget_the_stack() {
+    std::hint::black_box([0_u64; 4096]);
+}
+
 #[rstest]
 fn a_report_names_type_and_both_sites(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
     let reports = Reports::default();
@@ -103,6 +110,8 @@ fn a_report_names_type_and_both_sites(#[values(By::Signals, By::Safepoints, By::
     world.collect().unwrap();
     let report = reports.take().pop().expect("nothing was reported");
     assert_eq!(report.object_address(), *hidden);
+    let debug = format!("{report:?}");
+    assert!(debug.contains(&format!("object_address: {:#x}", *hidden)), "{debug}");
     assert_eq!((report.object_bytes(), report.object_offset(), report.is_kept()), (16, 0, false));
     assert!(report.type_name().contains("Node"), "{}", report.type_name());
     let function = |places: &[stopworld::check::CodePlace]| places[0].function().to_owned();
@@ -169,6 +178,8 @@ fn a_panic_comes_after_the_restart_and_leaves_world_and_objects_in_order() {
 #[rstest]
 #[case::function("promise::hide", 0)]
 #[case::file("promise/*.rs", 0)]
+#[case::library("GlobalAlloc", 0)]
+#[case::all("*", 0)]
 #[case::another("promise::seek", 1)]
 fn a_suppression_names_a_site_of_the_block(#[case] pattern: &str, #[case] expected: usize) {
     let reports = Reports::default();

@@ -1,6 +1,6 @@
 //! Copies of this process's own memory, of ranges that may be unmapped or written at any moment.
 
-use super::preserving_errno;
+use super::{Errno, preserving_errno};
 
 /// The largest number of ranges that are copied at once.
 pub const MOST_RANGES: usize = 128;
@@ -15,12 +15,15 @@ pub struct Range {
 }
 
 /// Copies the ranges to `copy`, one after the other, and returns the number of bytes copied. Fewer than asked for mean that the byte after
-/// those cannot be read, or that the system has refused. Memory that another thread writes meanwhile is copied in part before the
+/// those cannot be read. Memory that another thread writes meanwhile is copied in part before the
 /// write, and in part after it. Makes one system call (process_vm_readv). Async-signal-safe and stop-safe.
+///
+/// # Errors
+/// The system refused the call, for example because of a seccomp filter; nothing was copied.
 ///
 /// # Panics
 /// If there are more than [`MOST_RANGES`] ranges, or they do not fit into `copy`.
-pub fn copy_to(ranges: &[Range], copy: &mut [u64]) -> usize {
+pub fn copy_to(ranges: &[Range], copy: &mut [u64]) -> Result<usize, Errno> {
     assert!(ranges.len() <= MOST_RANGES, "too many ranges at once");
     assert!(ranges.iter().map(|range| range.bytes).sum::<usize>() <= size_of_val(copy), "no room for the ranges");
     let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
@@ -29,11 +32,16 @@ pub fn copy_to(ranges: &[Range], copy: &mut [u64]) -> usize {
         *piece = libc::iovec { iov_base: range.low as *mut libc::c_void, iov_len: range.bytes };
     }
     let to = libc::iovec { iov_base: copy.as_mut_ptr().cast(), iov_len: size_of_val(copy) };
-    let copied = preserving_errno(|| {
+    preserving_errno(|| {
         // SAFETY: the kernel checks each address of the source, and writes only to `copy`.
-        unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, from.as_ptr(), ranges.len() as libc::c_ulong, 0) }
-    });
-    usize::try_from(copied).unwrap_or(0)
+        let copied =
+            unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, from.as_ptr(), ranges.len() as libc::c_ulong, 0) };
+        match usize::try_from(copied) {
+            Ok(copied) => Ok(copied),
+            Err(_) if Errno::last() == Errno::EFAULT => Ok(0),
+            Err(_) => Err(Errno::last()),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -49,10 +57,10 @@ mod tests {
         let range = |low: usize, bytes| Range { low, bytes };
         let first = range(&raw const words[1] as usize, 16);
         let mut copy = [9; 1024];
-        assert_eq!(copy_to(&[first, range(&raw const words[0] as usize, 8)], &mut copy), 24);
+        assert_eq!(copy_to(&[first, range(&raw const words[0] as usize, 8)], &mut copy), Ok(24));
         assert_eq!(copy[..4], [2, 3, 1, 9]);
         let unreadable = range(memory.base() as usize + page_size(), 8);
-        assert_eq!(copy_to(&[first, unreadable, first], &mut copy), 16);
-        assert_eq!(copy_to(&[unreadable], &mut copy), 0);
+        assert_eq!(copy_to(&[first, unreadable, first], &mut copy), Ok(16));
+        assert_eq!(copy_to(&[unreadable], &mut copy), Ok(0));
     }
 }
