@@ -137,7 +137,7 @@ impl<const SLOTS: usize> Blocks<SLOTS> {
         let Some(slot) = table.slots.get(id.0 as usize) else { return };
         // Relaxed: the thread that frees a block has received it from the thread that listed it.
         if slot.address.load(Ordering::Relaxed) == address {
-            // Relaxed: the Release of `about` below, and in `list`, comes after it.
+            // Relaxed: the Release of `about` in `list` comes after it.
             slot.address.store(0, Ordering::Relaxed);
             give(table, id);
         }
@@ -154,7 +154,7 @@ impl<const SLOTS: usize> Blocks<SLOTS> {
             if address == 0 {
                 continue;
             }
-            // Acquire: pairs with the Releases of `about` in `list` and `give`.
+            // Acquire: pairs with the Release of `about` in `list`.
             let about = About::of(slot.about.load(Ordering::Acquire));
             // Relaxed: ordered by the Acquire before it.
             let is_same = slot.address.load(Ordering::Relaxed) == address;
@@ -204,8 +204,8 @@ fn give<const SLOTS: usize>(table: &Table<SLOTS>, id: SlotId) {
     // Relaxed: the exchange says whether it is still the first one.
     let mut free = table.free.load(Ordering::Relaxed);
     loop {
-        // Release: pairs with the Acquire of `about` in `for_each`: a reader that sees this word sees that the slot has no address.
-        table.slots[id.0 as usize].about.store(free & u64::from(u32::MAX), Ordering::Release);
+        // Relaxed: the exchange publishes the link to `take`, and a reader of blocks skips it.
+        table.slots[id.0 as usize].about.store(free & u64::from(u32::MAX), Ordering::Relaxed);
         let now = free >> 32 << 32 | u64::from(id.0 + 1);
         // Release: pairs with the Acquire in `take`.
         match table.free.compare_exchange(free, now, Ordering::Release, Ordering::Relaxed) {

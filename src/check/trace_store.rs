@@ -53,7 +53,8 @@ impl<const PLACES: usize, const WORDS: usize> TraceStore<PLACES, WORDS> {
         let words = || {
             let store = self.0.get()?;
             let place = store.places.get(number.checked_sub(1)? as usize)?;
-            // Acquire: pairs with the Release in `number_of`: the words are written.
+            // Acquire: pairs with the Release in `number_of`: the words are written. No model: a thread that passes its number on by an
+            // ordered store has acquired them already.
             let begin = place.load(Ordering::Acquire).checked_sub(1)? as usize;
             let count = store.words[begin].load(Ordering::Relaxed) as usize;
             Some(&store.words[begin + 1..][..count])

@@ -147,7 +147,7 @@ fn the_search_goes_on_after_a_page_that_cannot_be_read() {
     });
     let page = ((&raw const words[0] as usize) + 40 * PAGE).next_multiple_of(PAGE);
     let protect = |access| {
-        // SAFETY: one page in the middle of the block, which nobody uses meanwhile.
+        // SAFETY: one page in the middle of the block, which no code uses meanwhile.
         assert_eq!(unsafe { libc::mprotect(page as *mut libc::c_void, PAGE, access) }, 0);
     };
     protect(libc::PROT_NONE);
