@@ -53,6 +53,8 @@
 //! [`events`] report each of these steps. Requirements have tags such as `.stop.no-malloc`; DESIGN.md lists them, the code
 //! cites them at each guard, and a test fails when the guard is removed (`sabotage.rs`).
 
+#[cfg(feature = "check")]
+pub mod check;
 pub mod collections;
 mod collector;
 pub mod debugger;
@@ -142,6 +144,7 @@ mod book {
         leak: "tutorial/leak.md"
         collections: "how-to/collections.md"
         arenas: "how-to/arenas.md"
+        promise: "how-to/promise.md"
         record: "how-to/record.md"
         profile: "how-to/profile.md"
         host: "how-to/host.md"

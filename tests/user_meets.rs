@@ -787,3 +787,14 @@ fn a_replaced_handler_is_named_as_the_reason() {
     collects_again(&world);
     busy.assert_runs();
 }
+
+#[test]
+fn a_check_of_the_promise_without_its_allocator_is_an_error_with_the_remedy() {
+    let built = World::builder().check_promise(stopworld::check::CheckPromise::report()).build();
+    let error = built.unwrap_err().to_string();
+    assert!(
+        error.starts_with("check_promise needs the checked allocator: declare `#[global_allocator] static"),
+        "{error}"
+    );
+    assert!(!error.contains('\n'), "{error}");
+}

@@ -20,7 +20,7 @@ macro_rules! guards {
 guards! {
     StopLate StopExitRace StopCreateRace StopTwoCollectors StopPublish StopBlocking StopStalePermit StopInterrupted
     SyncLostWake SyncTimedOut EventGate EventExact EventRecheck EventBarrier EventPublish EventNotify EventAsyncFile EventSlot LiveRing
-    ProfileTree
+    ProfileTree PromiseWhole PromiseSlot PromiseTrace
     ArenaScopes MarkTermination MarkSnapshot
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
     DebugControl DebugMissed DebugLost DebugStart DebugLies

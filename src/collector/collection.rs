@@ -10,6 +10,8 @@ use super::observer::Observers;
 use super::outcome::Outcome;
 use super::parallel::{Marking, MarkingThreads};
 use super::phases::{Phases, Step};
+#[cfg(feature = "check")]
+use super::promise::{MayPanic, Promise, Search};
 use super::report::{CollectionReport, Reason};
 use super::roots::RootScan;
 use super::state::{Collecting, Collector};
@@ -27,16 +29,37 @@ use crate::world::error::StopError;
 use crate::world::stop::{StopBy, StoppedWorld};
 use crate::world::{DebuggerNews, LostStop, Phase};
 
+/// A collection that has ended.
+#[must_use]
+pub(crate) struct Collected<'a> {
+    report: CollectionReport,
+    #[cfg_attr(not(feature = "check"), expect(dead_code, reason = "only the check of the promise needs it"))]
+    collector: &'a Collector,
+    #[cfg(feature = "check")]
+    search: Option<Search<'a>>,
+}
+
+impl Collected<'_> {
+    /// Ends the collection, and returns its report. Called when the caller has nothing else to do for it.
+    ///
+    /// # Panics
+    /// If a check of the promise that panics has found a hidden reference, unless this is the thread that runs finalizers.
+    pub(crate) fn end(self) -> CollectionReport {
+        #[cfg(feature = "check")]
+        if let Some(search) = self.search {
+            let is_finalizing = self.collector.finalizers.is_own_thread();
+            search.report(&self.collector.threads, if is_finalizing { MayPanic::No } else { MayPanic::Yes });
+        }
+        self.report
+    }
+}
+
 impl Collector {
     /// Collects. Returns `Ok(None)` if another thread has collected since `who.unless_after`.
     ///
     /// # Errors
     /// The world could not be stopped, or the paranoid mode found the heap damaged. The world runs on in either case.
-    pub(crate) fn collect(
-        &self,
-        who: Collecting<'_>,
-        reason: Reason,
-    ) -> Result<Option<CollectionReport>, CollectError> {
+    pub(crate) fn collect(&self, who: Collecting<'_>, reason: Reason) -> Result<Option<Collected<'_>>, CollectError> {
         callback::refuse_inside("a collection");
         let mut result = self.collect_and_report(who, reason, StopBy::InForce);
         let unless_after = match result {
@@ -57,13 +80,13 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
         by: StopBy,
-    ) -> Result<Option<CollectionReport>, CollectError> {
+    ) -> Result<Option<Collected<'_>>, CollectError> {
         let result = self.collect_once(who, reason, by);
-        if let Ok(Some(report)) = &result {
+        if let Ok(Some(Collected { report, .. })) = &result {
             self.figures.note(report);
         }
         match (&result, &self.on_collection, &self.on_failure) {
-            (Ok(Some(report)), Some(listener), _) => listener(report),
+            (Ok(Some(Collected { report, .. })), Some(listener), _) => listener(report),
             (Err(error), _, Some(listener)) => listener(error),
             _ => {}
         }
@@ -75,7 +98,7 @@ impl Collector {
         who: Collecting<'_>,
         reason: Reason,
         by: StopBy,
-    ) -> Result<Option<CollectionReport>, CollectError> {
+    ) -> Result<Option<Collected<'_>>, CollectError> {
         let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
         let reason = if is_induced { Reason::Explicit } else { reason };
         self.events.fire_gc_triggered(reason as u32);
@@ -86,6 +109,8 @@ impl Collector {
         if let Some(binding) = &self.binding {
             binding.prepare();
         }
+        #[cfg(feature = "check")]
+        let mut search = self.promise.as_ref().map(Promise::prepare);
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
         // thread waits for it.
         record::catch_up();
@@ -125,7 +150,15 @@ impl Collector {
 
         // Collect.
         phases.reach(Phase::GcStart);
-        let result = self.collect_stopped(&stopped, &finalizer_tables, number, &observers, &mut phases);
+        let result = self.collect_stopped(
+            &stopped,
+            &finalizer_tables,
+            number,
+            &observers,
+            &mut phases,
+            #[cfg(feature = "check")]
+            search.as_mut(),
+        );
         self.collections.store(number, Ordering::Relaxed);
         self.threads.published().set_collections(u64::from(number));
         phases.reach(Phase::GcEnd);
@@ -175,7 +208,12 @@ impl Collector {
             self.give_memory_back(target);
         }
         self.heap.choose_pages(outcome.live.total(), outcome.mark_ns);
-        Ok(Some(report))
+        Ok(Some(Collected {
+            report,
+            collector: self,
+            #[cfg(feature = "check")]
+            search,
+        }))
     }
 
     /// Fires the events of debuggers that have attached, detached, or been lost.
@@ -203,6 +241,7 @@ impl Collector {
         number: u32,
         observers: &Observers<'_>,
         phases: &mut Phases<'_>,
+        #[cfg(feature = "check")] search: Option<&mut Search<'_>>,
     ) -> Result<(), VerifyError> {
         if removed(Guard::StopNoMalloc) {
             // The known-bad variant allocates once, as any formatted message would.
@@ -225,6 +264,13 @@ impl Collector {
             self.discard(stopped, &mut marking, number);
             phases.outcome.lost = Some(lost);
             return Ok(());
+        }
+
+        // Before weak references are cleared and finalizers queued: an object that the search keeps is alive for these too (`.promise.keep`).
+        #[cfg(feature = "check")]
+        if let Some(search) = search {
+            search.run(&self.heap, &mut marking, number);
+            phases.skip_time();
         }
 
         if removed(Guard::CensusExact) {

@@ -265,6 +265,12 @@ impl Finalizers {
         unsafe { info.as_ref() }.map(|info| Running { type_name: info.name(), since })
     }
 
+    /// Returns whether the calling thread is the finalizer thread.
+    #[cfg(feature = "check")]
+    pub(super) fn is_own_thread(&self) -> bool {
+        self.thread.load(Ordering::Relaxed) == crate::os::thread::gettid().0 as u32
+    }
+
     /// Called in the child of a fork, which has no finalizer thread.
     pub(crate) fn forget_thread(&self) {
         self.started.store(false, Ordering::Relaxed);

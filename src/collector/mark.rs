@@ -252,6 +252,15 @@ impl<'a> Marker<'a> {
         self.precise(0, object, Rank::Exact);
     }
 
+    /// Examines the address of an object that shall live although no root refers to it.
+    #[cfg(feature = "check")]
+    pub(super) fn keep(&mut self, object: usize) {
+        self.precise(0, object, Rank::Ambiguous);
+        if self.stack.is_half_full() {
+            self.drain();
+        }
+    }
+
     /// Pushes what an object refers to, without marking the object.
     ///
     /// # Safety

@@ -26,6 +26,8 @@ mod outcome;
 pub(crate) mod pacing;
 pub(crate) mod parallel;
 mod phases;
+#[cfg(feature = "check")]
+pub(crate) mod promise;
 pub(crate) mod report;
 pub(crate) mod roots;
 mod scopes;
@@ -39,5 +41,6 @@ pub(crate) mod timing;
 mod verify;
 
 pub(crate) use caches::cache_of;
+pub(crate) use collection::Collected;
 pub use error::{CloseError, CollectError};
 pub(crate) use state::{Afterwards, Attention, Collecting, Collector, FailureListener, Observer, Parts};

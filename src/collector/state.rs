@@ -22,6 +22,8 @@ use super::finalize::Finalizers;
 use super::live_heap::LiveHeap;
 use super::pacing::Pacing;
 use super::parallel::Markers;
+#[cfg(feature = "check")]
+use super::promise::Promise;
 use super::report;
 use super::roots::Ranges;
 use super::scopes::Scopes;
@@ -64,6 +66,8 @@ pub(crate) struct Collector {
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
     pub(crate) binding: Option<Arc<dyn Binding>>,
+    #[cfg(feature = "check")]
+    pub(crate) promise: Option<Promise>,
     /// The first damage that the paranoid mode found. It is kept here because a collection that was started by an allocation has no
     /// caller to which it could return it.
     pub(crate) damage: OnceLock<String>,
@@ -112,6 +116,8 @@ impl Collector {
             on_collection: parts.on_collection,
             on_failure: parts.on_failure,
             binding: parts.binding,
+            #[cfg(feature = "check")]
+            promise: parts.promise,
             damage: OnceLock::new(),
             tables: OnceLock::new(),
         }
@@ -133,6 +139,8 @@ pub(crate) struct Parts {
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
     pub(crate) binding: Option<Arc<dyn Binding>>,
+    #[cfg(feature = "check")]
+    pub(crate) promise: Option<Promise>,
 }
 
 /// The bytes that the last collection left in each space. Only the collecting thread uses it.

@@ -63,6 +63,25 @@ pub enum BuildError {
     /// The time profile could not be started.
     #[error(transparent)]
     Tick(#[from] TickError),
+    /// The program has no [`check::Allocator`](crate::check::Allocator).
+    #[cfg(feature = "check")]
+    #[error(
+        "check_promise needs the checked allocator: declare `#[global_allocator] static GLOBAL: stopworld::check::Allocator = \
+         stopworld::check::Allocator::new();`"
+    )]
+    NoCheckedAllocator,
+    /// The world has a [`binding`](super::WorldBuilder::binding), which marks objects after the search of `check_promise`.
+    #[cfg(feature = "check")]
+    #[error(
+        "check_promise cannot be used in a world with a binding, whose objects it would report: build the world without one of them"
+    )]
+    CheckWithBinding,
+    /// The process may not copy its own memory, which a search of `check_promise` does.
+    #[cfg(feature = "check")]
+    #[error(
+        "check_promise needs the system call process_vm_readv, which the system refuses: allow it in the seccomp filter"
+    )]
+    NoCopy,
     /// The system refused memory or a thread.
     #[error("the system refused memory or a thread for the world: {0}")]
     System(#[from] std::io::Error),

@@ -8,12 +8,18 @@ use super::build_error::BuildError;
 use super::inner::Inner;
 use super::reserve::{RequestedSizes, Reserved};
 use super::{World, finalizer};
+#[cfg(feature = "check")]
+use crate::check::{CheckPromise, OwnMemory, is_installed};
 use crate::collector::binding::Binding;
 use crate::collector::pacing::{GROWTH, Pacing};
+#[cfg(feature = "check")]
+use crate::collector::promise::{CannotCheck, Promise};
 use crate::collector::report::{CollectionReport, Listener};
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::{Selection, Sink};
+#[cfg(feature = "check")]
+use crate::heap::Heap;
 use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
@@ -95,6 +101,8 @@ pub struct WorldBuilder {
     profile: Option<HeapProfile>,
     untyped: Option<ObjectPointers>,
     binding: Option<Arc<dyn Binding>>,
+    #[cfg(feature = "check")]
+    check_promise: Option<CheckPromise>,
 }
 
 /// A function that is called with the world before its first event.
@@ -126,6 +134,8 @@ impl Default for WorldBuilder {
             profile: None,
             untyped: None,
             binding: None,
+            #[cfg(feature = "check")]
+            check_promise: None,
         }
     }
 }
@@ -306,6 +316,17 @@ impl WorldBuilder {
         self
     }
 
+    /// Lets each collection search for references that the collector does not see, to objects that it would free. See
+    /// [`check`](crate::check), also for the costs. Needs the feature `check`, and [`check::Allocator`](crate::check::Allocator) as the
+    /// program's global allocator; without it, and with a [`binding`](Self::binding), [`build`](Self::build) fails. Takes one of the world's
+    /// [listeners](crate::events::MAX_LISTENERS), and a quarter of the heap limit in address space. Default: no search.
+    #[cfg(feature = "check")]
+    #[must_use]
+    pub fn check_promise(mut self, check: CheckPromise) -> Self {
+        self.check_promise = Some(check);
+        self
+    }
+
     /// Starts a heap profile as soon as the world is built. See [`World::profile`]. Default: none.
     #[must_use]
     pub fn profile(mut self, profile: HeapProfile) -> Self {
@@ -331,6 +352,10 @@ impl WorldBuilder {
             return Err(BuildError::Markers(self.markers));
         }
         self.profile.as_ref().map_or(Ok(()), HeapProfile::check)?;
+        #[cfg(feature = "check")]
+        if self.binding.is_some() && self.check_promise.is_some() {
+            return Err(BuildError::CheckWithBinding);
+        }
         Ok(())
     }
 
@@ -342,6 +367,9 @@ impl WorldBuilder {
     pub fn build(self) -> Result<World, BuildError> {
         crate::sabotage::choose();
         self.check()?;
+        // What the world allocates for itself holds addresses of objects without keeping them.
+        #[cfg(feature = "check")]
+        let own_memory = OwnMemory::begin();
         let vtable: Arc<dyn ThreadVtable> = match self.stopper {
             Stopper::Signals => Arc::new(SignalStopper::new(self.suspend_signal)?),
             Stopper::Safepoints => Arc::new(SafepointStopper),
@@ -363,6 +391,8 @@ impl WorldBuilder {
         let allocation = SharedLock::new(Arc::clone(&threads), |threads| &threads.locks().allocation);
         let Reserved { mut heap, markers, handles, ranges, finalizers } = requested.reserve(&allocation)?;
         let limit_bytes = heap.limit_bytes();
+        #[cfg(feature = "check")]
+        let promise = self.check_promise.map(|check| promise_of(check, &heap)).transpose()?;
         heap.set_first_budget(self.pacing.budget(0, 1, limit_bytes, 0));
         let inner = Arc::new(Inner {
             profiler: Arc::clone(&profiler),
@@ -379,6 +409,8 @@ impl WorldBuilder {
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
                 binding: self.binding.clone(),
+                #[cfg(feature = "check")]
+                promise,
             }),
             ticker: Arc::new(Ticker::new()),
             finalizer_thread: finalizer::run,
@@ -391,6 +423,12 @@ impl WorldBuilder {
             threads.set_foreign(Arc::new(StacksOfBinding(binding)));
         }
         let world = World::of(inner, true);
+        #[cfg(feature = "check")]
+        {
+            let collector = world.collector();
+            collector.promise.iter().try_for_each(|promise| promise.listen(&collector.events)).map_err(cannot_check)?;
+            drop(own_memory);
+        }
         for prepare in self.before_first_event {
             prepare(&world)?;
         }
@@ -402,6 +440,24 @@ impl WorldBuilder {
             world.start_ticking(profile)?;
         }
         Ok(world)
+    }
+}
+
+/// Prepares the check of the promise.
+#[cfg(feature = "check")]
+fn promise_of(check: CheckPromise, heap: &Heap) -> Result<Promise, BuildError> {
+    if !is_installed() {
+        return Err(BuildError::NoCheckedAllocator);
+    }
+    Promise::new(check, heap).map_err(cannot_check)
+}
+
+#[cfg(feature = "check")]
+fn cannot_check(reason: CannotCheck) -> BuildError {
+    match reason {
+        CannotCheck::Copy => BuildError::NoCopy,
+        CannotCheck::System(error) => BuildError::System(error),
+        CannotCheck::Listen(error) => BuildError::Listen(error),
     }
 }
 

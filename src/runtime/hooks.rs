@@ -2,6 +2,8 @@
 
 use super::inner::{Inner, ThreadNews};
 use crate::collector::Collector;
+#[cfg(feature = "check")]
+use crate::collector::promise::Promise;
 use crate::profile::CentreId;
 use crate::sabotage::{Guard, removed};
 use crate::sync::LockGuard;
@@ -38,6 +40,8 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
         self.collector.observing.lock.acquire();
+        #[cfg(feature = "check")]
+        self.collector.promise.iter().for_each(Promise::fork_prepare);
         self.ticker.before_fork();
         // The fork does not wait for a thread in the sweep gate, which may be suspended. The child finishes the sweep that the thread had
         // begun.
@@ -48,6 +52,8 @@ impl WorldHooks for Inner {
         let Collector { events, finalizers, roots, ranges, observing, .. } = &self.collector;
         // SAFETY: `fork_prepare` took these locks without guards, on this thread.
         unsafe {
+            #[cfg(feature = "check")]
+            self.collector.promise.iter().for_each(|promise| promise.fork_parent());
             events.after_fork_in_parent();
             self.ticker.after_fork_in_parent();
             for lock in [&*observing.lock, &ranges.lock, &roots.lock, &finalizers.lock] {
@@ -60,6 +66,8 @@ impl WorldHooks for Inner {
         let Collector { events, finalizers, roots, ranges, observing, heap, markers, .. } = &self.collector;
         // SAFETY: `fork_prepare` took these locks without guards; this is the only thread of the process.
         unsafe {
+            #[cfg(feature = "check")]
+            self.collector.promise.iter().for_each(|promise| promise.fork_child());
             events.after_fork_in_child();
             self.profiler.forget_in_child();
             observing.forget_in_child();

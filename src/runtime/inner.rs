@@ -91,13 +91,13 @@ impl Inner {
         // The calling thread may not be attached, and it fires events in the stopped world, where nothing may be allocated on
         // first use (`.stop.no-malloc`). The thread-local storage of a library that was loaded late is allocated on first use.
         crate::events::record::ring::allocate_thread_local();
-        let report = self
+        let collected = self
             .collector
             .threads
             .with_own_stack(|own| self.collector.collect(Collecting { observer, ..Collecting::now(own) }, reason))?;
         self.start_finalizers_if_due();
         // `None` would mean that another thread has collected, which is only possible with `unless_after`.
-        report.ok_or(CollectError::Closed)
+        Ok(collected.ok_or(CollectError::Closed)?.end())
     }
 
     pub(super) fn close(&self, within: Duration) -> Result<(), CloseError> {
@@ -144,9 +144,14 @@ impl Inner {
             return Ok(());
         }
         finalizers.ended.store(0, Ordering::Relaxed);
+        // The padding of what is moved to a block may contain what was on this stack, such as the object that needs the thread.
+        #[cfg(feature = "check")]
+        let own_memory = crate::check::OwnMemory::begin();
         let (attached, attachment) = mpsc::sync_channel(1);
         let inner = Arc::clone(self);
         let spawned = spawn("finalizer", move || (inner.finalizer_thread)(Arc::clone(&inner), attached));
+        #[cfg(feature = "check")]
+        drop(own_memory);
         let outcome = spawned.and_then(|_| {
             // The new thread may have to wait for a collection, which may have to stop the calling thread.
             let attached = self.collector.threads.as_blocking(|| attachment.recv());

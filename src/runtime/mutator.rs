@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use super::inner::ThreadNews;
 use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
+#[cfg(feature = "check")]
+use crate::collector::promise::Promise;
 use crate::collector::report::{CollectionReport, Reason};
-use crate::collector::{CollectError, Collecting};
+use crate::collector::{CollectError, Collected, Collecting};
 use crate::events::{EventId, Events, record};
 use crate::heap::arena_thread::DueCollection;
 use crate::heap::cache::AllocationCache;
@@ -107,7 +109,14 @@ impl Mutator {
         let _whole = NotCancelled::begin();
         crate::events::record::ring::allocate_thread_local();
         let record = world.collector().threads.attach(name)?;
-        let cache = Box::new(world.collector().heap.new_cache(record.cost_stack_word()));
+        let cache = {
+            // It holds addresses of objects without keeping them.
+            #[cfg(feature = "check")]
+            let _own_memory = crate::check::OwnMemory::begin();
+            Box::new(world.collector().heap.new_cache(record.cost_stack_word()))
+        };
+        #[cfg(feature = "check")]
+        world.collector().promise.iter().for_each(Promise::attached);
         record.set_user(ptr::from_ref(&*cache).cast_mut().cast());
         world.inner().ticker.joined(record);
         world.inner().report_thread(record, ThreadNews::Attached);
@@ -573,8 +582,9 @@ impl Mutator {
             let who = Collecting { unless_after, ..Collecting::now(Some(own)) };
             self.world.collector().collect(who, reason)
         };
-        if self.record.with_own_stack(collect).is_ok() {
+        if let Ok(collected) = self.record.with_own_stack(collect) {
             self.world.inner().start_finalizers_if_due();
+            collected.map(Collected::end);
         }
     }
 
@@ -652,7 +662,10 @@ impl Mutator {
                 collector.collect(Collecting { unless_after: Some(seen), ..Collecting::now(Some(own)) }, reason)
             });
             match collected {
-                Ok(_) => self.world.inner().start_finalizers_if_due(),
+                Ok(collected) => {
+                    self.world.inner().start_finalizers_if_due();
+                    collected.map(Collected::end);
+                }
                 // The world could not be stopped. It continues, and so does this allocation, as long as there is room.
                 Err(_) if need == Need::Request => collector.heap.forget_request(),
                 Err(_) if need == Need::Budget => {

@@ -12,13 +12,14 @@
 //!
 //! ```text
 //!   prepare:  list of worlds → for each world: collection → allocation → thread list → for each world: vtable → hooks
-//!             → pool of records → installation of the handler → links of published worlds → recorder of events
+//!             → pool of records → installation of the handler → links of published worlds
+//!             → list of loaded files → recorder of events
 //! ```
 
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::events::record;
-use crate::os::{Tid, callback, thread};
+use crate::os::{Tid, callback, loaded, thread};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{Lock, Locked};
 
@@ -136,6 +137,7 @@ unsafe extern "C" fn prepare() {
     wait(stop_info::pool_lock());
     wait(handler::lock());
     wait(published::linking_lock());
+    wait(loaded::lock());
     // The recorder's locks are last: a thread that waits for the recorder may hold any of the locks above, so a thread that holds the
     // recorder must not wait for them.
     match me {
@@ -167,7 +169,7 @@ unsafe extern "C" fn parent() {
             unsafe { lock.release() };
         }
     }
-    for lock in [published::linking_lock(), handler::lock(), stop_info::pool_lock(), WORLDS.lock()] {
+    for lock in [loaded::lock(), published::linking_lock(), handler::lock(), stop_info::pool_lock(), WORLDS.lock()] {
         // SAFETY: as above.
         unsafe { lock.release() };
     }
@@ -206,6 +208,8 @@ unsafe extern "C" fn child() {
         // SAFETY: as above.
         unsafe { lock.reset_in_child() };
     }
+    // SAFETY: as above: taken in `prepare`, without a guard.
+    unsafe { loaded::reset_in_child() };
     inside::reset_in_child();
     if let Some(survivor) = survivor {
         rename(survivor, before, now);

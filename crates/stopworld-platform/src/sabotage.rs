@@ -97,6 +97,10 @@ guards! {
     BiographyExact = "biography.exact",
     HostBounded = "host.bounded",
     HostOwnThread = "host.own-thread",
+    PromiseWhole = "promise.whole",
+    PromiseSlot = "promise.slot",
+    PromiseTrace = "promise.trace",
+    PromiseKeep = "promise.keep",
 }
 
 /// Whether this guard is removed. Constant `false` in the ordinary build.

@@ -42,6 +42,9 @@ pub(super) fn forget() {
 }
 
 fn run() {
+    // What is written contains addresses of objects.
+    #[cfg(feature = "check")]
+    let _own_memory = crate::check::OwnMemory::begin();
     let mut flushed = now_ns();
     loop {
         let notified = WRITER_WAKEUP.wait(Some(FLUSH_NS));

@@ -15,8 +15,10 @@
 //! | [`clock`] | monotonic time; time budgets that do not count the time during which the process is suspended (SIGSTOP) | yes | yes |
 //! | [`mod@file`] | output files; the beginning of a file | `read_beginning` | yes |
 //! | [`futex`] | wait and wake | yes, errno preserved | yes |
+//! | [`loaded`] | the program and its libraries in memory; the thread pointer | `thread_pointer` | `thread_pointer` |
 //! | [`memory`] | reservations, commits, probes | `is_mapped`, `lowest_mapped` | yes (system calls only) |
 //! | [`open_files`] | the limit of open files | no | yes |
+//! | [`own_memory`] | copies of memory that may be unmapped at any moment | yes, errno preserved | yes |
 //! | [`probe`] | probe sites that tracers find by name | yes | yes |
 //! | [`thread`] | thread ids, stacks, tgkill, exit keys, atfork | `gettid`, `tgkill` | `gettid`, `tgkill` |
 //! | [`registers`] | push the callee-saved registers | yes | yes |
@@ -25,6 +27,7 @@
 //! | [`spawn`] | threads of the collector's own, also in a forked child | no (allocates) | **no** |
 //! | [`tracer`] | whether a thread runs, and whether a debugger has stopped it | yes, errno preserved | yes |
 //! | [`tsc`] | the processor's time stamp counter | `read` | `read` |
+//! | [`unwind`] | the return addresses of the calling thread | no | no |
 //! | [`ucontext`] | read an interrupted context | yes | yes |
 //! | [`proc_status`] | what /proc reports about a thread | no (allocates) | **no** |
 
@@ -35,8 +38,10 @@ pub mod dynamic;
 pub mod exit;
 pub mod file;
 pub mod futex;
+pub mod loaded;
 pub mod memory;
 pub mod open_files;
+pub mod own_memory;
 pub mod probe;
 pub mod proc_status;
 pub mod registers;
@@ -49,6 +54,7 @@ pub mod timer;
 pub mod tracer;
 pub mod tsc;
 pub mod ucontext;
+pub mod unwind;
 
 pub use nix::errno::Errno;
 

@@ -1,0 +1,259 @@
+//! Functions, files and lines of addresses, for reports. Reads the debugging information of the program's own files; allocates.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::{Loader, demangle_auto};
+
+use super::traces::TraceId;
+use crate::os::loaded;
+
+/// A place in the source code, as far as the debugging information names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodePlace {
+    function: String,
+    file: Option<String>,
+    line: Option<u32>,
+    is_of_a_library: bool,
+}
+
+impl CodePlace {
+    /// Returns the function's path. If the symbols do not name it: the file and the address in it.
+    pub fn function(&self) -> &str {
+        &self.function
+    }
+
+    /// Returns the source file. `None` without line tables.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// Returns the line in the source file, from 1.
+    pub fn line(&self) -> Option<u32> {
+        self.line
+    }
+}
+
+impl fmt::Display for CodePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.function)?;
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, " ({file}:{line})"),
+            (Some(file), None) => write!(f, " ({file})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the functions begin that are between the program's code and an allocator: they are left out in front of a backtrace.
+const LIBRARIES: [&str; 8] =
+    ["stopworld::", "stopworld_platform::", "stopworld_fire_", "alloc::", "std::", "core::", "__rust", "_Unwind_"];
+/// Parts of the paths of source files of the standard library, and of packages from a registry. Inlined functions have names without a path.
+const LIBRARY_FILES: [&str; 4] = ["/rustc/", "/rust/deps/", "/rustlib/src/rust/library/", "/registry/src/"];
+/// The functions with which the program begins, besides those of the standard library: they, and what called them, are left out at the end.
+const BEGINNINGS: [&str; 2] = ["main", "_start"];
+
+fn is_of_a_library(function: &str) -> bool {
+    let path = function.trim_start_matches(['<', '&', '*']);
+    LIBRARIES.iter().any(|library| path.starts_with(library))
+}
+
+fn is_a_beginning(function: &str) -> bool {
+    let path = function.trim_start_matches('<');
+    // Not `FnOnce::call_once`: it is also between the functions of the program.
+    path.contains("__rust_begin_short_backtrace") || BEGINNINGS.contains(&path)
+}
+
+/// A file in memory.
+struct Module {
+    path: PathBuf,
+    bias: usize,
+    low: usize,
+    high: usize,
+    /// The names in the file, if they were needed; `None` inside if it cannot be read.
+    names: Option<Option<Loader>>,
+}
+
+impl Module {
+    fn of(file: &loaded::File) -> Self {
+        let bounds = |(from, to): (usize, usize), &(low, high, _): &(usize, usize, bool)| (from.min(low), to.max(high));
+        let (low, high) = file.segments.iter().fold((usize::MAX, 0), bounds);
+        let path = match file.path.to_bytes() {
+            [] => std::fs::read_link(PROGRAM).unwrap_or_else(|_| PROGRAM.into()),
+            path => PathBuf::from(OsStr::from_bytes(path)),
+        };
+        Self { path, bias: file.bias, low, high, names: None }
+    }
+}
+
+/// The file of the program.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// The calls of a backtrace.
+struct Calls {
+    all: Vec<CodePlace>,
+    /// Those that a report shows.
+    shown: Range<usize>,
+}
+
+/// The names of the program and its libraries.
+pub(super) struct Symbols {
+    files: Arc<[loaded::File]>,
+    modules: Vec<Module>,
+    working_directory: PathBuf,
+    calls: HashMap<TraceId, Calls>,
+}
+
+impl Symbols {
+    /// Notes which files are loaded.
+    pub(super) fn new() -> Self {
+        let files = loaded::files();
+        let modules = files.iter().map(Module::of).collect();
+        let working_directory = std::env::current_dir().unwrap_or_default();
+        Self { files, modules, working_directory, calls: HashMap::new() }
+    }
+
+    /// Forgets names of libraries that were unloaded, and notes new ones.
+    pub(super) fn renew(&mut self) {
+        if *loaded::files() != *self.files {
+            *self = Self::new();
+        }
+    }
+
+    fn names_at(&mut self, address: usize) -> Option<(&PathBuf, u64, Option<&Loader>)> {
+        let module = self.modules.iter_mut().find(|module| (module.low..module.high).contains(&address))?;
+        let names = module.names.get_or_insert_with(|| Loader::new(&module.path).ok()).as_ref();
+        Some((&module.path, (address - module.bias) as u64, names))
+    }
+
+    /// Returns the name of the static variable at this address.
+    pub(super) fn variable(&mut self, address: usize) -> Option<String> {
+        let (_, probe, names) = self.names_at(address)?;
+        let symbol = names?.find_symbol(probe)?;
+        Some(without_hash(&demangle_auto(symbol.into(), None)).to_owned())
+    }
+
+    /// Returns all calls of a backtrace, innermost first. Empty if it is not known.
+    pub(super) fn all_places(&mut self, trace: TraceId) -> &[CodePlace] {
+        &self.calls(trace).all
+    }
+
+    /// Returns the program's own calls of a backtrace, innermost first: without the libraries that the innermost ones have called, and without
+    /// what called the program's `main` or a thread's closure.
+    pub(super) fn places(&mut self, trace: TraceId) -> &[CodePlace] {
+        let Calls { all, shown } = self.calls(trace);
+        &all[shown.clone()]
+    }
+
+    fn calls(&mut self, trace: TraceId) -> &Calls {
+        if !self.calls.contains_key(&trace) {
+            let mut all = Vec::new();
+            for address in trace.frames() {
+                // The address is the one after the call, which may be the last instruction of its function.
+                self.add_places(address - 1, &mut all);
+            }
+            let shown = own_calls(&all);
+            self.calls.insert(trace, Calls { all, shown });
+        }
+        &self.calls[&trace]
+    }
+
+    fn add_places(&mut self, address: usize, places: &mut Vec<CodePlace>) {
+        let here = self.working_directory.clone();
+        let unknown = |function: String| CodePlace {
+            is_of_a_library: is_of_a_library(&function),
+            function,
+            file: None,
+            line: None,
+        };
+        let Some((path, probe, names)) = self.names_at(address) else {
+            places.push(unknown(format!("{address:#x}")));
+            return;
+        };
+        let before = places.len();
+        if let Some(Ok(mut frames)) = names.map(|names| names.find_frames(probe)) {
+            while let Ok(Some(frame)) = frames.next() {
+                let Some(function) = frame.function.and_then(|name| name.demangle().ok().map(|name| name.into_owned()))
+                else {
+                    continue;
+                };
+                let (path, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
+                let is_library_file = |path: &str| LIBRARY_FILES.iter().any(|part| path.contains(part));
+                places.push(CodePlace {
+                    is_of_a_library: is_of_a_library(&function) || path.is_some_and(is_library_file),
+                    function: without_hash(&function).to_owned(),
+                    file: path.map(|path| short(path, &here)),
+                    line,
+                });
+            }
+        }
+        if places.len() == before {
+            let symbol = names.and_then(|names| names.find_symbol(probe));
+            let name = symbol.map(|name| without_hash(&demangle_auto(name.into(), None)).to_owned());
+            places.push(unknown(name.unwrap_or_else(|| format!("{}+{probe:#x}", path.display()))));
+        }
+    }
+}
+
+/// Returns which of the calls of a backtrace are the program's own. All, if none is.
+fn own_calls(all: &[CodePlace]) -> Range<usize> {
+    let end = all.iter().position(|place| is_a_beginning(&place.function)).unwrap_or(all.len());
+    let is_own = |place: &CodePlace| !place.is_of_a_library;
+    match (all[..end].iter().position(is_own), all[..end].iter().rposition(is_own)) {
+        (Some(first), Some(last)) => first..last + 1,
+        _ => 0..all.len(),
+    }
+}
+
+/// Returns the path of a file below the working directory; of another file the last three parts, which identify it.
+fn short(path: &str, here: &Path) -> String {
+    if let Ok(below) = Path::new(path).strip_prefix(here) {
+        return below.display().to_string();
+    }
+    let cut = path.rmatch_indices('/').nth(2).map_or(0, |(at, _)| at + 1);
+    path[cut..].to_owned()
+}
+
+/// Removes the hash at the end of a Rust symbol's name, which distinguishes versions of the function.
+fn without_hash(name: &str) -> &str {
+    match name.rsplit_once("::h") {
+        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => name,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("<alloc::vec::Vec<app::Node>>::push", true)]
+    #[case("app::fill", false)]
+    #[case("<app::Node as core::clone::Clone>::clone", false)]
+    #[case("stopworld_cli::main", false)]
+    fn functions_of_libraries_are_known_by_their_paths(#[case] function: &str, #[case] expected: bool) {
+        assert_eq!(is_of_a_library(function), expected);
+    }
+
+    #[rstest]
+    #[case::closure(&["alloc::alloc", "app::fill", "core::ops::function::FnOnce::call_once", "app::run", "app::main",
+        "core::ops::function::FnOnce::call_once", "std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "main"], 1..5)]
+    #[case::c_program(&["alloc::alloc", "app::fill", "main", "_start"], 1..2)]
+    #[case::libraries_only(&["alloc::alloc", "std::rt::lang_start"], 0..2)]
+    fn a_report_shows_the_programs_own_calls(#[case] functions: &[&str], #[case] expected: Range<usize>) {
+        let place = |function: &&str| CodePlace {
+            function: (*function).to_owned(),
+            file: None,
+            line: None,
+            is_of_a_library: is_of_a_library(function),
+        };
+        assert_eq!(own_calls(&functions.iter().map(place).collect::<Vec<_>>()), expected);
+    }
+}
