@@ -7,7 +7,10 @@ use crate::sync::{AtomicU64, Ordering::Relaxed};
 pub(super) struct BinSet([AtomicU64; BINS.div_ceil(u64::BITS as usize)]);
 
 impl BinSet {
-    pub(super) const EMPTY: Self = Self([const { AtomicU64::new(0) }; BINS.div_ceil(u64::BITS as usize)]);
+    /// An empty set.
+    pub(super) const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; BINS.div_ceil(u64::BITS as usize)])
+    }
 
     pub(super) fn insert(&self, bin: usize) {
         let (word, bit) = self.word(bin);
@@ -63,7 +66,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_has_the_bins_of_an_ordered_set(changes in prop::collection::vec((any::<bool>(), 0..BINS), 0..200)) {
-            let (set, mut expected) = (BinSet::EMPTY, BTreeSet::new());
+            let (set, mut expected) = (BinSet::new(), BTreeSet::new());
             for (inserts, bin) in changes {
                 if inserts {
                     set.insert(bin);

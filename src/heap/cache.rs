@@ -187,9 +187,9 @@ impl AllocationCache {
             large_to_tell: AtomicUsize::new(0),
             block_to_tell: AtomicU32::new(NO_BLOCK),
             account,
-            filled: BinSet::EMPTY,
-            open: BinSet::EMPTY,
-            used: BinSet::EMPTY,
+            filled: BinSet::new(),
+            open: BinSet::new(),
+            used: BinSet::new(),
             changes: AtomicU32::new(0),
             arena: ArenaThread::new(),
         }
