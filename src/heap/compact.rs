@@ -165,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle looks at every cell of the block. The search for exact addresses may also find one free cell behind the last one
+        /// The oracle looks at every cell of the block. The search for exact addresses may also find one free cell after the last one
         /// (`sweep_empty_block`).
         #[test]
         fn each_address_is_in_the_cell_that_a_search_finds(
@@ -181,9 +181,9 @@ mod tests {
             prop_assert_eq!(blocks.map().cell_pointed_into(address).map(|target| target.payload), found.map(payload));
             let displacements = displacements & !1;
             let refers = |at: usize| at == 0 || displacements >> at & 1 == 1;
-            let behind = payload(cells_per_block(cell_bytes));
-            let is_behind = address == behind && behind < blocks.start(2);
-            let target = found.map(payload).filter(|payload| refers(address - payload)).or(is_behind.then_some(behind));
+            let after = payload(cells_per_block(cell_bytes));
+            let is_after = address == after && after < blocks.start(2);
+            let target = found.map(payload).filter(|payload| refers(address - payload)).or(is_after.then_some(after));
             let bases = References::Bases { displacements };
             prop_assert_eq!(bases.find(blocks.map(), address).map(|target| target.payload), target);
         }
