@@ -21,7 +21,7 @@ can't be read, 2 if the arguments are wrong.";
 pub(super) const CONVERT_HELP: &str = "\
 The format of the input is detected from its content, not its name: a Memory Pool System telemetry stream (1.0.0 or 2.0.0), a .nettrace \
 of version 4 to 6, or (for a timeline or a dataset) a GHC eventlog. Standard error lists, with counts, everything that the output format can't represent; \
-nothing is dropped silently. The output replaces an existing file only when it is complete; a trace with the input's extension only if --output names it. Memory use stays below 100 MiB for a trace \
+nothing is dropped silently. The output replaces an existing file only when it is complete; another trace with the input's extension only if --output names it. Memory use stays below 100 MiB for a trace \
 of any length; a stream that must be sorted needs space in TMPDIR.
 
 A Parquet dataset is a folder: OUT ends in .parquet or /, or --format parquet is given. IN may then be many files and folders, in which all \

@@ -42,8 +42,9 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
              --format parquet"
         )));
     }
-    // Two traces of one format are more likely a pattern of the shell than an input and its output.
-    let is_alike = input.extension() == arguments.output.extension();
+    // Two traces of one format are more likely a pattern of the shell than an input and its output; one trace, given twice, is converted
+    // in place.
+    let is_alike = *input != arguments.output && input.extension() == arguments.output.extension();
     if arguments.named_output.is_none() && is_alike && is_trace(&arguments.output) {
         return Err(Failure::Usage(format!(
             "{output}: it is a trace, and converting {} would replace it: add `--output {output}`, or name another file",

@@ -34,9 +34,9 @@ const PARQUET: &str = "parquet";
 /// Parses the name of a format that `convert` writes.
 pub(super) fn conversion_parser() -> impl TypedValueParser<Value = ConvertFormat> {
     let formats = FORMATS.iter().filter(|format| can_convert_to(format));
-    let parquet = PossibleValue::new(PARQUET).help("a folder of Parquet files, for DuckDB, Spark and others");
+    let parquet = PossibleValue::new(PARQUET).help("A folder of Parquet files, for DuckDB, Spark and others");
     let sqlite =
-        PossibleValue::new(sqlite::EXTENSION).help("a database with the tables of mpseventsql, of a telemetry stream");
+        PossibleValue::new(sqlite::EXTENSION).help("A database with the tables of mpseventsql, of a telemetry stream");
     let others = [parquet, sqlite];
     PossibleValuesParser::new(formats.map(|format| PossibleValue::new(format.name).help(format.about)).chain(others))
         .try_map(|name| conversion_format(&name).ok_or("there is no such format"))

@@ -380,7 +380,8 @@ fn the_format_follows_from_the_outputs_name_or_is_asked_for(#[case] output: &[&s
 fn its_help_has_the_formats_that_it_writes() {
     let help = text(&run(directory().path(), "convert --help").stdout);
     let listed = help.lines().filter_map(|line| line.trim().strip_prefix("- ")?.split_once(':'));
-    assert_eq!(listed.map(|(name, _)| name).collect::<Vec<_>>(), ["mps", "nettrace", "nettrace6", "json"], "{help}");
+    let formats = ["mps", "nettrace", "nettrace6", "json", "parquet", "sqlite"];
+    assert_eq!(listed.map(|(name, _)| name).collect::<Vec<_>>(), formats, "{help}");
 }
 
 /// The format of the input does not depend on the file's name.
@@ -418,10 +419,10 @@ fn what_is_left_out_is_a_table_on_standard_error() {
 #[case(&["IN", "out"], 2, "end it in .mps, .nettrace or .json, or add --format")]
 #[case(&["IN", "-"], 2, "add --format")]
 #[case(&["IN", "out.mps", "--format", "csv"], 2, "possible values")]
-#[case(&["IN", "out.mps", "--format", "eventlog"], 2, "[possible values: mps, nettrace, nettrace6, json]")]
+#[case(&["IN", "out.mps", "--format", "eventlog"], 2, "[possible values: mps, nettrace, nettrace6, json, parquet, sqlite]")]
 #[case(&["IN", "out.hp"], 2, "out.hp: convert does not write eventlogs and GHC profiles")]
 #[case(&["IN", "out.mps", "--ticks-per-second", "0"], 2, "'--ticks-per-second <HZ>'")]
-#[case(&["IN"], 2, "<OUT>")]
+#[case(&["IN"], 2, "`stopworld convert IN OUT` needs both")]
 #[case(&["/does/not/exist", "out.mps"], 1, "can't open /does/not/exist")]
 #[case(&["Cargo.toml", "out.mps"], 1, "unknown format: the file begins with \"[package\"")]
 #[case(&["empty", "out.mps"], 1, "the file is empty")]
