@@ -215,91 +215,75 @@ impl Library {
     }
 }
 
-fn offsets<const N: usize>(bytes: &[u8]) -> [usize; N] {
-    std::array::from_fn(|index| u64_at(bytes, WORD * index) as usize)
+/// Reads a structure of words: those at the offsets of its fields.
+macro_rules! structure {
+    ($structure:ident, $bytes:expr, [$($word:ident),* $(,)?]) => {{
+        let bytes = $bytes;
+        $structure { $($word: u64_at(bytes, offset_of!($structure, $word)) as usize),* }
+    }};
 }
 
 fn world_offsets(bytes: &[u8]) -> WorldOffsets {
-    let [
-        size,
-        next,
-        number,
-        threads,
-        bridged,
-        phase,
-        collecting,
-        epoch,
-        collections,
-        heap_low,
-        heap_high,
-        collector,
-        stopper,
-    ] = offsets(bytes);
-    WorldOffsets {
-        size,
-        next,
-        number,
-        threads,
-        bridged,
-        phase,
-        collecting,
-        epoch,
-        collections,
-        heap_low,
-        heap_high,
-        collector,
-        stopper,
-    }
+    structure!(
+        WorldOffsets,
+        bytes,
+        [
+            size,
+            next,
+            number,
+            threads,
+            bridged,
+            phase,
+            collecting,
+            epoch,
+            collections,
+            heap_low,
+            heap_high,
+            collector,
+            stopper
+        ]
+    )
 }
 
 fn thread_offsets(bytes: &[u8]) -> StopInfoOffsets {
-    let [
-        size,
-        stack_ptr,
-        saved_sp,
-        state,
-        tid,
-        stack_low,
-        stack_high,
-        save_area,
-        save_area_size,
-        save_area_used,
-        name,
-        frozen,
-        next,
-        serial,
-    ] = offsets(bytes);
-    StopInfoOffsets {
-        size,
-        stack_ptr,
-        saved_sp,
-        state,
-        tid,
-        stack_low,
-        stack_high,
-        save_area,
-        save_area_size,
-        save_area_used,
-        name,
-        frozen,
-        next,
-        serial,
-    }
+    structure!(
+        StopInfoOffsets,
+        bytes,
+        [
+            size,
+            stack_ptr,
+            saved_sp,
+            state,
+            tid,
+            stack_low,
+            stack_high,
+            save_area,
+            save_area_size,
+            save_area_used,
+            name,
+            frozen,
+            next,
+            serial
+        ]
+    )
 }
 
 fn heap_layout(bytes: &[u8]) -> HeapLayout {
-    let types = {
-        let [size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array] =
-            offsets(&bytes[offset_of!(HeapLayout, types).min(bytes.len())..]);
-        TypeOffsets { size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array }
-    };
-    let cache = {
-        let [size, bins, cursor, cursor_stride, block, end, block_stride, sweeping, has_arena] =
-            offsets(&bytes[offset_of!(HeapLayout, cache).min(bytes.len())..]);
-        CacheOffsets { size, bins, cursor, cursor_stride, block, end, block_stride, sweeping, has_arena }
-    };
-    let blocks = {
-        let [
+    let part = |offset: usize| &bytes[offset.min(bytes.len())..];
+    let types = structure!(
+        TypeOffsets,
+        part(offset_of!(HeapLayout, types)),
+        [size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array]
+    );
+    let cache = structure!(
+        CacheOffsets,
+        part(offset_of!(HeapLayout, cache)),
+        [size, bins, cursor, cursor_stride, block, end, block_stride, sweeping, has_arena]
+    );
+    let blocks = structure!(
+        BlockOffsets,
+        part(offset_of!(HeapLayout, blocks)),
+        [
             block_bytes,
             first_cell,
             header_bytes,
@@ -311,23 +295,9 @@ fn heap_layout(bytes: &[u8]) -> HeapLayout {
             tail_bytes,
             tail_first_run,
             tail_large_blocks,
-            tail_large_bytes,
-        ] = offsets(&bytes[offset_of!(HeapLayout, blocks).min(bytes.len())..]);
-        BlockOffsets {
-            block_bytes,
-            first_cell,
-            header_bytes,
-            marks_per_block,
-            classes,
-            head_bytes,
-            head_state,
-            head_space,
-            tail_bytes,
-            tail_first_run,
-            tail_large_blocks,
-            tail_large_bytes,
-        }
-    };
+            tail_large_bytes
+        ]
+    );
     HeapLayout {
         version: u64_at(bytes, offset_of!(HeapLayout, version)),
         size: u64_at(bytes, offset_of!(HeapLayout, size)) as usize,
@@ -344,78 +314,43 @@ fn heap_layout(bytes: &[u8]) -> HeapLayout {
 }
 
 fn heap_tables(bytes: &[u8]) -> HeapTables {
-    let [
-        size,
-        low,
-        reserved_bytes,
-        committed_bytes,
-        epoch,
-        swept_epoch,
-        words,
-        heads,
-        tails,
-        marks,
-        kinds,
-        kind_types,
-        pointers,
-        displacements,
-        handles,
-        handles_used,
-        handles_most,
-        ranges,
-        ranges_used,
-        ranges_most,
-        ready,
-        ready_first,
-        ready_end,
-        ready_most,
-        ready_bytes,
-        ready_object,
-        stacks,
-        stack_bytes,
-        stack_low,
-        stack_high,
-    ] = offsets(bytes);
-    HeapTables {
-        size,
-        low,
-        reserved_bytes,
-        committed_bytes,
-        epoch,
-        swept_epoch,
-        words,
-        heads,
-        tails,
-        marks,
-        kinds,
-        kind_types,
-        pointers,
-        displacements,
-        handles,
-        handles_used,
-        handles_most,
-        ranges,
-        ranges_used,
-        ranges_most,
-        ready,
-        ready_first,
-        ready_end,
-        ready_most,
-        ready_bytes,
-        ready_object,
-        stacks,
-        stack_bytes,
-        stack_low,
-        stack_high,
-    }
+    structure!(
+        HeapTables,
+        bytes,
+        [
+            size,
+            low,
+            reserved_bytes,
+            committed_bytes,
+            epoch,
+            swept_epoch,
+            words,
+            heads,
+            tails,
+            marks,
+            kinds,
+            kind_types,
+            pointers,
+            displacements,
+            handles,
+            handles_used,
+            handles_most,
+            ranges,
+            ranges_used,
+            ranges_most,
+            ready,
+            ready_first,
+            ready_end,
+            ready_most,
+            ready_bytes,
+            ready_object,
+            stacks,
+            stack_bytes,
+            stack_low,
+            stack_high
+        ]
+    )
 }
-
-// Each structure has as many words as its function takes: the lengths are constants.
-const _: () = {
-    assert!(size_of::<WorldOffsets>() == 13 * WORD && size_of::<StopInfoOffsets>() == 14 * WORD);
-    assert!(size_of::<TypeOffsets>() == 10 * WORD && size_of::<CacheOffsets>() == 9 * WORD);
-    assert!(size_of::<BlockOffsets>() == 12 * WORD && size_of::<HeapTables>() == 30 * WORD);
-};
 
 /// A world, as it was.
 #[derive(Clone, Debug)]
