@@ -260,7 +260,7 @@ fn ranges(count: usize) -> Result<Vec<Cost>, Failure> {
     let m = attach(&world)?;
     let guards: Vec<_> = memory
         .chunks(512)
-        // SAFETY: `memory` outlives the guards, and nobody writes to it.
+        // SAFETY: `memory` is dropped after the guards, and no code writes to it.
         .map(|page| unsafe { world.register_range(page.as_ptr().cast(), size_of_val(page)) })
         .collect::<Option<_>>()
         .ok_or("too many ranges")?;

@@ -154,7 +154,7 @@ pub(crate) struct Heap {
     committed_bytes: AtomicU64,
     /// How many of the committed bytes events have reported.
     announced_bytes: AtomicU64,
-    /// The time that was spent marking, in nanoseconds, in collections that left so much alive that huge pages may be useful;
+    /// Nanoseconds of marking in the collections that count for the choice of huge pages ([`huge_pages::choose`]);
     /// [`huge_pages::MOVED`] when they are used.
     large_marking_ns: AtomicU64,
     /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 unsafe extern "C" {
-    // Of the unwinder that the standard library uses for panics.
+    // The standard library uses the same unwinder for panics.
     fn _Unwind_Backtrace(visit: extern "C" fn(*mut c_void, *mut c_void) -> i32, data: *mut c_void) -> i32;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
