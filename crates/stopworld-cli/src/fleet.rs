@@ -197,15 +197,15 @@ impl<'a> Report<'a> {
         let rows: u64 = self.rows.values().sum();
         let by_table: Vec<String> =
             self.rows.iter().map(|(table, rows)| format!("{} {}", table.name(), HumanCount(*rows))).collect();
+        let by_table = if by_table.is_empty() { String::new() } else { format!(": {}", by_table.join(", ")) };
         say(format_args!(
-            "{command}: {} of {} traces ({}) are {} rows in {} ({}), after {seconds:.1} s: {}",
-            HumanCount(self.events).to_string() + " events",
+            "{command}: {} events of {} traces ({}) are {} rows in {} ({}), after {seconds:.1} s{by_table}",
+            HumanCount(self.events),
             HumanCount(self.traces),
             HumanBytes(self.bytes_read),
             HumanCount(rows),
             self.output.display(),
-            HumanBytes(self.bytes_written),
-            by_table.join(", ")
+            HumanBytes(self.bytes_written)
         ));
     }
 
