@@ -25,7 +25,7 @@ pub(crate) use debugging_debugger::{Debugger, IMMORTAL, Killed};
 use crate::checker::thread;
 use crate::debugger::protocol::{
     AckState, Acknowledgement, Answer, Control, Member, Mode, StopContract, all_stopped, first_not_held, in_control,
-    is_gone, newly_frozen, vacate,
+    is_gone, newly_frozen, still_traces, vacate,
 };
 use crate::kernel::{self, Kernel, ptrace};
 use crate::sabotage::{Guard, removed};
@@ -70,6 +70,8 @@ pub(crate) struct Process {
     /// The number of collections that used their marks, and the number of collections that discarded them.
     pub(crate) used: Cell<u32>,
     pub(crate) discarded: Cell<u32>,
+    /// The number of stops in which the debugger's answer was found to be false.
+    pub(crate) refused: Cell<u32>,
 }
 
 // SAFETY: the `std` cells belong to the collecting thread; the other cells are the checker's, which reports unordered accesses.
@@ -156,6 +158,7 @@ impl Target {
             sequence: AtomicU64::new(1),
             used: Cell::new(0),
             discarded: Cell::new(0),
+            refused: Cell::new(0),
         }))
     }
 
@@ -387,8 +390,8 @@ impl Process {
             self.handshake.close(Holder::Collection);
             self.rely_on();
             // If the debugger has died, the threads are parking, and the check after marking detects it.
-            if self.is_found_out() && self.kernel.tracer() == self.tracer.get() {
-                self.lose(control);
+            if self.is_found_out() && self.is_traced_as_before() {
+                self.refuse(control);
                 self.start_world();
                 return false;
             }
@@ -503,12 +506,29 @@ impl Process {
             // Signal before the check: if the debugger dies after the check, the threads take the signal and park.
             self.listed().for_each(|i| self.signal(i));
         }
+        if !self.is_still_traced() {
+            return false;
+        }
+        let is_found_out = self.is_found_out();
+        if is_found_out && self.is_still_traced() {
+            self.refuse(self.stop_contract.control());
+        }
         // If the threads are not stopped any more, the real bridge gives them a second to park; no check here depends on that.
-        self.is_still_traced() && !self.is_found_out()
+        !is_found_out
+    }
+
+    fn refuse(&self, control: Control) {
+        self.refused.set(self.refused.get() + 1);
+        self.lose(control);
+    }
+
+    fn is_traced_as_before(&self) -> bool {
+        let is_exiting = |tracer: i32| self.kernel.is_exiting(tracer as u32);
+        still_traces(self.tracer.get() as i32, is_exiting, || self.kernel.tracer() as i32)
     }
 
     fn is_still_traced(&self) -> bool {
-        let same = self.kernel.tracer() == self.tracer.get();
+        let same = self.is_traced_as_before();
         let stop_contract = self.stop_contract.control();
         let still_stopped = same && (stop_contract == Control::NOBODY || self.stop_contract.is_in_force(&self.control));
         if !still_stopped && stop_contract != Control::NOBODY {

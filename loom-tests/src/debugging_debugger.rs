@@ -15,6 +15,8 @@ pub(crate) struct Debugger {
     steps_to_live: u32,
     /// Whether the debugger claims to hold threads that it does not hold.
     pub(crate) lies: bool,
+    /// The thread that the kernel resumes last when the debugger dies; `None` if it resumes all threads at once.
+    pub(crate) resumed_last: Option<u32>,
 }
 
 /// The debugger was killed.
@@ -37,12 +39,16 @@ impl Debugger {
             answer,
             steps_to_live: steps,
             lies: false,
+            resumed_last: None,
         }
     }
 
     /// Marks a step of the debugger's protocol, at which it may die.
     fn step(&mut self) -> Result<(), Killed> {
         if self.steps_to_live == 0 {
+            if let Some(last) = self.resumed_last {
+                self.target.kernel.tracer_begins_to_exit(last);
+            }
             self.target.kernel.tracer_dies();
             return Err(Killed);
         }

@@ -376,9 +376,9 @@ impl DebuggerBridge {
         false
     }
 
-    /// Returns whether the tracer is still the one that has acknowledged in this stop.
+    /// Returns whether the tracer is still the one that has acknowledged in this stop, and does not end.
     fn is_traced_as_before(&self) -> bool {
-        tracer::of_myself() == self.tracer.load(Ordering::Relaxed)
+        protocol::still_traces(self.tracer.load(Ordering::Relaxed), tracer::is_exiting, tracer::of_myself)
     }
 
     /// Returns whether the debugger that acknowledged in this stop still holds the threads that it held then.

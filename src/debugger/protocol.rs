@@ -132,6 +132,17 @@ pub(crate) fn is_gone(tracer: i32, is_any_traced: impl FnOnce() -> bool) -> bool
     tracer != 0 || removed(Guard::DebugMissed) || !is_any_traced()
 }
 
+/// Returns whether the debugger with this process id still traces the calling thread. Called after a thread was found not to be stopped
+/// as claimed. `is_exiting` returns whether the kernel has begun to end that process, `tracer` the present tracer of the calling thread.
+///
+/// The kernel resumes the threads of a dying debugger one after the other. Until it comes to the calling thread, that thread is still traced,
+/// although another one may already run, and only the first of the two shows that no claim was false (`.debug.exits`). They are read in
+/// this order, because a process that is gone from /proc does not trace any thread any more.
+pub(crate) fn still_traces(debugger: i32, is_exiting: impl FnOnce(i32) -> bool, tracer: impl FnOnce() -> i32) -> bool {
+    let is_alive = removed(Guard::DebugExits) || !is_exiting(debugger);
+    is_alive && tracer() == debugger
+}
+
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {

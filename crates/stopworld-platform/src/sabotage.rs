@@ -77,6 +77,7 @@ guards! {
     DebugLost = "debug.lost",
     DebugStart = "debug.start",
     DebugLies = "debug.lies",
+    DebugExits = "debug.exits",
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",
