@@ -48,6 +48,8 @@ pub(crate) struct Thread {
     stack_ptr: AtomicU32,
     saved_sp: AtomicU32,
     registers: UnsafeCell<u32>,
+    /// The number of steps that the thread had made when the debugger wrote its registers.
+    registers_of: AtomicU32,
     heap: UnsafeCell<u32>,
     steps: AtomicU32,
     listed: AtomicU32,
@@ -137,6 +139,7 @@ impl Target {
             stack_ptr: AtomicU32::new(0),
             saved_sp: AtomicU32::new(0),
             registers: UnsafeCell::new(0),
+            registers_of: AtomicU32::new(0),
             heap: UnsafeCell::new(0),
             steps: AtomicU32::new(0),
             listed: AtomicU32::new(u32::from(i < attached)),
@@ -275,6 +278,7 @@ const A_WHILE: u64 = 1;
 struct StopRequester {
     first: Cell<bool>,
     counts: Cell<bool>,
+    notified: Cell<Option<(u32, u32)>>,
 }
 
 // ---- the bridge, with the steps of `debugger/bridge.rs` and `world/handshake_stop.rs` in the same order
@@ -408,7 +412,7 @@ impl Process {
 
     /// Waits until all threads are stopped, and requests the debugger to answer for threads that can't acknowledge.
     fn wait(&self, epoch: Epoch) {
-        let requester = StopRequester { first: Cell::new(true), counts: Cell::new(false) };
+        let requester = StopRequester { first: Cell::new(true), counts: Cell::new(false), notified: Cell::new(None) };
         let answered = self.request_answers(&requester);
         self.handshake.satisfied(Holder::Collection, epoch, answered);
         let mut slice = A_WHILE;
@@ -469,6 +473,10 @@ impl Process {
             return 0;
         }
         let Some(tracer) = self.look_for_tracer(control) else { return 0 };
+        let debugger = Some((control.who(), tracer));
+        if requester.notified.replace(debugger) != debugger {
+            self.members().for_each(|member| member.discard_answer());
+        }
         let notice = if first { Notice::StopWorld } else { Notice::Again };
         if self.tell_or_lose(control, notice) == Answer::Nobody {
             return 0;
@@ -599,6 +607,11 @@ impl Process {
             // Here weak references are cleared and caches are taken back.
             for (i, steps) in listed.iter().zip(marked) {
                 assert_eq!(self.steps(*i), steps, "a mutator ran during a scan whose result is used");
+                let thread = &self.threads[*i];
+                if thread.stack_ptr.load(Ordering::Relaxed) == BY_DEBUGGER {
+                    let written_at = thread.registers_of.load(Ordering::Relaxed);
+                    assert_eq!(written_at, steps, "the registers are from before the thread ran on");
+                }
                 // SAFETY: the checker reports every concurrent access.
                 self.threads[*i].heap.with_mut(|heap| unsafe { *heap += 100 });
             }

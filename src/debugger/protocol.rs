@@ -25,6 +25,8 @@
 //!
 //! In an assisted stop the suspend signal is pending for every thread. A running thread acknowledges by itself. A thread that the debugger
 //! holds frozen cannot, so the debugger answers for it: it writes the thread's registers and then the stop's number into the word `frozen`.
+//! If another debugger takes over during the stop, the answers of the first one are discarded ([`Member::discard_answer`]): the first one's
+//! end has resumed these threads, and the second one may have stopped them elsewhere.
 //!
 //! A frozen thread may be resumed at any moment of the stop. It takes its pending signal first, parks, and acknowledges although the
 //! debugger has already answered for it. If both were counted, the count would reach zero while another thread still runs
@@ -293,6 +295,14 @@ impl Member<'_> {
     /// Records that the debugger's answer is not counted yet. Called when a stop begins.
     pub(crate) fn forget(&self) {
         self.counted.store(0, Ordering::Relaxed);
+    }
+
+    /// Discards the debugger's answer, because that debugger is gone (`.debug.answers`). It stays counted: if the thread is answered for again,
+    /// it is not subtracted twice. Relaxed: the next debugger writes while the calling thread is stopped.
+    pub(crate) fn discard_answer(&self) {
+        if !removed(Guard::DebugAnswers) {
+            self.frozen.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Records, in a full stop, whether the debugger has answered for this thread (`true`), or the thread had stopped by itself.

@@ -78,6 +78,7 @@ guards! {
     DebugStart = "debug.start",
     DebugLies = "debug.lies",
     DebugExits = "debug.exits",
+    DebugAnswers = "debug.answers",
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",
