@@ -435,7 +435,7 @@ struct StopRequester<'a> {
     /// A debugger has acknowledged, and its answers count. The answers of a debugger that has died do not count: the kernel has resumed its
     /// threads.
     counts: Cell<bool>,
-    /// The debugger that was notified last: who is in control, and the tracer.
+    /// The attach id and the process id of the debugger that was notified last.
     notified: Cell<Option<(u32, i32)>>,
     epoch: u64,
     /// Data for an error: the control word when the stop began, how many requests were sent to a debugger, and how many it acknowledged.
