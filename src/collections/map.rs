@@ -12,8 +12,10 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::iter::FusedIterator;
 use std::mem;
 use std::ops::Index;
+use std::slice;
 
 use super::buffer::Storage;
 use super::vec::GcVec;
@@ -171,18 +173,18 @@ impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
     }
 
     /// Iterates over the entries.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> + Clone {
-        self.entries.iter().map(|slot| (&slot.key, &slot.value))
+    pub fn iter(&self) -> Entries<'_, K, V> {
+        Entries { slots: self.entries.iter() }
     }
 
     /// Iterates over the entries, with mutable references to the values.
-    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&K, &mut V)> {
-        self.entries.iter_mut().map(|slot| (&slot.key, &mut slot.value))
+    pub fn iter_mut(&mut self) -> EntriesMut<'_, K, V> {
+        EntriesMut { slots: self.entries.as_mut_slice().iter_mut() }
     }
 
     /// Iterates over the keys.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> + Clone {
-        self.entries.iter().map(|slot| &slot.key)
+    pub fn keys(&self) -> Keys<'_, K, V> {
+        Keys { slots: self.entries.iter() }
     }
 
     /// Iterates over the values.
@@ -544,5 +546,80 @@ where
 
     fn index(&self, key: &Q) -> &V {
         self.get(key).expect("the map has no entry with this key")
+    }
+}
+
+/// An iterator over the entries of a [`GcHashMap`].
+pub struct Entries<'a, K: Trace, V: Trace> {
+    slots: slice::Iter<'a, Slot<K, V>>,
+}
+
+/// An iterator over the entries of a [`GcHashMap`], with mutable references to the values.
+pub struct EntriesMut<'a, K: Trace, V: Trace> {
+    slots: slice::IterMut<'a, Slot<K, V>>,
+}
+
+/// An iterator over the keys of a [`GcHashMap`], or over the values of a [`GcHashSet`](crate::GcHashSet).
+pub struct Keys<'a, K: Trace, V: Trace> {
+    slots: slice::Iter<'a, Slot<K, V>>,
+}
+
+macro_rules! iterator {
+    ($name:ident yields $item:ty: $slot:pat => $of_slot:expr) => {
+        impl<'a, K: Trace, V: Trace> Iterator for $name<'a, K, V> {
+            type Item = $item;
+
+            fn next(&mut self) -> Option<$item> {
+                self.slots.next().map(|$slot| $of_slot)
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.slots.size_hint()
+            }
+        }
+
+        impl<K: Trace, V: Trace> ExactSizeIterator for $name<'_, K, V> {}
+
+        impl<K: Trace, V: Trace> FusedIterator for $name<'_, K, V> {}
+
+        impl<K: Trace, V: Trace> fmt::Debug for $name<'_, K, V> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).field("len", &self.len()).finish()
+            }
+        }
+    };
+}
+
+iterator!(Entries yields (&'a K, &'a V): slot => (&slot.key, &slot.value));
+iterator!(EntriesMut yields (&'a K, &'a mut V): Slot { key, value, .. } => (&*key, value));
+iterator!(Keys yields &'a K: slot => &slot.key);
+
+impl<K: Trace, V: Trace> Clone for Entries<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { slots: self.slots.clone() }
+    }
+}
+
+impl<K: Trace, V: Trace> Clone for Keys<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { slots: self.slots.clone() }
+    }
+}
+
+impl<'a, K: Trace, V: Trace, S> IntoIterator for &'a GcHashMap<K, V, S> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Entries<'a, K, V>;
+
+    fn into_iter(self) -> Entries<'a, K, V> {
+        self.iter()
+    }
+}
+
+impl<'a, K: Trace, V: Trace, S> IntoIterator for &'a mut GcHashMap<K, V, S> {
+    type Item = (&'a K, &'a mut V);
+    type IntoIter = EntriesMut<'a, K, V>;
+
+    fn into_iter(self) -> EntriesMut<'a, K, V> {
+        self.iter_mut()
     }
 }

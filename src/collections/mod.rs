@@ -60,7 +60,7 @@ mod vec;
 mod weak_map;
 
 pub use deque::GcDeque;
-pub use map::{Entry, GcHashMap, OccupiedEntry, VacantEntry};
+pub use map::{Entries, EntriesMut, Entry, GcHashMap, Keys, OccupiedEntry, VacantEntry};
 pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
 pub use string::{GcString, GcStringWriter};
