@@ -205,6 +205,35 @@ fn sets_are_combined_as_those_of_std(#[values(By::Signals, By::Safepoints, By::D
     });
 }
 
+/// A hasher that must not be asked: small maps compare their keys.
+#[derive(Default)]
+struct Unasked;
+
+impl BuildHasher for Unasked {
+    type Hasher = BadHasher;
+
+    fn build_hasher(&self) -> BadHasher {
+        panic!("hashed")
+    }
+}
+
+#[test]
+fn a_map_hashes_its_keys_only_when_it_has_more_than_eight() {
+    for_each_case(By::Signals, 1, Just(()), |m, ()| {
+        let mut map = GcHashMap::with_hasher(Unasked);
+        for number in 0..8_u64 {
+            map.insert(m, number, 10 * number).unwrap();
+        }
+        map.remove(&2);
+        map.insert(m, 9, 90).unwrap();
+        map.shrink_to_fit(m).unwrap();
+        assert_eq!((map.get(&7), map.get(&2), map[&9], map.len()), (Some(&70), None, 90, 8));
+        let one_more = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| map.insert(m, 2, 20)));
+        assert!(one_more.is_err());
+        assert_eq!((map.get(&7), map.get(&2), map.len()), (Some(&70), None, 8), "the map is as it was");
+    });
+}
+
 #[test]
 fn keys_by_address_are_different_for_equal_objects() {
     for_each_case(By::Signals, 1, Just(()), |m, ()| {
