@@ -286,7 +286,7 @@ pub fn self_test(world: &World, clients: usize, requests: usize, out: &mut impl 
         }
         let clients: Vec<_> = (0..clients).map(|name| threads.spawn(move || work(port, name, requests))).collect();
         accept(world, &listener, &large, clients.len())?;
-        let results = clients.into_iter().map(|client| client.join().unwrap_or_else(|_| Ok(requests)));
+        let results = clients.into_iter().map(|client| client.join().unwrap_or(Ok(requests)));
         Ok(results.sum::<io::Result<usize>>()?)
     })?;
     world.collect()?;

@@ -267,7 +267,7 @@ impl Value {
         Ok(text)
     }
 
-    /// Appends this value, and what is in it up to so many levels down: an object may contain itself.
+    /// Appends this value. An object may contain itself, so only `levels` levels of what it contains are appended.
     fn write(self, m: &Mutator, to: &mut String, levels: usize) -> Outcome<()> {
         match self {
             Value::Null => to.push_str("null"),
