@@ -43,7 +43,7 @@ usage: cargo bench --manifest-path benches/collectors/Cargo.toml [--features bdw
   PROGRAM      cache, script, graph (default: all)
   --rounds N   number of interleaved rounds (default: 7)
   --quick      run small sizes once, also with a paranoid stopworld, and compare only the results
-  --strict     exit with 1 if an aim is missed
+  --strict     exit with 1 also if an aim is missed. Wrong results and failed processes always do
 ";
 
 struct Options {
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
     };
     let mut good = true;
     for &program in &options.programs {
-        good &= if options.quick { compare_results(program) } else { contest(program, &options) || !options.strict };
+        good &= if options.quick { compare_results(program) } else { contest(program, &options) };
     }
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -160,13 +160,18 @@ fn run(contender: &str, program: &str, quick: bool) -> std::result::Result<Sampl
     }
 }
 
+/// Whether the reason for a missing sample is no failure.
+fn is_skipped(reason: &str) -> bool {
+    reason.starts_with("skipped: ")
+}
+
 /// Runs a small size with each contender, and prints whether all results are the same.
 fn compare_results(program: &str) -> bool {
     let mut good = true;
     let mut expected: Option<String> = None;
     for name in CONTENDERS.iter().map(|contender| contender.0).chain(["stopworld-paranoid"]) {
         let outcome = match run(name, program, true) {
-            Err(reason) if reason.starts_with("skipped") => reason,
+            Err(reason) if is_skipped(&reason) => reason,
             Err(reason) => {
                 good = false;
                 reason
@@ -186,7 +191,7 @@ fn compare_results(program: &str) -> bool {
     good
 }
 
-/// Runs a program in rounds, and prints its table. Returns whether the aims hold.
+/// Runs a program in rounds, and prints its table. Returns whether all results are right, and with `strict` whether the aims hold, too.
 fn contest(program: &str, options: &Options) -> bool {
     let mut results: Vec<Result> = CONTENDERS
         .iter()
@@ -215,7 +220,30 @@ fn contest(program: &str, options: &Options) -> bool {
     for result in &results {
         show(result, &ours);
     }
-    judge(&results)
+    let right = are_right(&results);
+    let aims_hold = right && judge(&results);
+    right && (aims_hold || !options.strict)
+}
+
+/// Prints which contenders failed, and whether results differ. Returns whether all results are right: a contender that is skipped has none.
+fn are_right(results: &[Result]) -> bool {
+    let mut right = true;
+    for result in results {
+        if let Err(reason) = &result.samples
+            && !is_skipped(reason)
+        {
+            println!("  FAILED: {} has no result", result.name);
+            right = false;
+        }
+    }
+    let mut checksums =
+        results.iter().flat_map(|result| result.samples.iter().flatten()).map(|sample| &sample.checksum);
+    let first = checksums.next();
+    if checksums.any(|checksum| Some(checksum) != first) {
+        println!("  FAILED: the results differ");
+        right = false;
+    }
+    right
 }
 
 fn show(result: &Result, ours: &[f64]) {
@@ -241,13 +269,6 @@ fn show(result: &Result, ours: &[f64]) {
 /// Compares our program with the best of the others, and prints whether the aims hold.
 fn judge(results: &[Result]) -> bool {
     let measured: Vec<&Result> = results.iter().filter(|result| result.samples.is_ok()).collect();
-    let mut checksums =
-        measured.iter().flat_map(|result| result.samples.iter().flatten()).map(|sample| &sample.checksum);
-    let first = checksums.next();
-    if checksums.any(|checksum| Some(checksum) != first) {
-        println!("  FAILED: the results differ");
-        return false;
-    }
     let others =
         |with_rc: bool| measured.iter().filter(move |other| with_rc || other.name != WITHOUT_COLLECTOR).copied();
     let in_time = aim("time", "time_ms", 1.0, others(false));

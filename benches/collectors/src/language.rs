@@ -1,7 +1,47 @@
 //! The language that the interpreters share: its syntax tree, which lives as long as the program, and a parser.
 
+use std::hash::{BuildHasher, Hasher};
+
 /// The number of a name.
 pub type Symbol = u32;
+
+/// Hashes symbols, in the maps of all interpreters: they compare collectors, not hash functions.
+#[derive(Clone, Copy, Default, dumpster::Trace)]
+pub struct SymbolHash;
+
+impl gc::Finalize for SymbolHash {}
+
+// SAFETY: there are no references in it. The derive would give it a destructor, which would take time with all contenders.
+unsafe impl gc::Trace for SymbolHash {
+    gc::unsafe_empty_trace!();
+}
+
+impl BuildHasher for SymbolHash {
+    type Hasher = SymbolHasher;
+
+    fn build_hasher(&self) -> SymbolHasher {
+        SymbolHasher(0)
+    }
+}
+
+/// Multiplies a symbol by an odd number: the map uses the upper and the lower bits of a hash.
+pub struct SymbolHasher(u64);
+
+impl Hasher for SymbolHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u32(u32::from(byte));
+        }
+    }
+
+    fn write_u32(&mut self, symbol: u32) {
+        self.0 = (self.0 ^ u64::from(symbol)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// An expression.
 #[derive(Debug)]

@@ -137,7 +137,7 @@ pub fn drive_script(size: Size, script: &mut dyn Script) -> Meter {
     meter
 }
 
-/// As many nodes are added as are deleted, after the first ones; most operations are searches.
+/// After the first nodes, three operations in ten add a node, three delete one, three find nodes by a property, and one searches a neighbourhood.
 pub fn drive_graph(size: Size, graph: &mut dyn Graph) -> Meter {
     let (nodes, operations) = if size == Size::Small { (300, 3_000) } else { (50_000, 600_000) };
     let (properties, mut random, mut meter) = (nodes / 20, Random(88_172_645_463_325_252), Meter::begin());

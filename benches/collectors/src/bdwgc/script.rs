@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use crate::language::{Expr, Function, HISTORY, Op, Symbol, apply};
+use crate::language::{Expr, Function, HISTORY, Op, Symbol, SymbolHash, apply};
 use crate::work::{Meter, Script, Size, drive_script, program};
 
 #[derive(Clone, Copy)]
@@ -11,12 +11,12 @@ enum Value {
     Null,
     Number(f64),
     Array(Gc<RefCell<Vec<Value>>>),
-    Object(Gc<RefCell<HashMap<Symbol, Value>>>),
+    Object(Gc<RefCell<HashMap<Symbol, Value, SymbolHash>>>),
     Closure(&'static Function, Gc<Scope>),
 }
 
 struct Scope {
-    variables: RefCell<HashMap<Symbol, Value>>,
+    variables: RefCell<HashMap<Symbol, Value, SymbolHash>>,
     outer: Option<Gc<Scope>>,
 }
 
@@ -39,13 +39,13 @@ impl Value {
         if let Value::Array(array) = self { array } else { panic!("not an array") }
     }
 
-    fn object(self) -> Gc<RefCell<HashMap<Symbol, Value>>> {
+    fn object(self) -> Gc<RefCell<HashMap<Symbol, Value, SymbolHash>>> {
         if let Value::Object(object) = self { object } else { panic!("not an object") }
     }
 }
 
 fn scope(outer: Option<Gc<Scope>>) -> Gc<Scope> {
-    leak(Scope { variables: RefCell::new(HashMap::new()), outer })
+    leak(Scope { variables: RefCell::new(HashMap::default()), outer })
 }
 
 /// Calls `f` with a variable.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use dumpster::Trace;
 use dumpster::unsync::Gc;
 
-use crate::language::{Expr, Function, HISTORY, Op, Symbol, apply};
+use crate::language::{Expr, Function, HISTORY, Op, Symbol, SymbolHash, apply};
 use crate::work::{Meter, Script, Size, drive_script, program};
 
 #[derive(Clone, Trace)]
@@ -14,13 +14,13 @@ enum Value {
     Null,
     Number(f64),
     Array(Gc<RefCell<Vec<Value>>>),
-    Object(Gc<RefCell<HashMap<Symbol, Value>>>),
+    Object(Gc<RefCell<HashMap<Symbol, Value, SymbolHash>>>),
     Closure(&'static Function, Gc<Scope>),
 }
 
 #[derive(Trace)]
 struct Scope {
-    variables: RefCell<HashMap<Symbol, Value>>,
+    variables: RefCell<HashMap<Symbol, Value, SymbolHash>>,
     outer: Option<Gc<Scope>>,
 }
 
@@ -37,13 +37,13 @@ impl Value {
         if let Value::Array(array) = self { array } else { panic!("not an array") }
     }
 
-    fn object(&self) -> &Gc<RefCell<HashMap<Symbol, Value>>> {
+    fn object(&self) -> &Gc<RefCell<HashMap<Symbol, Value, SymbolHash>>> {
         if let Value::Object(object) = self { object } else { panic!("not an object") }
     }
 }
 
 fn scope(outer: Option<&Gc<Scope>>) -> Gc<Scope> {
-    Gc::new(Scope { variables: RefCell::new(HashMap::new()), outer: outer.cloned() })
+    Gc::new(Scope { variables: RefCell::new(HashMap::default()), outer: outer.cloned() })
 }
 
 /// Calls `f` with a variable.

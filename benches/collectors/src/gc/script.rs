@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use gc::{Finalize, Gc, GcCell, Trace};
 
-use crate::language::{Expr, Function, HISTORY, Op, Symbol, apply};
+use crate::language::{Expr, Function, HISTORY, Op, Symbol, SymbolHash, apply};
 use crate::work::{Meter, Script, Size, drive_script, program};
 
 #[derive(Clone, Trace, Finalize)]
@@ -12,13 +12,13 @@ enum Value {
     Null,
     Number(f64),
     Array(Gc<GcCell<Vec<Value>>>),
-    Object(Gc<GcCell<HashMap<Symbol, Value>>>),
+    Object(Gc<GcCell<HashMap<Symbol, Value, SymbolHash>>>),
     Closure(&'static Function, Gc<Scope>),
 }
 
 #[derive(Trace, Finalize)]
 struct Scope {
-    variables: GcCell<HashMap<Symbol, Value>>,
+    variables: GcCell<HashMap<Symbol, Value, SymbolHash>>,
     outer: Option<Gc<Scope>>,
 }
 
@@ -35,13 +35,13 @@ impl Value {
         if let Value::Array(array) = self { array } else { panic!("not an array") }
     }
 
-    fn object(&self) -> &Gc<GcCell<HashMap<Symbol, Value>>> {
+    fn object(&self) -> &Gc<GcCell<HashMap<Symbol, Value, SymbolHash>>> {
         if let Value::Object(object) = self { object } else { panic!("not an object") }
     }
 }
 
 fn scope(outer: Option<&Gc<Scope>>) -> Gc<Scope> {
-    Gc::new(Scope { variables: GcCell::new(HashMap::new()), outer: outer.cloned() })
+    Gc::new(Scope { variables: GcCell::new(HashMap::default()), outer: outer.cloned() })
 }
 
 /// Calls `f` with a variable.

@@ -7,7 +7,7 @@ use gc_arena::barrier::unlock;
 use gc_arena::lock::{Lock, RefLock};
 use gc_arena::{Arena, Collect, Gc, Mutation, Rootable};
 
-use super::DEBT_BYTES;
+use super::DEBT_GCS;
 use crate::work::{Cache, Meter, Size, drive_cache, sum};
 
 #[derive(Collect)]
@@ -64,7 +64,7 @@ struct Cached {
 
 impl Cached {
     fn collect(&mut self) {
-        if self.arena.metrics().allocation_debt() > DEBT_BYTES {
+        if self.arena.metrics().allocation_debt() > DEBT_GCS {
             self.arena.collect_debt();
         }
     }

@@ -7,7 +7,7 @@ use gc_arena::barrier::unlock;
 use gc_arena::lock::RefLock;
 use gc_arena::{Arena, Collect, Gc, GcWeak, Rootable};
 
-use super::DEBT_BYTES;
+use super::DEBT_GCS;
 use crate::work::{Graph, Meter, Size, drive_graph};
 
 #[derive(Collect)]
@@ -54,7 +54,7 @@ impl Graph for Stored {
             index.push(Gc::downgrade(node));
             database.nodes.borrow_mut(mc).insert(id, node);
         });
-        if self.arena.metrics().allocation_debt() > DEBT_BYTES {
+        if self.arena.metrics().allocation_debt() > DEBT_GCS {
             self.arena.collect_debt();
         }
     }

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod graph;
 pub mod script;
 
-/// The collector works when the program owes it this many bytes. A map that is changed while the collector marks is traced again as a whole in
-/// the next step, so more steps would be slower.
-const DEBT_BYTES: f64 = 65536.0;
+/// The collector works when the debt is larger than this. Debt is counted in `Gc`s, whatever their size. A map that changes while the collector
+/// marks is traced again as a whole in the next step: with a step for each allocation, the large maps of *cache* and *graph* would be traced
+/// again each time.
+const DEBT_GCS: f64 = 256.0;

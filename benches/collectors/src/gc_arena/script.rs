@@ -7,12 +7,12 @@ use gc_arena::barrier::unlock;
 use gc_arena::lock::RefLock;
 use gc_arena::{Arena, Collect, Gc, Mutation, Rootable};
 
-use super::DEBT_BYTES;
-use crate::language::{Expr, Function, HISTORY, Op, Symbol, apply};
+use super::DEBT_GCS;
+use crate::language::{Expr, Function, HISTORY, Op, Symbol, SymbolHash, apply};
 use crate::work::{Meter, Script, Size, drive_script, program};
 
 type Array<'gc> = Gc<'gc, RefLock<Vec<Value<'gc>>>>;
-type Object<'gc> = Gc<'gc, RefLock<HashMap<Symbol, Value<'gc>>>>;
+type Object<'gc> = Gc<'gc, RefLock<HashMap<Symbol, Value<'gc>, SymbolHash>>>;
 
 #[derive(Clone, Copy, Collect)]
 #[collect(no_drop)]
@@ -27,7 +27,7 @@ enum Value<'gc> {
 #[derive(Collect)]
 #[collect(no_drop)]
 struct Scope<'gc> {
-    variables: RefLock<HashMap<Symbol, Value<'gc>>>,
+    variables: RefLock<HashMap<Symbol, Value<'gc>, SymbolHash>>,
     outer: Option<Gc<'gc, Scope<'gc>>>,
 }
 
@@ -50,7 +50,7 @@ impl<'gc> Value<'gc> {
 }
 
 fn scope<'gc>(mc: &Mutation<'gc>, outer: Option<Gc<'gc, Scope<'gc>>>) -> Gc<'gc, Scope<'gc>> {
-    Gc::new(mc, Scope { variables: RefLock::new(HashMap::new()), outer })
+    Gc::new(mc, Scope { variables: RefLock::new(HashMap::default()), outer })
 }
 
 /// Returns the scope that has a variable.
@@ -61,7 +61,10 @@ fn owner<'gc>(mut scope: Gc<'gc, Scope<'gc>>, name: Symbol) -> Gc<'gc, Scope<'gc
     scope
 }
 
-fn variables<'gc>(mc: &Mutation<'gc>, scope: Gc<'gc, Scope<'gc>>) -> RefMut<'gc, HashMap<Symbol, Value<'gc>>> {
+fn variables<'gc>(
+    mc: &Mutation<'gc>,
+    scope: Gc<'gc, Scope<'gc>>,
+) -> RefMut<'gc, HashMap<Symbol, Value<'gc>, SymbolHash>> {
     unlock!(Gc::write(mc, scope), Scope, variables).borrow_mut()
 }
 
@@ -136,7 +139,7 @@ fn eval<'gc>(mc: &Mutation<'gc>, expr: &'static Expr, at: Gc<'gc, Scope<'gc>>) -
 impl Script for Interpreter {
     fn call(&mut self, argument: f64) -> f64 {
         let result = self.arena.mutate(|mc, program| call(mc, *program, vec![Value::Number(argument)]).number());
-        if self.arena.metrics().allocation_debt() > DEBT_BYTES {
+        if self.arena.metrics().allocation_debt() > DEBT_GCS {
             self.arena.collect_debt();
         }
         result

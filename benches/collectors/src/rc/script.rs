@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::language::{Expr, Function, HISTORY, Op, Symbol, apply};
+use crate::language::{Expr, Function, HISTORY, Op, Symbol, SymbolHash, apply};
 use crate::work::{Meter, Script, Size, drive_script, program};
 
 #[derive(Clone)]
@@ -12,12 +12,12 @@ enum Value {
     Null,
     Number(f64),
     Array(Rc<RefCell<Vec<Value>>>),
-    Object(Rc<RefCell<HashMap<Symbol, Value>>>),
+    Object(Rc<RefCell<HashMap<Symbol, Value, SymbolHash>>>),
     Closure(&'static Function, Rc<Scope>),
 }
 
 struct Scope {
-    variables: RefCell<HashMap<Symbol, Value>>,
+    variables: RefCell<HashMap<Symbol, Value, SymbolHash>>,
     outer: Option<Rc<Scope>>,
 }
 
@@ -34,13 +34,13 @@ impl Value {
         if let Value::Array(array) = self { array } else { panic!("not an array") }
     }
 
-    fn object(&self) -> &Rc<RefCell<HashMap<Symbol, Value>>> {
+    fn object(&self) -> &Rc<RefCell<HashMap<Symbol, Value, SymbolHash>>> {
         if let Value::Object(object) = self { object } else { panic!("not an object") }
     }
 }
 
 fn scope(outer: Option<&Rc<Scope>>) -> Rc<Scope> {
-    Rc::new(Scope { variables: RefCell::new(HashMap::new()), outer: outer.cloned() })
+    Rc::new(Scope { variables: RefCell::new(HashMap::default()), outer: outer.cloned() })
 }
 
 /// Calls `f` with a variable.

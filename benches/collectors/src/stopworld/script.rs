@@ -2,7 +2,7 @@
 
 use stopworld::{Gc, GcHashMap, GcMutex, GcVec, Mutator, Trace, World};
 
-use crate::language::{Expr, Function, HISTORY, Op, Symbol, apply};
+use crate::language::{Expr, Function, HISTORY, Op, Symbol, SymbolHash, apply};
 use crate::work::{Meter, Script, Size, drive_script, program};
 
 #[derive(Clone, Copy, Trace)]
@@ -10,13 +10,13 @@ enum Value {
     Null,
     Number(f64),
     Array(Gc<GcMutex<GcVec<Value>>>),
-    Object(Gc<GcMutex<GcHashMap<Symbol, Value>>>),
+    Object(Gc<GcMutex<GcHashMap<Symbol, Value, SymbolHash>>>),
     Closure(&'static Function, Gc<Scope>),
 }
 
 #[derive(Trace)]
 struct Scope {
-    variables: GcMutex<GcHashMap<Symbol, Value>>,
+    variables: GcMutex<GcHashMap<Symbol, Value, SymbolHash>>,
     outer: Option<Gc<Scope>>,
 }
 
@@ -34,13 +34,13 @@ impl Value {
         if let Value::Array(array) = self { array } else { panic!("not an array") }
     }
 
-    fn object(self) -> Gc<GcMutex<GcHashMap<Symbol, Value>>> {
+    fn object(self) -> Gc<GcMutex<GcHashMap<Symbol, Value, SymbolHash>>> {
         if let Value::Object(object) = self { object } else { panic!("not an object") }
     }
 }
 
 fn scope(m: &Mutator, outer: Option<Gc<Scope>>) -> Gc<Scope> {
-    m.alloc(Scope { variables: GcMutex::new(GcHashMap::new()), outer }).unwrap()
+    m.alloc(Scope { variables: GcMutex::new(GcHashMap::default()), outer }).unwrap()
 }
 
 /// Calls `f` with a variable.
@@ -111,7 +111,7 @@ fn eval(m: &Mutator, expr: &'static Expr, at: Gc<Scope>) -> Value {
         }
         Expr::Length(array) => Value::Number(eval(m, array, at).array().lock(m).len() as f64),
         Expr::Object(fields) => {
-            let mut object = GcHashMap::new();
+            let mut object = GcHashMap::default();
             for (name, value) in fields {
                 object.insert(m, *name, eval(m, value, at)).unwrap();
             }
