@@ -247,25 +247,32 @@ pub fn run(builder: WorldBuilder, input: &mut (impl BufRead + Send), out: &mut (
 fn session(
     world: &World,
     graph: &Root<GcMutex<Graph>>,
-    input: &mut impl BufRead,
+    input: &mut (impl BufRead + Send),
     line: &mut usize,
-    out: &mut impl Write,
+    out: &mut (impl Write + Send),
 ) -> Outcome<ControlFlow<()>> {
     // SAFETY: this thread keeps every `Gc` and every collection in local variables and in collected objects.
     let m = &unsafe { world.attach("session") }?;
-    for command in input.lines() {
-        let command = command?;
+    let mut text = String::new();
+    loop {
+        text.clear();
+        // While this thread waits for a command or for its reader, collections need not wait for it.
+        if m.blocking(|| input.read_line(&mut text))? == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        let command = text.trim_end_matches(['\r', '\n']);
         *line += 1;
         if command == "collect" {
             return Ok(ControlFlow::Continue(()));
         }
+        let mut result = Vec::new();
         if ["match", "path", "edges", "count", "#"].iter().any(|query| command.starts_with(query)) {
-            writeln!(out, "{command}")?;
+            writeln!(result, "{command}")?;
         }
-        let executed = graph.get(m).lock(m).execute(m, &command, out);
+        let executed = graph.get(m).lock(m).execute(m, command, &mut result);
+        m.blocking(|| out.write_all(&result))?;
         executed.map_err(|error| format!("line {line}: {command}: {error}"))?;
     }
-    Ok(ControlFlow::Break(()))
 }
 
 fn main() -> Outcome<()> {

@@ -16,11 +16,16 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use stopworld::{Gc, GcCell, GcHashMap, GcMutex, Mutator, OutOfMemory, Root, Trace, World, WorldBuilder};
+use stopworld::{Gc, GcCell, GcHashMap, GcMutex, JoinHandle, Mutator, OutOfMemory, Root, Trace, World, WorldBuilder};
 
 /// The longest line that the server reads.
 const LONGEST_LINE: u64 = 64 << 10;
+/// How long the server waits after a connection that it could not accept.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// How long a client waits for a reply.
+const PATIENCE: Duration = Duration::from_secs(60);
 const USAGE: &str = "usage: lru_server [serve PORT [ENTRIES] | client PORT]";
 
 /// An entry of the cache. It is in the list of all entries, from the most recently used one to the least.
@@ -109,7 +114,7 @@ impl Lru {
 
 /// What the threads share: the cache, and the number of entries that are gone.
 #[derive(Clone)]
-struct Shared {
+pub struct Shared {
     cache: Root<GcMutex<Lru>>,
     freed: Arc<AtomicU64>,
 }
@@ -128,11 +133,15 @@ impl Shared {
             ("QUIT", _) => return None,
             ("STATS", _) => self.statistics(m),
             ("GET" | "DEL" | "SET", ("", _)) => format!("ERROR {command} needs a key"),
-            ("GET", (key, "")) => match cache.lock(m).get(key) {
-                Some(value) => format!("VALUE {value}"),
-                None => "MISSING".to_owned(),
-            },
-            ("DEL", (key, "")) => if cache.lock(m).remove(key) { "DELETED" } else { "MISSING" }.to_owned(),
+            ("GET", (key, "")) => {
+                // The lock is held for this line only, not while the reply is formatted.
+                let value = cache.lock(m).get(key);
+                value.map_or_else(|| "MISSING".to_owned(), |value| format!("VALUE {value}"))
+            }
+            ("DEL", (key, "")) => {
+                let removed = cache.lock(m).remove(key);
+                if removed { "DELETED" } else { "MISSING" }.to_owned()
+            }
             ("SET", (key, value)) => match self.set(m, key, value) {
                 Ok(()) => "STORED".to_owned(),
                 Err(full) => format!("ERROR {key} is not stored: {full}"),
@@ -166,49 +175,95 @@ impl Shared {
         )
     }
 
+    /// Collects until at least one of `evicted` entries was freed.
+    fn wait_for_freed(&self, world: &World, evicted: usize) -> Result<(), Box<dyn Error>> {
+        let deadline = Instant::now() + PATIENCE;
+        while evicted > 0 && self.freed.load(Ordering::Relaxed) == 0 {
+            if Instant::now() > deadline {
+                return Err(format!("none of {evicted} evicted entries was freed").into());
+            }
+            world.collect()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Serves one connection until the client leaves.
     fn serve(&self, m: &Mutator, stream: TcpStream) -> io::Result<()> {
         let mut requests = BufReader::new(stream.try_clone()?);
         let mut replies = stream;
-        let mut line = String::new();
+        let mut line = Vec::new();
         loop {
             line.clear();
             // The region captures nothing that is collected: the compiler checks that.
-            let read = m.blocking(|| requests.by_ref().take(LONGEST_LINE).read_line(&mut line))?;
-            if read == 0 {
-                return Ok(());
-            }
-            if !line.ends_with('\n') && read as u64 == LONGEST_LINE {
-                return writeln!(replies, "ERROR a line is longer than {LONGEST_LINE} bytes");
-            }
-            let Some(mut reply) = self.execute(m, line.trim_end_matches(['\r', '\n'])) else { return Ok(()) };
+            let read = m.blocking(|| requests.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line))?;
+            let whole = line.strip_suffix(b"\n");
+            let reply = match whole.map(str::from_utf8) {
+                Some(Ok(request)) => self.execute(m, request.trim_end_matches('\r')),
+                Some(Err(error)) => Some(format!("ERROR the line is not UTF-8: {error}")),
+                None if read as u64 == LONGEST_LINE => {
+                    Some(format!("ERROR a line is longer than {LONGEST_LINE} bytes"))
+                }
+                // The client has left. If it did so within a line, that is not a request: its end may be missing.
+                None => None,
+            };
+            let Some(mut reply) = reply else { return Ok(()) };
             reply.push('\n');
             m.blocking(|| replies.write_all(reply.as_bytes()))?;
+            if whole.is_none() {
+                return Ok(());
+            }
         }
     }
 }
 
-/// Accepts connections, at most `limit` of them, and serves each on its own thread. Returns when all have ended.
-fn accept(world: &World, listener: &TcpListener, shared: &Shared, limit: usize) -> Result<(), Box<dyn Error>> {
-    let mut threads = Vec::new();
-    for (number, stream) in listener.incoming().take(limit).enumerate() {
-        let (shared, stream) = (shared.clone(), stream?);
+/// Serves each connection on a thread of its own. Returns when there are no more and all have ended. A connection that fails ends alone.
+///
+/// # Errors
+/// A connection panicked.
+pub fn accept(
+    world: &World,
+    connections: impl Iterator<Item = io::Result<TcpStream>>,
+    shared: &Shared,
+) -> Result<(), Box<dyn Error>> {
+    let (mut threads, mut panics) = (Vec::new(), 0);
+    for (number, stream) in connections.enumerate() {
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) => {
+                eprintln!("lru_server: a connection was not accepted: {error}");
+                // There may be no descriptor or no memory until other connections end.
+                std::thread::sleep(RETRY_AFTER);
+                continue;
+            }
+        };
+        let shared = shared.clone();
         let serve = move |m: &Mutator| match shared.serve(m, stream) {
             Ok(()) => {}
             Err(error) => eprintln!("lru_server: {}: {error}", m.name()),
         };
         // SAFETY: `serve` keeps every `Gc` in local variables, in collected objects and in a `Root`.
-        threads.push(unsafe { world.spawn(&format!("connection-{number}"), serve) }?);
-        threads.retain(|thread| !thread.is_finished());
+        match unsafe { world.spawn(&format!("connection-{number}"), serve) } {
+            Ok(thread) => threads.push((number, thread)),
+            Err(error) => eprintln!("lru_server: connection-{number} has no thread: {error}"),
+        }
+        let ended = threads.extract_if(.., |(_, thread)| thread.is_finished());
+        panics += ended.filter_map(join).count();
     }
-    for thread in threads {
-        thread.join().map_err(|_| "a connection panicked")?;
-    }
-    Ok(())
+    panics += threads.into_iter().filter_map(join).count();
+    if panics == 0 { Ok(()) } else { Err(format!("{panics} connections panicked").into()) }
+}
+
+/// Waits for the end of a connection. Reports a panic, and returns the number of the connection then.
+fn join((number, thread): (usize, JoinHandle<()>)) -> Option<usize> {
+    thread.join().err().map(|_| {
+        eprintln!("lru_server: connection-{number} panicked");
+        number
+    })
 }
 
 /// Makes the cache of a new world, on a thread that leaves nothing of it on a stack.
-fn cache(world: &World, capacity: usize) -> Result<Shared, Box<dyn Error>> {
+pub fn cache(world: &World, capacity: usize) -> Result<Shared, Box<dyn Error>> {
     // SAFETY: the thread keeps every `Gc` in local variables.
     let maker = unsafe { world.spawn("maker", move |m| Shared::new(m, capacity)) }?;
     Ok(maker.join().map_err(|_| "the cache could not be made")??)
@@ -224,6 +279,8 @@ impl Client {
     fn connect(port: u16) -> io::Result<Client> {
         let requests = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         requests.set_nodelay(true)?;
+        requests.set_read_timeout(Some(PATIENCE))?;
+        requests.set_write_timeout(Some(PATIENCE))?;
         Ok(Client { replies: BufReader::new(requests.try_clone()?), requests })
     }
 
@@ -238,6 +295,8 @@ impl Client {
     }
 }
 
+/// The number of entries of the caches that are tested with numbered keys.
+const ROOM: usize = 100;
 const SESSION: [&str; 12] = [
     "SET one 1",
     "SET two 2",
@@ -254,47 +313,62 @@ const SESSION: [&str; 12] = [
 ];
 
 /// Stores and reads numbered keys, as many as `requests`. Returns how many replies were wrong. Another client may have evicted a key at any
-/// time, but may not change its value.
-fn work(port: u16, name: usize, requests: usize) -> io::Result<usize> {
-    let mut client = Client::connect(port)?;
+/// time, but may not change its value. A client that is `alone` finds each key that it reads: it is one of its last fifty.
+fn work(client: &mut Client, name: usize, requests: usize, alone: bool) -> io::Result<usize> {
     let mut wrong = 0;
     for request in 0..requests / 2 {
         let stored = client.ask(format_args!("SET {name}:{request} value {request} of client {name}"))?;
         let before = request.saturating_sub(request * 7 % 50);
         let read = client.ask(format_args!("GET {name}:{before}"))?;
-        let right = read == "MISSING" || read == format!("VALUE value {before} of client {name}");
+        let right = read == format!("VALUE value {before} of client {name}") || (read == "MISSING" && !alone);
         wrong += usize::from(stored != "STORED") + usize::from(!right);
     }
     Ok(wrong)
 }
 
-/// Runs a server with room for three entries, and one client that shows the protocol; then a server with room for a hundred, and `clients`
-/// clients at once. Prints the same with each run, whatever the collector does.
+/// Runs a server with room for three entries, and one client that shows the protocol; then servers with room for a hundred, with one
+/// client, and with `clients` at once. Prints the same with each run, whatever the collector does.
 pub fn self_test(world: &World, clients: usize, requests: usize, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = listener.local_addr()?.port();
-    let (small, large) = (cache(world, 3)?, cache(world, 100)?);
+    let (small, alone, large) = (cache(world, 3)?, cache(world, ROOM)?, cache(world, ROOM)?);
     let mut transcript = String::new();
-    let wrong = std::thread::scope(|threads| -> Result<usize, Box<dyn Error>> {
+    let (wrong_alone, statistics, wrong) = std::thread::scope(|threads| -> Result<_, Box<dyn Error>> {
         let client = threads.spawn(move || {
             let mut client = Client::connect(port)?;
             SESSION.iter().map(|line| Ok((line, client.ask(format_args!("{line}"))?))).collect::<io::Result<Vec<_>>>()
         });
-        accept(world, &listener, &small, 1)?;
+        accept(world, listener.incoming().take(1), &small)?;
         for (request, reply) in client.join().map_err(|_| "the client panicked")?? {
             writeln!(transcript, "{request:12} -> {reply}")?;
         }
-        let clients: Vec<_> = (0..clients).map(|name| threads.spawn(move || work(port, name, requests))).collect();
-        accept(world, &listener, &large, clients.len())?;
+        let client = threads.spawn(move || -> io::Result<_> {
+            let mut client = Client::connect(port)?;
+            Ok((work(&mut client, 0, requests, true)?, client.ask(format_args!("STATS"))?))
+        });
+        accept(world, listener.incoming().take(1), &alone)?;
+        let (wrong_alone, statistics) = client.join().map_err(|_| "the client panicked")??;
+        let work = |name| work(&mut Client::connect(port)?, name, requests, false);
+        let clients: Vec<_> = (0..clients).map(|name| threads.spawn(move || work(name))).collect();
+        accept(world, listener.incoming().take(clients.len()), &large)?;
         let results = clients.into_iter().map(|client| client.join().unwrap_or(Ok(requests)));
-        Ok(results.sum::<io::Result<usize>>()?)
+        Ok((wrong_alone, statistics, results.sum::<io::Result<usize>>()?))
     })?;
-    world.collect()?;
+    let pairs = requests / 2;
+    let evicted = pairs.saturating_sub(ROOM);
+    let expected =
+        format!("STATS entries={} capacity={ROOM} hits={pairs} misses=0 evicted={evicted} ", pairs.min(ROOM));
+    if !statistics.starts_with(&expected) {
+        return Err(format!("{statistics}, expected {expected}").into());
+    }
+    alone.wait_for_freed(world, evicted)?;
     write!(out, "{transcript}")?;
+    writeln!(out, "1 client, {requests} requests: {wrong_alone} wrong replies")?;
     writeln!(out, "{clients} clients at once, {requests} requests each: {wrong} wrong replies")?;
     // SAFETY: this thread uses a `Gc` only in `statistics`, which keeps it in a local variable.
     let m = unsafe { world.attach("statistics") }?;
     writeln!(io::stderr(), "{}", large.statistics(&m))?;
+    let wrong = wrong_alone + wrong;
     if wrong == 0 { Ok(()) } else { Err(format!("{wrong} wrong replies").into()) }
 }
 
@@ -320,7 +394,7 @@ pub fn run(builder: WorldBuilder, arguments: &[&str], out: &mut impl Write) -> R
 fn serve(world: &World, port: u16, capacity: usize) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     eprintln!("lru_server: port {}, room for {capacity} entries", listener.local_addr()?.port());
-    accept(world, &listener, &cache(world, capacity)?, usize::MAX)
+    accept(world, listener.incoming(), &cache(world, capacity)?)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

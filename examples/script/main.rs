@@ -176,10 +176,10 @@ impl Interpreter<'_> {
             },
             Expr::Index(container, index) => match (self.eval(container, scope)?, self.eval(index, scope)?) {
                 (Value::Object(object), Value::Text(key)) => object.lock(m).get(&*key).copied().unwrap_or(Value::Null),
-                (Value::Array(array), Value::Number(index)) => match array.lock(m).get(index as usize) {
-                    Some(element) => *element,
-                    None => return Err(format!("the array has no element {index}").into()),
-                },
+                (Value::Array(array), Value::Number(index)) => {
+                    let element = position(index).and_then(|position| array.lock(m).get(position).copied());
+                    element.ok_or_else(|| format!("the array has no element {index}"))?
+                }
                 (container, index) => return Err(format!("{}[{}]", container.text(m)?, index.text(m)?).into()),
             },
             Expr::Call(function, arguments) => {
@@ -203,10 +203,10 @@ impl Interpreter<'_> {
         match *place {
             Expr::Variable(name) => return scope.with(m, name, |variable| *variable = value),
             Expr::Index(container, index) => match (self.eval(container, scope)?, self.eval(index, scope)?) {
-                (Value::Array(array), Value::Number(index)) => match array.lock(m).get_mut(index as usize) {
-                    Some(element) => *element = value,
-                    None => return Err(format!("the array has no element {index}").into()),
-                },
+                (Value::Array(array), Value::Number(index)) => {
+                    let set = |position| array.lock(m).get_mut(position).map(|element| *element = value);
+                    position(index).and_then(set).ok_or_else(|| format!("the array has no element {index}"))?;
+                }
                 (Value::Object(object), Value::Text(key)) => _ = object.lock(m).insert(m, key, value)?,
                 (container, index) => return Err(format!("{}[{}] = …", container.text(m)?, index.text(m)?).into()),
             },
@@ -298,6 +298,11 @@ impl Value {
         }
         Ok(())
     }
+}
+
+/// Returns the position in an array that a number means, if it means one: -1, 0.5 and what is not a number do not.
+fn position(index: f64) -> Option<usize> {
+    (index >= 0.0 && index.fract() == 0.0).then_some(index as usize)
 }
 
 /// Runs a program. It prints to `out`.

@@ -97,7 +97,10 @@ impl<'a> Parser<'a> {
     fn expression(&mut self) -> Outcome<Gc<Expr>> {
         let expression = self.binary(1)?;
         if self.accept("=") {
-            return Ok(self.m.alloc(Expr::Assign(expression, self.expression()?))?);
+            self.depth += 1;
+            let value = self.expression()?;
+            self.depth -= 1;
+            return Ok(self.m.alloc(Expr::Assign(expression, value))?);
         }
         Ok(expression)
     }

@@ -13,6 +13,10 @@ mod lru_server;
 #[allow(dead_code, reason = "its main function is the example's")]
 mod script;
 
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
 use hazard::By;
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
@@ -90,6 +94,7 @@ DEL three    -> DELETED
 DEL three    -> MISSING
 GET          -> ERROR GET needs a key
 FLUSH all    -> ERROR \"FLUSH\" with \"all\": not GET KEY, SET KEY VALUE, DEL KEY, STATS or QUIT
+1 client, 400 requests: 0 wrong replies
 3 clients at once, 400 requests each: 0 wrong replies
 ";
 
@@ -127,6 +132,12 @@ fn the_cache_server_tests_itself(
 #[case("1 = 2", "only a variable, an element or a field can be assigned to")]
 #[case("x + 1", "there is no variable x")]
 #[case("[1, 2][2]", "the array has no element 2")]
+#[case("[1, 2][0 - 1]", "the array has no element -1")]
+#[case("[1, 2][1 / 2]", "the array has no element 0.5")]
+#[case("[1, 2][0 / 0]", "the array has no element NaN")]
+#[case("[1, 2][1 / 0]", "the array has no element inf")]
+#[case("let a = [1, 2]; a[0 - 1] = 3", "the array has no element -1")]
+#[case("let a = [1, 2]; a[1 / 2] = 3", "the array has no element 0.5")]
 #[case("null.field", "null[field]")]
 #[case("{k: 1} < [2]", "Lt of {k: 1} and [2]")]
 #[case("(fn(a, b) a)(1)", "function called with 1 arguments")]
@@ -139,9 +150,15 @@ fn the_interpreter_names_the_mistake(#[case] program: &str, #[case] message: &st
     assert!(error.contains(message), "{error}");
 }
 
-#[test]
-fn the_parser_refuses_deep_nesting() {
-    let program = "(".repeat(100_000);
+#[rstest]
+#[case("(")]
+#[case("[")]
+#[case("-")]
+#[case("a=")]
+#[case("let a=")]
+#[case("fn()")]
+fn the_parser_refuses_deep_nesting(#[case] nested: &str) {
+    let program = nested.repeat(1_000_000);
     let error = script::run(builder(None), &program, &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "the program is nested more than 2000 deep");
 }
@@ -154,6 +171,36 @@ fn the_parser_refuses_deep_nesting() {
 fn the_graph_database_names_the_mistake(#[case] commands: &str, #[case] message: &str) {
     let error = graph_db::run(builder(None), &mut commands.as_bytes(), &mut Vec::new()).unwrap_err().to_string();
     assert!(error.starts_with(message), "{error}");
+}
+
+/// Sends `requests`, ends that direction, and returns all replies of a server, whose listener first fails.
+fn replies(world: &World, shared: &lru_server::Shared, requests: &'static [u8]) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = std::thread::spawn(move || {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        client.write_all(requests).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut replies = String::new();
+        client.read_to_string(&mut replies).unwrap();
+        replies
+    });
+    let failures = [libc::ECONNABORTED, libc::EMFILE].map(|error| Err(io::Error::from_raw_os_error(error)));
+    lru_server::accept(world, failures.into_iter().chain(listener.incoming().take(1)), shared).unwrap();
+    client.join().unwrap()
+}
+
+#[test]
+fn the_cache_server_executes_whole_lines_of_text_only() {
+    let world = builder(None).build().unwrap();
+    let shared = lru_server::cache(&world, 3).unwrap();
+    assert_eq!(
+        replies(&world, &shared, b"SET k \xff\nGET k\r\nSET k old\nSET k cut"),
+        "ERROR the line is not UTF-8: invalid utf-8 sequence of 1 bytes from index 6\nMISSING\nSTORED\n"
+    );
+    assert_eq!(replies(&world, &shared, b"GET k\nQUIT\n"), "VALUE old\n");
+    assert_eq!(replies(&world, &shared, &[b'x'; 64 << 10]), "ERROR a line is longer than 65536 bytes\n");
 }
 
 #[rstest]
