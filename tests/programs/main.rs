@@ -13,8 +13,9 @@ mod lru_server;
 #[allow(dead_code, reason = "its main function is the example's")]
 mod script;
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hazard::By;
@@ -104,6 +105,34 @@ fn the_graph_database_finds_what_is_reachable(
 ) {
     let mut out = Vec::new();
     graph_db::run(builder(by), &mut graph_db::TOUR.as_bytes(), &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), GRAPH);
+}
+
+/// Commands, before each part of which a world is collected on another thread.
+struct Collecting {
+    world: Arc<OnceLock<World>>,
+    commands: &'static [u8],
+}
+
+impl Read for Collecting {
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        let collect = || self.world.get().unwrap().collect();
+        std::thread::scope(|threads| threads.spawn(collect).join().unwrap()).map_err(io::Error::other)?;
+        self.commands.read(part)
+    }
+}
+
+#[test]
+fn no_collection_waits_for_a_command_of_the_graph_database() {
+    let world = Arc::new(OnceLock::new());
+    let created = Arc::clone(&world);
+    let builder = World::builder().stopper(Stopper::Safepoints).before_first_event(move |world| {
+        created.set(world.clone()).ok();
+        Ok(())
+    });
+    let mut out = Vec::new();
+    graph_db::run(builder, &mut BufReader::new(Collecting { world, commands: graph_db::TOUR.as_bytes() }), &mut out)
+        .unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), GRAPH);
 }
 
