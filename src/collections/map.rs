@@ -28,7 +28,7 @@ use crate::{Mutator, OutOfMemory, Trace};
 /// The number of entries up to which a map needs no index.
 const SMALL: usize = 8;
 
-/// One entry. The hash is 0 until the map has an index. Being a word, it makes each entry whole words.
+/// One entry. The hash has a meaning only while the map has an index. Being a word, it makes each entry whole words.
 #[derive(Trace)]
 struct Slot<K: Trace, V: Trace> {
     hash: u64,
@@ -225,7 +225,8 @@ impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
 
     /// Keeps the entries for which `keep` returns true, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        // While the index is empty, a panic of `keep` leaves a map that finds nothing, but has no wrong positions.
+        // While the index is empty, a panic of `keep` leaves a map that has no wrong positions: it finds nothing, or has no index and finds
+        // what is left.
         self.index.clear();
         self.entries.retain_mut(|slot| keep(&slot.key, &mut slot.value));
         self.index_all();
@@ -266,9 +267,9 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         if wanted <= self.index.room() { Ok(()) } else { self.set_places(mutator, wanted) }
     }
 
-    /// Makes a new index, with room for `wanted` entries.
+    /// Makes a new index, with room for `wanted` entries, which are more than [`SMALL`].
     fn set_places(&mut self, mutator: &Mutator, wanted: usize) -> Result<(), OutOfMemory> {
-        let places = (wanted.saturating_mul(4) / 3 + 1).max(8).checked_next_power_of_two().unwrap_or(usize::MAX);
+        let places = (wanted.saturating_mul(4) / 3 + 1).checked_next_power_of_two().unwrap_or(usize::MAX);
         if places > 1 << u32::BITS {
             return Err(mutator.out_of_memory(places.saturating_mul(size_of::<u32>())));
         }

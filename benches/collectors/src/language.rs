@@ -57,7 +57,7 @@ pub enum Expr {
     Do(Vec<Expr>),
     Function(&'static Function),
     Binary(Op, Box<Expr>, Box<Expr>),
-    /// An array of so many equal elements.
+    /// A new array: its length, and the value of each element.
     Array(Box<Expr>, Box<Expr>),
     At(Box<Expr>, Box<Expr>),
     Put(Box<Expr>, Box<Expr>, Box<Expr>),

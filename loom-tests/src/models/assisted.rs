@@ -164,7 +164,7 @@ fn a_death_that_is_not_checked_for_is_caught() {
 
 /// `.debug.answers`: a debugger that attached in mid-stop answers for a thread and dies before it acknowledges, and the kernel drops the
 /// thread's signal, so that the thread runs on. Another debugger takes control in the same stop. It freezes the thread after it has
-/// acknowledged a request in which it answered for nobody.
+/// acknowledged a request without answering for any thread.
 #[test]
 fn another_debugger_freezes_the_thread_that_the_first_one_answered_for() {
     explore("assisted, death, another one freezes the thread", AtMost(2), || {

@@ -23,7 +23,7 @@ pub fn of_myself() -> i32 {
 /// /proc can't be read, or has no such process (any more).
 pub fn is_exiting(process: i32) -> bool {
     let mut text = [0; 512];
-    let length = read_of_process(process, &mut text);
+    let length = read_at(format_args!("/proc/{process}/stat"), &mut text);
     exits(&text[..length])
 }
 
@@ -161,15 +161,11 @@ fn read_of(tid: Tid, file: &str, text: &mut [u8; 512]) -> usize {
     read_at(format_args!("/proc/self/task/{}/{file}", tid.0), text)
 }
 
-/// Reads the beginning of the file `stat` of any process. Returns the number of bytes read.
-fn read_of_process(process: i32, text: &mut [u8; 512]) -> usize {
-    read_at(format_args!("/proc/{process}/stat"), text)
-}
-
+/// Reads the beginning of a file whose path is at most 40 bytes long. Returns the number of bytes read.
 fn read_at(path: std::fmt::Arguments<'_>, text: &mut [u8; 512]) -> usize {
     use std::io::Write;
     let mut bytes = [0_u8; 48];
-    // The last byte stays 0: each path is at most 40 bytes long.
+    // The last byte stays 0.
     let _ = (&mut bytes[..47]).write_fmt(path);
     CStr::from_bytes_until_nul(&bytes).map_or(0, |path| read_beginning(path, text))
 }
