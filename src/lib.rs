@@ -62,6 +62,8 @@ pub mod events;
 mod heap;
 pub mod profile;
 mod runtime;
+#[cfg(feature = "serde")]
+pub mod serde;
 #[doc(hidden)]
 pub mod testing;
 mod world;

@@ -61,9 +61,13 @@ impl<T: Trace> GcMutex<T> {
     /// # Panics
     /// If this thread holds the lock already.
     pub fn lock(&self, mutator: &Mutator) -> GcMutexGuard<'_, T> {
-        let held =
-            mutator.lock_once(&self.lock).expect("this thread holds the `GcMutex` already: drop the first guard");
-        GcMutexGuard { value: &self.value, _held: held }
+        self.lock_once(mutator).expect("this thread holds the `GcMutex` already: drop the first guard")
+    }
+
+    /// [`lock`](Self::lock); `None` if this thread holds the lock already.
+    pub(crate) fn lock_once(&self, mutator: &Mutator) -> Option<GcMutexGuard<'_, T>> {
+        let held = mutator.lock_once(&self.lock)?;
+        Some(GcMutexGuard { value: &self.value, _held: held })
     }
 
     /// Takes the lock if it is free.

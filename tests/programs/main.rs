@@ -1,6 +1,9 @@
-//! The examples `lru_server`, `script` and `graph_db`, compiled into this test: what they print, in ordinary worlds, and in small paranoid
+//! The examples `lru_server`, `friends_server`, `script` and `graph_db`, compiled into this test: what they print, in ordinary worlds, and in small paranoid
 //! worlds that collect each time 64 KiB were allocated, under each stopper; and what they answer to mistakes of their users.
 
+#[path = "../../examples/friends_server.rs"]
+#[allow(dead_code, reason = "its main function is the example's")]
+mod friends_server;
 #[path = "../../examples/graph_db.rs"]
 #[allow(dead_code, reason = "its main function is the example's")]
 mod graph_db;
@@ -152,6 +155,39 @@ fn the_cache_server_tests_itself(
     let mut out = Vec::new();
     lru_server::self_test(&builder(by).build().unwrap(), 3, 400, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), SESSION);
+}
+
+const FRIENDS: &str = r#"PUT /people/ada -> 201
+PUT /people/bob -> 201
+PUT /people/bob -> 200
+PUT /people/eve -> 201
+PUT /friends/ada/bob -> 204
+PUT /friends/bob/eve -> 204
+GET /people/bob -> 200 {"name":"bob","friends":["ada","eve"]}
+GET /path/ada/eve -> 200 ["ada","bob","eve"]
+GET /people/mallory -> 404 mallory is not known
+GET /state -> 200 {"root":{"ada":{"object":[0,{"name":"ada","friends":null}]},"bob":{"object":[1,{"name":"bob","friends":null}]},"eve":{"object":[2,{"name":"eve","friends":null}]}},"changeable":[[{"same":1}],[{"same":0},{"same":2}],[{"same":1}]]}
+DELETE /people/bob -> 204
+GET /path/ada/eve -> 200 []
+4 of 4 clients have found the path
+restored: 204, and the state is the same
+a state that is none: 400 the state cannot be read: missing field `root` at line 1 column 2
+"#;
+
+/// Its idle threads wait in the kernel and reach no safepoint.
+#[rstest]
+fn the_server_of_friends_tests_itself(#[values(None, Some(By::Signals), Some(By::Debugger))] by: Option<By>) {
+    let mut out = Vec::new();
+    friends_server::run(&builder(by).build().unwrap(), &[], &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), FRIENDS);
+}
+
+#[rstest]
+#[case(&["serve"], "usage: friends_server [serve PORT]")]
+#[case(&["serve", "many"], "usage: friends_server [serve PORT]")]
+fn wrong_arguments_of_the_server_of_friends(#[case] arguments: &[&str], #[case] message: &str) {
+    let error = friends_server::run(&builder(None).build().unwrap(), arguments, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), message);
 }
 
 #[rstest]

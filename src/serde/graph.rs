@@ -1,0 +1,212 @@
+//! [`Graph`], the form with numbers.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem;
+
+use ::serde::Deserialize;
+use ::serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess};
+use ::serde::ser::{self, Serialize, SerializeSeq, SerializeStruct, Serializer};
+
+use super::session::{GraphState, Reader, in_new_graph};
+use super::visit::{Visit, VisitError};
+use super::visitor::{Visitor, visit};
+
+const NAME: &str = "Graph";
+const FIELDS: &[&str] = &["root", "changeable"];
+
+/// A value whose objects are serialized once each, with numbers for further references. See the [module](super).
+///
+/// It is serialized and deserialized in [`with_mutator`](super::with_mutator), or this is an error. Memory while it is written: about 100
+/// bytes for each object; while it is read: about 80, and 8 for each cell and lock that may hold a reference.
+///
+/// `root` may be a struct or a tuple that refers to several objects. Graphs have numbers of their own: what two of them share is
+/// written twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Graph<T>(pub T);
+
+impl<T: Serialize> Serialize for Graph<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let error = |message| VisitError(String::from(message));
+        let places = in_new_graph(|graph| count_places(graph, &self.0), error).map_err(ser::Error::custom)?;
+        in_new_graph(
+            |graph| {
+                let mut document = serializer.serialize_struct(NAME, FIELDS.len())?;
+                document.serialize_field(FIELDS[0], &self.0)?;
+                document.serialize_field(FIELDS[1], &WriteContents { graph, places })?;
+                document.end()
+            },
+            ser::Error::custom,
+        )
+    }
+}
+
+/// Returns the number of places that `changeable` will have.
+fn count_places<T: Serialize>(graph: &GraphState, root: &T) -> Result<usize, VisitError> {
+    root.serialize(Visit)?;
+    let mut places = 0;
+    while let Some(object) = graph.next_unvisited() {
+        let mut count = |contents: &dyn erased_serde::Serialize| {
+            places += 1;
+            contents.serialize(Visit)
+        };
+        visit(graph, &object, &mut Visitor::Write(&mut count))?;
+    }
+    Ok(places)
+}
+
+/// The contents of all places.
+struct WriteContents<'a> {
+    graph: &'a GraphState,
+    places: usize,
+}
+
+impl Serialize for WriteContents<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut sequence = serializer.serialize_seq(Some(self.places))?;
+        let mut left = self.places;
+        let changed = || format!("the graph changed while it was written: it had {} places before", self.places);
+        while let Some(object) = self.graph.next_unvisited() {
+            let mut failure = None;
+            let mut write = |contents: &dyn erased_serde::Serialize| {
+                left = left.checked_sub(1).ok_or_else(|| VisitError(changed()))?;
+                sequence.serialize_element(contents).map_err(|error| {
+                    failure = Some(error);
+                    VisitError(String::new())
+                })
+            };
+            let visited = visit(self.graph, &object, &mut Visitor::Write(&mut write));
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            visited.map_err(ser::Error::custom)?;
+        }
+        if left == 0 { sequence.end() } else { Err(ser::Error::custom(changed())) }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Graph<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        in_new_graph(
+            |graph| {
+                let document = ReadDocument { graph, root: PhantomData };
+                deserializer.deserialize_struct(NAME, FIELDS, document)
+            },
+            de::Error::custom,
+        )
+    }
+}
+
+struct ReadDocument<'a, T> {
+    graph: &'a GraphState,
+    root: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ReadDocument<'_, T> {
+    type Value = Graph<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a graph: a struct with the fields `root` and `changeable`")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Graph<T>, A::Error> {
+        let root = fields.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
+        fields
+            .next_element_seed(ReadContents { graph: self.graph })?
+            .ok_or_else(|| de::Error::invalid_length(1, &self))?;
+        Ok(Graph(root))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Graph<T>, A::Error> {
+        expect_field(&mut fields, FIELDS[0])?;
+        let root = fields.next_value()?;
+        expect_field(&mut fields, FIELDS[1])?;
+        fields.next_value_seed(ReadContents { graph: self.graph })?;
+        Ok(Graph(root))
+    }
+}
+
+/// Reads the name of the next field, which must be `name`: the contents of places can only be read after the objects.
+fn expect_field<'de, A: MapAccess<'de>>(fields: &mut A, name: &'static str) -> Result<(), A::Error> {
+    match fields.next_key::<String>()? {
+        Some(found) if found == name => Ok(()),
+        Some(found) if !FIELDS.contains(&&*found) => Err(de::Error::unknown_field(&found, FIELDS)),
+        Some(found) => Err(de::Error::custom(format!("the field `{found}` comes before `{name}`"))),
+        None => Err(de::Error::missing_field(name)),
+    }
+}
+
+/// Reads the contents of all places.
+struct ReadContents<'a> {
+    graph: &'a GraphState,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadContents<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> de::Visitor<'de> for ReadContents<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the contents of each cell and lock")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
+        let mut places = 0;
+        while let Some(mut object) = self.graph.next_unvisited() {
+            let mut failure = None;
+            let mut readers = mem::take(&mut object.readers);
+            let mut read = |contents: &mut dyn Any| {
+                let reader = readers.pop_front().ok_or_else(|| VisitError(object.disagrees()))?;
+                match sequence.next_element_seed(ReadPlace { contents, reader }) {
+                    Ok(Some(())) => places += 1,
+                    Ok(None) => {
+                        return Err(VisitError(format!(
+                            "`changeable` has {places} elements, but the objects have more cells and locks"
+                        )));
+                    }
+                    Err(error) => {
+                        failure = Some(error);
+                        return Err(VisitError(String::new()));
+                    }
+                }
+                Ok(())
+            };
+            let visited = visit(self.graph, &object, &mut Visitor::Read(&mut read));
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            visited.map_err(de::Error::custom)?;
+            if !readers.is_empty() {
+                return Err(de::Error::custom(object.disagrees()));
+            }
+        }
+        match sequence.next_element::<IgnoredAny>()? {
+            None => Ok(()),
+            Some(_) => Err(de::Error::custom(format!(
+                "`changeable` has more than {places} elements, but the objects have only {places} cells and locks"
+            ))),
+        }
+    }
+}
+
+/// Reads the contents of one place.
+struct ReadPlace<'a> {
+    contents: &'a mut dyn Any,
+    reader: Reader,
+}
+
+impl<'de> DeserializeSeed<'de> for ReadPlace<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        (self.reader)(self.contents, &mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer))
+            .map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,133 @@
+//! Places whose value can change: cells and locks.
+
+use std::any::Any;
+
+use ::serde::Deserialize;
+use ::serde::de::{self, DeserializeOwned, Deserializer};
+use ::serde::ser::{self, Serialize, Serializer};
+
+use super::session::{Places, Reader, any_mutator, graph};
+use super::visit::VisitError;
+use super::visitor::{Visitor, with_visitor};
+use crate::collections::GcMutexGuard;
+use crate::{GcCell, GcMutex, Trace, Word};
+
+/// The error of types whose `Serialize` and `Deserialize` differ.
+const OTHER_TYPE: &str = "`Serialize` and `Deserialize` of an object do not agree on the types of its cells and locks";
+
+/// What to do with a place that may hold references.
+fn action(may_refer: bool) -> Places {
+    if may_refer { graph(|graph| graph.map_or(Places::Inline, |graph| graph.places())) } else { Places::Inline }
+}
+
+/// Hands the contents of a place to the visitor, or takes them from it.
+fn visit_place<V: 'static>(
+    write: impl FnOnce(&mut dyn FnMut(&dyn erased_serde::Serialize) -> Result<(), VisitError>) -> Result<(), VisitError>,
+    set: impl FnOnce(V) -> Result<(), VisitError>,
+) -> Result<(), VisitError> {
+    graph(|graph| {
+        // Only an object of a graph is visited.
+        let Some(graph) = graph else { return Ok(()) };
+        with_visitor(graph, |visitor| match visitor {
+            Visitor::Write(each) => write(each),
+            Visitor::Read(each) => {
+                let mut contents: Option<V> = None;
+                each(&mut contents)?;
+                set(contents.ok_or_else(|| VisitError(OTHER_TYPE.to_owned()))?)
+            }
+        })
+    })
+}
+
+/// Reads the contents of a place of type `V`.
+fn read_contents<V: DeserializeOwned + 'static>(
+    contents: &mut dyn Any,
+    deserializer: &mut dyn erased_serde::Deserializer<'_>,
+) -> Result<(), erased_serde::Error> {
+    let contents = contents.downcast_mut::<Option<V>>().ok_or_else(|| de::Error::custom(OTHER_TYPE))?;
+    *contents = Some(V::deserialize(deserializer)?);
+    Ok(())
+}
+
+/// Reads a place of type `V`: its value, or a unit whose contents follow.
+fn read_place<'de, V, D>(may_refer: bool, deserializer: D) -> Result<V, D::Error>
+where
+    V: Default + DeserializeOwned + 'static,
+    D: Deserializer<'de>,
+{
+    if action(may_refer) == Places::Inline {
+        return V::deserialize(deserializer);
+    }
+    <()>::deserialize(deserializer)?;
+    let reader: Reader = read_contents::<V>;
+    graph(|graph| graph.map(|graph| graph.defer(Some(reader))));
+    Ok(V::default())
+}
+
+/// As its value. In a [`Graph`](super::Graph), a cell of an object that may hold a reference is a unit, and its value follows later.
+impl<W: Word + Serialize + 'static> Serialize for GcCell<W> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match action(W::MAY_REFER) {
+            Places::Inline => return self.get().serialize(serializer),
+            Places::Deferred => {
+                graph(|graph| graph.map(|graph| graph.defer(None)));
+            }
+            Places::Visited => visit_place(
+                |each| each(&self.get()),
+                |value| {
+                    self.set(value);
+                    Ok(())
+                },
+            )
+            .map_err(ser::Error::custom)?,
+        }
+        serializer.serialize_unit()
+    }
+}
+
+impl<'de, W: Word + Default + DeserializeOwned + 'static> Deserialize<'de> for GcCell<W> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_place(W::MAY_REFER, deserializer).map(Self::new)
+    }
+}
+
+/// Takes a lock; in [`with_mutator`](super::with_mutator) it waits for another thread.
+fn lock<T: Trace>(mutex: &GcMutex<T>) -> Result<GcMutexGuard<'_, T>, &'static str> {
+    any_mutator(|mutator| match mutator {
+        Some(mutator) => mutex.lock_once(mutator).ok_or("this thread holds a `GcMutex` that is to be serialized"),
+        None => mutex
+            .try_lock()
+            .ok_or("a `GcMutex` is locked: to wait for it, call serde in `stopworld::serde::with_mutator`"),
+    })
+}
+
+/// As its value, which is locked meanwhile. In a [`Graph`](super::Graph), a lock of an object that may hold references is a unit, and its
+/// value follows later.
+impl<T: Trace + Serialize> Serialize for GcMutex<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match action(!T::LAYOUT.is_leaf()) {
+            Places::Inline => return lock(self).map_err(ser::Error::custom)?.serialize(serializer),
+            Places::Deferred => {
+                graph(|graph| graph.map(|graph| graph.defer(None)));
+            }
+            Places::Visited => {
+                let error = |message| VisitError(String::from(message));
+                visit_place(
+                    |each| each(&*lock(self).map_err(error)?),
+                    |value| {
+                        *lock(self).map_err(error)? = value;
+                        Ok(())
+                    },
+                )
+                .map_err(ser::Error::custom)?;
+            }
+        }
+        serializer.serialize_unit()
+    }
+}
+
+impl<'de, T: Trace + Default + DeserializeOwned> Deserialize<'de> for GcMutex<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_place(!T::LAYOUT.is_leaf(), deserializer).map(Self::new)
+    }
+}

@@ -1,0 +1,149 @@
+//! [`Visit`], a serializer that writes nothing: with it, an object's `Serialize` finds the object's cells and locks.
+
+use std::fmt::{self, Display};
+
+use ::serde::ser::{self, Serialize, Serializer};
+
+/// Writes nothing, and descends into each part of a value.
+#[derive(Clone, Copy)]
+pub(super) struct Visit;
+
+/// Why a visit ended early.
+#[derive(Debug)]
+pub(super) struct VisitError(pub(super) String);
+
+impl Display for VisitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for VisitError {}
+
+impl ser::Error for VisitError {
+    fn custom<T: Display>(message: T) -> Self {
+        Self(message.to_string())
+    }
+}
+
+/// Serializer functions for values without parts.
+macro_rules! nothing {
+    ($($name:ident($($argument:ty),*);)*) => {
+        $(fn $name(self $(, _: $argument)*) -> Result<(), VisitError> {
+            Ok(())
+        })*
+    };
+}
+
+impl Serializer for Visit {
+    type Ok = ();
+    type Error = VisitError;
+    type SerializeSeq = Self;
+    type SerializeTuple = Self;
+    type SerializeTupleStruct = Self;
+    type SerializeTupleVariant = Self;
+    type SerializeMap = Self;
+    type SerializeStruct = Self;
+    type SerializeStructVariant = Self;
+
+    nothing! {
+        serialize_bool(bool);
+        serialize_i8(i8);
+        serialize_i16(i16);
+        serialize_i32(i32);
+        serialize_i64(i64);
+        serialize_i128(i128);
+        serialize_u8(u8);
+        serialize_u16(u16);
+        serialize_u32(u32);
+        serialize_u64(u64);
+        serialize_u128(u128);
+        serialize_f32(f32);
+        serialize_f64(f64);
+        serialize_char(char);
+        serialize_str(&str);
+        serialize_bytes(&[u8]);
+        serialize_none();
+        serialize_unit();
+        serialize_unit_struct(&'static str);
+        serialize_unit_variant(&'static str, u32, &'static str);
+    }
+
+    fn serialize_some<T: ?Sized + Serialize>(self, value: &T) -> Result<(), VisitError> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, _: &'static str, value: &T) -> Result<(), VisitError> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: ?Sized + Serialize>(
+        self,
+        _: &'static str,
+        _: u32,
+        _: &'static str,
+        value: &T,
+    ) -> Result<(), VisitError> {
+        value.serialize(self)
+    }
+
+    fn serialize_seq(self, _: Option<usize>) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn serialize_tuple(self, _: usize) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn serialize_tuple_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn serialize_struct_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self, VisitError> {
+        Ok(self)
+    }
+
+    fn collect_str<T: ?Sized + Display>(self, _: &T) -> Result<(), VisitError> {
+        Ok(())
+    }
+}
+
+/// The traits for compound values, which differ in names only.
+macro_rules! parts {
+    ($($trait:ident { $($name:ident($($key:ty)?);)+ })+) => {
+        $(impl ser::$trait for Visit {
+            type Ok = ();
+            type Error = VisitError;
+
+            $(fn $name<T: ?Sized + Serialize>(&mut self, $(_: $key,)? part: &T) -> Result<(), VisitError> {
+                part.serialize(*self)
+            })+
+
+            fn end(self) -> Result<(), VisitError> {
+                Ok(())
+            }
+        })+
+    };
+}
+
+parts! {
+    SerializeSeq { serialize_element(); }
+    SerializeTuple { serialize_element(); }
+    SerializeTupleStruct { serialize_field(); }
+    SerializeTupleVariant { serialize_field(); }
+    SerializeMap { serialize_key(); serialize_value(); }
+    SerializeStruct { serialize_field(&'static str); }
+    SerializeStructVariant { serialize_field(&'static str); }
+}

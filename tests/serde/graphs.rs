@@ -1,0 +1,270 @@
+//! The form with numbers: shared objects and cycles.
+
+use ::serde::{Deserialize, Serialize};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use stopworld::serde::{Graph, with_mutator};
+use stopworld::{Gc, GcCell, GcHashMap, GcMutex, GcVec, Mutator, OutOfMemory, Root, Trace, World};
+
+use crate::{attached, hazard, there_and_back};
+
+/// A node with each kind of reference.
+#[derive(Trace, Serialize, Deserialize)]
+struct Node {
+    id: usize,
+    /// Nodes made before this one.
+    before: Gc<[Gc<Node>]>,
+    any: GcCell<Option<Gc<Node>>>,
+    cells: [GcCell<Option<Gc<Node>>>; 2],
+    many: GcMutex<GcVec<Gc<Node>>>,
+    named: GcMutex<GcHashMap<usize, Option<Gc<Node>>>>,
+    rows: GcVec<GcCell<Option<Gc<Node>>>>,
+    shared: Option<Gc<GcMutex<GcVec<Gc<Node>>>>>,
+}
+
+/// Where the references of a node lead: the numbers of nodes.
+#[derive(Clone, Debug)]
+struct Links {
+    before: Vec<usize>,
+    any: Option<usize>,
+    cells: [Option<usize>; 2],
+    many: Vec<usize>,
+    named: Vec<(usize, Option<usize>)>,
+    rows: Vec<Option<usize>>,
+    shared: Option<usize>,
+}
+
+fn links() -> impl Strategy<Value = Vec<Links>> {
+    let node = 0..100_usize;
+    let one = || proptest::option::of(node.clone());
+    let some = || vec(node.clone(), 0..4);
+    let links = (some(), one(), [one(), one()], some(), vec((0..8_usize, one()), 0..4), vec(one(), 0..3), one());
+    let links = links.prop_map(|(before, any, cells, many, named, rows, shared)| Links {
+        before,
+        any,
+        cells,
+        many,
+        named,
+        rows,
+        shared,
+    });
+    vec(links, 1..20)
+}
+
+fn build(m: &Mutator, links: &[Links]) -> Result<Gc<Node>, OutOfMemory> {
+    let count = links.len();
+    let mut nodes: GcVec<Gc<Node>> = GcVec::new();
+    let mut locks: GcVec<Gc<GcMutex<GcVec<Gc<Node>>>>> = GcVec::new();
+    for _ in 0..3 {
+        locks.push(m, m.alloc(GcMutex::new(GcVec::new()))?)?;
+    }
+    for (id, links) in links.iter().enumerate() {
+        let before = m.try_alloc_array_with(if id == 0 { 0 } else { links.before.len() }, |index| {
+            Ok::<_, OutOfMemory>(nodes[links.before[index] % id])
+        })?;
+        let node = m.alloc(Node {
+            id,
+            before,
+            any: GcCell::new(None),
+            cells: [const { GcCell::new(None) }; 2],
+            many: GcMutex::new(GcVec::new()),
+            named: GcMutex::new(GcHashMap::new()),
+            rows: GcVec::from_iter(m, links.rows.iter().map(|_| GcCell::new(None)))?,
+            shared: links.shared.map(|shared| locks[shared % 3]),
+        })?;
+        nodes.push(m, node)?;
+    }
+    for (&node, links) in nodes.iter().zip(links) {
+        let target = |number: Option<usize>| number.map(|number| nodes[number % count]);
+        node.any.set(target(links.any));
+        for (cell, &link) in node.cells.iter().zip(&links.cells) {
+            cell.set(target(link));
+        }
+        for &link in &links.many {
+            node.many.lock(m).push(m, nodes[link % count])?;
+        }
+        for &(name, link) in &links.named {
+            node.named.lock(m).insert(m, name, target(link))?;
+        }
+        for (cell, &link) in node.rows.iter().zip(&links.rows) {
+            cell.set(target(link));
+        }
+        if let Some(shared) = node.shared {
+            shared.lock(m).push(m, node)?;
+        }
+    }
+    Ok(nodes[count - 1])
+}
+
+/// Describes everything that a node reaches: two graphs have the same shape if the descriptions are equal. Each node, and each shared
+/// lock, has a number, in the order in which it is reached.
+fn description(m: &Mutator, root: Gc<Node>) -> String {
+    let mut order: GcVec<Gc<Node>> = GcVec::new();
+    let mut locks: GcVec<Gc<GcMutex<GcVec<Gc<Node>>>>> = GcVec::new();
+    order.push(m, root).unwrap();
+    let mut lines = String::new();
+    let mut next = 0;
+    while next < order.len() {
+        let node = order[next];
+        next += 1;
+        let mut number = |of: Gc<Node>| {
+            order.iter().position(|&known| Gc::ptr_eq(known, of)).unwrap_or_else(|| {
+                order.push(m, of).unwrap();
+                order.len() - 1
+            })
+        };
+        let before: Vec<usize> = node.before.iter().map(|&of| number(of)).collect();
+        let any = node.any.get().map(&mut number);
+        let cells = [0, 1].map(|index: usize| node.cells[index].get().map(&mut number));
+        let many: Vec<usize> = node.many.lock(m).iter().map(|&of| number(of)).collect();
+        let named: Vec<_> = node.named.lock(m).iter().map(|(&name, &of)| (name, of.map(&mut number))).collect();
+        let rows: Vec<_> = node.rows.iter().map(|cell| cell.get().map(&mut number)).collect();
+        let shared = node.shared.map(|lock| {
+            let members: Vec<usize> = lock.lock(m).iter().map(|&of| number(of)).collect();
+            let known = locks.iter().position(|&known| Gc::ptr_eq(known, lock)).unwrap_or_else(|| {
+                locks.push(m, lock).unwrap();
+                locks.len() - 1
+            });
+            (known, members)
+        });
+        lines += &format!("{} {before:?} {any:?} {cells:?} {many:?} {named:?} {rows:?} {shared:?}\n", node.id);
+    }
+    lines
+}
+
+#[test]
+fn any_graph_is_read_back_with_the_same_shape() {
+    let world = hazard::builder().build().unwrap();
+    attached(&world, |m| {
+        let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
+        let result = runner.run(&links(), |links| {
+            let root = build(m, &links).unwrap();
+            let shape = description(m, root);
+            there_and_back(m, &Graph(root), |Graph(back)| assert_eq!(description(m, back), shape));
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{error}"));
+    });
+    assert_eq!(world.damage(), None);
+}
+
+#[test]
+fn any_graph_is_read_back_in_a_world_that_collects_all_the_time() {
+    crate::paranoid(|m| {
+        let mut runner = TestRunner::new(ProptestConfig::with_cases(5));
+        let result = runner.run(&links(), |links| {
+            let root = build(m, &links).unwrap();
+            let shape = description(m, root);
+            there_and_back(m, &Graph(root), |Graph(back)| assert_eq!(description(m, back), shape));
+            Ok(())
+        });
+        result.unwrap_or_else(|error| panic!("{error}"));
+    });
+}
+
+#[derive(Trace, Serialize, Deserialize)]
+struct Link {
+    number: u64,
+    next: GcCell<Option<Gc<Link>>>,
+}
+
+#[test]
+fn a_long_list_needs_no_stack() {
+    const LENGTH: u64 = 100_000;
+    let world = World::builder().build().unwrap();
+    // A thread of the world has a stack of 2 MiB.
+    let body = |m: &Mutator| {
+        let mut list = None;
+        for number in 0..LENGTH {
+            list = Some(m.alloc(Link { number, next: GcCell::new(list) }).unwrap());
+        }
+        there_and_back(m, &Graph(list), |Graph(mut back)| {
+            let mut length = 0;
+            while let Some(link) = back {
+                length += 1;
+                assert_eq!(link.number, LENGTH - length);
+                back = link.next.get();
+            }
+            assert_eq!(length, LENGTH);
+        });
+    };
+    // SAFETY: as in `attached`.
+    unsafe { world.spawn("list", body) }.unwrap().join().unwrap();
+}
+
+#[test]
+fn several_roots_share_objects() {
+    crate::paranoid(|m| {
+        let shared = m.alloc(Link { number: 1, next: GcCell::new(None) }).unwrap();
+        let mut roots = Vec::new();
+        for number in 2..4 {
+            roots.push(m.root(m.alloc(Link { number, next: GcCell::new(Some(shared)) }).unwrap()));
+        }
+        there_and_back(m, &Graph(roots), |Graph(back): Graph<Vec<Root<Link>>>| {
+            let [one, other] = [0, 1].map(|index: usize| back[index].get(m).next.get().unwrap());
+            assert!(Gc::ptr_eq(one, other));
+            assert_eq!(one.number, 1);
+        });
+    });
+}
+
+#[test]
+fn a_cycle_without_numbers_is_an_error_and_a_shared_object_is_written_twice() {
+    crate::paranoid(|m| {
+        let link = m.alloc(Link { number: 1, next: GcCell::new(None) }).unwrap();
+        assert_eq!(
+            serde_json::to_string(&[link, link]).unwrap(),
+            r#"[{"number":1,"next":null},{"number":1,"next":null}]"#
+        );
+        link.next.set(Some(link));
+        let error = serde_json::to_string(&link).unwrap_err().to_string();
+        assert!(error.contains("Link` is part of itself, by a cycle of references"), "{error}");
+        // The error leaves no trace.
+        link.next.set(None);
+        assert!(serde_json::to_string(&link).is_ok());
+    });
+}
+
+#[test]
+fn a_graph_that_another_thread_changes_is_written_whole_or_not_at_all() {
+    let world = World::builder().build().unwrap();
+    attached(&world, |m| {
+        let first = m.alloc(Link { number: 0, next: GcCell::new(None) }).unwrap();
+        let (root, done) = (m.root(first), std::sync::atomic::AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                attached(&world, |m| {
+                    let first = root.get(m);
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        let mut list = None;
+                        for number in 1..20 {
+                            list = Some(m.alloc(Link { number, next: GcCell::new(list) }).unwrap());
+                            first.next.set(list);
+                        }
+                    }
+                });
+            });
+            let (mut whole, mut refused) = (0, 0);
+            for _ in 0..2000 {
+                match with_mutator(m, || serde_json::to_string(&Graph(first))) {
+                    Ok(text) => {
+                        let Graph(back) = with_mutator(m, || serde_json::from_str::<Graph<Gc<Link>>>(&text)).unwrap();
+                        let mut link = back.next.get();
+                        while let Some(next) = link.and_then(|link| link.next.get()) {
+                            assert_eq!(next.number, link.unwrap().number - 1);
+                            link = Some(next);
+                        }
+                        whole += 1;
+                    }
+                    Err(error) => {
+                        assert!(error.to_string().starts_with("the graph changed while it was written"), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(whole > 0, "{refused} refused");
+        });
+    });
+}
