@@ -1,5 +1,7 @@
 //! A program on a terminal of its own: the keys typed, including those that send signals, and the output.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -71,7 +73,38 @@ impl Terminal {
     }
 
     pub fn press_ctrl_c(&mut self) {
-        self.keys.write_all(b"\x03").unwrap();
+        self.press("\x03");
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Sends a signal to the program.
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: a plain system call on a process that this test started and has not waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as libc::pid_t, signal) }, 0);
+    }
+
+    /// Changes the size of the terminal, which notifies the program.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: a size that lives through the call.
+        assert_eq!(unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
+    }
+
+    /// Returns whether the terminal edits lines and echoes keys, as for a shell.
+    pub fn is_for_lines(&self) -> bool {
+        let wanted = libc::ICANON | libc::ECHO | libc::ISIG;
+        self.settings().c_lflag & wanted == wanted
+    }
+
+    fn settings(&self) -> libc::termios {
+        // SAFETY: plain integers; all zeroes is a valid value, and the call fills it.
+        let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: a valid place for the settings.
+        assert_eq!(unsafe { libc::tcgetattr(self.keys.as_raw_fd(), &mut settings) }, 0);
+        settings
     }
 
     /// Waits until a command runs. While it runs, the terminal sends signals for its keys.
@@ -90,11 +123,7 @@ impl Terminal {
         let begin = Instant::now();
         let mut since = begin;
         while since.elapsed() < LONG_ENOUGH {
-            // SAFETY: plain integers; all zeroes is a valid value, and the call fills it.
-            let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-            // SAFETY: a valid place for the settings.
-            assert_eq!(unsafe { libc::tcgetattr(self.keys.as_raw_fd(), &mut settings) }, 0);
-            if settings.c_lflag & libc::ISIG != signals {
+            if self.settings().c_lflag & libc::ISIG != signals {
                 since = Instant::now();
             }
             assert!(begin.elapsed() < PATIENCE, "{}", self.seen);
@@ -129,6 +158,11 @@ impl Terminal {
 
     /// The program's exit code; `None` if a signal has ended it.
     pub fn end(mut self) -> Option<i32> {
+        self.wait()
+    }
+
+    /// Waits for the program's end. Returns the exit code; `None` if a signal has ended it.
+    pub fn wait(&mut self) -> Option<i32> {
         let end = Instant::now() + PATIENCE;
         loop {
             match self.child.try_wait().unwrap() {

@@ -1,0 +1,214 @@
+//! The server of the page, and a client that is no browser: which requests are answered, and what a slow client costs.
+
+use rstest::rstest;
+use serde_json::Value;
+use stopworld_analysis::gcstats::{Rules, analyse};
+
+use crate::diagnostics_support::subject::{Subject, resident_kib, until};
+use crate::played::{Played, fixture};
+use crate::watched::{Answer, Run, Watched};
+
+fn has(batch: &Value, pauses: u64) -> bool {
+    batch["total"].as_u64() >= Some(pauses)
+}
+
+/// The parts of an answer that only the page's own requests may get.
+fn has_data(answer: &Answer) -> bool {
+    ["<html", "pauses", "data:", "{"].iter().any(|part| answer.text().contains(part))
+}
+
+#[test]
+fn only_requests_of_the_page_get_data() {
+    let mut subject = Subject::start();
+    subject.tell("collect 2");
+    let watched = Watched::start(subject.pid());
+    let host = format!("127.0.0.1:{}", watched.port);
+    let own = [("Host", host.as_str())];
+    let paths = ["", "events", "collect", "snapshot", "record", "none"];
+    let path = |token: &str, name: &str| format!("/{token}/{name}");
+    let wrong = "0".repeat(32);
+    for (name, method) in paths.iter().flat_map(|name| ["GET", "POST", "OPTIONS", "HEAD"].map(|method| (*name, method)))
+    {
+        let refused = |token: &str, headers: &[(&str, &str)], status: u16| {
+            let answer = watched.request(method, &path(token, name), headers);
+            assert_eq!(answer.status, status, "{method} {name} {headers:?}: {answer:?}");
+            assert!(!has_data(&answer), "{answer:?}");
+            assert_eq!(answer.header("access-control-allow-origin"), None);
+        };
+        refused(&wrong, &[own[0], ("Origin", &format!("http://{host}"))], 403);
+        refused("", &[own[0], ("Origin", &format!("http://{host}"))], 403);
+        refused(&watched.token, &[("Host", &format!("evil.example:{}", watched.port))], 421);
+        refused(&watched.token, &[("Host", "127.0.0.1")], 421);
+        refused(&watched.token, &[own[0], ("Origin", "http://evil.example")], 403);
+        refused(&watched.token, &[own[0], ("Origin", "null")], 403);
+        refused(&watched.token, &[own[0], ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")], 403);
+    }
+    // An action is a POST of the page itself.
+    assert_eq!(watched.request("POST", &path(&watched.token, "collect"), &own).status, 403, "without an origin");
+    assert_eq!(watched.own("GET", "collect").status, 405);
+    assert_eq!(subject.tell("collections"), "2", "no refused request has reached the process");
+    assert_eq!(watched.end(libc::SIGTERM), Some(0));
+}
+
+#[test]
+fn the_page_keeps_to_itself() {
+    let subject = Subject::start();
+    let watched = Watched::start(subject.pid());
+    let page = watched.own("GET", "");
+    assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("referrer-policy", "no-referrer"),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+    ] {
+        assert_eq!(page.header(name), Some(value), "{name}");
+    }
+    let policy = page.header("content-security-policy").expect("a policy");
+    for part in ["default-src 'none'", "script-src 'nonce-", "connect-src 'self'", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"));
+    assert!(!page.text().contains(&watched.token), "the token is in the address only");
+    for outside in ["src=", "url(", "@import", "<link", "<iframe"] {
+        assert!(!page.text().contains(outside), "{outside}");
+    }
+    let again = watched.own("GET", "");
+    assert_ne!(again.header("content-security-policy"), Some(policy), "each answer has a nonce of its own");
+}
+
+#[test]
+fn a_stream_that_connects_again_gets_what_it_missed() {
+    let mut subject = Subject::start();
+    let watched = Watched::start(subject.pid());
+    subject.tell("collect 3");
+    let (id, pauses) = watched.events("").until(|batch| has(batch, 3));
+    assert_eq!(pauses.len(), 3);
+    subject.tell("collect 4");
+    let (_, missed) = watched.events(&id).until(|batch| has(batch, 7));
+    let (_, all) = watched.events("").until(|batch| has(batch, 7));
+    assert_eq!((missed.len(), all.len()), (4, 7));
+    assert_eq!(all, [pauses, missed].concat());
+    let numbers: Vec<i64> = all.iter().filter_map(|pause| pause["number"].as_i64()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn each_stop_names_the_threads_it_waited_for() {
+    let mut run = Run::start();
+    let watched = Watched::start(run.pid());
+    let (_, pauses) = watched.events("").until(|batch| has(batch, 20));
+    let stops: Vec<&Value> = pauses.iter().flat_map(|pause| pause["stops"].as_array().unwrap()).collect();
+    assert!(!stops.is_empty());
+    for pause in &pauses {
+        let stop = pause["phases"][0].as_u64().unwrap();
+        for thread in pause["stops"].as_array().unwrap() {
+            assert!(thread[1].as_u64().unwrap() <= stop, "a thread stops before the stop is over: {pause}");
+        }
+    }
+    run.end();
+}
+
+#[test]
+fn after_the_end_of_the_process_the_data_are_still_served() {
+    let mut subject = Subject::start();
+    let watched = Watched::start(subject.pid());
+    subject.tell("collect 5");
+    subject.order("exit");
+    subject.ended();
+    let ended = format!("process {} has ended", subject.pid());
+    assert!(watched.said().contains(&ended));
+    let (_, pauses) = watched.events("").until(|batch| batch["ended"] == ended.as_str());
+    assert_eq!(pauses.len(), 5);
+    for name in ["collect", "snapshot", "record"] {
+        let answer = watched.own("POST", name);
+        assert_eq!((answer.status, answer.text()), (409, ended.clone() + "\n"));
+    }
+    let (_, batch) = watched.events("").next();
+    for action in batch["actions"].as_array().unwrap() {
+        assert_eq!(action["reason"], ended.as_str(), "its button is disabled, with the reason");
+    }
+    assert_eq!(watched.end(libc::SIGINT), Some(0));
+}
+
+#[test]
+fn the_actions_do_what_they_say() {
+    let mut subject = Subject::start();
+    subject.tell("keep 100");
+    let watched = Watched::start(subject.pid());
+    assert_eq!(watched.own("POST", "collect").status, 204);
+    assert_eq!(subject.tell("collections"), "1");
+    watched.events("").until(|batch| has(batch, 1));
+
+    let snapshot = watched.own("POST", "snapshot");
+    let name = format!("attachment; filename=\"process-{}.heapsnapshot\"", subject.pid());
+    assert_eq!((snapshot.status, snapshot.header("content-disposition")), (200, Some(name.as_str())));
+    let heap: Value = serde_json::from_slice(&snapshot.body).expect("a snapshot is JSON");
+    assert!(heap["snapshot"]["node_count"].as_u64().unwrap() > 100);
+
+    let before: u64 = subject.tell("collections").parse().unwrap();
+    let record = std::thread::scope(|scope| {
+        let recording = scope.spawn(|| watched.own("POST", "record"));
+        until("it records", || {
+            let (_, batch) = watched.events("").next();
+            batch["actions"][2]["reason"] == "in progress"
+        });
+        assert_eq!(watched.own("POST", "record").status, 409, "one at a time");
+        subject.tell("collect 6");
+        recording.join().unwrap()
+    });
+    assert_eq!(record.status, 200);
+    let (processes, summary) = analyse(nettrace::Reader::new(&record.body[..]), Rules::Ours).unwrap();
+    assert!(summary.ended_orderly);
+    let collections = processes[0].all.count;
+    let after: u64 = subject.tell("collections").parse().unwrap();
+    assert!((1..=after - before).contains(&collections), "{collections}");
+}
+
+/// Streams that are not read have no queue, and cost the process nothing.
+#[test]
+fn clients_that_do_not_read_cost_nothing() {
+    let mut subject = Subject::start();
+    let watched = Watched::start(subject.pid());
+    let stalled: Vec<_> = (0..16).map(|_| watched.events("")).collect();
+    let refused = watched.own("GET", "events");
+    assert_eq!((refused.status, refused.text().as_str()), (503, "too many pages are open: close one\n"));
+    subject.tell("collect 500");
+    let before = resident_kib(watched.pid());
+    subject.tell("collect 2000");
+    drop(stalled);
+    until("there is room again", || watched.own("HEAD", "events").status == 200);
+    let (_, pauses) = watched.events("").until(|batch| has(batch, 2500));
+    assert_eq!(pauses.len(), 2500);
+    let (_, batch) = watched.events("").next();
+    assert_eq!(batch["lost"], 0, "the process has lost no event");
+    let grown = resident_kib(watched.pid()).saturating_sub(before);
+    assert!(grown < 32 << 10, "{grown} KiB");
+}
+
+#[rstest]
+#[case("gcapp-3.1-collect-default.nettrace")]
+#[case("gcapp-3.1-gc-info.nettrace")]
+#[case("bgc-srv.nettrace")]
+fn a_process_of_net_is_shown_as_its_report_has_it(#[case] name: &str) {
+    let file = fixture(name);
+    let mut played = Played::start(&file);
+    let watched = Watched::start(played.pid());
+    played.end();
+    let (_, pauses) = watched.events("").until(|batch| batch["ended"] != Value::Null);
+    let trace = std::fs::File::open(&file).unwrap();
+    let (processes, _) = analyse(nettrace::Reader::new(trace), Rules::Ours).unwrap();
+    let mut collections = 0;
+    let each = processes[0].for_each(|collection, _| -> std::io::Result<()> {
+        if collection.complete {
+            collections += 1;
+            let is_shown = pauses.iter().any(|pause| pause["number"] == collection.number);
+            assert!(is_shown, "collection {}", collection.number);
+        }
+        Ok(())
+    });
+    each.unwrap();
+    assert!(collections > 0);
+}

@@ -1,0 +1,125 @@
+//! The view on a terminal of its own.
+
+use rstest::rstest;
+
+use crate::diagnostics_support::subject::Subject;
+use crate::played::{Played, fixture};
+use crate::terminal::Terminal;
+use crate::watched::stopworld;
+
+/// What a program writes to leave the second screen of a terminal.
+const LEAVES_SCREEN: &str = "\x1b[?1049l";
+
+fn watch(pid: u32) -> Terminal {
+    Terminal::start(env!("CARGO_BIN_EXE_stopworld"), &["watch", &pid.to_string()])
+}
+
+/// What ends the view.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Keys(&'static str),
+    Signal(libc::c_int),
+}
+
+#[rstest]
+#[case::q(End::Keys("q"))]
+#[case::escape(End::Keys("\x1b"))]
+#[case::ctrl_c(End::Keys("\x03"))]
+#[case::sigterm(End::Signal(libc::SIGTERM))]
+#[case::sigint(End::Signal(libc::SIGINT))]
+fn the_view_ends_cleanly(#[case] end: End) {
+    let mut subject = Subject::start();
+    let mut terminal = watch(subject.pid());
+    terminal.until(&format!("process {}", subject.pid()));
+    subject.tell("collect 3");
+    terminal.until("requested");
+    assert!(!terminal.is_for_lines(), "the view reads single keys");
+    match end {
+        End::Keys(keys) => terminal.press(keys),
+        End::Signal(signal) => terminal.signal(signal),
+    }
+    terminal.until(LEAVES_SCREEN);
+    assert_eq!(terminal.wait(), Some(0));
+    assert!(terminal.is_for_lines(), "the terminal is as it was");
+    // The session has ended too: the process serves at most eight.
+    subject.tell("collect 1");
+}
+
+#[test]
+fn the_end_of_the_process_is_one_line_after_the_view() {
+    let mut subject = Subject::start();
+    let pid = subject.pid();
+    let mut terminal = watch(pid);
+    terminal.until(&format!("process {pid}"));
+    subject.tell("collect 1");
+    terminal.until("requested");
+    subject.order("exit");
+    subject.ended();
+    let shown = terminal.until(&format!("stopworld: process {pid} has ended\r\n"));
+    assert!(shown.contains(LEAVES_SCREEN), "{shown:?}");
+    assert_eq!(terminal.wait(), Some(0));
+    assert!(terminal.is_for_lines());
+}
+
+#[test]
+fn the_view_follows_the_size_of_the_terminal() {
+    let subject = Subject::start();
+    let mut terminal = watch(subject.pid());
+    terminal.until("Phases: mean");
+    for (rows, columns) in [(5, 10), (1, 1), (2, 300), (60, 100)] {
+        terminal.resize(rows, columns);
+    }
+    terminal.until("Phases: mean");
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+/// A process of .NET, which has no name for itself and no stops by thread.
+#[test]
+fn a_process_of_net_is_shown() {
+    let mut played = Played::start(&fixture("gcapp-3.1-gc-info.nettrace"));
+    let mut terminal = watch(played.pid());
+    // The last part of the picture.
+    let shown = terminal.until(".NET does not report which thread");
+    assert!(shown.contains("(.NET)") && shown.contains("generation"), "{shown}");
+    played.end();
+    terminal.until("has ended");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[rstest]
+#[case(&["watch", "1", "--port", "80"], 2, &["--web", "stopworld watch --help"])]
+#[case(&["watch", "1", "--web", "--port", "99999"], 2, &["'--port <N>'", "99999"])]
+#[case(&["watch", "init"], 2, &["'init'"])]
+#[case(&["watch"], 2, &["PID"])]
+#[case(&["watch", "1"], 2, &["terminal", "`stopworld watch 1 --web`", "`stopworld counters 1`"])]
+#[case(&["watch", "4194305", "--web"], 1, &["there is no process 4194305"])]
+fn wrong_arguments_are_one_line(#[case] arguments: &[&str], #[case] code: i32, #[case] expected: &[&str]) {
+    let output = stopworld().args(arguments).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), line.lines().count()), (Some(code), 1), "{line}");
+    assert!(line.starts_with("error: ") && expected.iter().all(|part| line.contains(part)), "{line}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_process_without_a_socket_is_one_line() {
+    let output = stopworld().args(["watch", &std::process::id().to_string(), "--web"]).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), line.lines().count()), (Some(1), 1), "{line}");
+    assert!(line.contains("has no diagnostics socket in"), "{line}");
+}
+
+#[test]
+fn a_port_in_use_is_one_line_with_the_remedy() {
+    let subject = Subject::start();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let pid = subject.pid().to_string();
+    let output = stopworld().args(["watch", &pid, "--web", "--port", &port]).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), line.lines().count()), (Some(1), 1), "{line}");
+    for part in ["can't listen at 127.0.0.1:", &port, "in use", "name another port"] {
+        assert!(line.contains(part), "{line}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Reads a stream into a history, event by event.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::sync::{Mutex, PoisonError};
+
+use nettrace::clr::Provider;
+use nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
+
+pub(crate) use super::decode::OWN;
+use super::decode::decode;
+use super::model::{History, Observation, Runtime};
+
+/// The name of the runtime's provider.
+pub(crate) const RUNTIME: &str = Provider::Runtime.name();
+/// The number of threads whose names are looked up.
+const MOST_NAMES: usize = 4096;
+const SECOND: u128 = 1_000_000_000;
+
+/// Reads a stream to its end. `changed` is called with the version of the history when there is something new to show; `name` returns the name
+/// of a thread of the process, if it is known.
+pub fn follow<R: Read>(
+    stream: R,
+    history: &Mutex<History>,
+    changed: &dyn Fn(u64),
+    name: &dyn Fn(u64) -> Option<String>,
+) -> Summary {
+    let mut follower = Follower {
+        history,
+        changed,
+        name,
+        start: 0,
+        ticks_per_second: 1,
+        pointer_bytes: 8,
+        version: 0,
+        named: BTreeSet::new(),
+    };
+    Reader::new(stream).read(&mut follower)
+}
+
+/// Adds the events of a stream to the history.
+struct Follower<'a> {
+    history: &'a Mutex<History>,
+    changed: &'a dyn Fn(u64),
+    name: &'a dyn Fn(u64) -> Option<String>,
+    start: i64,
+    ticks_per_second: i64,
+    pointer_bytes: u8,
+    version: u64,
+    /// The threads whose names were looked up.
+    named: BTreeSet<u64>,
+}
+
+impl Follower<'_> {
+    fn update(&mut self, change: impl FnOnce(&mut History)) {
+        // A panic under the lock leaves at worst one event half counted.
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut history);
+        let now = history.version;
+        drop(history);
+        if std::mem::replace(&mut self.version, now) != now {
+            (self.changed)(now);
+        }
+    }
+}
+
+impl Visitor for Follower<'_> {
+    fn trace(&mut self, trace: &TraceInfo) {
+        (self.start, self.ticks_per_second) = (trace.start_ticks, trace.ticks_per_second);
+        self.pointer_bytes = trace.pointer_bytes;
+    }
+
+    fn event_type(&mut self, kind: &EventType) -> Interest {
+        let runtime = match kind.provider.as_str() {
+            OWN => Runtime::Stopworld,
+            RUNTIME => Runtime::DotNet,
+            _ => return Interest::Deliver,
+        };
+        self.update(|history| {
+            // A process of stopworld has events of both providers.
+            if history.runtime != Runtime::Stopworld && history.runtime != runtime {
+                history.runtime = runtime;
+                history.version += 1;
+            }
+        });
+        Interest::Deliver
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        let (world, what) = decode(event, self.pointer_bytes);
+        let ticks = u128::from(event.time.saturating_sub(self.start).max(0).unsigned_abs());
+        let per_second = u128::from(self.ticks_per_second.max(1).unsigned_abs());
+        let time = u64::try_from(ticks * SECOND / per_second).unwrap_or(u64::MAX);
+        let found = match what {
+            Observation::ThreadStopped { thread, .. } if self.named.len() < MOST_NAMES && self.named.insert(thread) => {
+                (self.name)(thread).map(|name| (thread, name))
+            }
+            _ => None,
+        };
+        self.update(|history| {
+            history.add(time, event.thread, world, what);
+            if let Some((thread, name)) = found
+                && let Some(entry) = history.thread(thread)
+                && entry.name.is_empty()
+            {
+                entry.name = name;
+            }
+        });
+    }
+
+    fn lost(&mut self, _thread: u64, count: u64) {
+        self.update(|history| history.add_lost(count));
+    }
+}

@@ -1,0 +1,88 @@
+//! The picture on a terminal.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use rstest::rstest;
+use stopworld_watch::feed::Target;
+use stopworld_watch::model::{History, Observation, Runtime};
+use stopworld_watch::screen::draw;
+
+use super::{collection, history};
+
+fn target() -> Target {
+    Target { pid: 4711, command_line: "a program\x1b[31m with a colour".into() }
+}
+
+/// The picture as lines of text.
+fn picture(width: u16, height: u16, history: &History) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+    terminal.draw(|frame| draw(frame, &target(), history)).expect("it can be drawn");
+    let buffer = terminal.backend().buffer().clone();
+    let line = |row| (0..width).map(|column| buffer[(column, row)].symbol()).collect::<String>();
+    (0..height).map(|row| line(row) + "\n").collect()
+}
+
+fn busy() -> History {
+    let mut events = vec![(0, Observation::ThreadNamed { thread: 21, name: "worker\x1b[2J".into() })];
+    events.extend((0..50).flat_map(|number| collection(u64::try_from(number).unwrap() * 1000, number)));
+    let mut history = history(&events);
+    history.runtime = Runtime::Stopworld;
+    history
+}
+
+#[test]
+fn the_picture_has_the_newest_pause_the_heap_the_phases_and_the_threads() {
+    let text = picture(140, 40, &busy());
+    let newest = text.lines().find(|line| line.contains("0.049")).expect("the pause at 49.1 ms");
+    for part in ["49", "100", "10.0", "5.00 KiB", "requested"] {
+        assert!(newest.contains(part), "{part}: {newest}");
+    }
+    for part in [
+        "process 4711 (stopworld) a program",
+        "50 pauses",
+        "10.16 % of the time",
+        "longest 100 µs",
+        "0 lost",
+        "small        4.00 KiB",
+        "large        1.00 KiB",
+        "mark         41.0 █",
+        "worker",
+        "q, Esc or Ctrl-C ends",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    assert!(!text.contains('\x1b'), "control characters of the program stay out of the terminal");
+    assert!(!text.contains("generation 0"), "stopworld has no generations");
+}
+
+#[test]
+fn losses_are_shown() {
+    let mut history = busy();
+    history.add_lost(12);
+    assert!(picture(140, 40, &history).contains("12 lost"));
+}
+
+#[test]
+fn a_runtime_that_does_not_report_threads_says_so() {
+    let mut history = History::default();
+    history.runtime = Runtime::DotNet;
+    let text = picture(140, 40, &history);
+    assert!(text.contains(".NET does not report which thread") && text.contains("generation 0"), "{text}");
+}
+
+/// Every size of a terminal has a picture: none panics.
+#[rstest]
+fn any_size_can_be_drawn(
+    #[values(1, 2, 5, 19, 20, 59, 60, 61, 80, 300)] width: u16,
+    #[values(1, 2, 3, 15, 16, 17, 24, 100)] height: u16,
+) {
+    for history in [History::default(), busy()] {
+        picture(width, height, &history);
+    }
+}
+
+#[test]
+fn a_small_terminal_shows_the_summary() {
+    let text = picture(50, 8, &busy());
+    assert!(text.contains("50 pauses") && text.contains("0 lost"), "{text}");
+}
