@@ -52,7 +52,8 @@ pub(super) fn run(arguments: &Watch) -> Result<u8, Failure> {
     let ended = terminal::show(&feed).context("the terminal failed")?;
     match ended {
         Ended::Requested => feed.stop(),
-        Ended::Session(reason) => eprintln!("stopworld: {reason}"),
+        // The terminal may be gone too.
+        Ended::Session(reason) => _ = writeln!(io::stderr(), "stopworld: {reason}"),
         Ended::Broken(reason) => return Err(anyhow!(reason).into()),
     }
     Ok(0)

@@ -1,14 +1,28 @@
 //! The view on a terminal: keys, signals, resizing, and the terminal's state, which is restored whatever ends the view.
+//!
+//! Two things can fail that a view should survive in good order. **The terminal is gone** (its window was closed): reads return nothing, and
+//! writes fail, also those to standard error, so nothing here panics if it cannot print. **The terminal takes no output** (nothing reads it): the
+//! view is blocked in a write. A signal then finds it deaf, so the thread that waits for signals ends the process itself after a second.
 
-use std::io;
+use std::io::{self, Stdout};
+use std::mem::ManuallyDrop;
+use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::SigId;
+use crossterm::cursor::Show;
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
 
 use super::feed::Feed;
 use super::screen::draw;
@@ -17,11 +31,15 @@ use super::screen::draw;
 const TICK: Duration = Duration::from_millis(100);
 /// The picture is drawn anew after this time also if nothing has changed: rates fall.
 const REPAINT: Duration = Duration::from_secs(1);
+/// The time that the view has to end after a signal.
+const ENDING_TIME: Duration = Duration::from_secs(1);
+/// The time for restoring a terminal that may take no output.
+const RESTORING_TIME: Duration = Duration::from_millis(200);
 
 /// Why the view has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// A key or a signal requested it.
+    /// A key or a signal requested it, or the terminal was closed.
     Requested,
     /// The session has ended, for this reason.
     Session(String),
@@ -29,19 +47,25 @@ pub enum Ended {
     Broken(String),
 }
 
-/// Shows the history until a key or a signal ends the view, or the session ends.
+/// Shows the history until a key or a signal ends the view, the terminal is closed, or the session ends.
+///
+/// If the view is still blocked in a write a second after SIGHUP, SIGINT or SIGTERM, that signal ends the process.
 ///
 /// # Errors
 /// The terminal cannot be set up, drawn to, or read.
 pub fn show(feed: &Feed) -> io::Result<Ended> {
-    let signals = Flagged::new()?;
-    // It also restores the terminal when a thread panics, before the panic's message is printed.
-    let mut terminal = ratatui::try_init()?;
-    let _restored = Restored;
-    run(&mut terminal, feed, &signals.flag)
+    let screen = Screen::default();
+    let watched = Watched::start(screen.clone())?;
+    let _restored = screen.enter()?;
+    // Its destructor would print to standard error if the terminal is gone, which panics. The screen shows the cursor again.
+    let mut terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stdout()))?);
+    match run(&mut terminal, feed, &watched.flag) {
+        Err(_) if is_closed() => Ok(Ended::Requested),
+        ended => ended,
+    }
 }
 
-fn run(terminal: &mut DefaultTerminal, feed: &Feed, signalled: &AtomicBool) -> io::Result<Ended> {
+fn run(terminal: &mut Terminal<CrosstermBackend<Stdout>>, feed: &Feed, signalled: &AtomicBool) -> io::Result<Ended> {
     let mut shown = None;
     let mut painted = Instant::now();
     loop {
@@ -52,7 +76,7 @@ fn run(terminal: &mut DefaultTerminal, feed: &Feed, signalled: &AtomicBool) -> i
         if let Some(reason) = ended {
             return Ok(if is_broken { Ended::Broken(reason) } else { Ended::Session(reason) });
         }
-        if signalled.load(Ordering::Relaxed) {
+        if signalled.load(Ordering::Relaxed) || is_closed() {
             return Ok(Ended::Requested);
         }
         if shown != Some(version) || painted.elapsed() >= REPAINT {
@@ -81,33 +105,96 @@ fn ends(key: &KeyEvent) -> bool {
     key.kind != KeyEventKind::Release && (is_ctrl_c || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc))
 }
 
+/// Returns whether the terminal is gone. Not every process of a terminal gets a signal then.
+fn is_closed() -> bool {
+    let stdout = io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok() && fds[0].revents().intersects(gone)
+}
+
+/// The terminal's modes and its second screen: whether the view has changed them. Clones refer to the same state.
+#[derive(Clone, Default)]
+struct Screen(Arc<AtomicBool>);
+
+impl Screen {
+    /// Sets the terminal up. It is restored when the result is dropped, or when a thread panics, before the panic's message is printed.
+    fn enter(&self) -> io::Result<Restored> {
+        let (screen, print) = (self.clone(), panic::take_hook());
+        panic::set_hook(Box::new(move |info| {
+            screen.leave();
+            print(info);
+        }));
+        // From here on, a failure restores what was done before it.
+        let restored = Restored(self.clone());
+        self.0.store(true, Ordering::Relaxed);
+        enable_raw_mode()?;
+        execute!(io::stdout(), EnterAlternateScreen)?;
+        Ok(restored)
+    }
+
+    /// Restores the terminal, the first time. A terminal that is gone needs nothing.
+    fn leave(&self) {
+        if self.0.swap(false, Ordering::Relaxed) {
+            let _ = disable_raw_mode();
+            let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        }
+    }
+}
+
 /// Restores the terminal when it is dropped.
-struct Restored;
+struct Restored(Screen);
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        ratatui::restore();
+        self.0.leave();
     }
 }
 
-/// A flag that signals set which ask the view to end.
-struct Flagged {
+/// A thread that waits for the signals that ask the view to end, until this is dropped.
+struct Watched {
+    /// Set by a signal.
     flag: Arc<AtomicBool>,
-    handlers: Vec<SigId>,
+    handle: Handle,
+    /// Dropped when the view has ended.
+    _view: Sender<()>,
 }
 
-impl Flagged {
-    fn new() -> io::Result<Flagged> {
-        let mut flagged = Flagged { flag: Arc::default(), handlers: Vec::new() };
-        for signal in [SIGHUP, SIGINT, SIGTERM] {
-            flagged.handlers.push(signal_hook::flag::register(signal, Arc::clone(&flagged.flag))?);
-        }
-        Ok(flagged)
+impl Watched {
+    fn start(screen: Screen) -> io::Result<Watched> {
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+        let (flag, handle) = (Arc::<AtomicBool>::default(), signals.handle());
+        let signalled = Arc::clone(&flag);
+        let (view, ended) = mpsc::channel::<()>();
+        let wait = move || {
+            let Some(signal) = signals.forever().next() else { return };
+            signalled.store(true, Ordering::Relaxed);
+            if ended.recv_timeout(ENDING_TIME) == Err(RecvTimeoutError::Timeout) {
+                end_by(signal, screen);
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(wait)?;
+        Ok(Watched { flag, handle, _view: view })
     }
 }
 
-impl Drop for Flagged {
+impl Drop for Watched {
     fn drop(&mut self) {
-        self.handlers.drain(..).for_each(|handler| _ = signal_hook::low_level::unregister(handler));
+        self.handle.close();
     }
+}
+
+/// Ends the process by a signal, after an attempt to restore the terminal. Its modes can be set although it takes no output.
+fn end_by(signal: i32, screen: Screen) {
+    let (send, restored) = mpsc::channel();
+    let leave = move || {
+        screen.leave();
+        // If this fails, the other thread no longer waits.
+        let _ = send.send(());
+    };
+    if thread::Builder::new().name("restore".into()).spawn(leave).is_ok() {
+        let _ = restored.recv_timeout(RESTORING_TIME);
+    }
+    // These signals end a process, so this does not return.
+    let _ = emulate_default_handler(signal);
 }

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use crate::diagnostics_support::subject::Subject;
+use crate::diagnostics_support::subject::{Subject, descriptors, until};
 use crate::played::{Played, fixture};
 use crate::terminal::Terminal;
 use crate::watched::stopworld;
@@ -12,6 +12,11 @@ const LEAVES_SCREEN: &str = "\x1b[?1049l";
 
 fn watch(pid: u32) -> Terminal {
     Terminal::start(env!("CARGO_BIN_EXE_stopworld"), &["watch", &pid.to_string()])
+}
+
+/// As above, under a shell, which keeps the terminal as the view leaves it.
+fn watch_under_shell(pid: u32) -> Terminal {
+    Terminal::start_under_shell(env!("CARGO_BIN_EXE_stopworld"), &["watch", &pid.to_string()])
 }
 
 /// What ends the view.
@@ -29,20 +34,60 @@ enum End {
 #[case::sigint(End::Signal(libc::SIGINT))]
 fn the_view_ends_cleanly(#[case] end: End) {
     let mut subject = Subject::start();
-    let mut terminal = watch(subject.pid());
+    subject.tell("collect 1");
+    let before = descriptors(subject.pid());
+    let mut terminal = watch_under_shell(subject.pid());
     terminal.until(&format!("process {}", subject.pid()));
     subject.tell("collect 3");
     terminal.until("requested");
     assert!(!terminal.is_for_lines(), "the view reads single keys");
+    assert!(descriptors(subject.pid()) > before, "the view has a session");
     match end {
         End::Keys(keys) => terminal.press(keys),
-        End::Signal(signal) => terminal.signal(signal),
+        End::Signal(signal) => terminal.signal_job(signal),
     }
     terminal.until(LEAVES_SCREEN);
-    assert_eq!(terminal.wait(), Some(0));
+    terminal.until("ended with 0");
     assert!(terminal.is_for_lines(), "the terminal is as it was");
-    // The session has ended too: the process serves at most eight.
+    until("the session has ended", || descriptors(subject.pid()) <= before);
+}
+
+/// A terminal that is closed ends the view. The kernel sends a signal only to the process that leads the session of the terminal.
+#[rstest]
+#[case::of_the_leader(watch)]
+#[case::of_another_process(watch_under_shell)]
+fn a_view_ends_with_its_terminal(#[case] watch: fn(u32) -> Terminal) {
+    let mut subject = Subject::start();
     subject.tell("collect 1");
+    let before = descriptors(subject.pid());
+    let mut terminal = watch(subject.pid());
+    terminal.until("Phases: mean");
+    terminal.hang_up();
+    assert_eq!(terminal.wait(), Some(0), "no panic, though nothing can be printed");
+    until("the session has ended", || descriptors(subject.pid()) <= before);
+}
+
+/// The terminal's modes are restored; the rest cannot be written.
+#[test]
+fn a_signal_ends_a_view_whose_terminal_takes_no_output() {
+    let subject = Subject::start();
+    let mut terminal = watch_under_shell(subject.pid());
+    terminal.until("Phases: mean");
+    terminal.stall();
+    let view = format!("/proc/{}", terminal.job());
+    let (mut rows, mut blocked) = (50, 0);
+    until("the view has been blocked in a write for a while", || {
+        rows ^= 1;
+        terminal.resize(rows, 200);
+        let is_writing = std::fs::read_to_string(format!("{view}/syscall")).unwrap().starts_with("1 0x1 ");
+        blocked = if is_writing { blocked + 1 } else { 0 };
+        blocked > 20
+    });
+    terminal.signal_job(libc::SIGTERM);
+    until("the view has ended", || !std::path::Path::new(&view).exists());
+    assert!(terminal.is_for_lines(), "the terminal's modes are as they were");
+    terminal.resume();
+    terminal.until(&format!("ended with {}", 128 + libc::SIGTERM));
 }
 
 #[test]
