@@ -1,9 +1,14 @@
 //! The server of the page, and a client that is no browser: which requests are answered, and what a slow client costs.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use rstest::rstest;
 use serde_json::Value;
 use stopworld_analysis::gcstats::{Rules, analyse};
 
+use crate::diagnostics_support::client::PATIENCE;
 use crate::diagnostics_support::subject::{Subject, resident_kib, until};
 use crate::played::{Played, fixture};
 use crate::watched::{Answer, Run, Watched};
@@ -186,6 +191,39 @@ fn clients_that_do_not_read_cost_nothing() {
     assert_eq!(batch["lost"], 0, "the process has lost no event");
     let grown = resident_kib(watched.pid()).saturating_sub(before);
     assert!(grown < 32 << 10, "{grown} KiB");
+}
+
+/// Other users of the machine can connect as often as they like: neither the page nor its stream notices it.
+#[test]
+fn clients_without_the_token_cannot_keep_the_page_out() {
+    let mut subject = Subject::start();
+    let watched = Watched::start(subject.pid());
+    let mut stream = watched.events("");
+    let connect = || TcpStream::connect(("127.0.0.1", watched.port)).unwrap();
+    let request = format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", watched.port);
+
+    let mut refused = connect();
+    refused.set_read_timeout(Some(PATIENCE)).unwrap();
+    refused.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    refused.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("connection: close\r\n"), "{answer}");
+
+    // Some send nothing; the others send requests as long as the server takes them, and read no answer.
+    let many = request.repeat(1000);
+    let idle: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
+    let unread: Vec<TcpStream> = (0..80)
+        .map(|_| {
+            let mut client = connect();
+            client.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+            while client.write_all(many.as_bytes()).is_ok() {}
+            client
+        })
+        .collect();
+    assert_eq!(watched.own("GET", "").status, 200);
+    subject.tell("collect 1");
+    let (_, pauses) = stream.until(|batch| has(batch, 1));
+    assert_eq!((pauses.len(), idle.len(), unread.len()), (1, 80, 80));
 }
 
 #[rstest]

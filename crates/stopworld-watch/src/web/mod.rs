@@ -5,12 +5,14 @@
 //! | `access` | which requests are answered |
 //! | `actions` | what the page can request |
 //! | `batch` | what a page gets of the history, and how it resumes |
+//! | `connections` | how many connections there are, and how long each may stall |
 //! | `document` | the page itself |
-//! | `server` | connections, routes and answers |
+//! | `server` | routes and answers |
 
 mod access;
 pub mod actions;
 mod batch;
+mod connections;
 mod document;
 mod server;
 

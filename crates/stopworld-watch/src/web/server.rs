@@ -1,7 +1,8 @@
-//! The server: connections, routes and answers.
+//! The server: routes and answers.
 //!
 //! It has one thread, and memory for a fixed number of connections and streams. Everything is in bounded memory: requests have no body that would be
 //! read, heads are limited by the HTTP library, a stream is made batch by batch when its connection has room, and files are read as they are sent.
+//! A client that leaves an answer unread is disconnected; the page then connects again when it can.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -15,8 +16,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
@@ -24,7 +25,9 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures_util::stream;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,15 +38,16 @@ use tokio_util::io::ReaderStream;
 use super::access::{Access, random_hex};
 use super::actions::{Action, ActionError, ActionStates, Actions};
 use super::batch::{self, Cursor};
+use super::connections::{Connection, Connections, Deadline};
 use super::document;
 use crate::feed::Feed;
 
-/// The number of connections at a time; further ones wait in the queue of the system.
-const CONNECTIONS: usize = 64;
 /// The number of streams at a time. Each open page has one.
 const STREAMS: usize = 16;
 /// The time in which a client must send the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
+/// The time in which a client must read a part of an answer.
+const WRITE_TIME: Duration = Duration::from_secs(30);
 /// The shortest time between two batches for a page that is up to date.
 const BATCH_INTERVAL: Duration = Duration::from_millis(200);
 /// The interval of comments in a stream without batches, by which a broken connection is noticed.
@@ -164,21 +168,27 @@ async fn announce_end(feed: Feed, ended: impl FnOnce(&str)) {
 }
 
 async fn accept(listener: tokio::net::TcpListener, router: Router) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Connections::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(RETRY).await;
             continue;
         };
-        let service = TowerToHyperService::new(router.clone());
+        let open = connections.open();
+        let (connection, routes) = (open.connection(), TowerToHyperService::new(router.clone()));
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(Arc::clone(&connection));
+            routes.call(request)
+        });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
         tokio::spawn(async move {
-            // A client that disconnects, or sends no HTTP, is no error of the server.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
-            drop(permit);
+            let stream = TokioIo::new(Deadline::new(stream, WRITE_TIME));
+            tokio::select! {
+                // A client that disconnects, stalls, or sends no HTTP is no error of the server.
+                _ = http.serve_connection(stream, service) => {}
+                () = open.replaced() => {}
+            }
         });
     }
 }
@@ -192,12 +202,14 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Refuses requests that are not the page's, and adds to each answer the headers that keep it on this page.
+/// Refuses requests that are not the page's, and adds to each answer the headers that keep it on this page. A refusal ends the connection.
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    let checked = shared.access.check(request.method(), request.uri(), request.headers());
-    let mut response = match checked {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.answer().into_response(),
+    let mut response = match refusal(&shared, &request) {
+        None => next.run(request).await,
+        Some(mut refusal) => {
+            refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            refusal
+        }
     };
     let headers = response.headers_mut();
     for (name, value) in [
@@ -214,6 +226,15 @@ async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
         headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"));
     }
     response
+}
+
+/// Returns the answer to a request that is refused.
+fn refusal(shared: &Shared, request: &Request) -> Option<Response> {
+    if let Err(refusal) = shared.access.check(request.method(), request.uri(), request.headers()) {
+        return Some(refusal.answer().into_response());
+    }
+    let is_admitted = request.extensions().get::<Arc<Connection>>().is_some_and(|connection| connection.admit());
+    (!is_admitted).then(|| unavailable("too many connections are open: close a page\n"))
 }
 
 fn unavailable(text: &'static str) -> Response {
