@@ -1,6 +1,6 @@
 //! Reads a stream into a history, event by event.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +15,8 @@ use super::model::{History, Observation, Runtime};
 pub(crate) const RUNTIME: &str = Provider::Runtime.name();
 /// The number of threads whose names are looked up.
 const MOST_NAMES: usize = 4096;
+/// The number of threads whose sequence numbers are followed.
+const MOST_SEQUENCES: usize = 4096;
 const SECOND: u128 = 1_000_000_000;
 
 /// Reads a stream to its end. `changed` is called with the version of the history when there is something new to show; `name` returns the name
@@ -34,6 +36,7 @@ pub fn follow<R: Read>(
         pointer_bytes: 8,
         version: 0,
         named: BTreeSet::new(),
+        sequences: BTreeMap::new(),
     };
     Reader::new(stream).read(&mut follower)
 }
@@ -49,6 +52,14 @@ struct Follower<'a> {
     version: u64,
     /// The threads whose names were looked up.
     named: BTreeSet<u64>,
+    /// The sequence number of the latest event of each thread, by the thread's id in the file.
+    sequences: BTreeMap<u64, Latest>,
+}
+
+/// The latest event of a thread.
+struct Latest {
+    sequence: u32,
+    thread: u64,
 }
 
 impl Follower<'_> {
@@ -61,6 +72,22 @@ impl Follower<'_> {
         if std::mem::replace(&mut self.version, now) != now {
             (self.changed)(now);
         }
+    }
+}
+
+impl Follower<'_> {
+    /// Returns whether events of the thread were lost since the latest one. The reader reports a loss when it reads the next event, which may be
+    /// long before that event is delivered; the sequence numbers place the loss where it happened.
+    fn follows_a_loss(&mut self, event: &NetEvent<'_>) -> bool {
+        if self.sequences.len() >= MOST_SEQUENCES && !self.sequences.contains_key(&event.in_file.capture) {
+            // Only losses during a pause matter.
+            let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+            self.sequences.retain(|_, latest| history.is_pausing(latest.thread));
+        }
+        let latest = Latest { sequence: event.sequence, thread: event.thread };
+        let before = self.sequences.insert(event.in_file.capture, latest);
+        // A file without sequence numbers has 0.
+        before.is_some_and(|before| before.sequence != 0 && event.sequence != before.sequence.wrapping_add(1))
     }
 }
 
@@ -97,7 +124,11 @@ impl Visitor for Follower<'_> {
             }
             _ => None,
         };
+        let is_interrupted = self.follows_a_loss(event);
         self.update(|history| {
+            if is_interrupted {
+                history.interrupt(event.thread);
+            }
             history.add(time, event.thread, world, what);
             if let Some((thread, name)) = found
                 && let Some(entry) = history.thread(thread)

@@ -9,10 +9,11 @@
 //! ```
 //!
 //! The thread that suspends the others also restarts them, so a pause is identified by that thread: several worlds of a process may pause at
-//! once. The other events may be fired by another thread (the server collector of .NET); if only one pause is open, they belong to it.
+//! once. The start, the times and the sizes may be reported by another thread (the server collector of .NET); if only one pause is open, they
+//! belong to it.
 //! A background collection of .NET has two pauses, and the start is in the first only. A suspension for another purpose than a collection
 //! (a sampler stops the process a thousand times a second) is counted, and is not a pause here. A pause whose beginning was before the session
-//! is left out.
+//! is left out. If events of that thread were lost during a pause, it may be two pauses, so it is counted as incomplete and left out too.
 //!
 //! All memory is bounded: the oldest entries leave the [`Ring`]s, and further threads share one entry.
 
@@ -296,6 +297,8 @@ pub struct History {
     pub longest: u64,
     /// Suspensions for another purpose than a collection.
     pub other_stops: u64,
+    /// Pauses of which events were lost. They are in no other figure.
+    pub incomplete: u64,
     /// The time of the latest event, in nanoseconds since the session began.
     pub now: u64,
     /// Why the session has ended.
@@ -321,6 +324,7 @@ impl Default for History {
             paused: 0,
             longest: 0,
             other_stops: 0,
+            incomplete: 0,
             now: 0,
             ended: None,
             is_broken: false,
@@ -342,12 +346,16 @@ impl History {
         self.events += 1;
         self.second(time).events += 1;
         match what {
-            Observation::SuspendBegin(Purpose::Other) => self.other_stops += 1,
+            Observation::SuspendBegin(Purpose::Other) => {
+                // The end of an earlier pause of this thread was lost.
+                self.interrupt(thread);
+                self.other_stops += 1;
+            }
             Observation::SuspendBegin(purpose) => self.suspend(time, thread, world, purpose),
             Observation::RestartEnd => self.restart(time, thread),
             Observation::Abandoned => self.abandon(time, thread),
             Observation::Stats(bytes) => {
-                if let Some(open) = self.open_pause(thread) {
+                if let Some(open) = self.nearest_pause(thread) {
                     open.pause.heap = Some(bytes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)));
                 }
                 self.heaps.push(HeapSize { time, world, bytes });
@@ -369,6 +377,11 @@ impl History {
                     entry.left = true;
                 }
             }
+            Observation::Start { .. } | Observation::Times(_) => {
+                if let Some(open) = self.nearest_pause(thread) {
+                    open.note(time, world, &what);
+                }
+            }
             what => {
                 if let Some(open) = self.open_pause(thread) {
                     open.note(time, world, &what);
@@ -384,6 +397,20 @@ impl History {
         let second = self.second(now);
         second.lost = second.lost.saturating_add(count);
         self.version += 1;
+    }
+
+    /// Notes that events of this thread were lost before its next event.
+    pub fn interrupt(&mut self, thread: u64) {
+        if let Some(at) = self.open.iter().position(|open| open.thread == thread) {
+            self.open.remove(at);
+            self.incomplete += 1;
+            self.version += 1;
+        }
+    }
+
+    /// Returns whether a pause of this thread has begun and not ended.
+    pub fn is_pausing(&self, thread: u64) -> bool {
+        self.open.iter().any(|open| open.thread == thread)
     }
 
     /// Notes that the session has ended, why, and whether by a failure.
@@ -421,8 +448,13 @@ impl History {
         self.counters.insert(value.name, Counter { label, units: value.units, value: value.value });
     }
 
-    /// The open pause to which an event of this thread belongs.
+    /// The open pause of this thread.
     fn open_pause(&mut self, thread: u64) -> Option<&mut Open> {
+        self.open.iter_mut().find(|open| open.thread == thread)
+    }
+
+    /// The open pause to which an event belongs that another thread may report.
+    fn nearest_pause(&mut self, thread: u64) -> Option<&mut Open> {
         let at = self.open.iter().position(|open| open.thread == thread);
         let at = at.or_else(|| (self.open.len() == 1).then_some(0))?;
         Some(&mut self.open[at])
@@ -430,9 +462,9 @@ impl History {
 
     fn suspend(&mut self, begin: u64, thread: u64, world: u16, purpose: Purpose) {
         // The end of an earlier pause of this thread was lost.
-        self.open.retain(|open| open.thread != thread);
+        self.interrupt(thread);
         if self.open.len() >= MOST_OPEN {
-            self.open.remove(0);
+            self.interrupt(self.open[0].thread);
         }
         let mut pause = Pause { begin, world, ..Pause::default() };
         if purpose == Purpose::Preparation {

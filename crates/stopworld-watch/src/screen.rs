@@ -73,7 +73,11 @@ fn losses(history: &History) -> Line<'static> {
     // The newest second is not over.
     let rate = history.seconds.iter().rev().nth(1).map_or(0, |second| second.events);
     let events = format!("{} events, {rate} in the last second; ", history.events);
-    let lost = Span::raw(format!("{} lost", history.lost));
+    let incomplete = match history.incomplete {
+        0 => String::new(),
+        pauses => format!(", incomplete pauses: {pauses}"),
+    };
+    let lost = Span::raw(format!("{} lost{incomplete}", history.lost));
     Line::from(vec![Span::raw(events), if history.lost > 0 { lost.fg(Color::Red).bold() } else { lost }])
 }
 

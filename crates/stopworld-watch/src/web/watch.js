@@ -162,6 +162,7 @@
       ["Threads", "threads", counter("thread-count", (count) => number(count, 0)) || counter("threadpool-thread-count", (count) => number(count, 0))],
       ["Events per second", "rate", number(rate, 0)],
       ["Lost events", "lost", number(latest.lost, 0)],
+      ["Incomplete pauses", "incomplete", latest.incomplete ? number(latest.incomplete, 0) : ""],
     ].filter(([, , text]) => text);
   };
 

@@ -1,8 +1,11 @@
 //! From events to what is shown, and the picture of it on a terminal.
 
+mod losses;
 mod model;
 mod screen;
 mod traces;
+#[path = "../written/mod.rs"]
+mod written;
 
 use stopworld_watch::model::{History, Observation, Purpose};
 

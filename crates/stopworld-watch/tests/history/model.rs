@@ -48,6 +48,7 @@ fn phases_add_up_to_the_pause(#[case] times: [u32; 8]) {
 #[case::another_purpose(&[(10, Observation::SuspendBegin(Purpose::Other)), (11, Observation::SuspendEnd), (20, Observation::RestartEnd)], 0)]
 #[case::without_a_collection(&[(10, begin()), (11, Observation::SuspendEnd), (20, Observation::RestartEnd)], 1)]
 #[case::the_end_of_the_first_was_lost(&[(10, begin()), (30, begin()), (31, Observation::SuspendEnd), (40, Observation::RestartEnd)], 1)]
+#[case::a_stop_for_another_purpose_after_a_lost_end(&[(10, begin()), (20, Observation::SuspendBegin(Purpose::Other)), (30, Observation::RestartEnd)], 0)]
 #[case::a_second_end(&[(10, begin()), (20, Observation::RestartEnd), (30, Observation::RestartEnd)], 1)]
 fn only_whole_suspensions_for_collections_are_pauses(#[case] events: &[(u64, Observation)], #[case] pauses: u64) {
     let history = history(events);
@@ -55,6 +56,43 @@ fn only_whole_suspensions_for_collections_are_pauses(#[case] events: &[(u64, Obs
     if let Some(pause) = history.pauses.last() {
         assert_eq!(pause.ns % (10 * US), 0, "from the latest beginning to the first end");
     }
+}
+
+#[test]
+fn a_pause_of_which_events_were_lost_is_counted_and_not_shown() {
+    let mut history = history(&[(10, begin()), (12, Observation::SuspendEnd)]);
+    history.interrupt(COLLECTOR + 1);
+    assert_eq!(history.incomplete, 0, "another thread's loss");
+    history.interrupt(COLLECTOR);
+    history.interrupt(COLLECTOR);
+    for (us, what) in collection(10, 3) {
+        history.add(us * US, COLLECTOR, 0, what);
+    }
+    assert_eq!((history.incomplete, history.pauses.next()), (1, 1));
+    assert_eq!((history.longest, history.paused), (100 * US, 100 * US));
+}
+
+/// Another thread may report the start, the times and the sizes of a collection; that threads stop or run is reported by the thread that did it.
+#[test]
+fn only_the_thread_that_pauses_reports_the_ends_of_its_stop() {
+    let mut history = history(&[(10, begin()), (15, Observation::SuspendEnd)]);
+    for (us, what) in [
+        (16, start(4)),
+        (20, Observation::SuspendEnd),
+        (21, Observation::ThreadStopped { thread: 21, ns: US, waited: true }),
+        (25, Observation::Times([1, 40, 0, 0, 0, 0, 0, 0])),
+        (26, Observation::Stats([0, 0, 7, 0, 0])),
+        (27, Observation::RestartBegin),
+        (28, Observation::Discarded),
+    ] {
+        history.add(us * US, COLLECTOR + 1, 0, what);
+    }
+    history.add(90 * US, COLLECTOR, 0, Observation::RestartBegin);
+    history.add(100 * US, COLLECTOR, 0, Observation::RestartEnd);
+    let pause = history.pauses.last().expect("a pause");
+    assert_eq!((pause.number, pause.heap, us(&history, Phase::Mark)), (Some(4), Some(7), 41));
+    assert_eq!((us(&history, Phase::Stop), us(&history, Phase::Restart)), (5, 10));
+    assert!(pause.stops.is_empty() && !pause.failed);
 }
 
 #[test]

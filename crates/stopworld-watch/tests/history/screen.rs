@@ -7,7 +7,7 @@ use stopworld_watch::feed::Target;
 use stopworld_watch::model::{History, Observation, Runtime};
 use stopworld_watch::screen::draw;
 
-use super::{collection, history};
+use super::{begin, collection, history};
 
 fn target() -> Target {
     Target { pid: 4711, command_line: "a program\x1b[31m with a colour".into() }
@@ -59,7 +59,10 @@ fn the_picture_has_the_newest_pause_the_heap_the_phases_and_the_threads() {
 fn losses_are_shown() {
     let mut history = busy();
     history.add_lost(12);
-    assert!(picture(140, 40, &history).contains("12 lost"));
+    assert!(picture(140, 40, &history).contains("12 lost "));
+    history.add(0, 1, 0, begin());
+    history.interrupt(1);
+    assert!(picture(140, 40, &history).contains("12 lost, incomplete pauses: 1"));
 }
 
 #[test]
