@@ -119,8 +119,15 @@ impl Visitor for Follower<'_> {
         let per_second = u128::from(self.ticks_per_second.max(1).unsigned_abs());
         let time = u64::try_from(ticks * SECOND / per_second).unwrap_or(u64::MAX);
         let found = match what {
-            Observation::ThreadStopped { thread, .. } if self.named.len() < MOST_NAMES && self.named.insert(thread) => {
+            Observation::ThreadStopped { thread, waited: true, .. }
+                if self.named.len() < MOST_NAMES && self.named.insert(thread) =>
+            {
                 (self.name)(thread).map(|name| (thread, name))
+            }
+            Observation::ThreadLeft { thread } => {
+                // A new thread may get its id.
+                self.named.remove(&thread);
+                None
             }
             _ => None,
         };
@@ -130,11 +137,8 @@ impl Visitor for Follower<'_> {
                 history.interrupt(event.thread);
             }
             history.add(time, event.thread, world, what);
-            if let Some((thread, name)) = found
-                && let Some(entry) = history.thread(thread)
-                && entry.name.is_empty()
-            {
-                entry.name = name;
+            if let Some((thread, name)) = found {
+                history.name(thread, name);
             }
         });
     }

@@ -15,7 +15,8 @@
 //! (a sampler stops the process a thousand times a second) is counted, and is not a pause here. A pause whose beginning was before the session
 //! is left out. If events of that thread were lost during a pause, it may be two pauses, so it is counted as incomplete and left out too.
 //!
-//! All memory is bounded: the oldest entries leave the [`Ring`]s, and further threads share one entry.
+//! All memory is bounded: the oldest entries leave the [`Ring`]s. A thread has an entry if it has a name or a stop has waited for it; if there are
+//! too many, those are kept for which a stop waited longest.
 
 use std::collections::BTreeMap;
 
@@ -368,8 +369,10 @@ impl History {
                 }
             }
             Observation::ThreadNamed { thread, name } => {
-                if let Some(entry) = self.thread(thread) {
-                    (entry.name, entry.left) = (name, false);
+                // The kernel gives the id of a thread that has ended to a new one.
+                self.forget_left(thread);
+                if let Some(entry) = self.thread(thread, 0) {
+                    entry.name = name;
                 }
             }
             Observation::ThreadLeft { thread } => {
@@ -420,14 +423,32 @@ impl History {
         self.version += 1;
     }
 
-    /// Returns the entry of a thread, or `None` if there are too many.
-    pub fn thread(&mut self, thread: u64) -> Option<&mut Thread> {
+    /// Returns the entry of a thread for which a stop waited for this many nanoseconds. `None` if the thread has no entry, and there is no room
+    /// for a new one: all are of threads for which a stop waited at least as long.
+    fn thread(&mut self, thread: u64, ns: u64) -> Option<&mut Thread> {
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&thread) {
             // A thread that has left makes room.
-            let gone = self.threads.iter().find(|(_, entry)| entry.left).map(|(id, _)| *id)?;
-            self.threads.remove(&gone);
+            let least = self.threads.iter().min_by_key(|(_, entry)| (!entry.left, entry.slowest));
+            let (id, _) = least.filter(|(_, entry)| entry.left || entry.slowest < ns)?;
+            let id = *id;
+            self.threads.remove(&id);
         }
         Some(self.threads.entry(thread).or_default())
+    }
+
+    /// Removes the entry of a thread that has left.
+    fn forget_left(&mut self, thread: u64) {
+        if self.threads.get(&thread).is_some_and(|entry| entry.left) {
+            self.threads.remove(&thread);
+        }
+    }
+
+    /// Sets the name of a thread that has an entry without one.
+    pub fn name(&mut self, thread: u64, name: String) {
+        if let Some(entry) = self.threads.get_mut(&thread).filter(|entry| entry.name.is_empty()) {
+            entry.name = name;
+            self.version += 1;
+        }
     }
 
     /// Returns the bucket of this time, or the newest one if that is later.
@@ -503,13 +524,14 @@ impl History {
     }
 
     fn stopped(&mut self, thread: u64, ns: u64, waited: bool) {
-        let Some(entry) = self.thread(thread) else { return };
-        entry.left = false;
-        if waited {
-            entry.waited += 1;
-            entry.latest = ns;
-            entry.slowest = entry.slowest.max(ns);
+        self.forget_left(thread);
+        if !waited {
+            return;
         }
+        let Some(entry) = self.thread(thread, ns) else { return };
+        entry.waited += 1;
+        entry.latest = ns;
+        entry.slowest = entry.slowest.max(ns);
     }
 }
 

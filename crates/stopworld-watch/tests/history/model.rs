@@ -165,7 +165,53 @@ fn threads_have_their_latest_and_slowest_stop() {
     assert_eq!((worker.latest, worker.slowest, worker.left), (2 * US, 9 * US, false));
     let other = &history.threads[&22];
     assert_eq!((other.last, other.left), (1, true));
-    assert_eq!(history.threads[&COLLECTOR].waited, 0, "no stop waits for the thread that collects");
+    assert!(!history.threads.contains_key(&COLLECTOR), "no stop waits for the thread that collects");
+}
+
+fn stop(history: &mut History, thread: u64, ns: u64, waited: bool) {
+    history.add(0, COLLECTOR, 0, Observation::ThreadStopped { thread, ns, waited });
+}
+
+#[test]
+fn threads_for_which_no_stop_waits_take_no_room() {
+    let mut history = History::default();
+    for thread in 0..MOST_THREADS as u64 + 100 {
+        stop(&mut history, 1000 + thread, 0, false);
+    }
+    assert!(history.threads.is_empty());
+    for thread in 0..MOST_THREADS as u64 {
+        history.add(0, 1, 0, Observation::ThreadNamed { thread: 1000 + thread, name: "idle".into() });
+    }
+    stop(&mut history, 7, 1, true);
+    assert_eq!((history.threads.len(), history.threads[&7].waited), (MOST_THREADS, 1));
+}
+
+#[test]
+fn the_threads_for_which_stops_waited_longest_are_kept() {
+    let mut history = History::default();
+    for thread in 0..MOST_THREADS as u64 {
+        stop(&mut history, 1000 + thread, 500 + thread, true);
+    }
+    history.add(0, 1, 0, Observation::ThreadNamed { thread: 1, name: "idle".into() });
+    stop(&mut history, 2, 499, true);
+    stop(&mut history, 3, 501, true);
+    history.add(0, 1, 0, Observation::ThreadLeft { thread: 1400 });
+    stop(&mut history, 4, 1, true);
+    let has = [1, 2, 3, 4, 1000, 1001, 1400].map(|thread| history.threads.contains_key(&thread));
+    assert_eq!(has, [false, false, true, true, false, true, false]);
+    assert_eq!(history.threads.len(), MOST_THREADS);
+}
+
+/// The kernel gives the id of a thread that has ended to a new thread.
+#[rstest]
+#[case::named(Observation::ThreadNamed { thread: 21, name: "new".into() }, "new", 0)]
+#[case::stopped(Observation::ThreadStopped { thread: 21, ns: 5, waited: true }, "", 1)]
+fn a_new_thread_inherits_nothing(#[case] what: Observation, #[case] name: &str, #[case] waited: u64) {
+    let mut events = vec![(0, Observation::ThreadNamed { thread: 21, name: "old".into() })];
+    events.extend(collection(0, 1));
+    events.extend([(900, Observation::ThreadLeft { thread: 21 }), (1000, what)]);
+    let thread = &history(&events).threads[&21];
+    assert_eq!((thread.name.as_str(), thread.waited, thread.last, thread.left), (name, waited, 0, false));
 }
 
 #[test]
