@@ -466,7 +466,11 @@ impl History {
             return;
         }
         let label = if value.display.is_empty() { value.name.clone() } else { value.display };
-        self.counters.insert(value.name, Counter { label, units: value.units, value: value.value });
+        let counter = Counter { label, units: value.units, value: value.value };
+        if self.counters.get(&value.name) != Some(&counter) {
+            self.counters.insert(value.name, counter);
+            self.version += 1;
+        }
     }
 
     /// The open pause of this thread.

@@ -60,9 +60,11 @@ fn summary(history: &History) -> Line<'static> {
     };
     let heap = history.heaps.last().map_or("–".to_owned(), |heap| Bytes(total(&heap.bytes)).to_string());
     let last = history.pauses.last().map_or("–".to_owned(), |pause| format!("{} µs", Micros(pause.ns)));
-    let threads = history.threads.values().filter(|thread| !thread.left).count();
+    // .NET has no such counter.
+    let threads = history.counters.get("thread-count");
+    let threads = threads.map_or_else(String::new, |threads| format!("; {} threads", threads.value));
     let text = format!(
-        "{} pauses, {share:.2} % of the time; last {last}, longest {} µs; heap {heap}; {threads} threads",
+        "{} pauses, {share:.2} % of the time; last {last}, longest {} µs; heap {heap}{threads}",
         history.pauses.next(),
         Micros(history.longest),
     );

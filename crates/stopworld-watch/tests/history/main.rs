@@ -7,6 +7,7 @@ mod traces;
 #[path = "../written/mod.rs"]
 mod written;
 
+use stopworld_diagnostics::watched::CounterValue;
 use stopworld_watch::model::{History, Observation, Purpose};
 
 /// Microseconds, in the unit of the history.
@@ -19,6 +20,19 @@ pub fn history(events: &[(u64, Observation)]) -> History {
     let mut history = History::default();
     events.iter().for_each(|(us, what)| history.add(us * US, COLLECTOR, 0, what.clone()));
     history
+}
+
+/// A counter has this value.
+pub fn counter(name: &str, value: f64) -> Observation {
+    Observation::Counter(CounterValue {
+        provider: String::new(),
+        name: name.into(),
+        display: String::new(),
+        units: "MB".into(),
+        value,
+        grown_in: None,
+        time: 0,
+    })
 }
 
 /// Threads are about to be suspended for a collection.

@@ -1,13 +1,12 @@
 //! The rules by which events become pauses, heaps, threads and rates.
 
 use rstest::rstest;
-use stopworld_diagnostics::watched::CounterValue;
 use stopworld_watch::model::{
     History, MOST_PAUSES, MOST_SECONDS, MOST_STOPS, MOST_THREADS, Observation, PHASES, Phase, Purpose,
 };
 use stopworld_watch::ring::Ring;
 
-use super::{COLLECTOR, US, begin, collection, history, start};
+use super::{COLLECTOR, US, begin, collection, counter, history, start};
 
 fn us(history: &History, phase: Phase) -> u64 {
     history.pauses.last().expect("a pause").phases[phase as usize] / US
@@ -216,22 +215,19 @@ fn a_new_thread_inherits_nothing(#[case] what: Observation, #[case] name: &str, 
 
 #[test]
 fn rates_count_the_events_of_each_second_and_not_the_counters() {
-    let counter = CounterValue {
-        provider: String::new(),
-        name: "gc-heap-size".into(),
-        display: "GC Heap Size".into(),
-        units: "MB".into(),
-        value: 3.5,
-        grown_in: None,
-        time: 0,
-    };
     let mut history = history(&[(0, Observation::Other), (10, Observation::Other), (1_000_000, Observation::Other)]);
     history.add_lost(4);
-    history.add(2_500_000 * US, 0, 0, Observation::Counter(counter));
+    history.add(2_500_000 * US, 0, 0, counter("gc-heap-size", 3.5));
     let seconds: Vec<_> = history.seconds.iter().map(|second| (second.second, second.events, second.lost)).collect();
     assert_eq!(seconds, [(0, 2, 0), (1, 1, 4), (2, 0, 0)]);
     assert_eq!((history.events, history.lost), (3, 4));
     assert_eq!(history.counters["gc-heap-size"].value, 3.5);
+    // Views are notified of a value only if it is new.
+    let version = history.version;
+    history.add(2_600_000 * US, 0, 0, counter("gc-heap-size", 3.5));
+    assert_eq!(history.version, version);
+    history.add(2_700_000 * US, 0, 0, counter("gc-heap-size", 3.6));
+    assert!(history.version > version);
 }
 
 /// However long a process runs, and whatever it sends, the memory is bounded.

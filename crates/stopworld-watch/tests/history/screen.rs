@@ -7,7 +7,7 @@ use stopworld_watch::feed::Target;
 use stopworld_watch::model::{History, Observation, Runtime};
 use stopworld_watch::screen::draw;
 
-use super::{begin, collection, history};
+use super::{begin, collection, counter, history};
 
 fn target() -> Target {
     Target { pid: 4711, command_line: "a program\x1b[31m with a colour".into() }
@@ -53,6 +53,16 @@ fn the_picture_has_the_newest_pause_the_heap_the_phases_and_the_threads() {
     }
     assert!(!text.contains('\x1b'), "control characters of the program stay out of the terminal");
     assert!(!text.contains("generation 0"), "stopworld has no generations");
+}
+
+/// Not every process has a counter of its threads.
+#[test]
+fn the_number_of_threads_is_shown_if_it_is_known() {
+    let mut history = busy();
+    let summary = |history: &History| picture(140, 40, history).lines().nth(1).expect("a line").to_owned();
+    assert!(!summary(&history).contains("threads"), "{}", summary(&history));
+    history.add(0, 1, 0, counter("thread-count", 17.0));
+    assert!(summary(&history).contains("; 17 threads"), "{}", summary(&history));
 }
 
 #[test]
