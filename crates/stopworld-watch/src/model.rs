@@ -35,6 +35,8 @@ pub const MOST_THREADS: usize = 512;
 pub const MOST_STOPS: usize = 16;
 /// The number of pauses that can be open at once.
 const MOST_OPEN: usize = 64;
+/// The number of worlds whose sizes are added up: the newest.
+const MOST_WORLDS: usize = 256;
 /// The number of counters that are kept.
 const MOST_COUNTERS: usize = 128;
 /// Nanoseconds of a second.
@@ -207,19 +209,17 @@ pub struct Pause {
     pub failed: bool,
     /// The world of the process, from 0.
     pub world: u16,
-    /// Bytes of the heap after it.
+    /// Bytes of the heap of its world after it.
     pub heap: Option<u64>,
     /// The threads that stopped last, with the nanoseconds that they took.
     pub stops: Vec<(u64, u64)>,
 }
 
-/// The sizes of the spaces at a time.
+/// The sizes of the spaces at a time, in all worlds. No event reports which world was closed: its last sizes stay.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HeapSize {
     /// Nanoseconds since the session began.
     pub time: u64,
-    /// The world of the process, from 0.
-    pub world: u16,
     /// Bytes, by space.
     pub bytes: [u64; SPACES],
 }
@@ -309,6 +309,8 @@ pub struct History {
     /// Changes with each change that is worth showing.
     pub version: u64,
     open: Vec<Open>,
+    /// The latest sizes of each world.
+    worlds: BTreeMap<u16, [u64; SPACES]>,
 }
 
 impl Default for History {
@@ -331,6 +333,7 @@ impl Default for History {
             is_broken: false,
             version: 0,
             open: Vec::new(),
+            worlds: BTreeMap::new(),
         }
     }
 }
@@ -359,8 +362,7 @@ impl History {
                 if let Some(open) = self.nearest_pause(thread) {
                     open.pause.heap = Some(bytes.iter().fold(0, |sum: u64, size| sum.saturating_add(*size)));
                 }
-                self.heaps.push(HeapSize { time, world, bytes });
-                self.version += 1;
+                self.sizes(time, world, bytes);
             }
             Observation::ThreadStopped { thread: stopped, ns, waited } => {
                 self.stopped(stopped, ns, waited);
@@ -483,6 +485,19 @@ impl History {
         let at = self.open.iter().position(|open| open.thread == thread);
         let at = at.or_else(|| (self.open.len() == 1).then_some(0))?;
         Some(&mut self.open[at])
+    }
+
+    fn sizes(&mut self, time: u64, world: u16, bytes: [u64; SPACES]) {
+        self.worlds.insert(world, bytes);
+        if self.worlds.len() > MOST_WORLDS {
+            self.worlds.pop_first();
+        }
+        let mut sum = [0u64; SPACES];
+        for sizes in self.worlds.values() {
+            sum.iter_mut().zip(sizes).for_each(|(sum, size)| *sum = sum.saturating_add(*size));
+        }
+        self.heaps.push(HeapSize { time, bytes: sum });
+        self.version += 1;
     }
 
     fn suspend(&mut self, begin: u64, thread: u64, world: u16, purpose: Purpose) {

@@ -14,6 +14,8 @@ mod skipped;
 mod terminal;
 mod view;
 mod watched;
+#[path = "../../../stopworld-watch/tests/written/mod.rs"]
+mod written;
 
 /// The program of a [`Subject`](diagnostics_support::subject::Subject). It does nothing in the process of the tests.
 #[test]

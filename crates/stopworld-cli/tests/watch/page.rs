@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use nettrace::clr::SuspendReason;
+use nettrace::clr::write::{GCRestartEEEnd, GCSuspendEEBegin};
 use serde_json::Value;
 use stopworld_analysis::gcstats::{Rules, analyse};
 
@@ -10,6 +12,7 @@ use crate::line::Line;
 use crate::page_support::{self, Browser};
 use crate::played::{Played, fixture};
 use crate::watched::{Run, Watched};
+use crate::written::Written;
 
 /// The nanoseconds of the pauses in the page's table, by the number of the collection.
 fn latest(browser: &mut Browser) -> BTreeMap<u64, f64> {
@@ -127,6 +130,29 @@ fn the_buttons_collect_and_the_charts_zoom() {
     assert_eq!(browser.eval(range), zoomed, "what arrives does not change a zoom");
     browser.eval("document.getElementById('whole').click()");
     browser.until("+document.getElementById('heap-chart').dataset.from === 0");
+    assert_eq!(browser.complaints(), Vec::<&Value>::new());
+}
+
+/// A pause of a world may begin before a pause of another world and end after it. The page has them in the order of their beginnings.
+#[test]
+fn the_pauses_of_two_worlds_are_in_order() {
+    let Some(mut browser) = page_support::browser() else { return };
+    let mut written = Written::new(true);
+    let begin = GCSuspendEEBegin { reason: SuspendReason::SuspendForGC, count: 0 };
+    for (us, thread, world, is_begin) in
+        [(1_000, 1, 0, true), (2_000, 2, 1, true), (3_000, 2, 1, false), (9_000, 1, 0, false)]
+    {
+        match is_begin {
+            true => written.event(us, thread, world, &begin),
+            false => written.event(us, thread, world, &GCRestartEEEnd {}),
+        };
+    }
+    let played = Played::start_with(written.end());
+    let watched = Watched::start(played.pid());
+    browser.visit(&watched.url);
+    browser.until("document.querySelectorAll('#latest tbody tr').length === 2");
+    let times = "[...document.querySelectorAll('#latest tbody tr')].map((row) => row.cells[0].textContent).join(' ')";
+    assert_eq!(browser.eval(times), "0.002 0.001");
     assert_eq!(browser.complaints(), Vec::<&Value>::new());
 }
 

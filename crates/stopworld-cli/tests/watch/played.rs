@@ -25,9 +25,13 @@ pub fn fixture(name: &str) -> PathBuf {
 impl Played {
     /// Starts the process; each session gets this trace, and stays open until the process ends.
     pub fn start(trace: &Path) -> Played {
-        let mut bytes = std::fs::read(trace).unwrap();
+        Played::start_with(std::fs::read(trace).unwrap())
+    }
+
+    /// As above, with the bytes of the trace.
+    pub fn start_with(mut bytes: Vec<u8>) -> Played {
         // Without the end tag, which a session sends when it is stopped.
-        assert_eq!(bytes.pop(), Some(1), "{} is a whole trace of version 4", trace.display());
+        assert_eq!(bytes.pop(), Some(1), "a whole trace of version 4");
         let directory = tempfile::tempdir().unwrap();
         let child = Command::new("sleep").arg("600").env("TMPDIR", directory.path()).spawn().unwrap();
         let socket = directory.path().join(format!("dotnet-diagnostic-{}-1-socket", child.id()));

@@ -236,10 +236,14 @@
   // ---- The stream
 
   const take = (batch) => {
+    // A page that was just opened has missed nothing.
+    if (!latest) data.next = batch.first;
     // Entries that came before: the stream began again.
     const known = Math.max(0, data.next - batch.first);
     if (batch.first > data.next) data.missed += batch.first - data.next;
     data.pauses.push(...batch.pauses.slice(known));
+    // Pauses of several worlds may end in another order than they begin. The charts need the order of the beginnings.
+    if (data.pauses.some((pause, at) => at > 0 && pause.begin < data.pauses[at - 1].begin)) data.pauses.sort((one, other) => one.begin - other.begin);
     data.next = Math.max(data.next, batch.first + batch.pauses.length);
     const lastHeap = data.heaps.at(-1)?.time ?? -1;
     data.heaps.push(...batch.heaps.filter((heap) => heap.time > lastHeap));

@@ -150,6 +150,23 @@ fn pauses_of_two_worlds_do_not_mix() {
     assert_eq!(pauses, [(1, Some(5), 8), (0, Some(9), 20)]);
 }
 
+/// The heap of the process is the sum of its worlds' heaps.
+#[test]
+fn the_sizes_of_worlds_are_added_up() {
+    let mut history = History::default();
+    for (us, world, bytes) in [
+        (10, 0, [0, 0, 100, 10, 1]),
+        (20, 1, [0, 0, 2000, 0, 0]),
+        (30, 0, [0, 0, 50, 0, 1]),
+        (40, 2, [0, 0, u64::MAX, 0, 0]),
+    ] {
+        history.add(us * US, 1, world, Observation::Stats(bytes));
+    }
+    let sizes: Vec<_> = history.heaps.iter().map(|heap| heap.bytes).collect();
+    let expected = [[0, 0, 100, 10, 1], [0, 0, 2100, 10, 1], [0, 0, 2050, 0, 1], [0, 0, u64::MAX, 0, 1]];
+    assert_eq!(sizes, expected);
+}
+
 #[test]
 fn threads_have_their_latest_and_slowest_stop() {
     let mut events = vec![(0, Observation::ThreadNamed { thread: 21, name: "worker".into() })];
