@@ -1,12 +1,13 @@
 //! `stopworld watch`: the collections of a running process as they happen, on the terminal or as a page.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Seek, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 
@@ -14,8 +15,9 @@ use super::arguments::Watch;
 use super::exit::Failure;
 use super::{live, snapshot};
 use heap_snapshot::{Heap, v8};
-use nettrace::clr::gc::End;
-use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
+use nettrace::clr::gc::{End, EndV0, Start, StartV0};
+use nettrace::clr::{Payload, Reason};
+use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
 use stopworld_analysis::snapshot::OpenedHeap;
 use stopworld_diagnostics::Refusal;
 use stopworld_diagnostics::client::{Client, ClientError, Provider, Rundown, Session};
@@ -98,16 +100,16 @@ fn failed(error: anyhow::Error) -> ActionError {
     }
 }
 
-/// Requests a collection, and waits for the end of the first one.
+/// Requests a collection, and waits for its end in each world in which it has started.
 fn collect(pid: u32) -> anyhow::Result<()> {
     let runtime = Provider { name: RUNTIME.into(), keywords: COLLECT, level: INFORMATIONAL, arguments: String::new() };
     let Session { stream, .. } = Client::of_process(pid)?.collect(&[runtime], MEGABYTES, Rundown::LeftOut)?;
     stream.set_read_timeout(Some(COLLECTION_TIME))?;
-    let mut first = FirstCollection { has_ended: false };
-    Reader::new(&stream).in_file_order().read(&mut first);
+    let mut requested = Requested::new(Instant::now() + COLLECTION_TIME);
+    Reader::new(&stream).in_file_order().read(&mut requested);
     // Closing the connection ends the session. If the process has closed it, there is nothing to close.
     let _ = stream.shutdown(Shutdown::Both);
-    if first.has_ended {
+    if requested.has_ended() {
         return Ok(());
     }
     Err(anyhow!(
@@ -115,22 +117,65 @@ fn collect(pid: u32) -> anyhow::Result<()> {
     ))
 }
 
-/// Notices the end of the first collection.
-struct FirstCollection {
-    has_ended: bool,
+/// The collections of a session that were requested, by the session or by the program meanwhile. Those that the collector started by itself,
+/// and those that had begun before the session, are no answer to the request.
+struct Requested {
+    deadline: Instant,
+    pointer_bytes: u8,
+    /// World and number of each.
+    started: BTreeSet<(u16, i32)>,
+    /// World and number of each collection that ended. Another thread may report the end, before the start in the file.
+    ended: BTreeSet<(u16, i32)>,
 }
 
-impl Visitor for FirstCollection {
-    fn event_type(&mut self, kind: &EventType) -> Interest {
-        if kind.provider == RUNTIME && kind.event == End::EVENT { Interest::Deliver } else { Interest::Skip }
+impl Requested {
+    fn new(deadline: Instant) -> Requested {
+        Requested { deadline, pointer_bytes: 8, started: BTreeSet::new(), ended: BTreeSet::new() }
     }
 
-    fn event(&mut self, _: &NetEvent<'_>) {
-        self.has_ended = true;
+    /// Returns whether there was at least one, and all have ended.
+    fn has_ended(&self) -> bool {
+        !self.started.is_empty() && self.started.is_subset(&self.ended)
+    }
+}
+
+impl Visitor for Requested {
+    fn trace(&mut self, trace: &TraceInfo) {
+        self.pointer_bytes = trace.pointer_bytes;
+    }
+
+    fn event_type(&mut self, kind: &EventType) -> Interest {
+        let is_one = kind.provider == RUNTIME && [Start::EVENT, End::EVENT].contains(&kind.event);
+        if is_one { Interest::Deliver } else { Interest::Skip }
+    }
+
+    fn event(&mut self, event: &NetEvent<'_>) {
+        let (version, payload) = (event.version(), Payload::new(event.payload, self.pointer_bytes));
+        if event.kind.event == End::EVENT {
+            let end = End::new(version, payload);
+            let number = if version == 0 { EndV0::new(version, payload).count() } else { end.count() };
+            self.ended.extend(number.map(|number| (end.clr_instance_id().unwrap_or_default(), number)));
+            return;
+        }
+        let start = Start::new(version, payload);
+        let (number, reason) = match version {
+            0 => {
+                let start = StartV0::new(version, payload);
+                (start.count(), start.reason())
+            }
+            _ => (start.count(), start.reason()),
+        };
+        let is_requested = matches!(
+            reason.and_then(Reason::of),
+            Some(Reason::Induced | Reason::InducedNotForced | Reason::InducedCompacting)
+        );
+        if is_requested {
+            self.started.extend(number.map(|number| (start.clr_instance_id().unwrap_or_default(), number)));
+        }
     }
 
     fn is_done(&self) -> bool {
-        self.has_ended
+        self.has_ended() || Instant::now() >= self.deadline
     }
 }
 

@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use nettrace::clr::write::{GCEnd, GCStart};
+use nettrace::clr::{CollectionType, Reason};
 use rstest::rstest;
 use serde_json::Value;
 use stopworld_analysis::gcstats::{Rules, analyse};
@@ -12,6 +14,7 @@ use crate::diagnostics_support::client::PATIENCE;
 use crate::diagnostics_support::subject::{Subject, resident_kib, until};
 use crate::played::{Played, fixture};
 use crate::watched::{Answer, Run, Watched};
+use crate::written::Written;
 
 fn has(batch: &Value, pauses: u64) -> bool {
     batch["total"].as_u64() >= Some(pauses)
@@ -170,6 +173,44 @@ fn the_actions_do_what_they_say() {
     let collections = processes[0].all.count;
     let after: u64 = subject.tell("collections").parse().unwrap();
     assert!((1..=after - before).contains(&collections), "{collections}");
+}
+
+/// Of the collections of a session, only those that were requested answer a request, each when it has ended in its own world.
+#[rstest]
+#[case::not_ended(&[], 502)]
+#[case::another_world(&[(1, 3)], 502)]
+#[case::ended(&[(0, 3)], 204)]
+fn a_request_is_answered_by_a_requested_collection(#[case] ends: &[(u16, u32)], #[case] status: u16) {
+    let start = |count, reason| GCStart {
+        count,
+        depth: 2,
+        reason,
+        kind: CollectionType::NonConcurrentGC,
+        client_sequence_number: 0,
+    };
+    let end = |count| GCEnd { count, depth: 2 };
+    let mut written = Written::new(true);
+    // One that had begun before the session, one of the collector's own, and one that was requested.
+    written.event(10, 1, 0, &end(1));
+    written.event(20, 1, 0, &start(2, Reason::AllocSmall)).event(30, 1, 0, &end(2));
+    written.event(40, 1, 0, &start(3, Reason::Induced));
+    for (world, count) in ends {
+        written.event(50, 1, *world, &end(*count));
+    }
+    let mut played = Played::start_with(written.end());
+    let watched = Watched::start(played.pid());
+    let answer = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| watched.own("POST", "collect"));
+        if status == 502 {
+            let in_progress = |watched: &Watched| watched.events("").next().1["actions"][0]["reason"] == "in progress";
+            until("the request is in progress", || in_progress(&watched));
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(in_progress(&watched), "nothing has answered it");
+            played.end();
+        }
+        asking.join().unwrap()
+    });
+    assert_eq!(answer.status, status, "{answer:?}");
 }
 
 /// Streams that are not read have no queue, and cost the process nothing.
