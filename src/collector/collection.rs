@@ -151,6 +151,7 @@ impl Collector {
             stopped.thread_stops(|tid, activity, ns| {
                 self.events.fire_thread_stopped(number, tid.0 as u32, activity as u32, ns);
             });
+            phases.skip_time();
         }
 
         // Collect.

@@ -85,7 +85,7 @@ pub(crate) enum ThreadActivity {
     Entering,
     /// It was in a blocking region.
     InRegion,
-    /// It was suspended by the program, or stopped by a debugger.
+    /// It was stopped already: suspended by the program, or held by a debugger.
     Suspended,
     /// It collects.
     Collecting,
@@ -287,10 +287,10 @@ impl StoppedWorld<'_> {
         summary
     }
 
-    /// Calls `report(thread, activity, ns)` with each thread, what it did when the stop was requested, and the nanoseconds until it had
+    /// Calls `report(thread, activity, ns)` with each living thread, what it did when the stop was requested, and the nanoseconds until it had
     /// stopped.
     pub(crate) fn thread_stops(&self, mut report: impl FnMut(Tid, ThreadActivity, u64)) {
-        for thread in self.live() {
+        for thread in self.live().iter().filter(|thread| !thread.is_gone()) {
             if self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, *thread)) {
                 report(thread.tid(), ThreadActivity::Collecting, 0);
                 continue;
