@@ -7,11 +7,11 @@ use nettrace::clr::write::{GCRestartEEEnd, GCSuspendEEBegin};
 use serde_json::Value;
 use stopworld_analysis::gcstats::{Rules, analyse};
 
-use crate::diagnostics_support::subject::Subject;
+use crate::diagnostics_support::subject::{Subject, until};
 use crate::line::Line;
 use crate::page_support::{self, Browser};
 use crate::played::{Played, fixture};
-use crate::watched::{Run, Watched};
+use crate::watched::{Events, Run, Watched};
 use crate::written::Written;
 
 /// The nanoseconds of the pauses in the page's table, by the number of the collection.
@@ -97,6 +97,34 @@ fn the_page_connects_again() {
     assert_eq!(watched.end(libc::SIGTERM), Some(0));
     browser.until("document.body.dataset.connected === 'no'");
     assert_eq!(latest(&mut browser).len(), 12);
+}
+
+/// A page whose tab is hidden holds no stream. When it is shown, it has missed nothing and has nothing twice.
+#[test]
+fn a_hidden_page_closes_its_stream() {
+    let Some(mut browser) = page_support::browser() else { return };
+    let mut subject = Subject::start();
+    let watched = Watched::start(subject.pid());
+    browser.visit(&watched.url);
+    subject.tell("collect 2");
+    browser.until("document.body.dataset.next === '2'");
+    let others: Vec<Events> = (0..15).map(|_| watched.events("")).collect();
+    assert_eq!(watched.own("HEAD", "events").status, 503, "the page has the last place");
+    let hide = |browser: &mut Browser, is_hidden: bool| {
+        browser
+            .eval(&format!("Object.defineProperty(document, 'hidden', {{ value: {is_hidden}, configurable: true }})"));
+        browser.eval("document.dispatchEvent(new Event('visibilitychange'))");
+    };
+    hide(&mut browser, true);
+    until("the hidden page has closed its stream", || watched.own("HEAD", "events").status == 200);
+    subject.tell("collect 3");
+    drop(others);
+    assert_eq!(browser.eval("document.body.dataset.next"), "2");
+    hide(&mut browser, false);
+    browser.until("document.body.dataset.next === '5'");
+    browser.until("document.querySelectorAll('#latest tbody tr').length === 5");
+    assert_eq!(latest(&mut browser).into_keys().collect::<Vec<_>>(), (1..=5).collect::<Vec<_>>());
+    assert_eq!(browser.eval("document.body.dataset.losses ?? 0"), 0, "that is no loss of the connection");
 }
 
 #[test]

@@ -96,6 +96,8 @@ fn a_stream_that_connects_again_gets_what_it_missed() {
     assert_eq!(pauses.len(), 3);
     subject.tell("collect 4");
     let (_, missed) = watched.events(&id).until(|batch| has(batch, 7));
+    let (_, by_address) = watched.events_at(&format!("events?after={id}"), "").until(|batch| has(batch, 7));
+    assert_eq!(missed, by_address);
     let (_, all) = watched.events("").until(|batch| has(batch, 7));
     assert_eq!((missed.len(), all.len()), (4, 7));
     assert_eq!(all, [pauses, missed].concat());

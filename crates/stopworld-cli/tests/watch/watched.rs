@@ -106,9 +106,17 @@ impl Watched {
 
     /// Opens the stream of the page after the batch with this id.
     pub fn events(&self, last: &str) -> Events {
-        let host = self.host();
-        let path = format!("/{}/events", self.token);
-        let stream = self.open("GET", &path, &[("Host", &host), ("Last-Event-ID", last)]);
+        self.events_at("events", last)
+    }
+
+    /// As above, at this address.
+    pub fn events_at(&self, name: &str, last: &str) -> Events {
+        let (host, path) = (self.host(), format!("/{}/{name}", self.token));
+        let mut headers = vec![("Host", host.as_str())];
+        if !last.is_empty() {
+            headers.push(("Last-Event-ID", last));
+        }
+        let stream = self.open("GET", &path, &headers);
         let mut events = Events { lines: BufReader::new(stream) };
         while !events.line().trim().is_empty() {}
         events

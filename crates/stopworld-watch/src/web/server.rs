@@ -19,7 +19,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -261,11 +261,14 @@ struct Follower {
     _permit: OwnedSemaphorePermit,
 }
 
-async fn events(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+async fn events(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Response {
     let Ok(permit) = Arc::clone(&shared.streams).try_acquire_owned() else {
         return unavailable("too many pages are open: close one\n");
     };
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+    // A browser that connects again sends the header; a page that was hidden opens a new stream.
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let after = uri.query().and_then(|query| query.strip_prefix("after="));
+    let last = last.or(after).unwrap_or_default();
     let follower = Follower {
         cursor: Cursor::parse(last),
         changes: shared.feed.changes(),

@@ -266,10 +266,16 @@
   };
 
   const RETRY = 2000;
+  let stream = null; // open while the page is visible
+  let last = ""; // the id of the newest batch
   const connect = () => {
-    const stream = new EventSource("events");
+    if (stream || document.hidden) return;
+    stream = new EventSource("events?after=" + last);
     stream.addEventListener("open", () => { document.body.dataset.connected = "yes"; });
-    stream.addEventListener("message", (event) => take(JSON.parse(event.data)));
+    stream.addEventListener("message", (event) => {
+      last = event.lastEventId;
+      take(JSON.parse(event.data));
+    });
     stream.addEventListener("error", () => {
       document.body.dataset.connected = "no";
       document.body.dataset.losses = 1 + Number(document.body.dataset.losses ?? 0);
@@ -277,9 +283,22 @@
       const ended = latest?.ended ? latest.ended + "; the" : "The";
       state(ended + " connection to stopworld watch is lost; the page keeps its data and tries again", true);
       // The browser tries again by itself, unless the server refused.
-      if (stream.readyState === EventSource.CLOSED) setTimeout(connect, RETRY);
+      if (stream?.readyState === EventSource.CLOSED) {
+        stream = null;
+        setTimeout(connect, RETRY);
+      }
     });
   };
+  // A browser has few connections to a server for all of its tabs, and a hidden page draws nothing.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      stream?.close();
+      stream = null;
+      document.body.dataset.connected = "no";
+    } else {
+      connect();
+    }
+  });
   connect();
 
   // ---- Actions
