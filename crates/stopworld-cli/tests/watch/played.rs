@@ -1,10 +1,13 @@
-//! A process that plays a trace: a diagnostics socket whose sessions get the bytes of a file, whatever they request.
+//! A process that plays a trace: a diagnostics socket whose sessions get the bytes of a trace, whatever they request.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::diagnostics_support::client::{UNKNOWN_COMMAND, error, message};
@@ -12,8 +15,7 @@ use crate::diagnostics_support::client::{UNKNOWN_COMMAND, error, message};
 /// A process without a runtime, and the socket that a test serves in its name.
 pub struct Played {
     child: Child,
-    /// Dropping it ends the sessions.
-    hold: Option<Sender<()>>,
+    sessions: Sessions,
     _directory: tempfile::TempDir,
 }
 
@@ -36,21 +38,15 @@ impl Played {
         let child = Command::new("sleep").arg("600").env("TMPDIR", directory.path()).spawn().unwrap();
         let socket = directory.path().join(format!("dotnet-diagnostic-{}-1-socket", child.id()));
         let listener = UnixListener::bind(socket).unwrap();
-        let (hold, held) = channel::<()>();
-        let (stop, stopped) = channel::<()>();
-        thread::spawn(move || {
-            // The threads of sessions wait for a channel that is closed when the test drops its end.
-            let _ = held.recv();
-            drop(stop);
-        });
-        let stopped = std::sync::Arc::new(std::sync::Mutex::new(stopped));
+        let sessions = Sessions::default();
+        let (bytes, serving) = (Arc::new(bytes), sessions.clone());
         thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
-                let (bytes, stopped) = (bytes.clone(), std::sync::Arc::clone(&stopped));
-                thread::spawn(move || serve(connection, &bytes, || _ = stopped.lock().unwrap().recv()));
+                let (bytes, sessions) = (Arc::clone(&bytes), serving.clone());
+                thread::spawn(move || serve(connection, &bytes, &sessions));
             }
         });
-        Played { child, hold: Some(hold), _directory: directory }
+        Played { child, sessions, _directory: directory }
     }
 
     pub fn pid(&self) -> u32 {
@@ -61,7 +57,7 @@ impl Played {
     pub fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        self.hold = None;
+        self.sessions.0.lock().unwrap().clear();
     }
 }
 
@@ -71,8 +67,12 @@ impl Drop for Played {
     }
 }
 
+/// The sessions by their ids. A session ends when its sender is dropped.
+#[derive(Clone, Default)]
+struct Sessions(Arc<Mutex<BTreeMap<u64, Sender<()>>>>);
+
 /// Answers one request.
-fn serve(mut connection: UnixStream, trace: &[u8], wait_for_the_end: impl FnOnce()) {
+fn serve(mut connection: UnixStream, trace: &[u8], sessions: &Sessions) {
     let mut head = [0; 20];
     if connection.read_exact(&mut head).is_err() {
         return;
@@ -83,11 +83,17 @@ fn serve(mut connection: UnixStream, trace: &[u8], wait_for_the_end: impl FnOnce
     let mut send = |bytes: &[u8]| connection.write_all(bytes).is_ok();
     match (head[16], head[17]) {
         (2, 2..=6) => {
-            if send(&message(0xff, 0, &1u64.to_le_bytes())) && send(trace) {
-                wait_for_the_end();
+            static LAST: AtomicU64 = AtomicU64::new(0);
+            let (id, (hold, held)) = (1 + LAST.fetch_add(1, Ordering::Relaxed), channel());
+            sessions.0.lock().unwrap().insert(id, hold);
+            if send(&message(0xff, 0, &id.to_le_bytes())) && send(trace) {
+                let _ = held.recv();
             }
         }
-        (2, 1) => _ = send(&message(0xff, 0, &1u64.to_le_bytes())),
+        (2, 1) => {
+            sessions.0.lock().unwrap().remove(&u64::from_le_bytes(payload[..8].try_into().unwrap()));
+            send(&message(0xff, 0, &payload));
+        }
         // As .NET Core 3, it does not describe itself.
         _ => _ = send(&error(UNKNOWN_COMMAND)),
     }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use nettrace::clr::write::{GCEnd, GCStart};
+use nettrace::clr::write::{GCDynamicEvent, GCEnd, GCStart};
 use nettrace::clr::{CollectionType, Reason};
 use rstest::rstest;
 use serde_json::Value;
@@ -177,7 +177,32 @@ fn the_actions_do_what_they_say() {
     assert!((1..=after - before).contains(&collections), "{collections}");
 }
 
-/// Of the collections of a session, only those that were requested answer a request, each when it has ended in its own world.
+/// A file that is being downloaded takes room in the temporary directory, so there is one at a time.
+#[test]
+fn an_action_is_in_progress_until_its_file_has_been_sent() {
+    // The file is larger than what the system keeps of an answer that is not read.
+    let data = vec![7; 60_000];
+    let mut written = Written::new(true);
+    for us in 0..400 {
+        written.event(us, 1, 0, &GCDynamicEvent { name: "Filler".into(), data: &data });
+    }
+    let played = Played::start_with(written.end());
+    let watched = Watched::start(played.pid());
+    let (host, origin) = (format!("127.0.0.1:{}", watched.port), format!("http://127.0.0.1:{}", watched.port));
+    let path = format!("/{}/record", watched.token);
+    let mut unread = watched.open("POST", &path, &[("Host", &host), ("Origin", &origin)]);
+    let mut beginning = [0; 12];
+    unread.read_exact(&mut beginning).unwrap();
+    assert_eq!(&beginning, b"HTTP/1.1 200");
+    let reason = |watched: &Watched| watched.events("").next().1["actions"][2]["reason"].clone();
+    assert_eq!(reason(&watched), "in progress");
+    let second = watched.own("POST", "record");
+    assert_eq!((second.status, second.text().as_str()), (409, "this is in progress already\n"));
+    drop(unread);
+    until("it can be requested again", || reason(&watched) == Value::Null);
+}
+
+/// Only a collection that was requested answers a request, when it has ended in its own world.
 #[rstest]
 #[case::not_ended(&[], 502)]
 #[case::another_world(&[(1, 3)], 502)]

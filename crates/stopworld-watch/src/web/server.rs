@@ -24,7 +24,7 @@ use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -36,7 +36,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::io::ReaderStream;
 
 use super::access::{Access, random_hex};
-use super::actions::{Action, ActionError, ActionStates, Actions};
+use super::actions::{Action, ActionError, ActionStates, Actions, Running};
 use super::batch::{self, Cursor};
 use super::connections::{Connection, Connections, Deadline};
 use super::document;
@@ -319,19 +319,17 @@ async fn action(State(shared): State<Arc<Shared>>, Path((_, name)): Path<(String
         return (StatusCode::CONFLICT, "this is in progress already\n").into_response();
     };
     shared.changed.send_replace(());
-    let performing = Arc::clone(&shared);
+    let progress = InProgress { running: Some(running), shared: Arc::clone(&shared) };
     let performed = tokio::task::spawn_blocking(move || {
-        let performed = action.perform(&*performing.actions);
-        if let Err(ActionError::Unsupported(reason)) = &performed {
+        let performed = action.perform(&*progress.shared.actions);
+        if let (Err(ActionError::Unsupported(reason)), Some(running)) = (&performed, &progress.running) {
             running.is_unsupported(reason);
         }
-        drop(running);
-        performing.changed.send_replace(());
-        performed
+        performed.map(|file| file.map(|file| (file, progress)))
     });
     match performed.await {
         Ok(Ok(None)) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Ok(Some(file))) => download(file, action, shared.feed.target().pid),
+        Ok(Ok(Some((file, progress)))) => download(file, action, shared.feed.target().pid, progress),
         Ok(Err(ActionError::Failed(reason) | ActionError::Unsupported(reason))) => {
             (StatusCode::BAD_GATEWAY, reason + "\n").into_response()
         }
@@ -339,11 +337,30 @@ async fn action(State(shared): State<Arc<Shared>>, Path((_, name)): Path<(String
     }
 }
 
+/// An action that is in progress until this is dropped: until its file has been sent, if it makes one.
+struct InProgress {
+    running: Option<Running>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        // The streams are notified of what is so then.
+        self.running = None;
+        self.shared.changed.send_replace(());
+    }
+}
+
 /// Sends a file, piece by piece.
-fn download(file: File, action: Action, pid: u32) -> Response {
+fn download(file: File, action: Action, pid: u32, progress: InProgress) -> Response {
     let extension = if action == Action::Snapshot { "heapsnapshot" } else { "nettrace" };
     let length = file.metadata().map(|found| found.len()).unwrap_or_default();
-    let body = Body::from_stream(ReaderStream::new(tokio::fs::File::from_std(file)));
+    let pieces = ReaderStream::new(tokio::fs::File::from_std(file)).map(move |piece| {
+        // The stream has it until the connection drops the stream.
+        let _ = &progress;
+        piece
+    });
+    let body = Body::from_stream(pieces);
     let name = format!("attachment; filename=\"process-{pid}.{extension}\"");
     let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_DISPOSITION, name)];
     let mut response = (headers, body).into_response();
