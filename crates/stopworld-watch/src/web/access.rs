@@ -24,7 +24,8 @@ const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 #[derive(Debug)]
 pub(crate) struct Access {
     token: String,
-    hosts: [String; 2],
+    /// What a browser sends as `Host`. The first is in the URL.
+    hosts: Vec<String>,
 }
 
 /// Why a request is refused. Answers contain no more than this.
@@ -55,7 +56,13 @@ impl Access {
     /// # Errors
     /// The system has no random numbers.
     pub(crate) fn new(port: u16) -> io::Result<Access> {
-        Ok(Access { token: random_hex()?, hosts: ["127.0.0.1", "localhost"].map(|host| format!("{host}:{port}")) })
+        const NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
+        let mut hosts = Vec::from(NAMES.map(|name| format!("{name}:{port}")));
+        // A browser leaves out the standard port.
+        if port == 80 {
+            hosts.extend(NAMES.map(str::to_owned));
+        }
+        Ok(Access { token: random_hex()?, hosts })
     }
 
     /// Returns the URL of the page.
@@ -111,7 +118,11 @@ mod tests {
     const TOKEN: &str = "00112233445566778899aabbccddeeff";
 
     fn check(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<(), Refusal> {
-        let access = Access { token: TOKEN.into(), ..Access::new(4000).expect("random numbers") };
+        check_at(4000, method, uri, headers)
+    }
+
+    fn check_at(port: u16, method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<(), Refusal> {
+        let access = Access { token: TOKEN.into(), ..Access::new(port).expect("random numbers") };
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, HeaderValue::from_str(value).expect("a header"));
@@ -132,6 +143,24 @@ mod tests {
     #[case::an_action("POST", &[OWN, OWN_ORIGIN, ("sec-fetch-site", "same-origin")])]
     fn requests_of_the_page_pass(#[case] method: &str, #[case] headers: &[(&str, &str)]) {
         assert_eq!(check(method, &format!("/{TOKEN}/x"), headers), Ok(()));
+    }
+
+    /// A browser leaves out port 80, in `Host` and in `Origin`.
+    #[rstest]
+    #[case(80, "127.0.0.1", "http://127.0.0.1", Ok(()))]
+    #[case(80, "localhost", "http://localhost", Ok(()))]
+    #[case(80, "127.0.0.1:80", "http://127.0.0.1:80", Ok(()))]
+    #[case(80, "evil.example", "http://evil.example", Err(Refusal::Host))]
+    #[case(80, "127.0.0.1", "http://localhost", Err(Refusal::Origin))]
+    #[case(8080, "127.0.0.1", "http://127.0.0.1", Err(Refusal::Host))]
+    fn the_standard_port_may_be_left_out(
+        #[case] port: u16,
+        #[case] host: &str,
+        #[case] origin: &str,
+        #[case] expected: Result<(), Refusal>,
+    ) {
+        let headers = [("host", host), ("origin", origin)];
+        assert_eq!(check_at(port, "POST", &format!("/{TOKEN}/collect"), &headers), expected);
     }
 
     #[rstest]
