@@ -110,7 +110,7 @@ pub(crate) fn next(history: &History, cursor: Cursor, actions: &[Availability]) 
     };
     let json = serde_json::to_string(&batch).expect("no map has keys that are no text");
     // The newest second may grow, so it is sent again.
-    let seconds = if is_more { after.seconds } else { after.seconds.saturating_sub(1) };
+    let seconds = after.seconds.min(history.seconds.next().saturating_sub(1));
     (json, Cursor { seconds, ..after }, is_more)
 }
 
@@ -199,5 +199,21 @@ mod tests {
         let batch: Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(batch["seconds"].as_array().map(Vec::len), Some(1));
         assert_eq!(batch["seconds"][0]["second"], 1);
+    }
+
+    /// Also if the batch that had it did not have everything else, and a further second has begun since.
+    #[test]
+    fn a_second_that_grew_between_two_batches_is_complete() {
+        let mut history = pauses(2 * MOST_ENTRIES as u64);
+        let (_, cursor, is_more) = next(&history, Cursor::default(), &[]);
+        assert!(is_more);
+        for time in [1_900_000_000, 2_000_000_000] {
+            history.add(time, 1, 0, Observation::Other);
+        }
+        let newest = history.seconds.iter().rev().nth(1).copied();
+        let (json, _, _) = next(&history, cursor, &[]);
+        let batch: Value = serde_json::from_str(&json).expect("JSON");
+        let events = batch["seconds"].as_array().expect("a list").iter().map(|second| second["events"].as_u64());
+        assert_eq!(events.collect::<Vec<_>>(), [newest.map(|second| second.events), Some(1)]);
     }
 }
