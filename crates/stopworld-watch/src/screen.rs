@@ -48,9 +48,22 @@ fn title(target: &Target, history: &History) -> Line<'static> {
         Runtime::Stopworld => " (stopworld)",
         Runtime::DotNet => " (.NET)",
     };
-    // A terminal interprets control characters.
-    let command: String = target.command_line.chars().filter(|char| !char.is_control()).collect();
+    let command = printable(&target.command_line);
     Line::from(vec![format!("process {}{runtime} ", target.pid).bold(), Span::raw(command)])
+}
+
+/// Escapes the characters of a text that a terminal would obey instead of printing them: control characters, and those that change the
+/// direction of the text or join it invisibly.
+fn printable(text: &str) -> String {
+    let mut printable = String::new();
+    for char in text.chars() {
+        match char {
+            '"' | '\'' | '\\' => printable.push(char),
+            // A mark that belongs to the letter before it is not escaped if there is one.
+            _ => printable.extend(format!("x{char}").escape_debug().skip(1)),
+        }
+    }
+    printable
 }
 
 fn summary(history: &History) -> Line<'static> {
@@ -189,7 +202,7 @@ fn threads(frame: &mut Frame<'_>, area: Rect, history: &History) {
     let mut threads: Vec<(&u64, &Thread)> = history.threads.iter().filter(|(_, thread)| !thread.left).collect();
     threads.sort_by_key(|(id, thread)| (Reverse(thread.last), Reverse(thread.slowest), **id));
     let rows = threads.into_iter().take(area.height.into()).map(|(id, thread)| {
-        let name: String = thread.name.chars().filter(|char| !char.is_control()).collect();
+        let name = printable(&thread.name);
         Row::new([
             if name.is_empty() { id.to_string() } else { name },
             format!("{:>7}", thread.last),

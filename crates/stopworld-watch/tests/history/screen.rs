@@ -83,6 +83,26 @@ fn a_runtime_that_does_not_report_threads_says_so() {
     assert!(text.contains(".NET does not report which thread") && text.contains("generation 0"), "{text}");
 }
 
+/// Names are the program's own: what a terminal would obey is escaped.
+#[rstest]
+#[case::colours("a\x1b[31mb", "a\\u{1b}[31mb")]
+#[case::a_new_line("a\nb", "a\\nb")]
+#[case::right_to_left("a\u{202e}b", "a\\u{202e}b")]
+#[case::isolated("a\u{2066}b", "a\\u{2066}b")]
+#[case::of_no_width("a\u{200b}b", "a\\u{200b}b")]
+#[case::letters("Grüße, e\u{301}ï \"x\" 'y' \\z", "Grüße, e\u{301}ï \"x\" 'y' \\z")]
+fn names_are_printed_and_not_obeyed(#[case] name: &str, #[case] printed: &str) {
+    let mut events = vec![(0, Observation::ThreadNamed { thread: 21, name: name.into() })];
+    events.extend(collection(0, 1));
+    let history = history(&events);
+    let mut terminal = Terminal::new(TestBackend::new(140, 40)).expect("a terminal");
+    let target = Target { pid: 4711, command_line: name.into() };
+    terminal.draw(|frame| draw(frame, &target, &history)).expect("it can be drawn");
+    let cells = terminal.backend().buffer().content();
+    let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+    assert_eq!(text.matches(printed).count(), 2, "the command line and the thread: {text}");
+}
+
 /// Every size of a terminal has a picture: none panics.
 #[rstest]
 fn any_size_can_be_drawn(
