@@ -1,4 +1,5 @@
-//! A connection between the browser and the server that can be cut: a forwarder at a port of its own, which the server does not notice.
+//! A connection between the browser and the server that can be cut, and notes the answers: a forwarder at a port of its own, which the server
+//! does not notice.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,6 +16,7 @@ pub struct Line {
 struct State {
     is_cut: bool,
     streams: Vec<TcpStream>,
+    answers: Vec<String>,
 }
 
 impl Line {
@@ -34,8 +36,24 @@ impl Line {
                 state.streams.extend([kept, also_kept]);
                 // The server knows itself by its own port.
                 let names = [port, server].map(|port| format!("127.0.0.1:{port}"));
-                thread::spawn(move || copy(one, other, Some(names)));
-                thread::spawn(move || copy(forth, back, None));
+                let answered = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let replace = |piece: &[u8]| {
+                        let [name, other] = &names;
+                        String::from_utf8_lossy(piece).replace(name, other).into_bytes()
+                    };
+                    copy(one, other, replace);
+                });
+                thread::spawn(move || {
+                    let note = |piece: &[u8]| {
+                        if piece.starts_with(b"HTTP/") {
+                            let line = String::from_utf8_lossy(piece).lines().next().unwrap_or_default().to_owned();
+                            answered.lock().unwrap().answers.push(line);
+                        }
+                        piece.to_vec()
+                    };
+                    copy(forth, back, note);
+                });
             }
         });
         Line { port, state }
@@ -51,21 +69,22 @@ impl Line {
         }
     }
 
+    /// Returns the first line of each answer of the server.
+    pub fn answers(&self) -> Vec<String> {
+        self.state.lock().unwrap().answers.clone()
+    }
+
     /// Accepts connections again.
     pub fn mend(&mut self) {
         self.state.lock().unwrap().is_cut = false;
     }
 }
 
-/// Copies to the end, and replaces one name by another. A request of a browser arrives in one piece.
-fn copy(mut from: TcpStream, mut to: TcpStream, names: Option<[String; 2]>) {
+/// Copies to the end, each piece as `pass` returns it. The head of a request or an answer arrives in one piece.
+fn copy(mut from: TcpStream, mut to: TcpStream, pass: impl Fn(&[u8]) -> Vec<u8>) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(count) = from.read(&mut buffer) {
-        let piece = match &names {
-            Some([name, other]) => String::from_utf8_lossy(&buffer[..count]).replace(name, other).into_bytes(),
-            None => buffer[..count].to_vec(),
-        };
-        if count == 0 || to.write_all(&piece).is_err() {
+        if count == 0 || to.write_all(&pass(&buffer[..count])).is_err() {
             break;
         }
     }

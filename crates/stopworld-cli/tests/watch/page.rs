@@ -184,14 +184,15 @@ fn the_pauses_of_two_worlds_are_in_order() {
     assert_eq!(browser.complaints(), Vec::<&Value>::new());
 }
 
-/// A page of another origin, even one that knows the token, gets nothing and cannot act.
+/// A page of another origin, even one that knows the token, gets nothing and cannot act: the server refuses, whatever the browser does.
 #[test]
 fn a_page_of_another_origin_gets_nothing() {
     let Some(mut browser) = page_support::browser() else { return };
     let mut subject = Subject::start();
     let watched = Watched::start(subject.pid());
+    let line = Line::to(watched.port);
     browser.open("<!doctype html><title>another origin</title>");
-    let url = &watched.url;
+    let url = watched.url.replace(&watched.port.to_string(), &line.port.to_string());
     let read = format!("fetch('{url}').then(() => 'read', () => 'refused')");
     assert_eq!(browser.eval(&read), "refused");
     let stream = format!(
@@ -202,6 +203,8 @@ fn a_page_of_another_origin_gets_nothing() {
     let blind =
         format!("fetch('{url}collect', {{ method: 'POST', mode: 'no-cors' }}).then(() => 'sent', () => 'refused')");
     browser.eval(&blind);
+    until("the server has answered all three", || line.answers().len() >= 3);
+    assert!(line.answers().iter().all(|answer| answer == "HTTP/1.1 403 Forbidden"), "{:?}", line.answers());
     assert_eq!(subject.tell("collections"), "0");
 }
 
