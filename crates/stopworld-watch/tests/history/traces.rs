@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use nettrace::Reader;
 use rstest::rstest;
-use stopworld_analysis::gcstats::collection::Kind;
+use stopworld_analysis::gcstats::collection::{Collection, HeapStats, Kind};
 use stopworld_analysis::gcstats::{Rules, analyse};
 use stopworld_watch::follow::follow;
 use stopworld_watch::model::{History, Runtime};
@@ -35,17 +35,24 @@ fn the_pauses_of_a_trace_are_those_of_its_report(#[case] name: &str) {
     let history = shown(name);
     let (processes, _) = analyse(Reader::new(fixture(name)), Rules::Ours).expect("the trace is readable");
     let report = &processes[0];
-    let mut collections = Vec::new();
+    let mut all = Vec::new();
     let each = report.for_each(|collection, _| -> io::Result<()> {
-        if collection.complete {
-            collections.push(collection.clone());
-        }
+        all.push(collection.clone());
         Ok(())
     });
     each.expect("the collections can be read");
-    assert!(!collections.is_empty());
-    assert_eq!(history.runtime, Runtime::DotNet);
-    for collection in &collections {
+    assert!(all.iter().any(|collection| collection.complete));
+    assert_eq!((history.runtime, history.incomplete), (Runtime::DotNet, 0));
+    // Nothing is shown that the report does not have, and everything that it has is shown.
+    for number in history.pauses.iter().filter_map(|pause| pause.number) {
+        assert!(all.iter().any(|collection| collection.number == number), "collection {number}");
+    }
+    let sizes = |stats: &HeapStats| stats.sizes.map(|size| size as u64);
+    for heap in history.heaps.iter() {
+        let is_it = |collection: &Collection| collection.stats.as_ref().is_some_and(|stats| sizes(stats) == heap.bytes);
+        assert!(all.iter().any(is_it), "{heap:?}");
+    }
+    for collection in all.iter().filter(|collection| collection.complete) {
         // A background collection has several pauses, and the report has their sum.
         let pauses = history.pauses.iter().filter(|pause| pause.number == Some(collection.number));
         let ms: Vec<f64> = pauses.map(|pause| pause.ns as f64 / 1e6).collect();
@@ -55,8 +62,8 @@ fn the_pauses_of_a_trace_are_those_of_its_report(#[case] name: &str) {
             assert!(ms.len() == 1 && differs < 0.002, "collection {}: {ms:?}, {}", collection.number, collection.pause);
         }
         if let Some(stats) = &collection.stats {
-            let sizes = stats.sizes.map(|size| size as u64);
-            assert!(history.heaps.iter().any(|heap| heap.bytes == sizes), "collection {}", collection.number);
+            let is_shown = history.heaps.iter().any(|heap| heap.bytes == sizes(stats));
+            assert!(is_shown, "collection {}", collection.number);
         }
     }
 }
