@@ -69,11 +69,10 @@ pub enum ServeError {
         /// The port that was requested.
         port: u16,
         /// The system's error.
-        #[source]
         error: io::Error,
     },
     /// The system refused a thread, random numbers or a signal handler.
-    #[error("can't start the server of the page: {0}")]
+    #[error("can't start the server of the page")]
     Start(#[from] io::Error),
 }
 
