@@ -186,6 +186,8 @@ impl Drop for Watched {
 
 /// Ends the process by a signal, after an attempt to restore the terminal. Its modes can be set although it takes no output.
 fn end_by(signal: i32, screen: Screen) {
+    // This does not wait for the output.
+    let _ = disable_raw_mode();
     let (send, restored) = mpsc::channel();
     let leave = move || {
         screen.leave();
