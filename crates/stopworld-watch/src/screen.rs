@@ -30,9 +30,9 @@ pub fn draw(frame: &mut Frame<'_>, target: &Target, history: &History) {
     let [head, top, bottom, foot] =
         Layout::vertical([Constraint::Length(3), Constraint::Fill(3), Constraint::Fill(2), Constraint::Length(1)])
             .areas(area);
-    let halves = || Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]);
-    let [top_left, top_right] = halves().areas(top);
-    let [bottom_left, bottom_right] = halves().areas(bottom);
+    // The reasons of collections need more room than the bands.
+    let [top_left, top_right] = Layout::horizontal([Constraint::Fill(11), Constraint::Fill(9)]).areas(top);
+    let [bottom_left, bottom_right] = Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)]).areas(bottom);
     let about = [title(target, history), summary(history), losses(history)];
     frame.render_widget(Paragraph::new(about.to_vec()), head);
     pauses(frame, top_left, history);
