@@ -63,8 +63,10 @@ pub(super) fn render(target: &Target, nonce: &str) -> String {
                         @for (name, label, about) in ACTIONS {
                             button type="button" id=(name) data-title=(about) title=(about) disabled { (label) }
                         }
-                        button type="button" id="recent" aria-pressed="true" title="Shows the last minute; drag in a chart to zoom" { "Last minute" }
-                        button type="button" id="whole" aria-pressed="false" title="Shows everything" { "Everything" }
+                        div.range {
+                            button type="button" id="recent" aria-pressed="true" title="Shows the last minute; drag in a chart to zoom" { "Last minute" }
+                            button type="button" id="whole" aria-pressed="false" title="Shows everything" { "Everything" }
+                        }
                         output id="answer" {}
                     }
                 }

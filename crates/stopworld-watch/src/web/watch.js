@@ -5,6 +5,8 @@
   const MOST_SECONDS = 7200;
   const LATEST = 50;
   const RECENT = 60; // seconds
+  const HEIGHT = 180; // of a plot with its axes, in CSS pixels
+  const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
   const COLOURS = ["--g0", "--g2", "--g1", "--g3", "--g4", "--focus", "--faint", "--text"];
   const $ = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);
@@ -45,17 +47,17 @@
       new ResizeObserver(() => this.plot?.setSize(this.size())).observe(this.place);
     }
 
-    // uPlot's legend is below the plot, in the same place.
-    size() { return { width: this.place.clientWidth, height: Math.max(80, this.place.clientHeight - 28) }; }
+    // The legend is below the plot, and may have several lines.
+    size() { return { width: this.place.clientWidth, height: HEIGHT }; }
 
     draw() {
-      const { names, columns, paths, stacked, why } = this.make();
+      const { names, columns, paths, stacked, steps, why } = this.make();
       this.none.hidden = !why;
       this.none.textContent = why ?? "";
       this.place.hidden = Boolean(why);
       if (why) return;
       // Series that stand on each other are drawn from the highest to the lowest.
-      if (this.names?.join("\n") !== names.join("\n")) this.build(names, paths, stacked);
+      if (this.names?.join("\n") !== names.join("\n")) this.build(names, paths, steps);
       this.raw = columns;
       const drawn = stacked ? stack(columns) : columns;
       const [min, max] = range();
@@ -65,7 +67,7 @@
       });
     }
 
-    build(names, paths, stacked) {
+    build(names, paths, steps) {
       this.plot?.destroy();
       this.names = names;
       const colour = (index) => () => css(COLOURS[index % COLOURS.length]).trim();
@@ -84,8 +86,8 @@
         padding: [10, 20, 0, 4],
         scales: { x: { time: false }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
         axes: [
-          { ...axis, grid: { show: false }, values: (_, places) => places.map((place) => number(place, place % 1 ? 2 : 0) + " s") },
-          { ...axis, size: 84, values: (_, places) => places.map((place) => this.label(place)) },
+          { ...axis, size: 32, grid: { show: false }, values: (_, places) => places.map((place) => number(place, place % 1 ? 2 : 0) + " s") },
+          { ...axis, size: 84, ...(steps ? { incrs: steps } : {}), values: (_, places) => places.map((place) => (place ? this.label(place) : "0")) },
         ],
         series: [{ label: "at", value: (_, at) => (at == null ? "" : number(at, 3) + " s") }, ...series],
         cursor: { y: false, drag: { x: true, y: false, setScale: false }, bind: { dblclick: () => () => { show(false); return null; } } },
@@ -131,7 +133,7 @@
     new Chart("heap", (size) => (size == null ? "" : bytes(size)), () => {
       const spaces = (latest?.spaces ?? []).map((name, index) => [name, index]).filter(([name]) => name);
       const columns = spaces.map(([, index]) => data.heaps.map((heap) => heap.bytes[index]));
-      return { names: spaces.map(([name]) => name), paths: "steps", stacked: true, columns: [data.heaps.map((heap) => heap.time / 1e9), ...columns] };
+      return { names: spaces.map(([name]) => name), paths: "steps", stacked: true, steps: POWERS_OF_TWO, columns: [data.heaps.map((heap) => heap.time / 1e9), ...columns] };
     }),
     new Chart("phases", (ns) => (ns == null ? "" : time(ns)), () => {
       const used = phaseNames.map((name, index) => [name, index]).filter(([, index]) => data.pauses.some((pause) => pause.phases[index]));
