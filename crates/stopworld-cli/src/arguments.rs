@@ -188,7 +188,6 @@ gives access to the process's data, and permits collections, snapshots and trace
 Exit code: 0, also when the process ends; 1 if the session fails; 2 if the arguments are wrong or standard output is no terminal.";
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "watch"), expect(dead_code, reason = "parsed, so that the refusal names the process"))]
 pub(super) struct Watch {
     /// The id of the process to watch
     #[arg(value_name = "PID", value_parser = process_id, allow_negative_numbers = true)]
