@@ -12,7 +12,7 @@ const CHARTS: [(&str, &str, &str); 5] = [
     (
         "stops",
         "Time to stop, by thread",
-        "How long each stop waited for a thread: the slowest threads have their own colour.",
+        "How long each stop waited for a thread. The slowest threads have their own colour; of the others, only the slowest of a stop is shown.",
     ),
     ("heap", "Heap, by space", "Bytes after each collection."),
     ("phases", "Phases", "What the program waited for in each pause."),

@@ -84,7 +84,7 @@
       const options = {
         ...this.size(),
         padding: [10, 20, 0, 4],
-        scales: { x: { time: false }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
+        scales: { x: { time: false }, y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1000] } },
         axes: [
           { ...axis, size: 32, grid: { show: false }, values: (_, places) => places.map((place) => number(place, place % 1 ? 2 : 0) + " s") },
           { ...axis, size: 84, ...(steps ? { incrs: steps } : {}), values: (_, places) => places.map((place) => (place ? this.label(place) : "0")) },
@@ -126,9 +126,12 @@
     })),
     new Chart("stops", (ns) => (ns == null ? "" : time(ns)), () => {
       if (latest?.runtime === "dotnet") return { why: ".NET does not report which thread a stop waits for." };
-      const threads = (latest?.threads ?? []).filter(([, thread]) => thread.waited).slice(0, 8);
+      const threads = (latest?.threads ?? []).filter(([, thread]) => thread.waited).slice(0, COLOURS.length - 1);
+      const own = new Set(threads.map(([id]) => id));
       const columns = threads.map(([id]) => data.pauses.map((pause) => pause.stops.find(([thread]) => thread === id)?.[1] ?? null));
-      return { names: threads.map(([id]) => threadName(id)), paths: "points", columns: [begins(), ...columns] };
+      // The slowest of the others, those included that have left. A pause has the slowest first.
+      const others = data.pauses.map((pause) => pause.stops.find(([thread]) => !own.has(thread))?.[1] ?? null);
+      return { names: [...threads.map(([id]) => threadName(id)), "other threads"], paths: "points", columns: [begins(), ...columns, others] };
     }),
     new Chart("heap", (size) => (size == null ? "" : bytes(size)), () => {
       const spaces = (latest?.spaces ?? []).map((name, index) => [name, index]).filter(([name]) => name);
