@@ -147,6 +147,12 @@ impl Collector {
         };
         self.report_debugger_news();
         phases.suspended(stopped.summary());
+        if self.events.is_enabled(EventId::ThreadStopped) {
+            stopped.thread_stops(|tid, activity, ns| {
+                self.events.fire_thread_stopped(number, tid.0 as u32, activity as u32, ns);
+            });
+            phases.skip_time();
+        }
 
         // Collect.
         phases.reach(Phase::GcStart);

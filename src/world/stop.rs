@@ -75,6 +75,22 @@ pub(crate) struct Slowest {
     pub(crate) ns: u64,
 }
 
+/// What a thread did when a stop was requested: the codes of the event ThreadStopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum ThreadActivity {
+    /// It ran, and stopped.
+    Running,
+    /// It ran, and entered a blocking region.
+    Entering,
+    /// It was in a blocking region.
+    InRegion,
+    /// It was stopped already: suspended by the program, or held by a debugger.
+    Suspended,
+    /// It collects.
+    Collecting,
+}
+
 /// A summary of the threads at a stop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StopSummary {
@@ -269,6 +285,25 @@ impl StoppedWorld<'_> {
             }
         }
         summary
+    }
+
+    /// Calls `report(thread, activity, ns)` with each living thread, what it did when the stop was requested, and the nanoseconds until it had
+    /// stopped.
+    pub(crate) fn thread_stops(&self, mut report: impl FnMut(Tid, ThreadActivity, u64)) {
+        for thread in self.live().iter().filter(|thread| !thread.is_gone()) {
+            if self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, *thread)) {
+                report(thread.tid(), ThreadActivity::Collecting, 0);
+                continue;
+            }
+            // A thread notes the time when it stops for a request. If it was stopped already, the time is that of an earlier stop.
+            let (activity, ns) = match (thread.stopped_at().checked_sub(self.asked_at), thread.is_blocking()) {
+                (Some(ns), false) => (ThreadActivity::Running, ns),
+                (Some(ns), true) => (ThreadActivity::Entering, ns),
+                (None, true) => (ThreadActivity::InRegion, 0),
+                (None, false) => (ThreadActivity::Suspended, 0),
+            };
+            report(thread.tid(), activity, ns);
+        }
     }
 
     /// Returns the name of the vtable that stopped the world.

@@ -58,6 +58,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     ("stopworld-parquet", &["stopworld-analysis"]),
     ("stopworld-sqlite", &["mps-telemetry"]),
+    ("stopworld-watch", &["nettrace", "stopworld-platform", "stopworld-diagnostics", "stopworld-analysis"]),
     (
         "stopworld-cli",
         &[
@@ -77,6 +78,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "stopworld-analysis",
             "stopworld-parquet",
             "stopworld-sqlite",
+            "stopworld-watch",
         ],
     ),
     ("stopworld-host", &["stopworld"]),

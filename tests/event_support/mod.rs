@@ -56,6 +56,7 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_restart_end(value() as u32);
     events.fire_collection_discarded(value() as u32, value() as u32);
     events.fire_vtable_swapped(value() as u32, value() as u32);
+    events.fire_thread_stopped(value() as u32, value() as u32, value() as u32, value());
     events.fire_segment_created(value() as usize, value() as usize);
     events.fire_segment_freed(value() as usize, value() as usize);
     events.fire_block_acquired(value() as usize, value() as usize, value() as u32);

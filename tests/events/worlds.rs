@@ -61,6 +61,34 @@ impl Drop for Ends<'_> {
     }
 }
 
+/// A listener that takes a long time.
+#[derive(Debug)]
+struct Slow(Duration);
+
+impl Sink for Slow {
+    fn record(&self, _: &Record) {
+        let begin = Instant::now();
+        while begin.elapsed() < self.0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// The time in which the stops of threads are reported is a part of the pause, and of no step of the collection.
+#[test]
+fn no_step_has_the_time_in_which_stops_are_reported() {
+    let slow = Duration::from_millis(300);
+    let stops = Selection::of([EventId::ThreadStopped].into_iter().collect());
+    let world = World::builder().heap_limit(32 << 20).listen(Arc::new(Slow(slow)), stops).build().unwrap();
+    // SAFETY: no references.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let report = m.collect().unwrap();
+    let slow = slow.as_nanos() as u64;
+    assert!(report.pause_ns >= slow, "the listener was called: {report:?}");
+    let steps = [report.stop_ns, report.roots_ns, report.mark_ns, report.weak_ns, report.sweep_ns, report.restart_ns];
+    assert!(steps.iter().all(|ns| *ns < slow), "{report:?}");
+}
+
 /// Counts as [`LiveBytes`], but records only the ends of collections that have begun since `is_on` was set.
 #[derive(Debug)]
 struct Whole {

@@ -57,6 +57,7 @@ Try:
   stopworld convert traces/ fleet.parquet/   convert all traces in a folder to a dataset for DuckDB and Spark
   stopworld eventlog show app.eventlog       list the events of an eventlog by GHC or by stopworld
   stopworld run graph --seconds 60 --diagnostics   then: stopworld counters PID, stopworld trace PID -o run.nettrace
+  stopworld watch PID                        show its collections as they happen; --web shows them as a page
   stopworld snapshot PID -o heap.heapsnapshot   write the heap of a running process for Chrome DevTools
   stopworld heap heap.heapsnapshot           list what is in a heap, and what retains most
   stopworld core CORE                        print what was in the heap of a program that was killed
@@ -116,6 +117,9 @@ pub(super) enum Action {
     /// Show the counters of a running process through its diagnostics socket
     #[command(after_help = LIVE_HELP)]
     Counters(LiveCounters),
+    /// Show the collections of a running process as they happen: on the terminal, or with --web as a page for a browser
+    #[command(after_help = WATCH_HELP)]
+    Watch(Watch),
     /// Print the script that lets gdb take part in collections (also embedded in every program that builds a world)
     GdbScript,
     /// Print the script that lets lldb take part in collections
@@ -172,6 +176,30 @@ pub(super) struct LiveCounters {
     /// Stop after this many seconds (fractions allowed) [default: when the process ends, or with Ctrl-C]
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub(super) duration: Option<Duration>,
+}
+
+const WATCH_HELP: &str = "\
+The process can be a `stopworld run --diagnostics`, any program that opens the diagnostics socket itself, or a .NET process. On the \
+terminal q, Esc, Ctrl-C and SIGTERM end the view.
+
+--web prints a URL with a random token. The page is served at 127.0.0.1 only, and only to requests with that token: the URL \
+gives access to the process's data, and permits collections, snapshots and traces. The page keeps its data when the process ends; Ctrl-C ends the server.
+
+Exit code: 0, also when the process ends; 1 if the session fails; 2 if the arguments are wrong or standard output is no terminal.";
+
+#[derive(Debug, Args)]
+pub(super) struct Watch {
+    /// The id of the process to watch
+    #[arg(value_name = "PID", value_parser = process_id, allow_negative_numbers = true)]
+    pub(super) pid: u32,
+
+    /// Serve a page for a browser on this machine instead, and print its URL
+    #[arg(long)]
+    pub(super) web: bool,
+
+    /// The port of the page [default: any free one]
+    #[arg(long, value_name = "N", requires = "web", allow_negative_numbers = true)]
+    pub(super) port: Option<u16>,
 }
 
 const DEBUG_HELP: &str = "\

@@ -24,6 +24,7 @@
 //! | `post_mortem_arguments` | the arguments for cores |
 //! | `profiles`, `sample_time` | reports of heap profiles and time profiles; the sample that is exported |
 //! | `live` | tracing and counters of a running process, through its diagnostics socket |
+//! | `watch` | the collections of a running process as they happen (feature `watch`) |
 //! | `profiling` | the options that select the profiles of a run |
 //! | `tracing` | the trace of a run, which is written whatever ends the run |
 //! | `control` | SIGINT and SIGTERM end the run, SIGUSR1 collects, SIGUSR2 writes the trace |
@@ -69,6 +70,8 @@ mod sqlite;
 mod stop_observer;
 mod trace_request;
 mod tracing;
+#[cfg(feature = "watch")]
+mod watch;
 
 use std::env;
 use std::process::ExitCode;
@@ -140,6 +143,13 @@ fn execute(action: Action) -> Result<u8, Failure> {
         Action::Core(arguments) => post_mortem::run(&arguments),
         Action::Trace(arguments) => live::trace(&arguments),
         Action::Counters(arguments) => live::counters(&arguments),
+        #[cfg(feature = "watch")]
+        Action::Watch(arguments) => watch::run(&arguments),
+        #[cfg(not(feature = "watch"))]
+        Action::Watch(arguments) => Err(Failure::Usage(format!(
+            "this stopworld was built without the feature `watch`; `stopworld counters {}` shows the process's counters",
+            arguments.pid
+        ))),
         Action::GdbScript => {
             print(scripts::GDB);
             Ok(0)

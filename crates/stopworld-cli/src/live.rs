@@ -54,7 +54,7 @@ enum WaitEvent {
 pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
     let providers = match &arguments.providers {
         Some(list) => parse(list).map_err(|error| Failure::Usage(format!("--providers: {error}")))?,
-        None => from(&Providers::default(), &[]),
+        None => requested(&Providers::default(), &[]),
     };
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
@@ -94,10 +94,11 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
 fn parse(list: &str) -> Result<Vec<Provider>, ProvidersError> {
     let providers = Providers::parse(list)?;
     let arguments: Vec<&str> = list.split(',').map(|entry| entry.splitn(4, ':').nth(3).unwrap_or_default()).collect();
-    Ok(from(&providers, &arguments))
+    Ok(requested(&providers, &arguments))
 }
 
-fn from(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
+/// Returns the providers for the request of a session, each with its arguments, if there are any.
+pub(super) fn requested(providers: &Providers, arguments: &[&str]) -> Vec<Provider> {
     let each = providers.requests.iter().enumerate().map(|(index, request)| Provider {
         name: request.name.clone(),
         keywords: request.keywords,

@@ -208,7 +208,7 @@ impl Heap for Counted<'_> {
 }
 
 /// Records a heap dump of a running process to an unnamed file.
-fn record(pid: u32, timeout: Duration) -> anyhow::Result<File> {
+pub(super) fn record(pid: u32, timeout: Duration) -> anyhow::Result<File> {
     let client = Client::of_process(pid)?;
     let providers = [Provider {
         name: "Microsoft-Windows-DotNETRuntime".into(),

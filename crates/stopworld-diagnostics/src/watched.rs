@@ -50,7 +50,8 @@ enum Value {
     Number(f64),
 }
 
-fn read(event: &NetEvent<'_>) -> Option<CounterValue> {
+/// Returns the counter that an event named `EventCounters` reports; `None` if the event is damaged or of another layout.
+pub fn read(event: &NetEvent<'_>) -> Option<CounterValue> {
     let mut fields = Vec::new();
     leaves(&event.kind.fields, &mut fields);
     let mut rest = event.payload;

@@ -4,6 +4,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::world::handler;
+use crate::world::stop::ThreadActivity;
 
 #[rstest]
 fn stopped_threads_do_not_run_and_continue_after_the_start(
@@ -202,6 +203,80 @@ fn the_slowest_thread_is_named(
     assert_eq!(slowest.name.as_str(), "slow");
     stopped.start();
     slow.join().unwrap();
+}
+
+/// Threads that have ended without detaching are not reported.
+#[test]
+fn a_stop_reports_what_each_thread_did() {
+    let threads = threads(By::Safepoints);
+    let leave = Arc::new(AtomicBool::new(false));
+    let stays = |leave: &Arc<AtomicBool>| {
+        let leave = Arc::clone(leave);
+        move || {
+            while !leave.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    };
+    let running = Worker::new(&threads, "running", spin);
+    let stay = stays(&leave);
+    // It reaches no safepoint, and enters a region when a stop waits for it.
+    let entering = Worker::new(&threads, "entering", move |info| {
+        if info.state.is_held() {
+            info.blocking(&stay);
+        }
+    });
+    let stay = stays(&leave);
+    let in_region = Worker::new(&threads, "in a region", move |info| info.blocking(&stay));
+    let suspended = Worker::new(&threads, "suspended", spin);
+    threads.suspend(suspended.info.tid(), budget(60_000)).unwrap();
+    let dead: Vec<Tid> = [false, true].map(|is_in_region| die(&threads, is_in_region)).into();
+    assert!(within(LONG, || in_region.info.is_blocking() && dead.iter().all(|tid| !thread::is_alive(*tid))));
+
+    let own = threads.attach("collecting").unwrap();
+    let (mut found, mut count, begun) = (std::collections::BTreeMap::new(), 0, Instant::now());
+    own.with_own_stack(|stack| {
+        let mut budget = budget(60_000);
+        let locks = threads.lock_for_stop(&mut budget).unwrap();
+        let world = threads.stop(locks, Some(stack), StopBy::InForce, budget).unwrap();
+        world.thread_stops(|tid, activity, ns| {
+            found.insert(tid.0, (activity, ns));
+            count += 1;
+        });
+        world.start();
+    });
+    let longest = begun.elapsed().as_nanos() as u64;
+    leave.store(true, Ordering::Relaxed);
+    threads.resume(suspended.info.tid());
+    for (thread, activity) in [
+        (running.info, ThreadActivity::Running),
+        (entering.info, ThreadActivity::Entering),
+        (in_region.info, ThreadActivity::InRegion),
+        (suspended.info, ThreadActivity::Suspended),
+        (own, ThreadActivity::Collecting),
+    ] {
+        let (found, ns) = found[&thread.tid().0];
+        assert_eq!(found, activity, "{}", thread.name().as_str());
+        let is_waited_for = matches!(activity, ThreadActivity::Running | ThreadActivity::Entering);
+        assert_eq!((1..=longest).contains(&ns), is_waited_for, "{}: {ns} ns of {longest}", thread.name().as_str());
+    }
+    assert_eq!((found.len(), count), (5, 5), "{found:?}: neither of {dead:?}");
+    threads.detach(own);
+}
+
+/// A thread that ends without detaching and without running any destructor, in its own code or in a blocking region.
+fn die(threads: &Arc<Threads>, is_in_region: bool) -> Tid {
+    let (sender, receiver) = mpsc::channel();
+    let threads = threads.clone();
+    std::thread::spawn(move || {
+        let info = threads.attach("silent death").unwrap();
+        sender.send(info.tid()).unwrap();
+        drop((threads, sender));
+        // SAFETY: ends only this thread, as the test needs.
+        let exit = || unsafe { libc::syscall(libc::SYS_exit, 0) };
+        if is_in_region { info.blocking(exit) } else { exit() }
+    });
+    receiver.recv().unwrap()
 }
 
 /// A stop of threads in blocking regions takes far less than the microseconds of a signal. The bound is loose; the benchmark measures

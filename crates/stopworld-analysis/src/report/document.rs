@@ -11,8 +11,15 @@ use super::chart::{self, Chart};
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The chart library, after its licence.
-const LIBRARY: &str = concat!("/*\n", include_str!("uplot/LICENSE"), "\n*/\n", include_str!("uplot/uPlot.iife.min.js"));
+/// The script of the chart library (uPlot), after its licence: for an HTML page.
+pub const CHART_LIBRARY: &str =
+    concat!("/*\n", include_str!("uplot/LICENSE"), "\n*/\n", include_str!("uplot/uPlot.iife.min.js"));
+
+/// The styles of the chart library.
+pub const CHART_STYLES: &str = include_str!("uplot/uPlot.min.css");
+
+/// The styles that all pages have in common: colours in light and dark, sections, figures, tables.
+pub const PAGE_STYLES: &str = include_str!("document.css");
 
 /// A self-contained HTML page.
 pub(super) struct Document<'a> {
@@ -42,8 +49,8 @@ impl Document<'_> {
                     meta name="color-scheme" content="light dark";
                     title { (title) }
                     style {
-                        @if !charts.is_empty() { (PreEscaped(include_str!("uplot/uPlot.min.css"))) "\n" }
-                        (PreEscaped(include_str!("document.css"))) (PreEscaped(style))
+                        @if !charts.is_empty() { (PreEscaped(CHART_STYLES)) "\n" }
+                        (PreEscaped(PAGE_STYLES)) (PreEscaped(style))
                     }
                 }
                 body {
@@ -66,7 +73,7 @@ impl Document<'_> {
                     p.says id="says" role="status" aria-live="polite" {}
                     @if !charts.is_empty() {
                         script type="application/json" id="charts" { (PreEscaped(chart::json(charts))) }
-                        script { (PreEscaped(LIBRARY)) }
+                        script { (PreEscaped(CHART_LIBRARY)) }
                         script { (PreEscaped(include_str!("charts.js"))) }
                     }
                     (scripts)

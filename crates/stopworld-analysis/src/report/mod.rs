@@ -24,6 +24,7 @@ pub mod timeprof;
 
 use std::fmt;
 
+pub use document::{CHART_LIBRARY, CHART_STYLES, PAGE_STYLES};
 pub use pauses::{Pauses, Phase, Spread};
 pub use summary::{Run, RunSummary, Slowest, Trace};
 

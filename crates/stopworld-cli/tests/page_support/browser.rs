@@ -113,6 +113,25 @@ impl Browser {
         self.has_scripts = false;
     }
 
+    /// Waits until an expression is true in the page.
+    pub fn until(&mut self, expression: &str) {
+        let deadline = Instant::now() + LIMIT;
+        while self.eval(expression) != true {
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain until {expression}: {}",
+                self.eval("document.body.innerText")
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Returns the errors that the page reported: exceptions, and refusals by its policy.
+    pub fn complaints(&self) -> Vec<&Value> {
+        let methods = ["Runtime.exceptionThrown", "Log.entryAdded"];
+        self.events.iter().filter(|event| methods.iter().any(|method| event["method"] == *method)).collect()
+    }
+
     /// Evaluates an expression in the page.
     pub fn eval(&mut self, expression: &str) -> Value {
         let request = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});

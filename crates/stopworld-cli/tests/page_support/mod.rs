@@ -1,5 +1,7 @@
 //! Checks of the properties that every HTML page must have.
 
+#![allow(dead_code, reason = "each test program uses its part")]
+
 use crate::skipped;
 
 mod browser;

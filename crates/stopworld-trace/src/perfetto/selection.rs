@@ -6,12 +6,12 @@ use stopworld_platform::suggest;
 /// The events of a heap dump. The collector makes a dump only if they are requested.
 const DUMP: [EventId; 4] = [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd];
 
-/// Returns the default events: all except those fired for each object, reference or block, those that only name addresses, and heap
-/// dumps, which would be made only for this trace.
+/// Returns the default events: all except those fired for each object, reference or block, or for each thread of a stop, those that only name
+/// addresses, and heap dumps, which would be made only for this trace.
 pub fn usual() -> EventSet {
     let many = EventSet::group(Group::Object) | EventSet::group(Group::Block);
-    let others: EventSet =
-        [EventId::Interned, EventId::Labelled, EventId::ObjectSampled].into_iter().chain(DUMP).collect();
+    let others = [EventId::Interned, EventId::Labelled, EventId::ObjectSampled, EventId::ThreadStopped];
+    let others: EventSet = others.into_iter().chain(DUMP).collect();
     EventSet::all().without(many | others)
 }
 
@@ -36,4 +36,17 @@ pub fn groups(text: &str) -> Result<EventSet, String> {
         }
     }
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of many threads would have as many marks on its timeline for each stop.
+    #[test]
+    fn the_stops_of_threads_are_on_a_timeline_only_if_requested() {
+        assert!(!usual().contains(EventId::ThreadStopped));
+        assert!(usual().contains(EventId::SuspendEnd));
+        assert!(groups("collection").unwrap().contains(EventId::ThreadStopped));
+    }
 }

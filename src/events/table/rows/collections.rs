@@ -337,5 +337,18 @@ macro_rules! collection_rows {
                 new_kind: u32 [Code] "the new vtable, with the same codes",
             }
         }
+
+        /// A thread of the stopped world: how long the stop waited for it. One event per living thread of the world in each stop, after SuspendEnd.
+        ThreadStopped / fire_thread_stopped in Collection {
+            net []
+            mps []
+            ghc []
+            fields {
+                number: u32 [Ordinal] "number of the collection that the stop is for",
+                tid: u32 [Thread] "the thread",
+                activity: u32 [Code] "0 it ran, 1 it entered a blocking region, 2 it was in a blocking region, 3 it was stopped already, 4 it is the collecting thread",
+                ns: u64 [Nanoseconds] "time from the request until it had stopped; 0 unless the stop waited for it (activities 0 and 1)",
+            }
+        }
     } } };
 }
