@@ -1,16 +1,13 @@
-//! Functions, files and lines of addresses, for reports. Reads the debugging information of the program's own files; allocates.
+//! Functions, files and lines of code addresses, for reports (feature `symbols`). Reads the debugging information of the program's own files; allocates.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fmt;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Loader, demangle_auto};
 
-use super::traces::TraceId;
 use crate::os::loaded;
 
 /// A place in the source code, as far as the debugging information names it.
@@ -83,16 +80,9 @@ impl Module {
     fn of(file: &loaded::File) -> Self {
         let bounds = |(from, to): (usize, usize), &(low, high, _): &(usize, usize, bool)| (from.min(low), to.max(high));
         let (low, high) = file.segments.iter().fold((usize::MAX, 0), bounds);
-        let path = match file.path.to_bytes() {
-            [] => std::fs::read_link(PROGRAM).unwrap_or_else(|_| PROGRAM.into()),
-            path => PathBuf::from(OsStr::from_bytes(path)),
-        };
-        Self { path, bias: file.bias, low, high, names: None }
+        Self { path: file.real_path(), bias: file.bias, low, high, names: None }
     }
 }
-
-/// The file of the program.
-const PROGRAM: &str = "/proc/self/exe";
 
 /// The calls of a backtrace.
 struct Calls {
@@ -102,16 +92,16 @@ struct Calls {
 }
 
 /// The names of the program and its libraries.
-pub(super) struct Symbols {
+pub struct Symbols {
     files: Arc<[loaded::File]>,
     modules: Vec<Module>,
     working_directory: PathBuf,
-    calls: HashMap<TraceId, Calls>,
+    calls: HashMap<u32, Calls>,
 }
 
 impl Symbols {
     /// Notes which files are loaded.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         let files = loaded::files();
         let modules = files.iter().map(Module::of).collect();
         let working_directory = std::env::current_dir().unwrap_or_default();
@@ -119,7 +109,7 @@ impl Symbols {
     }
 
     /// Forgets names of libraries that were unloaded, and notes new ones.
-    pub(super) fn renew(&mut self) {
+    pub fn renew(&mut self) {
         if *loaded::files() != *self.files {
             *self = Self::new();
         }
@@ -132,35 +122,54 @@ impl Symbols {
     }
 
     /// Returns the name of the static variable at this address.
-    pub(super) fn variable(&mut self, address: usize) -> Option<String> {
+    pub fn variable(&mut self, address: usize) -> Option<String> {
         let (_, probe, names) = self.names_at(address)?;
         let symbol = names?.find_symbol(probe)?;
         Some(without_hash(&demangle_auto(symbol.into(), None)).to_owned())
     }
 
-    /// Returns all calls of a backtrace, innermost first. Empty if it is not known.
-    pub(super) fn all_places(&mut self, trace: TraceId) -> &[CodePlace] {
-        &self.calls(trace).all
+    /// Returns all calls of the backtrace with these return addresses, innermost first. Equal numbers stand for equal backtraces.
+    pub fn all_places(&mut self, number: u32, addresses: impl Iterator<Item = usize>) -> &[CodePlace] {
+        &self.calls(number, addresses).all
     }
 
     /// Returns the program's own calls of a backtrace, innermost first: without the libraries that the innermost ones have called, and without
     /// what called the program's `main` or a thread's closure.
-    pub(super) fn places(&mut self, trace: TraceId) -> &[CodePlace] {
-        let Calls { all, shown } = self.calls(trace);
+    pub fn places(&mut self, number: u32, addresses: impl Iterator<Item = usize>) -> &[CodePlace] {
+        let Calls { all, shown } = self.calls(number, addresses);
         &all[shown.clone()]
     }
 
-    fn calls(&mut self, trace: TraceId) -> &Calls {
-        if !self.calls.contains_key(&trace) {
+    fn calls(&mut self, number: u32, addresses: impl Iterator<Item = usize>) -> &Calls {
+        if !self.calls.contains_key(&number) {
             let mut all = Vec::new();
-            for address in trace.frames() {
+            for address in addresses {
                 // The address is the one after the call, which may be the last instruction of its function.
                 self.add_places(address - 1, &mut all);
             }
             let shown = own_calls(&all);
-            self.calls.insert(trace, Calls { all, shown });
+            self.calls.insert(number, Calls { all, shown });
         }
-        &self.calls[&trace]
+        &self.calls[&number]
+    }
+
+    /// Returns the program's own frames among these, innermost first, as [`places`](Self::places) does: the index of each, and its calls. A
+    /// frame has more than one call if functions are inlined into it.
+    pub fn own_frames(&mut self, return_addresses: &[usize]) -> Vec<(usize, Vec<CodePlace>)> {
+        let (mut all, mut frames) = (Vec::new(), Vec::new());
+        for (index, address) in return_addresses.iter().enumerate() {
+            self.add_places(address - 1, &mut all);
+            frames.resize(all.len(), index);
+        }
+        let mut own: Vec<(usize, Vec<CodePlace>)> = Vec::new();
+        let shown = own_calls(&all);
+        for (place, frame) in all.drain(shown.clone()).zip(&frames[shown]) {
+            match own.last_mut() {
+                Some((last, places)) if last == frame => places.push(place),
+                _ => own.push((*frame, vec![place])),
+            }
+        }
+        own
     }
 
     fn add_places(&mut self, address: usize, places: &mut Vec<CodePlace>) {
