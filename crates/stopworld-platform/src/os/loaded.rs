@@ -1,8 +1,11 @@
 //! The program and its shared libraries, as the dynamic loader has mapped them.
-
 //!
-//! [`files`] lists them, under a lock of this library, which a fork takes. glibc does not reset the lock of `dl_iterate_phdr` in the child of a
-//! fork: if another thread was in that function, the child would wait for ever. So in the child the last list of the parent is used.
+//! [`files`] lists them. glibc does not reset the lock of `dl_iterate_phdr` in the child of a fork: if another thread was in that function, the
+//! child would wait for ever. So in the child the last list of the parent is used. Only a child that is forked before the first list is
+//! complete calls the loader.
+//!
+//! The last lists have a lock, which a fork takes. It is never held across a call of the loader: a callback of `dl_iterate_phdr` in the program
+//! holds the loader's lock, and may allocate, and so sample, list files or fork.
 
 use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::ops::Range;
@@ -97,24 +100,24 @@ pub unsafe fn reset_in_child() {
 }
 
 /// Returns the program and each shared library. Takes a lock of the dynamic loader, so it must not be called in the stopped world. In the child
-/// of a fork: those of the parent's last call, without libraries that were loaded since; if the parent has never called it, those of now.
+/// of a fork: those of the parent's last call, without libraries that were loaded since; if no call of the parent had ended, those of now.
 pub fn files() -> Arc<[File]> {
-    let mut held = LAST.lock().lock();
-    let last = LAST.get_mut(&mut held);
-    match &last.files {
-        Some(files) if last.is_inherited => Arc::clone(files),
-        _ => Arc::clone(last.files.insert(list())),
+    if let Some(inherited) = with_last(|last| last.files.clone().filter(|_| last.is_inherited)) {
+        return inherited;
     }
+    let files = list();
+    let before = with_last(|last| last.files.replace(Arc::clone(&files)));
+    drop(before);
+    files
 }
 
-/// Returns the unwind tables of the program and each shared library that has any, and the state of the loader to which they belong. They are
-/// copied again only if that state has changed. Takes a lock of the dynamic loader, so it must not be called in the stopped world. In the
-/// child of a fork, as for [`files`].
+/// Returns the unwind tables of the program and each shared library that has any, and the state of the loader to which they belong. Tables
+/// are copied only of files that were loaded since the last call. Takes a lock of the dynamic loader, so it must not be called in the stopped
+/// world. In the child of a fork, as for [`files`].
 pub fn unwind_tables() -> (Changes, Arc<[UnwindTables]>) {
-    let mut held = LAST.lock().lock();
-    let last = LAST.get_mut(&mut held);
-    if let Some((of, tables)) = &last.unwinding
-        && (last.is_inherited || *of == changes())
+    let (known, is_inherited) = with_last(|last| (last.unwinding.clone(), last.is_inherited));
+    if let Some((of, tables)) = &known
+        && (is_inherited || *of == changes())
     {
         return (*of, Arc::clone(tables));
     }
@@ -123,11 +126,24 @@ pub fn unwind_tables() -> (Changes, Arc<[UnwindTables]>) {
     // The loader unloads no file during this call.
     for_each(|file| {
         of = file.changes();
-        tables.extend(file.unwind_tables());
+        // If nothing was unloaded, no other file has taken the place of a known one.
+        let known = known.iter().filter(|(before, _)| before.unloaded == of.unloaded);
+        let same = known
+            .flat_map(|(_, tables)| tables.iter())
+            .find(|tables| file.unwind_index() == Some(tables.index.address));
+        tables.extend(same.cloned().or_else(|| file.unwind_tables()));
     });
     let tables: Arc<[UnwindTables]> = tables.into();
-    last.unwinding = Some((of, Arc::clone(&tables)));
+    let before = with_last(|last| last.unwinding.replace((of, Arc::clone(&tables))));
+    drop(before);
     (of, tables)
+}
+
+/// Calls `look` with the last lists, under their lock. `look` must not call the dynamic loader: a callback of `dl_iterate_phdr` in the program
+/// may wait for this lock while it holds that of the loader.
+fn with_last<R>(look: impl FnOnce(&mut Last) -> R) -> R {
+    let mut held = LAST.lock().lock();
+    look(LAST.get_mut(&mut held))
 }
 
 /// Returns how many files the loader has loaded and unloaded so far.
@@ -237,10 +253,19 @@ impl Loaded<'_> {
             .next()
     }
 
+    fn unwind_header(&self) -> Option<&libc::Elf64_Phdr> {
+        self.headers().iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)
+    }
+
+    /// Returns the address of the index of the unwind tables.
+    fn unwind_index(&self) -> Option<usize> {
+        Some(self.bias().wrapping_add(self.unwind_header()?.p_vaddr as usize))
+    }
+
     /// Copies the unwind tables. `None` if the file has none of the usual form: an index with relative addresses.
     fn unwind_tables(&self) -> Option<UnwindTables> {
-        let header = self.headers().iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
-        let index_at = self.bias().wrapping_add(header.p_vaddr as usize);
+        let header = self.unwind_header()?;
+        let index_at = self.unwind_index()?;
         let index = self.bytes_at(index_at, header.p_memsz as usize)?;
         // Version 1; the address of .eh_frame as a signed word of 4 bytes, relative to its place.
         let [1, 0x1b, _, _, a, b, c, d, ..] = *index else { return None };
@@ -351,6 +376,29 @@ mod tests {
         assert!(own.frames.bytes.ends_with(&[0; 4]), "the section ends with a record of length 0");
         let (again, same) = unwind_tables();
         assert!(changes != again || Arc::ptr_eq(&tables, &same));
+    }
+
+    #[test]
+    fn the_loader_is_never_called_under_the_lock_of_the_lists() {
+        // A thread that holds the loader's lock, in its own callback, takes the lock of the lists while other threads list files.
+        let is_done = crate::sync::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while is_done.load(crate::sync::Ordering::Relaxed) == 0 {
+                        files();
+                        unwind_tables();
+                    }
+                });
+            }
+            for _ in 0..2000 {
+                for_each(|_| {
+                    with_last(|_| ());
+                    std::hint::black_box(unwind_tables());
+                });
+            }
+            is_done.store(1, crate::sync::Ordering::Relaxed);
+        });
     }
 
     #[test]
