@@ -16,7 +16,17 @@ pub struct CodePlace {
     function: String,
     file: Option<String>,
     line: Option<u32>,
-    is_of_a_library: bool,
+    origin: Origin,
+}
+
+/// Whose code a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Program,
+    /// A package from a registry.
+    Package,
+    /// The standard library, or the collector.
+    Runtime,
 }
 
 impl CodePlace {
@@ -50,14 +60,31 @@ impl fmt::Display for CodePlace {
 /// Where the functions begin that are between the program's code and an allocator: they are left out in front of a backtrace.
 const LIBRARIES: [&str; 8] =
     ["stopworld::", "stopworld_platform::", "stopworld_fire_", "alloc::", "std::", "core::", "__rust", "_Unwind_"];
-/// Parts of the paths of source files of the standard library, and of packages from a registry. Inlined functions have names without a path.
-const LIBRARY_FILES: [&str; 4] = ["/rustc/", "/rust/deps/", "/rustlib/src/rust/library/", "/registry/src/"];
+/// Parts of the paths of source files of the standard library. Inlined functions have names without a path.
+const STANDARD_FILES: [&str; 3] = ["/rustc/", "/rust/deps/", "/rustlib/src/rust/library/"];
+/// A part of the paths of source files of packages from a registry. The name of the registry and that of the package follow.
+const PACKAGE_FILES: &str = "/registry/src/";
+/// How the names of the collector's packages begin.
+const OWN_PACKAGES: &str = "stopworld-";
 /// The functions with which the program begins, besides those of the standard library: they, and what called them, are left out at the end.
 const BEGINNINGS: [&str; 2] = ["main", "_start"];
 
 fn is_of_a_library(function: &str) -> bool {
     let path = function.trim_start_matches(['<', '&', '*']);
     LIBRARIES.iter().any(|library| path.starts_with(library))
+}
+
+/// Returns whose code a function is, by its name and the path of its source file.
+fn origin(function: &str, path: Option<&str>) -> Origin {
+    let path = path.unwrap_or_default();
+    let package = path.split_once(PACKAGE_FILES).and_then(|(_, rest)| rest.split_once('/')).map(|(_, package)| package);
+    let is_of_the_runtime = is_of_a_library(function) || STANDARD_FILES.iter().any(|part| path.contains(part));
+    match package {
+        _ if is_of_the_runtime => Origin::Runtime,
+        Some(package) if package.starts_with(OWN_PACKAGES) => Origin::Runtime,
+        Some(_) => Origin::Package,
+        None => Origin::Program,
+    }
 }
 
 fn is_a_beginning(function: &str) -> bool {
@@ -147,14 +174,14 @@ impl Symbols {
                 // The address is the one after the call, which may be the last instruction of its function.
                 self.add_places(address - 1, &mut all);
             }
-            let shown = own_calls(&all);
+            let shown = own_calls(&all, |origin| origin == Origin::Program);
             self.calls.insert(number, Calls { all, shown });
         }
         &self.calls[&number]
     }
 
-    /// Returns the program's own frames among these, innermost first, as [`places`](Self::places) does: the index of each, and its calls. A
-    /// frame has more than one call if functions are inlined into it.
+    /// Returns the program's own frames among these, innermost first: the index of each, and its calls. A frame has more than one call if
+    /// functions are inlined into it. Unlike for [`places`](Self::places), packages from a registry are part of the program.
     pub fn own_frames(&mut self, return_addresses: &[usize]) -> Vec<(usize, Vec<CodePlace>)> {
         let (mut all, mut frames) = (Vec::new(), Vec::new());
         for (index, address) in return_addresses.iter().enumerate() {
@@ -162,7 +189,7 @@ impl Symbols {
             frames.resize(all.len(), index);
         }
         let mut own: Vec<(usize, Vec<CodePlace>)> = Vec::new();
-        let shown = own_calls(&all);
+        let shown = own_calls(&all, |origin| origin != Origin::Runtime);
         for (place, frame) in all.drain(shown.clone()).zip(&frames[shown]) {
             match own.last_mut() {
                 Some((last, places)) if last == frame => places.push(place),
@@ -174,12 +201,8 @@ impl Symbols {
 
     fn add_places(&mut self, address: usize, places: &mut Vec<CodePlace>) {
         let here = self.working_directory.clone();
-        let unknown = |function: String| CodePlace {
-            is_of_a_library: is_of_a_library(&function),
-            function,
-            file: None,
-            line: None,
-        };
+        let unknown =
+            |function: String| CodePlace { origin: origin(&function, None), function, file: None, line: None };
         let Some((path, probe, names)) = self.names_at(address) else {
             places.push(unknown(format!("{address:#x}")));
             return;
@@ -192,9 +215,8 @@ impl Symbols {
                     continue;
                 };
                 let (path, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
-                let is_library_file = |path: &str| LIBRARY_FILES.iter().any(|part| path.contains(part));
                 places.push(CodePlace {
-                    is_of_a_library: is_of_a_library(&function) || path.is_some_and(is_library_file),
+                    origin: origin(&function, path),
                     function: without_hash(&function).to_owned(),
                     file: path.map(|path| short(path, &here)),
                     line,
@@ -209,10 +231,10 @@ impl Symbols {
     }
 }
 
-/// Returns which of the calls of a backtrace are the program's own. All, if none is.
-fn own_calls(all: &[CodePlace]) -> Range<usize> {
+/// Returns which of the calls of a backtrace are the program's own: from the first to the last whose origin is. All, if none is.
+fn own_calls(all: &[CodePlace], is_own: impl Fn(Origin) -> bool) -> Range<usize> {
     let end = all.iter().position(|place| is_a_beginning(&place.function)).unwrap_or(all.len());
-    let is_own = |place: &CodePlace| !place.is_of_a_library;
+    let is_own = |place: &CodePlace| is_own(place.origin);
     match (all[..end].iter().position(is_own), all[..end].iter().rposition(is_own)) {
         (Some(first), Some(last)) => first..last + 1,
         _ => 0..all.len(),
@@ -261,8 +283,30 @@ mod tests {
             function: (*function).to_owned(),
             file: None,
             line: None,
-            is_of_a_library: is_of_a_library(function),
+            origin: origin(function, None),
         };
-        assert_eq!(own_calls(&functions.iter().map(place).collect::<Vec<_>>()), expected);
+        let all: Vec<_> = functions.iter().map(place).collect();
+        assert_eq!(own_calls(&all, |origin| origin == Origin::Program), expected);
+    }
+
+    #[test]
+    fn packages_from_a_registry_are_in_a_profile_but_not_in_front_of_a_report() {
+        const REGISTRY: &str = "/home/user/.cargo/registry/src/example-0123456789abcdef/";
+        let place = |(function, path): (&str, &str)| CodePlace {
+            function: function.to_owned(),
+            file: None,
+            line: None,
+            origin: origin(function, Some(path)),
+        };
+        let all = [
+            ("refill", format!("{REGISTRY}stopworld-0.1.0/src/runtime/mutator.rs")),
+            ("push", "/rustc/0123/library/alloc/src/vec/mod.rs".to_owned()),
+            ("parse", format!("{REGISTRY}parser-1.2.0/src/lib.rs")),
+            ("app::load", "/home/user/app/src/load.rs".to_owned()),
+            ("std::rt::lang_start", "/rustc/0123/library/std/src/rt.rs".to_owned()),
+        ];
+        let all: Vec<_> = all.iter().map(|(function, path)| place((*function, path.as_str()))).collect();
+        assert_eq!(own_calls(&all, |origin| origin != Origin::Runtime), 2..4);
+        assert_eq!(own_calls(&all, |origin| origin == Origin::Program), 3..4);
     }
 }
