@@ -45,6 +45,9 @@ const FORMATS: [(&str, Format); 6] = [
     (".txt", Format::Text),
 ];
 
+/// The only frame of a drawing of a run without samples.
+const NO_SAMPLES: &str = "(no samples)";
+
 /// The requested file.
 pub(super) struct AllocStacks {
     path: PathBuf,
@@ -92,6 +95,10 @@ impl AllocStacks {
         match self.format {
             Format::Pprof => pprof::allocations(allocations, out),
             Format::Folded => allocations.folded(out),
+            // A drawing needs a frame.
+            Format::Svg if allocations.sites.is_empty() => {
+                flame_graph::draw(&[format!("{NO_SAMPLES} 1")], "bytes", &title, out)
+            }
             Format::Svg => flame_graph::draw(&allocations.folded_lines(), "bytes", &title, out),
             Format::Speedscope => allocations.speedscope(&title, out),
             Format::Text => out.write_all(allocations.text().as_bytes()),

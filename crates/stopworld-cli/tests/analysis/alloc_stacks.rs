@@ -218,6 +218,19 @@ fn a_run_writes_the_stacks_of_its_workload(#[case] name: &str) {
     assert!(!written.contains("Mutator::refill"), "the collector's own frames are left out: {written}");
 }
 
+#[rstest]
+#[case::folded("run.folded", "")]
+#[case::drawn("run.svg", "(no samples)")]
+#[case::table("run.txt", "total")]
+fn a_run_without_samples_writes_an_empty_profile(#[case] name: &str, #[case] expected: &str) {
+    let directory = directory();
+    let options = format!("run gcbench --depth 4 --alloc-interval 64GiB --alloc-stacks {name}");
+    let output = run(directory.path(), &options);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let written = fs::read_to_string(directory.path().join(name)).unwrap();
+    assert!(written.contains(expected), "{written}");
+}
+
 /// The functions that `go tool pprof -top` lists.
 fn read_by_go_functions(file: &Path) -> Option<String> {
     let arguments = ["tool", "pprof", "-top", "-sample_index=alloc_space", "-nodefraction=0"];
