@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use crate::os::stack_walk::Walker;
 use crate::profile::allocations::{CallStack, MOST_FRAMES};
+use crate::world::registry::Threads;
 use crate::world::stop_info::ThreadStopInfo;
 
 /// After this many walks a thread looks whether libraries were loaded or unloaded.
@@ -17,8 +18,11 @@ pub(super) struct OwnWalker {
 }
 
 impl OwnWalker {
-    /// Returns the call stack of the calling thread, whose record this is. `None` if the store of stacks is full.
-    pub(super) fn call_stack(&self, record: &ThreadStopInfo) -> Option<CallStack> {
+    /// Returns the call stack of the calling thread, whose record this is. `None` if the thread is on a stack that the world does not know, or
+    /// the store of stacks is full.
+    pub(super) fn call_stack(&self, threads: &Threads, record: &ThreadStopInfo) -> Option<CallStack> {
+        let mut addresses = [0; MOST_FRAMES];
+        let stack = threads.stack_with(record, addresses.as_ptr() as usize)?;
         // In a blocking region: the loader's lock may be held by a thread that waits for a collection.
         let mut walker = match self.walker.take() {
             None => record.blocking(|| Box::new(Walker::new())),
@@ -30,10 +34,8 @@ impl OwnWalker {
             Some(walker) => walker,
         };
         self.walks.set(self.walks.get() + 1);
-        let (low, high) = record.stack();
-        let mut addresses = [0; MOST_FRAMES];
-        let found = walker.walk(low..high, &mut addresses);
+        let found = walker.walk(stack.low..stack.high, &mut addresses);
         self.walker.set(Some(walker));
-        CallStack::of(&addresses[..found])
+        (found > 0).then(|| CallStack::of(&addresses[..found])).flatten()
     }
 }

@@ -35,7 +35,7 @@ impl Mutator {
     #[inline(never)]
     fn sample(&self, payload: usize, bytes: usize, info: &'static TypeInfo, added: impl FnOnce()) {
         let Some(samples) = &self.world().collector().samples else { return };
-        let stack = self.walker.call_stack(self.record).map_or(0, CallStack::get);
+        let stack = self.walker.call_stack(&self.world().collector().threads, self.record).map_or(0, CallStack::get);
         let mut held = self.lock(samples.lock());
         samples.add(&mut held, payload, Site { stack, type_info: info, object_bytes: bytes as u64 });
         added();

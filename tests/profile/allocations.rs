@@ -120,6 +120,56 @@ fn each_function_has_its_share_and_its_callers(#[case] by: By) {
     }
 }
 
+/// Runs a function on another stack, with a wrong frame pointer. No unwind table describes this function.
+#[unsafe(naked)]
+extern "C" fn on_stack(top: usize, f: extern "C" fn(&Mutator), m: &Mutator) {
+    std::arch::naked_asm!(
+        "push rbx",
+        "push rbp",
+        "mov rbx, rsp",
+        "mov rsp, rdi",
+        "mov rbp, 0x10",
+        "mov rdi, rdx",
+        "call rsi",
+        "mov rsp, rbx",
+        "pop rbp",
+        "pop rbx",
+        "ret",
+    )
+}
+
+#[inline(never)]
+extern "C" fn on_the_coroutine(m: &Mutator) {
+    many(m, 100);
+    black_box(());
+}
+
+/// The words above the first frame of the coroutine are no return addresses.
+#[rstest]
+#[case::registered(true)]
+#[case::unknown(false)]
+fn on_a_coroutines_stack_the_walk_stays_in_its_bounds(#[case] is_registered: bool) {
+    let world = world(By::Signals, 1);
+    let m = attached(&world);
+    let stack = vec![0x1234_5678_9abc_usize; 32 << 10].leak().as_ptr_range();
+    let top = (stack.end as usize - 256) & !15;
+    // SAFETY: leaked memory stays readable.
+    let registered = is_registered.then(|| unsafe { m.register_stack(stack.start.cast(), stack.end.cast()) });
+    on_stack(top, on_the_coroutine, &m);
+    let sites = world.allocation_profile().unwrap().sites;
+    assert_eq!(sites.iter().map(|site| site.samples).sum::<u64>(), 100);
+    let mut symbols = Symbols::new();
+    for site in &sites {
+        if is_registered {
+            let functions = functions(site, &mut symbols);
+            assert_eq!(functions[..2], ["many", "on_the_coroutine"], "{functions:?}");
+        } else {
+            assert_eq!(site.call_stack, None);
+        }
+    }
+    drop(registered);
+}
+
 #[rstest]
 #[case::signals(By::Signals)]
 #[case::safepoints(By::Safepoints)]
