@@ -5,18 +5,24 @@
 //! smaller then, so nothing is allocated.
 //!
 //! Samples are counted by *site*: call stack, type and size. The table holds a bounded number of sites and of live objects, and counts what it has
-//! no room for.
+//! no room for. An object that has no room is counted in its site, but not followed: it is not in use.
+//!
+//! The program may free objects itself, and few of them are sampled. So the table counts its objects by *region* of the address space, without
+//! the lock: an object in a region with count 0 is not sampled.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::trace::TypeInfo;
-use crate::sync::{Lock, LockGuard, Locked};
+use crate::sync::{AtomicU32, Lock, LockGuard, Locked, Ordering::Relaxed};
 
 /// The largest number of sites.
 const MOST_SITES: usize = 1 << 17;
 /// The largest number of sampled objects that are alive at the same time.
 const MOST_OBJECTS: usize = 1 << 20;
+/// The number of counters for regions. Blocks at this distance share one.
+const REGIONS: usize = 1 << 12;
 
 /// Where and what was allocated.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +39,27 @@ pub(crate) struct Site {
 pub(crate) struct Counted {
     pub(crate) site: Site,
     pub(crate) allocated: u64,
+    /// How many of their objects are not in use: dead, or not followed.
     pub(crate) freed: u64,
+}
+
+/// The samples of a world.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    /// By site, in the order in which the sites were first sampled.
+    pub(crate) sites: Vec<Counted>,
+    /// The number of samples without room for their sites.
+    pub(crate) dropped: u64,
+    /// The number of samples whose objects are not followed.
+    pub(crate) untracked: u64,
 }
 
 /// The table. See the module's text.
 pub(crate) struct Samples {
     pub(crate) interval_bytes: u64,
     table: Locked<Table>,
+    /// The number of the table's objects by region. Changed under the lock.
+    by_region: Box<[AtomicU32]>,
 }
 
 struct Table {
@@ -49,6 +69,7 @@ struct Table {
     /// The sampled objects that are alive, by payload address, with the index of their site.
     objects: HashMap<usize, u32>,
     dropped: u64,
+    untracked: u64,
     room: (usize, usize),
 }
 
@@ -63,9 +84,22 @@ impl Samples {
             index: HashMap::new(),
             objects: HashMap::new(),
             dropped: 0,
+            untracked: 0,
             room: (sites, objects),
         };
-        Self { interval_bytes, table: Locked::new(table) }
+        let by_region = (0..REGIONS).map(|_| AtomicU32::new(0)).collect();
+        Self { interval_bytes, table: Locked::new(table), by_region }
+    }
+
+    fn region(&self, payload: usize) -> &AtomicU32 {
+        &self.by_region[payload / BLOCK_BYTES % REGIONS]
+    }
+
+    /// Returns whether the object at this address may be in the table. The caller must have received the object from the thread that
+    /// allocated it, so that it sees what that thread has counted.
+    #[inline]
+    pub(crate) fn may_contain(&self, payload: usize) -> bool {
+        self.region(payload).load(Relaxed) > 0
     }
 
     /// The lock of the table.
@@ -78,7 +112,9 @@ impl Samples {
         // Its addresses of objects keep nothing alive.
         #[cfg(feature = "check")]
         let _own_memory = crate::check::OwnMemory::begin();
-        self.table.get_mut(held).add(payload, site);
+        if self.table.get_mut(held).add(payload, site) {
+            self.region(payload).fetch_add(1, Relaxed);
+        }
     }
 
     /// Notes that the program has freed the object at this address, if it is a sampled one.
@@ -86,6 +122,7 @@ impl Samples {
         let table = self.table.get_mut(held);
         if let Some(site) = table.objects.remove(&payload) {
             table.sites[site as usize].freed += 1;
+            self.region(payload).fetch_sub(1, Relaxed);
         }
     }
 
@@ -94,40 +131,47 @@ impl Samples {
         let Table { sites, objects, .. } = self.table.get_mut(held);
         objects.retain(|&payload, site| {
             let lives = lives(payload);
-            sites[*site as usize].freed += u64::from(!lives);
+            if !lives {
+                sites[*site as usize].freed += 1;
+                self.region(payload).fetch_sub(1, Relaxed);
+            }
             lives
         });
     }
 
-    /// Returns the samples by site, in the order in which the sites were first sampled, and the number of samples that were dropped.
-    pub(crate) fn counted(&self, held: &LockGuard<'_>) -> (Vec<Counted>, u64) {
-        let table = self.table.get(held);
-        (table.sites.clone(), table.dropped)
+    /// Returns the samples so far.
+    pub(crate) fn counts(&self, held: &LockGuard<'_>) -> Counts {
+        let Table { sites, dropped, untracked, .. } = self.table.get(held);
+        Counts { sites: sites.clone(), dropped: *dropped, untracked: *untracked }
     }
 }
 
 impl Table {
-    fn add(&mut self, payload: usize, site: Site) {
+    /// Adds a sample. Returns whether the table has one more object.
+    fn add(&mut self, payload: usize, site: Site) -> bool {
         let Some(index) = self.index_of(site) else {
             self.dropped += 1;
-            return;
+            return false;
         };
+        self.sites[index as usize].allocated += 1;
         let is_full = self.objects.len() >= self.room.1;
         match self.objects.entry(payload) {
             Entry::Vacant(_) if is_full => {
-                self.dropped += 1;
-                return;
+                self.untracked += 1;
+                self.sites[index as usize].freed += 1;
+                false
             }
             Entry::Vacant(place) => {
                 place.insert(index);
+                true
             }
             // The object there is not known to be dead, but has given its memory to the new one.
             Entry::Occupied(mut before) => {
                 let before = before.insert(index);
                 self.sites[before as usize].freed += 1;
+                false
             }
         }
-        self.sites[index as usize].allocated += 1;
     }
 
     fn index_of(&mut self, site: Site) -> Option<u32> {
@@ -165,11 +209,10 @@ mod tests {
         samples.freed(&mut held, 10);
         // A new object at an address whose object was not seen to die.
         samples.add(&mut held, 9, site(1, 32));
-        let (counted, dropped) = samples.counted(&held);
-        let counts: Vec<_> =
-            counted.iter().map(|c| (c.site.stack, c.site.object_bytes, c.allocated, c.freed)).collect();
+        let Counts { sites, dropped, untracked } = samples.counts(&held);
+        let counts: Vec<_> = sites.iter().map(|c| (c.site.stack, c.site.object_bytes, c.allocated, c.freed)).collect();
         assert_eq!(counts, [(1, 16, 5, 3), (0, 16, 5, 3), (1, 32, 1, 0)]);
-        assert_eq!(dropped, 0);
+        assert_eq!((dropped, untracked), (0, 0));
     }
 
     #[test]
@@ -181,8 +224,24 @@ mod tests {
         }
         samples.add(&mut held, 1, site(1, 16));
         samples.add(&mut held, 2, site(2, 16));
-        let (counted, dropped) = samples.counted(&held);
-        assert_eq!(counted.iter().map(|c| c.allocated).collect::<Vec<_>>(), [3, 1]);
-        assert_eq!(dropped, 3);
+        let Counts { sites, dropped, untracked } = samples.counts(&held);
+        // The object at 1 has given its memory to one of another site, and two objects have no room.
+        assert_eq!(sites.iter().map(|c| (c.allocated, c.freed)).collect::<Vec<_>>(), [(5, 3), (1, 0)]);
+        assert_eq!((dropped, untracked), (1, 2));
+    }
+
+    #[test]
+    fn a_region_without_samples_is_known_without_the_lock() {
+        let samples = Samples::new(1);
+        let mut held = samples.lock().lock();
+        let places = [BLOCK_BYTES, BLOCK_BYTES + 64, 3 * BLOCK_BYTES];
+        places.iter().for_each(|place| samples.add(&mut held, *place, site(0, 16)));
+        samples.add(&mut held, places[0], site(1, 16));
+        let contained = |samples: &Samples| [1, 2, 3].map(|block| samples.may_contain(block * BLOCK_BYTES + 8));
+        assert_eq!(contained(&samples), [true, false, true]);
+        samples.freed(&mut held, places[0]);
+        assert_eq!(contained(&samples), [true, false, true]);
+        samples.remove_dead(&mut held, |payload| payload == places[2]);
+        assert_eq!(contained(&samples), [false, false, true]);
     }
 }

@@ -29,7 +29,7 @@
 //! No instruction on the fast path of an allocation: the run of free cells that a thread allocates from ends at the next cell to sample. A
 //! sample walks the stack. A collection searches the table of sampled objects while the threads are stopped. `cargo bench --bench profile` measures it.
 
-use crate::collector::samples::{Counted, Site};
+use crate::collector::samples::{Counted, Counts, Site};
 use crate::heap::trace::TypeInfo;
 use crate::os::loaded;
 use crate::sync::TraceStore;
@@ -101,7 +101,7 @@ impl CallStack {
 /// The allocations with one call stack, of one type and size.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationSite {
-    /// The call stack; `None` if the store of call stacks was full.
+    /// The call stack; `None` if the thread was on a stack that the world does not know, or the store of call stacks was full.
     pub call_stack: Option<CallStack>,
     /// The type of the objects.
     pub type_info: &'static TypeInfo,
@@ -159,14 +159,17 @@ pub struct AllocationProfile {
     pub sites: Vec<AllocationSite>,
     /// The number of samples for which there was no room. They are not in `sites`.
     pub dropped: u64,
+    /// The number of samples whose objects are not followed, because there was no room. They are in `sites` as allocated, but not as in use.
+    pub untracked: u64,
     /// The program and its libraries, as they are loaded now.
     pub modules: Vec<ProgramModule>,
 }
 
 impl AllocationProfile {
-    pub(crate) fn new(interval_bytes: u64, counted: Vec<Counted>, dropped: u64) -> Self {
-        let sites = counted.into_iter().map(|counted| AllocationSite::of(counted, interval_bytes)).collect();
-        Self { interval_bytes, sites, dropped, modules: ProgramModule::all() }
+    pub(crate) fn new(interval_bytes: u64, counts: Counts) -> Self {
+        let Counts { sites, dropped, untracked } = counts;
+        let sites = sites.into_iter().map(|counted| AllocationSite::of(counted, interval_bytes)).collect();
+        Self { interval_bytes, sites, dropped, untracked, modules: ProgramModule::all() }
     }
 }
 

@@ -73,8 +73,10 @@ impl World {
         refuse_inside("World::allocation_profile");
         let collector = self.collector();
         let samples = collector.samples.as_ref()?;
-        let (counted, dropped) = samples.counted(&collector.threads.lock(samples.lock()));
-        Some(AllocationProfile::new(samples.interval_bytes, counted, dropped))
+        let counts = samples.counts(&collector.threads.lock(samples.lock()));
+        // In a blocking region: the loader's lock may be held by a thread that waits for a collection.
+        let profile = || AllocationProfile::new(samples.interval_bytes, counts);
+        Some(collector.threads.as_blocking(profile))
     }
 
     /// Runs a collection in which the running profile takes a census, and returns the census. Returns `None` for a biography,

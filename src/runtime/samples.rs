@@ -25,7 +25,9 @@ impl Mutator {
 
     /// Notes that an object which may have been sampled is freed.
     pub(super) fn sampled_freed(&self, payload: usize) {
-        if let Some(samples) = &self.world().collector().samples {
+        if let Some(samples) = &self.world().collector().samples
+            && samples.may_contain(payload)
+        {
             samples.freed(&mut self.lock(samples.lock()), payload);
         }
     }

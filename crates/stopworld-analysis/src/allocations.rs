@@ -100,6 +100,8 @@ pub struct Allocations {
     pub interval_bytes: u64,
     /// The number of samples for which there was no room.
     pub dropped: u64,
+    /// The number of samples whose objects are not followed: they are allocated, but not in use.
+    pub untracked: u64,
     /// The sites, in the order of their first samples.
     pub sites: Vec<NamedSite>,
     /// The program and its libraries.
@@ -127,8 +129,8 @@ impl Allocations {
             estimates: Estimates::of(site),
         });
         let sites = sites.collect();
-        let AllocationProfile { interval_bytes, dropped, ref modules, .. } = *profile;
-        Allocations { interval_bytes, dropped, sites, modules: modules.clone() }
+        let AllocationProfile { interval_bytes, dropped, untracked, ref modules, .. } = *profile;
+        Allocations { interval_bytes, dropped, untracked, sites, modules: modules.clone() }
     }
 
     /// Returns the sum of all sites.
@@ -219,6 +221,12 @@ impl Allocations {
         let mut text = format!("estimates from samples, one for each {interval} bytes on average\n");
         if self.dropped > 0 {
             text += &format!("{} samples are missing, because the table of samples was full\n", self.dropped);
+        }
+        if self.untracked > 0 {
+            text += &format!(
+                "{} samples count as allocated only, because the table of live objects was full\n",
+                self.untracked
+            );
         }
         for (title, rows) in [("by function (type)", rows(functions)), ("by call stack, innermost first", rows(stacks))]
         {

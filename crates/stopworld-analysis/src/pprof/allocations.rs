@@ -25,6 +25,10 @@ pub fn allocations(allocations: &Allocations, out: &mut dyn Write) -> io::Result
     if allocations.dropped > 0 {
         builder.comment(&format!("{} samples are missing: the table of samples was full", allocations.dropped));
     }
+    if allocations.untracked > 0 {
+        let untracked = allocations.untracked;
+        builder.comment(&format!("{untracked} samples count as allocated only: the table of live objects was full"));
+    }
     for (module, id) in allocations.modules.iter().zip(1..) {
         builder.mapping(module, id);
     }
