@@ -14,6 +14,11 @@ use stopworld_platform::symbols::Symbols;
 
 use crate::hazard::{self, By, while_collecting};
 
+/// The same samples in each run of the tests.
+fn with_fixed_seed(interval: u64) -> AllocationSampling {
+    AllocationSampling { seed: 24, ..AllocationSampling::every(interval) }
+}
+
 traced! {
     struct Link { next: GcCell<Option<Gc<Link>>>, number: u64 }
     struct Other { number: u64 }
@@ -24,7 +29,7 @@ const LINK_BYTES: f64 = 24.0;
 const OTHER_BYTES: f64 = 16.0;
 
 fn world(by: By, interval: u64) -> World {
-    hazard::build(hazard::builder().allocation_sampling(AllocationSampling::every(interval)), by)
+    hazard::build(hazard::builder().allocation_sampling(with_fixed_seed(interval)), by)
 }
 
 fn attached(world: &World) -> Mutator {
@@ -224,7 +229,7 @@ fn no_sample_is_lost_while_other_threads_collect(#[case] by: By) {
 
 #[test]
 fn a_collection_at_each_allocation_loses_no_sample() {
-    let builder = hazard::builder().collect_every(0).allocation_sampling(AllocationSampling::every(1));
+    let builder = hazard::builder().collect_every(0).allocation_sampling(with_fixed_seed(1));
     let world = hazard::build(builder, By::Signals);
     let m = attached(&world);
     let kept = list(&m, 300);
@@ -291,7 +296,7 @@ fn large_objects_count_by_their_blocks() {
 #[test]
 fn an_untyped_object_that_is_freed_is_not_in_use() {
     let kind = UntypedKind::scanned("freed");
-    let builder = hazard::builder().untyped(ObjectPointers::Bases).allocation_sampling(AllocationSampling::every(1));
+    let builder = hazard::builder().untyped(ObjectPointers::Bases).allocation_sampling(with_fixed_seed(1));
     let world = hazard::build(builder, By::Signals);
     let m = attached(&world);
     let in_use = || {
@@ -364,6 +369,7 @@ fn the_same_seed_takes_the_same_samples() {
     };
     assert_eq!(samples(1), samples(1));
     assert!((2..20).any(|seed| samples(seed) != samples(1)));
+    assert_ne!(AllocationSampling::every(1).seed, AllocationSampling::every(1).seed, "the default is random");
 }
 
 proptest! {
@@ -384,7 +390,7 @@ proptest! {
                 black_box(m.alloc_array(length, |i| i as u64).unwrap());
             }
             // What an object of this size takes, from a world in which each is sampled.
-            let exact = hazard::build(hazard::builder().allocation_sampling(AllocationSampling::every(1)), By::Signals);
+            let exact = hazard::build(hazard::builder().allocation_sampling(with_fixed_seed(1)), By::Signals);
             let size = m.blocking(|| std::thread::scope(|scope| {
                 let measure = || {
                     let m = attached(&exact);

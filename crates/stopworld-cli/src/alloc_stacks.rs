@@ -23,6 +23,10 @@ pub(super) struct AllocStacksOptions {
     /// The mean number of bytes between two samples of --alloc-stacks, such as 64KiB [default: 512KiB]
     #[arg(long, value_name = "SIZE", requires = "alloc_stacks", allow_hyphen_values = true)]
     pub(super) alloc_interval: Option<Size>,
+
+    /// The seed of the random distances between the samples of --alloc-stacks, to repeat a run [default: random]
+    #[arg(long, value_name = "N", requires = "alloc_stacks")]
+    pub(super) alloc_seed: Option<u64>,
 }
 
 /// The format of the file.
@@ -59,7 +63,8 @@ impl AllocStacksOptions {
     pub(super) fn sampling(&self) -> Option<AllocationSampling> {
         self.alloc_stacks.as_ref()?;
         let interval = self.alloc_interval.map_or(AllocationSampling::DEFAULT_INTERVAL, |size| size.bytes() as u64);
-        Some(AllocationSampling::every(interval))
+        let random = AllocationSampling::every(interval);
+        Some(AllocationSampling { seed: self.alloc_seed.unwrap_or(random.seed), ..random })
     }
 
     /// Returns the requested file. Checks that it can be written.

@@ -42,8 +42,8 @@ fn arrays(m: &Mutator) -> stopworld::Gc<[u64]> {
 
 /// A profile of known functions.
 fn profile() -> Allocations {
-    let world =
-        World::builder().heap_limit(64 << 20).allocation_sampling(AllocationSampling::every(1000)).build().unwrap();
+    let sampling = AllocationSampling { seed: 24, ..AllocationSampling::every(1000) };
+    let world = World::builder().heap_limit(64 << 20).allocation_sampling(sampling).build().unwrap();
     // SAFETY: this thread keeps each `Gc` on its stack.
     let m = unsafe { world.attach("main") }.unwrap();
     innermost(&m, 10_000);
@@ -247,6 +247,7 @@ fn read_by_go_functions(file: &Path) -> Option<String> {
 #[case("--alloc-stacks run.gz", "end it with one of")]
 #[case("--alloc-stacks missing/run.folded", "its directory must exist")]
 #[case("--alloc-interval 1k", "--alloc-stacks")]
+#[case("--alloc-seed 1", "--alloc-stacks")]
 #[case("--alloc-stacks run.folded --alloc-interval 0", "at least one byte")]
 fn a_wrong_option_is_refused_before_the_run(#[case] options: &str, #[case] complaint: &str) {
     let directory = directory();
