@@ -1,7 +1,7 @@
 //! The target for the Scheme reader, compiler and virtual machine.
 
-use std::cell::OnceCell;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use stopworld::{Mutator, World};
 
 const HEAP_BYTES: usize = 32 << 20;
 const STACK_SLOTS: usize = 1 << 16;
+/// The size of the main thread's stack.
+const STACK_BYTES: usize = 8 << 20;
 /// The time after which a running program is interrupted.
 const PATIENCE: Duration = Duration::from_millis(100);
 
@@ -32,25 +34,16 @@ fn watch() {
     });
 }
 
-thread_local! {
-    static MUTATOR: OnceCell<&'static Mutator> = const { OnceCell::new() };
-}
-
-fn mutator() -> &'static Mutator {
-    MUTATOR.with(|cell| {
-        *cell.get_or_init(|| {
-            watch();
-            let world = World::builder().heap_limit(HEAP_BYTES).build().expect("a small world can be made");
-            let world: &'static World = Box::leak(Box::new(world));
-            // SAFETY: the interpreter keeps its values in collected objects and on this thread's stack.
-            let mutator = unsafe { world.attach("fuzz") }.expect("the thread can be attached");
-            Box::leak(Box::new(mutator))
-        })
+fn world() -> &'static World {
+    static WORLD: OnceLock<World> = OnceLock::new();
+    WORLD.get_or_init(|| {
+        watch();
+        World::builder().heap_limit(HEAP_BYTES).build().expect("a small world can be made")
     })
 }
 
-/// Makes a new interpreter. Occasionally the heap has no room for it, because stale words on the stack keep objects of earlier programs
-/// alive.
+/// Makes a new interpreter. Occasionally the heap has no room for it, because stale words on the stack keep objects of an earlier
+/// program alive.
 fn interpreter(mutator: &Mutator) -> Option<Interpreter> {
     static FAILED: AtomicU64 = AtomicU64::new(0);
     match Interpreter::new(mutator) {
@@ -67,9 +60,22 @@ fn interpreter(mutator: &Mutator) -> Option<Interpreter> {
 }
 
 /// Runs a program in a new interpreter. The message of a syntax error must give line and column.
+///
+/// The program gets a thread of its own: in the frames of the fuzzer, which never return, one stale word could keep the objects of an
+/// earlier program alive for ever.
 pub fn scheme(program: &[u8]) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || run(program));
+        if let Err(panic) = thread.expect("a thread can be started").join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn run(program: &[u8]) {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
-    let mutator = mutator();
+    // SAFETY: the interpreter keeps its values in collected objects and on this thread's stack.
+    let mutator = &unsafe { world().attach("fuzz") }.expect("the thread can be attached");
     let text = String::from_utf8_lossy(program);
     let Some(interpreter) = interpreter(mutator) else { return };
     INTERRUPT.store(false, Ordering::Relaxed);

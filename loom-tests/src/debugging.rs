@@ -25,7 +25,7 @@ pub(crate) use debugging_debugger::{Debugger, IMMORTAL, Killed};
 use crate::checker::thread;
 use crate::debugger::protocol::{
     AckState, Acknowledgement, Answer, Control, Member, Mode, StopContract, all_stopped, first_not_held, in_control,
-    is_gone, newly_frozen, vacate,
+    is_gone, newly_frozen, still_traces, vacate,
 };
 use crate::kernel::{self, Kernel, ptrace};
 use crate::sabotage::{Guard, removed};
@@ -48,6 +48,8 @@ pub(crate) struct Thread {
     stack_ptr: AtomicU32,
     saved_sp: AtomicU32,
     registers: UnsafeCell<u32>,
+    /// The number of steps that the thread had made when the debugger wrote its registers.
+    registers_of: AtomicU32,
     heap: UnsafeCell<u32>,
     steps: AtomicU32,
     listed: AtomicU32,
@@ -70,6 +72,8 @@ pub(crate) struct Process {
     /// The number of collections that used their marks, and the number of collections that discarded them.
     pub(crate) used: Cell<u32>,
     pub(crate) discarded: Cell<u32>,
+    /// The number of stops in which the debugger's answer was found to be false.
+    pub(crate) refused: Cell<u32>,
 }
 
 // SAFETY: the `std` cells belong to the collecting thread; the other cells are the checker's, which reports unordered accesses.
@@ -135,6 +139,7 @@ impl Target {
             stack_ptr: AtomicU32::new(0),
             saved_sp: AtomicU32::new(0),
             registers: UnsafeCell::new(0),
+            registers_of: AtomicU32::new(0),
             heap: UnsafeCell::new(0),
             steps: AtomicU32::new(0),
             listed: AtomicU32::new(u32::from(i < attached)),
@@ -156,6 +161,7 @@ impl Target {
             sequence: AtomicU64::new(1),
             used: Cell::new(0),
             discarded: Cell::new(0),
+            refused: Cell::new(0),
         }))
     }
 
@@ -272,6 +278,7 @@ const A_WHILE: u64 = 1;
 struct StopRequester {
     first: Cell<bool>,
     counts: Cell<bool>,
+    notified: Cell<Option<(u32, u32)>>,
 }
 
 // ---- the bridge, with the steps of `debugger/bridge.rs` and `world/handshake_stop.rs` in the same order
@@ -387,8 +394,8 @@ impl Process {
             self.handshake.close(Holder::Collection);
             self.rely_on();
             // If the debugger has died, the threads are parking, and the check after marking detects it.
-            if self.is_found_out() && self.kernel.tracer() == self.tracer.get() {
-                self.lose(control);
+            if self.is_found_out() && self.is_traced_as_before() {
+                self.refuse(control);
                 self.start_world();
                 return false;
             }
@@ -405,7 +412,7 @@ impl Process {
 
     /// Waits until all threads are stopped, and requests the debugger to answer for threads that can't acknowledge.
     fn wait(&self, epoch: Epoch) {
-        let requester = StopRequester { first: Cell::new(true), counts: Cell::new(false) };
+        let requester = StopRequester { first: Cell::new(true), counts: Cell::new(false), notified: Cell::new(None) };
         let answered = self.request_answers(&requester);
         self.handshake.satisfied(Holder::Collection, epoch, answered);
         let mut slice = A_WHILE;
@@ -466,6 +473,10 @@ impl Process {
             return 0;
         }
         let Some(tracer) = self.look_for_tracer(control) else { return 0 };
+        let debugger = Some((control.who(), tracer));
+        if requester.notified.replace(debugger) != debugger {
+            self.members().for_each(|member| member.discard_answer());
+        }
         let notice = if first { Notice::StopWorld } else { Notice::Again };
         if self.tell_or_lose(control, notice) == Answer::Nobody {
             return 0;
@@ -503,12 +514,29 @@ impl Process {
             // Signal before the check: if the debugger dies after the check, the threads take the signal and park.
             self.listed().for_each(|i| self.signal(i));
         }
+        if !self.is_still_traced() {
+            return false;
+        }
+        let is_found_out = self.is_found_out();
+        if is_found_out && self.is_still_traced() {
+            self.refuse(self.stop_contract.control());
+        }
         // If the threads are not stopped any more, the real bridge gives them a second to park; no check here depends on that.
-        self.is_still_traced() && !self.is_found_out()
+        !is_found_out
+    }
+
+    fn refuse(&self, control: Control) {
+        self.refused.set(self.refused.get() + 1);
+        self.lose(control);
+    }
+
+    fn is_traced_as_before(&self) -> bool {
+        let is_exiting = |tracer: i32| self.kernel.is_exiting(tracer as u32);
+        still_traces(self.tracer.get() as i32, is_exiting, || self.kernel.tracer() as i32)
     }
 
     fn is_still_traced(&self) -> bool {
-        let same = self.kernel.tracer() == self.tracer.get();
+        let same = self.is_traced_as_before();
         let stop_contract = self.stop_contract.control();
         let still_stopped = same && (stop_contract == Control::NOBODY || self.stop_contract.is_in_force(&self.control));
         if !still_stopped && stop_contract != Control::NOBODY {
@@ -579,6 +607,11 @@ impl Process {
             // Here weak references are cleared and caches are taken back.
             for (i, steps) in listed.iter().zip(marked) {
                 assert_eq!(self.steps(*i), steps, "a mutator ran during a scan whose result is used");
+                let thread = &self.threads[*i];
+                if thread.stack_ptr.load(Ordering::Relaxed) == BY_DEBUGGER {
+                    let written_at = thread.registers_of.load(Ordering::Relaxed);
+                    assert_eq!(written_at, steps, "the registers are from before the thread ran on");
+                }
                 // SAFETY: the checker reports every concurrent access.
                 self.threads[*i].heap.with_mut(|heap| unsafe { *heap += 100 });
             }

@@ -15,6 +15,8 @@ pub(crate) struct Debugger {
     steps_to_live: u32,
     /// Whether the debugger claims to hold threads that it does not hold.
     pub(crate) lies: bool,
+    /// The thread that the kernel resumes last when the debugger dies; `None` if it resumes all threads at once.
+    pub(crate) resumed_last: Option<u32>,
 }
 
 /// The debugger was killed.
@@ -37,12 +39,16 @@ impl Debugger {
             answer,
             steps_to_live: steps,
             lies: false,
+            resumed_last: None,
         }
     }
 
     /// Marks a step of the debugger's protocol, at which it may die.
     fn step(&mut self) -> Result<(), Killed> {
         if self.steps_to_live == 0 {
+            if let Some(last) = self.resumed_last {
+                self.target.kernel.tracer_begins_to_exit(last);
+            }
             self.target.kernel.tracer_dies();
             return Err(Killed);
         }
@@ -96,6 +102,22 @@ impl Debugger {
         Killed
     }
 
+    /// Answers for the threads that the user has stopped, and is killed before it acknowledges, when their signals were reported to it: the
+    /// kernel drops them. Another debugger with this number takes control.
+    pub(crate) fn answers_and_is_replaced_by(&mut self, number: u32) -> Result<(), Killed> {
+        if let Some((_, address)) = self.target.kernel.next_notification() {
+            // SAFETY: the notifying thread stays stopped until the debugger dies.
+            let epoch = unsafe { &*(address as *const Request) }.epoch;
+            self.answer_for_the_frozen(epoch)?;
+        }
+        for i in &self.user_stopped {
+            self.target.kernel.swallow_signal(self.target.threads[*i].tid);
+        }
+        self.is_replaced_by(number);
+        self.target.control.swap(self.control.0, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// Returns whether a thread waits in a notification.
     pub(crate) fn is_notified(&self) -> bool {
         self.target.kernel.has_notification()
@@ -139,6 +161,7 @@ impl Debugger {
         let thread = &self.target.threads[i];
         // SAFETY: the checker reports every concurrent access.
         thread.registers.with_mut(|registers| unsafe { *registers += 1 });
+        thread.registers_of.store(self.target.steps(i), Ordering::Relaxed);
         thread.stack_ptr.store(BY_DEBUGGER, Ordering::Relaxed);
     }
 

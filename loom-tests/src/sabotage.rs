@@ -23,7 +23,7 @@ guards! {
     ProfileTree PromiseWhole PromiseSlot PromiseTrace
     ArenaScopes MarkTermination MarkSnapshot
     VtableNested VtableSwap VtableCreatedUnderLock DebugFrozenWaiter DebugAcknowledged DebugCountedTwice DebugDies
-    DebugControl DebugMissed DebugLost DebugStart DebugLies
+    DebugControl DebugMissed DebugLost DebugStart DebugLies DebugExits DebugAnswers
     DebugLatched DebugTracerFirst DebugAskedLate DebugAgain DebugThawLater DebugNumber DebugSignalledBefore DebugParks
 }
 

@@ -8,18 +8,27 @@
 //! The entries are a vector in the order of insertion, so the marker and iterators read them in a row, and only they are scanned. The index
 //! has four bytes for each place and no references. A removed entry is replaced by the last one, and the places after its place in the
 //! index are shifted back, so there are no marks of removed entries.
+//!
+//! A map that has had room for at most `SMALL` entries has no index: it compares the keys one by one, and hashes none. Many maps are that small
+//! (the fields of an object, the variables of a block), and so each of them takes one array instead of two. The hashes are stored when the
+//! index is made.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::iter::FusedIterator;
 use std::mem;
 use std::ops::Index;
+use std::slice;
 
 use super::buffer::Storage;
 use super::vec::GcVec;
 use crate::{Mutator, OutOfMemory, Trace};
 
-/// One entry. Its first word makes each entry whole words.
+/// The number of entries up to which a map needs no index.
+const SMALL: usize = 8;
+
+/// One entry. The hash has a meaning only while the map has an index. Being a word, it makes each entry whole words.
 #[derive(Trace)]
 struct Slot<K: Trace, V: Trace> {
     hash: u64,
@@ -35,6 +44,16 @@ struct Positions {
 }
 
 impl Positions {
+    /// Returns whether there is an index. Without one, all entries are searched.
+    fn exists(&self) -> bool {
+        self.places.capacity() > 0
+    }
+
+    /// The number of entries for which there is room.
+    fn room(&self) -> usize {
+        if self.exists() { self.places.capacity() / 4 * 3 } else { SMALL }
+    }
+
     fn mask(&self) -> usize {
         self.places.capacity().wrapping_sub(1)
     }
@@ -49,11 +68,8 @@ impl Positions {
         unsafe { self.places.place(place).write(position) };
     }
 
-    /// Visits the places where an entry with this hash may be, until `is_it` accepts the number of an entry.
+    /// Visits the places where an entry with this hash may be, until `is_it` accepts the number of an entry. There is an index.
     fn find(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
-        if self.places.capacity() == 0 {
-            return None;
-        }
         let mut place = hash as usize & self.mask();
         loop {
             let entry = self.get(place).checked_sub(1)?;
@@ -167,22 +183,22 @@ impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
 
     /// Returns the number of entries for which there is room.
     pub fn capacity(&self) -> usize {
-        self.entries.capacity().min(self.index.places.capacity() / 4 * 3)
+        self.entries.capacity().min(self.index.room())
     }
 
     /// Iterates over the entries.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&K, &V)> + Clone {
-        self.entries.iter().map(|slot| (&slot.key, &slot.value))
+    pub fn iter(&self) -> Entries<'_, K, V> {
+        Entries { slots: self.entries.iter() }
     }
 
     /// Iterates over the entries, with mutable references to the values.
-    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&K, &mut V)> {
-        self.entries.iter_mut().map(|slot| (&slot.key, &mut slot.value))
+    pub fn iter_mut(&mut self) -> EntriesMut<'_, K, V> {
+        EntriesMut { slots: self.entries.as_mut_slice().iter_mut() }
     }
 
     /// Iterates over the keys.
-    pub fn keys(&self) -> impl ExactSizeIterator<Item = &K> + Clone {
-        self.entries.iter().map(|slot| &slot.key)
+    pub fn keys(&self) -> Keys<'_, K, V> {
+        Keys { slots: self.entries.iter() }
     }
 
     /// Iterates over the values.
@@ -209,14 +225,18 @@ impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
 
     /// Keeps the entries for which `keep` returns true, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        // While the index is empty, a panic of `keep` leaves a map that finds nothing, but has no wrong positions.
+        // While the index is empty, a panic of `keep` leaves a map that has no wrong positions: it finds nothing, or has no index and finds
+        // what is left.
         self.index.clear();
         self.entries.retain_mut(|slot| keep(&slot.key, &mut slot.value));
         self.index_all();
     }
 
-    /// Adds all entries to the index, which is empty and has room.
+    /// Adds all entries to the index, if there is one. It is empty and has room.
     fn index_all(&mut self) {
+        if !self.index.exists() {
+            return;
+        }
         for (position, slot) in self.entries.iter().enumerate() {
             self.index.add(slot.hash, position);
         }
@@ -244,33 +264,47 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     pub fn reserve(&mut self, mutator: &Mutator, additional: usize) -> Result<(), OutOfMemory> {
         self.entries.reserve(mutator, additional)?;
         let wanted = self.len() + additional;
-        if wanted <= self.index.places.capacity() / 4 * 3 { Ok(()) } else { self.set_places(mutator, wanted) }
+        if wanted <= self.index.room() { Ok(()) } else { self.set_places(mutator, wanted) }
     }
 
-    /// Makes a new index, with room for `wanted` entries.
+    /// Makes a new index, with room for `wanted` entries, which are more than [`SMALL`].
     fn set_places(&mut self, mutator: &Mutator, wanted: usize) -> Result<(), OutOfMemory> {
-        let places = (wanted.saturating_mul(4) / 3 + 1).max(8).checked_next_power_of_two().unwrap_or(usize::MAX);
+        let places = (wanted.saturating_mul(4) / 3 + 1).checked_next_power_of_two().unwrap_or(usize::MAX);
         if places > 1 << u32::BITS {
             return Err(mutator.out_of_memory(places.saturating_mul(size_of::<u32>())));
         }
-        self.index = Positions { places: Storage::new(mutator, places)? };
+        let places = Storage::new(mutator, places)?;
+        if !self.index.exists() {
+            // If a hash panics, there still is no index.
+            for slot in self.entries.iter_mut() {
+                slot.hash = self.hasher.hash_one(&slot.key);
+            }
+        }
+        self.index = Positions { places };
         self.index_all();
         Ok(())
     }
 
-    /// Returns the place in the index and the number of the entry with this key.
+    /// Returns the hash of a key, if the map has an index.
+    fn hash_of<Q: ?Sized + Hash>(&self, key: &Q) -> Option<u64> {
+        self.index.exists().then(|| self.hasher.hash_one(key))
+    }
+
+    /// Returns the place in the index (0 if there is no index) and the number of the entry with this key.
     fn find<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<(usize, usize)>
     where
         K: Borrow<Q>,
     {
-        let hash = self.hasher.hash_one(key);
-        self.find_hashed(hash, key)
+        self.find_hashed(self.hash_of(key), key)
     }
 
-    fn find_hashed<Q: ?Sized + Eq>(&self, hash: u64, key: &Q) -> Option<(usize, usize)>
+    fn find_hashed<Q: ?Sized + Eq>(&self, hash: Option<u64>, key: &Q) -> Option<(usize, usize)>
     where
         K: Borrow<Q>,
     {
+        let Some(hash) = hash else {
+            return self.entries.iter().position(|slot| slot.key.borrow() == key).map(|entry| (0, entry));
+        };
         let is_it = |entry: usize| {
             let slot = &self.entries[entry];
             slot.hash == hash && slot.key.borrow() == key
@@ -327,7 +361,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
 
     /// Returns the entry of a key, to read, change or insert it with one search.
     pub fn entry(&mut self, key: K) -> Entry<'_, K, V, S> {
-        let hash = self.hasher.hash_one(&key);
+        let hash = self.hash_of(&key);
         match self.find_hashed(hash, &key) {
             Some((place, entry)) => Entry::Occupied(OccupiedEntry { map: self, place, entry }),
             None => Entry::Vacant(VacantEntry { map: self, hash, key }),
@@ -353,11 +387,13 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
 
     fn remove_at(&mut self, place: usize, entry: usize) -> (K, V) {
         let Self { entries, index, .. } = self;
-        index.remove(place, |entry| entries[entry].hash);
-        let last = entries.len() - 1;
-        if entry != last {
+        if index.exists() {
+            index.remove(place, |entry| entries[entry].hash);
+            let last = entries.len() - 1;
             // The last entry takes the place of the removed one.
-            if let Some(place) = index.find(entries[last].hash, |other| other == last) {
+            if entry != last
+                && let Some(place) = index.find(entries[last].hash, |other| other == last)
+            {
                 index.set(place, entry as u32 + 1);
             }
         }
@@ -382,7 +418,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     /// As [`reserve`](Self::reserve).
     pub fn shrink_to_fit(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory> {
         self.entries.shrink_to_fit(mutator)?;
-        if self.is_empty() {
+        if self.len() <= SMALL {
             self.index = Positions { places: Storage::EMPTY };
             return Ok(());
         }
@@ -408,7 +444,8 @@ pub struct OccupiedEntry<'a, K: Trace, V: Trace, S = RandomState> {
 /// An [`Entry`] of a key that the map does not have.
 pub struct VacantEntry<'a, K: Trace, V: Trace, S = RandomState> {
     map: &'a mut GcHashMap<K, V, S>,
-    hash: u64,
+    /// The hash of the key, if the map has an index.
+    hash: Option<u64>,
     key: K,
 }
 
@@ -507,8 +544,12 @@ impl<'a, K: Trace + Eq + Hash, V: Trace, S: BuildHasher> VacantEntry<'a, K, V, S
         let Self { map, hash, key } = self;
         map.reserve(mutator, 1)?;
         let entry = map.len();
-        map.entries.push(mutator, Slot { hash, key, value })?;
-        map.index.add(hash, entry);
+        // The index may be new.
+        let hash = hash.or_else(|| map.hash_of(&key));
+        map.entries.push(mutator, Slot { hash: hash.unwrap_or(0), key, value })?;
+        if let Some(hash) = hash {
+            map.index.add(hash, entry);
+        }
         Ok(&mut map.entries[entry].value)
     }
 }
@@ -544,5 +585,80 @@ where
 
     fn index(&self, key: &Q) -> &V {
         self.get(key).expect("the map has no entry with this key")
+    }
+}
+
+/// An iterator over the entries of a [`GcHashMap`].
+pub struct Entries<'a, K: Trace, V: Trace> {
+    slots: slice::Iter<'a, Slot<K, V>>,
+}
+
+/// An iterator over the entries of a [`GcHashMap`], with mutable references to the values.
+pub struct EntriesMut<'a, K: Trace, V: Trace> {
+    slots: slice::IterMut<'a, Slot<K, V>>,
+}
+
+/// An iterator over the keys of a [`GcHashMap`], or over the values of a [`GcHashSet`](crate::GcHashSet).
+pub struct Keys<'a, K: Trace, V: Trace> {
+    slots: slice::Iter<'a, Slot<K, V>>,
+}
+
+macro_rules! iterator {
+    ($name:ident yields $item:ty: $slot:pat => $of_slot:expr) => {
+        impl<'a, K: Trace, V: Trace> Iterator for $name<'a, K, V> {
+            type Item = $item;
+
+            fn next(&mut self) -> Option<$item> {
+                self.slots.next().map(|$slot| $of_slot)
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.slots.size_hint()
+            }
+        }
+
+        impl<K: Trace, V: Trace> ExactSizeIterator for $name<'_, K, V> {}
+
+        impl<K: Trace, V: Trace> FusedIterator for $name<'_, K, V> {}
+
+        impl<K: Trace, V: Trace> fmt::Debug for $name<'_, K, V> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).field("len", &self.len()).finish()
+            }
+        }
+    };
+}
+
+iterator!(Entries yields (&'a K, &'a V): slot => (&slot.key, &slot.value));
+iterator!(EntriesMut yields (&'a K, &'a mut V): Slot { key, value, .. } => (&*key, value));
+iterator!(Keys yields &'a K: slot => &slot.key);
+
+impl<K: Trace, V: Trace> Clone for Entries<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { slots: self.slots.clone() }
+    }
+}
+
+impl<K: Trace, V: Trace> Clone for Keys<'_, K, V> {
+    fn clone(&self) -> Self {
+        Self { slots: self.slots.clone() }
+    }
+}
+
+impl<'a, K: Trace, V: Trace, S> IntoIterator for &'a GcHashMap<K, V, S> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Entries<'a, K, V>;
+
+    fn into_iter(self) -> Entries<'a, K, V> {
+        self.iter()
+    }
+}
+
+impl<'a, K: Trace, V: Trace, S> IntoIterator for &'a mut GcHashMap<K, V, S> {
+    type Item = (&'a K, &'a mut V);
+    type IntoIter = EntriesMut<'a, K, V>;
+
+    fn into_iter(self) -> EntriesMut<'a, K, V> {
+        self.iter_mut()
     }
 }

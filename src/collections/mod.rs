@@ -10,7 +10,7 @@
 //! | [`GcVec`] | `Vec` | one array |
 //! | [`GcString`] | `String` | one array of bytes |
 //! | [`GcDeque`] | `VecDeque` | one array, used as a ring |
-//! | [`GcHashMap`], [`GcHashSet`] | `HashMap`, `HashSet` | an array of entries in the order of insertion, and an index of 4 bytes for each |
+//! | [`GcHashMap`], [`GcHashSet`] | `HashMap`, `HashSet` | an array of entries in the order of insertion, and beyond 8 entries an index of 4 bytes for each place |
 //! | [`WeakMap`] | | a table of entries, and an object for each value |
 //! | [`GcMutex`] | `Mutex` | none of its own |
 //!
@@ -60,7 +60,7 @@ mod vec;
 mod weak_map;
 
 pub use deque::GcDeque;
-pub use map::{Entry, GcHashMap, OccupiedEntry, VacantEntry};
+pub use map::{Entries, EntriesMut, Entry, GcHashMap, Keys, OccupiedEntry, VacantEntry};
 pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
 pub use string::{GcString, GcStringWriter};

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
-use super::map::GcHashMap;
+use super::map::{GcHashMap, Keys};
 use crate::{Mutator, OutOfMemory, Trace};
 
 /// A hash set in the collected heap, with the interface of `HashSet`: a [`GcHashMap`] without values. See
@@ -69,7 +69,7 @@ impl<T: Trace, S> GcHashSet<T, S> {
     }
 
     /// Iterates over the values.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &T> + Clone {
+    pub fn iter(&self) -> Keys<'_, T, ()> {
         self.map.keys()
     }
 
@@ -192,6 +192,15 @@ impl<T: Trace + Eq + Hash, S: BuildHasher> GcHashSet<T, S> {
     /// Returns whether the sets have no value in common.
     pub fn is_disjoint(&self, other: &Self) -> bool {
         self.intersection(other).next().is_none()
+    }
+}
+
+impl<'a, T: Trace, S> IntoIterator for &'a GcHashSet<T, S> {
+    type Item = &'a T;
+    type IntoIter = Keys<'a, T, ()>;
+
+    fn into_iter(self) -> Keys<'a, T, ()> {
+        self.iter()
     }
 }
 

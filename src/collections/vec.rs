@@ -75,7 +75,7 @@ impl<T: Trace> GcVec<T> {
     }
 
     #[inline(always)]
-    fn as_mut_slice(&mut self) -> &mut [T] {
+    pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: the first `len` places have values, and this is their only owner, which is borrowed.
         unsafe { slice::from_raw_parts_mut(self.storage.places(), self.len) }
     }

@@ -376,9 +376,9 @@ impl DebuggerBridge {
         false
     }
 
-    /// Returns whether the tracer is still the one that has acknowledged in this stop.
+    /// Returns whether the tracer is still the one that has acknowledged in this stop, and does not end.
     fn is_traced_as_before(&self) -> bool {
-        tracer::of_myself() == self.tracer.load(Ordering::Relaxed)
+        protocol::still_traces(self.tracer.load(Ordering::Relaxed), tracer::is_exiting, tracer::of_myself)
     }
 
     /// Returns whether the debugger that acknowledged in this stop still holds the threads that it held then.
@@ -435,6 +435,8 @@ struct StopRequester<'a> {
     /// A debugger has acknowledged, and its answers count. The answers of a debugger that has died do not count: the kernel has resumed its
     /// threads.
     counts: Cell<bool>,
+    /// The attach id and the process id of the debugger that was notified last.
+    notified: Cell<Option<(u32, i32)>>,
     epoch: u64,
     /// Data for an error: the control word when the stop began, how many requests were sent to a debugger, and how many it acknowledged.
     control: Control,
@@ -445,9 +447,9 @@ struct StopRequester<'a> {
 impl<'a> StopRequester<'a> {
     fn of(bridge: &'a DebuggerBridge, stop: &StopRequest<'_>) -> Self {
         let control = protocol::in_control(&stopworld_debugger.control);
-        let (first, counts) = (Cell::new(true), Cell::new(false));
+        let (first, counts, notified) = (Cell::new(true), Cell::new(false), Cell::new(None));
         let (asked, acknowledged) = (Cell::new(0), Cell::new(0));
-        Self { bridge, first, counts, epoch: stop.epoch(), control, asked, acknowledged }
+        Self { bridge, first, counts, notified, epoch: stop.epoch(), control, asked, acknowledged }
     }
 
     fn is_assisted(&self) -> bool {
@@ -531,6 +533,10 @@ impl Notifier for StopRequester<'_> {
             self.counts.set(false);
             return 0;
         };
+        let debugger = Some((control.who(), tracer));
+        if self.notified.replace(debugger) != debugger {
+            stop.threads().for_each(|record| member(record).discard_answer());
+        }
         // A debugger that attaches during the stop may hold threads in a world that stops at safepoints: see `ensure_suspend_signal`.
         self.bridge.ensure_suspend_signal();
         if handler::installed().is_some() && self.signal() == 0 {

@@ -193,6 +193,8 @@ mod tests {
         assert!(signals::is_blocked(signal));
     }
 
+    /// Not inlined, so that it has one address: the compiler may copy a small function to each of its codegen units.
+    #[inline(never)]
     extern "C" fn programs_own(_: i32) {}
 
     fn is_programs_own(previous: &Previous) -> bool {

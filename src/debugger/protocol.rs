@@ -25,6 +25,8 @@
 //!
 //! In an assisted stop the suspend signal is pending for every thread. A running thread acknowledges by itself. A thread that the debugger
 //! holds frozen cannot, so the debugger answers for it: it writes the thread's registers and then the stop's number into the word `frozen`.
+//! If another debugger takes over during the stop, the answers of the first one are discarded ([`Member::discard_answer`]): the first one's
+//! end has resumed these threads, and the second one may have stopped them elsewhere.
 //!
 //! A frozen thread may be resumed at any moment of the stop. It takes its pending signal first, parks, and acknowledges although the
 //! debugger has already answered for it. If both were counted, the count would reach zero while another thread still runs
@@ -130,6 +132,17 @@ pub(crate) fn vacate(word: &AtomicU64, seen: Control) -> bool {
 /// of that thread, 0 for none; `is_any_traced` returns whether any thread of the process is traced (`.debug.missed`).
 pub(crate) fn is_gone(tracer: i32, is_any_traced: impl FnOnce() -> bool) -> bool {
     tracer != 0 || removed(Guard::DebugMissed) || !is_any_traced()
+}
+
+/// Returns whether the debugger with this process id still traces the calling thread. Called after a thread was found not to be stopped
+/// as claimed. `is_exiting` returns whether the kernel has begun to end that process, `tracer` the present tracer of the calling thread.
+///
+/// The kernel resumes the threads of a dying debugger one after the other. Until it comes to the calling thread, that thread is still traced,
+/// although another one may already run, and only the first of the two shows that no claim was false (`.debug.exits`). They are read in
+/// this order, because a process that is gone from /proc does not trace any thread any more.
+pub(crate) fn still_traces(debugger: i32, is_exiting: impl FnOnce(i32) -> bool, tracer: impl FnOnce() -> i32) -> bool {
+    let is_alive = removed(Guard::DebugExits) || !is_exiting(debugger);
+    is_alive && tracer() == debugger
 }
 
 /// The result of a request.
@@ -282,6 +295,14 @@ impl Member<'_> {
     /// Records that the debugger's answer is not counted yet. Called when a stop begins.
     pub(crate) fn forget(&self) {
         self.counted.store(0, Ordering::Relaxed);
+    }
+
+    /// Discards the debugger's answer, because that debugger is gone (`.debug.answers`). It stays counted: if the thread is answered for again,
+    /// it is not subtracted twice. Relaxed: the next debugger writes while the calling thread is stopped.
+    pub(crate) fn discard_answer(&self) {
+        if !removed(Guard::DebugAnswers) {
+            self.frozen.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Records, in a full stop, whether the debugger has answered for this thread (`true`), or the thread had stopped by itself.

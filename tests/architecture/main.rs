@@ -100,6 +100,8 @@ fn name(file: &Path) -> String {
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries
+        // Folders of build output have generated sources.
+        .filter(|path| path.file_name().is_none_or(|name| name != "target"))
         .flat_map(|path| match path.is_dir() {
             true => sources(&path),
             false => Vec::from([path]),

@@ -44,6 +44,7 @@ enum Step {
     RemoveEntry(u8),
     Change(u8, Plain),
     OrInsert(u8, Plain),
+    ChangeAll(Plain),
     RemoveOccupied(u8),
     Retain(u8),
     Reserve(usize),
@@ -60,6 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => key().prop_map(Step::RemoveEntry),
         2 => (key(), plain()).prop_map(|(key, value)| Step::Change(key, value)),
         2 => (key(), plain()).prop_map(|(key, value)| Step::OrInsert(key, value)),
+        1 => plain().prop_map(Step::ChangeAll),
         2 => key().prop_map(Step::RemoveOccupied),
         1 => (2..9_u8).prop_map(Step::Retain),
         1 => (0..50_usize).prop_map(Step::Reserve),
@@ -107,6 +109,12 @@ fn apply<S: BuildHasher + Default + Send + Sync + 'static>(
             let place = ours.entry(key(number)).or_insert_with(m, || value.make(m)).unwrap();
             assert_eq!(Plain::of(place), *model.entry(name(number)).or_insert(value));
         }
+        Step::ChangeAll(value) => {
+            for (_, place) in &mut *ours {
+                *place = value.make(m);
+            }
+            model.values_mut().for_each(|place| *place = value);
+        }
         Step::RemoveOccupied(number) => {
             let removed = match ours.entry(key(number)) {
                 Entry::Occupied(entry) => Some(Plain::of(&entry.remove())),
@@ -136,7 +144,10 @@ fn apply<S: BuildHasher + Default + Send + Sync + 'static>(
             model.clear();
         }
     }
-    let seen: HashMap<_, _> = ours.iter().map(|(key, value)| (key.to_string(), Plain::of(value))).collect();
+    let mut seen = HashMap::new();
+    for (key, value) in &*ours {
+        seen.insert(key.to_string(), Plain::of(value));
+    }
     assert_eq!((&seen, ours.len()), (&*model, model.len()));
     for number in 0..30 {
         assert_eq!(ours.get(name(number).as_str()).map(Plain::of), model.get(&name(number)).copied());
@@ -181,11 +192,45 @@ fn sets_are_combined_as_those_of_std(#[values(By::Signals, By::Safepoints, By::D
         assert_eq!(ours.is_superset(&others), model.is_superset(&model_other));
         assert_eq!(ours.is_disjoint(&others), model.is_disjoint(&model_other));
         assert_eq!(ours == others, model == model_other);
+        let mut seen = HashSet::new();
+        for number in &ours {
+            assert!(seen.insert(**number));
+        }
+        assert_eq!(seen, model);
         for number in 0..25_u64 {
             assert_eq!(ours.contains(&number), model.contains(&number));
             assert_eq!(ours.take(&number).map(|taken| *taken), model.take(&number));
         }
         assert!(ours.is_empty());
+    });
+}
+
+/// A hasher that must not be asked: small maps compare their keys.
+#[derive(Default)]
+struct Unasked;
+
+impl BuildHasher for Unasked {
+    type Hasher = BadHasher;
+
+    fn build_hasher(&self) -> BadHasher {
+        panic!("hashed")
+    }
+}
+
+#[test]
+fn a_map_hashes_its_keys_only_when_it_has_more_than_eight() {
+    for_each_case(By::Signals, 1, Just(()), |m, ()| {
+        let mut map = GcHashMap::with_hasher(Unasked);
+        for number in 0..8_u64 {
+            map.insert(m, number, 10 * number).unwrap();
+        }
+        map.remove(&2);
+        map.insert(m, 9, 90).unwrap();
+        map.shrink_to_fit(m).unwrap();
+        assert_eq!((map.get(&7), map.get(&2), map[&9], map.len()), (Some(&70), None, 90, 8));
+        let one_more = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| map.insert(m, 2, 20)));
+        assert!(one_more.is_err());
+        assert_eq!((map.get(&7), map.get(&2), map.len()), (Some(&70), None, 8), "the map is as it was");
     });
 }
 

@@ -303,7 +303,7 @@ fn kill_debuggers(is_enough: impl Fn(u32, Duration) -> bool, seed: u64) {
     assert!(outcome["collections"] > 0 && kills > 0);
 }
 
-/// `.debug.dies`
+/// `.debug.dies`; on a busy machine also `.debug.exits` and `.debug.answers`
 #[rstest]
 fn debuggers_in_c_that_are_killed_at_random_steps_leave_nothing_behind(#[values(1, 2)] seed: u64) {
     if has("cc") {

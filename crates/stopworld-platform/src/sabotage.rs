@@ -77,6 +77,8 @@ guards! {
     DebugLost = "debug.lost",
     DebugStart = "debug.start",
     DebugLies = "debug.lies",
+    DebugExits = "debug.exits",
+    DebugAnswers = "debug.answers",
     EventGate = "event.gate",
     EventExact = "event.exact",
     EventObjects = "event.objects",

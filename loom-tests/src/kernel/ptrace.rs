@@ -7,7 +7,8 @@
 //! A notification ([`notify`]) represents a stop of the thread by a signal that the process ignores. Without a tracer it has no effect;
 //! with a tracer the thread stops until the tracer resumes it, or dies.
 //!
-//! When a tracer dies ([`Kernel::tracer_dies`]), all its threads resume at once, wherever they are.
+//! When a tracer dies ([`Kernel::tracer_dies`]), all its threads resume at once, wherever they are. The real kernel resumes one after the
+//! other: [`Kernel::tracer_begins_to_exit`] is the moment at which only one thread is still traced.
 
 use super::{AT_PARK, CURRENT, Kernel, PENDING, STOPPED, current_tid, kernel, run_as_handler};
 use crate::checker::atomic::Ordering;
@@ -17,6 +18,8 @@ use crate::checker::atomic::Ordering;
 pub(super) struct Ptrace {
     /// The tracer's number; 0 if there is none.
     tracer: u32,
+    /// Whether the tracer ends: it is set before the first thread resumes.
+    exiting: bool,
     /// The thread that no tracer traces; 0 if there is none.
     missed: u32,
     /// The threads that are stopped at a step.
@@ -53,6 +56,12 @@ impl Kernel {
     /// Simulates TracerPid in /proc: returns the number of the calling thread's tracer, 0 if there is none.
     pub(crate) fn tracer(&self) -> u32 {
         self.sleepers.lock().expect("not poisoned").ptrace.tracer_of(current_tid())
+    }
+
+    /// Simulates the flags in /proc/PID/stat: returns whether this tracer ends.
+    pub(crate) fn is_exiting(&self, tracer: u32) -> bool {
+        let inside = self.sleepers.lock().expect("not poisoned");
+        inside.ptrace.tracer == tracer && inside.ptrace.exiting
     }
 
     /// Simulates TracerPid of all threads: returns whether any thread is traced.
@@ -145,10 +154,18 @@ impl Kernel {
         self.tracer_waits.notify_all();
     }
 
+    /// Simulates the beginning of the tracer's end, up to the moment at which all threads but `last` have resumed.
+    pub(crate) fn tracer_begins_to_exit(&self, last: u32) {
+        let mut inside = self.sleepers.lock().expect("not poisoned");
+        inside.ptrace.exiting = true;
+        (1..=self.tasks.len() as u32).filter(|tid| *tid != last).for_each(|tid| self.let_go(tid));
+    }
+
     /// Simulates SIGKILL of the tracer, or PTRACE_DETACH of all threads.
     pub(crate) fn tracer_dies(&self) {
         let mut inside = self.sleepers.lock().expect("not poisoned");
         inside.ptrace.tracer = 0;
+        inside.ptrace.exiting = false;
         let notifying = std::mem::take(&mut inside.ptrace.notifying);
         notifying.iter().for_each(|(tid, _)| self.task(*tid).wakeup.notify_one());
         (1..=self.tasks.len() as u32).for_each(|tid| self.let_go(tid));

@@ -162,6 +162,53 @@ fn a_death_that_is_not_checked_for_is_caught() {
     must_fail_without(Guard::DebugDies, model, Fault::RanInScan);
 }
 
+/// `.debug.answers`: a debugger that attached in mid-stop answers for a thread and dies before it acknowledges, and the kernel drops the
+/// thread's signal, so that the thread runs on. Another debugger takes control in the same stop. It freezes the thread after it has
+/// acknowledged a request without answering for any thread.
+#[test]
+fn another_debugger_freezes_the_thread_that_the_first_one_answered_for() {
+    explore("assisted, death, another one freezes the thread", AtMost(2), || {
+        let target = Target::new(1, 1);
+        let mutator = target.run(0, |target| {
+            target.work(0);
+            target.work(0);
+            target.block(0);
+        });
+        let mut debugger = debugger(&target, 0, IMMORTAL);
+        let debugger = target.outside(2, move |_| {
+            let mut lives = || {
+                debugger.attach()?;
+                debugger.freeze(0)?;
+                kernel::tick();
+                debugger.answers_and_is_replaced_by(8)?;
+                // Ends the collector's wait slice, which is followed by AGAIN.
+                kernel::tick();
+                debugger.serve()?;
+                debugger.freeze(0)?;
+                kernel::tick();
+                while debugger.serve()?.is_some() {
+                    kernel::tick();
+                }
+                debugger.thaw(0)
+            };
+            let _: Result<(), Killed> = lives();
+        });
+        target.collect();
+        target.kernel.no_more_notifications();
+        debugger.join().expect("the checker reports what fails");
+        mutator.join().expect("the checker reports what fails");
+    });
+}
+
+#[test]
+fn an_answer_that_outlives_its_debugger_is_caught() {
+    must_fail_without(
+        Guard::DebugAnswers,
+        "models::assisted::another_debugger_freezes_the_thread_that_the_first_one_answered_for",
+        Fault::Claim("the registers are from before the thread ran on"),
+    );
+}
+
 /// Explores a debugger that freezes a thread, or attaches, only when the stop has already begun.
 fn frozen_in_mid_stop(attach_first: bool, preemptions: Preemptions, name: &'static str) {
     explore(name, preemptions, move || {

@@ -13,10 +13,20 @@ const RUNS_ON: u64 = 0;
 /// times they were discarded.
 fn collection(
     threads: usize,
-    mut debugger: impl FnMut(&Target) -> Debugger,
+    debugger: impl FnMut(&Target) -> Debugger,
     then: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
 ) -> (u32, u32) {
     let target = Target::new(1, threads as u32);
+    collect(&target, threads, debugger, then);
+    (target.used.get(), target.discarded.get())
+}
+
+fn collect(
+    target: &Target,
+    threads: usize,
+    mut debugger: impl FnMut(&Target) -> Debugger,
+    then: impl FnOnce(&mut Debugger) -> Result<(), Killed> + Send + 'static,
+) {
     let spawn = |i| {
         target.run(i, move |target| {
             target.work(i);
@@ -24,7 +34,7 @@ fn collection(
         })
     };
     let handles: Vec<_> = (0..threads).map(spawn).collect();
-    let mut debugger = debugger(&target);
+    let mut debugger = debugger(target);
     let attached = debugger.attach();
     let debugger = target.outside(2, move |_| {
         let _: Result<(), Killed> = attached.and_then(|()| then(&mut debugger));
@@ -33,7 +43,6 @@ fn collection(
     target.kernel.no_more_notifications();
     debugger.join().expect("the checker reports what fails");
     handles.into_iter().for_each(|h| h.join().expect("the checker reports what fails"));
-    (target.used.get(), target.discarded.get())
 }
 
 fn serves_to_the_end(debugger: &mut Debugger) -> Result<(), Killed> {
@@ -113,6 +122,29 @@ fn a_debugger_that_parks_no_thread_when_it_dies() {
 #[test]
 fn a_debugger_that_parks_no_thread_when_it_dies_at_any_moment_of_a_collection() {
     dies("full, runs on, any moment", RUNS_ON, 0, COLLECTING..COLLECTING + 1, AtMost(3));
+}
+
+/// `.debug.exits`: the kernel resumes the threads of a dying debugger one after the other, the collecting thread last.
+#[test]
+fn a_debugger_whose_threads_resume_one_by_one_when_it_dies_has_made_no_false_claim() {
+    for answer in [PARKS, RUNS_ON] {
+        explore(&format!("full, answer {answer}, threads resume one by one"), AtMost(2), move || {
+            let target = Target::new(1, 1);
+            let by = |target: &Target| {
+                let mut debugger = Debugger::new(target, Control::FULL, 7, answer, COLLECTING);
+                debugger.resumed_last = Some(1);
+                debugger
+            };
+            collect(&target, 1, by, serves_to_the_end);
+            assert_eq!(target.refused.get(), 0, "the death of the debugger was taken for a false claim");
+        });
+    }
+}
+
+#[test]
+fn a_death_that_is_only_looked_for_in_the_calling_thread_is_caught() {
+    let model = "models::full::a_debugger_whose_threads_resume_one_by_one_when_it_dies_has_made_no_false_claim";
+    must_fail_without(Guard::DebugExits, model, Fault::Claim("the death of the debugger was taken for a false claim"));
 }
 
 #[test]

@@ -19,6 +19,24 @@ pub fn of_myself() -> i32 {
     tracer(&text[..length])
 }
 
+/// Returns whether the kernel has begun to end this process. It does so before it resumes the threads that the process traces. False if
+/// /proc can't be read, or has no such process (any more).
+pub fn is_exiting(process: i32) -> bool {
+    let mut text = [0; 512];
+    let length = read_at(format_args!("/proc/{process}/stat"), &mut text);
+    exits(&text[..length])
+}
+
+/// Returns whether a line of `/proc/PID/stat` is that of a process that ends: the bit PF_EXITING of its flags, the seventh word after the
+/// name. (`man 5 proc`; `include/linux/sched.h`.)
+fn exits(line: &[u8]) -> bool {
+    const PF_EXITING: u64 = 4;
+    const FLAGS: usize = 6;
+    let flags = after_name(line).and_then(|rest| rest.split(|byte| *byte == b' ').nth(FLAGS));
+    let flags = flags.and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_EXITING != 0)
+}
+
 /// A traced thread of this process, and the id of the process that traces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
@@ -94,10 +112,15 @@ fn state_of(tid: Tid) -> Option<u8> {
     state(&text[..length])
 }
 
-/// Returns the state in a line of `/proc/PID/stat`. It follows the thread's name, which is in parentheses and may contain parentheses.
+/// Returns the state in a line of `/proc/PID/stat`. It follows the thread's name.
 fn state(line: &[u8]) -> Option<u8> {
+    after_name(line)?.first().copied()
+}
+
+/// Returns what follows the name in a line of `/proc/PID/stat`. The name is in parentheses and may contain parentheses.
+fn after_name(line: &[u8]) -> Option<&[u8]> {
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
-    line.get(end_of_name + 2).copied()
+    line.get(end_of_name + 2..)
 }
 
 /// The address and the stack pointer at which a thread continues in user mode.
@@ -135,11 +158,16 @@ fn hexadecimal(word: &[u8]) -> Option<usize> {
 
 /// Reads the beginning of a thread's file in /proc. Returns the number of bytes read.
 fn read_of(tid: Tid, file: &str, text: &mut [u8; 512]) -> usize {
+    read_at(format_args!("/proc/self/task/{}/{file}", tid.0), text)
+}
+
+/// Reads the beginning of a file whose path is at most 40 bytes long. Returns the number of bytes read.
+fn read_at(path: std::fmt::Arguments<'_>, text: &mut [u8; 512]) -> usize {
     use std::io::Write;
-    let mut path = [0_u8; 48];
-    // The last byte stays 0: the path is at most 40 bytes long.
-    let _ = write!(&mut path[..47], "/proc/self/task/{}/{file}", tid.0);
-    CStr::from_bytes_until_nul(&path).map_or(0, |path| read_beginning(path, text))
+    let mut bytes = [0_u8; 48];
+    // The last byte stays 0.
+    let _ = (&mut bytes[..47]).write_fmt(path);
+    CStr::from_bytes_until_nul(&bytes).map_or(0, |path| read_beginning(path, text))
 }
 
 fn tracer(text: &[u8]) -> i32 {
@@ -167,6 +195,27 @@ mod tests {
             assert_eq!(state(line), expected);
         }
         assert_eq!(tracer(b"Name:\tx\n"), 0);
+        let of_a_zombie = b"7 (a) 0 0) Z 1 7 7 0 -1 4228172 44 0";
+        assert!(
+            exits(of_a_zombie)
+                && !exits(b"7 (a) t) t 1 7 7 0 -1 4194368 4 4")
+                && !exits(b"7 (4 4 4 4 4 4 4")
+                && !exits(b"")
+        );
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_exiting_until_its_parent_has_waited() {
+        assert!(!is_exiting(std::process::id().cast_signed()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let begin = std::time::Instant::now();
+        while !is_exiting(pid) {
+            assert!(begin.elapsed().as_secs() < 60, "the end of the process was not seen");
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(!is_exiting(pid));
     }
 
     #[test]
