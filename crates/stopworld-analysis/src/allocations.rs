@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
@@ -77,8 +78,8 @@ pub struct CallFrame {
 /// The allocations of one call stack, type and size.
 #[derive(Clone, Debug)]
 pub struct NamedSite {
-    /// The program's own frames, innermost first. Empty if the stack is not known.
-    pub frames: Vec<CallFrame>,
+    /// The program's own frames, innermost first. Empty if the stack is not known. Sites with one call stack share them.
+    pub frames: Arc<[CallFrame]>,
     /// The type of the objects.
     pub type_name: &'static str,
     /// The bytes that each object takes.
@@ -112,18 +113,13 @@ impl Allocations {
     /// Names the functions of a profile of this process.
     pub fn of(profile: &AllocationProfile) -> Allocations {
         let mut symbols = Symbols::new();
-        let mut known: HashMap<_, Vec<CallFrame>> = HashMap::new();
+        let mut known: HashMap<_, Arc<[CallFrame]>> = HashMap::new();
         let sites = profile.sites.iter().map(|site| NamedSite {
-            frames: known
-                .entry(site.call_stack)
-                .or_insert_with(|| {
-                    let stack: Vec<usize> = site.call_stack.iter().flat_map(|stack| stack.return_addresses()).collect();
-                    let own = symbols.own_frames(&stack);
-                    own.into_iter()
-                        .map(|(index, calls)| CallFrame { address: stack[index] as u64 - 1, calls })
-                        .collect()
-                })
-                .clone(),
+            frames: Arc::clone(known.entry(site.call_stack).or_insert_with(|| {
+                let stack: Vec<usize> = site.call_stack.iter().flat_map(|stack| stack.return_addresses()).collect();
+                let own = symbols.own_frames(&stack);
+                own.into_iter().map(|(index, calls)| CallFrame { address: stack[index] as u64 - 1, calls }).collect()
+            })),
             type_name: site.type_info.name(),
             object_bytes: site.object_bytes,
             estimates: Estimates::of(site),

@@ -10,11 +10,12 @@ use addr2line::{Loader, demangle_auto};
 
 use crate::os::loaded;
 
-/// A place in the source code, as far as the debugging information names it.
+/// A place in the source code, as far as the debugging information names it. Copies share its texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodePlace {
-    function: String,
-    file: Option<String>,
+    function: Arc<str>,
+    has_symbol: bool,
+    file: Option<Arc<str>>,
     line: Option<u32>,
     origin: Origin,
 }
@@ -33,6 +34,11 @@ impl CodePlace {
     /// Returns the function's path. If the symbols do not name it: the file and the address in it.
     pub fn function(&self) -> &str {
         &self.function
+    }
+
+    /// Returns whether the symbols name the function.
+    pub fn has_symbol(&self) -> bool {
+        self.has_symbol
     }
 
     /// Returns the source file. `None` without line tables.
@@ -123,6 +129,8 @@ pub struct Symbols {
     files: Arc<[loaded::File]>,
     modules: Vec<Module>,
     working_directory: PathBuf,
+    /// The calls at each address that was looked up, innermost first.
+    at_addresses: HashMap<usize, Arc<[CodePlace]>>,
     calls: HashMap<u32, Calls>,
 }
 
@@ -132,7 +140,7 @@ impl Symbols {
         let files = loaded::files();
         let modules = files.iter().map(Module::of).collect();
         let working_directory = std::env::current_dir().unwrap_or_default();
-        Self { files, modules, working_directory, calls: HashMap::new() }
+        Self { files, modules, working_directory, at_addresses: HashMap::new(), calls: HashMap::new() }
     }
 
     /// Forgets names of libraries that were unloaded, and notes new ones.
@@ -142,15 +150,9 @@ impl Symbols {
         }
     }
 
-    fn names_at(&mut self, address: usize) -> Option<(&PathBuf, u64, Option<&Loader>)> {
-        let module = self.modules.iter_mut().find(|module| (module.low..module.high).contains(&address))?;
-        let names = module.names.get_or_insert_with(|| Loader::new(&module.path).ok()).as_ref();
-        Some((&module.path, (address - module.bias) as u64, names))
-    }
-
     /// Returns the name of the static variable at this address.
     pub fn variable(&mut self, address: usize) -> Option<String> {
-        let (_, probe, names) = self.names_at(address)?;
+        let (_, probe, names) = names_at(&mut self.modules, address)?;
         let symbol = names?.find_symbol(probe)?;
         Some(without_hash(&demangle_auto(symbol.into(), None)).to_owned())
     }
@@ -172,7 +174,7 @@ impl Symbols {
             let mut all = Vec::new();
             for address in addresses {
                 // The address is the one after the call, which may be the last instruction of its function.
-                self.add_places(address - 1, &mut all);
+                all.extend_from_slice(&self.at_address(address - 1));
             }
             let shown = own_calls(&all, |origin| origin == Origin::Program);
             self.calls.insert(number, Calls { all, shown });
@@ -185,7 +187,7 @@ impl Symbols {
     pub fn own_frames(&mut self, return_addresses: &[usize]) -> Vec<(usize, Vec<CodePlace>)> {
         let (mut all, mut frames) = (Vec::new(), Vec::new());
         for (index, address) in return_addresses.iter().enumerate() {
-            self.add_places(address - 1, &mut all);
+            all.extend_from_slice(&self.at_address(address - 1));
             frames.resize(all.len(), index);
         }
         let mut own: Vec<(usize, Vec<CodePlace>)> = Vec::new();
@@ -199,35 +201,52 @@ impl Symbols {
         own
     }
 
-    fn add_places(&mut self, address: usize, places: &mut Vec<CodePlace>) {
-        let here = self.working_directory.clone();
-        let unknown =
-            |function: String| CodePlace { origin: origin(&function, None), function, file: None, line: None };
-        let Some((path, probe, names)) = self.names_at(address) else {
-            places.push(unknown(format!("{address:#x}")));
-            return;
-        };
-        let before = places.len();
-        if let Some(Ok(mut frames)) = names.map(|names| names.find_frames(probe)) {
-            while let Ok(Some(frame)) = frames.next() {
-                let Some(function) = frame.function.and_then(|name| name.demangle().ok().map(|name| name.into_owned()))
-                else {
-                    continue;
-                };
-                let (path, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
-                places.push(CodePlace {
-                    origin: origin(&function, path),
-                    function: without_hash(&function).to_owned(),
-                    file: path.map(|path| short(path, &here)),
-                    line,
-                });
-            }
+    /// Returns the calls at an address, innermost first: at least one.
+    fn at_address(&mut self, address: usize) -> Arc<[CodePlace]> {
+        let (modules, here) = (&mut self.modules, &self.working_directory);
+        Arc::clone(self.at_addresses.entry(address).or_insert_with(|| look_up(modules, address, here)))
+    }
+}
+
+/// Returns the file that contains an address, the address in the file, and the names in it.
+fn names_at(modules: &mut [Module], address: usize) -> Option<(&PathBuf, u64, Option<&Loader>)> {
+    let module = modules.iter_mut().find(|module| (module.low..module.high).contains(&address))?;
+    let names = module.names.get_or_insert_with(|| Loader::new(&module.path).ok()).as_ref();
+    Some((&module.path, (address - module.bias) as u64, names))
+}
+
+/// Reads the calls at an address from the debugging information.
+fn look_up(modules: &mut [Module], address: usize, here: &Path) -> Arc<[CodePlace]> {
+    let without_lines = |function: &str, has_symbol| {
+        let origin = origin(function, None);
+        Arc::from([CodePlace { function: function.into(), has_symbol, file: None, line: None, origin }])
+    };
+    let Some((path, probe, names)) = names_at(modules, address) else {
+        return without_lines(&format!("{address:#x}"), false);
+    };
+    let mut places = Vec::new();
+    if let Some(Ok(mut frames)) = names.map(|names| names.find_frames(probe)) {
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(function) = frame.function.and_then(|name| name.demangle().ok().map(|name| name.into_owned()))
+            else {
+                continue;
+            };
+            let (path, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
+            places.push(CodePlace {
+                origin: origin(&function, path),
+                function: without_hash(&function).into(),
+                has_symbol: true,
+                file: path.map(|path| short(path, here).into()),
+                line,
+            });
         }
-        if places.len() == before {
-            let symbol = names.and_then(|names| names.find_symbol(probe));
-            let name = symbol.map(|name| without_hash(&demangle_auto(name.into(), None)).to_owned());
-            places.push(unknown(name.unwrap_or_else(|| format!("{}+{probe:#x}", path.display()))));
-        }
+    }
+    if !places.is_empty() {
+        return places.into();
+    }
+    match names.and_then(|names| names.find_symbol(probe)) {
+        Some(symbol) => without_lines(without_hash(&demangle_auto(symbol.into(), None)), true),
+        None => without_lines(&format!("{}+{probe:#x}", path.display()), false),
     }
 }
 
@@ -280,7 +299,8 @@ mod tests {
     #[case::libraries_only(&["alloc::alloc", "std::rt::lang_start"], 0..2)]
     fn a_report_shows_the_programs_own_calls(#[case] functions: &[&str], #[case] expected: Range<usize>) {
         let place = |function: &&str| CodePlace {
-            function: (*function).to_owned(),
+            function: (*function).into(),
+            has_symbol: true,
             file: None,
             line: None,
             origin: origin(function, None),
@@ -290,10 +310,22 @@ mod tests {
     }
 
     #[test]
+    fn an_address_is_looked_up_once() {
+        let mut symbols = Symbols::new();
+        let here = Symbols::new as *const () as usize + 1;
+        let [first, second] = [here, here].map(|address| symbols.own_frames(&[address]).remove(0).1.pop().unwrap());
+        assert!(first.has_symbol() && first.function().ends_with("Symbols::new"), "{first:?}");
+        assert!(Arc::ptr_eq(&first.function, &second.function));
+        let nowhere = symbols.own_frames(&[0x11]).remove(0).1.remove(0);
+        assert!(!nowhere.has_symbol() && nowhere.function() == "0x10", "{nowhere:?}");
+    }
+
+    #[test]
     fn packages_from_a_registry_are_in_a_profile_but_not_in_front_of_a_report() {
         const REGISTRY: &str = "/home/user/.cargo/registry/src/example-0123456789abcdef/";
         let place = |(function, path): (&str, &str)| CodePlace {
-            function: function.to_owned(),
+            function: function.into(),
+            has_symbol: true,
             file: None,
             line: None,
             origin: origin(function, Some(path)),

@@ -35,11 +35,8 @@ pub fn allocations(allocations: &Allocations, out: &mut dyn Write) -> io::Result
     let mut calls = Calls::default();
     for site in &allocations.sites {
         let location_id = match &site.frames[..] {
-            [] => vec![calls.location(&mut builder, None, &[])],
-            frames => frames
-                .iter()
-                .map(|frame| calls.location(&mut builder, Some((frame, &allocations.modules)), &frame.calls))
-                .collect(),
+            [] => vec![calls.unknown(&mut builder)],
+            frames => frames.iter().map(|frame| calls.location(&mut builder, frame, &allocations.modules)).collect(),
         };
         let label = builder.labels(site);
         let value = site.estimates.rounded().map(as_value).into();
@@ -54,37 +51,40 @@ const UNKNOWN: &str = "(unknown)";
 /// The locations and functions so far.
 #[derive(Default)]
 struct Calls {
-    /// By the address, and the number of calls of a frame that are shown.
-    locations: HashMap<(u64, usize), u64>,
-    /// By name, file and line.
+    /// By the mapping, the address and the lines: stacks show different numbers of the calls of a frame.
+    locations: HashMap<(u64, u64, Vec<Line>), u64>,
+    /// By name and file.
     functions: HashMap<(i64, i64), u64>,
 }
 
 impl Calls {
-    fn location(
-        &mut self,
-        builder: &mut Builder,
-        frame: Option<(&CallFrame, &[ProgramModule])>,
-        calls: &[CodePlace],
-    ) -> u64 {
-        let address = frame.map_or(0, |(frame, _)| frame.address);
-        if let Some(id) = self.locations.get(&(address, calls.len())) {
-            return *id;
+    /// Returns the location of a frame.
+    fn location(&mut self, builder: &mut Builder, frame: &CallFrame, modules: &[ProgramModule]) -> u64 {
+        let lines = frame
+            .calls
+            .iter()
+            .map(|call| self.line(builder, call.function(), call.file().unwrap_or(""), call.line().unwrap_or(0)))
+            .collect();
+        let mapping = modules.iter().position(|module| module.range.contains(&(frame.address as usize)));
+        if let Some(index) = mapping {
+            builder.profile.mapping[index].found(&frame.calls);
         }
-        let is_in = |module: &ProgramModule| module.range.contains(&(address as usize));
-        let mapping = frame.and_then(|(_, modules)| modules.iter().position(is_in));
-        let line = match calls {
-            [] => vec![self.line(builder, UNKNOWN, "", 0)],
-            calls => calls
-                .iter()
-                .map(|call| self.line(builder, call.function(), call.file().unwrap_or(""), call.line().unwrap_or(0)))
-                .collect(),
-        };
-        let id = builder.profile.location.len() as u64 + 1;
-        let mapping_id = mapping.map_or(0, |index| index as u64 + 1);
-        builder.profile.location.push(Location { id, mapping_id, address, line });
-        self.locations.insert((address, calls.len()), id);
-        id
+        self.location_of(builder, mapping.map_or(0, |index| index as u64 + 1), frame.address, lines)
+    }
+
+    /// Returns the location of a stack that is not known.
+    fn unknown(&mut self, builder: &mut Builder) -> u64 {
+        let line = self.line(builder, UNKNOWN, "", 0);
+        self.location_of(builder, 0, 0, vec![line])
+    }
+
+    fn location_of(&mut self, builder: &mut Builder, mapping_id: u64, address: u64, line: Vec<Line>) -> u64 {
+        let locations = &mut builder.profile.location;
+        *self.locations.entry((mapping_id, address, line)).or_insert_with_key(|(_, _, line)| {
+            let id = locations.len() as u64 + 1;
+            locations.push(Location { id, mapping_id, address, line: line.clone() });
+            id
+        })
     }
 
     fn line(&mut self, builder: &mut Builder, name: &str, file: &str, line: u32) -> Line {
@@ -99,6 +99,16 @@ impl Calls {
     }
 }
 
+impl Mapping {
+    /// Notes what is known of some calls: a reader looks up what no call of a mapping has. Line tables come with the inlined functions.
+    fn found(&mut self, calls: &[CodePlace]) {
+        self.has_functions |= calls.iter().any(CodePlace::has_symbol);
+        self.has_filenames |= calls.iter().any(|call| call.file().is_some());
+        self.has_line_numbers |= calls.iter().any(|call| call.line().is_some());
+        self.has_inline_frames = self.has_line_numbers;
+    }
+}
+
 impl Builder {
     fn mapping(&mut self, module: &ProgramModule, id: u64) {
         let build_id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -106,13 +116,9 @@ impl Builder {
             id,
             memory_start: module.range.start as u64,
             memory_limit: module.range.end as u64,
-            file_offset: 0,
             filename: self.text(&module.path.to_string_lossy()),
             build_id: self.text(&build_id),
-            has_functions: true,
-            has_filenames: true,
-            has_line_numbers: true,
-            has_inline_frames: true,
+            ..Mapping::default()
         };
         self.profile.mapping.push(mapping);
     }

@@ -92,7 +92,7 @@ pub(super) struct Location {
     pub line: Vec<Line>,
 }
 
-#[derive(Clone, Copy, PartialEq, Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 pub(super) struct Line {
     #[prost(uint64, tag = "1")]
     pub function_id: u64,

@@ -4,6 +4,7 @@ use crate::command_support;
 use crate::skipped;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{c_int, c_void};
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -13,7 +14,7 @@ use command_support::{directory, run, text};
 use rstest::rstest;
 use serde_json::Value;
 use skipped::skipped;
-use stopworld::profile::allocations::AllocationSampling;
+use stopworld::profile::allocations::{AllocationSampling, ProgramModule};
 use stopworld::{Mutator, World, keep_alive};
 use stopworld_analysis::allocations::Allocations;
 use stopworld_analysis::pprof;
@@ -101,19 +102,21 @@ fn the_functions_of_the_program_have_their_shares() {
     assert!(in_use > 0, "{stacks:?}");
 }
 
-/// What `go tool pprof -raw` prints of the samples, by call stack.
-fn read_by_go(file: &Path) -> Option<BTreeMap<Vec<String>, [u64; 4]>> {
-    let output = Command::new("go")
-        .args(["tool", "pprof", "-raw"])
-        .arg(file)
-        .env("PPROF_TMPDIR", file.parent().unwrap())
-        .output();
-    let Ok(output) = output else {
+/// What `go tool pprof` prints of a file. `None` if there is no go.
+fn printed_by_go(arguments: &[&str], file: &Path) -> Option<String> {
+    let mut go = Command::new("go");
+    go.args(["tool", "pprof"]).args(arguments).arg(file).env("PPROF_TMPDIR", file.parent().unwrap());
+    let Ok(output) = go.output() else {
         skipped("go");
         return None;
     };
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let printed = text(&output.stdout);
+    Some(text(&output.stdout))
+}
+
+/// What `go tool pprof -raw` prints of the samples, by call stack.
+fn read_by_go(file: &Path) -> Option<BTreeMap<Vec<String>, [u64; 4]>> {
+    let printed = printed_by_go(&["-raw"], file)?;
     let mut parts = printed.split_once("Samples:\n").unwrap().1.split("Locations\n");
     let (samples, rest) = (parts.next().unwrap(), parts.next().unwrap());
     let (locations, mappings) = rest.split_once("Mappings\n").unwrap();
@@ -160,6 +163,56 @@ fn gos_pprof_reads_the_stacks_and_all_four_values() {
     pprof::allocations(&allocations, &mut fs::File::create(&file).unwrap()).unwrap();
     let Some(read) = read_by_go(&file) else { return };
     assert_eq!(read, expected(&allocations));
+}
+
+unsafe extern "C" {
+    fn bsearch(
+        key: *const c_void,
+        base: *const c_void,
+        count: usize,
+        size: usize,
+        compare: unsafe extern "C" fn(*const c_void, *const c_void) -> c_int,
+    ) -> *mut c_void;
+}
+
+unsafe extern "C" fn allocating(key: *const c_void, _: *const c_void) -> c_int {
+    // SAFETY: the key is the mutator.
+    innermost(unsafe { &*key.cast() }, 1);
+    0
+}
+
+/// A reader looks up the names of a mapping itself if the profile has none: those of libc, which has no line tables, are names only.
+#[test]
+fn a_mapping_says_what_is_known_of_its_functions() {
+    let world = World::builder().allocation_sampling(AllocationSampling::every(1)).build().unwrap();
+    // SAFETY: this thread keeps no `Gc`.
+    let m = unsafe { world.attach("main") }.unwrap();
+    // SAFETY: a search in one byte. The comparison takes its key for the mutator.
+    unsafe { bsearch((&raw const m).cast(), [0_u8].as_ptr().cast(), 1, 1, allocating) };
+    let allocations = Allocations::of(&world.allocation_profile().unwrap());
+    let frames: Vec<_> = allocations.sites.iter().flat_map(|site| &site.frames[..]).collect();
+    let functions: Vec<_> = frames.iter().flat_map(|frame| &frame.calls).map(|call| last(call.function())).collect();
+    assert_eq!(functions[..3], ["innermost", "allocating", "bsearch"], "{functions:?}");
+
+    let directory = directory();
+    let file = directory.path().join("run.pb.gz");
+    pprof::allocations(&allocations, &mut fs::File::create(&file).unwrap()).unwrap();
+    let Some(printed) = printed_by_go(&["-raw"], &file) else { return };
+    let (_, mappings) = printed.split_once("Mappings\n").unwrap();
+    let has_lines = |module: &ProgramModule| {
+        let within = frames.iter().filter(|frame| module.range.contains(&(frame.address as usize)));
+        within.flat_map(|frame| &frame.calls).map(|call| call.line().is_some()).reduce(|a, b| a || b)
+    };
+    let flags = |module| Some((module, if has_lines(module)? { "[FN][FL][LN][IN]" } else { "[FN]" }));
+    let expected: Vec<_> = allocations.modules.iter().filter_map(flags).collect();
+    // `1: 0x55d0/0x55f0/0x0 /path build-id [FN][FL][LN][IN]`, for mappings with locations.
+    let lines: Vec<&str> = mappings.lines().filter(|line| line.contains("/0x0 ")).collect();
+    assert_eq!(lines.len(), expected.len(), "{mappings}");
+    for (line, (module, flags)) in lines.iter().zip(expected) {
+        assert!(line.contains(&*module.path.to_string_lossy()), "{line}: {module:?}");
+        assert_eq!(line.find('[').map_or("", |at| line[at..].trim()), flags, "{line}");
+    }
+    assert_eq!(has_lines(&allocations.modules[0]), Some(true), "the test program has line tables");
 }
 
 #[test]
@@ -233,14 +286,7 @@ fn a_run_without_samples_writes_an_empty_profile(#[case] name: &str, #[case] exp
 
 /// The functions that `go tool pprof -top` lists.
 fn read_by_go_functions(file: &Path) -> Option<String> {
-    let arguments = ["tool", "pprof", "-top", "-sample_index=alloc_space", "-nodefraction=0"];
-    let output = Command::new("go").args(arguments).arg(file).env("PPROF_TMPDIR", file.parent().unwrap()).output();
-    let Ok(output) = output else {
-        skipped("go");
-        return None;
-    };
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    Some(text(&output.stdout))
+    printed_by_go(&["-top", "-sample_index=alloc_space", "-nodefraction=0"], file)
 }
 
 #[rstest]
