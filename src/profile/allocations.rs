@@ -25,6 +25,10 @@
 //! for as many objects as the inverse of that: the estimates have no bias, whatever the sizes are. Bytes are those of the heap: an object's cell with
 //! its header, or the blocks of a large object. They are the bytes that a [census](super::census) counts.
 //!
+//! # Forks
+//! The child of a fork samples on, and its profiles begin with the samples of its parent. Call stacks in the child end at libraries that were
+//! loaded after the parent had last listed them: when it built the world, or for one of its samples.
+//!
 //! # Cost
 //! No instruction on the fast path of an allocation: the run of free cells that a thread allocates from ends at the next cell to sample. A
 //! sample walks the stack. A collection searches the table of sampled objects while the threads are stopped. `cargo bench --bench profile` measures it.

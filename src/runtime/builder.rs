@@ -25,7 +25,7 @@ use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::references::ObjectPointers;
-use crate::os::{callback, memory, signals};
+use crate::os::{callback, loaded, memory, signals};
 use crate::profile::TimeProfile;
 use crate::profile::allocations::AllocationSampling;
 use crate::profile::census::HeapProfile;
@@ -409,6 +409,9 @@ impl WorldBuilder {
         let promise = self.check_promise.map(|check| promise_of(check, &heap)).transpose()?;
         if let Some(AllocationSampling { interval_bytes, seed }) = self.sampling {
             heap.set_sampling(interval_bytes.max(1), seed);
+            // In the child of a fork, these lists may be the last ones.
+            loaded::files();
+            loaded::unwind_tables();
         }
         heap.set_first_budget(self.pacing.budget(0, 1, limit_bytes, 0));
         let inner = Arc::new(Inner {

@@ -15,12 +15,12 @@ use stopworld_platform::symbols::Symbols;
 use crate::hazard::{self, By, while_collecting};
 
 /// The same samples in each run of the tests.
-fn with_fixed_seed(interval: u64) -> AllocationSampling {
+pub fn with_fixed_seed(interval: u64) -> AllocationSampling {
     AllocationSampling { seed: 24, ..AllocationSampling::every(interval) }
 }
 
 traced! {
-    struct Link { next: GcCell<Option<Gc<Link>>>, number: u64 }
+    pub struct Link { next: GcCell<Option<Gc<Link>>>, number: u64 }
     struct Other { number: u64 }
 }
 
@@ -28,17 +28,17 @@ traced! {
 const LINK_BYTES: f64 = 24.0;
 const OTHER_BYTES: f64 = 16.0;
 
-fn world(by: By, interval: u64) -> World {
+pub fn world(by: By, interval: u64) -> World {
     hazard::build(hazard::builder().allocation_sampling(with_fixed_seed(interval)), by)
 }
 
-fn attached(world: &World) -> Mutator {
+pub fn attached(world: &World) -> Mutator {
     // SAFETY: the tests keep each `Gc` on their stacks and in collected objects.
     unsafe { world.attach("main") }.unwrap()
 }
 
 #[inline(never)]
-fn many(m: &Mutator, objects: u64) {
+pub fn many(m: &Mutator, objects: u64) {
     for number in 0..objects {
         black_box(m.alloc(Other { number }).unwrap());
     }
@@ -52,7 +52,7 @@ fn through_a_caller(m: &Mutator, objects: u64) {
 }
 
 #[inline(never)]
-fn list(m: &Mutator, links: u64) -> Gc<Link> {
+pub fn list(m: &Mutator, links: u64) -> Gc<Link> {
     let mut first = None;
     for number in 0..links {
         first = Some(m.alloc(Link { next: GcCell::new(first), number }).unwrap());
@@ -222,7 +222,7 @@ fn no_sample_is_lost_while_other_threads_collect(#[case] by: By) {
         m.collect().unwrap();
         let profile = world.allocation_profile().unwrap();
         let all = profile.sites.iter().map(|site| (site.samples, site.samples_in_use)).fold((0, 0), added);
-        assert_eq!((all, profile.dropped), ((30_000, 30_000), 0));
+        assert_eq!((all, profile.dropped), ((30_000, 30_000), 0), "the sample of an object in use was lost");
         keep_alive(kept);
     });
 }

@@ -5,3 +5,4 @@ mod charges;
 #[path = "../hazard/mod.rs"]
 mod hazard;
 mod races;
+mod samples;
