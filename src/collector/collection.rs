@@ -420,7 +420,8 @@ impl Collector {
     fn remove_dead_samples(&self, stopped: &Stopped<'_>, held: &mut LockGuard<'_>) {
         let Some(samples) = &self.samples else { return };
         samples.remove_dead(held, |payload| {
-            self.heap.is_marked(payload) || caches(stopped).any(|cache| cache.is_about_to_be_made(payload))
+            let is_about_to_be_made = || caches(stopped).any(|cache| cache.is_about_to_be_made(payload));
+            self.heap.is_marked(payload) || !removed(Guard::ProfileSamples) && is_about_to_be_made()
         });
     }
 
