@@ -11,6 +11,7 @@
 //! | 2 % | GCBench, a tick each millisecond |
 //! | none | GCBench without a profile, but with a thread that wakes each millisecond and does nothing: the minimum cost of any ticker |
 //! | none | charged allocations, with a scope around each tree of 31 nodes, that is, a scope each 90 ns |
+//! | 3 % | GCBench, and 16-byte objects that die at once, with sampled allocations at the default interval |
 //! | none | Scheme programs, where each call changes the scope: mostly calls, and lists |
 //!
 //! `-- --quick` runs fewer rounds; `-- tick` selects comparisons whose name contains the word. Exits with a failure if a limit is exceeded.
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stopworld::events::{EventId, NullSink, Selection};
+use stopworld::profile::allocations::AllocationSampling;
 use stopworld::profile::{TickClock, TimeProfile};
 use stopworld::{Charging, Gc, GcCell, Mutator, World, cost_centre, traced};
 use stopworld_workloads::lisp::Interpreter;
@@ -39,6 +41,8 @@ enum Profiled {
     No,
     Charged,
     Ticking,
+    /// With sampled allocations and their call stacks.
+    Sampled,
     /// No profile, but a thread that wakes as often as a ticker.
     Waking,
 }
@@ -50,6 +54,7 @@ fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
     let world = World::builder().heap_limit(1 << 30).initial_heap(32 << 20).markers(1);
     let world = match profiled {
         Profiled::No | Profiled::Waking => world,
+        Profiled::Sampled => world.allocation_sampling(AllocationSampling::default()),
         Profiled::Charged => world.charge_allocations(Charging::On),
         Profiled::Ticking => {
             let ticks = Selection::of([EventId::Tick].into_iter().collect());
@@ -87,6 +92,13 @@ fn gcbench(m: &Mutator) {
     let workload = workloads::find("gcbench").expect("there is one");
     let run_control = RunControl::new(RunPlan { threads: NonZeroUsize::MIN, until: Until::OnePass, depth: 18 });
     workloads::run(m, workload, &run_control).expect("it works");
+}
+
+/// Allocates objects of 16 bytes, header included.
+fn small_objects(m: &Mutator) {
+    for number in 0..50_000_000_u64 {
+        black_box(m.alloc(number).expect("memory"));
+    }
 }
 
 /// Builds small trees, each in a separate scope.
@@ -127,11 +139,13 @@ struct Comparison {
     limit: Option<f64>,
 }
 
-const COMPARISONS: [Comparison; 6] = [
+const COMPARISONS: [Comparison; 8] = [
     Comparison { what: "gcbench, charged", job: gcbench, profiled: Profiled::Charged, limit: Some(1.10) },
     Comparison { what: "a scope for each tree, charged", job: scoped_trees, profiled: Profiled::Charged, limit: None },
     Comparison { what: "gcbench, a tick each ms", job: gcbench, profiled: Profiled::Ticking, limit: Some(1.02) },
     Comparison { what: "gcbench, a wake each ms, no tick", job: gcbench, profiled: Profiled::Waking, limit: None },
+    Comparison { what: "gcbench, sampled", job: gcbench, profiled: Profiled::Sampled, limit: Some(1.03) },
+    Comparison { what: "16-byte objects, sampled", job: small_objects, profiled: Profiled::Sampled, limit: Some(1.03) },
     Comparison { what: "Scheme: calls, charged", job: calls, profiled: Profiled::Charged, limit: None },
     Comparison { what: "Scheme: lists, charged", job: lists, profiled: Profiled::Charged, limit: None },
 ];

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use hazard::{By, Flags, build, builder, collect, handle, spawn};
 use rstest::rstest;
 use stopworld::events::{MemorySink, Selection};
+use stopworld::profile::allocations::AllocationSampling;
 use stopworld::profile::census::{Breakdown, CensusRequest, Every, Filters, HeapProfile};
 use stopworld::{Charging, Description, Gc, GcCell, Leaf, Mutator, WeakMap, cost_centre, testing, traced};
 use stopworld_trace::eventlog;
@@ -439,6 +440,43 @@ fn a_census_calls_no_malloc(
     assert!(world.end_profile().unwrap().unwrap().censuses >= 5);
     done.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// A collection removes the samples of objects that have died (`.profile.samples`), while threads are stopped anywhere in a sample, which
+/// allocates memory and takes the lock of the dynamic loader.
+#[rstest]
+fn a_collection_while_threads_sample_calls_no_malloc(
+    #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
+    #[values(1, 2)] markers: usize,
+) {
+    let world = build(builder().markers(markers).allocation_sampling(AllocationSampling::every(64)), by);
+    let done = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..3)
+        .map(|first| {
+            let done = Arc::clone(&done);
+            spawn(&world, "sampled", move |m| {
+                let mut turn = first;
+                while !done.load(Ordering::Relaxed) {
+                    allocate(m, 300);
+                    // The thread takes every lock except those for printing.
+                    if !matches!(turn % 8, 2 | 3) {
+                        hammer(m, turn);
+                    }
+                    turn += 1;
+                }
+            })
+        })
+        .collect();
+    for _ in 0..100 {
+        collect(&world);
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    done.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    collect(&world);
+    let sites = world.allocation_profile().unwrap().sites;
+    assert!(sites.iter().map(|site| site.samples).sum::<u64>() > 100);
+    assert_eq!(sites.iter().map(|site| site.samples_in_use).sum::<u64>(), 0, "no thread is attached");
 }
 
 /// The work of every collection for a biography does not allocate, either.

@@ -8,7 +8,7 @@
 
 #[path = "../../src/check/blocks.rs"]
 mod blocks;
-#[path = "../../src/check/trace_store.rs"]
+#[path = "../../crates/stopworld-platform/src/sync/trace_store.rs"]
 mod trace_store;
 
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::symbols::CodePlace;
+use stopworld_platform::symbols::CodePlace;
 
 /// The largest number of calls of a backtrace that a report prints.
 const MOST_PRINTED: usize = 8;

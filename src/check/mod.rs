@@ -61,8 +61,6 @@ mod blocks_tests;
 mod hidden;
 mod report;
 mod settings;
-mod symbols;
-mod trace_store;
 mod traces;
 
 pub(crate) use allocator::{OwnMemory, for_each_block, is_installed, is_still_listed, map_stores};
@@ -73,4 +71,4 @@ pub(crate) use traces::TraceId;
 pub use allocator::Allocator;
 pub use hidden::{HiddenIn, HiddenReference};
 pub use settings::CheckPromise;
-pub use symbols::CodePlace;
+pub use stopworld_platform::symbols::CodePlace;

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use super::allocator::{OwnMemory, unlisted_blocks};
 use super::hidden::{HiddenIn, HiddenReference, names};
 use super::settings::{Action, CheckPromise};
-use super::symbols::Symbols;
 use super::traces::TraceId;
 use crate::os::Errno;
 use crate::sync::{AtomicBool, Lock, Locked, Ordering::Relaxed};
+use stopworld_platform::symbols::Symbols;
 
 /// The largest number of words that are remembered as reported. Then all are forgotten.
 const MOST_REMEMBERED: usize = 1 << 20;
@@ -156,9 +156,9 @@ impl Reporter {
         let mut objects: HashMap<usize, Option<usize>> = HashMap::new();
         for reference in new {
             let mut is_suppressed = |hidden_in: &HiddenIn, symbols: &mut Symbols| match reference.place {
-                Place::Block { trace, .. } => *suppressed
-                    .entry(trace)
-                    .or_insert_with(|| self.settings.suppresses(names(hidden_in, symbols.all_places(trace)))),
+                Place::Block { trace, .. } => *suppressed.entry(trace).or_insert_with(|| {
+                    self.settings.suppresses(names(hidden_in, symbols.all_places(trace.0, trace.frames())))
+                }),
                 _ => self.settings.suppresses(names(hidden_in, &[])),
             };
             let hidden_in = hidden_in(reference, &mut symbols);
@@ -181,7 +181,7 @@ impl Reporter {
                         bytes: reference.bytes,
                         offset: reference.offset,
                         more: 0,
-                        allocated: symbols.places(reference.allocated).to_vec(),
+                        allocated: symbols.places(reference.allocated.0, reference.allocated.frames()).to_vec(),
                         hidden_in,
                     });
                 }
@@ -258,9 +258,11 @@ impl Reporter {
 
 fn hidden_in(found: &Found, symbols: &mut Symbols) -> HiddenIn {
     match found.place {
-        Place::Block { address, bytes, trace } => {
-            HiddenIn::Block { bytes, offset: found.slot - address, allocated: symbols.places(trace).to_vec() }
-        }
+        Place::Block { address, bytes, trace } => HiddenIn::Block {
+            bytes,
+            offset: found.slot - address,
+            allocated: symbols.places(trace.0, trace.frames()).to_vec(),
+        },
         Place::Static => HiddenIn::Static { name: symbols.variable(found.slot) },
         Place::ThreadLocal => HiddenIn::ThreadLocal,
     }

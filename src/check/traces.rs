@@ -4,8 +4,8 @@
 
 use std::io;
 
-use super::trace_store::TraceStore;
 use crate::os::unwind;
+use crate::sync::TraceStore;
 
 /// The largest number of return addresses in a backtrace. Those of outer frames are left out.
 pub(super) const MOST_FRAMES: usize = 40;

@@ -29,6 +29,13 @@ use crate::world::error::StopError;
 use crate::world::stop::{StopBy, StoppedWorld};
 use crate::world::{DebuggerNews, LostStop, Phase};
 
+/// The locks of tables that a collection holds through the stop.
+struct HeldTables<'a> {
+    finalizers: LockGuard<'a>,
+    /// In a world that samples its allocations.
+    samples: Option<LockGuard<'a>>,
+}
+
 /// A collection that has ended.
 #[must_use]
 pub(crate) struct Collected<'a> {
@@ -121,9 +128,10 @@ impl Collector {
         if who.unless_after.is_some_and(|seen| seen != self.collections.load(Ordering::Relaxed)) {
             return Ok(None);
         }
-        let finalizer_tables = self.lock_finalizers(&mut budget)?;
+        let finalizers = self.lock_finalizers(&mut budget)?;
         let handles = self.lock_handles(&mut budget)?;
         let observers = self.observers(who, &mut budget)?;
+        let mut tables = HeldTables { finalizers, samples: self.lock_samples(&mut budget)? };
         let locks = self.wait_for_sweeps(locks, &mut budget)?;
         close_own_cache();
         let number = self.collections.load(Ordering::Relaxed) + 1;
@@ -158,7 +166,7 @@ impl Collector {
         phases.reach(Phase::GcStart);
         let result = self.collect_stopped(
             &stopped,
-            &finalizer_tables,
+            &mut tables,
             number,
             &observers,
             &mut phases,
@@ -182,7 +190,7 @@ impl Collector {
         drop(bound);
         let Phases { stop, outcome, .. } = phases;
         drop(handles);
-        drop(finalizer_tables);
+        drop(tables);
         let result = result.map_err(|error| self.damaged(number, error));
         // Release the observer's lock before anything that may wait: a trace, a debugger.
         let afterwards = if result.is_ok() && outcome.lost.is_none() {
@@ -243,12 +251,14 @@ impl Collector {
     fn collect_stopped(
         &self,
         stopped: &Stopped<'_>,
-        finalizer_tables: &LockGuard<'_>,
+        tables: &mut HeldTables<'_>,
         number: u32,
         observers: &Observers<'_>,
         phases: &mut Phases<'_>,
         #[cfg(feature = "check")] search: Option<&mut Search<'_>>,
     ) -> Result<(), VerifyError> {
+        let HeldTables { finalizers, samples } = tables;
+        let finalizer_tables: &LockGuard<'_> = finalizers;
         if removed(Guard::StopNoMalloc) {
             // The known-bad variant allocates once, as any formatted message would.
             drop(std::hint::black_box(Box::new(number)));
@@ -296,7 +306,12 @@ impl Collector {
             outcome.mark_stack_high = marking.stack_high();
         });
 
-        // No object is resurrected after this: show the live objects to observers (`.census.exact`).
+        // No object is resurrected after this.
+        if let Some(samples) = samples {
+            self.remove_dead_samples(stopped, samples);
+        }
+
+        // Show the live objects to observers (`.census.exact`).
         if !removed(Guard::CensusExact) && self.show(stopped, finalizer_tables, number, observers) {
             phases.skip_time();
         }
@@ -404,6 +419,16 @@ impl Collector {
         let Self { heap, ranges, roots: handles, finalizers, .. } = self;
         let binding = self.binding.as_deref();
         LiveHeap { heap, stopped, ranges, handles, binding, finalizers, finalizer_tables, epoch: heap.epoch(), number }
+    }
+
+    /// Removes the sampled objects that have died (`.profile.samples`). One whose cell a stopped thread has not made an object of is not marked,
+    /// and stays.
+    fn remove_dead_samples(&self, stopped: &Stopped<'_>, held: &mut LockGuard<'_>) {
+        let Some(samples) = &self.samples else { return };
+        samples.remove_dead(held, |payload| {
+            let is_about_to_be_made = || caches(stopped).any(|cache| cache.is_about_to_be_made(payload));
+            self.heap.is_marked(payload) || !removed(Guard::ProfileSamples) && is_about_to_be_made()
+        });
     }
 
     /// Clears every weak reference whose target is not marked, and removes the entries of weak maps whose keys are not marked.

@@ -30,6 +30,7 @@ mod phases;
 pub(crate) mod promise;
 pub(crate) mod report;
 pub(crate) mod roots;
+pub(crate) mod samples;
 mod scopes;
 pub(crate) mod select;
 mod sharing;

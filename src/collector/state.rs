@@ -26,6 +26,7 @@ use super::parallel::Markers;
 use super::promise::Promise;
 use super::report;
 use super::roots::Ranges;
+use super::samples::Samples;
 use super::scopes::Scopes;
 use super::tables::HeapTables;
 use crate::events::Events;
@@ -51,6 +52,8 @@ pub(crate) struct Collector {
     pub(crate) pacing: Pacing,
     pub(crate) scopes: Scopes,
     pub(crate) observing: Observing,
+    /// In a world that samples its allocations.
+    pub(crate) samples: Option<Samples>,
     pub(crate) stop_timeout: Duration,
     /// The number of finished collections.
     pub(crate) collections: AtomicU32,
@@ -106,6 +109,7 @@ impl Collector {
             pacing: parts.pacing,
             scopes: Scopes::new(),
             observing: Observing::new(parts.observing),
+            samples: parts.samples,
             stop_timeout: parts.stop_timeout,
             collections: AtomicU32::new(0),
             live_bytes: AtomicU64::new(0),
@@ -136,6 +140,7 @@ pub(crate) struct Parts {
     pub(crate) stop_timeout: Duration,
     /// The lock of the world's own observer.
     pub(crate) observing: SharedLock,
+    pub(crate) samples: Option<Samples>,
     pub(crate) on_collection: Option<report::Listener>,
     pub(crate) on_failure: Option<FailureListener>,
     pub(crate) binding: Option<Arc<dyn Binding>>,

@@ -59,6 +59,13 @@ impl Collector {
         Ok((ranges, roots))
     }
 
+    /// Takes the lock of the sampled allocations, if the world has them.
+    pub(super) fn lock_samples(&self, budget: &mut Budget) -> Result<Option<LockGuard<'_>>, StopError> {
+        let Some(samples) = &self.samples else { return Ok(None) };
+        let held = |HeldBy(tid), within| self.threads.lock_denied("allocation samples", Tid(tid as i32), within);
+        samples.lock().lock_within(budget).map(Some).map_err(|holder| held(holder, budget.total()))
+    }
+
     /// Waits until no thread is sweeping a block: no thread may be in the middle of a sweep when the world stops.
     pub(super) fn wait_for_sweeps<'a>(
         &self,

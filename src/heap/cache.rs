@@ -31,13 +31,14 @@ use super::compact::{KindBytes, KindNumber, in_register};
 use super::free_blocks::BlockRun;
 use super::freed::FreedLists;
 use super::layout::{BINS, BLOCK_BYTES, CELL_BYTES, CLASSES, HEADER_BYTES, is_compact, payload_bytes};
+use super::sample_points::{NO_SAMPLE, SamplePoints};
 use super::stopped::WorldStopped;
 use super::window::window;
 use crate::sabotage::{Guard, removed};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// The free cells that a thread takes next, `[cursor, limit)`. In a bin that is closed (`charges.rs`) the limit is at the
-/// cursor; the bin's [`OwnedBlock`] has the real end of the cells.
+/// cursor, and in one with a cell to sample at that cell; the bin's [`OwnedBlock`] has the real end of the cells.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(super) cursor: AtomicUsize,
@@ -71,6 +72,8 @@ pub(crate) struct AllocationCache {
     kinds: KindBytes,
     /// In a world that charges its allocations: the table of charges, and the word with the number to charge to.
     account: Option<Account>,
+    /// In a world that samples its allocations: where.
+    pub(super) points: Option<SamplePoints>,
     /// The bins with a block or a run. A bin is in the set before it has a block, and until it has no run.
     filled: BinSet,
     /// In a world that charges its allocations: the bins in which the thread may allocate without a check.
@@ -91,6 +94,8 @@ pub(super) struct OwnedBlock {
     settled: AtomicUsize,
     /// Cells of the run below this address are charged.
     charged: AtomicUsize,
+    /// The header of the next cell that is sampled, or [`NO_SAMPLE`].
+    pub(super) sample_at: AtomicUsize,
     /// The end of the run's cells.
     pub(super) end: AtomicUsize,
 }
@@ -165,7 +170,7 @@ impl Reserve {
 }
 
 impl AllocationCache {
-    pub(crate) fn new(tag: u8, kinds: KindBytes, account: Option<Account>) -> Self {
+    pub(crate) fn new(tag: u8, kinds: KindBytes, account: Option<Account>, points: Option<SamplePoints>) -> Self {
         Self {
             tag,
             kinds,
@@ -179,6 +184,7 @@ impl AllocationCache {
                     rest: AtomicUsize::new(0),
                     settled: AtomicUsize::new(0),
                     charged: AtomicUsize::new(0),
+                    sample_at: AtomicUsize::new(NO_SAMPLE),
                     end: AtomicUsize::new(0),
                 }
             }; BINS],
@@ -187,6 +193,7 @@ impl AllocationCache {
             large_to_tell: AtomicUsize::new(0),
             block_to_tell: AtomicU32::new(NO_BLOCK),
             account,
+            points,
             filled: BinSet::new(),
             open: BinSet::new(),
             used: BinSet::new(),
@@ -404,8 +411,11 @@ impl AllocationCache {
         run.cursor.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         window();
-        run.limit.store(header + bytes, Ordering::Relaxed);
-        owned.end.store(header + bytes, Ordering::Relaxed);
+        let end = header + bytes;
+        let sample_at = self.points.as_ref().map_or(NO_SAMPLE, |points| points.first_in(header..end, cell_bytes));
+        owned.sample_at.store(sample_at, Ordering::Relaxed);
+        run.limit.store(end.min(sample_at), Ordering::Relaxed);
+        owned.end.store(end, Ordering::Relaxed);
         owned.settled.store(header, Ordering::Relaxed);
         owned.charged.store(header, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
@@ -503,6 +513,7 @@ impl AllocationCache {
         compiler_fence(Ordering::SeqCst);
         self.runs[bin].limit.store(0, Ordering::Relaxed);
         self.blocks[bin].end.store(0, Ordering::Relaxed);
+        self.blocks[bin].sample_at.store(NO_SAMPLE, Ordering::Relaxed);
         self.blocks[bin].rest.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.filled.remove(bin);
@@ -561,58 +572,6 @@ impl AllocationCache {
             if self.reserve() == reserve {
                 return in_bins + on_its_way + uncovered + reserve.count as usize * BLOCK_BYTES;
             }
-        }
-    }
-
-    // ---- freed cells: see `freed.rs`
-
-    /// Allocates a freed cell of this class, if the thread has one. `build` writes its payload.
-    ///
-    /// # Safety
-    /// As for [`allocate`](Self::allocate).
-    #[inline(always)]
-    pub(crate) unsafe fn allocate_freed(
-        &self,
-        class: usize,
-        header_word: usize,
-        build: impl FnOnce(*mut u8),
-    ) -> Option<*mut u8> {
-        let payload = self.freed.take(class)? as *mut u8;
-        let header = payload as usize - HEADER_BYTES;
-        window();
-        build(payload);
-        compiler_fence(Ordering::SeqCst);
-        self.charge_cell(header, class);
-        // SAFETY: the cell was on this thread's list, so it belongs to this thread. If a collection has come since, the cell's address
-        // was in a register, and kept it.
-        unsafe { (*(header as *const AtomicUsize)).store(header_word, Ordering::Relaxed) };
-        Some(payload)
-    }
-
-    /// As [`allocate_freed`](Self::allocate_freed), for a class of compact cells.
-    ///
-    /// # Safety
-    /// As for [`allocate_compact`](Self::allocate_compact).
-    #[inline(always)]
-    pub(crate) unsafe fn allocate_freed_compact(
-        &self,
-        class: usize,
-        kind: KindNumber,
-        build: impl FnOnce(*mut u8),
-    ) -> Option<*mut u8> {
-        let payload = in_register(self.freed.take(class)?);
-        window();
-        build(payload as *mut u8);
-        compiler_fence(Ordering::SeqCst);
-        self.charge_cell(payload - HEADER_BYTES, class);
-        self.kinds.set(payload, kind);
-        Some(payload as *mut u8)
-    }
-
-    /// Ends the lists, in the stopped world: the sweep frees the cells (`.heap.freed`).
-    pub(crate) fn end_freed_lists(&self, _stopped: WorldStopped<'_>) {
-        if !removed(Guard::HeapFreed) {
-            self.freed.end();
         }
     }
 
@@ -690,13 +649,13 @@ impl AllocationCache {
         }
     }
 
-    /// Opens a bin that is closed. Returns false if the bin is open, which means that its run is used up.
+    /// Opens a bin that is closed. Returns false if its run is used up.
     pub(crate) fn reopen(&self, bin: usize) -> bool {
         let (run, end) = (&self.runs[bin], self.blocks[bin].end.load(Ordering::Relaxed));
-        if run.limit.load(Ordering::Relaxed) == end {
+        if run.cursor.load(Ordering::Relaxed) + CELL_BYTES[bin % CLASSES] > end {
             return false;
         }
-        run.limit.store(end, Ordering::Relaxed);
+        run.limit.store(end.min(self.blocks[bin].sample_at.load(Ordering::Relaxed)), Ordering::Relaxed);
         self.note_open(bin);
         true
     }
@@ -756,7 +715,7 @@ mod tests {
     /// `.stop.no-mutator`
     #[test]
     fn a_closed_cache_allocates_nothing_until_a_bin_is_reopened_and_loses_nothing() {
-        let cache = AllocationCache::new(1, KindBytes::NONE, None);
+        let cache = AllocationCache::new(1, KindBytes::NONE, None, None);
         let mut cells = [0_usize; 16];
         let first = cells.as_mut_ptr() as usize;
         let (bin, bytes) = (0, CELL_BYTES[0]);
@@ -777,7 +736,7 @@ mod tests {
     /// `.stop.mid-alloc`
     #[test]
     fn nothing_is_half_built_in_a_bin_without_a_block() {
-        let cache = AllocationCache::new(1, KindBytes::NONE, None);
+        let cache = AllocationCache::new(1, KindBytes::NONE, None, None);
         cache.filled.insert(4);
         for bin in [3, 3 + CLASSES] {
             cache.filled.insert(bin);

@@ -129,7 +129,8 @@ impl Heap {
             unsafe { poison(cell, bytes) };
         }
         // A cell of the pinned space stays there: the sweep frees it.
-        if info.head.space.load(Relaxed) == Space::Small as u8 {
+        // In a world that samples its allocations the sweep frees all cells: those on the list are allocated without a check for samples.
+        if info.head.space.load(Relaxed) == Space::Small as u8 && !cache.is_sampled() {
             window();
             cache.freed.put(class, payload);
         }

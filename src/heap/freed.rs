@@ -9,7 +9,7 @@
 //! ```
 //!
 //! To the collector such a cell is an object without references of the type [`FREED`], to which nothing refers. So the next sweep
-//! frees it for every thread, and the collection must end the list before ([`end_freed_lists`](AllocationCache::end_freed_lists),
+//! frees it for every thread, and the collection must end the list before (`end_freed_lists`,
 //! `.heap.freed`): otherwise two threads would have the cell.
 //!
 //! A thread may be stopped, and its lists ended, between any two instructions here. Whatever it has read of the list is then stale. So

@@ -31,6 +31,7 @@ mod fields;
 pub(crate) mod free;
 mod free_blocks;
 mod freed;
+mod freed_cells;
 pub(crate) mod gate;
 mod huge_pages;
 pub(crate) mod large;
@@ -40,6 +41,8 @@ pub(crate) mod local;
 pub(crate) mod places;
 pub(crate) mod pointer;
 pub(crate) mod references;
+mod sample_points;
+mod sampled_cells;
 pub(crate) mod slots;
 pub(crate) mod std_traits;
 pub(crate) mod stopped;
@@ -65,7 +68,7 @@ use layout::{
     BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSES, SPACES, Space, cells_per_block,
 };
 use references::{Displacements, ObjectPointers, References};
-
+use sample_points::SamplePoints;
 use stopped::WorldStopped;
 use window::window;
 
@@ -85,6 +88,9 @@ const WHEN_DUE: u32 = 2;
 const MOST_RESERVED: u64 = 32;
 /// A thread takes at most the remaining budget divided by this.
 const RESERVE_PARTS: usize = 16;
+
+/// The difference between the seeds of two threads' sample points: odd, and far from the step of the generator.
+const SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// Whether freed cells are poisoned and the heap is verified after each collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,6 +174,14 @@ pub(crate) struct Heap {
     /// Which words refer to untyped objects; `None` if the world has no untyped objects.
     untyped: Option<ObjectPointers>,
     pub(crate) displacements: Displacements,
+    sampling: Option<Sampling>,
+}
+
+/// How a heap samples its allocations: see [`sample_points`].
+struct Sampling {
+    interval_bytes: u64,
+    /// The seed of the next thread's points.
+    seed: AtomicU64,
 }
 
 impl Heap {
@@ -217,6 +231,7 @@ impl Heap {
             charges,
             untyped,
             displacements: Displacements::new(),
+            sampling: None,
         })
     }
 
@@ -609,7 +624,11 @@ impl Heap {
         // Relaxed: a tag is a hint. Threads that attach when all tags are in use share the last one.
         let before = self.tags.fetch_update(Relaxed, Relaxed, lowest).unwrap_or(u64::MAX >> 1);
         let account = self.charges.clone().map(|charges| Account { charges, word });
-        AllocationCache::new(before.trailing_ones() as u8 + 1, self.blocks.kinds(), account)
+        let points = self.sampling.as_ref().map(|sampling| {
+            let seed = sampling.seed.fetch_add(SEED_STEP, Relaxed);
+            SamplePoints::new(sampling.interval_bytes, seed)
+        });
+        AllocationCache::new(before.trailing_ones() as u8 + 1, self.blocks.kinds(), account, points)
     }
 
     /// Takes back everything that the cache's thread owned, when the thread detaches or no longer exists.
@@ -658,6 +677,11 @@ impl Heap {
     /// Sets how much may be allocated before the first collection.
     pub(crate) fn set_first_budget(&mut self, budget_bytes: u64) {
         self.state.own().get_mut().budget_bytes = budget_bytes;
+    }
+
+    /// Samples allocations, on average one for each `interval_bytes`. For a heap that no thread uses yet.
+    pub(crate) fn set_sampling(&mut self, interval_bytes: u64, seed: u64) {
+        self.sampling = Some(Sampling { interval_bytes, seed: AtomicU64::new(seed) });
     }
 
     /// Requests a collection, without a lock: the next thread that needs cells, or the finalizer thread, collects.

@@ -21,6 +21,7 @@
 //! | how a thread gets its stack | `scope.rs` |
 //! | which stack an object was allocated under | `charge.rs`, `heap/charges.rs` |
 //! | which stack the time is charged to | `ticker.rs` |
+//! | allocation profiles with call stacks, from samples | `allocations.rs`, `heap/sample_points.rs`, `collector/samples.rs` |
 //!
 //! Live objects are counted in [`census`]es, in the stopped world, exact to the byte. A census can count by allocating stack, by
 //! type or description, by retainers (`retainers.rs`), or by use (`biography.rs`).
@@ -28,6 +29,7 @@
 //! Centres and stacks belong to the process, as [labels](crate::events::labels) do: a number has the same meaning in every world
 //! and in every file, and never changes it. Their stores are read without a lock, also in the stopped world.
 
+pub mod allocations;
 pub(crate) mod biography;
 pub mod census;
 mod centres;

@@ -15,6 +15,7 @@ use crate::collector::pacing::{GROWTH, Pacing};
 #[cfg(feature = "check")]
 use crate::collector::promise::{CannotCheck, Promise};
 use crate::collector::report::{CollectionReport, Listener};
+use crate::collector::samples::Samples;
 use crate::collector::{CollectError, Collector, FailureListener, Parts};
 use crate::debugger::bridge::{DebuggerBridge, WithoutContract};
 use crate::events::{Selection, Sink};
@@ -24,8 +25,9 @@ use crate::heap::Paranoid;
 use crate::heap::charges::Charging;
 use crate::heap::layout::BLOCK_BYTES;
 use crate::heap::references::ObjectPointers;
-use crate::os::{callback, memory, signals};
+use crate::os::{callback, loaded, memory, signals};
 use crate::profile::TimeProfile;
+use crate::profile::allocations::AllocationSampling;
 use crate::profile::census::HeapProfile;
 use crate::profile::census::profiler::Profiler;
 use crate::profile::ticker::Ticker;
@@ -96,6 +98,7 @@ pub struct WorldBuilder {
     on_collection: Option<Listener>,
     on_failure: Option<FailureListener>,
     charging: Charging,
+    sampling: Option<AllocationSampling>,
     time_profile: Option<TimeProfile>,
     before_first_event: Vec<Preparation>,
     profile: Option<HeapProfile>,
@@ -129,6 +132,7 @@ impl Default for WorldBuilder {
             on_collection: None,
             on_failure: None,
             charging: Charging::Off,
+            sampling: None,
             time_profile: None,
             before_first_event: Vec::new(),
             profile: None,
@@ -246,6 +250,16 @@ impl WorldBuilder {
     #[must_use]
     pub fn charge_allocations(mut self, charging: Charging) -> Self {
         self.charging = charging;
+        self
+    }
+
+    /// Samples the allocations of the world: takes the call stacks of some of them, for [`World::allocation_profile`]. Default: none.
+    ///
+    /// In a world with [untyped objects](crate::untyped), the cells that [`Mutator::free_untyped`](crate::Mutator::free_untyped) frees are then
+    /// free only after the next collection.
+    #[must_use]
+    pub fn allocation_sampling(mut self, sampling: AllocationSampling) -> Self {
+        self.sampling = Some(sampling);
         self
     }
 
@@ -393,6 +407,12 @@ impl WorldBuilder {
         let limit_bytes = heap.limit_bytes();
         #[cfg(feature = "check")]
         let promise = self.check_promise.map(|check| promise_of(check, &heap)).transpose()?;
+        if let Some(AllocationSampling { interval_bytes, seed }) = self.sampling {
+            heap.set_sampling(interval_bytes.max(1), seed);
+            // In the child of a fork, these lists may be the last ones.
+            loaded::files();
+            loaded::unwind_tables();
+        }
         heap.set_first_budget(self.pacing.budget(0, 1, limit_bytes, 0));
         let inner = Arc::new(Inner {
             profiler: Arc::clone(&profiler),
@@ -406,6 +426,7 @@ impl WorldBuilder {
                 pacing: self.pacing,
                 stop_timeout: self.stop_timeout,
                 observing,
+                samples: self.sampling.map(|sampling| Samples::new(sampling.interval_bytes.max(1))),
                 on_collection: self.on_collection,
                 on_failure: self.on_failure,
                 binding: self.binding.clone(),

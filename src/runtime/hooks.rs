@@ -40,6 +40,7 @@ impl WorldHooks for Inner {
         self.collector.roots.lock.acquire();
         self.collector.ranges.lock.acquire();
         self.collector.observing.lock.acquire();
+        self.collector.samples.iter().for_each(|samples| samples.lock().acquire());
         #[cfg(feature = "check")]
         self.collector.promise.iter().for_each(Promise::fork_prepare);
         self.ticker.before_fork();
@@ -49,13 +50,14 @@ impl WorldHooks for Inner {
     }
 
     unsafe fn fork_parent(&self) {
-        let Collector { events, finalizers, roots, ranges, observing, .. } = &self.collector;
+        let Collector { events, finalizers, roots, ranges, observing, samples, .. } = &self.collector;
         // SAFETY: `fork_prepare` took these locks without guards, on this thread.
         unsafe {
             #[cfg(feature = "check")]
             self.collector.promise.iter().for_each(|promise| promise.fork_parent());
             events.after_fork_in_parent();
             self.ticker.after_fork_in_parent();
+            samples.iter().for_each(|samples| samples.lock().release());
             for lock in [&*observing.lock, &ranges.lock, &roots.lock, &finalizers.lock] {
                 lock.release();
             }
@@ -63,7 +65,7 @@ impl WorldHooks for Inner {
     }
 
     unsafe fn fork_child(&self) {
-        let Collector { events, finalizers, roots, ranges, observing, heap, markers, .. } = &self.collector;
+        let Collector { events, finalizers, roots, ranges, observing, samples, heap, markers, .. } = &self.collector;
         // SAFETY: `fork_prepare` took these locks without guards; this is the only thread of the process.
         unsafe {
             #[cfg(feature = "check")]
@@ -71,6 +73,7 @@ impl WorldHooks for Inner {
             events.after_fork_in_child();
             self.profiler.forget_in_child();
             observing.forget_in_child();
+            samples.iter().for_each(|samples| samples.lock().reset_in_child());
             for lock in [&ranges.lock, &roots.lock, &finalizers.lock] {
                 lock.reset_in_child();
             }

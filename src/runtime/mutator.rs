@@ -8,6 +8,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::inner::ThreadNews;
+use super::own_walker::OwnWalker;
 use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
 #[cfg(feature = "check")]
 use crate::collector::promise::Promise;
@@ -65,11 +66,12 @@ const TYPES_TOLD: usize = 16;
 /// # Panics
 /// An allocation inside the thread's own [blocking](Self::blocking) region panics if the thread's current run of free cells is used up.
 pub struct Mutator {
-    record: &'static ThreadStopInfo,
+    pub(super) record: &'static ThreadStopInfo,
     /// The cache is boxed, because the collector uses its address. It is freed after the thread has detached.
     pub(super) cache: Box<AllocationCache>,
     world: World,
     since_tick: Cell<usize>,
+    pub(super) walker: OwnWalker,
     /// The serial of the record's use by this thread: another value means that the record now belongs to another thread.
     serial: u64,
     /// Types that this thread has named in the trace, hashed by address, with the value of [`Events::changes`] at that time.
@@ -125,6 +127,7 @@ impl Mutator {
             cache,
             serial: record.serial(),
             since_tick: Cell::new(0),
+            walker: OwnWalker::default(),
             told: [const { Cell::new((0, 0)) }; TYPES_TOLD],
             _stays_on_its_thread: PhantomData,
             world,
@@ -457,6 +460,7 @@ impl Mutator {
     pub(super) fn refill(&self, bin: usize, requested: usize, info: &'static TypeInfo) -> Result<(), OutOfMemory> {
         refuse_inside(ALLOCATION);
         let each_allocation = self.collect_before_allocation();
+        self.sample_cell_if_due(bin, info);
         if if each_allocation { self.cache.open_for_one(bin) } else { self.cache.reopen(bin) } {
             return Ok(());
         }
@@ -468,6 +472,7 @@ impl Mutator {
             }
         })?;
         if each_allocation {
+            self.sample_cell_if_due(bin, info);
             self.cache.open_for_one(bin);
         }
         self.report_refill(bin);
@@ -541,6 +546,7 @@ impl Mutator {
         let footprint = blocks_of(bytes).unwrap_or_default() * BLOCK_BYTES;
         let start = payload as usize - HEADER_BYTES - FIRST_CELL;
         events.fire_block_acquired(start, footprint, Space::Large as u32);
+        self.sample_large_if_due(payload as usize, footprint, info);
         self.record.undisturbed(|| {
             // As for cells, a collection may have reported the object already.
             if let Some(object) = self.cache.take_large() {

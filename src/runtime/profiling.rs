@@ -5,6 +5,7 @@ use super::heap_profile::{keep_time, notify_listener};
 use super::inner::Inner;
 use crate::collector::report::Reason;
 use crate::os::callback::refuse_inside;
+use crate::profile::allocations::AllocationProfile;
 use crate::profile::census::on_demand::OnDemand;
 use crate::profile::census::profiler::Finished;
 use crate::profile::census::{Census, CensusRequest, Every, HeapProfile, ProfileError};
@@ -63,6 +64,19 @@ impl World {
             return Err(error.into());
         }
         Ok(())
+    }
+
+    /// Returns what the world has allocated so far, and what is in use, by call stack. `None` if the world does not
+    /// [sample its allocations](crate::WorldBuilder::allocation_sampling). What is in use is known as of the last collection; an object that has
+    /// died since counts as in use.
+    pub fn allocation_profile(&self) -> Option<AllocationProfile> {
+        refuse_inside("World::allocation_profile");
+        let collector = self.collector();
+        let samples = collector.samples.as_ref()?;
+        let counts = samples.counts(&collector.threads.lock(samples.lock()));
+        // In a blocking region: the loader's lock may be held by a thread that waits for a collection.
+        let profile = || AllocationProfile::new(samples.interval_bytes, counts);
+        Some(collector.threads.as_blocking(profile))
     }
 
     /// Runs a collection in which the running profile takes a census, and returns the census. Returns `None` for a biography,

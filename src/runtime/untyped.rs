@@ -265,6 +265,7 @@ impl Mutator {
     pub unsafe fn free_untyped(&self, object: NonNull<u8>) -> Result<UntypedObject, NotAllocated> {
         refuse_inside("Mutator::free_untyped");
         let (heap, address) = (&self.world().collector().heap, object.as_ptr() as usize);
+        self.sampled_freed(address);
         // SAFETY: the thread's own cache; the rest by the caller's promise.
         match unsafe { heap.free(&self.cache, address, || self.allocation_lock()) } {
             Ok(Freed { bytes, type_info, footprint }) => {

@@ -359,6 +359,18 @@ impl Threads {
         id
     }
 
+    /// Returns the bounds of the stack that contains an address, for the calling thread, whose record this is. `None` if that is neither the
+    /// thread's own stack, nor its alternate signal stack, nor a registered one.
+    pub(crate) fn stack_with(&self, info: &ThreadStopInfo, address: usize) -> Option<StackBounds> {
+        let contains = |bounds: &StackBounds| bounds.contains(address);
+        Some(info.stack_bounds()).filter(contains).or_else(|| thread::sigaltstack_bounds().filter(contains)).or_else(
+            || {
+                let list = self.lock(&self.locks.list);
+                self.registered(&list).iter().map(|stack| stack.bounds).find(contains)
+            },
+        )
+    }
+
     /// Changes the list of registered stacks. A reader outside the process finds it empty meanwhile.
     fn change_stacks(&self, change: impl FnOnce(&mut Vec<RegisteredStack>)) {
         let mut list = self.lock(&self.locks.list);

@@ -2,6 +2,7 @@
 //!
 //! | module | part |
 //! |---|---|
+//! | [`allocations`] | allocation profiles with call stacks: the functions' names, and the formats other than pprof |
 //! | [`gcstats`] | the collections of a .NET trace, as PerfView counts them |
 //! | [`profstats`] | heap and time profiles: `.hp` files, GHC eventlogs |
 //! | [`pprof`] | writes profiles, and the objects of heap snapshots, in the format of pprof |
@@ -10,6 +11,7 @@
 //! | [`snapshot`] | heap dumps and heap snapshots: objects by type, and what has grown |
 //! | [`tables`] | the facts of a trace as rows of tables, the same for every format |
 
+pub mod allocations;
 pub mod convert;
 pub mod gcstats;
 mod json;

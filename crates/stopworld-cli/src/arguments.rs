@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use super::alloc_stacks::AllocStacksOptions;
 use super::conversion_arguments::{CONVERT_HELP, Convert, GCSTATS_HELP, Gcstats};
 use super::format::{self, EventsArgument};
 use super::post_mortem_arguments::{CORE_HELP, Core, CoreSource, address};
@@ -51,6 +52,7 @@ Try:
   stopworld run graph --trace run.eventlog   the same for ThreadScope, ghc-events and eventlog2html
   stopworld run gcbench --profile hc --trace run.hp   profile the heap by cost centre, for hp2ps
   stopworld run gcbench --time-profile --trace run.prof   profile the time by cost centre
+  stopworld run gcbench --alloc-stacks run.pb.gz   profile allocations by call stack, for pprof
   stopworld eventcnv -f mpsio.log --txt      print a Memory Pool System telemetry stream as text
   stopworld dump app.nettrace                list the events of a trace by .NET or by stopworld
   stopworld convert run.nettrace run.json    convert a trace to a timeline for Perfetto and Chrome
@@ -631,6 +633,9 @@ pub(super) struct Settings {
 
     #[command(flatten)]
     pub(super) profiling: Profiling,
+
+    #[command(flatten)]
+    pub(super) alloc_stacks: AllocStacksOptions,
 
     /// Write a heap snapshot: FILE.heapsnapshot for Chrome DevTools and memlab, FILE.hprof for VisualVM and Eclipse MAT
     #[arg(long, value_name = "FILE", value_parser = snapshot_file)]

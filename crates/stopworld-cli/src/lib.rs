@@ -34,6 +34,7 @@
 //! errors) goes to standard error. Exit codes: 0; 1 if the run failed; 2 for wrong arguments; 128 + the signal
 //! number if a signal ended the run.
 
+mod alloc_stacks;
 mod arguments;
 mod atomic_output;
 mod complaint;
@@ -45,6 +46,7 @@ mod dump;
 mod eventcnv;
 mod eventlog;
 mod exit;
+mod flame_graph;
 mod fleet;
 mod format;
 #[cfg(feature = "fuzzing")]

@@ -14,6 +14,7 @@ use super::arguments::{Heapprof, Timeprof};
 use super::eventlog::open;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure, refuse_terminal};
+use super::flame_graph;
 use ghc_eventlog::hp::DamageKind;
 use ghc_eventlog::read::seekable;
 use stopworld_analysis::pprof;
@@ -134,10 +135,7 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
 
 pub(super) fn flame_graph(profiles: &Profiles, title: &str, out: &mut dyn Write) -> io::Result<()> {
     let lines = folded::lines(&profiles.time, &profiles.stacks, &profiles.centres);
-    let mut options = inferno::flamegraph::Options::default();
-    options.title = title.to_owned();
-    options.count_name = "ticks".to_owned();
-    inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out).map_err(io::Error::other)
+    flame_graph::draw(&lines, "ticks", title, out)
 }
 
 /// Reads the profiles of an eventlog or a .hp file. Returns them with the exit code for the state of the file, or `None`

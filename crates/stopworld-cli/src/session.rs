@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+use super::alloc_stacks::AllocStacks;
 use super::arguments::{Settings, Stop};
 use super::metrics::RunMetrics;
 use super::profiling::Passed;
@@ -18,6 +19,7 @@ use super::trace_request::TraceRequest;
 use super::tracing::{self, End, Tracing};
 use stopworld::debugger::bridge::DebuggerBridge;
 use stopworld::debugger::mock::MockDebugger;
+use stopworld::profile::allocations::AllocationProfile;
 use stopworld::{
     CollectError, CollectionReport, Paranoid, Reason, SafepointStopper, SignalStopper, Stopper, ThreadVtable, World,
     WorldBuilder,
@@ -42,6 +44,7 @@ pub(super) struct Session {
     pub(super) tracing: Option<Tracing>,
     diagnostics: Option<Diagnostics>,
     snapshot: Option<RunSnapshot>,
+    alloc_stacks: Option<AllocStacks>,
     /// With `--stops`.
     stops: Option<Arc<StopLog>>,
     metrics: Arc<RunMetrics>,
@@ -63,6 +66,7 @@ impl Session {
         let run_control = RunControl::new(plan);
         let summary = Arc::new(Mutex::new(RunSummary::default()));
         let passed = Arc::new(Passed::default());
+        let alloc_stacks = settings.alloc_stacks.output()?;
         let snapshot = RunSnapshot::start(settings)?;
         let count = snapshot.as_ref().map(RunSnapshot::counter);
         let stops = settings.stops.then(StopLog::new);
@@ -101,6 +105,7 @@ impl Session {
             tracing,
             diagnostics,
             snapshot,
+            alloc_stacks,
             stops,
             metrics,
             passed,
@@ -167,9 +172,10 @@ impl Session {
             Ok(mut session) => {
                 let allocated = session.world().totals().allocated_bytes;
                 let sent = session.metrics.finish();
+                let profile = session.world().allocation_profile();
                 drop(session.world.take());
                 session.tracing.iter().for_each(Tracing::wait_for_the_world);
-                session.finish_trace_and_print(allocated, || sent)
+                session.finish_trace_and_print(allocated, profile, || sent)
             }
             // The thread whose timeout expired still holds the session.
             Err(session) => session.finish_now(),
@@ -178,10 +184,16 @@ impl Session {
 
     /// Ends a run whose workload does not end: finishes the trace and prints the figures without dropping the world.
     pub(super) fn finish_now(&self) -> TraceEnd {
-        self.finish_trace_and_print(self.world().totals().allocated_bytes, || self.metrics.finish())
+        let (allocated, profile) = (self.world().totals().allocated_bytes, self.world().allocation_profile());
+        self.finish_trace_and_print(allocated, profile, || self.metrics.finish())
     }
 
-    fn finish_trace_and_print(&self, allocated: u64, send: impl FnOnce() -> anyhow::Result<()>) -> TraceEnd {
+    fn finish_trace_and_print(
+        &self,
+        allocated: u64,
+        profile: Option<AllocationProfile>,
+        send: impl FnOnce() -> anyhow::Result<()>,
+    ) -> TraceEnd {
         // The lock is held while printing, so that a second thread does not exit the process in the middle of the table.
         let mut unprinted = lock(&self.unprinted);
         if unprinted.take().is_none() {
@@ -191,6 +203,7 @@ impl Session {
         self.diagnostics.iter().for_each(Diagnostics::close);
         let end = self.tracing.as_ref().map_or(End::Kept, Tracing::finish);
         let snapshot = self.snapshot.as_ref().map_or(Ok(()), RunSnapshot::finish);
+        let stacks = self.alloc_stacks.iter().zip(&profile).try_for_each(|(file, profile)| file.write(profile));
         let sent = send();
         let ended = if let End::Written(ended) = &end { Some(ended) } else { None };
         let trace = ended.map(|ended| report::Trace {
@@ -212,7 +225,7 @@ impl Session {
         let render = if self.json { json::render } else { table::render };
         super::exit::print(format_args!("{}\n", render(&summary, &run)));
         self.passed.report_if_empty();
-        for error in [&snapshot, &sent].into_iter().filter_map(|result| result.as_ref().err()) {
+        for error in [&snapshot, &stacks, &sent].into_iter().filter_map(|result| result.as_ref().err()) {
             eprintln!("stopworld: {error:#}");
         }
         match end {
@@ -227,13 +240,13 @@ impl Session {
                 TraceEnd::Incomplete
             }
             End::NotWritten => TraceEnd::Incomplete,
-            _ if snapshot.is_err() || sent.is_err() => TraceEnd::Incomplete,
+            _ if snapshot.is_err() || stacks.is_err() || sent.is_err() => TraceEnd::Incomplete,
             End::Written(_) | End::Kept => TraceEnd::Complete,
         }
     }
 }
 
-/// Whether the trace, the snapshot and the exported metrics, if there are any, are complete.
+/// Whether the trace, the snapshot, the allocation profile and the exported metrics, if there are any, are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum TraceEnd {
@@ -304,6 +317,9 @@ fn described(
         builder = builder.markers(markers.get());
     }
     builder = settings.profiling.of_world(builder, passed);
+    if let Some(sampling) = settings.alloc_stacks.sampling() {
+        builder = builder.allocation_sampling(sampling);
+    }
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }

@@ -6,6 +6,7 @@
 //! | [`os`] | system calls and libc |
 //! | [`sync`] | atomics, locks and semaphores, which the model checker can replace |
 //! | [`sabotage`] | guards that a test build can take out |
+//! | `symbols` | names of functions, files and lines (with the feature `symbols`) |
 //! | [`suggest`] | the known name nearest to a mistyped one |
 
 #![allow(clippy::len_without_is_empty, clippy::new_without_default, reason = "internal")]
@@ -13,6 +14,8 @@
 pub mod os;
 pub mod sabotage;
 pub mod suggest;
+#[cfg(feature = "symbols")]
+pub mod symbols;
 pub mod sync;
 
 /// Runs the examples of the README as tests.

@@ -93,6 +93,7 @@ guards! {
     EventNoWait = "event.no-wait",
     LiveRing = "live.ring",
     ProfileCharge = "profile.charge",
+    ProfileSamples = "profile.samples",
     ProfileTree = "profile.tree",
     CensusExact = "census.exact",
     RetainerBound = "retainer.bound",

@@ -13,6 +13,7 @@
 //! * [`Semaphore`] and [`Lock`], built on the port; neither allocates, spins, or touches thread-local storage,
 //! * [`Locked`], [`Guarded`] and [`SharedLock`]: data that can be accessed only with their lock's guard (not for protocol files),
 //! * [`Mapped`], memory that is mapped on first use, and [`zeroed!`] for the types that it may contain,
+//! * [`TraceStore`], backtraces with a number each, read and extended without a lock,
 //! * [`CurrentId`], a number that one thread changes and any thread reads,
 //! * [`UnsafeCell`] with access by closure, in which the model checker detects races,
 //! * [`light_barrier`] and [`heavy_barrier`], a pair of fences of which only the heavy one costs time,
@@ -29,6 +30,7 @@ pub mod port;
 pub mod semaphore;
 #[cfg(test)]
 mod stress;
+mod trace_store;
 mod zeroed;
 
 use std::ptr::NonNull;
@@ -45,6 +47,7 @@ pub use std::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32,
     AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
+pub use trace_store::TraceStore;
 pub use zeroed::{Zeroed, ZeroedMapping, zeroed};
 
 /// Marks a point at which the model checker may run the thread's own signal handler. Does nothing in the ordinary build, where

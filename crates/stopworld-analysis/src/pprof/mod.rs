@@ -8,15 +8,16 @@
 //! | time | cost centres, innermost first, then `MAIN`; `GC` and other activities outside the program alone | `samples` (ticks), `time` |
 //! | heap, of one sample | the cost centres, or one frame with the name of the band | `inuse_space` |
 //! | objects of a snapshot | one frame with the name of the type | `inuse_objects`, `inuse_space` |
+//! | allocations | the call stack, with addresses, inlined functions and lines; the labels `type` and `bytes` | `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space` |
 //!
 //! What is not written: an eventlog has neither the numbers of objects nor what was allocated in total, so a heap profile has only
-//! `inuse_space`; and no `alloc_objects` or `alloc_space`. Locations have no addresses, because cost centres have none, so there are no
-//! mappings.
+//! `inuse_space`; and no `alloc_objects` or `alloc_space`. Only locations of allocations have addresses and mappings: cost centres have none.
 //!
 //! Perfetto identifies a location without a mapping and an address by the name of its function, and go's pprof groups by that name. So the
 //! name contains the module of a cost centre. A function has no `system_name`: if it equals the name, go's pprof takes the name for one of C++
 //! and removes what is between angle brackets.
 
+mod allocations;
 mod messages;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use prost::Message;
 use crate::profstats::folded::full_name;
 use crate::profstats::{Band, Centres, Profiles, Sample as HeapSample, StackId, TimeProfile};
 use crate::snapshot::TypeRow;
+pub use allocations::allocations;
 use messages::{Function, Line, Location, Profile, Sample, ValueType};
 
 /// The outermost frame of the program's own stacks.
@@ -161,7 +163,12 @@ impl Builder {
             let id = self.profile.function.len() as u64 + 1;
             let (name, start_line) = (key.0, line);
             self.profile.function.push(Function { id, name, filename, start_line });
-            self.profile.location.push(Location { id, line: vec![Line { function_id: id, line }] });
+            self.profile.location.push(Location {
+                id,
+                mapping_id: 0,
+                address: 0,
+                line: vec![Line { function_id: id, line }],
+            });
             id
         })
     }
@@ -180,7 +187,7 @@ impl Builder {
     }
 
     fn sample(&mut self, location_id: Vec<u64>, value: impl IntoIterator<Item = i64>) {
-        self.profile.sample.push(Sample { location_id, value: value.into_iter().collect() });
+        self.profile.sample.push(Sample { location_id, value: value.into_iter().collect(), label: Vec::new() });
     }
 
     fn write(self, out: &mut dyn Write) -> io::Result<()> {

@@ -44,7 +44,7 @@ pub(crate) fn full_name(centre: u32, centres: &Centres) -> String {
 }
 
 /// Replaces the characters that are not allowed in a frame of such a line.
-fn frame(name: &str) -> String {
+pub(crate) fn frame(name: &str) -> String {
     name.chars()
         .map(|character| {
             if character == ';' {

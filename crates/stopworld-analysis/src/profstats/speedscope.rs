@@ -26,14 +26,14 @@ struct File<'a, P, F> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Profile<S, W> {
-    r#type: &'static str,
-    name: String,
-    unit: &'static str,
-    start_value: u64,
-    end_value: u128,
-    samples: S,
-    weights: W,
+pub(crate) struct Profile<S, W> {
+    pub(crate) r#type: &'static str,
+    pub(crate) name: String,
+    pub(crate) unit: &'static str,
+    pub(crate) start_value: u64,
+    pub(crate) end_value: u128,
+    pub(crate) samples: S,
+    pub(crate) weights: W,
 }
 
 #[derive(Serialize)]
@@ -42,10 +42,10 @@ struct Shared<F> {
 }
 
 #[derive(Serialize)]
-struct Frame<'a> {
-    name: String,
+pub(crate) struct Frame<'a> {
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
-    file: &'a str,
+    pub(crate) file: &'a str,
 }
 
 /// Writes the export.
@@ -70,13 +70,23 @@ pub fn write(out: &mut dyn Write, profiles: &Profiles, name: &str) -> io::Result
             weights: Items(move || runs.iter().map(move |&(_, ticks)| u128::from(ticks) * interval)),
         })
     });
+    write_file(out, name, profiles, Items(|| frames.centres.iter().map(|&centre| frame(centre, centres))))
+}
+
+/// Writes a file with these profiles, whose samples are lists of indices of frames.
+pub(crate) fn write_file(
+    out: &mut dyn Write,
+    name: &str,
+    profiles: impl Serialize,
+    frames: impl Serialize,
+) -> io::Result<()> {
     let file = File {
         schema: "https://www.speedscope.app/file-format-schema.json",
         name,
         exporter: concat!("stopworld ", env!("CARGO_PKG_VERSION")),
         active_profile_index: 0,
         profiles,
-        shared: Shared { frames: Items(|| frames.centres.iter().map(|&centre| frame(centre, centres))) },
+        shared: Shared { frames },
     };
     json::write(&mut *out, &file)?;
     writeln!(out)

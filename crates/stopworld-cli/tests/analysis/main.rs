@@ -1,5 +1,6 @@
 //! The analyses of trace files: conversions, statistics, profiles, pages.
 
+mod alloc_stacks;
 #[path = "../command_support/mod.rs"]
 mod command_support;
 mod convert;

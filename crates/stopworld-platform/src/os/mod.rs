@@ -25,6 +25,7 @@
 //! | [`signals`] | handlers and masks | what the handler calls: see there | masks only |
 //! | [`socket`] | sockets in the file system | no | **no** |
 //! | [`spawn`] | threads of the collector's own, also in a forked child | no (allocates) | **no** |
+//! | [`stack_walk`] | the return addresses of the calling thread, from copies of the unwind tables | no | no |
 //! | [`tracer`] | whether a thread runs, and whether a debugger has stopped it | yes, errno preserved | yes |
 //! | [`tsc`] | the processor's time stamp counter | `read` | `read` |
 //! | [`unwind`] | the return addresses of the calling thread | no | no |
@@ -49,6 +50,7 @@ pub mod remedy;
 pub mod signals;
 pub mod socket;
 pub mod spawn;
+pub mod stack_walk;
 pub mod thread;
 pub mod timer;
 pub mod tracer;

@@ -33,23 +33,23 @@ zeroed! {
 }
 
 /// The store, mapped on first use. See the module's text.
-pub(super) struct TraceStore<const PLACES: usize, const WORDS: usize>(Mapped<Store<PLACES, WORDS>>);
+pub struct TraceStore<const PLACES: usize, const WORDS: usize>(Mapped<Store<PLACES, WORDS>>);
 
 impl<const PLACES: usize, const WORDS: usize> TraceStore<PLACES, WORDS> {
     const_new! {
         /// Creates a store that is not mapped yet.
-        pub(super) fn new() -> Self {
+        pub fn new() -> Self {
             Self(Mapped::new())
         }
     }
 
     /// Maps the store, if that was not done yet.
-    pub(super) fn map(&self) -> io::Result<()> {
+    pub fn map(&self) -> io::Result<()> {
         self.0.map(|_| {}).map(drop)
     }
 
     /// Returns the return addresses of the backtrace of this number, innermost first. Empty if there is none.
-    pub(super) fn frames(&self, number: u32) -> impl Iterator<Item = usize> {
+    pub fn frames(&self, number: u32) -> impl Iterator<Item = usize> {
         let words = || {
             let store = self.0.get()?;
             let place = store.places.get(number.checked_sub(1)? as usize)?;
@@ -63,7 +63,7 @@ impl<const PLACES: usize, const WORDS: usize> TraceStore<PLACES, WORDS> {
     }
 
     /// Returns the number of a backtrace, which is added if it is new. `None` if there is no room.
-    pub(super) fn number_of(&self, frames: &[usize]) -> Option<u32> {
+    pub fn number_of(&self, frames: &[usize]) -> Option<u32> {
         let store = self.0.map(|_| {}).ok()?;
         // FNV-1a, a word at a time; the upper half has seen every bit.
         let hash = frames

@@ -1,0 +1,129 @@
+//! `run --alloc-stacks`: sampled allocations with their call stacks, written at the end of the run.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+
+use super::atomic_output::Output;
+use super::flame_graph;
+use super::size::Size;
+use stopworld::profile::allocations::{AllocationProfile, AllocationSampling};
+use stopworld_analysis::allocations::Allocations;
+use stopworld_analysis::pprof;
+
+#[derive(Debug, Args)]
+pub(super) struct AllocStacksOptions {
+    /// Sample the allocations with their call stacks, and write what was allocated and what is in use: FILE.pb.gz for pprof, FILE.folded
+    /// for flame graph tools, FILE.svg, FILE.json for speedscope, or FILE.txt
+    #[arg(long, value_name = "FILE")]
+    pub(super) alloc_stacks: Option<PathBuf>,
+
+    /// The mean number of bytes between two samples of --alloc-stacks, such as 64KiB [default: 512KiB]
+    #[arg(long, value_name = "SIZE", requires = "alloc_stacks", allow_hyphen_values = true)]
+    pub(super) alloc_interval: Option<Size>,
+
+    /// The seed of the random distances between the samples of --alloc-stacks, to repeat a run [default: random]
+    #[arg(long, value_name = "N", requires = "alloc_stacks")]
+    pub(super) alloc_seed: Option<u64>,
+}
+
+/// The format of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Pprof,
+    Folded,
+    Svg,
+    Speedscope,
+    Text,
+}
+
+/// The formats by the endings of file names.
+const FORMATS: [(&str, Format); 6] = [
+    (".pb.gz", Format::Pprof),
+    (".pprof", Format::Pprof),
+    (".folded", Format::Folded),
+    (".svg", Format::Svg),
+    (".json", Format::Speedscope),
+    (".txt", Format::Text),
+];
+
+/// The only frame of a drawing of a run without samples.
+const NO_SAMPLES: &str = "(no samples)";
+
+/// The requested file.
+pub(super) struct AllocStacks {
+    path: PathBuf,
+    format: Format,
+}
+
+impl AllocStacksOptions {
+    /// Returns how the world samples its allocations, if that is requested.
+    pub(super) fn sampling(&self) -> Option<AllocationSampling> {
+        self.alloc_stacks.as_ref()?;
+        let interval = self.alloc_interval.map_or(AllocationSampling::DEFAULT_INTERVAL, |size| size.bytes() as u64);
+        let random = AllocationSampling::every(interval);
+        Some(AllocationSampling { seed: self.alloc_seed.unwrap_or(random.seed), ..random })
+    }
+
+    /// Returns the requested file. Checks that it can be written.
+    pub(super) fn output(&self) -> anyhow::Result<Option<AllocStacks>> {
+        let Some(path) = &self.alloc_stacks else { return Ok(None) };
+        let format = format_of(path)?;
+        Output::check(path)?;
+        Ok(Some(AllocStacks { path: path.clone(), format }))
+    }
+}
+
+fn format_of(path: &Path) -> anyhow::Result<Format> {
+    let name = path.to_string_lossy();
+    let known = FORMATS.iter().find(|(ending, _)| name.ends_with(ending));
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        let endings = FORMATS.map(|(ending, _)| ending).join(" ");
+        anyhow!("--alloc-stacks {name}: the name selects the format: end it with one of {endings}")
+    })
+}
+
+impl AllocStacks {
+    /// Writes the file.
+    pub(super) fn write(&self, profile: &AllocationProfile) -> anyhow::Result<()> {
+        let name = self.path.display();
+        let mut output = Output::open(&self.path)?;
+        let writing = || format!("--alloc-stacks: can't write {name}");
+        self.write_to(&Allocations::of(profile), &mut &mut output).with_context(writing)?;
+        output.finish().with_context(writing)
+    }
+
+    fn write_to(&self, allocations: &Allocations, out: &mut dyn Write) -> io::Result<()> {
+        let title = self.path.file_name().unwrap_or_default().to_string_lossy();
+        match self.format {
+            Format::Pprof => pprof::allocations(allocations, out),
+            Format::Folded => allocations.folded(out),
+            // A drawing needs a frame.
+            Format::Svg if allocations.sites.is_empty() => {
+                flame_graph::draw(&[format!("{NO_SAMPLES} 1")], "bytes", &title, out)
+            }
+            Format::Svg => flame_graph::draw(&allocations.folded_lines(), "bytes", &title, out),
+            Format::Speedscope => allocations.speedscope(&title, out),
+            Format::Text => out.write_all(allocations.text().as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("run.pb.gz", Some(Format::Pprof))]
+    #[case("a.b/run.folded", Some(Format::Folded))]
+    #[case("run.speedscope.json", Some(Format::Speedscope))]
+    #[case("run.gz", None)]
+    #[case("folded", None)]
+    fn the_ending_selects_the_format(#[case] name: &str, #[case] expected: Option<Format>) {
+        assert_eq!(format_of(Path::new(name)).ok(), expected);
+    }
+}
