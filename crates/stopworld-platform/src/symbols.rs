@@ -72,6 +72,10 @@ const STANDARD_FILES: [&str; 3] = ["/rustc/", "/rust/deps/", "/rustlib/src/rust/
 const PACKAGE_FILES: &str = "/registry/src/";
 /// How the names of the collector's packages begin.
 const OWN_PACKAGES: &str = "stopworld-";
+/// The folder of this package when it was compiled.
+const OWN_FOLDER: &str = env!("CARGO_MANIFEST_DIR");
+/// How that ends in the repository, which has the package `stopworld` at its root.
+const IN_REPOSITORY: &str = "/crates/stopworld-platform";
 /// The functions with which the program begins, besides those of the standard library: they, and what called them, are left out at the end.
 const BEGINNINGS: [&str; 2] = ["main", "_start"];
 
@@ -80,13 +84,19 @@ fn is_of_a_library(function: &str) -> bool {
     LIBRARIES.iter().any(|library| path.starts_with(library))
 }
 
+/// Returns whether a path is that of a source file of the package `stopworld`, or of this one, in the folders where they were compiled.
+fn is_own_file(path: &str) -> bool {
+    let is_source_in = |folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with("/src/"));
+    is_source_in(OWN_FOLDER) || OWN_FOLDER.strip_suffix(IN_REPOSITORY).is_some_and(is_source_in)
+}
+
 /// Returns whose code a function is, by its name and the path of its source file.
 fn origin(function: &str, path: Option<&str>) -> Origin {
     let path = path.unwrap_or_default();
     let package = path.split_once(PACKAGE_FILES).and_then(|(_, rest)| rest.split_once('/')).map(|(_, package)| package);
-    let is_of_the_runtime = is_of_a_library(function) || STANDARD_FILES.iter().any(|part| path.contains(part));
+    let is_file_of_the_runtime = is_own_file(path) || STANDARD_FILES.iter().any(|part| path.contains(part));
     match package {
-        _ if is_of_the_runtime => Origin::Runtime,
+        _ if is_of_a_library(function) || is_file_of_the_runtime => Origin::Runtime,
         Some(package) if package.starts_with(OWN_PACKAGES) => Origin::Runtime,
         Some(_) => Origin::Package,
         None => Origin::Program,
@@ -307,6 +317,18 @@ mod tests {
         };
         let all: Vec<_> = functions.iter().map(place).collect();
         assert_eq!(own_calls(&all, |origin| origin == Origin::Program), expected);
+    }
+
+    /// Functions that the compiler has inlined have names without a path, if the program has only line tables.
+    #[rstest]
+    #[case("src/heap/mod.rs", true)]
+    #[case("crates/stopworld-platform/src/sync.rs", true)]
+    #[case("examples/churn.rs", false)]
+    #[case("crates/stopworld-workloads/src/graph.rs", false)]
+    #[case("srcs/heap.rs", false)]
+    fn files_of_the_collector_are_known_by_their_folders(#[case] file: &str, #[case] expected: bool) {
+        let repository = OWN_FOLDER.strip_suffix(IN_REPOSITORY).unwrap();
+        assert_eq!(origin("refill", Some(&format!("{repository}/{file}"))) == Origin::Runtime, expected);
     }
 
     #[test]
