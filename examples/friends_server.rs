@@ -1,4 +1,4 @@
-//! A web server on the loopback interface with collected state, written with tokio, axum and serde: people, and who is a friend of whom.
+//! A web server on the loopback interface with collected state, written with tokio, axum and serde: people and their friends.
 //!
 //!     cargo run --release --example friends_server                test itself, with four clients at once
 //!     cargo run --release --example friends_server -- serve 7080  serve
@@ -170,7 +170,7 @@ async fn path(State(people): Shared, Path((from, to)): Path<(String, String)>) -
     collected(|m| {
         let people = people.get(m);
         let (from, to) = (person(m, people, &from)?, person(m, people, &to)?);
-        // From whom each person was reached, beginning with the end of the path.
+        // The person from which each one was reached, beginning with the end of the path.
         let mut reached: GcHashMap<ByAddress<Person>, Gc<Person>> = GcHashMap::new();
         let mut queue = GcDeque::from_iter(m, [to])?;
         reached.insert(m, ByAddress(to), to)?;

@@ -133,34 +133,28 @@ fn description(m: &Mutator, root: Gc<Node>) -> String {
     lines
 }
 
+/// Writes and reads this many random graphs.
+fn graphs_come_back(m: &Mutator, cases: u32) {
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(cases));
+    let result = runner.run(&links(), |links| {
+        let root = build(m, &links).unwrap();
+        let shape = description(m, root);
+        there_and_back(m, &Graph(root), |Graph(back)| assert_eq!(description(m, back), shape));
+        Ok(())
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
 #[test]
 fn any_graph_is_read_back_with_the_same_shape() {
     let world = hazard::builder().build().unwrap();
-    attached(&world, |m| {
-        let mut runner = TestRunner::new(ProptestConfig::with_cases(200));
-        let result = runner.run(&links(), |links| {
-            let root = build(m, &links).unwrap();
-            let shape = description(m, root);
-            there_and_back(m, &Graph(root), |Graph(back)| assert_eq!(description(m, back), shape));
-            Ok(())
-        });
-        result.unwrap_or_else(|error| panic!("{error}"));
-    });
+    attached(&world, |m| graphs_come_back(m, 200));
     assert_eq!(world.damage(), None);
 }
 
 #[test]
 fn any_graph_is_read_back_in_a_world_that_collects_all_the_time() {
-    crate::paranoid(|m| {
-        let mut runner = TestRunner::new(ProptestConfig::with_cases(5));
-        let result = runner.run(&links(), |links| {
-            let root = build(m, &links).unwrap();
-            let shape = description(m, root);
-            there_and_back(m, &Graph(root), |Graph(back)| assert_eq!(description(m, back), shape));
-            Ok(())
-        });
-        result.unwrap_or_else(|error| panic!("{error}"));
-    });
+    crate::paranoid(|m| graphs_come_back(m, 5));
 }
 
 #[derive(Trace, Serialize, Deserialize)]
