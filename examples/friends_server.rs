@@ -23,7 +23,7 @@ use std::io::{self, Write};
 use std::net::Ipv4Addr;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
@@ -34,6 +34,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
+/// The largest state that is restored, in bytes.
+const LARGEST_STATE: usize = 256 << 20;
 const USAGE: &str = "usage: friends_server [serve PORT]";
 
 #[derive(Trace, Serialize, Deserialize)]
@@ -82,6 +84,7 @@ fn collected<R>(body: impl FnOnce(&Mutator) -> R) -> R {
 enum Refusal {
     Unknown(String),
     Malformed(serde_json::Error),
+    Inconsistent(String),
     Full(OutOfMemory),
 }
 
@@ -96,6 +99,7 @@ impl IntoResponse for Refusal {
         match self {
             Refusal::Unknown(name) => (StatusCode::NOT_FOUND, format!("{name} is not known\n")),
             Refusal::Malformed(error) => (StatusCode::BAD_REQUEST, format!("the state cannot be read: {error}\n")),
+            Refusal::Inconsistent(what) => (StatusCode::BAD_REQUEST, format!("the state is inconsistent: {what}\n")),
             Refusal::Full(full) => (StatusCode::INSUFFICIENT_STORAGE, format!("{full}\n")),
         }
         .into_response()
@@ -139,8 +143,10 @@ async fn show(State(people): Shared, Path(name): Path<String>) -> Result<Respons
 
 async fn forget(State(people): Shared, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
     collected(|m| {
-        let removed = people.get(m).lock(m).remove(&*name);
-        let person = removed.ok_or(Refusal::Unknown(name))?;
+        let people = people.get(m);
+        // Held to the end, so that nobody becomes a friend of this person meanwhile.
+        let mut people = people.lock(m);
+        let person = people.remove(&*name).ok_or(Refusal::Unknown(name))?;
         // Friends refer to each other. When no friend refers to this person any more, nothing does.
         let mut friends = std::mem::take(&mut *person.friends.lock(m));
         while let Some(friend) = friends.pop() {
@@ -153,8 +159,14 @@ async fn forget(State(people): Shared, Path(name): Path<String>) -> Result<Statu
 async fn befriend(State(people): Shared, Path((one, other)): Path<(String, String)>) -> Result<StatusCode, Refusal> {
     collected(|m| {
         let people = people.get(m);
-        let (one, other) = (person(m, people, &one)?, person(m, people, &other)?);
-        // One lock at a time, so the order does not matter.
+        // Held to the end, so that neither is forgotten meanwhile.
+        let people = people.lock(m);
+        let person = |name: &String| people.get(&**name).copied().ok_or_else(|| Refusal::Unknown(name.clone()));
+        let (one, other) = (person(&one)?, person(&other)?);
+        // If there is no memory, nothing has changed.
+        for one in [one, other] {
+            one.friends.lock(m).reserve(m, 1)?;
+        }
         for (one, other) in [(one, other), (other, one)] {
             let mut friends = one.friends.lock(m);
             if !friends.iter().any(|friend| Gc::ptr_eq(*friend, other)) {
@@ -201,9 +213,34 @@ async fn save(State(people): Shared) -> Response {
     collected(|m| with_mutator(m, || json(&Graph(&*people.get(m).lock(m)))))
 }
 
+/// Returns what is wrong with a state that was sent.
+fn check(m: &Mutator, people: &GcHashMap<Gc<str>, Gc<Person>>) -> Result<(), String> {
+    for (name, &person) in people {
+        if *name != person.name {
+            return Err(format!("{name} has the name {}", person.name));
+        }
+        let friends = person.friends.lock(m);
+        for (place, &friend) in friends.iter().enumerate() {
+            let is_twice = friends[..place].iter().any(|other| Gc::ptr_eq(*other, friend));
+            let is_known = people.get(&friend.name).is_some_and(|known| Gc::ptr_eq(*known, friend));
+            // This person's own list is locked.
+            let is_mutual =
+                Gc::ptr_eq(friend, person) || friend.friends.lock(m).iter().any(|other| Gc::ptr_eq(*other, person));
+            if is_twice || !is_known || !is_mutual {
+                return Err(format!(
+                    "{} is not one of the people, a friend of {name} who is not one in return, or listed twice",
+                    friend.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn restore(State(people): Shared, text: String) -> Result<StatusCode, Refusal> {
     collected(|m| {
         let Graph(restored) = with_mutator(m, || serde_json::from_str(&text)).map_err(Refusal::Malformed)?;
+        check(m, &restored).map_err(Refusal::Inconsistent)?;
         *people.get(m).lock(m) = restored;
         Ok(StatusCode::NO_CONTENT)
     })
@@ -217,6 +254,7 @@ async fn serve(listener: TcpListener) -> Result<(), Box<dyn Error + Send + Sync>
         .route("/friends/{one}/{other}", put(befriend))
         .route("/path/{from}/{to}", get(path))
         .route("/state", get(save).put(restore))
+        .layer(DefaultBodyLimit::max(LARGEST_STATE))
         .with_state(people);
     Ok(axum::serve(listener, router).await?)
 }
@@ -281,9 +319,11 @@ async fn clients(port: u16, clients: usize, count: usize) -> Result<String, Box<
     let restored = request(port, "PUT", "/state", state).await?;
     let same = request(port, "GET", "/state", "").await? == saved;
     let refused = request(port, "PUT", "/state", "{}").await?;
+    let alone = r#"{"root":{"x":{"object":[0,{"name":"y","friends":0}]}},"then":[[]]}"#;
+    let inconsistent = request(port, "PUT", "/state", alone).await?;
     transcript += &format!("{right} of {clients} clients have found the path\n");
     transcript += &format!("restored: {restored}, and the state is {}\n", if same { "the same" } else { "another" });
-    transcript += &format!("a state that is none: {refused}\n");
+    transcript += &format!("states that are none: {refused}; {inconsistent}\n");
     Ok(transcript)
 }
 

@@ -9,17 +9,18 @@ use ::serde::Deserialize;
 use ::serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess};
 use ::serde::ser::{self, Serialize, SerializeSeq, SerializeStruct, Serializer};
 
+use super::erased::with_erased;
 use super::session::{GraphState, Reader, in_new_graph};
 use super::visit::{Visit, VisitError};
 use super::visitor::{Visitor, visit};
 
 const NAME: &str = "Graph";
-const FIELDS: &[&str] = &["root", "changeable"];
+const FIELDS: &[&str] = &["root", "then"];
 
 /// A value whose objects are serialized once each, with numbers for further references. See the [module](super).
 ///
-/// It is serialized and deserialized in [`with_mutator`](super::with_mutator), or this is an error. Memory while it is written: about 100
-/// bytes for each object; while it is read: about 80, and 8 for each cell and lock that may hold a reference.
+/// It is serialized and deserialized in [`with_mutator`](super::with_mutator), or this is an error. Both need room in the heap for one word
+/// for each object, so a world whose heap is full cannot write a graph; and memory of malloc, between 50 and 220 bytes for each object.
 ///
 /// `root` may be a struct or a tuple that refers to several objects. Graphs have numbers of their own: what two of them share is
 /// written twice.
@@ -29,12 +30,13 @@ pub struct Graph<T>(pub T);
 impl<T: Serialize> Serialize for Graph<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let error = |message| VisitError(String::from(message));
-        let places = in_new_graph(|graph| count_places(graph, &self.0), error).map_err(ser::Error::custom)?;
+        let how = Visit { is_human_readable: serializer.is_human_readable() };
+        let places = in_new_graph(|graph| count_places(graph, how, &self.0), error).map_err(ser::Error::custom)?;
         in_new_graph(
             |graph| {
                 let mut document = serializer.serialize_struct(NAME, FIELDS.len())?;
                 document.serialize_field(FIELDS[0], &self.0)?;
-                document.serialize_field(FIELDS[1], &WriteContents { graph, places })?;
+                document.serialize_field(FIELDS[1], &WriteContents { graph, how, places })?;
                 document.end()
             },
             ser::Error::custom,
@@ -42,16 +44,16 @@ impl<T: Serialize> Serialize for Graph<T> {
     }
 }
 
-/// Returns the number of places that `changeable` will have.
-fn count_places<T: Serialize>(graph: &GraphState, root: &T) -> Result<usize, VisitError> {
-    root.serialize(Visit)?;
+/// Returns the number of places that `then` will have.
+fn count_places<T: Serialize>(graph: &GraphState, how: Visit, root: &T) -> Result<usize, VisitError> {
+    root.serialize(how)?;
     let mut places = 0;
     while let Some(object) = graph.next_unvisited() {
         let mut count = |contents: &dyn erased_serde::Serialize| {
             places += 1;
-            contents.serialize(Visit)
+            contents.serialize(how)
         };
-        visit(graph, &object, &mut Visitor::Write(&mut count))?;
+        visit(graph, &object, how, &mut Visitor::Write(&mut count))?;
     }
     Ok(places)
 }
@@ -59,6 +61,7 @@ fn count_places<T: Serialize>(graph: &GraphState, root: &T) -> Result<usize, Vis
 /// The contents of all places.
 struct WriteContents<'a> {
     graph: &'a GraphState,
+    how: Visit,
     places: usize,
 }
 
@@ -76,7 +79,7 @@ impl Serialize for WriteContents<'_> {
                     VisitError(String::new())
                 })
             };
-            let visited = visit(self.graph, &object, &mut Visitor::Write(&mut write));
+            let visited = visit(self.graph, &object, self.how, &mut Visitor::Write(&mut write));
             if let Some(error) = failure {
                 return Err(error);
             }
@@ -90,7 +93,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Graph<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         in_new_graph(
             |graph| {
-                let document = ReadDocument { graph, root: PhantomData };
+                let how = Visit { is_human_readable: deserializer.is_human_readable() };
+                let document = ReadDocument { contents: ReadContents { graph, how }, root: PhantomData };
                 deserializer.deserialize_struct(NAME, FIELDS, document)
             },
             de::Error::custom,
@@ -99,7 +103,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Graph<T> {
 }
 
 struct ReadDocument<'a, T> {
-    graph: &'a GraphState,
+    contents: ReadContents<'a>,
     root: PhantomData<T>,
 }
 
@@ -107,39 +111,56 @@ impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ReadDocument<'_, T> {
     type Value = Graph<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a graph: a struct with the fields `root` and `changeable`")
+        f.write_str("a graph: a struct with the fields `root` and `then`")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Graph<T>, A::Error> {
         let root = fields.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
-        fields
-            .next_element_seed(ReadContents { graph: self.graph })?
-            .ok_or_else(|| de::Error::invalid_length(1, &self))?;
+        fields.next_element_seed(self.contents)?.ok_or_else(|| de::Error::invalid_length(1, &self))?;
         Ok(Graph(root))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Graph<T>, A::Error> {
-        expect_field(&mut fields, FIELDS[0])?;
+        expect_field(&mut fields, Field::Root)?;
         let root = fields.next_value()?;
-        expect_field(&mut fields, FIELDS[1])?;
-        fields.next_value_seed(ReadContents { graph: self.graph })?;
-        Ok(Graph(root))
+        expect_field(&mut fields, Field::Then)?;
+        fields.next_value_seed(self.contents)?;
+        match fields.next_key::<Field>()? {
+            None => Ok(Graph(root)),
+            Some(field) => Err(de::Error::duplicate_field(field.name())),
+        }
     }
 }
 
-/// Reads the name of the next field, which must be `name`: the contents of places can only be read after the objects.
-fn expect_field<'de, A: MapAccess<'de>>(fields: &mut A, name: &'static str) -> Result<(), A::Error> {
-    match fields.next_key::<String>()? {
-        Some(found) if found == name => Ok(()),
-        Some(found) if !FIELDS.contains(&&*found) => Err(de::Error::unknown_field(&found, FIELDS)),
-        Some(found) => Err(de::Error::custom(format!("the field `{found}` comes before `{name}`"))),
-        None => Err(de::Error::missing_field(name)),
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(field_identifier, rename_all = "lowercase")]
+enum Field {
+    Root,
+    Then,
+}
+
+impl Field {
+    fn name(self) -> &'static str {
+        FIELDS[self as usize]
+    }
+}
+
+/// Reads the name of the next field, which must be `expected`: the contents of places can only be read after the objects.
+fn expect_field<'de, A: MapAccess<'de>>(fields: &mut A, expected: Field) -> Result<(), A::Error> {
+    match fields.next_key::<Field>()? {
+        Some(found) if found == expected => Ok(()),
+        Some(found) => {
+            Err(de::Error::custom(format!("the field `{}` comes before `{}`", found.name(), expected.name())))
+        }
+        None => Err(de::Error::missing_field(expected.name())),
     }
 }
 
 /// Reads the contents of all places.
+#[derive(Clone, Copy)]
 struct ReadContents<'a> {
     graph: &'a GraphState,
+    how: Visit,
 }
 
 impl<'de> DeserializeSeed<'de> for ReadContents<'_> {
@@ -168,7 +189,7 @@ impl<'de> de::Visitor<'de> for ReadContents<'_> {
                     Ok(Some(())) => places += 1,
                     Ok(None) => {
                         return Err(VisitError(format!(
-                            "`changeable` has {places} elements, but the objects have more cells and locks"
+                            "`then` has {places} elements, but the objects have more cells and locks"
                         )));
                     }
                     Err(error) => {
@@ -178,7 +199,7 @@ impl<'de> de::Visitor<'de> for ReadContents<'_> {
                 }
                 Ok(())
             };
-            let visited = visit(self.graph, &object, &mut Visitor::Read(&mut read));
+            let visited = visit(self.graph, &object, self.how, &mut Visitor::Read(&mut read));
             if let Some(error) = failure {
                 return Err(error);
             }
@@ -190,7 +211,7 @@ impl<'de> de::Visitor<'de> for ReadContents<'_> {
         match sequence.next_element::<IgnoredAny>()? {
             None => Ok(()),
             Some(_) => Err(de::Error::custom(format!(
-                "`changeable` has more than {places} elements, but the objects have only {places} cells and locks"
+                "`then` has more than {places} elements, but the objects have only {places} cells and locks"
             ))),
         }
     }
@@ -206,7 +227,6 @@ impl<'de> DeserializeSeed<'de> for ReadPlace<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        (self.reader)(self.contents, &mut <dyn erased_serde::Deserializer<'_>>::erase(deserializer))
-            .map_err(de::Error::custom)
+        with_erased(deserializer, |deserializer| (self.reader)(self.contents, deserializer))
     }
 }

@@ -1,12 +1,12 @@
 //! Serialization of collected objects by serde (feature `serde`).
 //!
 //! A [`Gc`](crate::Gc), a [`GcCell`](crate::GcCell), a [`GcMutex`](crate::GcMutex), a [`Root`](crate::Root) and the
-//! [collections](crate::collections) implement `Serialize` and `Deserialize`, so that structs with such fields can derive them. Any format of
-//! serde works. Objects are allocated while they are read, so reading happens in [`with_mutator`].
+//! [collections](crate::collections) implement `Serialize` and `Deserialize`, so that structs with such fields can derive them. Objects
+//! are allocated while they are read, so reading happens in [`with_mutator`].
 //!
 //! # Two forms
 //! Serialized directly, a `Gc<T>` looks like a `T`, as an `Rc<T>` does: other programs can read the result. An object that is referred to
-//! twice is written twice, and read as two objects. A cycle is an error.
+//! twice is written twice, and read as two objects. A cycle is an error. A `GcMutex` is locked while everything in it is written.
 //!
 //! In a [`Graph`], an object is written once, and each further reference to it by its number. Shared objects are one object after reading,
 //! and cycles are closed.
@@ -33,8 +33,8 @@
 //! assert_eq!(
 //!     text,
 //!     concat!(
-//!         r#"{"root":{"object":[0,{"name":"Ada","friend":null}]},"#,
-//!         r#""changeable":[{"object":[1,{"name":"Bob","friend":null}]},{"same":0}]}"#
+//!         r#"{"root":{"object":[0,{"name":"Ada","friend":0}]},"#,
+//!         r#""then":[{"object":[1,{"name":"Bob","friend":0}]},{"same":0}]}"#
 //!     )
 //! );
 //!
@@ -50,22 +50,30 @@
 //! is met first; `same`, with its number, everywhere else. Numbers begin with 0, in the order of the document. A `Gc<str>` is its text,
 //! without a number.
 //!
-//! References that can change, a `GcCell` or a `GcMutex` whose value may refer to objects, are a unit in the value of their object. What they
-//! contain is written after the objects that contain them: `changeable` is the sequence of these contents, in the order in which the
+//! References that can change, a `GcCell` or a `GcMutex` whose value may refer to objects, are 0 in the value of their object. What they
+//! contain is written after the objects that contain them: `then` is the sequence of these contents, in the order in which the
 //! objects were finished. So a list whose links are cells is written and read without recursion, however long it is; objects that
 //! refer to each other by unchangeable fields are nested, and use the stack as nested `Box`es do.
 //!
 //! # Limits
-//! - Reading a cell or a lock begins with its `Default`, which its contents replace. Reading a `Gc<T>` needs a `T` that is `Serialize`, too: the
-//!   places of its contents are found again by serializing it. `Serialize` and `Deserialize` of a type must agree, as the derived ones do, on
-//!   which cells and locks there are, and on their order; otherwise reading returns an error.
-//! - A text format may limit how deep values are nested, for example serde_json to 128.
+//! - Reading a cell or a lock begins with its `Default`, which its contents replace: a `GcCell<Gc<T>>` has none. Reading a `Gc<T>` needs a `T` that
+//!   is `Serialize`, too: the places of its contents are found again by serializing it. `Serialize` and `Deserialize` of a type must find the
+//!   same cells and locks. That excludes `skip_serializing_if` and `untagged` for fields with them; if their number or a type differs,
+//!   reading returns an error.
+//! - **Contents are assigned by position.** Do not change the order of the cells and locks of a type that was written before: if they have
+//!   the same type, they are exchanged.
+//! - Numbers are given in the order of the document. So a reference in a field with `#[serde(flatten)]` must be in the last fields, and a format
+//!   that sorts the fields of a struct, as `serde_json::Value` does, needs structs whose fields with references are sorted.
+//! - A text format may limit how deep values are nested, for example serde_json to 128; and the keys of its maps may have to be texts or numbers,
+//!   which in a graph a `Gc<T>` is not.
 //! - [`Weak`](crate::Weak), [`WeakMap`](crate::WeakMap) and `Gc<dyn Trait>` are not serialized: skip such fields (`#[serde(skip)]`).
 //! - A graph is written in two passes, because some formats need the number of contents first. Threads that change it meanwhile cause an
-//!   error, or a mixture of old and new references; each of them was there at some time.
+//!   error, or a mixture of old and new references; each of them was there at some time. One lock is held at a time. A thread that holds a lock
+//!   itself while it writes may wait for another one that does the same.
 //! - Keys of a map should not depend on cells in them, which are read after the map.
 
 mod collections;
+mod erased;
 mod graph;
 mod places;
 mod references;

@@ -1,17 +1,21 @@
 //! Places whose value can change: cells and locks.
 
 use std::any::Any;
+use std::cell::Cell;
 
 use ::serde::Deserialize;
 use ::serde::de::{self, DeserializeOwned, Deserializer};
 use ::serde::ser::{self, Serialize, Serializer};
 
+use super::erased::{AnyDeserializer, Failure};
 use super::session::{Places, Reader, any_mutator, graph};
 use super::visit::VisitError;
 use super::visitor::{Visitor, with_visitor};
 use crate::collections::GcMutexGuard;
 use crate::{GcCell, GcMutex, Trace, Word};
 
+/// What is written in the place of contents that follow. It is not a unit: some formats write `Some(())` as they write `None`.
+const PLACEHOLDER: u8 = 0;
 /// The error of types whose `Serialize` and `Deserialize` differ.
 const OTHER_TYPE: &str = "`Serialize` and `Deserialize` of an object do not agree on the types of its cells and locks";
 
@@ -42,14 +46,14 @@ fn visit_place<V: 'static>(
 /// Reads the contents of a place of type `V`.
 fn read_contents<V: DeserializeOwned + 'static>(
     contents: &mut dyn Any,
-    deserializer: &mut dyn erased_serde::Deserializer<'_>,
-) -> Result<(), erased_serde::Error> {
+    deserializer: &mut dyn AnyDeserializer<'_>,
+) -> Result<(), Failure> {
     let contents = contents.downcast_mut::<Option<V>>().ok_or_else(|| de::Error::custom(OTHER_TYPE))?;
     *contents = Some(V::deserialize(deserializer)?);
     Ok(())
 }
 
-/// Reads a place of type `V`: its value, or a unit whose contents follow.
+/// Reads a place of type `V`: its value, or a placeholder whose contents follow.
 fn read_place<'de, V, D>(may_refer: bool, deserializer: D) -> Result<V, D::Error>
 where
     V: Default + DeserializeOwned + 'static,
@@ -58,13 +62,13 @@ where
     if action(may_refer) == Places::Inline {
         return V::deserialize(deserializer);
     }
-    <()>::deserialize(deserializer)?;
+    u8::deserialize(deserializer)?;
     let reader: Reader = read_contents::<V>;
     graph(|graph| graph.map(|graph| graph.defer(Some(reader))));
     Ok(V::default())
 }
 
-/// As its value. In a [`Graph`](super::Graph), a cell of an object that may hold a reference is a unit, and its value follows later.
+/// As its value. In a [`Graph`](super::Graph), a cell of an object that may hold a reference is 0, and its value follows later.
 impl<W: Word + Serialize + 'static> Serialize for GcCell<W> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match action(W::MAY_REFER) {
@@ -81,7 +85,7 @@ impl<W: Word + Serialize + 'static> Serialize for GcCell<W> {
             )
             .map_err(ser::Error::custom)?,
         }
-        serializer.serialize_unit()
+        serializer.serialize_u8(PLACEHOLDER)
     }
 }
 
@@ -91,38 +95,62 @@ impl<'de, W: Word + Default + DeserializeOwned + 'static> Deserialize<'de> for G
     }
 }
 
-/// Takes a lock; in [`with_mutator`](super::with_mutator) it waits for another thread.
-fn lock<T: Trace>(mutex: &GcMutex<T>) -> Result<GcMutexGuard<'_, T>, &'static str> {
-    any_mutator(|mutator| match mutator {
-        Some(mutator) => mutex.lock_once(mutator).ok_or("this thread holds a `GcMutex` that is to be serialized"),
+thread_local! {
+    /// The number of locks that this thread holds for serialization.
+    static HELD: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A lock that is held for serialization.
+struct Held<'a, T: Trace>(GcMutexGuard<'a, T>);
+
+impl<T: Trace> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+    }
+}
+
+/// Takes a lock. In [`with_mutator`](super::with_mutator) it waits for another thread, unless this thread holds another lock already: the
+/// other thread might wait for that.
+fn lock<T: Trace>(mutex: &GcMutex<T>) -> Result<Held<'_, T>, &'static str> {
+    let guard = any_mutator(|mutator| {
+        match mutator {
+        Some(mutator) if HELD.get() == 0 => {
+            mutex.lock_once(mutator).ok_or("this thread holds a `GcMutex` that is to be serialized")
+        }
+        Some(_) => mutex.try_lock().ok_or(
+            "a `GcMutex` inside another one is locked: serialize a `stopworld::serde::Graph`, which locks one at a time",
+        ),
         None => mutex
             .try_lock()
             .ok_or("a `GcMutex` is locked: to wait for it, call serde in `stopworld::serde::with_mutator`"),
-    })
+    }
+    })?;
+    HELD.set(HELD.get() + 1);
+    Ok(Held(guard))
 }
 
-/// As its value, which is locked meanwhile. In a [`Graph`](super::Graph), a lock of an object that may hold references is a unit, and its
+/// As its value, which is locked meanwhile. In a [`Graph`](super::Graph), a lock of an object that may hold references is 0, and its
 /// value follows later.
 impl<T: Trace + Serialize> Serialize for GcMutex<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match action(!T::LAYOUT.is_leaf()) {
-            Places::Inline => return lock(self).map_err(ser::Error::custom)?.serialize(serializer),
+            Places::Inline => return lock(self).map_err(ser::Error::custom)?.0.serialize(serializer),
             Places::Deferred => {
                 graph(|graph| graph.map(|graph| graph.defer(None)));
             }
             Places::Visited => {
                 let error = |message| VisitError(String::from(message));
                 visit_place(
-                    |each| each(&*lock(self).map_err(error)?),
+                    |each| each(&*lock(self).map_err(error)?.0),
                     |value| {
-                        *lock(self).map_err(error)? = value;
+                        *lock(self).map_err(error)?.0 = value;
                         Ok(())
                     },
                 )
                 .map_err(ser::Error::custom)?;
             }
         }
-        serializer.serialize_unit()
+        serializer.serialize_u8(PLACEHOLDER)
     }
 }
 

@@ -26,10 +26,12 @@ fn write_value<T: ?Sized + Serialize, S: Serializer>(object: Gc<T>, serializer: 
     struct Remove(usize);
     impl Drop for Remove {
         fn drop(&mut self) {
-            OUTER.with_borrow_mut(|outer| outer.remove(&self.0));
+            let _ = OUTER.try_with(|outer| outer.borrow_mut().remove(&self.0));
         }
     }
-    if !OUTER.with_borrow_mut(|outer| outer.insert(object.addr())) {
+    // In the destructor of another thread-local variable there may be no set: then a cycle is not found.
+    let is_new = OUTER.try_with(|outer| outer.borrow_mut().insert(object.addr()));
+    if is_new == Ok(false) {
         return Err(ser::Error::custom(format!(
             "an object of type `{}` is part of itself, by a cycle of references: serialize a `stopworld::serde::Graph`",
             type_name::<T>()

@@ -7,15 +7,17 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::ptr::NonNull;
 
+use super::erased::{AnyDeserializer, Failure};
 use super::visit::{Visit, VisitError};
 use crate::heap::trace::{Layout, Trace};
 use crate::{Gc, GcVec, Mutator, OutOfMemory};
 
 /// Calls `body`, in which this thread can deserialize collected objects: they are allocated by `mutator`. Serializing needs this only for
-/// a [`Graph`](super::Graph), and for a [`GcMutex`](crate::GcMutex) that another thread may hold.
+/// a [`Graph`](super::Graph), for a [`Root`](crate::Root), and for a [`GcMutex`](crate::GcMutex) that another thread may hold.
 ///
-/// What `body` returns must be kept as any other [`Gc`]: a `Vec<Gc<T>>` is memory in which the collector does not look; a [`GcVec`], or a
-/// `Vec<Root<T>>`, is right.
+/// What is read must be kept as any other [`Gc`], also while the rest is being read. A `Vec<Gc<T>>` is memory in which the collector does not
+/// look; a [`GcVec`], or a `Vec<Root<T>>`, is right. The crates erased-serde and typetag keep what they read in such memory: types with
+/// collected objects can't be read through them.
 ///
 /// Calls may be nested. See the [module](super) for an example.
 pub fn with_mutator<R>(mutator: &Mutator, body: impl FnOnce() -> R) -> R {
@@ -110,13 +112,13 @@ pub(super) enum Places {
 }
 
 /// Reads the contents of a place into an `Option` of their type.
-pub(super) type Reader = fn(&mut dyn Any, &mut dyn erased_serde::Deserializer<'_>) -> Result<(), erased_serde::Error>;
+pub(super) type Reader = fn(&mut dyn Any, &mut dyn AnyDeserializer<'_>) -> Result<(), Failure>;
 
 /// An object whose places have not been visited.
 pub(super) struct Unvisited {
     type_name: &'static str,
     /// Serializes the object for the visitor.
-    pub(super) visit: Box<dyn Fn() -> Result<(), VisitError>>,
+    pub(super) visit: Box<dyn Fn(Visit) -> Result<(), VisitError>>,
     /// One for each place, in order. Empty when writing.
     pub(super) readers: VecDeque<Reader>,
 }
@@ -277,7 +279,7 @@ impl GraphState {
     where
         Gc<T>: VisitObject,
     {
-        let visit = Box::new(move || object.visit());
+        let visit = Box::new(move |visit| object.visit(visit));
         self.unvisited.borrow_mut().push_back(Unvisited { type_name: type_name::<T>(), visit, readers });
     }
 
@@ -289,12 +291,12 @@ impl GraphState {
 
 /// An object that can be serialized for a visitor.
 pub(super) trait VisitObject {
-    fn visit(&self) -> Result<(), VisitError>;
+    fn visit(&self, visit: Visit) -> Result<(), VisitError>;
 }
 
 impl<T: ?Sized + ::serde::Serialize> VisitObject for Gc<T> {
-    fn visit(&self) -> Result<(), VisitError> {
-        (**self).serialize(Visit)
+    fn visit(&self, visit: Visit) -> Result<(), VisitError> {
+        (**self).serialize(visit)
     }
 }
 

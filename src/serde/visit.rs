@@ -6,7 +6,10 @@ use ::serde::ser::{self, Serialize, Serializer};
 
 /// Writes nothing, and descends into each part of a value.
 #[derive(Clone, Copy)]
-pub(super) struct Visit;
+pub(super) struct Visit {
+    /// What the serializer or the deserializer says of its format: a type may be written in another way for that.
+    pub(super) is_human_readable: bool,
+}
 
 /// Why a visit ended early.
 #[derive(Debug)]
@@ -117,6 +120,10 @@ impl Serializer for Visit {
 
     fn collect_str<T: ?Sized + Display>(self, _: &T) -> Result<(), VisitError> {
         Ok(())
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.is_human_readable
     }
 }
 

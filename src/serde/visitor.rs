@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use super::session::{GraphState, Places, Unvisited};
-use super::visit::VisitError;
+use super::visit::{Visit, VisitError};
 
 /// Gets the contents of each place of the visited object.
 pub(super) enum Visitor<'a> {
@@ -33,9 +33,14 @@ fn with_current<R>(visitor: Option<NonNull<Visitor<'static>>>, body: impl FnOnce
 }
 
 /// Serializes an object so that each of its places calls `visitor`.
-pub(super) fn visit(graph: &GraphState, object: &Unvisited, visitor: &mut Visitor<'_>) -> Result<(), VisitError> {
+pub(super) fn visit(
+    graph: &GraphState,
+    object: &Unvisited,
+    how: Visit,
+    visitor: &mut Visitor<'_>,
+) -> Result<(), VisitError> {
     let visitor = NonNull::from(visitor).cast();
-    with_current(Some(visitor), || graph.with_places(Places::Visited, &object.visit))
+    with_current(Some(visitor), || graph.with_places(Places::Visited, || (object.visit)(how)))
 }
 
 /// Calls `body` with the visitor. Meanwhile the thread has none, and places that are serialized write their contents.

@@ -166,12 +166,12 @@ PUT /friends/bob/eve -> 204
 GET /people/bob -> 200 {"name":"bob","friends":["ada","eve"]}
 GET /path/ada/eve -> 200 ["ada","bob","eve"]
 GET /people/mallory -> 404 mallory is not known
-GET /state -> 200 {"root":{"ada":{"object":[0,{"name":"ada","friends":null}]},"bob":{"object":[1,{"name":"bob","friends":null}]},"eve":{"object":[2,{"name":"eve","friends":null}]}},"changeable":[[{"same":1}],[{"same":0},{"same":2}],[{"same":1}]]}
+GET /state -> 200 {"root":{"ada":{"object":[0,{"name":"ada","friends":0}]},"bob":{"object":[1,{"name":"bob","friends":0}]},"eve":{"object":[2,{"name":"eve","friends":0}]}},"then":[[{"same":1}],[{"same":0},{"same":2}],[{"same":1}]]}
 DELETE /people/bob -> 204
 GET /path/ada/eve -> 200 []
 4 of 4 clients have found the path
 restored: 204, and the state is the same
-a state that is none: 400 the state cannot be read: missing field `root` at line 1 column 2
+states that are none: 400 the state cannot be read: missing field `root` at line 1 column 2; 400 the state is inconsistent: x has the name y
 "#;
 
 /// Its idle threads wait in the kernel and reach no safepoint.

@@ -24,45 +24,45 @@ struct Pet {
 
 #[rstest]
 #[case::right(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[null,{"object":[1,{"legs":4}]}]}"#,
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[null,{"object":[1,{"legs":4}]}]}"#,
     ""
 )]
 #[case::too_few_contents(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[null]}"#,
-    "`changeable` has 1 elements, but the objects have more cells and locks"
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[null]}"#,
+    "`then` has 1 elements, but the objects have more cells and locks"
 )]
 #[case::too_many_contents(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[null,null,null]}"#,
-    "`changeable` has more than 2 elements, but the objects have only 2 cells and locks"
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[null,null,null]}"#,
+    "`then` has more than 2 elements, but the objects have only 2 cells and locks"
 )]
 #[case::a_number_out_of_order(
-    r#"{"root":{"object":[1,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[null,null]}"#,
+    r#"{"root":{"object":[1,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[null,null]}"#,
     "the object has the number 1: expected 0, the next in order"
 )]
 #[case::no_such_object(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[{"same":7},null]}"#,
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[{"same":7},null]}"#,
     "there is no object 7 before this: 1 objects were read"
 )]
 #[case::another_type(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[null,{"same":0}]}"#,
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[null,{"same":0}]}"#,
     "Person`; here a `"
 )]
 #[case::an_object_in_itself(
-    r#"{"root":{"object":[0,{"name":"a","mother":{"same":0},"friend":null,"pet":null}]},"changeable":[null,null]}"#,
+    r#"{"root":{"object":[0,{"name":"a","mother":{"same":0},"friend":0,"pet":0}]},"then":[null,null]}"#,
     "the object 0 refers to itself by fields that cannot change"
 )]
 #[case::a_value_in_a_cell(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":{"same":0},"pet":null}]},"changeable":[null,null]}"#,
-    "expected unit"
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":{"same":0},"pet":null}]},"then":[null,null]}"#,
+    "expected u8"
 )]
 #[case::the_wrong_contents(
-    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":null,"pet":null}]},"changeable":[5,null]}"#,
-    "expected value at line 1 column 90"
+    r#"{"root":{"object":[0,{"name":"a","mother":null,"friend":0,"pet":0}]},"then":[5,null]}"#,
+    "expected value at line 1 column 78"
 )]
-#[case::fields_in_another_order(r#"{"changeable":[],"root":null}"#, "the field `changeable` comes before `root`")]
-#[case::an_unknown_field(r#"{"rot":null}"#, "unknown field `rot`, expected `root` or `changeable`")]
-#[case::a_missing_field(r#"{"root":null}"#, "missing field `changeable`")]
-#[case::no_graph("[]", "invalid length 0, expected a graph: a struct with the fields `root` and `changeable`")]
+#[case::fields_in_another_order(r#"{"then":[],"root":null}"#, "the field `then` comes before `root`")]
+#[case::an_unknown_field(r#"{"rot":null}"#, "unknown field `rot`, expected `root` or `then`")]
+#[case::a_missing_field(r#"{"root":null}"#, "missing field `then`")]
+#[case::no_graph("[]", "invalid length 0, expected a graph: a struct with the fields `root` and `then`")]
 fn a_mistake_in_a_graph_is_named(#[case] text: &str, #[case] message: &str) {
     paranoid(|m| match with_mutator(m, || serde_json::from_str::<Graph<Option<Gc<Person>>>>(text)) {
         Ok(Graph(person)) => {
@@ -144,7 +144,7 @@ fn implementations_that_do_not_agree_are_an_error(#[case] mood: Mood, #[case] me
         let read = with_mutator(m, || postcard::from_bytes::<Graph<Gc<Hostile>>>(&bytes));
         let json = with_mutator(m, || {
             serde_json::from_str::<Graph<Gc<Hostile>>>(
-                r#"{"root":{"object":[0,{"one":null,"other":null}]},"changeable":[{"same":0},[{"object":[1,{"legs":3}]}]]}"#,
+                r#"{"root":{"object":[0,{"one":0,"other":0}]},"then":[{"same":0},[{"object":[1,{"legs":3}]}]]}"#,
             )
         });
         SERIALIZE.set(Mood::Honest);
@@ -174,7 +174,7 @@ fn whatever_serialize_does_the_next_graph_is_right(#[case] mood: Mood) {
             SERIALIZE.set(Mood::Honest);
             assert_eq!(written.is_err(), matches!(mood, Mood::Panic));
             let text = serde_json::to_string(&Graph(object)).unwrap();
-            assert_eq!(text, r#"{"root":{"object":[0,[null,null]]},"changeable":[{"same":0},[]]}"#);
+            assert_eq!(text, r#"{"root":{"object":[0,[0,0]]},"then":[{"same":0},[]]}"#);
         });
     });
 }

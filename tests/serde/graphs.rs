@@ -262,3 +262,129 @@ fn a_graph_that_another_thread_changes_is_written_whole_or_not_at_all() {
         });
     });
 }
+
+/// A name and numbers. A format writes it as an array, which may end when the value has been read.
+#[derive(Trace, Serialize, Deserialize)]
+struct Record(Gc<str>, u64, GcVec<u64>);
+
+#[derive(Trace, Serialize, Deserialize)]
+struct Book {
+    records: GcMutex<GcVec<Gc<Record>>>,
+    last: GcCell<Option<Gc<Record>>>,
+}
+
+fn book(m: &Mutator, records: u64) -> Gc<Book> {
+    let mut all = GcVec::new();
+    for number in 0..records {
+        let name = m.alloc_str(&format!("record {number}")).unwrap();
+        let record = Record(name, number, GcVec::from_iter(m, 0..number).unwrap());
+        all.push(m, m.alloc(record).unwrap()).unwrap();
+    }
+    let last = GcCell::new(all.last().copied());
+    m.alloc(Book { records: GcMutex::new(all), last }).unwrap()
+}
+
+fn assert_is_book(m: &Mutator, book: Gc<Book>, records: u64) {
+    let all = book.records.lock(m);
+    assert_eq!(all.len() as u64, records);
+    for (number, record) in (0..).zip(all.iter()) {
+        assert_eq!((&*record.0, record.1), (&*format!("record {number}"), number));
+        assert!(record.2.iter().copied().eq(0..number));
+    }
+    assert!(Gc::ptr_eq(book.last.get().unwrap(), *all.last().unwrap()));
+}
+
+/// A file that collects whenever an array or an object ends: the value that was read is not in another object yet.
+struct Collecting<'a> {
+    text: &'a [u8],
+    mutator: &'a Mutator,
+}
+
+impl std::io::Read for Collecting<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let Some((&byte, rest)) = self.text.split_first() else { return Ok(0) };
+        if matches!(byte, b']' | b'}' | b',') {
+            self.mutator.collect().unwrap();
+        }
+        (buffer[0], self.text) = (byte, rest);
+        Ok(1)
+    }
+}
+
+#[test]
+fn what_was_read_survives_a_collection_at_any_moment() {
+    crate::paranoid(|m| {
+        let text = with_mutator(m, || serde_json::to_string(&Graph(book(m, 12)))).unwrap();
+        for _ in 0..3 {
+            let read = || serde_json::from_reader(Collecting { text: text.as_bytes(), mutator: m });
+            let Graph(book) = with_mutator(m, read).unwrap();
+            m.collect().unwrap();
+            assert_is_book(m, book, 12);
+        }
+    });
+}
+
+#[test]
+fn what_was_read_survives_the_collections_of_other_threads() {
+    let world = hazard::builder().build().unwrap();
+    hazard::while_collecting(&world, || {
+        attached(&world, |m| {
+            let text = with_mutator(m, || serde_json::to_string(&Graph(book(m, 300)))).unwrap();
+            for _ in 0..10 {
+                let Graph(book) = with_mutator(m, || serde_json::from_str(&text)).unwrap();
+                assert_is_book(m, book, 300);
+            }
+        });
+    });
+    assert_eq!(world.damage(), None);
+}
+
+#[derive(Trace, Serialize, Deserialize, Default)]
+struct Optional {
+    cell: Option<GcCell<Option<Gc<u64>>>>,
+    lock: Option<GcMutex<GcVec<Gc<u64>>>>,
+    none: Option<GcCell<Option<Gc<u64>>>>,
+}
+
+#[test]
+fn a_cell_may_be_optional() {
+    crate::paranoid(|m| {
+        let number = m.alloc(7_u64).unwrap();
+        let lock = Some(GcMutex::new(GcVec::from_iter(m, [number]).unwrap()));
+        let object = m.alloc(Optional { cell: Some(GcCell::new(Some(number))), lock, none: None }).unwrap();
+        there_and_back(m, &Graph(object), |Graph(back)| {
+            let number = back.cell.as_ref().unwrap().get().unwrap();
+            assert_eq!(*number, 7);
+            assert!(Gc::ptr_eq(number, back.lock.as_ref().unwrap().lock(m)[0]));
+            assert!(back.none.is_none());
+        });
+    });
+}
+
+/// Two objects, each in the lock of the other, are written by two threads at the same time.
+#[test]
+fn threads_that_write_the_same_locks_do_not_wait_for_each_other() {
+    #[derive(Trace, Serialize)]
+    struct Party {
+        others: GcMutex<GcVec<Gc<Party>>>,
+    }
+    let world = World::builder().build().unwrap();
+    attached(&world, |m| {
+        let [one, other] = [(); 2].map(|()| m.alloc(Party { others: GcMutex::new(GcVec::new()) }).unwrap());
+        one.others.lock(m).push(m, other).unwrap();
+        other.others.lock(m).push(m, one).unwrap();
+        let write = |root: Root<Party>| {
+            move |m: &Mutator| {
+                let party = root.get(m);
+                (0..5000).for_each(|_| {
+                    let error = with_mutator(m, || serde_json::to_string(&party)).unwrap_err().to_string();
+                    assert!(error.contains("serialize a `stopworld::serde::Graph`"), "{error}");
+                    with_mutator(m, || serde_json::to_string(&Graph(party))).unwrap();
+                });
+            }
+        };
+        // SAFETY: as in `attached`.
+        let threads = [one, other].map(|party| unsafe { world.spawn("writer", write(m.root(party))) }.unwrap());
+        m.blocking(|| threads.map(|thread| thread.join().unwrap()));
+    });
+}
