@@ -319,7 +319,7 @@ async fn clients(port: u16, clients: usize, count: usize) -> Result<String, Box<
     let restored = request(port, "PUT", "/state", state).await?;
     let same = request(port, "GET", "/state", "").await? == saved;
     let refused = request(port, "PUT", "/state", "{}").await?;
-    let alone = r#"{"root":{"x":{"object":[0,{"name":"y","friends":0}]}},"then":[[]]}"#;
+    let alone = r#"{"root":{"x":{"object":[0,{"name":"y","friends":2346441946}]}},"then":[[]]}"#;
     let inconsistent = request(port, "PUT", "/state", alone).await?;
     transcript += &format!("{right} of {clients} clients have found the path\n");
     transcript += &format!("restored: {restored}, and the state is {}\n", if same { "the same" } else { "another" });

@@ -1,6 +1,7 @@
 //! [`Graph`], the form with numbers.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
@@ -10,8 +11,8 @@ use ::serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Se
 use ::serde::ser::{self, Serialize, SerializeSeq, SerializeStruct, Serializer};
 
 use super::erased::with_erased;
-use super::session::{GraphState, Reader, in_new_graph};
-use super::visit::{Visit, VisitError};
+use super::session::{CHANGED, Fields, GraphState, Reader, in_new_graph};
+use super::visit::{Visit, VisitError, current_field, in_field};
 use super::visitor::{Visitor, visit};
 
 const NAME: &str = "Graph";
@@ -31,9 +32,11 @@ impl<T: Serialize> Serialize for Graph<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let error = |message| VisitError(String::from(message));
         let how = Visit { is_human_readable: serializer.is_human_readable() };
-        let places = in_new_graph(|graph| count_places(graph, how, &self.0), error).map_err(ser::Error::custom)?;
+        let fields = in_new_graph(|graph| find_fields(graph, how, &self.0), error).map_err(ser::Error::custom)?;
         in_new_graph(
             |graph| {
+                let places = fields.values().map(VecDeque::len).sum();
+                graph.set_fields(fields);
                 let mut document = serializer.serialize_struct(NAME, FIELDS.len())?;
                 document.serialize_field(FIELDS[0], &self.0)?;
                 document.serialize_field(FIELDS[1], &WriteContents { graph, how, places })?;
@@ -44,18 +47,19 @@ impl<T: Serialize> Serialize for Graph<T> {
     }
 }
 
-/// Returns the number of places that `then` will have.
-fn count_places<T: Serialize>(graph: &GraphState, how: Visit, root: &T) -> Result<usize, VisitError> {
+/// The first pass: returns the fields of all places.
+fn find_fields<T: Serialize>(graph: &GraphState, how: Visit, root: &T) -> Result<Fields, VisitError> {
     root.serialize(how)?;
-    let mut places = 0;
+    let mut fields = Fields::new();
     while let Some(object) = graph.next_unvisited() {
-        let mut count = |contents: &dyn erased_serde::Serialize| {
-            places += 1;
-            contents.serialize(how)
+        let of_object = fields.entry(object.number).or_default();
+        let mut note = |contents: &dyn erased_serde::Serialize| {
+            of_object.push_back(current_field());
+            in_field(None, || contents.serialize(how))
         };
-        visit(graph, &object, how, &mut Visitor::Write(&mut count))?;
+        visit(graph, &object, how, &mut Visitor::Write(&mut note))?;
     }
-    Ok(places)
+    Ok(fields)
 }
 
 /// The contents of all places.
@@ -69,11 +73,10 @@ impl Serialize for WriteContents<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut sequence = serializer.serialize_seq(Some(self.places))?;
         let mut left = self.places;
-        let changed = || format!("the graph changed while it was written: it had {} places before", self.places);
         while let Some(object) = self.graph.next_unvisited() {
             let mut failure = None;
             let mut write = |contents: &dyn erased_serde::Serialize| {
-                left = left.checked_sub(1).ok_or_else(|| VisitError(changed()))?;
+                left = left.checked_sub(1).ok_or_else(|| VisitError(CHANGED.to_owned()))?;
                 sequence.serialize_element(contents).map_err(|error| {
                     failure = Some(error);
                     VisitError(String::new())
@@ -85,7 +88,7 @@ impl Serialize for WriteContents<'_> {
             }
             visited.map_err(ser::Error::custom)?;
         }
-        if left == 0 { sequence.end() } else { Err(ser::Error::custom(changed())) }
+        if left == 0 { sequence.end() } else { Err(ser::Error::custom(CHANGED)) }
     }
 }
 
@@ -181,31 +184,43 @@ impl<'de> de::Visitor<'de> for ReadContents<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
         let mut places = 0;
         while let Some(mut object) = self.graph.next_unvisited() {
-            let mut failure = None;
             let mut readers = mem::take(&mut object.readers);
-            let mut read = |contents: &mut dyn Any| {
-                let reader = readers.pop_front().ok_or_else(|| VisitError(object.disagrees()))?;
-                match sequence.next_element_seed(ReadPlace { contents, reader }) {
-                    Ok(Some(())) => places += 1,
-                    Ok(None) => {
-                        return Err(VisitError(format!(
-                            "`then` has {places} elements, but the objects have more cells and locks"
-                        )));
+            let mut done = Occurrences::default();
+            // One visit reads all places, unless the fields had another order when they were written.
+            while let Some(&next) = readers.front() {
+                let (mut failure, before, mut passed) = (None, places, Occurrences::default());
+                let mut read = |contents: &mut dyn Any| {
+                    let field = current_field();
+                    let occurrence = passed.next(field);
+                    let Some(&reader) = readers.front() else { return Ok(false) };
+                    if reader.field != field || occurrence != done.count(field) {
+                        return Ok(false);
                     }
-                    Err(error) => {
-                        failure = Some(error);
-                        return Err(VisitError(String::new()));
+                    match sequence.next_element_seed(ReadPlace { contents, reader }) {
+                        Ok(Some(())) => {}
+                        Ok(None) => {
+                            return Err(VisitError(format!(
+                                "`then` has {places} elements, but the objects have more cells and locks"
+                            )));
+                        }
+                        Err(error) => {
+                            failure = Some(error);
+                            return Err(VisitError(String::new()));
+                        }
                     }
+                    readers.pop_front();
+                    done.next(field);
+                    places += 1;
+                    Ok(true)
+                };
+                let visited = visit(self.graph, &object, self.how, &mut Visitor::Read(&mut read));
+                if let Some(error) = failure {
+                    return Err(error);
                 }
-                Ok(())
-            };
-            let visited = visit(self.graph, &object, self.how, &mut Visitor::Read(&mut read));
-            if let Some(error) = failure {
-                return Err(error);
-            }
-            visited.map_err(de::Error::custom)?;
-            if !readers.is_empty() {
-                return Err(de::Error::custom(object.disagrees()));
+                visited.map_err(de::Error::custom)?;
+                if places == before {
+                    return Err(de::Error::custom(object.disagrees(next.field)));
+                }
             }
         }
         match sequence.next_element::<IgnoredAny>()? {
@@ -214,6 +229,26 @@ impl<'de> de::Visitor<'de> for ReadContents<'_> {
                 "`then` has more than {places} elements, but the objects have only {places} cells and locks"
             ))),
         }
+    }
+}
+
+/// How many places of each field there were. An object has few fields.
+#[derive(Default)]
+struct Occurrences(Vec<(u32, usize)>);
+
+impl Occurrences {
+    fn count(&self, field: u32) -> usize {
+        self.0.iter().find(|(known, _)| *known == field).map_or(0, |(_, count)| *count)
+    }
+
+    /// Adds a place of a field. Returns how many there were before.
+    fn next(&mut self, field: u32) -> usize {
+        let before = self.count(field);
+        match self.0.iter_mut().find(|(known, _)| *known == field) {
+            Some((_, count)) => *count += 1,
+            None => self.0.push((field, 1)),
+        }
+        before
     }
 }
 
@@ -227,6 +262,6 @@ impl<'de> DeserializeSeed<'de> for ReadPlace<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        with_erased(deserializer, |deserializer| (self.reader)(self.contents, deserializer))
+        with_erased(deserializer, |deserializer| (self.reader.read)(self.contents, deserializer))
     }
 }

@@ -33,8 +33,8 @@
 //! assert_eq!(
 //!     text,
 //!     concat!(
-//!         r#"{"root":{"object":[0,{"name":"Ada","friend":0}]},"#,
-//!         r#""then":[{"object":[1,{"name":"Bob","friend":0}]},{"same":0}]}"#
+//!         r#"{"root":{"object":[0,{"name":"Ada","friend":3416301453}]},"#,
+//!         r#""then":[{"object":[1,{"name":"Bob","friend":3416301453}]},{"same":0}]}"#
 //!     )
 //! );
 //!
@@ -50,18 +50,19 @@
 //! is met first; `same`, with its number, everywhere else. Numbers begin with 0, in the order of the document. A `Gc<str>` is its text,
 //! without a number.
 //!
-//! References that can change, a `GcCell` or a `GcMutex` whose value may refer to objects, are 0 in the value of their object. What they
+//! References that can change, a `GcCell` or a `GcMutex` whose value may refer to objects, are a number in the value of their object. What they
 //! contain is written after the objects that contain them: `then` is the sequence of these contents, in the order in which the
-//! objects were finished. So a list whose links are cells is written and read without recursion, however long it is; objects that
+//! objects were finished. The number is a hash of the name of the field (FNV-1a with 32 bits; of a field in a field, it begins with the hash of the
+//! outer one, combined with the initial value by exclusive or; 0 if there is no name). By it, contents are assigned to fields. So a list whose links are cells is written and read without recursion, however long it is; objects that
 //! refer to each other by unchangeable fields are nested, and use the stack as nested `Box`es do.
 //!
 //! # Limits
 //! - Reading a cell or a lock begins with its `Default`, which its contents replace: a `GcCell<Gc<T>>` has none. Reading a `Gc<T>` needs a `T` that
 //!   is `Serialize`, too: the places of its contents are found again by serializing it. `Serialize` and `Deserialize` of a type must find the
-//!   same cells and locks. That excludes `skip_serializing_if` and `untagged` for fields with them; if their number or a type differs,
-//!   reading returns an error.
-//! - **Contents are assigned by position.** Do not change the order of the cells and locks of a type that was written before: if they have
-//!   the same type, they are exchanged.
+//!   same cells and locks under the same names, or reading returns an error. That excludes `skip_serializing_if` and `untagged` for fields
+//!   with them.
+//! - Named fields with cells and locks may be written in another order than they are read in, and new ones may have a `#[serde(default)]`. One that was
+//!   removed, or renamed, makes a graph unreadable. Fields without names are assigned by position.
 //! - Numbers are given in the order of the document. So a reference in a field with `#[serde(flatten)]` must be in the last fields, and a format
 //!   that sorts the fields of a struct, as `serde_json::Value` does, needs structs whose fields with references are sorted.
 //! - A text format may limit how deep values are nested, for example serde_json to 128; and the keys of its maps may have to be texts or numbers,

@@ -8,14 +8,12 @@ use ::serde::de::{self, DeserializeOwned, Deserializer};
 use ::serde::ser::{self, Serialize, Serializer};
 
 use super::erased::{AnyDeserializer, Failure};
-use super::session::{Places, Reader, any_mutator, graph};
+use super::session::{CHANGED, GraphState, Places, Reader, any_mutator, graph};
 use super::visit::VisitError;
 use super::visitor::{Visitor, with_visitor};
 use crate::collections::GcMutexGuard;
 use crate::{GcCell, GcMutex, Trace, Word};
 
-/// What is written in the place of contents that follow. It is not a unit: some formats write `Some(())` as they write `None`.
-const PLACEHOLDER: u8 = 0;
 /// The error of types whose `Serialize` and `Deserialize` differ.
 const OTHER_TYPE: &str = "`Serialize` and `Deserialize` of an object do not agree on the types of its cells and locks";
 
@@ -36,11 +34,19 @@ fn visit_place<V: 'static>(
             Visitor::Write(each) => write(each),
             Visitor::Read(each) => {
                 let mut contents: Option<V> = None;
-                each(&mut contents)?;
+                if !each(&mut contents)? {
+                    return Ok(());
+                }
                 set(contents.ok_or_else(|| VisitError(OTHER_TYPE.to_owned()))?)
             }
         })
     })
+}
+
+/// Writes the number of a field whose contents follow.
+fn write_placeholder<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
+    let field = graph(|graph| graph.map_or(Some(0), GraphState::defer_writing));
+    serializer.serialize_u32(field.ok_or_else(|| ser::Error::custom(CHANGED))?)
 }
 
 /// Reads the contents of a place of type `V`.
@@ -62,20 +68,18 @@ where
     if action(may_refer) == Places::Inline {
         return V::deserialize(deserializer);
     }
-    u8::deserialize(deserializer)?;
-    let reader: Reader = read_contents::<V>;
-    graph(|graph| graph.map(|graph| graph.defer(Some(reader))));
+    let field = u32::deserialize(deserializer)?;
+    graph(|graph| graph.map(|graph| graph.defer_reading(Reader { field, read: read_contents::<V> })));
     Ok(V::default())
 }
 
-/// As its value. In a [`Graph`](super::Graph), a cell of an object that may hold a reference is 0, and its value follows later.
+/// As its value. In a [`Graph`](super::Graph), a cell of an object that may hold a reference is the number of its field,
+/// and its value follows later.
 impl<W: Word + Serialize + 'static> Serialize for GcCell<W> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match action(W::MAY_REFER) {
             Places::Inline => return self.get().serialize(serializer),
-            Places::Deferred => {
-                graph(|graph| graph.map(|graph| graph.defer(None)));
-            }
+            Places::Deferred => return write_placeholder(serializer),
             Places::Visited => visit_place(
                 |each| each(&self.get()),
                 |value| {
@@ -85,7 +89,7 @@ impl<W: Word + Serialize + 'static> Serialize for GcCell<W> {
             )
             .map_err(ser::Error::custom)?,
         }
-        serializer.serialize_u8(PLACEHOLDER)
+        serializer.serialize_unit()
     }
 }
 
@@ -129,15 +133,13 @@ fn lock<T: Trace>(mutex: &GcMutex<T>) -> Result<Held<'_, T>, &'static str> {
     Ok(Held(guard))
 }
 
-/// As its value, which is locked meanwhile. In a [`Graph`](super::Graph), a lock of an object that may hold references is 0, and its
-/// value follows later.
+/// As its value, which is locked meanwhile. In a [`Graph`](super::Graph), a lock of an object that may hold references is the number of
+/// its field, and its value follows later.
 impl<T: Trace + Serialize> Serialize for GcMutex<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match action(!T::LAYOUT.is_leaf()) {
             Places::Inline => return lock(self).map_err(ser::Error::custom)?.0.serialize(serializer),
-            Places::Deferred => {
-                graph(|graph| graph.map(|graph| graph.defer(None)));
-            }
+            Places::Deferred => return write_placeholder(serializer),
             Places::Visited => {
                 let error = |message| VisitError(String::from(message));
                 visit_place(
@@ -150,7 +152,7 @@ impl<T: Trace + Serialize> Serialize for GcMutex<T> {
                 .map_err(ser::Error::custom)?;
             }
         }
-        serializer.serialize_u8(PLACEHOLDER)
+        serializer.serialize_unit()
     }
 }
 

@@ -55,7 +55,7 @@ where
         }
         let meeting = mutator(|mutator| graph.meet(mutator, object).map_err(ser::Error::custom), ser::Error::custom)?;
         match meeting {
-            Meeting::First(number) => graph.write(object, || {
+            Meeting::First(number) => graph.write(number, object, || {
                 let mut variant = serializer.serialize_tuple_variant(NAME, 0, VARIANTS[0], 2)?;
                 variant.serialize_field(&number)?;
                 variant.serialize_field(object.as_ref())?;

@@ -111,12 +111,25 @@ pub(super) enum Places {
     Visited,
 }
 
-/// Reads the contents of a place into an `Option` of their type.
-pub(super) type Reader = fn(&mut dyn Any, &mut dyn AnyDeserializer<'_>) -> Result<(), Failure>;
+/// The error of a graph that was not the same in both passes.
+pub(super) const CHANGED: &str = "the graph changed while it was written";
+
+/// How the contents of a place are read.
+#[derive(Clone, Copy)]
+pub(super) struct Reader {
+    /// The number of the place's field.
+    pub(super) field: u32,
+    /// Reads the contents into an `Option` of their type.
+    pub(super) read: fn(&mut dyn Any, &mut dyn AnyDeserializer<'_>) -> Result<(), Failure>,
+}
+
+/// The numbers of the fields with the places of each object, in order. The key is the object's number.
+pub(super) type Fields = HashMap<u64, VecDeque<u32>>;
 
 /// An object whose places have not been visited.
 pub(super) struct Unvisited {
     type_name: &'static str,
+    pub(super) number: u64,
     /// Serializes the object for the visitor.
     pub(super) visit: Box<dyn Fn(Visit) -> Result<(), VisitError>>,
     /// One for each place, in order. Empty when writing.
@@ -124,9 +137,12 @@ pub(super) struct Unvisited {
 }
 
 impl Unvisited {
-    /// The error of a type that reads other places than it writes.
-    pub(super) fn disagrees(&self) -> String {
-        format!("`Serialize` and `Deserialize` of `{}` do not agree on its cells and locks", self.type_name)
+    /// The error of a type without a place for contents that it has read the place of.
+    pub(super) fn disagrees(&self, field: u32) -> String {
+        format!(
+            "`{}` has no cell or lock in the field with the number {field}: its `Serialize` and `Deserialize` do not agree",
+            self.type_name
+        )
     }
 }
 
@@ -149,6 +165,10 @@ pub(super) struct GraphState {
     places: Cell<Places>,
     /// Whether the current object has places.
     has_places: Cell<bool>,
+    /// Writing: the fields of places that are not written, if they are known: from the second pass on.
+    fields: RefCell<Option<Fields>>,
+    /// The number of the current object.
+    current: Cell<u64>,
     /// Reading: how to read the places of the current object.
     readers: RefCell<VecDeque<Reader>>,
     unvisited: RefCell<VecDeque<Unvisited>>,
@@ -181,10 +201,24 @@ impl GraphState {
         body()
     }
 
-    /// Notes that the current object has a place, with how to read it.
-    pub(super) fn defer(&self, reader: Option<Reader>) {
+    /// Makes the fields of all places known.
+    pub(super) fn set_fields(&self, fields: Fields) {
+        self.fields.replace(Some(fields));
+    }
+
+    /// Notes that the current object has a place. Returns the number of its field. `None` if the object had fewer places before.
+    pub(super) fn defer_writing(&self) -> Option<u32> {
         self.has_places.set(true);
-        self.readers.borrow_mut().extend(reader);
+        match &mut *self.fields.borrow_mut() {
+            None => Some(0),
+            Some(fields) => fields.get_mut(&self.current.get())?.pop_front(),
+        }
+    }
+
+    /// Notes that the current object has a place, and how to read it.
+    pub(super) fn defer_reading(&self, reader: Reader) {
+        self.has_places.set(true);
+        self.readers.borrow_mut().push_back(reader);
     }
 
     fn keep<T: ?Sized>(&self, mutator: &Mutator, object: Gc<T>) -> Result<(), OutOfMemory> {
@@ -203,17 +237,18 @@ impl GraphState {
     }
 
     /// Calls `body`, which writes the value of a new object, and notes whether it has places.
-    pub(super) fn write<T, R, E>(&self, object: Gc<T>, body: impl FnOnce() -> Result<R, E>) -> Result<R, E>
+    pub(super) fn write<T, R, E>(&self, number: u64, object: Gc<T>, body: impl FnOnce() -> Result<R, E>) -> Result<R, E>
     where
         T: ?Sized + 'static,
         Gc<T>: VisitObject,
     {
-        let outside = self.has_places.replace(false);
+        let outside = (self.has_places.replace(false), self.current.replace(number));
         let written = self.with_places(Places::Deferred, body);
-        let has_places = self.has_places.replace(outside);
+        let has_places = self.has_places.replace(outside.0);
+        self.current.set(outside.1);
         if written.is_ok() {
             if has_places {
-                self.push_unvisited(object, VecDeque::new());
+                self.push_unvisited(number, object, VecDeque::new());
             }
             if let Some((_, finished)) = self.numbers.borrow_mut().get_mut(&object.addr()) {
                 *finished = true;
@@ -252,7 +287,7 @@ impl GraphState {
         mutator(|mutator| self.keep(mutator, object).map_err(|problem| error(&problem)), |problem| error(&problem))?;
         self.objects.borrow_mut()[index].2 = Object::Finished(Box::new(object));
         if has_places {
-            self.push_unvisited(object, readers);
+            self.push_unvisited(number, object, readers);
         }
         Ok(object)
     }
@@ -275,12 +310,12 @@ impl GraphState {
         }
     }
 
-    fn push_unvisited<T: ?Sized + 'static>(&self, object: Gc<T>, readers: VecDeque<Reader>)
+    fn push_unvisited<T: ?Sized + 'static>(&self, number: u64, object: Gc<T>, readers: VecDeque<Reader>)
     where
         Gc<T>: VisitObject,
     {
         let visit = Box::new(move |visit| object.visit(visit));
-        self.unvisited.borrow_mut().push_back(Unvisited { type_name: type_name::<T>(), visit, readers });
+        self.unvisited.borrow_mut().push_back(Unvisited { type_name: type_name::<T>(), number, visit, readers });
     }
 
     /// Takes the next object whose places are to be visited.

@@ -1,5 +1,6 @@
 //! [`Visit`], a serializer that writes nothing: with it, an object's `Serialize` finds the object's cells and locks.
 
+use std::cell::Cell;
 use std::fmt::{self, Display};
 
 use ::serde::ser::{self, Serialize, Serializer};
@@ -27,6 +28,32 @@ impl ser::Error for VisitError {
     fn custom<T: Display>(message: T) -> Self {
         Self(message.to_string())
     }
+}
+
+thread_local! {
+    /// Identifies the field that is being visited: a hash of its name and those of the fields around it.
+    static FIELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Returns the number that identifies the field that is being visited. It depends on names only, not on the order of the fields.
+pub(super) fn current_field() -> u32 {
+    FIELD.get()
+}
+
+/// Calls `body` for the field `name` of the current one; `None` for a new object.
+pub(super) fn in_field<R>(name: Option<&str>, body: impl FnOnce() -> R) -> R {
+    struct Restore(u32);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            FIELD.set(self.0);
+        }
+    }
+    let outer = FIELD.get();
+    let _restore = Restore(outer);
+    // FNV-1a. It is part of the format: see the module's text.
+    let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    FIELD.set(name.map_or(0, |name| name.bytes().fold(outer ^ 0x811c_9dc5, hash)));
+    body()
 }
 
 /// Serializer functions for values without parts.
@@ -127,14 +154,14 @@ impl Serializer for Visit {
     }
 }
 
-/// The traits for compound values, which differ in names only.
+/// The traits for compound values without names.
 macro_rules! parts {
-    ($($trait:ident { $($name:ident($($key:ty)?);)+ })+) => {
+    ($($trait:ident { $($name:ident)+ })+) => {
         $(impl ser::$trait for Visit {
             type Ok = ();
             type Error = VisitError;
 
-            $(fn $name<T: ?Sized + Serialize>(&mut self, $(_: $key,)? part: &T) -> Result<(), VisitError> {
+            $(fn $name<T: ?Sized + Serialize>(&mut self, part: &T) -> Result<(), VisitError> {
                 part.serialize(*self)
             })+
 
@@ -146,11 +173,33 @@ macro_rules! parts {
 }
 
 parts! {
-    SerializeSeq { serialize_element(); }
-    SerializeTuple { serialize_element(); }
-    SerializeTupleStruct { serialize_field(); }
-    SerializeTupleVariant { serialize_field(); }
-    SerializeMap { serialize_key(); serialize_value(); }
-    SerializeStruct { serialize_field(&'static str); }
-    SerializeStructVariant { serialize_field(&'static str); }
+    SerializeSeq { serialize_element }
+    SerializeTuple { serialize_element }
+    SerializeTupleStruct { serialize_field }
+    SerializeTupleVariant { serialize_field }
+    SerializeMap { serialize_key serialize_value }
 }
+
+/// The traits for values with named fields.
+macro_rules! fields {
+    ($($trait:ident)+) => {
+        $(impl ser::$trait for Visit {
+            type Ok = ();
+            type Error = VisitError;
+
+            fn serialize_field<T: ?Sized + Serialize>(
+                &mut self,
+                name: &'static str,
+                value: &T,
+            ) -> Result<(), VisitError> {
+                in_field(Some(name), || value.serialize(*self))
+            }
+
+            fn end(self) -> Result<(), VisitError> {
+                Ok(())
+            }
+        })+
+    };
+}
+
+fields! { SerializeStruct SerializeStructVariant }

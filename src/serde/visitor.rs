@@ -5,14 +5,14 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 
 use super::session::{GraphState, Places, Unvisited};
-use super::visit::{Visit, VisitError};
+use super::visit::{Visit, VisitError, in_field};
 
 /// Gets the contents of each place of the visited object.
 pub(super) enum Visitor<'a> {
     /// Writes the contents.
     Write(&'a mut dyn FnMut(&dyn erased_serde::Serialize) -> Result<(), VisitError>),
-    /// Reads the contents into an `Option` of their type.
-    Read(&'a mut dyn FnMut(&mut dyn Any) -> Result<(), VisitError>),
+    /// Reads the contents into an `Option` of their type, or returns false: it is not the turn of this place.
+    Read(&'a mut dyn FnMut(&mut dyn Any) -> Result<bool, VisitError>),
 }
 
 thread_local! {
@@ -40,7 +40,7 @@ pub(super) fn visit(
     visitor: &mut Visitor<'_>,
 ) -> Result<(), VisitError> {
     let visitor = NonNull::from(visitor).cast();
-    with_current(Some(visitor), || graph.with_places(Places::Visited, || (object.visit)(how)))
+    with_current(Some(visitor), || graph.with_places(Places::Visited, || in_field(None, || (object.visit)(how))))
 }
 
 /// Calls `body` with the visitor. Meanwhile the thread has none, and places that are serialized write their contents.

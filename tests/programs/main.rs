@@ -166,7 +166,7 @@ PUT /friends/bob/eve -> 204
 GET /people/bob -> 200 {"name":"bob","friends":["ada","eve"]}
 GET /path/ada/eve -> 200 ["ada","bob","eve"]
 GET /people/mallory -> 404 mallory is not known
-GET /state -> 200 {"root":{"ada":{"object":[0,{"name":"ada","friends":0}]},"bob":{"object":[1,{"name":"bob","friends":0}]},"eve":{"object":[2,{"name":"eve","friends":0}]}},"then":[[{"same":1}],[{"same":0},{"same":2}],[{"same":1}]]}
+GET /state -> 200 {"root":{"ada":{"object":[0,{"name":"ada","friends":2346441946}]},"bob":{"object":[1,{"name":"bob","friends":2346441946}]},"eve":{"object":[2,{"name":"eve","friends":2346441946}]}},"then":[[{"same":1}],[{"same":0},{"same":2}],[{"same":1}]]}
 DELETE /people/bob -> 204
 GET /path/ada/eve -> 200 []
 4 of 4 clients have found the path

@@ -361,6 +361,43 @@ fn a_cell_may_be_optional() {
     });
 }
 
+/// A type before it was edited.
+#[derive(Trace, Serialize, Deserialize)]
+#[serde(rename = "Person")]
+struct Before {
+    mother: GcCell<Option<Gc<u64>>>,
+    father: GcCell<Option<Gc<u64>>>,
+    others: [GcCell<Option<Gc<u64>>>; 2],
+}
+
+/// Its fields in another order, and a new one.
+#[derive(Trace, Serialize, Deserialize)]
+#[serde(rename = "Person")]
+struct After {
+    others: [GcCell<Option<Gc<u64>>>; 2],
+    #[serde(default)]
+    neighbour: GcCell<Option<Gc<u64>>>,
+    father: GcCell<Option<Gc<u64>>>,
+    mother: GcCell<Option<Gc<u64>>>,
+}
+
+#[test]
+fn contents_are_assigned_to_fields_by_name() {
+    crate::paranoid(|m| {
+        let cell = |number: u64| GcCell::new(Some(m.alloc(number).unwrap()));
+        let before = m.alloc(Before { mother: cell(1), father: cell(2), others: [cell(3), cell(4)] }).unwrap();
+        let text = with_mutator(m, || serde_json::to_string(&Graph(before))).unwrap();
+        let Graph(after) = with_mutator(m, || serde_json::from_str::<Graph<Gc<After>>>(&text)).unwrap();
+        let number = |cell: &GcCell<Option<Gc<u64>>>| *cell.get().unwrap();
+        assert_eq!((number(&after.mother), number(&after.father)), (1, 2));
+        assert_eq!((number(&after.others[0]), number(&after.others[1])), (3, 4));
+        assert_eq!(after.neighbour.get(), None);
+        let text = text.replace("mother", "madre");
+        let error = with_mutator(m, || serde_json::from_str::<Graph<Gc<After>>>(&text).err().unwrap());
+        assert!(error.to_string().contains("missing field `mother`"), "{error}");
+    });
+}
+
 /// Two objects, each in the lock of the other, are written by two threads at the same time.
 #[test]
 fn threads_that_write_the_same_locks_do_not_wait_for_each_other() {
