@@ -144,7 +144,7 @@ async fn show(State(people): Shared, Path(name): Path<String>) -> Result<Respons
 async fn forget(State(people): Shared, Path(name): Path<String>) -> Result<StatusCode, Refusal> {
     collected(|m| {
         let people = people.get(m);
-        // Held to the end, so that nobody becomes a friend of this person meanwhile.
+        // Held to the end, so that this person does not become a friend of others meanwhile.
         let mut people = people.lock(m);
         let person = people.remove(&*name).ok_or(Refusal::Unknown(name))?;
         // Friends refer to each other. When no friend refers to this person any more, nothing does.

@@ -1,8 +1,8 @@
 //! A deserializer of any type, as a trait object. It is used where the type of what is read and the type of the deserializer meet at run time.
 //!
 //! The crate erased-serde has one, too, which keeps what was read in memory of malloc on the way. There the collector does not look, so
-//! an object that was read could be freed before it is referred to. Here each value stays on the stack: whoever wants a value makes a *slot*
-//! for it, and the other side fills the slot.
+//! an object that was read could be freed before it is referred to. Here each value stays on the stack: the side that wants a value makes a
+//! *slot* for it, and the other side fills the slot.
 
 use std::fmt::{self, Display};
 
