@@ -8,23 +8,7 @@ use std::fmt::{self, Display};
 
 use ::serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
 
-/// The message of an error.
-#[derive(Debug)]
-pub(super) struct Failure(pub(super) String);
-
-impl Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failure {}
-
-impl de::Error for Failure {
-    fn custom<T: Display>(message: T) -> Self {
-        Self(message.to_string())
-    }
-}
+use super::failure::Failure;
 
 type Outcome = Result<(), Failure>;
 

@@ -11,8 +11,9 @@ use ::serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Se
 use ::serde::ser::{self, Serialize, SerializeSeq, SerializeStruct, Serializer};
 
 use super::erased::with_erased;
+use super::failure::Failure;
 use super::session::{CHANGED, Fields, GraphState, Reader, in_new_graph};
-use super::visit::{Visit, VisitError, current_field, in_field};
+use super::visit::{Visit, current_field, in_field};
 use super::visitor::{Visitor, visit};
 
 const NAME: &str = "Graph";
@@ -30,7 +31,7 @@ pub struct Graph<T>(pub T);
 
 impl<T: Serialize> Serialize for Graph<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let error = |message| VisitError(String::from(message));
+        let error = |message| Failure(String::from(message));
         let how = Visit { is_human_readable: serializer.is_human_readable() };
         let fields = in_new_graph(|graph| find_fields(graph, how, &self.0), error).map_err(ser::Error::custom)?;
         in_new_graph(
@@ -48,7 +49,7 @@ impl<T: Serialize> Serialize for Graph<T> {
 }
 
 /// The first pass: returns the fields of all places.
-fn find_fields<T: Serialize>(graph: &GraphState, how: Visit, root: &T) -> Result<Fields, VisitError> {
+fn find_fields<T: Serialize>(graph: &GraphState, how: Visit, root: &T) -> Result<Fields, Failure> {
     root.serialize(how)?;
     let mut fields = Fields::new();
     while let Some(object) = graph.next_unvisited() {
@@ -76,10 +77,10 @@ impl Serialize for WriteContents<'_> {
         while let Some(object) = self.graph.next_unvisited() {
             let mut failure = None;
             let mut write = |contents: &dyn erased_serde::Serialize| {
-                left = left.checked_sub(1).ok_or_else(|| VisitError(CHANGED.to_owned()))?;
+                left = left.checked_sub(1).ok_or_else(|| Failure(CHANGED.to_owned()))?;
                 sequence.serialize_element(contents).map_err(|error| {
                     failure = Some(error);
-                    VisitError(String::new())
+                    Failure(String::new())
                 })
             };
             let visited = visit(self.graph, &object, self.how, &mut Visitor::Write(&mut write));
@@ -199,13 +200,13 @@ impl<'de> de::Visitor<'de> for ReadContents<'_> {
                     match sequence.next_element_seed(ReadPlace { contents, reader }) {
                         Ok(Some(())) => {}
                         Ok(None) => {
-                            return Err(VisitError(format!(
+                            return Err(Failure(format!(
                                 "`then` has {places} elements, but the objects have more cells and locks"
                             )));
                         }
                         Err(error) => {
                             failure = Some(error);
-                            return Err(VisitError(String::new()));
+                            return Err(Failure(String::new()));
                         }
                     }
                     readers.pop_front();

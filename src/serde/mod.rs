@@ -53,8 +53,10 @@
 //! References that can change, a `GcCell` or a `GcMutex` whose value may refer to objects, are a number in the value of their object. What they
 //! contain is written after the objects that contain them: `then` is the sequence of these contents, in the order in which the
 //! objects were finished. The number is a hash of the name of the field (FNV-1a with 32 bits; of a field in a field, it begins with the hash of the
-//! outer one, combined with the initial value by exclusive or; 0 if there is no name). By it, contents are assigned to fields. So a list whose links are cells is written and read without recursion, however long it is; objects that
-//! refer to each other by unchangeable fields are nested, and use the stack as nested `Box`es do.
+//! outer one, combined with the initial value by exclusive or; 0 if there is no name). By it, contents are assigned to fields.
+//!
+//! So a list whose links are cells is written and read without recursion, however long it is. Objects that refer to each other by unchangeable
+//! fields are nested, and use the stack as nested `Box`es do.
 //!
 //! # Limits
 //! - Reading a cell or a lock begins with its `Default`, which its contents replace: a `GcCell<Gc<T>>` has none. Reading a `Gc<T>` needs a `T` that
@@ -62,7 +64,8 @@
 //!   same cells and locks under the same names, or reading returns an error. That excludes `skip_serializing_if` and `untagged` for fields
 //!   with them.
 //! - Named fields with cells and locks may be written in another order than they are read in, and new ones may have a `#[serde(default)]`. One that was
-//!   removed, or renamed, makes a graph unreadable. Fields without names are assigned by position.
+//!   removed, or renamed, makes a graph unreadable. Fields without names are assigned by position. If the order differs in the elements of one
+//!   array, reading takes time proportional to the square of its length.
 //! - Numbers are given in the order of the document. So a reference in a field with `#[serde(flatten)]` must be in the last fields, and a format
 //!   that sorts the fields of a struct, as `serde_json::Value` does, needs structs whose fields with references are sorted.
 //! - A text format may limit how deep values are nested, for example serde_json to 128; and the keys of its maps may have to be texts or numbers,
@@ -75,9 +78,11 @@
 
 mod collections;
 mod erased;
+mod failure;
 mod graph;
 mod places;
 mod references;
+mod scoped;
 mod session;
 mod visit;
 mod visitor;

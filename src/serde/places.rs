@@ -7,9 +7,9 @@ use ::serde::Deserialize;
 use ::serde::de::{self, DeserializeOwned, Deserializer};
 use ::serde::ser::{self, Serialize, Serializer};
 
-use super::erased::{AnyDeserializer, Failure};
+use super::erased::AnyDeserializer;
+use super::failure::Failure;
 use super::session::{CHANGED, GraphState, Places, Reader, any_mutator, graph};
-use super::visit::VisitError;
 use super::visitor::{Visitor, with_visitor};
 use crate::collections::GcMutexGuard;
 use crate::{GcCell, GcMutex, Trace, Word};
@@ -24,9 +24,9 @@ fn action(may_refer: bool) -> Places {
 
 /// Hands the contents of a place to the visitor, or takes them from it.
 fn visit_place<V: 'static>(
-    write: impl FnOnce(&mut dyn FnMut(&dyn erased_serde::Serialize) -> Result<(), VisitError>) -> Result<(), VisitError>,
-    set: impl FnOnce(V) -> Result<(), VisitError>,
-) -> Result<(), VisitError> {
+    write: impl FnOnce(&mut dyn FnMut(&dyn erased_serde::Serialize) -> Result<(), Failure>) -> Result<(), Failure>,
+    set: impl FnOnce(V) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     graph(|graph| {
         // Only an object of a graph is visited.
         let Some(graph) = graph else { return Ok(()) };
@@ -37,7 +37,7 @@ fn visit_place<V: 'static>(
                 if !each(&mut contents)? {
                     return Ok(());
                 }
-                set(contents.ok_or_else(|| VisitError(OTHER_TYPE.to_owned()))?)
+                set(contents.ok_or_else(|| Failure(OTHER_TYPE.to_owned()))?)
             }
         })
     })
@@ -116,18 +116,14 @@ impl<T: Trace> Drop for Held<'_, T> {
 /// Takes a lock. In [`with_mutator`](super::with_mutator) it waits for another thread, unless this thread holds another lock already: the
 /// other thread might wait for that.
 fn lock<T: Trace>(mutex: &GcMutex<T>) -> Result<Held<'_, T>, &'static str> {
-    let guard = any_mutator(|mutator| {
-        match mutator {
-        Some(mutator) if HELD.get() == 0 => {
-            mutex.lock_once(mutator).ok_or("this thread holds a `GcMutex` that is to be serialized")
-        }
-        Some(_) => mutex.try_lock().ok_or(
-            "a `GcMutex` inside another one is locked: serialize a `stopworld::serde::Graph`, which locks one at a time",
-        ),
-        None => mutex
-            .try_lock()
-            .ok_or("a `GcMutex` is locked: to wait for it, call serde in `stopworld::serde::with_mutator`"),
-    }
+    const OWN: &str = "this thread holds a `GcMutex` that is to be serialized";
+    const INSIDE: &str =
+        "a `GcMutex` inside another one is locked: serialize a `stopworld::serde::Graph`, which locks one at a time";
+    const NO_MUTATOR: &str = "a `GcMutex` is locked: to wait for it, call serde in `stopworld::serde::with_mutator`";
+    let guard = any_mutator(|mutator| match mutator {
+        Some(mutator) if HELD.get() == 0 => mutex.lock_once(mutator).ok_or(OWN),
+        Some(_) => mutex.try_lock().ok_or(INSIDE),
+        None => mutex.try_lock().ok_or(NO_MUTATOR),
     })?;
     HELD.set(HELD.get() + 1);
     Ok(Held(guard))
@@ -141,7 +137,7 @@ impl<T: Trace + Serialize> Serialize for GcMutex<T> {
             Places::Inline => return lock(self).map_err(ser::Error::custom)?.0.serialize(serializer),
             Places::Deferred => return write_placeholder(serializer),
             Places::Visited => {
-                let error = |message| VisitError(String::from(message));
+                let error = |message| Failure(String::from(message));
                 visit_place(
                     |each| each(&*lock(self).map_err(error)?.0),
                     |value| {

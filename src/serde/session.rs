@@ -7,8 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 use std::ptr::NonNull;
 
-use super::erased::{AnyDeserializer, Failure};
-use super::visit::{Visit, VisitError};
+use super::erased::AnyDeserializer;
+use super::failure::Failure;
+use super::scoped::scoped;
+use super::visit::Visit;
 use crate::heap::trace::{Layout, Trace};
 use crate::{Gc, GcVec, Mutator, OutOfMemory};
 
@@ -38,14 +40,7 @@ pub(super) struct Session<'a> {
 impl Session<'_> {
     /// Makes this the session of this thread for the duration of `body`.
     fn enter<R>(&self, body: impl FnOnce() -> R) -> R {
-        struct Restore(Option<NonNull<Session<'static>>>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CURRENT.set(self.0);
-            }
-        }
-        let _restore = Restore(CURRENT.replace(Some(NonNull::from(self).cast())));
-        body()
+        CURRENT.with(|current| scoped(current, Some(NonNull::from(self).cast()), body))
     }
 }
 
@@ -131,7 +126,7 @@ pub(super) struct Unvisited {
     type_name: &'static str,
     pub(super) number: u64,
     /// Serializes the object for the visitor.
-    pub(super) visit: Box<dyn Fn(Visit) -> Result<(), VisitError>>,
+    pub(super) visit: Box<dyn Fn(Visit) -> Result<(), Failure>>,
     /// One for each place, in order. Empty when writing.
     pub(super) readers: VecDeque<Reader>,
 }
@@ -191,14 +186,15 @@ impl GraphState {
 
     /// Calls `body` while places do as `places` says.
     pub(super) fn with_places<R>(&self, places: Places, body: impl FnOnce() -> R) -> R {
-        struct Restore<'a>(&'a Cell<Places>, Places);
-        impl Drop for Restore<'_> {
-            fn drop(&mut self) {
-                self.0.set(self.1);
-            }
-        }
-        let _restore = Restore(&self.places, self.places.replace(places));
-        body()
+        scoped(&self.places, places, body)
+    }
+
+    /// Calls `body`, which writes or reads the value of an object. Also returns whether that has places.
+    fn noting_places<R>(&self, body: impl FnOnce() -> R) -> (R, bool) {
+        scoped(&self.has_places, false, || {
+            let result = self.with_places(Places::Deferred, body);
+            (result, self.has_places.get())
+        })
     }
 
     /// Makes the fields of all places known.
@@ -242,10 +238,7 @@ impl GraphState {
         T: ?Sized + 'static,
         Gc<T>: VisitObject,
     {
-        let outside = (self.has_places.replace(false), self.current.replace(number));
-        let written = self.with_places(Places::Deferred, body);
-        let has_places = self.has_places.replace(outside.0);
-        self.current.set(outside.1);
+        let (written, has_places) = scoped(&self.current, number, || self.noting_places(body));
         if written.is_ok() {
             if has_places {
                 self.push_unvisited(number, object, VecDeque::new());
@@ -278,10 +271,8 @@ impl GraphState {
             )));
         }
         self.objects.borrow_mut().push((TypeId::of::<T>(), type_name::<T>(), Object::Unfinished));
-        let outside = self.has_places.replace(false);
         let readers_outside = self.readers.take();
-        let read = self.with_places(Places::Deferred, body);
-        let has_places = self.has_places.replace(outside);
+        let (read, has_places) = self.noting_places(body);
         let readers = self.readers.replace(readers_outside);
         let object = read?;
         mutator(|mutator| self.keep(mutator, object).map_err(|problem| error(&problem)), |problem| error(&problem))?;
@@ -326,11 +317,11 @@ impl GraphState {
 
 /// An object that can be serialized for a visitor.
 pub(super) trait VisitObject {
-    fn visit(&self, visit: Visit) -> Result<(), VisitError>;
+    fn visit(&self, visit: Visit) -> Result<(), Failure>;
 }
 
 impl<T: ?Sized + ::serde::Serialize> VisitObject for Gc<T> {
-    fn visit(&self, visit: Visit) -> Result<(), VisitError> {
+    fn visit(&self, visit: Visit) -> Result<(), Failure> {
         (**self).serialize(visit)
     }
 }

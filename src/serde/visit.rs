@@ -1,33 +1,18 @@
 //! [`Visit`], a serializer that writes nothing: with it, an object's `Serialize` finds the object's cells and locks.
 
 use std::cell::Cell;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 
 use ::serde::ser::{self, Serialize, Serializer};
+
+use super::failure::Failure;
+use super::scoped::scoped;
 
 /// Writes nothing, and descends into each part of a value.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
     /// What the serializer or the deserializer says of its format: a type may be written in another way for that.
     pub(super) is_human_readable: bool,
-}
-
-/// Why a visit ended early.
-#[derive(Debug)]
-pub(super) struct VisitError(pub(super) String);
-
-impl Display for VisitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for VisitError {}
-
-impl ser::Error for VisitError {
-    fn custom<T: Display>(message: T) -> Self {
-        Self(message.to_string())
-    }
 }
 
 thread_local! {
@@ -42,24 +27,18 @@ pub(super) fn current_field() -> u32 {
 
 /// Calls `body` for the field `name` of the current one; `None` for a new object.
 pub(super) fn in_field<R>(name: Option<&str>, body: impl FnOnce() -> R) -> R {
-    struct Restore(u32);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            FIELD.set(self.0);
-        }
-    }
-    let outer = FIELD.get();
-    let _restore = Restore(outer);
     // FNV-1a. It is part of the format: see the module's text.
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    FIELD.set(name.map_or(0, |name| name.bytes().fold(outer ^ 0x811c_9dc5, hash)));
-    body()
+    FIELD.with(|field| {
+        let number = name.map_or(0, |name| name.bytes().fold(field.get() ^ 0x811c_9dc5, hash));
+        scoped(field, number, body)
+    })
 }
 
 /// Serializer functions for values without parts.
 macro_rules! nothing {
     ($($name:ident($($argument:ty),*);)*) => {
-        $(fn $name(self $(, _: $argument)*) -> Result<(), VisitError> {
+        $(fn $name(self $(, _: $argument)*) -> Result<(), Failure> {
             Ok(())
         })*
     };
@@ -67,7 +46,7 @@ macro_rules! nothing {
 
 impl Serializer for Visit {
     type Ok = ();
-    type Error = VisitError;
+    type Error = Failure;
     type SerializeSeq = Self;
     type SerializeTuple = Self;
     type SerializeTupleStruct = Self;
@@ -99,11 +78,11 @@ impl Serializer for Visit {
         serialize_unit_variant(&'static str, u32, &'static str);
     }
 
-    fn serialize_some<T: ?Sized + Serialize>(self, value: &T) -> Result<(), VisitError> {
+    fn serialize_some<T: ?Sized + Serialize>(self, value: &T) -> Result<(), Failure> {
         value.serialize(self)
     }
 
-    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, _: &'static str, value: &T) -> Result<(), VisitError> {
+    fn serialize_newtype_struct<T: ?Sized + Serialize>(self, _: &'static str, value: &T) -> Result<(), Failure> {
         value.serialize(self)
     }
 
@@ -113,39 +92,39 @@ impl Serializer for Visit {
         _: u32,
         _: &'static str,
         value: &T,
-    ) -> Result<(), VisitError> {
+    ) -> Result<(), Failure> {
         value.serialize(self)
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Self, VisitError> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Self, VisitError> {
+    fn serialize_tuple(self, _: usize) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, VisitError> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn serialize_tuple_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self, VisitError> {
+    fn serialize_tuple_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Self, VisitError> {
+    fn serialize_map(self, _: Option<usize>) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, VisitError> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn serialize_struct_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self, VisitError> {
+    fn serialize_struct_variant(self, _: &'static str, _: u32, _: &'static str, _: usize) -> Result<Self, Failure> {
         Ok(self)
     }
 
-    fn collect_str<T: ?Sized + Display>(self, _: &T) -> Result<(), VisitError> {
+    fn collect_str<T: ?Sized + Display>(self, _: &T) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -159,13 +138,13 @@ macro_rules! parts {
     ($($trait:ident { $($name:ident)+ })+) => {
         $(impl ser::$trait for Visit {
             type Ok = ();
-            type Error = VisitError;
+            type Error = Failure;
 
-            $(fn $name<T: ?Sized + Serialize>(&mut self, part: &T) -> Result<(), VisitError> {
+            $(fn $name<T: ?Sized + Serialize>(&mut self, part: &T) -> Result<(), Failure> {
                 part.serialize(*self)
             })+
 
-            fn end(self) -> Result<(), VisitError> {
+            fn end(self) -> Result<(), Failure> {
                 Ok(())
             }
         })+
@@ -185,17 +164,17 @@ macro_rules! fields {
     ($($trait:ident)+) => {
         $(impl ser::$trait for Visit {
             type Ok = ();
-            type Error = VisitError;
+            type Error = Failure;
 
             fn serialize_field<T: ?Sized + Serialize>(
                 &mut self,
                 name: &'static str,
                 value: &T,
-            ) -> Result<(), VisitError> {
+            ) -> Result<(), Failure> {
                 in_field(Some(name), || value.serialize(*self))
             }
 
-            fn end(self) -> Result<(), VisitError> {
+            fn end(self) -> Result<(), Failure> {
                 Ok(())
             }
         })+

@@ -4,15 +4,17 @@ use std::any::Any;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use super::failure::Failure;
+use super::scoped::scoped;
 use super::session::{GraphState, Places, Unvisited};
-use super::visit::{Visit, VisitError, in_field};
+use super::visit::{Visit, in_field};
 
 /// Gets the contents of each place of the visited object.
 pub(super) enum Visitor<'a> {
     /// Writes the contents.
-    Write(&'a mut dyn FnMut(&dyn erased_serde::Serialize) -> Result<(), VisitError>),
+    Write(&'a mut dyn FnMut(&dyn erased_serde::Serialize) -> Result<(), Failure>),
     /// Reads the contents into an `Option` of their type, or returns false: it is not the turn of this place.
-    Read(&'a mut dyn FnMut(&mut dyn Any) -> Result<bool, VisitError>),
+    Read(&'a mut dyn FnMut(&mut dyn Any) -> Result<bool, Failure>),
 }
 
 thread_local! {
@@ -22,14 +24,7 @@ thread_local! {
 
 /// Sets the thread's visitor for the duration of `body`.
 fn with_current<R>(visitor: Option<NonNull<Visitor<'static>>>, body: impl FnOnce() -> R) -> R {
-    struct Restore(Option<NonNull<Visitor<'static>>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            VISITOR.set(self.0);
-        }
-    }
-    let _restore = Restore(VISITOR.replace(visitor));
-    body()
+    VISITOR.with(|current| scoped(current, visitor, body))
 }
 
 /// Serializes an object so that each of its places calls `visitor`.
@@ -38,7 +33,7 @@ pub(super) fn visit(
     object: &Unvisited,
     how: Visit,
     visitor: &mut Visitor<'_>,
-) -> Result<(), VisitError> {
+) -> Result<(), Failure> {
     let visitor = NonNull::from(visitor).cast();
     with_current(Some(visitor), || graph.with_places(Places::Visited, || in_field(None, || (object.visit)(how))))
 }
@@ -49,10 +44,10 @@ pub(super) fn visit(
 /// That of `body`; or there is no visitor, because this is called from one.
 pub(super) fn with_visitor(
     graph: &GraphState,
-    body: impl FnOnce(&mut Visitor<'_>) -> Result<(), VisitError>,
-) -> Result<(), VisitError> {
+    body: impl FnOnce(&mut Visitor<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let Some(mut visitor) = VISITOR.get() else {
-        return Err(VisitError("a cell or a lock is serialized while another one is".to_owned()));
+        return Err(Failure("a cell or a lock is serialized while another one is".to_owned()));
     };
     with_current(None, || {
         // SAFETY: `visit` borrows the visitor mutably until its call of `with_current` returns or unwinds, which removes the pointer. Only
