@@ -195,8 +195,6 @@ impl ProgramModule {
     }
 
     fn of(file: &loaded::File) -> Self {
-        let ends = file.segments.iter();
-        let (low, high) = ends.fold((usize::MAX, 0), |(from, to), &(low, high, _)| (from.min(low), to.max(high)));
-        Self { path: file.real_path(), range: low..high, bias: file.bias, build_id: file.build_id.clone() }
+        Self { path: file.real_path(), range: file.range(), bias: file.bias, build_id: file.build_id.clone() }
     }
 }

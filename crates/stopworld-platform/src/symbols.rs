@@ -113,17 +113,14 @@ fn is_a_beginning(function: &str) -> bool {
 struct Module {
     path: PathBuf,
     bias: usize,
-    low: usize,
-    high: usize,
+    range: Range<usize>,
     /// The names in the file, if they were needed; `None` inside if it cannot be read.
     names: Option<Option<Loader>>,
 }
 
 impl Module {
     fn of(file: &loaded::File) -> Self {
-        let bounds = |(from, to): (usize, usize), &(low, high, _): &(usize, usize, bool)| (from.min(low), to.max(high));
-        let (low, high) = file.segments.iter().fold((usize::MAX, 0), bounds);
-        Self { path: file.real_path(), bias: file.bias, low, high, names: None }
+        Self { path: file.real_path(), bias: file.bias, range: file.range(), names: None }
     }
 }
 
@@ -220,7 +217,7 @@ impl Symbols {
 
 /// Returns the file that contains an address, the address in the file, and the names in it.
 fn names_at(modules: &mut [Module], address: usize) -> Option<(&PathBuf, u64, Option<&Loader>)> {
-    let module = modules.iter_mut().find(|module| (module.low..module.high).contains(&address))?;
+    let module = modules.iter_mut().find(|module| module.range.contains(&address))?;
     let names = module.names.get_or_insert_with(|| Loader::new(&module.path).ok()).as_ref();
     Some((&module.path, (address - module.bias) as u64, names))
 }

@@ -42,6 +42,17 @@ impl File {
             path => PathBuf::from(OsStr::from_bytes(path)),
         }
     }
+
+    /// Returns the lowest address of the file's segments, and the address after the highest one.
+    pub fn range(&self) -> Range<usize> {
+        range_of(self.segments.iter().copied())
+    }
+}
+
+/// Returns the range of addresses that contains these segments.
+fn range_of(segments: impl Iterator<Item = (usize, usize, bool)>) -> Range<usize> {
+    let (low, high) = segments.fold((usize::MAX, 0), |(low, high), (from, to, _)| (low.min(from), high.max(to)));
+    low..high
 }
 
 /// The unwind tables of a file in memory, copied: they stay valid if the file is unloaded.
@@ -272,11 +283,9 @@ impl Loaded<'_> {
         let distance = i32::from_le_bytes([a, b, c, d]) as isize;
         let frames_at = (index_at + 4).wrapping_add_signed(distance);
         let frames = self.bytes_at(frames_at, usize::MAX)?;
-        let (low, high) =
-            self.segments().fold((usize::MAX, 0), |(low, high), (from, to, _)| (low.min(from), high.max(to)));
         Some(UnwindTables {
             bias: self.bias(),
-            range: low..high,
+            range: range_of(self.segments()),
             index: Table { address: index_at, bytes: index.into() },
             frames: Table { address: frames_at, bytes: frames[..length_of_frames(frames)].into() },
         })
