@@ -1,9 +1,9 @@
 //! `run --alloc-stacks`: sampled allocations with their call stacks, written at the end of the run.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use clap::Args;
 
 use super::atomic_output::Output;
@@ -17,8 +17,8 @@ use stopworld_analysis::pprof;
 pub(super) struct AllocStacksOptions {
     /// Sample the allocations with their call stacks, and write what was allocated and what is in use: FILE.pb.gz for pprof, FILE.folded
     /// for flame graph tools, FILE.svg, FILE.json for speedscope, or FILE.txt
-    #[arg(long, value_name = "FILE")]
-    pub(super) alloc_stacks: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = AllocStacks::named)]
+    pub(super) alloc_stacks: Option<AllocStacks>,
 
     /// The mean number of bytes between two samples of --alloc-stacks, such as 64KiB [default: 512KiB]
     #[arg(long, value_name = "SIZE", requires = "alloc_stacks", allow_hyphen_values = true)]
@@ -53,6 +53,7 @@ const FORMATS: [(&str, Format); 6] = [
 const NO_SAMPLES: &str = "(no samples)";
 
 /// The requested file.
+#[derive(Clone, Debug)]
 pub(super) struct AllocStacks {
     path: PathBuf,
     format: Format,
@@ -69,23 +70,22 @@ impl AllocStacksOptions {
 
     /// Returns the requested file. Checks that it can be written.
     pub(super) fn output(&self) -> anyhow::Result<Option<AllocStacks>> {
-        let Some(path) = &self.alloc_stacks else { return Ok(None) };
-        let format = format_of(path)?;
-        Output::check(path)?;
-        Ok(Some(AllocStacks { path: path.clone(), format }))
+        self.alloc_stacks.as_ref().map_or(Ok(()), |file| Output::check(&file.path))?;
+        Ok(self.alloc_stacks.clone())
     }
 }
 
-fn format_of(path: &Path) -> anyhow::Result<Format> {
-    let name = path.to_string_lossy();
-    let known = FORMATS.iter().find(|(ending, _)| name.ends_with(ending));
-    known.map(|(_, format)| *format).ok_or_else(|| {
-        let endings = FORMATS.map(|(ending, _)| ending).join(" ");
-        anyhow!("--alloc-stacks {name}: the name selects the format: end it with one of {endings}")
-    })
-}
-
 impl AllocStacks {
+    /// Returns the file with this name, which selects the format.
+    fn named(name: &str) -> Result<Self, String> {
+        let known = FORMATS.iter().find(|(ending, _)| name.ends_with(ending));
+        let &(_, format) = known.ok_or_else(|| {
+            let endings = FORMATS.map(|(ending, _)| ending).join(" ");
+            format!("its name must select a format: end it with one of {endings}")
+        })?;
+        Ok(Self { path: PathBuf::from(name), format })
+    }
+
     /// Writes the file.
     pub(super) fn write(&self, profile: &AllocationProfile) -> anyhow::Result<()> {
         let name = self.path.display();
@@ -124,6 +124,6 @@ mod tests {
     #[case("run.gz", None)]
     #[case("folded", None)]
     fn the_ending_selects_the_format(#[case] name: &str, #[case] expected: Option<Format>) {
-        assert_eq!(format_of(Path::new(name)).ok(), expected);
+        assert_eq!(AllocStacks::named(name).ok().map(|file| file.format), expected);
     }
 }
