@@ -39,7 +39,7 @@ pub mod hprof;
 pub mod paths;
 pub mod v8;
 
-pub use addresses::Addresses;
+pub use addresses::{Addresses, AddressesBuilder};
 pub use dominators::Dominators;
 pub use error::{Error, Result};
 pub use graph::{Builder, Graph};

@@ -12,7 +12,7 @@ use super::{
     CLASS, HEAP_DUMP, HEAP_DUMP_SEGMENT, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY, OBJECT_CLASS, PRIMITIVE_ARRAY,
     REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, START_THREAD, STRING,
 };
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, AddressesBuilder};
 use crate::error::{Error, Result};
 use crate::graph::{Builder, Graph};
 use crate::heap::{Label, RootGroup, RootKind};
@@ -33,7 +33,7 @@ const DEEPEST: usize = 256;
 pub fn read(mut input: impl Read + Seek) -> Result<Graph> {
     let mut first = First::default();
     File::open(&mut input)?.records(&mut first)?;
-    let addresses = Addresses::new(std::mem::take(&mut first.objects))?;
+    let addresses = std::mem::take(&mut first.objects).finish()?;
     input.rewind().map_err(Error::Input)?;
     let mut second = Second { first, addresses, builder: Builder::default(), layouts: HashMap::new() };
     File::open(&mut input)?.records(&mut second)?;
@@ -96,7 +96,7 @@ struct First {
     names: HashMap<u64, u64>,
     classes: HashMap<u64, Class>,
     threads: HashMap<u32, u64>,
-    objects: Vec<u64>,
+    objects: AddressesBuilder,
 }
 
 /// The second pass.

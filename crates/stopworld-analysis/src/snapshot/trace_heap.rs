@@ -1,4 +1,5 @@
-//! A heap dump in a .nettrace file as a [`Heap`]: 12 to 16 bytes of memory for each object, whatever the size of the dump.
+//! A heap dump in a .nettrace file as a [`Heap`]: 2 bytes of memory for each object if the objects are in the order of the heap's pages,
+//! else up to 18.
 //!
 //! The file is read once to find the dump and to number its objects, once to count the references whose target is in the dump, and once
 //! for each visit.
@@ -11,7 +12,7 @@ use std::os::unix::fs::FileExt;
 
 use super::assemble::{Edge, Node};
 use super::dumps::{DumpVisitor, Dumps, NetRootKind};
-use heap_snapshot::{Addresses, Error, Heap, Label, Object, Reference, Root, RootGroup, RootKind};
+use heap_snapshot::{Addresses, AddressesBuilder, Error, Heap, Label, Object, Reference, Root, RootGroup, RootKind};
 use nettrace::{Reader, Summary};
 
 /// The groups of roots of a dump, which does not say to which threads they belong.
@@ -105,7 +106,7 @@ impl TraceHeap {
             type_indices,
             groups: KINDS.map(|kind| RootGroup { kind, thread: None }).to_vec(),
             roots: Vec::new(),
-            addresses: Addresses::new(found.addresses)?,
+            addresses: found.addresses.finish()?,
             references: 0,
             left_out: 0,
             has_fields: found.has_fields,
@@ -258,7 +259,7 @@ fn changed() -> Error {
 struct FoundDump {
     dump: usize,
     collection: i32,
-    addresses: Vec<u64>,
+    addresses: AddressesBuilder,
     /// The types of its objects, in order of appearance.
     types: Vec<u64>,
     known_types: HashSet<u64>,
