@@ -286,10 +286,12 @@ fn times(few: usize) -> usize {
     std::env::var("STOPWORLD_TIMES").ok().and_then(|times| times.parse().ok()).unwrap_or(few)
 }
 
-/// The mutators that live as long as the program.
+/// The mutators that live as long as the program: not the children of a thread, and not the main thread, which attaches for some
+/// collections.
 fn lasting(debugger: &mut Debugger) -> Vec<ThreadState> {
-    let threads = debugger.threads().unwrap();
-    threads.into_iter().filter(|t| t.managed.as_ref().is_some_and(|m| m.record.name != "child")).collect()
+    let mut threads = debugger.threads().unwrap();
+    threads.retain(|t| t.managed.as_ref().is_some_and(|m| !["child", "collector"].contains(&m.record.name.as_str())));
+    threads
 }
 
 /// The part of a snapshot for these threads.
