@@ -1,7 +1,9 @@
 //! The Scheme interpreter: programs and their output, expressions and their values, errors and their messages; and all programs again in
 //! small paranoid heaps, on several threads, under each stopper.
 
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rstest::rstest;
 
@@ -563,11 +565,41 @@ fn exit_ends_the_program_with_its_code(#[case] program: &str, #[case] expected: 
 #[case("(let ((ring (list 1 2))) (set-cdr! (cdr ring) ring) (memq 3 ring))")]
 #[case("(let ((a (list 1)) (b (list 1))) (set-cdr! a a) (set-cdr! b b) (equal? a b))")]
 fn an_interrupt_ends_a_program_that_runs_for_ever(#[case] program: &str) {
-    let flag = std::sync::atomic::AtomicBool::new(true);
+    let flag = AtomicBool::new(true);
     let result = in_world(ordinary(), |m| {
         Interpreter::new(m)?.run_until(m, "forever.scm", program, &mut std::io::sink(), Some(&flag))
     });
     assert!(matches!(result, Err(LispError::Interrupted)), "{result:?}");
+}
+
+/// Sets a flag when something is written.
+struct Interrupts<'a>(&'a AtomicBool);
+
+impl Write for Interrupts<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.store(true, Ordering::Relaxed);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// In a heap that is almost full, each call may collect: thousands of calls would take a minute.
+#[test]
+fn an_interrupt_ends_a_program_at_the_next_call() {
+    const PROGRAM: &str = "(define calls 0)
+        (define (count) (set! calls (+ calls 1)) (count))
+        (display 1) (flush-output) (count)";
+    let flag = AtomicBool::new(false);
+    in_world(ordinary(), |m| {
+        let interpreter = Interpreter::new(m).unwrap();
+        let result = interpreter.run_until(m, "forever.scm", PROGRAM, &mut Interrupts(&flag), Some(&flag));
+        assert!(matches!(result, Err(LispError::Interrupted)), "{result:?}");
+        let calls: u32 = interpreter.evaluate(m, "calls.scm", "calls").unwrap().parse().unwrap();
+        assert!(calls <= 1, "{calls} calls after the interrupt");
+    });
 }
 
 #[test]

@@ -73,6 +73,9 @@ use value::{Kind, Value};
 
 const PRELUDE: &str = include_str!("prelude.scm");
 
+/// The interrupt of a program that cannot be interrupted.
+static NEVER: AtomicBool = AtomicBool::new(false);
+
 /// The default limit of a machine's stack, in slots: about half a million waiting calls, 32 MiB.
 const MOST_SLOTS: usize = 1 << 22;
 
@@ -159,7 +162,7 @@ impl Interpreter {
         out: &mut (dyn Write + Send),
         interrupt: Option<&AtomicBool>,
     ) -> Result<(), LispError> {
-        let store = Store { interrupt, ..self.store(mutator)? };
+        let store = Store { interrupt: interrupt.unwrap_or(&NEVER), ..self.store(mutator)? };
         let mut out = Output::new(out);
         let result = self.run(&store, Source::File { name, text }, &mut out);
         out.flush(mutator)?;
@@ -187,7 +190,7 @@ impl Interpreter {
             machine: self.machine.get(mutator),
             limit: StackLimit::of_this_thread()?,
             primitive_name: builtins::name,
-            interrupt: None,
+            interrupt: &NEVER,
         })
     }
 

@@ -86,7 +86,8 @@ impl Vm<'_, '_> {
     pub fn poll(&mut self) -> Outcome<()> {
         self.store.mutator.safepoint();
         self.calls += 1;
-        if self.calls >= CALLS_BETWEEN_CHORES { self.handle_requests() } else { Ok(()) }
+        // The interrupt is looked at for each call: when the heap is almost full, each call may collect.
+        if self.calls >= CALLS_BETWEEN_CHORES || self.store.is_interrupted() { self.handle_requests() } else { Ok(()) }
     }
 
     #[cold]

@@ -47,7 +47,7 @@ pub struct Store<'m> {
     /// primitives.
     pub primitive_name: fn(usize) -> &'static str,
     /// A flag that the host sets when the program must end.
-    pub interrupt: Option<&'m AtomicBool>,
+    pub interrupt: &'m AtomicBool,
 }
 
 /// The result of an allocation.
@@ -81,10 +81,12 @@ impl Store<'_> {
     /// Polls for a safepoint and for the host's interrupt. Long work that does not allocate must call it.
     pub fn check_interrupt(&self) -> Result<(), LispError> {
         self.mutator.safepoint();
-        match self.interrupt {
-            Some(flag) if flag.load(Ordering::Relaxed) => Err(LispError::Interrupted),
-            _ => Ok(()),
-        }
+        if self.is_interrupted() { Err(LispError::Interrupted) } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 
     pub fn cons(&self, car: Value, cdr: Value) -> Allocated<Value> {
