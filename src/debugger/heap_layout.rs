@@ -18,7 +18,7 @@ use crate::world::stacks::REGISTERED_STACK;
 use crate::world::stop_info::MORE_OFFSETS;
 
 /// The version of [`HeapLayout`]. It changes with the meaning of anything in the heap's tables.
-pub const HEAP_LAYOUT_VERSION: u64 = 1;
+pub const HEAP_LAYOUT_VERSION: u64 = 2;
 
 /// The layout of the structures of a heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

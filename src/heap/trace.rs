@@ -311,6 +311,8 @@ pub struct TypeOffsets {
     pub element: usize,
     /// 1 if the type is an array, 8 bits.
     pub is_array: usize,
+    /// The function that drops a value, or 0, 64 bits.
+    pub drop_in_place: usize,
 }
 
 /// The offsets of [`TypeInfo`].
@@ -328,6 +330,7 @@ pub(crate) const TYPE_OFFSETS: TypeOffsets = {
         stride: shape + 4,
         element: shape + 8,
         is_array: offset_of!(TypeInfo, is_array),
+        drop_in_place: offset_of!(TypeInfo, drop_in_place),
     }
 };
 

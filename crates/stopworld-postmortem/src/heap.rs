@@ -8,7 +8,7 @@
 //! object the index keeps the number of its cell, two bytes, and its type.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::damage::{Damage, Damages};
 use super::library::{LibraryError, World};
@@ -88,6 +88,27 @@ pub(crate) struct Object {
     pub(crate) room: u64,
 }
 
+/// The part of a heap that an object is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Cells.
+    Small,
+    /// Cells of objects whose addresses were promised never to change.
+    Pinned,
+    /// Blocks of its own.
+    Large,
+}
+
+impl std::fmt::Display for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Space::Small => "small",
+            Space::Pinned => "pinned",
+            Space::Large => "large",
+        })
+    }
+}
+
 /// Where the objects of a block begin in the list of all objects.
 #[derive(Clone, Copy, Debug)]
 struct BlockStart {
@@ -132,6 +153,27 @@ impl<'m> Heap<'m> {
     /// # Errors
     /// The tables of its heap can't be read.
     pub fn read(memory: &'m dyn Memory, world: &World) -> Result<Heap<'m>, LibraryError> {
+        let mut heap = Heap::without_objects(memory, world)?;
+        heap.find_objects(None);
+        Ok(heap)
+    }
+
+    /// Finds the objects in the blocks that have these addresses. The rest of the heap seems to be empty, so this takes a time that does not
+    /// depend on the number of objects.
+    ///
+    /// # Errors
+    /// The tables of the heap can't be read.
+    pub fn near(memory: &'m dyn Memory, world: &World, addresses: &[u64]) -> Result<Heap<'m>, LibraryError> {
+        let mut heap = Heap::without_objects(memory, world)?;
+        // An address just past the end of an object belongs to it, too.
+        let around = addresses.iter().flat_map(|address| [*address, address.wrapping_sub(1)]);
+        let blocks = around.filter_map(|address| heap.first_block(address)).collect();
+        heap.find_objects(Some(&blocks));
+        Ok(heap)
+    }
+
+    /// Reads the tables of a heap.
+    fn without_objects(memory: &'m dyn Memory, world: &World) -> Result<Heap<'m>, LibraryError> {
         let (layout, tables) = (world.library.layout, world.tables(memory)?);
         let byte = |what, at: usize| match array::<1>(memory, at as u64) {
             Ok([byte]) => Ok(byte),
@@ -164,8 +206,15 @@ impl<'m> Heap<'m> {
         };
         heap.read_words();
         heap.read_kinds();
-        heap.find_objects();
         Ok(heap)
+    }
+
+    /// Returns the block with an address; in a large object, its first block.
+    fn first_block(&self, address: u64) -> Option<u32> {
+        let block = self.offset(address)? / self.block_bytes();
+        let word = self.word_of(block)?;
+        let distance = if word.is_large_tail() { u64::from(word.low()) } else { 0 };
+        u32::try_from(block.checked_sub(distance)?).ok()
     }
 
     /// Notes what could not be read.
@@ -274,10 +323,14 @@ impl<'m> Heap<'m> {
         word.cell_bytes() - header
     }
 
-    fn find_objects(&mut self) {
+    /// Finds the objects; only those in `blocks`, if there is such a set.
+    fn find_objects(&mut self, blocks: Option<&HashSet<u32>>) {
         let mut unknown_blocks = 0_u64;
         for at in 0..self.words.len() {
             let (block, word) = self.words[at];
+            if blocks.is_some_and(|blocks| !blocks.contains(&block)) {
+                continue;
+            }
             let first = self.cells.len() as u32;
             if word.is_large_head() {
                 self.find_large(block);
@@ -421,11 +474,30 @@ impl<'m> Heap<'m> {
         }
     }
 
+    /// Returns the place at which the objects of a block begin, for the block of an object.
+    fn start_of(&self, number: u32) -> Option<&BlockStart> {
+        let next = self.starts.partition_point(|start| start.first <= number);
+        self.starts[..next].last().filter(|_| number < self.objects())
+    }
+
     /// Returns the object with a number.
     pub(crate) fn object(&self, number: u32) -> Option<Object> {
-        let next = self.starts.partition_point(|start| start.first <= number);
-        let start = self.starts[..next].last().filter(|_| number < self.objects())?;
-        Some(self.object_of(start, number))
+        Some(self.object_of(self.start_of(number)?, number))
+    }
+
+    /// Returns the space of an object, and whether the last or the present collection has marked it.
+    pub(crate) fn state(&self, number: u32) -> Option<(Space, bool)> {
+        let BlockStart { block, word, .. } = *self.start_of(number)?;
+        let offsets = &self.layout.blocks;
+        let head = (self.tables.heads as u64).wrapping_add(u64::from(block) * offsets.head_bytes as u64);
+        let byte = |at: u64| array::<1>(self.memory, at).ok().map(|[byte]| byte);
+        let space = match byte(head.wrapping_add(offsets.head_space as u64)) {
+            _ if word.is_large_head() => Space::Large,
+            Some(1) => Space::Pinned,
+            _ => Space::Small,
+        };
+        let mark = byte(self.marks(block).wrapping_add(u64::from(self.cells[number as usize])));
+        Some((space, mark == byte(self.tables.epoch as u64)))
     }
 
     /// Returns the number of the object in a cell.

@@ -49,7 +49,7 @@ mod verify;
 pub use core_file::{Bytes, CoreError, CoreFile, MappedFile};
 pub use damage::{Damage, Damages};
 pub use facts::{Field, ObjectFacts, Referrer};
-pub use heap::Heap;
+pub use heap::{Heap, Space};
 pub use library::{Library, LibraryError, ThreadPlace, ThreadRecord, World};
 pub use memory::{Memory, StoppedThread, Unreadable};
 pub use process::Process;

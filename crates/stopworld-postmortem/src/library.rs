@@ -273,7 +273,7 @@ fn heap_layout(bytes: &[u8]) -> HeapLayout {
     let types = structure!(
         TypeOffsets,
         part(offset_of!(HeapLayout, types)),
-        [size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array]
+        [size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array, drop_in_place]
     );
     let cache = structure!(
         CacheOffsets,

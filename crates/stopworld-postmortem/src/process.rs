@@ -93,6 +93,14 @@ impl<'m> Process<'m> {
         Heap::read(self.memory.0, world)
     }
 
+    /// Finds the objects in the blocks of a world's heap that have these addresses.
+    ///
+    /// # Errors
+    /// The tables of the heap can't be read.
+    pub fn heap_near(&self, world: &World, addresses: &[u64]) -> Result<Heap<'m>, LibraryError> {
+        Heap::near(self.memory.0, world, addresses)
+    }
+
     /// Returns the objects of a world with their references and roots, and what is missing of them.
     ///
     /// # Errors

@@ -231,7 +231,7 @@ impl Roots {
 }
 
 /// Returns the header addresses of the cells that a thread may have been building.
-fn half_built(heap: &Heap<'_>, record: &ThreadRecord) -> Vec<u64> {
+pub(crate) fn half_built(heap: &Heap<'_>, record: &ThreadRecord) -> Vec<u64> {
     let offsets = heap.layout.cache;
     let at = |offset: usize, bin: usize, stride: usize| {
         record.cache.wrapping_add(offset as u64).wrapping_add(bin.wrapping_mul(stride) as u64)

@@ -53,6 +53,10 @@ pub(crate) struct Type {
     pub(crate) stride: Option<u64>,
     /// Whether the first word of an object is a number of elements.
     pub(crate) is_array: bool,
+    /// Whether an object is a weak reference.
+    pub(crate) is_weak: bool,
+    /// Whether objects are dropped when they are unreachable.
+    pub(crate) is_dropped: bool,
     pub(crate) is_known: bool,
 }
 
@@ -140,13 +144,24 @@ impl<'m> Types<'m> {
             value_bytes: u64_at(&bytes, at.value_bytes),
             stride: has_stride.then_some(stride),
             is_array: has_stride || bytes.get(at.is_array) == Some(&1),
+            is_weak: number == 4,
+            is_dropped: u64_at(&bytes, at.drop_in_place) != 0,
             is_known: known,
         })
     }
 }
 
 fn unknown(name: String) -> Type {
-    Type { name, shape: Shape::None, value_bytes: 0, stride: None, is_array: false, is_known: false }
+    Type {
+        name,
+        shape: Shape::None,
+        value_bytes: 0,
+        stride: None,
+        is_array: false,
+        is_weak: false,
+        is_dropped: false,
+        is_known: false,
+    }
 }
 
 #[cfg(test)]

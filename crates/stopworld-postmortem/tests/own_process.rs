@@ -1,4 +1,4 @@
-//! A world is read as from outside, and the result is compared with what the collector's own functions for debuggers say.
+//! A world is read as from outside, and the result is compared with what the collector's own functions for debuggers say (`.debug.outside`).
 
 mod support;
 
@@ -12,7 +12,7 @@ use stopworld::debugger::contract::stopworld_debugger;
 use stopworld::debugger::inspect::{self, CensusRow, FieldFacts, ObjectFacts};
 use stopworld::untyped::{ObjectPointers, UntypedKind};
 use stopworld::{Array, Gc, GcCell, Mutator, World, traced};
-use stopworld_postmortem::Process;
+use stopworld_postmortem::{Process, Space};
 use support::Own;
 
 traced! {
@@ -88,6 +88,8 @@ fn compare(inside: &World, an_object: u64) {
     assert!(heap.gaps().is_empty(), "{:?}", heap.gaps());
     assert_eq!(gaps.len(), 1, "only the stack of this thread, which runs: {gaps:?}");
     assert_eq!(counted_outside(&graph), counted_inside(published));
+    let histogram = heap.histogram().into_iter().map(|(name, objects, bytes)| (name, (objects, bytes)));
+    assert_eq!(histogram.collect::<Census>(), counted_inside(published));
     assert_eq!(heap.verify(&process.mutators(&world).0).places, []);
     let mut buffer = vec![FieldFacts::default(); 4096];
     let mut referrers = BTreeMap::<u64, u64>::new();
@@ -98,13 +100,7 @@ fn compare(inside: &World, an_object: u64) {
         // SAFETY: as in `facts`.
         let count = unsafe { inspect::fields(address as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0) };
         let count = usize::try_from(count).unwrap().min(buffer.len());
-        // The collector also lists the target of a weak cell, which is no reference.
-        let is_weak = facts.flags & inspect::WEAK != 0;
-        let expected: Vec<_> = buffer[..count]
-            .iter()
-            .filter(|_| !is_weak)
-            .map(|field| (field.offset as u64, field.target as u64))
-            .collect();
+        let expected: Vec<_> = buffer[..count].iter().map(|field| (field.offset as u64, field.target as u64)).collect();
         let found = heap.facts(object, buffer.len()).unwrap();
         let fields: Vec<_> = found
             .fields
@@ -112,7 +108,13 @@ fn compare(inside: &World, an_object: u64) {
             .map(|field| (field.offset, field.target.as_ref().map_or(0, |target| target.0)))
             .collect();
         assert_eq!(fields, expected, "{} at {address:#x}", graph.type_name(object));
-        let mut targets: Vec<u64> = expected.iter().map(|(_, target)| *target).filter(|target| *target != 0).collect();
+        compare_facts(&found, &facts);
+        let near: Vec<u64> = found.fields.iter().map(|field| field.value).chain([address]).collect();
+        let near = process.heap_near(&world, &near).unwrap();
+        assert_eq!(near.facts(near.find(address).unwrap(), buffer.len()), Some(found.clone()));
+        // The target of a weak reference is none of an object that refers to it.
+        let mut targets: Vec<u64> = expected.iter().map(|(_, target)| *target).collect();
+        targets.retain(|target| *target != 0 && !found.is_weak);
         targets.sort_unstable();
         targets.dedup();
         targets.into_iter().for_each(|target| *referrers.entry(target).or_default() += 1);
@@ -129,6 +131,19 @@ fn compare(inside: &World, an_object: u64) {
         assert_eq!(count, referrers.get(&graph.address(object)).copied().unwrap_or(0));
     }
     black_box(inside);
+}
+
+fn compare_facts(outside: &stopworld_postmortem::ObjectFacts, inside: &ObjectFacts) {
+    let flag = |flag| inside.flags & flag != 0;
+    let name = &outside.type_name;
+    assert_eq!(*name, text(inside.type_name, inside.type_name_bytes));
+    assert_eq!((outside.footprint, outside.bytes), (inside.cell_bytes as u64, inside.bytes as u64), "{name}");
+    assert_eq!(outside.length.unwrap_or(0), inside.length as u64, "{name}");
+    assert_eq!(outside.field_count, inside.fields as u64, "{name}");
+    let space = [Space::Small, Space::Pinned, Space::Large][inside.space as usize];
+    assert_eq!((outside.space, outside.is_marked), (space, inside.marked == 1), "{name}");
+    assert_eq!((outside.is_weak, outside.is_dropped), (flag(inspect::WEAK), flag(inspect::DROPS)), "{name}");
+    assert_eq!(outside.is_leaf, flag(inspect::LEAF), "{name}");
 }
 
 fn node(m: &Mutator, next: Option<Gc<Node>>, other: Option<Gc<Node>>) -> Gc<Node> {
