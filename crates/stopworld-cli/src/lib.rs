@@ -70,6 +70,7 @@ mod size;
 mod snapshot;
 mod sqlite;
 mod stop_observer;
+mod stopped_process;
 mod trace_request;
 mod tracing;
 #[cfg(feature = "watch")]

@@ -15,13 +15,14 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::{FAILED, Failure, PIPE_CLOSED};
 use super::post_mortem_arguments::{Core, CoreSource};
+use super::stopped_process::{self, StoppedMemory, stopped_threads};
 use heap_snapshot::{Dominators, Graph, Heap as _, paths};
 use stopworld::debugger::Phase;
 use stopworld_analysis::report::{Bytes, heap_objects};
 use stopworld_analysis::snapshot::census;
 use stopworld_platform::os::signals;
-use stopworld_postmortem::{CoreFile, Heap, Memory, Process, StoppedThread, ThreadPlace, ThreadRecord, World};
-use stopworld_ptrace::{Address, Debugger, DebuggerOptions};
+use stopworld_postmortem::{CoreFile, Heap, Process, StoppedThread, ThreadPlace, ThreadRecord, World};
+use stopworld_ptrace::{Debugger, DebuggerOptions};
 
 /// The largest number of rows that are listed of an object's fields, or of those that refer to it.
 const MOST_ROWS: usize = 64;
@@ -362,43 +363,17 @@ fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> any
     Ok(graph)
 }
 
-/// The memory of a process that ptrace has stopped.
-struct Stopped<'a>(&'a Debugger);
-
-impl Memory for Stopped<'_> {
-    fn read_some(&self, at: u64, into: &mut [u8]) -> usize {
-        match self.0.read(Address(at), into) {
-            Ok(()) => into.len(),
-            Err(_) => self.0.read_some(Address(at), into),
-        }
-    }
-}
-
 /// Returns the heap of a running process, which is stopped meanwhile. The process executes no code for it.
 pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Found> {
     let pid = i32::try_from(pid).context("there is no such process id")?;
     let mut debugger = Debugger::attach(pid, DebuggerOptions::default())?;
     debugger.stop_all()?;
-    let mut threads = Vec::new();
-    for tid in debugger.frozen() {
-        let (registers, extended) = (debugger.registers(tid)?, debugger.extended_state(tid)?);
-        threads.push(StoppedThread {
-            tid: tid.0,
-            signal: 0,
-            rsp: registers.rsp().0,
-            rip: registers.rip().0,
-            general: registers.iter().map(|(_, value)| value).collect(),
-            extended: extended.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect(),
-        });
-    }
-    let places: Vec<u64> = debugger.libraries().iter().map(|library| library.descriptor.0).collect();
+    let threads = stopped_threads(&debugger)?;
     let mut report = Report::default();
-    let read = {
-        let memory = Stopped(&debugger);
-        Process::with(&memory, threads, &places)
-            .map_err(anyhow::Error::from)
-            .and_then(|process| graph(&process, world, &mut report))
-    };
+    let memory = StoppedMemory(&debugger);
+    let read = stopped_process::process(&debugger, &memory, threads)
+        .map_err(anyhow::Error::from)
+        .and_then(|process| graph(&process, world, &mut report));
     debugger.detach()?;
     report.missing.iter().for_each(|missing| eprintln!("snapshot: {}", shown(missing)));
     let graph = read.with_context(|| format!("process {pid}"))?;

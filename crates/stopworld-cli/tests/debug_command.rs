@@ -223,7 +223,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     // Finds the first vertex with a field that references an object with a path from a root. Dead objects are still in their cells; a weak
     // cell references its target but is not one of its referrers. The world may be stopped while the graph is being built, so several
     // moments are tried.
-    let vertex = ["in Rust", "stopworld_workloads::graph::Vertex"];
+    let vertex = ["type", "stopworld_workloads::graph::Vertex"];
     let mut found = None;
     'moments: for _ in 0..40 {
         for place in 0..1024_u64 {
@@ -250,7 +250,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     let (offset, target) = (field[0].clone(), field[2].clone());
     assert_eq!(field[1], target, "a reference is an address");
     assert!(
-        ["stack of thread", "registers of", "root handle", "is constructing", "queue of"]
+        ["stack of thread", "registers of", "root handle", "was building", "queue of"]
             .iter()
             .any(|root| way[1][0].contains(root)),
         "{way:?}"
@@ -269,7 +269,7 @@ fn an_object_is_found_and_why_it_is_alive() {
     assert!(talk.end().is_some());
 }
 
-/// `.debug.inspect`: the questions are answered wherever the threads were stopped, and in every phase of a collection.
+/// `.debug.outside`: the questions are answered wherever the threads were stopped, and in every phase of a collection.
 #[rstest]
 fn questions_are_answered_at_every_phase_of_a_collection(#[values("full", "assisted")] mode: &str) {
     let mut talk = Conversation::with_graph(mode);

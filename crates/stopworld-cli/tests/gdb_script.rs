@@ -472,6 +472,16 @@ fn gdb_stops_at_a_phase_and_shows_the_others() {
     assert!(said.contains("[stopworld: world 1: mark-begin]"), "{said}");
     let said = gdb.ask("stopworld threads");
     assert!(said.contains("collecting (mark-end), by thread"), "{said}");
+    // `.debug.inspect`: queries are answered in each phase, by the collecting thread.
+    for phase in ["mark-end", "weak-end", "sweep-begin", "gc-end", "roots-begin", "mark-begin"] {
+        if phase != "mark-end" {
+            gdb.ask(&format!("stopworld phases stop {phase}"));
+            gdb.say("continue");
+            gdb.until(&format!("{phase}]"));
+        }
+        let heap = gdb.ask("stopworld heap");
+        assert!(heap.contains("in all"), "{phase}: {heap}");
+    }
     gdb.ask("stopworld phases off");
     gdb.ask("stopworld phases stop none");
     gdb.say("continue");

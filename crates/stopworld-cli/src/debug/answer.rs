@@ -1,40 +1,9 @@
-//! Replies of the collector in the target process, in the form that the prompt shows.
+//! Answers to requests, in the form that the prompt shows.
 
 use anyhow::anyhow;
 
 use stopworld::debugger::inspect::Refusal;
 use stopworld_ptrace::Address;
-
-/// [`ObjectFacts`](stopworld::debugger::inspect::ObjectFacts), and its names.
-pub(super) struct Facts {
-    pub(super) is_object: bool,
-    pub(super) base: Address,
-    pub(super) bytes: u64,
-    pub(super) cell_bytes: u64,
-    pub(super) name: String,
-    pub(super) rust_name: String,
-    pub(super) fields: u64,
-    pub(super) length: u64,
-    pub(super) world: Address,
-    pub(super) space: u32,
-    pub(super) flags: u32,
-    pub(super) marked: bool,
-}
-
-/// [`FieldFacts`](stopworld::debugger::inspect::FieldFacts), and what the target is.
-pub(super) struct Field {
-    pub(super) offset: u64,
-    pub(super) value: u64,
-    pub(super) target: Address,
-    pub(super) target_type: String,
-}
-
-/// An object that references the requested one.
-pub(super) struct Referrer {
-    pub(super) address: Address,
-    pub(super) offset: Option<u64>,
-    pub(super) name: String,
-}
 
 /// One step of a path from a root.
 pub(super) struct PathStep {

@@ -1,131 +1,79 @@
-//! Requests about the heap, which the target's own collector answers.
+//! Requests about the heap: its objects are read from outside, so the target executes no code for them.
 //!
-//! Each request calls one of the collector's functions in a stopped thread (`debugger/inspect.rs`) and reads the reply from
-//! the target's scratch memory. All threads are stopped for the duration of a request.
+//! All threads are stopped for the duration of a request.
 
 use anyhow::{anyhow, bail};
 
-use super::answer::{Facts, Field, PathStep, Referrer, refused};
+use super::answer::PathStep;
 use super::render;
 use super::session::Session;
-use stopworld::debugger::inspect::{self, FREE_BLOCK, FREE_CELL, HALF_BUILT, StepKind};
-use stopworld_ptrace::{Address, Inspect, WorldState};
+use crate::stopped_process::{StoppedMemory, process, stopped_threads};
+use heap_snapshot::{Heap as _, RootGroup, RootKind, paths};
+use stopworld_postmortem::{Heap, ObjectFacts, Process, StoppedThread, World};
+use stopworld_ptrace::{Address, WorldState};
 
 /// The largest number of rows in a table: further rows are only counted.
 const MOST_ROWS: usize = 64;
-/// The largest number of bytes that are read of a type's name.
-const MOST_NAME: u64 = 512;
-
-/// Splits a reply into words.
-fn words(bytes: &[u8]) -> Vec<u64> {
-    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
-}
 
 impl Session {
-    /// Calls a function of the collector that writes to the scratch memory. Returns the number of items that it found, and
-    /// the items that it wrote.
-    fn query(&mut self, which: Inspect, about: u64, item: usize) -> anyhow::Result<(u64, Vec<Vec<u64>>)> {
-        let (scratch, room) =
-            self.debugger.scratch().ok_or_else(|| anyhow!("the process has no stopworld collector"))?;
-        let capacity = room / item;
-        let count = refused(self.debugger.library_call(None, which, &[about, scratch.0, capacity as u64])?)?;
-        let written = capacity.min(if which == Inspect::Describe { 1 } else { count as usize });
-        let mut bytes = vec![0; written * item];
-        self.debugger.read(scratch, &mut bytes)?;
-        Ok((count, bytes.chunks_exact(item).map(words).collect()))
+    /// Calls `request` with the stopped process.
+    fn with_process<R>(
+        &mut self,
+        request: impl FnOnce(&Process<'_>, &[World]) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
+        self.with_all_stopped(|session| session.look(Vec::new(), request))
     }
 
-    fn text(&self, at: u64, bytes: u64) -> String {
-        let mut text = vec![0; bytes.min(MOST_NAME) as usize];
-        let known = self.debugger.read_some(Address(at), &mut text);
-        String::from_utf8_lossy(&text[..known]).into_owned()
-    }
-
-    fn describe(&mut self, address: Address) -> anyhow::Result<Facts> {
-        let (found, facts) = self.query(Inspect::Describe, address.0, size_of::<inspect::ObjectFacts>())?;
-        let facts = facts.into_iter().next().ok_or_else(|| anyhow!("can't read the collector's reply"))?;
-        Ok(Facts {
-            is_object: found == 1,
-            base: Address(facts[0]),
-            bytes: facts[1],
-            cell_bytes: facts[2],
-            name: self.text(facts[5], facts[6]),
-            rust_name: self.text(facts[7], facts[8]),
-            fields: facts[9],
-            length: facts[10],
-            world: Address(facts[11]),
-            space: facts[12] as u32,
-            flags: (facts[12] >> 32) as u32,
-            marked: facts[13] as u32 == 1,
-        })
-    }
-
-    fn type_of(&mut self, address: Address) -> String {
-        match self.describe(address) {
-            Ok(facts) if facts.is_object => render::type_name(&facts),
-            _ => "?".to_owned(),
+    /// Calls `request` with the process whose threads are these. All of them are stopped.
+    fn look<R>(
+        &self,
+        threads: Vec<StoppedThread>,
+        request: impl FnOnce(&Process<'_>, &[World]) -> anyhow::Result<R>,
+    ) -> anyhow::Result<R> {
+        if self.debugger.libraries().is_empty() {
+            bail!("the process has no stopworld collector");
         }
-    }
-
-    fn fields_of(&mut self, address: Address, most: usize) -> anyhow::Result<(u64, Vec<Field>)> {
-        let (count, found) = self.query(Inspect::Fields, address.0, size_of::<inspect::FieldFacts>())?;
-        let mut fields = Vec::new();
-        for field in found.iter().take(most) {
-            let target = Address(field[2]);
-            let target_type = if target.is_null() { String::new() } else { self.type_of(target) };
-            fields.push(Field { offset: field[0], value: field[1], target, target_type });
+        let memory = StoppedMemory(&self.debugger);
+        let process = process(&self.debugger, &memory, threads)?;
+        let (worlds, wrong) = process.worlds();
+        match wrong.into_iter().next() {
+            Some(error) if worlds.is_empty() => Err(error.into()),
+            _ => request(&process, &worlds),
         }
-        Ok((count, fields))
-    }
-
-    /// Returns the number of the world that is published at this address.
-    fn world_at(&mut self, address: Address) -> anyhow::Result<u64> {
-        let worlds = self.debugger.worlds()?;
-        Ok(worlds.iter().find(|world| world.address == address).map_or(0, |world| world.number))
     }
 
     pub(super) fn object(&mut self, address: Address) -> anyhow::Result<()> {
-        let text = self.with_all_stopped(|session| {
-            let facts = session.describe(address)?;
-            if !facts.is_object {
-                let what = match facts.flags {
-                    flags if flags & HALF_BUILT != 0 => "a thread is constructing an object there",
-                    flags if flags & FREE_CELL != 0 => "the address is in a free cell",
-                    flags if flags & FREE_BLOCK != 0 => "the address is in a block without objects",
-                    _ => "the address is between objects",
-                };
-                bail!("no object is at {address}: {what}");
-            }
-            let world = session.world_at(facts.world)?;
-            let (count, fields) = session.fields_of(facts.base, MOST_ROWS)?;
-            let shown = if fields.is_empty() { String::new() } else { format!("\n{}", render::fields(count, &fields)) };
-            Ok(format!("{}{shown}", render::object(&facts, address, world)))
-        });
-        let text = text?;
+        let text = self.with_process(|process, worlds| {
+            let (world, heap) = heap_near(process, worlds, address)?;
+            let is_half_built = heap.is_half_built(address.0, &process.mutators(world).0);
+            let facts = facts_of(process, world, &heap, address).map_err(|error| match is_half_built {
+                true => anyhow!("no object is at {address}: a thread is constructing an object there"),
+                false => error,
+            })?;
+            let table = render::object(&facts, is_half_built, address, world.number);
+            let fields = if facts.fields.is_empty() { String::new() } else { format!("\n{}", render::fields(&facts)) };
+            Ok(format!("{table}{fields}"))
+        })?;
         self.say(text);
         Ok(())
     }
 
     pub(super) fn fields(&mut self, address: Address) -> anyhow::Result<()> {
-        let (count, fields) = self.with_all_stopped(|session| session.fields_of(address, MOST_ROWS))?;
-        match count {
+        let facts = self.with_process(|process, worlds| {
+            let (world, heap) = heap_near(process, worlds, address)?;
+            facts_of(process, world, &heap, address)
+        })?;
+        match facts.field_count {
             0 => self.say("the object has no fields that can hold references"),
-            _ => self.say(render::fields(count, &fields)),
+            _ => self.say(render::fields(&facts)),
         }
         Ok(())
     }
 
     pub(super) fn referrers(&mut self, address: Address) -> anyhow::Result<()> {
-        let (count, referrers) = self.with_all_stopped(|session| {
-            let base = session.describe(address)?.base;
-            let (count, found) = session.query(Inspect::Referrers, address.0, size_of::<usize>())?;
-            let mut referrers = Vec::new();
-            for referrer in found.iter().take(MOST_ROWS).map(|words| Address(words[0])) {
-                let (_, fields) = session.query(Inspect::Fields, referrer.0, size_of::<inspect::FieldFacts>())?;
-                let offset = fields.iter().find(|field| field[2] == base.0).map(|field| field[0]);
-                referrers.push(Referrer { address: referrer, offset, name: session.type_of(referrer) });
-            }
-            Ok((count, referrers))
+        let (referrers, count) = self.with_process(|process, worlds| {
+            let heap = process.heap(world_of(worlds, process, address)?)?;
+            Ok(heap.referrers(number_in(&heap, address)?, MOST_ROWS))
         })?;
         match count {
             0 => self.say("no object references it; `path` also searches the roots"),
@@ -135,43 +83,81 @@ impl Session {
     }
 
     pub(super) fn path(&mut self, address: Address) -> anyhow::Result<()> {
-        let steps = self.with_all_stopped(|session| {
-            session.debugger.show_stacks()?;
-            let (count, found) = session.query(Inspect::Path, address.0, size_of::<inspect::Step>())?;
-            let names: Vec<(i32, String)> = session
-                .debugger
-                .threads()?
-                .into_iter()
-                .filter_map(|thread| Some((thread.tid.0, thread.managed?.record.name)))
-                .collect();
-            let mut steps = Vec::new();
-            for step in &found {
-                let tid = (step[0] >> 32) as i32;
-                let name = names.iter().find(|(known, _)| *known == tid).map_or("", |(_, name)| name.as_str());
-                let place = place_of(step[0] as u32, tid, name, step[1], step[4]);
-                let object = Address(step[3]);
-                steps.push(PathStep { place, object, name: session.type_of(object) });
-            }
-            Ok((count, steps))
+        let (steps, gaps) = self.with_all_stopped(|session| {
+            let threads = stopped_threads(&session.debugger)?;
+            session.look(threads, |process, worlds| {
+                let world = world_of(worlds, process, address)?;
+                let heap = process.heap(world)?;
+                let number = number_in(&heap, address)?;
+                let (graph, gaps) = process.graph(world, &heap)?;
+                let Some(path) = paths::shortest(&graph, number) else { return Ok((Vec::new(), gaps)) };
+                let mut place = root_place(&graph.groups()[path.root.group as usize], path.root.address);
+                let mut steps = Vec::new();
+                for (object, label) in path.steps {
+                    let next = label.map_or(String::new(), |label| format!("field at {}", label.text(graph.names())));
+                    steps.push(PathStep {
+                        place: std::mem::replace(&mut place, next),
+                        object: Address(graph.address(object)),
+                        name: graph.type_name(object).to_owned(),
+                    });
+                }
+                Ok((steps, gaps))
+            })
         })?;
-        match steps {
-            (0, _) => self.say("not reachable from any root: it is garbage, which the next collection frees"),
-            (count, steps) => self.say(render::path(count, &steps)),
+        for gap in gaps {
+            self.say(gap);
+        }
+        match steps.as_slice() {
+            [] => self.say("not reachable from any root: it is garbage, which the next collection frees"),
+            steps => self.say(render::path(steps)),
         }
         Ok(())
     }
 
     pub(super) fn heap(&mut self, number: Option<u64>) -> anyhow::Result<()> {
         let worlds = self.debugger.worlds()?;
-        let world = choose_world(&worlds, number)?;
-        let (at, number) = (world.address, world.number);
-        let rows = self.with_all_stopped(|session| {
-            let (_, rows) = session.query(Inspect::Census, at.0, size_of::<inspect::CensusRow>())?;
-            Ok(rows.iter().map(|row| (session.text(row[1], row[2]), row[3], row[4])).collect::<Vec<_>>())
+        let number = choose_world(&worlds, number)?.number;
+        let rows = self.with_process(|process, worlds| {
+            let world = worlds.iter().find(|world| world.number == number);
+            Ok(process.heap(world.ok_or_else(|| anyhow!("world {number} has ended"))?)?.histogram())
         })?;
         self.say(render::census(number, rows));
         Ok(())
     }
+}
+
+/// Returns the world whose heap has an address.
+fn world_of<'w>(worlds: &'w [World], process: &Process<'_>, address: Address) -> anyhow::Result<&'w World> {
+    Ok(heap_near(process, worlds, address)?.0)
+}
+
+/// Returns the world whose heap has an address, and the part of its heap around it.
+fn heap_near<'w, 'm>(
+    process: &Process<'m>,
+    worlds: &'w [World],
+    address: Address,
+) -> anyhow::Result<(&'w World, Heap<'m>)> {
+    for world in worlds {
+        let heap = process.heap_near(world, &[address.0])?;
+        if heap.has(address.0) {
+            return Ok((world, heap));
+        }
+    }
+    bail!("the address is not in the heap of a world: `status` lists the worlds")
+}
+
+fn number_in(heap: &Heap<'_>, address: Address) -> anyhow::Result<u32> {
+    let reason = || anyhow!("no object is at {address}: {}", heap.why_no_object(address.0));
+    heap.find(address.0).ok_or_else(reason)
+}
+
+/// Describes an object, and the objects that its fields refer to.
+fn facts_of(process: &Process<'_>, world: &World, heap: &Heap<'_>, address: Address) -> anyhow::Result<ObjectFacts> {
+    let gone = || anyhow!("no object is at {address}: the heap changes");
+    let facts = heap.facts(number_in(heap, address)?, MOST_ROWS).ok_or_else(gone)?;
+    let around: Vec<u64> = facts.fields.iter().map(|field| field.value).chain([address.0]).collect();
+    let heap = process.heap_near(world, &around)?;
+    heap.facts(number_in(&heap, address)?, MOST_ROWS).ok_or_else(gone)
 }
 
 fn choose_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&WorldState> {
@@ -189,28 +175,15 @@ fn choose_world(worlds: &[WorldState], number: Option<u64>) -> anyhow::Result<&W
     }
 }
 
-/// Describes where the word of a step is.
-fn place_of(kind: u32, tid: i32, name: &str, slot: u64, offset: u64) -> String {
-    let kinds = [
-        StepKind::Field,
-        StepKind::Stack,
-        StepKind::Registers,
-        StepKind::HalfBuilt,
-        StepKind::RegisteredStack,
-        StepKind::Range,
-        StepKind::Handle,
-        StepKind::Finalizer,
-    ];
-    let thread = if name.is_empty() { format!("thread {tid}") } else { format!("thread {tid} \"{name}\"") };
-    match kinds.into_iter().find(|known| *known as u32 == kind) {
-        Some(StepKind::Field) => format!("field at +{offset}"),
-        Some(StepKind::Stack) => format!("stack of {thread} at {slot:#x}"),
-        Some(StepKind::Registers) => format!("registers of {thread}"),
-        Some(StepKind::HalfBuilt) => format!("object that {thread} is constructing, at {slot:#x}"),
-        Some(StepKind::RegisteredStack) => format!("registered stack at {slot:#x}"),
-        Some(StepKind::Range) => format!("registered range at {slot:#x}"),
-        Some(StepKind::Handle) => format!("root handle at {slot:#x}"),
-        Some(StepKind::Finalizer) => "queue of the finalizer thread".to_owned(),
-        Some(_) | None => format!("root of kind {kind} at {slot:#x}"),
+/// Describes where the word of a root is.
+fn root_place(group: &RootGroup, slot: u64) -> String {
+    let of_thread = group.thread.as_deref().map_or(String::new(), |thread| format!(" of {thread}"));
+    match group.kind {
+        RootKind::Stack if slot == 0 => format!("registers{of_thread}"),
+        RootKind::Stack => format!("stack{of_thread} at {slot:#x}"),
+        RootKind::Handle => format!("root handle at {slot:#x}"),
+        RootKind::Static => format!("registered range at {slot:#x}"),
+        RootKind::Finalizer => "queue of the finalizer thread".to_owned(),
+        RootKind::Other => format!("root{of_thread}, at {slot:#x}"),
     }
 }

@@ -1,16 +1,15 @@
 //! The format of the debugger's output: tables whose cells never wrap, so that `grep` and `awk` work on them.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::answer::{Facts, Field, PathStep, Referrer};
+use super::answer::PathStep;
 use super::backtrace::Frame;
 use super::command::{commands, usage};
-use stopworld::debugger::inspect::{ARRAY, DROPS, HALF_BUILT, LEAF, WEAK};
 use stopworld_analysis::report::{Bytes, Micros};
 use stopworld_platform::os::signals;
+use stopworld_postmortem::{ObjectFacts, Referrer};
 use stopworld_ptrace::{
     Address, Debugger, Enrolment, HandshakeState, Mode, Registers, RunState, SignalRule, TargetState, ThreadState,
     WorldState,
@@ -169,36 +168,34 @@ fn worlds(worlds: &[WorldState]) -> Table {
 }
 
 /// Returns an object's type as one word.
-pub(super) fn type_name(facts: &Facts) -> String {
-    if facts.flags & ARRAY != 0 { format!("[{}; {}]", facts.name, facts.length) } else { facts.name.clone() }
+fn type_name(facts: &ObjectFacts) -> String {
+    facts.length.map_or_else(|| facts.type_name.clone(), |length| format!("[{}; {length}]", facts.type_name))
 }
 
-pub(super) fn object(facts: &Facts, requested: Address, world: u64) -> Table {
+pub(super) fn object(facts: &ObjectFacts, is_half_built: bool, requested: Address, world: u64) -> Table {
     let mut table = plain();
-    let inside = requested.0.wrapping_sub(facts.base.0);
+    let inside = requested.0.wrapping_sub(facts.address);
     let inside = if inside == 0 { String::new() } else { format!(" ({requested} is {inside} bytes in)") };
-    table.add_row(["object".to_owned(), format!("{}{inside}", facts.base)]);
+    table.add_row(["object".to_owned(), format!("{}{inside}", Address(facts.address))]);
     table.add_row(["type".to_owned(), type_name(facts)]);
-    table.add_row(["in Rust".to_owned(), facts.rust_name.clone()]);
-    table.add_row(["size".to_owned(), format!("{} bytes in a cell of {}", facts.bytes, facts.cell_bytes)]);
-    let space = ["small", "pinned", "large"].get(facts.space as usize).copied().unwrap_or("?");
-    table.add_row(["space".to_owned(), format!("{space}, world {world}")]);
-    table.add_row(["marked".to_owned(), if facts.marked { "yes" } else { "no" }.to_owned()]);
+    table.add_row(["size".to_owned(), format!("{} bytes in a cell of {}", facts.bytes, facts.footprint)]);
+    table.add_row(["space".to_owned(), format!("{}, world {world}", facts.space)]);
+    table.add_row(["marked".to_owned(), if facts.is_marked { "yes" } else { "no" }.to_owned()]);
     let notes: Vec<&str> = [
-        (LEAF, "holds no references"),
-        (WEAK, "does not keep its target alive"),
-        (HALF_BUILT, "is being constructed"),
-        (DROPS, "is dropped when it is unreachable"),
+        (facts.is_leaf, "holds no references"),
+        (facts.is_weak, "does not keep its target alive"),
+        (is_half_built, "is being constructed"),
+        (facts.is_dropped, "is dropped when it is unreachable"),
     ]
     .into_iter()
-    .filter(|(flag, _)| facts.flags & flag != 0)
+    .filter(|(holds, _)| *holds)
     .map(|(_, note)| note)
     .collect();
     if !notes.is_empty() {
         table.add_row(["note".to_owned(), notes.join(", ")]);
     }
-    if facts.fields > 0 {
-        table.add_row(["fields".to_owned(), facts.fields.to_string()]);
+    if facts.field_count > 0 {
+        table.add_row(["fields".to_owned(), facts.field_count.to_string()]);
     }
     table
 }
@@ -208,46 +205,39 @@ fn with_rest(table: Table, count: u64, shown: usize) -> String {
     if rest == 0 { table.to_string() } else { format!("{table}\nand {rest} more") }
 }
 
-pub(super) fn fields(count: u64, fields: &[Field]) -> String {
+pub(super) fn fields(facts: &ObjectFacts) -> String {
     let mut table = table(["offset", "value", "references", "type"]);
-    for field in fields {
-        let target = if field.target.is_null() { String::new() } else { field.target.to_string() };
-        table.add_row([format!("+{}", field.offset), format!("{:#x}", field.value), target, field.target_type.clone()]);
+    for field in &facts.fields {
+        let (target, name) =
+            field.target.clone().map_or_else(Default::default, |(at, name)| (Address(at).to_string(), name));
+        table.add_row([format!("+{}", field.offset), format!("{:#x}", field.value), target, name]);
     }
     right(&mut table, [0]);
-    with_rest(table, count, fields.len())
+    with_rest(table, facts.field_count, facts.fields.len())
 }
 
 pub(super) fn referrers(count: u64, referrers: &[Referrer]) -> String {
     let mut table = table(["object", "at", "type"]);
     for referrer in referrers {
-        let offset = referrer.offset.map_or(String::new(), |offset| format!("+{offset}"));
-        table.add_row([referrer.address.to_string(), offset, referrer.name.clone()]);
+        let (object, offset) = (Address(referrer.address), referrer.offset);
+        table.add_row([object.to_string(), format!("+{offset}"), referrer.type_name.clone()]);
     }
     with_rest(table, count, referrers.len())
 }
 
-pub(super) fn path(count: u64, steps: &[PathStep]) -> String {
+pub(super) fn path(steps: &[PathStep]) -> Table {
     let mut table = table(["", "keeps", "type"]);
     for step in steps {
         table.add_row([step.place.clone(), step.object.to_string(), step.name.clone()]);
     }
-    with_rest(table, count, steps.len())
+    table
 }
 
-pub(super) fn census(world: u64, found: Vec<(String, u64, u64)>) -> String {
-    // The compiler may have generated several descriptors of one type.
-    let mut by_name: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    for (name, objects, bytes) in found {
-        let sum = by_name.entry(name).or_default();
-        *sum = (sum.0 + objects, sum.1 + bytes);
-    }
-    let mut rows: Vec<_> = by_name.into_iter().map(|(name, (objects, bytes))| (name, objects, bytes)).collect();
+pub(super) fn census(world: u64, mut rows: Vec<(String, u64, u64)>) -> String {
     rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
     let (objects, bytes) = rows.iter().fold((0, 0), |(objects, bytes), row| (objects + row.1, bytes + row.2));
     let mut table = table(["type", "objects", "bytes"]);
     for (name, objects, bytes) in rows {
-        let name = if name.is_empty() { "(others)".to_owned() } else { name };
         table.add_row([name, objects.to_string(), bytes.to_string()]);
     }
     right(&mut table, [1, 2]);
