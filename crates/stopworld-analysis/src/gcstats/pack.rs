@@ -9,6 +9,11 @@ use nettrace::clr::history::{FitBucket, GenerationData, LohCompaction};
 pub(super) trait Pack: Sized {
     fn pack(&self, to: &mut Vec<u8>);
     fn unpack(from: &mut Unpacker<'_>) -> Self;
+
+    /// Replaces this value by an unpacked one, in the memory that it has.
+    fn unpack_into(&mut self, from: &mut Unpacker<'_>) {
+        *self = Self::unpack(from);
+    }
 }
 
 /// Packed bytes that are still to be read. Missing bytes read as zeros.
@@ -105,6 +110,14 @@ impl<T: Pack> Pack for Option<T> {
     fn unpack(from: &mut Unpacker<'_>) -> Option<T> {
         bool::unpack(from).then(|| T::unpack(from))
     }
+
+    fn unpack_into(&mut self, from: &mut Unpacker<'_>) {
+        match (bool::unpack(from), &mut *self) {
+            (true, Some(value)) => value.unpack_into(from),
+            (true, None) => *self = Some(T::unpack(from)),
+            (false, _) => *self = None,
+        }
+    }
 }
 
 impl<T: Pack> Pack for Vec<T> {
@@ -116,6 +129,13 @@ impl<T: Pack> Pack for Vec<T> {
     fn unpack(from: &mut Unpacker<'_>) -> Vec<T> {
         (0..u64::unpack(from)).map(|_| T::unpack(from)).collect()
     }
+
+    fn unpack_into(&mut self, from: &mut Unpacker<'_>) {
+        let length = u64::unpack(from) as usize;
+        self.truncate(length);
+        self.iter_mut().for_each(|item| item.unpack_into(from));
+        self.extend((self.len()..length).map(|_| T::unpack(from)));
+    }
 }
 
 impl<T: Pack, const N: usize> Pack for [T; N] {
@@ -125,6 +145,10 @@ impl<T: Pack, const N: usize> Pack for [T; N] {
 
     fn unpack(from: &mut Unpacker<'_>) -> [T; N] {
         std::array::from_fn(|_| T::unpack(from))
+    }
+
+    fn unpack_into(&mut self, from: &mut Unpacker<'_>) {
+        self.iter_mut().for_each(|item| item.unpack_into(from));
     }
 }
 
@@ -140,6 +164,10 @@ macro_rules! pack {
 
             fn unpack(from: &mut Unpacker<'_>) -> $type {
                 $type { $($field: Pack::unpack(from)),* }
+            }
+
+            fn unpack_into(&mut self, from: &mut Unpacker<'_>) {
+                $(self.$field.unpack_into(from);)*
             }
         }
     )*};
@@ -165,8 +193,56 @@ pack! {
     CommittedUsage { in_use, in_global_decommit, in_free, in_global_free, bookkeeping }
     LohCompaction { plan, compact, relocate, references, nulls }
     FitBucket { index, count, size }
-    GenerationData {
-        size_before, free_list_before, free_objects_before, size_after, free_list_after, free_objects_after, into,
-        pinned_survivors, other_survivors, budget,
+}
+
+/// The fields of a generation.
+macro_rules! fields {
+    ($data:expr) => {{
+        // The struct is destructured so that no field can be left out by mistake.
+        let GenerationData {
+            size_before,
+            free_list_before,
+            free_objects_before,
+            size_after,
+            free_list_after,
+            free_objects_after,
+            into,
+            pinned_survivors,
+            other_survivors,
+            budget,
+        } = $data;
+        [
+            size_before,
+            free_list_before,
+            free_objects_before,
+            size_after,
+            free_list_after,
+            free_objects_after,
+            into,
+            pinned_survivors,
+            other_survivors,
+            budget,
+        ]
+    }};
+}
+
+/// A bit for each field that is not 0, and those fields: of most generations, all are 0.
+impl Pack for GenerationData {
+    fn pack(&self, to: &mut Vec<u8>) {
+        let fields = fields!(*self);
+        let known = fields.iter().enumerate().fold(0_u64, |bits, (bit, field)| bits | u64::from(*field != 0) << bit);
+        known.pack(to);
+        fields.iter().filter(|field| **field != 0).for_each(|field| field.pack(to));
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> GenerationData {
+        let (mut data, mut known) = (GenerationData::default(), u64::unpack(from));
+        for field in fields!(&mut data) {
+            if known & 1 != 0 {
+                *field = i64::unpack(from);
+            }
+            known >>= 1;
+        }
+        data
     }
 }

@@ -21,7 +21,7 @@ use super::collection::{Collection, Kind};
 use super::pack::{Pack, Unpacker};
 
 /// The most bytes that a log keeps in memory before it is written to the file.
-const IN_MEMORY: usize = 8 << 20;
+const IN_MEMORY: usize = 16 << 20;
 /// The most bytes that all logs of a trace keep in memory together. Beyond this limit, a log is written to the file as soon as it has
 /// [`LEAST`] bytes.
 const ALL_IN_MEMORY: usize = 32 << 20;
@@ -122,21 +122,21 @@ impl Store {
         mut each: impl FnMut(&Collection) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut logs = [self.ordinary.entries()?, self.background.entries()?];
-        let mut heads = [logs[0].next()?, logs[1].next()?];
+        let mut heads = [Collection::default(), Collection::default()];
+        let mut has_next = [logs[0].next(&mut heads[0])?, logs[1].next(&mut heads[1])?];
         loop {
-            let first = match (&heads[0], &heads[1]) {
-                (Some(ordinary), Some(background)) => usize::from(background.index < ordinary.index),
-                (Some(_), None) => 0,
-                (None, Some(_)) => 1,
-                (None, None) => return Ok(()),
+            let first = match has_next {
+                [true, true] => usize::from(heads[1].index < heads[0].index),
+                [true, false] => 0,
+                [false, true] => 1,
+                [false, false] => return Ok(()),
             };
-            if let Some(collection) = &mut heads[first] {
-                if self.drop_provisional && collection.is_provisional {
-                    collection.forget_histories();
-                }
-                each(collection)?;
+            let collection = &mut heads[first];
+            if self.drop_provisional && collection.is_provisional {
+                collection.forget_histories();
             }
-            heads[first] = logs[first].next()?;
+            each(collection)?;
+            has_next[first] = logs[first].next(collection)?;
         }
     }
 }
@@ -212,28 +212,32 @@ struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    fn next(&mut self) -> io::Result<Option<Collection>> {
+    /// Replaces `collection` by the next one. Returns false if there is none.
+    fn next(&mut self, collection: &mut Collection) -> io::Result<bool> {
         let mut length = [0; 4];
         match self.bytes.read_exact(&mut length) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             read => read?,
         }
         self.entry.resize(u32::from_le_bytes(length) as usize, 0);
         self.bytes.read_exact(&mut self.entry)?;
-        Ok(Some(Collection::unpack(&mut Unpacker::new(&self.entry))))
+        collection.unpack_into(&mut Unpacker::new(&self.entry));
+        Ok(true)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gcstats::collection::HeapHistory;
+    use crate::gcstats::collection::{HeapHistory, HeapStats};
     use nettrace::clr::history::GenerationData;
 
     fn collection(index: u64, kind: Kind) -> Collection {
         let data = GenerationData { size_before: index as i64 * 1000, budget: -1, ..GenerationData::default() };
-        let heaps = vec![HeapHistory { generations: vec![data; 5] }; 8];
-        Collection { index, kind, heaps, pause: index as f64 / 3.0, ..Collection::default() }
+        // Each has other optional parts than the one before it, in whose memory it is read back.
+        let heaps = vec![HeapHistory { generations: vec![data; 5 - index as usize % 2] }; 8 + index as usize % 3];
+        let stats = index.is_multiple_of(4).then(HeapStats::default);
+        Collection { index, kind, heaps, stats, pause: index as f64 / 3.0, ..Collection::default() }
     }
 
     #[test]

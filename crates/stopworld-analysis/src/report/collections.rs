@@ -4,7 +4,6 @@
 //! last one is wide, since it has all columns of the page in PerfView, and one more: the heap of pinned objects. Cells never wrap, so
 //! that `grep` and `awk` work on the output.
 
-use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use crate::gcstats::{Figures, Process, Rollup, Rules};
 use nettrace::clr::{Enumeration, label};
 
 /// Maximum number of collections shown, as on PerfView's page.
-pub(super) const MOST_ROWS: usize = 1000;
+const MOST_ROWS: usize = 1000;
 
 /// The columns of the table of sums and extremes.
 pub(super) const ROLLUP_COLUMNS: [&str; 13] = [
@@ -142,19 +141,28 @@ pub(super) fn rollup_row(name: &str, rollup: &Rollup, allocated: f64) -> [String
     ]
 }
 
-fn collections(process: &Process) -> io::Result<Table> {
-    let mut rows = VecDeque::new();
+/// Calls `row` with each of the last collections of a process, up to [`MOST_ROWS`]. Returns the results, and the number of collections before
+/// them.
+pub(super) fn last_rows<R>(
+    process: &Process,
+    mut row: impl FnMut(&Collection, &Figures) -> R,
+) -> io::Result<(Vec<R>, usize)> {
+    let left_out = (process.all.count as usize).saturating_sub(MOST_ROWS);
+    let (mut before, mut rows) = (left_out, Vec::new());
     process.for_each(|collection, figures| {
-        if collection.complete {
-            if rows.len() == MOST_ROWS {
-                rows.pop_front();
-            }
-            rows.push_back(row(collection, figures));
+        match collection.complete {
+            true if before > 0 => before -= 1,
+            true => rows.push(row(collection, figures)),
+            false => {}
         }
         Ok::<_, io::Error>(())
     })?;
+    Ok((rows, left_out))
+}
+
+fn collections(process: &Process) -> io::Result<Table> {
+    let (rows, left_out) = last_rows(process, row)?;
     let mut table = empty();
-    let left_out = process.all.count as usize - rows.len();
     let first = if left_out == 0 { "gc".to_owned() } else { format!("gc ({left_out} not shown)") };
     table.set_header(std::iter::once(first.as_str()).chain(COLUMNS.into_iter().skip(1)));
     table.add_rows(rows);

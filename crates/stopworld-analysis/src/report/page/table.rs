@@ -1,6 +1,5 @@
 //! The tables of the page.
 
-use std::collections::VecDeque;
 use std::io;
 
 use maud::{Markup, html};
@@ -8,7 +7,7 @@ use maud::{Markup, html};
 use crate::gcstats::number::Grouped;
 use crate::gcstats::{Process, Rollup, Rules};
 use crate::report::collections::{
-    COLUMNS, GENERATION_COLUMN, GENERATION_COLUMNS, MOST_ROWS, ROLLUP_COLUMNS, rollup_row, row,
+    COLUMNS, GENERATION_COLUMN, GENERATION_COLUMNS, ROLLUP_COLUMNS, last_rows, rollup_row, row,
 };
 use crate::report::document::table;
 
@@ -38,17 +37,8 @@ pub(super) struct Collections {
 }
 
 pub(super) fn collections(process: &Process) -> io::Result<Collections> {
-    let mut rows = VecDeque::new();
-    process.for_each(|collection, figures| {
-        if collection.complete {
-            if rows.len() == MOST_ROWS {
-                rows.pop_front();
-            }
-            rows.push_back((collection.generation.clamp(0, 2), row(collection, figures)));
-        }
-        Ok::<_, io::Error>(())
-    })?;
-    let left_out = process.all.count as usize - rows.len();
+    let (rows, left_out) =
+        last_rows(process, |collection, figures| (collection.generation.clamp(0, 2), row(collection, figures)))?;
     let body = |columns: &dyn Fn(&[String]) -> Vec<String>| {
         html! { @for (generation, row) in &rows { tr class={ "g" (generation) } { (cells(&columns(row))) } } }
     };
