@@ -10,8 +10,9 @@
 
 use std::cell::Cell as Counter;
 
-use super::live_heap::{LiveHeap, Object};
-use crate::events::{EventId, Events, record};
+use super::live_heap::{LiveHeap, Object, Root};
+use super::roots::RootKind;
+use crate::events::{EventId, Events, Label, Labels, record};
 
 /// The maximum number of events between two drains; a ring holds twice as many.
 const BETWEEN_DRAINS: u32 = 2_048;
@@ -60,13 +61,33 @@ impl<'a> Dump<'a> {
         });
     }
 
-    /// Reports the roots with which the collection began, as far as they refer to an object.
+    /// Reports the roots with which the collection began, as far as they refer to an object. Before the first root on a stack, reports the
+    /// stack.
     pub(super) fn roots(&self) {
+        let mut last = None;
         self.live_heap.for_each_root(|root| {
+            let stack = Some((root.kind, root.thread.map(std::ptr::from_ref)));
+            if stack != last {
+                last = stack;
+                self.stack(&root);
+            }
             let of_type = std::ptr::from_ref(self.live_heap.type_of(root.object)) as usize;
             self.events.fire_dump_root(root.object, root.kind as u32, root.place, of_type);
             self.count();
         });
+    }
+
+    /// Reports the stack that a root is on, if it is on one.
+    fn stack(&self, root: &Root) {
+        if !matches!(root.kind, RootKind::Stack | RootKind::HalfBuilt | RootKind::RegisteredStack) {
+            return;
+        }
+        let tid = root.thread.map_or(0, |record| record.tid().0 as u32);
+        // A thread's name is stored when it attaches; finding it takes no lock.
+        let label =
+            root.thread.and_then(|record| Labels::of_the_process().label_of(std::ptr::from_ref(record) as usize));
+        self.events.fire_dump_stack(tid, root.kind as u32, label.map_or(0, Label::get));
+        self.count();
     }
 
     /// Counts a fired event, and drains the rings when due.

@@ -81,6 +81,7 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_user_marker(value());
     events.fire_dump_node(value() as usize, value() as usize, value() as usize, value() as usize);
     events.fire_dump_edge(value() as usize, value() as u32);
+    events.fire_dump_stack(value() as u32, value() as u32, value());
     events.fire_dump_root(value() as usize, value() as u32, value() as usize, value() as usize);
     events.fire_dump_end(value() as usize, value() as usize);
     events.fire_census_profile_begin(value(), value() as u32);

@@ -89,6 +89,8 @@ fn a_dump_is_made_for_the_session_that_requested_it() {
         let counts = parsed.counts();
         let has = |name: &str| counts.keys().any(|(_, event)| event == name);
         assert_eq!((has("GCBulkNode"), has("BulkType")), (nodes, types), "{counts:?}");
+        // The stack of `link`, from the provider `stopworld`, which the session did not request.
+        assert_eq!(has("DumpStack"), nodes, "{counts:?}");
     }
 }
 

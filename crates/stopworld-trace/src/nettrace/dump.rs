@@ -7,6 +7,8 @@
 //!   ┌ GCBulkNode 0 ┐  ┌ GCBulkEdge 0 ┐  ┌ BulkType ┐                 an event when a chunk is full, and at the end
 //! ```
 //!
+//! A DumpStack of the own provider comes before the roots on a stack: the .NET events have no field for the thread.
+//!
 //! The edges are in the order of their objects, so a reader needs only the counts. The writer keeps only one chunk of each kind: a
 //! dump of any size is written while it is made. A type is written when the dump reports its first object.
 
@@ -194,6 +196,12 @@ impl Dump {
             self.roots.count += 1;
         }
         self.put_if_full(event_writer, record.ticks)
+    }
+
+    /// Writes the roots on the last stack, so that no event has roots on two stacks.
+    pub(super) fn end_stack(&mut self, event_writer: &mut EventWriter, record: &Recorded) -> io::Result<()> {
+        self.begin(event_writer, record)?;
+        self.roots.put(event_writer, self.of, record.ticks)
     }
 
     /// Ends the dump.

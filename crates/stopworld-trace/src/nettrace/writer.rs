@@ -130,7 +130,10 @@ impl Writer {
         };
         let kept = Net::ALL.iter().filter(|net| wants(Kind::Net(**net))).fold(0, |bits, net| bits | 1 << *net as u64);
         self.event_writer.wanted &= kept;
-        self.own = EventId::all().filter(|id| self.own.contains(*id) && wants(Kind::Own(*id))).collect();
+        let is_kept = |id: EventId| {
+            wants(Kind::Own(id)) || id == EventId::DumpStack && self.event_writer.wants(Net::GCBulkRootEdge)
+        };
+        self.own = EventId::all().filter(|id| self.own.contains(*id) && is_kept(*id)).collect();
     }
 
     /// Writes an event that does not come from the collector.
@@ -229,6 +232,15 @@ impl Writer {
             Some(dump) => take(dump, &mut self.event_writer),
             None => Ok(()),
         }
+    }
+
+    /// Writes the stack that the following roots of a heap dump are on. The roots before it are written first.
+    fn dump_stack(&mut self, record: &Recorded) -> io::Result<()> {
+        if !self.own.contains(record.id) {
+            return Ok(());
+        }
+        self.dumped(|dump, event_writer| dump.end_stack(event_writer, record))?;
+        self.own(record)
     }
 
     #[inline(always)]
@@ -359,6 +371,7 @@ impl Writer {
             Event::MarkerJoined(of) => self.joined(record, of),
             Event::DumpNode(node) => self.dumped(|dump, event_writer| dump.node(event_writer, record, node)),
             Event::DumpEdge(edge) => self.dumped(|dump, event_writer| dump.edge(event_writer, record, edge)),
+            Event::DumpStack(_) => self.dump_stack(record),
             Event::DumpRoot(root) => self.dumped(|dump, event_writer| dump.root(event_writer, record, root)),
             Event::DumpEnd(_) => self.dumped(|dump, event_writer| dump.end(event_writer, ticks)),
             _ => Ok(()),
@@ -456,7 +469,7 @@ impl Consumer for Writer {
         if !self.worlds[number].introduced {
             self.introduce_world(record, number)?;
         }
-        if self.own.contains(record.id) {
+        if self.own.contains(record.id) && record.id != EventId::DumpStack {
             self.own(record)?;
         }
         self.write_record(record, number)

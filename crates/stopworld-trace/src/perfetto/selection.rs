@@ -4,7 +4,8 @@ use stopworld::events::{EventId, EventSet, Group};
 use stopworld_platform::suggest;
 
 /// The events of a heap dump. The collector makes a dump only if they are requested.
-const DUMP: [EventId; 4] = [EventId::DumpNode, EventId::DumpEdge, EventId::DumpRoot, EventId::DumpEnd];
+const DUMP: [EventId; 5] =
+    [EventId::DumpNode, EventId::DumpEdge, EventId::DumpStack, EventId::DumpRoot, EventId::DumpEnd];
 
 /// Returns the default events: all except those fired for each object, reference or block, or for each thread of a stop, those that only name
 /// addresses, and heap dumps, which would be made only for this trace.

@@ -29,6 +29,18 @@ macro_rules! profile_rows {
             }
         }
 
+        /// A heap dump reports whose stack the following roots are on. Roots in handles, ranges and the queue of finalizers are on none.
+        DumpStack / fire_dump_stack in Profile {
+            net []
+            mps []
+            ghc []
+            fields {
+                tid: u32 [Thread] "the thread, 0 for a registered stack",
+                kind: u32 [Code] "0 its stacks and registers, 1 an object that it was building, 2 a registered stack",
+                label: u64 [Label] "the thread's name",
+            }
+        }
+
         /// A heap dump reports a root.
         DumpRoot / fire_dump_root in Profile {
             net [
