@@ -104,6 +104,34 @@ pub struct RootGroup {
     pub thread: Option<String>,
 }
 
+impl RootGroup {
+    /// The roots of a kind that belong to no thread.
+    pub fn of(kind: RootKind) -> RootGroup {
+        RootGroup { kind, thread: None }
+    }
+
+    /// The roots on the stacks and in the registers of a thread with this id, and with this name unless it is empty.
+    pub fn stack_of(tid: u32, name: &str) -> RootGroup {
+        RootGroup { kind: RootKind::Stack, thread: Some(RootGroup::thread_name(tid, name)) }
+    }
+
+    /// The references in an object that a thread had not finished.
+    pub fn unfinished_of(tid: u32, name: &str) -> RootGroup {
+        let thread = RootGroup::thread_name(tid, name);
+        RootGroup { kind: RootKind::Other, thread: Some(format!("{thread}, which was building an object")) }
+    }
+
+    /// The roots on the stacks that the program registered, which may be those of any thread.
+    pub fn registered_stacks() -> RootGroup {
+        RootGroup { kind: RootKind::Stack, thread: Some("registered stacks".to_owned()) }
+    }
+
+    /// Returns a thread's name in a group: `thread 1234 "main"`.
+    pub fn thread_name(tid: u32, name: &str) -> String {
+        if name.is_empty() { format!("thread {tid}") } else { format!("thread {tid} \"{name}\"") }
+    }
+}
+
 impl fmt::Display for RootGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.thread {
@@ -134,6 +162,13 @@ pub trait Heap {
 
     /// The number of references of all objects together.
     fn references(&self) -> u64;
+
+    /// Returns the number of roots of each group.
+    fn roots_by_group(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.groups().len()];
+        self.roots().iter().for_each(|root| counts[root.group as usize] += 1);
+        counts
+    }
 
     /// Returns the address of the object with this index.
     fn address(&self, index: u32) -> u64;

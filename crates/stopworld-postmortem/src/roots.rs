@@ -59,8 +59,8 @@ impl Roots {
         roots
     }
 
-    fn group(&mut self, kind: RootKind, thread: Option<String>) -> usize {
-        self.groups.push(RootGroup { kind, thread });
+    fn group(&mut self, group: RootGroup) -> usize {
+        self.groups.push(group);
         self.groups.len() - 1
     }
 
@@ -94,11 +94,9 @@ impl Roots {
         if record.place == ThreadPlace::Detached || record.is_gone {
             return;
         }
-        let shown = match record.name.as_str() {
-            "" => format!("thread {}", record.tid),
-            name => format!("thread {} \"{name}\"", record.tid),
-        };
-        let has_arena = self.building(heap, record, &shown);
+        let (tid, name) = (record.tid as u32, record.name.as_str());
+        let shown = RootGroup::thread_name(tid, name);
+        let has_arena = self.building(heap, record);
         if has_arena {
             return;
         }
@@ -106,7 +104,7 @@ impl Roots {
             self.gaps.push(format!("{shown} is not in the core: its stack and its registers are not searched"));
             return;
         };
-        let group = self.group(RootKind::Stack, Some(shown.clone()));
+        let group = self.group(RootGroup::stack_of(tid, name));
         let runs = record.place == ThreadPlace::Running;
         let from = if runs { thread.rsp.wrapping_sub(RED_ZONE) } else { record.saved_sp };
         let (low, high) = record.stack;
@@ -137,7 +135,7 @@ impl Roots {
     }
 
     /// Finds what the cells refer to that a thread was building (`.stop.mid-alloc`). Returns whether the thread has an arena.
-    fn building(&mut self, heap: &Heap<'_>, record: &ThreadRecord, shown: &str) -> bool {
+    fn building(&mut self, heap: &Heap<'_>, record: &ThreadRecord) -> bool {
         let offsets = heap.layout.cache;
         if record.cache == 0 {
             return false;
@@ -150,7 +148,7 @@ impl Roots {
         if cells.is_empty() {
             return false;
         }
-        let place = self.group(RootKind::Other, Some(format!("{shown}, which was building an object")));
+        let place = self.group(RootGroup::unfinished_of(record.tid as u32, &record.name));
         for cell in cells {
             // A compact cell ends as far after the next header address as it begins after its own.
             let bytes = heap.cell_bytes_at(cell) + heap.layout.blocks.header_bytes as u64;
@@ -168,7 +166,7 @@ impl Roots {
         if count == 0 {
             return;
         }
-        let group = self.group(RootKind::Stack, Some("registered stacks".to_owned()));
+        let group = self.group(RootGroup::registered_stacks());
         for index in 0..count.min(MOST_RANGES) {
             let entry = list.wrapping_add(index.wrapping_mul(tables.stack_bytes as u64));
             let bound = |offset: usize| word(heap.memory, entry.wrapping_add(offset as u64));
@@ -181,7 +179,7 @@ impl Roots {
         let tables = heap.tables;
         let used = word(heap.memory, tables.ranges_used as u64).unwrap_or(0);
         let count = used.min(tables.ranges_most as u64).min(MOST_RANGES);
-        let group = self.group(RootKind::Static, None);
+        let group = self.group(RootGroup::of(RootKind::Static));
         let mut unknown = 0_u64;
         for index in 0..count {
             let entry = (tables.ranges as u64).wrapping_add(index * 16);
@@ -202,7 +200,7 @@ impl Roots {
         let tables = heap.tables;
         let used = word(heap.memory, tables.handles_used as u64).unwrap_or(0);
         let count = used.min(tables.handles_most as u64).min(MOST_ENTRIES);
-        let group = self.group(RootKind::Handle, None);
+        let group = self.group(RootGroup::of(RootKind::Handle));
         let low = tables.handles as u64;
         let unknown = for_each_word(heap.memory, low, low.saturating_add(count * 8), |at, word| {
             if let Some(object) = heap.at(word) {
@@ -218,7 +216,7 @@ impl Roots {
         let tables = heap.tables;
         let number = |at: usize| word(heap.memory, at as u64).unwrap_or(0);
         let (first, end) = (number(tables.ready_first), number(tables.ready_end));
-        let group = self.group(RootKind::Finalizer, None);
+        let group = self.group(RootGroup::of(RootKind::Finalizer));
         for index in first..end.min(tables.ready_most as u64).min(MOST_ENTRIES) {
             let entry = (tables.ready as u64).wrapping_add(index.wrapping_mul(tables.ready_bytes as u64));
             let slot = entry.wrapping_add(tables.ready_object as u64);

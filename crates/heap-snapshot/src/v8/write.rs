@@ -88,8 +88,7 @@ pub fn write(heap: &dyn Heap, mut out: impl Write) -> Result<()> {
 
     let mut row = Row { out, is_first: true };
     row.of([SYNTHETIC.into(), 0, 1, 0, groups.len() as u64, 0, 0, 0])?;
-    for (index, name) in groups.iter().enumerate() {
-        let count = roots.iter().filter(|root| root.group as usize == index).count() as u64;
+    for (index, (name, count)) in groups.iter().zip(heap.roots_by_group()).enumerate() {
         row.of([SYNTHETIC.into(), (*name).into(), 2 * index as u64 + 3, 0, count, 0, 0, 0])?;
     }
     heap.visit(&mut |object| {

@@ -20,11 +20,8 @@ fn figures(graph: &Graph, dominators: &Dominators) -> Table {
     let bytes = (0..graph.objects()).fold(0_u64, |sum, object| sum.saturating_add(graph.size(object)));
     table.add_row(["objects".to_owned(), format!("{}, {}", graph.objects(), Bytes(bytes))]);
     table.add_row(["references".to_owned(), graph.references().to_string()]);
-    for (index, group) in graph.groups().iter().enumerate() {
-        let count = graph.roots().iter().filter(|root| root.group as usize == index).count();
-        if count > 0 {
-            table.add_row([format!("roots: {group}"), count.to_string()]);
-        }
+    for (group, count) in graph.groups().iter().zip(graph.roots_by_group()).filter(|(_, count)| *count > 0) {
+        table.add_row([cut(&format!("roots: {group}")), count.to_string()]);
     }
     let unreached = (0..graph.objects()).filter(|object| !dominators.is_reached(*object));
     let (count, bytes) = unreached.fold((0, 0_u64), |(n, sum), object| (n + 1, sum.saturating_add(graph.size(object))));
@@ -98,7 +95,7 @@ fn change(before: u64, after: u64) -> String {
 
 /// Formats a path from a root to an object, an object per line; no newline at the end.
 pub fn render_path(graph: &Graph, dominators: &Dominators, path: &paths::Path) -> String {
-    let group = &graph.groups()[path.root.group as usize];
+    let group = cut(&graph.groups()[path.root.group as usize].to_string());
     let mut lines = vec![match path.root.address {
         0 => format!("root: {group}"),
         address => format!("root: {group}, the word at {address:#x}"),

@@ -5,15 +5,21 @@
 //!
 //! A dump is written by one thread, so the events are read in the order of the file, in which the events and the losses of a thread keep their
 //! order. A dump has a gap if its thread has lost events between start and end, or if the numbers of its events have one.
+//!
+//! The events of the .NET runtime do not say which thread's stack a root is on. Our collector does, in an event of its own before the roots of
+//! each stack; a dump without these events has all stacks in one group.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::assemble::{Assembler, Edge, Node};
+use crate::convert::decoded::{self, EventMeaning, meaning};
+use heap_snapshot::{RootGroup, RootKind};
 use nettrace::clr::bulk::{BulkEdge, BulkNode, BulkRootEdge, BulkRootStaticVar, BulkType};
 use nettrace::clr::gc::{End, Start};
 use nettrace::clr::{Payload, Provider, RootKind as NetRoot};
 use nettrace::{EventType, Interest, NetEvent, TraceInfo, Visitor};
+use stopworld::events::EventId;
 
 /// What a visitor of dumps receives. `dump` is the number of the dump in the file, from 0.
 pub(super) trait DumpVisitor {
@@ -23,8 +29,8 @@ pub(super) trait DumpVisitor {
     /// An object with its references.
     fn object(&mut self, dump: usize, node: &Node, edges: &[Edge]) -> ControlFlow<()>;
 
-    /// A root: its kind, its address, and the address of the object.
-    fn root(&mut self, _dump: usize, _kind: NetRootKind, _address: u64, _object: u64) {}
+    /// A root: its group, its address, and the address of the object.
+    fn root(&mut self, _dump: usize, _group: &RootGroup, _address: u64, _object: u64) {}
 
     /// The name of a type.
     fn type_name(&mut self, _type_id: u64, _name: String) {}
@@ -38,22 +44,39 @@ pub(super) trait DumpVisitor {
     }
 }
 
-/// The kind of a root as a dump has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NetRootKind {
-    Edge(u8),
-    Static,
+/// Whether events of this type report whose stack the following roots are on.
+fn is_stack(kind: &EventType) -> bool {
+    meaning(kind) == EventMeaning::Own(EventId::DumpStack)
 }
 
-impl NetRootKind {
-    pub(super) const STACK: NetRootKind = NetRootKind::Edge(NetRoot::Stack as u8);
-    pub(super) const FINALIZER: NetRootKind = NetRootKind::Edge(NetRoot::Finalizer as u8);
-    pub(super) const HANDLE: NetRootKind = NetRootKind::Edge(NetRoot::Handle as u8);
-    pub(super) const SIZED: NetRootKind = NetRootKind::Edge(NetRoot::SizedRef as u8);
+/// The group of the roots of a kind, except those on stacks.
+fn group_of(kind: u8) -> RootGroup {
+    const FINALIZER: u8 = NetRoot::Finalizer as u8;
+    const HANDLE: u8 = NetRoot::Handle as u8;
+    const SIZED: u8 = NetRoot::SizedRef as u8;
+    RootGroup::of(match kind {
+        HANDLE | SIZED => RootKind::Handle,
+        FINALIZER => RootKind::Finalizer,
+        _ => RootKind::Other,
+    })
+}
+
+/// Returns the group of the roots on a stack, from the event that is before them.
+fn stack(event: &NetEvent<'_>, pointer_bytes: u8) -> RootGroup {
+    const UNFINISHED: u64 = 1;
+    const REGISTERED: u64 = 2;
+    let fields = decoded::fields(event, pointer_bytes);
+    let tid = fields.number("tid").unwrap_or_default() as u32;
+    let name = fields.text("label").unwrap_or_default();
+    match fields.number("kind") {
+        Some(REGISTERED) => RootGroup::registered_stacks(),
+        Some(UNFINISHED) => RootGroup::unfinished_of(tid, name),
+        _ => RootGroup::stack_of(tid, name),
+    }
 }
 
 /// A collection in progress.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Current {
     dump: usize,
     /// The thread that writes the dump.
@@ -62,6 +85,15 @@ struct Current {
     /// The next index of each kind of event.
     next: [u32; 3],
     missing: u64,
+    /// The group of the following roots on a stack.
+    stack: RootGroup,
+}
+
+impl Current {
+    fn new(dump: usize, thread: u64) -> Current {
+        let stack = RootGroup::of(RootKind::Stack);
+        Current { dump, thread, assembler: Assembler::default(), next: [0; 3], missing: 0, stack }
+    }
 }
 
 /// Delivers the dumps of a file to a visitor.
@@ -87,6 +119,14 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
     }
 
     fn read(&mut self, event: &NetEvent<'_>) -> ControlFlow<()> {
+        const STACK: u8 = NetRoot::Stack as u8;
+        if is_stack(event.kind) {
+            // A thread has at most one collection.
+            if let Some(current) = self.current.values_mut().find(|current| current.thread == event.capture_thread) {
+                current.stack = stack(event, self.pointer_bytes);
+            }
+            return ControlFlow::Continue(());
+        }
         let payload = Payload::new(event.payload, self.pointer_bytes);
         let version = event.version();
         let Dumps { visitor, current, .. } = self;
@@ -95,8 +135,7 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
                 let start = Start::new(version, payload);
                 let (number, runtime) = (start.count().unwrap_or(0), start.clr_instance_id().unwrap_or(0));
                 visitor.begin(self.begun, number);
-                current
-                    .insert(runtime, Current { dump: self.begun, thread: event.capture_thread, ..Current::default() });
+                current.insert(runtime, Current::new(self.begun, event.capture_thread));
                 self.begun += 1;
             }
             End::EVENT => {
@@ -147,7 +186,11 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
                 Self::follows(current, 2, event.index());
                 for row in event.rows() {
                     if let (Some(object), Some(kind), Some(address)) = (row.rooted_node(), row.kind(), row.root_id()) {
-                        visitor.root(current.dump, NetRootKind::Edge(kind), address, object);
+                        let dump = current.dump;
+                        match kind {
+                            STACK => visitor.root(dump, &current.stack, address, object),
+                            _ => visitor.root(dump, &group_of(kind), address, object),
+                        }
                     }
                 }
             }
@@ -156,9 +199,10 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
                 let Some(current) = current.get_mut(&event.clr_instance_id().unwrap_or(0)) else {
                     return ControlFlow::Continue(());
                 };
+                let statics = RootGroup::of(RootKind::Static);
                 for row in event.rows() {
                     if let (Some(object), Some(address)) = (row.object_id(), row.root_id()) {
-                        visitor.root(current.dump, NetRootKind::Static, address, object);
+                        visitor.root(current.dump, &statics, address, object);
                     }
                 }
             }
@@ -184,7 +228,7 @@ impl<V: DumpVisitor> Visitor for Dumps<'_, V> {
             BulkRootStaticVar::EVENT,
         ];
         let is_runtime = Provider::named(&kind.provider) == Some(Provider::Runtime);
-        if is_runtime && WANTED.contains(&kind.event) { Interest::Deliver } else { Interest::Skip }
+        if is_runtime && WANTED.contains(&kind.event) || is_stack(kind) { Interest::Deliver } else { Interest::Skip }
     }
 
     fn event(&mut self, event: &NetEvent<'_>) {

@@ -11,13 +11,9 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use super::assemble::{Edge, Node};
-use super::dumps::{DumpVisitor, Dumps, NetRootKind};
-use heap_snapshot::{Addresses, AddressesBuilder, Error, Heap, Label, Object, Reference, Root, RootGroup, RootKind};
+use super::dumps::{DumpVisitor, Dumps};
+use heap_snapshot::{Addresses, AddressesBuilder, Error, Heap, Label, Object, Reference, Root, RootGroup};
 use nettrace::{Reader, Summary};
-
-/// The groups of roots of a dump, which does not say to which threads they belong.
-const KINDS: [RootKind; 5] =
-    [RootKind::Stack, RootKind::Handle, RootKind::Static, RootKind::Finalizer, RootKind::Other];
 
 /// Why a trace is no heap.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +100,7 @@ impl TraceHeap {
             complete: scan.complete,
             type_names,
             type_indices,
-            groups: KINDS.map(|kind| RootGroup { kind, thread: None }).to_vec(),
+            groups: found.groups,
             roots: Vec::new(),
             addresses: found.addresses.finish()?,
             references: 0,
@@ -112,9 +108,9 @@ impl TraceHeap {
             has_fields: found.has_fields,
             damage,
         };
-        for (kind, address, object) in found.roots {
+        for (group, address, object) in found.roots {
             match heap.addresses.find(object) {
-                Some(target) => heap.roots.push(Root { target, group: group(kind), address }),
+                Some(target) => heap.roots.push(Root { target, group, address }),
                 None => heap.left_out += 1,
             }
         }
@@ -152,16 +148,6 @@ impl TraceHeap {
     /// Visits the objects of the dump as they are in the file.
     fn each(&self, visit: &mut dyn FnMut(&Node, &[Edge]) -> ControlFlow<()>) {
         read(&self.file, &mut Visit { dump: self.dump, visit, is_over: false });
-    }
-}
-
-fn group(kind: NetRootKind) -> u32 {
-    match kind {
-        NetRootKind::STACK => 0,
-        NetRootKind::HANDLE | NetRootKind::SIZED => 1,
-        NetRootKind::Static => 2,
-        NetRootKind::FINALIZER => 3,
-        NetRootKind::Edge(_) => 4,
     }
 }
 
@@ -263,8 +249,25 @@ struct FoundDump {
     /// The types of its objects, in order of appearance.
     types: Vec<u64>,
     known_types: HashSet<u64>,
-    roots: Vec<(NetRootKind, u64, u64)>,
+    /// The groups of its roots, in order of appearance.
+    groups: Vec<RootGroup>,
+    known_groups: HashMap<RootGroup, u32>,
+    /// The group, the address, and the address of the object.
+    roots: Vec<(u32, u64, u64)>,
     has_fields: bool,
+}
+
+impl FoundDump {
+    /// Returns the index of a group of roots.
+    fn group(&mut self, group: &RootGroup) -> u32 {
+        if let Some(known) = self.known_groups.get(group) {
+            return *known;
+        }
+        let index = self.groups.len() as u32;
+        self.groups.push(group.clone());
+        self.known_groups.insert(group.clone(), index);
+        index
+    }
 }
 
 /// The first reading.
@@ -315,9 +318,10 @@ impl DumpVisitor for Scan {
         ControlFlow::Continue(())
     }
 
-    fn root(&mut self, dump: usize, kind: NetRootKind, address: u64, object: u64) {
+    fn root(&mut self, dump: usize, group: &RootGroup, address: u64, object: u64) {
         if let Some(current) = self.of(dump) {
-            current.roots.push((kind, address, object));
+            let group = current.group(group);
+            current.roots.push((group, address, object));
         }
     }
 

@@ -94,6 +94,8 @@ fn a_running_process_sends_its_heap() {
     let census = printed(directory.path(), "live.hprof");
     let vertices: u64 = census.iter().filter(|(name, _)| name.contains("graph::Vertex")).map(|(_, row)| row.0).sum();
     assert!(vertices > 1000, "{census:?}");
+    let table = text(&run(directory.path(), "heap live.hprof").stdout);
+    assert!(table.contains("roots: stacks of thread ") && table.contains(" \"graph-0\""), "{table}");
 }
 
 /// The heap of the program while it runs, not at its end, when nothing is alive any more.

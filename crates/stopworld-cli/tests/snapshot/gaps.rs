@@ -1,4 +1,5 @@
-//! Heap dumps from which something is missing are refused: a snapshot without some objects would show wrong retained sizes.
+//! Heap dumps made by hand. Dumps from which something is missing are refused: a snapshot without some objects would show wrong retained
+//! sizes. Roots are on the stack that was reported last.
 
 use std::io::{Seek, Write};
 
@@ -12,6 +13,9 @@ const START: u32 = 1;
 const END: u32 = 2;
 const NODES: u32 = 18;
 const EDGES: u32 = 19;
+const ROOTS: u32 = 16;
+/// The number of the event in the file, which the reader does not depend on.
+const STACK: u32 = 77;
 const THREAD: u64 = 7;
 const OTHER_THREAD: u64 = 9;
 
@@ -44,7 +48,9 @@ fn dump(collection: u64) -> Vec<Event> {
 fn written(events: Vec<Event>, lost: Option<(usize, u32)>) -> std::fs::File {
     let kind = |id| Type { id, event: id, provider: "Microsoft-Windows-DotNETRuntime".into(), ..Type::default() };
     let versioned = |id, version| Type { version, ..kind(id) };
-    let types = vec![versioned(START, 2), versioned(END, 1), kind(NODES), kind(EDGES)];
+    let fields = [("tid", 10), ("kind", 10), ("label", 18)].map(|(name, code)| (name.to_owned(), code));
+    let stack = Type { provider: "stopworld".into(), name: "DumpStack".into(), fields: fields.into(), ..kind(STACK) };
+    let types = vec![versioned(START, 2), versioned(END, 1), kind(NODES), kind(EDGES), kind(ROOTS), stack];
     let mut numbers = std::collections::HashMap::new();
     let number = |(index, event): (usize, Event)| {
         let last: &mut u32 = numbers.entry(event.capture).or_default();
@@ -113,4 +119,45 @@ fn references_without_fields_are_numbered() {
     assert_eq!(labels, [(0x1000, Label::Index(0)), (0x1000, Label::Index(1))]);
     assert_eq!((heap.address(0), heap.address(1)), (0x1000, 0x2000));
     assert_eq!(heap.types(), ["(type 0x77)"]);
+}
+
+/// A root: the number of its event, its kind, its address. It refers to the first object.
+fn root(index: u64, kind: u64, address: u64) -> Event {
+    event(ROOTS, &[(index, 4), (1, 4), (5, 2), (0x1000, 8), (kind, 1), (0, 4), (address, 8)])
+}
+
+fn stack(tid: u64, kind: u64, name: &str) -> Event {
+    let mut event = event(STACK, &[(tid, 4), (kind, 4)]);
+    event.payload.extend(name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+    event
+}
+
+#[rstest]
+#[case::a_trace_without_stacks(vec![root(0, 0, 1), root(1, 2, 2), root(2, 1, 3)], &["stacks 1", "handles 2", "finalizers 3"])]
+#[case::two_threads(
+    vec![stack(12, 0, "one"), root(0, 0, 1), stack(13, 0, ""), root(1, 0, 2)],
+    &["stacks of thread 12 \"one\" 1", "stacks of thread 13 2"]
+)]
+#[case::a_thread_twice(
+    vec![stack(12, 0, "one"), root(0, 0, 1), stack(13, 0, ""), root(1, 0, 2), stack(12, 0, "one"), root(2, 0, 3)],
+    &["stacks of thread 12 \"one\" 1", "stacks of thread 13 2", "stacks of thread 12 \"one\" 3"]
+)]
+#[case::handles_are_on_no_stack(vec![stack(12, 0, "one"), root(0, 2, 1)], &["handles 1"])]
+#[case::an_object_that_a_thread_was_building(
+    vec![stack(12, 1, "one"), root(0, 0, 1)],
+    &["other roots of thread 12 \"one\", which was building an object 1"]
+)]
+#[case::a_registered_stack(vec![stack(0, 2, ""), root(0, 0, 1)], &["stacks of registered stacks 1"])]
+#[case::the_dump_of_another_thread(vec![of_another_thread(stack(12, 0, "one")), root(0, 0, 1)], &["stacks 1"])]
+fn a_root_is_on_the_stack_that_was_reported_last(#[case] roots: Vec<Event>, #[case] expected: &[&str]) {
+    let mut events = dump(1);
+    events.splice(1..1, roots);
+    let heap = TraceHeap::open(written(events, None), None).unwrap();
+    let root = |root: &heap_snapshot::Root| format!("{} {}", heap.groups()[root.group as usize], root.address);
+    assert_eq!(heap.roots().iter().map(root).collect::<Vec<_>>(), expected);
+    assert!(heap.groups().iter().collect::<std::collections::HashSet<_>>().len() == heap.groups().len());
+}
+
+fn of_another_thread(event: Event) -> Event {
+    Event { thread: OTHER_THREAD, capture: OTHER_THREAD, ..event }
 }

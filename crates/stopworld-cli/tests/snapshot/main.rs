@@ -13,6 +13,7 @@ mod nettrace_support;
 mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::path::Path;

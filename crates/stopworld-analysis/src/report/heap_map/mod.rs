@@ -75,11 +75,8 @@ fn about(graph: &Graph) -> Markup {
         ("size", Bytes(bytes).to_string()),
         ("references", graph.references().to_string()),
     ];
-    let kinds: Vec<(String, String)> = (graph.groups().iter().enumerate())
-        .map(|(index, group)| {
-            let count = graph.roots().iter().filter(|root| root.group as usize == index).count();
-            (format!("roots: {group}"), if count > 0 { count.to_string() } else { String::new() })
-        })
+    let kinds: Vec<(String, String)> = (graph.groups().iter().zip(graph.roots_by_group()))
+        .map(|(group, count)| (format!("roots: {group}"), if count > 0 { count.to_string() } else { String::new() }))
         .collect();
     figures.extend(kinds.iter().map(|(name, count)| (name.as_str(), count.clone())));
     html! { (facts("figures", &figures)) }
