@@ -36,7 +36,14 @@ fn built(plan: &Plan) -> Graph {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let names = prop::sample::select(vec!["Node", "alloc::vec::Vec<T>", "a/b", "normal-48", "with \"quotes\"\n"]);
+    let names = prop::sample::select(vec![
+        "Node",
+        "stopworld/Thread",
+        "alloc::vec::Vec<T>",
+        "a/b",
+        "normal-48",
+        "with \"quotes\"\n",
+    ]);
     let label = prop_oneof![
         (0_u32..200).prop_map(|word| Label::Offset(8 * word)),
         (0_u32..100).prop_map(Label::Index),
@@ -96,7 +103,7 @@ proptest! {
         prop_assert_eq!(described(&v8::read(file.as_slice()).unwrap()), described(&graph));
     }
 
-    /// HPROF has no names for what is in arrays, no kind for finalizers, and no addresses of most roots. Objects, sizes (an array without
+    /// HPROF has no names for what is in arrays, no kind for finalizers, and no addresses of most roots. The threads of stacks, objects, sizes (an array without
     /// a null is a word larger), references and retained sets are those of the heap.
     #[test]
     fn an_hprof_file_is_read_back_with_the_same_objects_and_references(plan in plans()) {
@@ -125,7 +132,12 @@ proptest! {
                 RootKind::Finalizer => RootKind::Other,
                 kind => kind,
             };
-            let mut roots: Vec<_> = graph.roots().iter().map(|root| (kind(root), root.target)).collect();
+            let thread = |root: &heap_snapshot::Root| {
+                let group = &graph.groups()[root.group as usize];
+                group.thread.clone().filter(|_| group.kind == RootKind::Stack)
+            };
+            let mut roots: Vec<_> =
+                graph.roots().iter().map(|root| (kind(root), thread(root), root.target)).collect();
             roots.sort();
             roots
         };

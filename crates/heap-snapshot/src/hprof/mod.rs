@@ -16,17 +16,19 @@
 //! | type with more than 64 sizes, or more than 64 different labels, or a label twice in an object | an array class, `Name[]` |
 //! | [`Label`](crate::Label) | a field: `+16`, `[2]`, or its name; in an array the references come first, then nulls |
 //! | size | the size in the class; the length of the array |
-//! | root | a handle: JNI global; static: sticky class; of a thread: Java frame; a stack: native stack; else unknown |
+//! | root | handle: JNI global; static: sticky class; on a stack: Java frame, or native stack if the thread is unknown; else unknown |
+//! | thread of a group of stack roots | a thread with one frame, and three objects: the thread, its name, the characters of the name |
 //!
 //! Readers compute the size of an array from its length, as 24 + 8 × length. So an array that has no null is 8 bytes larger than the
 //! object that it stands for. A size below 16 bytes becomes 16.
 //!
-//! VisualVM also requires some classes of Java, which are written and have no objects. The class `java.lang.Object` has the size 16: so it
-//! knows that the sizes of classes include a header.
+//! VisualVM also requires some classes of Java, which are written and have no objects except those of threads. The class
+//! `java.lang.Object` has the size 16: so it knows that the sizes of classes include a header.
 
 mod plan;
 mod read;
 mod record;
+mod threads;
 mod write;
 
 pub use read::read;
@@ -37,6 +39,7 @@ const MAGIC: &[u8] = b"JAVA PROFILE 1.0";
 /// Tags of records.
 const STRING: u8 = 0x01;
 const LOAD_CLASS: u8 = 0x02;
+const STACK_FRAME: u8 = 0x04;
 const STACK_TRACE: u8 = 0x05;
 const START_THREAD: u8 = 0x0a;
 const HEAP_DUMP: u8 = 0x0c;
@@ -47,6 +50,7 @@ const ROOT_JNI_GLOBAL: u8 = 0x01;
 const ROOT_JAVA_FRAME: u8 = 0x03;
 const ROOT_NATIVE_STACK: u8 = 0x04;
 const ROOT_STICKY_CLASS: u8 = 0x05;
+const ROOT_THREAD_OBJECT: u8 = 0x08;
 const ROOT_UNKNOWN: u8 = 0xff;
 const CLASS: u8 = 0x20;
 const INSTANCE: u8 = 0x21;
@@ -59,3 +63,9 @@ const HEADER: u64 = 16;
 /// The bytes of an array before its elements.
 const ARRAY_HEADER: u64 = 24;
 const OBJECT_CLASS: &str = "java/lang/Object";
+/// The class of the objects that stand for threads.
+const THREAD_CLASS: &str = "stopworld/Thread";
+/// The number of objects of a thread: it, its name, the characters of the name.
+const THREAD_OBJECTS: usize = 3;
+/// The distance of the ids of objects and classes that are not in the heap.
+const ID_STEP: u64 = 16;

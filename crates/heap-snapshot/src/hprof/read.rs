@@ -3,14 +3,15 @@
 //! A reference names its object by address, and an object its class, both of which may come later in the file. So the file is read twice:
 //! first names, classes, and the addresses of objects, then the objects.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Seek};
 
 use trace_io::source::Source;
 
 use super::{
-    CLASS, HEAP_DUMP, HEAP_DUMP_SEGMENT, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY, OBJECT_CLASS, PRIMITIVE_ARRAY,
-    REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, START_THREAD, STRING,
+    CLASS, HEAP_DUMP, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY, OBJECT_CLASS,
+    PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS,
+    ROOT_THREAD_OBJECT, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
 };
 use crate::addresses::{Addresses, AddressesBuilder};
 use crate::error::{Error, Result};
@@ -26,7 +27,7 @@ const DEEPEST: usize = 256;
 /// Reads a heap dump.
 ///
 /// Classes with static fields are roots of the kind static. The size of an object is that of its class, of an array 24 + 8 × length.
-/// References to objects that the file does not have are left out.
+/// References to objects that the file does not have are left out, and so are the objects with which [`write`](super::write) describes threads.
 ///
 /// # Errors
 /// The input can't be read, or it is damaged.
@@ -35,7 +36,7 @@ pub fn read(mut input: impl Read + Seek) -> Result<Graph> {
     File::open(&mut input)?.records(&mut first)?;
     let addresses = std::mem::take(&mut first.objects).finish()?;
     input.rewind().map_err(Error::Input)?;
-    let mut second = Second { first, addresses, builder: Builder::default(), layouts: HashMap::new() };
+    let mut second = Second { first, addresses, builder: Builder::default(), layouts: HashMap::new(), seen: 0 };
     File::open(&mut input)?.records(&mut second)?;
     Ok(second.builder.finish().0)
 }
@@ -97,6 +98,14 @@ struct First {
     classes: HashMap<u64, Class>,
     threads: HashMap<u32, u64>,
     objects: AddressesBuilder,
+    /// The class of the objects with which this crate describes threads.
+    thread_class: Option<u64>,
+    /// The ids of these objects and of those that belong to them.
+    of_threads: HashSet<u64>,
+    /// The places in the file of the objects that are left out.
+    left_out: HashSet<u64>,
+    /// The number of objects in the file so far.
+    seen: u64,
 }
 
 /// The second pass.
@@ -105,6 +114,8 @@ struct Second {
     addresses: Addresses,
     builder: Builder,
     layouts: HashMap<u64, Layout>,
+    /// The number of objects in the file so far.
+    seen: u64,
 }
 
 /// What an instance of a class has.
@@ -247,7 +258,7 @@ impl<R: Read> File<R> {
             }
             ROOT_STICKY_CLASS => pass.root(found(self.id()?, RootKind::Static)),
             // Thread object; Android's JNI monitor.
-            0x08 | 0x8e => {
+            ROOT_THREAD_OBJECT | 0x8e => {
                 let object = self.id()?;
                 self.skip(8)?;
                 pass.root(found(object, RootKind::Other));
@@ -352,6 +363,10 @@ impl Pass for First {
                 file.skip(4)?;
                 let name = file.id()?;
                 self.names.insert(id, name);
+                // The first one: a type of the heap may have the same name.
+                if self.strings.get(&name).is_some_and(|name| name == THREAD_CLASS) {
+                    self.thread_class.get_or_insert(id);
+                }
             }
             START_THREAD => {
                 let serial = file.u32()?;
@@ -370,7 +385,16 @@ impl Pass for First {
     }
 
     fn object<R: Read>(&mut self, _file: &mut File<R>, object: &Dumped) -> Result<()> {
-        self.objects.push(object.id);
+        if self.thread_class.is_some_and(|class| class == object.class) {
+            let ids = (0..THREAD_OBJECTS as u64).map(|index| object.id.wrapping_add(index * ID_STEP));
+            self.of_threads.extend(ids);
+        }
+        if self.of_threads.contains(&object.id) {
+            self.left_out.insert(self.seen);
+        } else {
+            self.objects.push(object.id);
+        }
+        self.seen += 1;
         Ok(())
     }
 }
@@ -405,6 +429,11 @@ impl Pass for Second {
     }
 
     fn object<R: Read>(&mut self, file: &mut File<R>, object: &Dumped) -> Result<()> {
+        let place = self.seen;
+        self.seen += 1;
+        if self.first.left_out.contains(&place) {
+            return Ok(());
+        }
         let header = 2 * file.id_bytes as u64 + 4;
         match object.contents {
             Contents::Primitives(size, kind) => {

@@ -1,8 +1,9 @@
 //! Writes records: a tag, a time, a length, and the contents. All numbers are big-endian.
 
+use std::collections::HashMap;
 use std::io::Write;
 
-use super::{HEAP_DUMP_END, HEAP_DUMP_SEGMENT, MAGIC};
+use super::{HEAP_DUMP_END, HEAP_DUMP_SEGMENT, MAGIC, STRING};
 use crate::error::{Error, Result};
 
 /// A segment is written when it has this many bytes.
@@ -12,11 +13,13 @@ const SEGMENT: usize = 1 << 20;
 pub(super) struct Records<W> {
     out: W,
     segment: Vec<u8>,
+    /// The ids of the strings that were written.
+    strings: HashMap<String, u64>,
 }
 
 impl<W: Write> Records<W> {
     pub(super) fn begin(out: W) -> Result<Records<W>> {
-        let mut records = Records { out, segment: Vec::with_capacity(SEGMENT) };
+        let mut records = Records { out, segment: Vec::with_capacity(SEGMENT), strings: HashMap::new() };
         records.put(MAGIC)?;
         records.put(b".2\0")?;
         // Ids have eight bytes. The time of the dump is unknown.
@@ -40,6 +43,18 @@ impl<W: Write> Records<W> {
         self.put(&[tag, 0, 0, 0, 0])?;
         self.put(&length.to_be_bytes())?;
         parts.iter().try_for_each(|part| self.put(part))
+    }
+
+    /// Returns the id of a string. Writes it when it is used first.
+    pub(super) fn string(&mut self, text: &str) -> Result<u64> {
+        if let Some(id) = self.strings.get(text) {
+            return Ok(*id);
+        }
+        // The ids of strings are apart from those of objects.
+        let id = self.strings.len() as u64 + 1;
+        self.strings.insert(text.to_owned(), id);
+        self.record(STRING, &[&id.to_be_bytes(), text.as_bytes()])?;
+        Ok(id)
     }
 
     /// Appends to the current segment of the heap dump.

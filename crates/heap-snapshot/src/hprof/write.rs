@@ -1,43 +1,55 @@
 //! Writes HPROF files.
 
-use std::collections::HashMap;
 use std::io::Write;
 
 use super::plan::{Plan, plan};
 use super::record::Records;
+use super::threads::{ThreadClasses, threads};
 use super::{
-    ARRAY_HEADER, CLASS, HEADER, INSTANCE, LOAD_CLASS, OBJECT_ARRAY, OBJECT_CLASS, REFERENCE, ROOT_JAVA_FRAME,
-    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_UNKNOWN, STACK_TRACE, START_THREAD, STRING,
+    ARRAY_HEADER, CLASS, HEADER, ID_STEP, INSTANCE, LOAD_CLASS, OBJECT_ARRAY, OBJECT_CLASS, REFERENCE, ROOT_JAVA_FRAME,
+    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_UNKNOWN, STACK_TRACE, THREAD_CLASS,
 };
 use crate::error::{Error, Result};
-use crate::heap::{Heap, Object, Root, RootKind};
+use crate::heap::{Heap, Label, Object, Root, RootKind};
 
-/// Classes that VisualVM expects, each with its superclass in this list and the names of its fields.
-const REQUIRED: &[(&str, Option<usize>, &[&str])] = &[
-    (OBJECT_CLASS, None, &[]),
-    ("java/lang/Class", Some(0), &[]),
-    ("java/lang/Thread", Some(0), &["name"]),
-    ("java/lang/String", Some(0), &["value"]),
-    ("java/lang/ref/Reference", Some(0), &["referent", "queue", "next", "discovered"]),
-    ("java/lang/ref/WeakReference", Some(4), &[]),
-    ("java/lang/ref/SoftReference", Some(4), &[]),
-    ("java/lang/ref/FinalReference", Some(4), &[]),
-    ("java/lang/ref/PhantomReference", Some(4), &[]),
-    ("[Z", Some(0), &[]),
-    ("[C", Some(0), &[]),
-    ("[F", Some(0), &[]),
-    ("[D", Some(0), &[]),
-    ("[B", Some(0), &[]),
-    ("[S", Some(0), &[]),
-    ("[I", Some(0), &[]),
-    ("[J", Some(0), &[]),
-    ("[Ljava/lang/Object;", Some(0), &[]),
+/// A class that VisualVM expects: its name, its superclass in the list, the names and types of its fields, and its size.
+type Required = (&'static str, Option<usize>, &'static [(&'static str, u8)], u64);
+
+const REQUIRED: &[Required] = &[
+    (OBJECT_CLASS, None, &[], 16),
+    ("java/lang/Class", Some(0), &[], 16),
+    ("java/lang/Thread", Some(0), THREAD_FIELDS, 48),
+    ("java/lang/String", Some(0), &[("value", REFERENCE)], 24),
+    ("java/lang/ref/Reference", Some(0), REFERENCE_FIELDS, 48),
+    ("java/lang/ref/WeakReference", Some(4), &[], 16),
+    ("java/lang/ref/SoftReference", Some(4), &[], 16),
+    ("java/lang/ref/FinalReference", Some(4), &[], 16),
+    ("java/lang/ref/PhantomReference", Some(4), &[], 16),
+    ("[Z", Some(0), &[], 16),
+    ("[C", Some(0), &[], 16),
+    ("[F", Some(0), &[], 16),
+    ("[D", Some(0), &[], 16),
+    ("[B", Some(0), &[], 16),
+    ("[S", Some(0), &[], 16),
+    ("[I", Some(0), &[], 16),
+    ("[J", Some(0), &[], 16),
+    ("[Ljava/lang/Object;", Some(0), &[], 16),
+    (THREAD_CLASS, Some(THREAD), &[], 48),
 ];
+/// The places of classes in the list.
+const THREAD: usize = 2;
+const STRING_CLASS: usize = 3;
+const OWN_THREAD: usize = REQUIRED.len() - 1;
+/// Boolean, int and long.
+const THREAD_FIELDS: &[(&str, u8)] =
+    &[("name", REFERENCE), ("daemon", 4), ("priority", 10), ("tid", 11), ("threadStatus", 10)];
+const REFERENCE_FIELDS: &[(&str, u8)] =
+    &[("referent", REFERENCE), ("queue", REFERENCE), ("next", REFERENCE), ("discovered", REFERENCE)];
 
-/// The serial number of the only stack trace, which is empty.
+/// The serial number of the stack trace of objects, which is empty.
 const TRACE: [u8; 4] = 1_u32.to_be_bytes();
-/// In a root on a stack: the frame is unknown.
-const NO_FRAME: [u8; 4] = u32::MAX.to_be_bytes();
+/// The number of the only frame of a thread.
+const FRAME: [u8; 4] = 0_u32.to_be_bytes();
 
 /// Writes a heap as HPROF 1.0.2 with ids of eight bytes, which are the addresses of the objects. Visits the heap twice; besides the heap,
 /// a segment of one megabyte, or the largest object, is in memory.
@@ -53,27 +65,30 @@ pub fn write(heap: &dyn Heap, out: impl Write) -> Result<()> {
         ));
     };
     let mut next_id = || {
-        id += 16;
+        id += ID_STEP;
         id
     };
     let required: Vec<u64> = REQUIRED.iter().map(|_| next_id()).collect();
     let plans = plan(heap, &mut next_id)?;
-    let mut writer = Writer { records: Records::begin(out)?, strings: HashMap::new(), serial: 0 };
-    for ((name, parent, fields), id) in REQUIRED.iter().zip(&required) {
-        let fields = fields.iter().map(|name| writer.string(name)).collect::<Result<Vec<_>>>()?;
-        writer.class(
-            *id,
-            name,
-            parent.map_or(0, |parent| required[parent]),
-            HEADER + 8 * fields.len() as u64,
-            &fields,
-        )?;
+    let threads = threads(heap, &mut next_id);
+    let mut writer = Writer { records: Records::begin(out)?, serial: 0 };
+    for ((name, parent, fields, size), id) in REQUIRED.iter().zip(&required) {
+        let field = |(name, kind): &(&str, u8)| Ok((writer.records.string(name)?, *kind));
+        let fields = fields.iter().map(field).collect::<Result<Vec<_>>>()?;
+        writer.class(*id, name, parent.map_or(0, |parent| required[parent]), *size, &fields)?;
     }
+    // The serial numbers of classes are in the order of the list.
+    let classes = ThreadClasses {
+        thread: required[OWN_THREAD],
+        thread_serial: OWN_THREAD as u32 + 1,
+        string: required[STRING_CLASS],
+    };
     for (plan, name) in plans.iter().zip(heap.types()) {
         writer.classes_of(plan, name, heap.names(), required[0])?;
     }
     writer.records.record(STACK_TRACE, &[&TRACE, &[0; 8]])?;
-    writer.threads(heap)?;
+    threads.iter().try_for_each(|thread| thread.start(&mut writer.records, classes))?;
+    threads.iter().try_for_each(|thread| thread.dump(&mut writer.records, classes))?;
     for root in heap.roots() {
         writer.root(heap, root)?;
     }
@@ -84,27 +99,14 @@ pub fn write(heap: &dyn Heap, out: impl Write) -> Result<()> {
 
 struct Writer<W> {
     records: Records<W>,
-    strings: HashMap<String, u64>,
     /// The serial number of the last class.
     serial: u32,
 }
 
 impl<W: Write> Writer<W> {
-    /// Returns the id of a string. Writes it when it is used first.
-    fn string(&mut self, text: &str) -> Result<u64> {
-        if let Some(id) = self.strings.get(text) {
-            return Ok(*id);
-        }
-        // The ids of strings are apart from those of objects.
-        let id = self.strings.len() as u64 + 1;
-        self.strings.insert(text.to_owned(), id);
-        self.records.record(STRING, &[&id.to_be_bytes(), text.as_bytes()])?;
-        Ok(id)
-    }
-
-    /// Writes a class and its name; all fields are references.
-    fn class(&mut self, id: u64, name: &str, parent: u64, size: u64, fields: &[u64]) -> Result<()> {
-        let name = self.string(name)?;
+    /// Writes a class and its name, with the names and types of its fields.
+    fn class(&mut self, id: u64, name: &str, parent: u64, size: u64, fields: &[(u64, u8)]) -> Result<()> {
+        let name = self.records.string(name)?;
         self.serial += 1;
         let parts = [&self.serial.to_be_bytes()[..], &id.to_be_bytes(), &TRACE, &name.to_be_bytes()];
         self.records.record(LOAD_CLASS, &parts)?;
@@ -113,8 +115,8 @@ impl<W: Write> Writer<W> {
         self.records.dump(&[&[CLASS], &id.to_be_bytes(), &TRACE, &parent.to_be_bytes(), &[0; 40], &size.to_be_bytes()]);
         // No constants and no static fields.
         self.records.dump(&[&[0; 4], &(fields.len() as u16).to_be_bytes()]);
-        for field in fields {
-            self.records.dump(&[&field.to_be_bytes(), &[REFERENCE]]);
+        for (field, kind) in fields {
+            self.records.dump(&[&field.to_be_bytes(), &[*kind]]);
         }
         self.records.dumped()
     }
@@ -124,7 +126,8 @@ impl<W: Write> Writer<W> {
         match plan {
             Plan::Array { class } => self.class(*class, &format!("[L{name};"), parent, HEADER, &[]),
             Plan::Classes { labels, sizes } => {
-                let fields = labels.iter().map(|label| self.string(&label.text(names))).collect::<Result<Vec<_>>>()?;
+                let field = |label: &Label| Ok((self.records.string(&label.text(names))?, REFERENCE));
+                let fields = labels.iter().map(field).collect::<Result<Vec<_>>>()?;
                 for (size, class) in sizes {
                     let own = if sizes.len() == 1 { name.to_owned() } else { format!("{name} ({size} bytes)") };
                     self.class(*class, &own, parent, (*size).max(HEADER), &fields)?;
@@ -134,27 +137,15 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Names the threads of the groups of roots. The serial number of a thread is one more than the index of its group.
-    fn threads(&mut self, heap: &dyn Heap) -> Result<()> {
-        for (index, group) in heap.groups().iter().enumerate() {
-            if let Some(thread) = &group.thread {
-                let name = self.string(thread)?;
-                let serial = index as u32 + 1;
-                let parts = [&serial.to_be_bytes()[..], &[0; 8], &TRACE, &name.to_be_bytes(), &[0; 16]];
-                self.records.record(START_THREAD, &parts)?;
-            }
-        }
-        Ok(())
-    }
-
     fn root(&mut self, heap: &dyn Heap, root: &Root) -> Result<()> {
         let group = &heap.groups()[root.group as usize];
         let object = heap.address(root.target).to_be_bytes();
+        // The serial number of the thread.
         let thread = (root.group + 1).to_be_bytes();
         match group.kind {
             RootKind::Handle => self.records.dump(&[&[ROOT_JNI_GLOBAL], &object, &root.address.to_be_bytes()]),
             RootKind::Stack if group.thread.is_some() => {
-                self.records.dump(&[&[ROOT_JAVA_FRAME], &object, &thread, &NO_FRAME]);
+                self.records.dump(&[&[ROOT_JAVA_FRAME], &object, &thread, &FRAME]);
             }
             RootKind::Stack => self.records.dump(&[&[ROOT_NATIVE_STACK], &object, &thread]),
             RootKind::Static => self.records.dump(&[&[ROOT_STICKY_CLASS], &object]),

@@ -26,7 +26,8 @@ pub fn random_heap() -> Graph {
     }
     for root in 0..ROOTS {
         let kind = [RootKind::Stack, RootKind::Handle, RootKind::Static, RootKind::Other][root as usize % 4];
-        builder.root(RootGroup { kind, thread: None }, 0x7ffd_0000_0000 + u64::from(root), root);
+        let thread = (kind == RootKind::Stack).then(|| "main".to_owned());
+        builder.root(RootGroup { kind, thread }, 0x7ffd_0000_0000 + u64::from(root), root);
     }
     builder.finish().0
 }

@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use heap_snapshot::{Dominators, Heap, hprof, v8};
+use heap_snapshot::{Dominators, Graph, Heap, RootKind, hprof, v8};
+
+use stopworld_analysis::snapshot::OpenedHeap;
 
 use crate::command_support::{self, run, text};
 use crate::random_heap::random_heap;
@@ -81,6 +83,16 @@ fn visualvm(dump: &Path) -> Option<(usize, Vec<Instance>)> {
     Some((roots, lines.map(object).collect()))
 }
 
+/// The objects that stand for threads in our files.
+const OF_THREADS: [&str; 3] = ["stopworld.Thread", "java.lang.String", "char[]"];
+
+/// As [`visualvm`], without the objects of threads.
+fn visualvm_of_ours(dump: &Path) -> Option<(usize, Vec<Instance>)> {
+    let (roots, mut found) = visualvm(dump)?;
+    found.retain(|object| !OF_THREADS.contains(&object.class.as_str()));
+    Some((roots, found))
+}
+
 #[test]
 fn memlab_finds_our_objects_sizes_and_retained_sizes() {
     let directory = command_support::directory();
@@ -107,8 +119,9 @@ fn visualvm_finds_our_objects_sizes_and_retained_sizes() {
     let file = directory.path().join("random.hprof");
     let graph = random_heap();
     hprof::write(&graph, File::create(&file).unwrap()).unwrap();
-    let Some((roots, found)) = visualvm(&file) else { return };
-    assert_eq!((roots, found.len()), (graph.roots().len(), graph.objects() as usize));
+    let Some((roots, found)) = visualvm_of_ours(&file) else { return };
+    let threads = graph.groups().iter().filter(|group| group.kind == RootKind::Stack && group.thread.is_some()).count();
+    assert_eq!((roots, found.len()), (graph.roots().len() + threads, graph.objects() as usize));
     let dominators = Dominators::of(&graph);
     for Instance { address, size, retained, class } in found {
         let object = graph.find(address).unwrap();
@@ -140,11 +153,66 @@ fn memlab_and_visualvm_count_the_objects_of_a_run() {
     if let Some(found) = memlab(&directory.path().join("heap.heapsnapshot")) {
         assert_eq!(count(&mut found.into_iter().map(|(size, _, name)| (name, size))), expected);
     }
-    if let Some((_, found)) = visualvm(&directory.path().join("heap.hprof")) {
+    if let Some((_, found)) = visualvm_of_ours(&directory.path().join("heap.hprof")) {
         // A class for each size, and arrays.
         let name = |class: &str| class.split(" (").next().unwrap().trim_end_matches("[]").to_owned();
         assert_eq!(count(&mut found.into_iter().map(|object| (name(&object.class), object.size))), expected);
     }
+}
+
+/// In memlab, the group of a thread retains the thread's list, and nothing else.
+#[test]
+fn memlab_finds_each_list_below_its_thread() {
+    let directory = command_support::directory();
+    let (graph, [left, right]) = with_threads(directory.path(), "heap.heapsnapshot");
+    let file = directory.path().join("heap.heapsnapshot");
+    if memlab(&file).is_none() {
+        return;
+    }
+    let groups = fs::read_to_string(file.with_extension("memlab.groups")).unwrap();
+    let retained = |name: String| {
+        let line = groups.lines().find_map(|line| line.strip_suffix(&format!(" ({name})")));
+        line.unwrap_or_else(|| panic!("no {name} in {groups}")).parse::<u64>().unwrap()
+    };
+    let bytes = |name: &str| {
+        let is_it = |object: &u32| graph.type_name(*object).ends_with(name);
+        (0..graph.objects()).filter(is_it).map(|object| graph.size(object)).sum::<u64>()
+    };
+    assert_eq!(retained(format!("stacks of thread {left} \"left\"")), bytes("Left"));
+    assert_eq!(retained(format!("stacks of thread {right} \"right\"")), bytes("Right"));
+}
+
+/// VisualVM's list of threads has each thread with a frame, and in the frame the objects to which the stack refers.
+#[test]
+fn visualvm_finds_each_list_on_the_stack_of_its_thread() {
+    let directory = command_support::directory();
+    let (graph, _) = with_threads(directory.path(), "heap.hprof");
+    let file = directory.path().join("heap.hprof");
+    if visualvm(&file).is_none() {
+        return;
+    }
+    let found = fs::read_to_string(file.with_extension("visualvm.threads")).unwrap();
+    let mut found: Vec<String> = found.lines().map(str::to_owned).collect();
+    let mut expected = Vec::new();
+    for (index, group) in graph.groups().iter().enumerate() {
+        let Some(thread) = &group.thread else { continue };
+        expected.push(format!("thread 1 {thread}"));
+        let of_thread = graph.roots().iter().filter(|root| root.group as usize == index);
+        expected.extend(of_thread.map(|root| format!("{} 0 {thread}", graph.address(root.target))));
+    }
+    assert!(expected.iter().any(|line| line.ends_with("\"left\"")), "{expected:?}");
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+/// Records two threads with a list each, and writes the heap in the format of the file. Returns it, and the ids of the threads.
+fn with_threads(directory: &Path, file: &str) -> (Graph, [i32; 2]) {
+    let threads = crate::threads::recorded(directory);
+    let output = run(directory, &format!("snapshot heap.nettrace -o {file}"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let opened = OpenedHeap::open(File::open(directory.join("heap.nettrace")).unwrap(), None).unwrap();
+    (opened.into_graph().unwrap(), threads)
 }
 
 /// A snapshot by V8 itself: the same objects with the same sizes as in memlab.
