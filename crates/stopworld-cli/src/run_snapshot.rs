@@ -15,8 +15,8 @@ use tempfile::NamedTempFile;
 use super::arguments::Settings;
 use super::atomic_output::Output;
 use super::exit::Failure;
-use super::snapshot::{format_of, write};
-use stopworld_analysis::snapshot::{OpenedHeap, SnapshotFormat};
+use super::snapshot::{Opened, format_of, write};
+use stopworld_analysis::snapshot::SnapshotFormat;
 use stopworld_trace::nettrace::{Options, Providers, Trace};
 
 /// The events of a heap dump: GC, Type and GCHeapDump, at level Informational.
@@ -100,8 +100,8 @@ impl RunSnapshot {
         }
         // Collections after the wanted one may have been recorded, too.
         let wanted = collections.min(self.wanted) as i32;
-        let heap = OpenedHeap::open(dump, Some(wanted)).map_err(|error| anyhow!("--snapshot: {error}"))?;
-        match write(&heap, Output::open(&self.path)?, &self.path, self.format) {
+        let opened = Opened::new(dump, Some(wanted)).map_err(|error| anyhow!("--snapshot: {error}"))?;
+        match write(opened, Output::open(&self.path)?, &self.path, self.format) {
             Ok(_) => Ok(()),
             Err(Failure::Usage(line)) => Err(anyhow!(line)),
             Err(Failure::Run(error)) => Err(error.context("--snapshot")),

@@ -23,7 +23,7 @@ use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
 use nettrace::clr::bulk::BulkNode;
 use nettrace::clr::gc::End;
 use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
-use stopworld_analysis::snapshot::{OpenedHeap, SnapshotFormat};
+use stopworld_analysis::snapshot::{OpenedHeap, SnapshotError, SnapshotFormat};
 use stopworld_diagnostics::client::{Client, Provider, Rundown};
 use stopworld_platform::os::remedy::remedy_of;
 
@@ -53,8 +53,8 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     if let Some(pid) = process {
         let output = Output::open(&arguments.output)?;
         let trace = record(pid, arguments.timeout)?;
-        let heap = OpenedHeap::open(trace, None).map_err(|error| of_process(pid, error))?;
-        return write(&heap, output, &arguments.output, format);
+        let opened = Opened::new(trace, None).map_err(|error| of_process(pid, error))?;
+        return write(opened, output, &arguments.output, format);
     }
     if let Some(found) = super::post_mortem::core_graph(&arguments.input, &arguments.core)? {
         let output = Output::open(&arguments.output)?;
@@ -62,13 +62,14 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     }
     let file = open(&arguments.input)?;
     let output = Output::open(&arguments.output)?;
-    let heap = OpenedHeap::open(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
-    write(&heap, output, &arguments.output, format)
+    let opened = Opened::new(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
+    write(opened, output, &arguments.output, format)
 }
 
 /// Writes the heap of a core or of a process: what could be read of it.
 fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
-    let code = write(&OpenedHeap::Graph(Box::new(found.graph)), output, path, format)?;
+    let opened = Opened { heap: OpenedHeap::Graph(Box::new(found.graph)), bar: Bar::none() };
+    let code = write(opened, output, path, format)?;
     Ok(if code == 0 && !found.is_whole { FAILED } else { code })
 }
 
@@ -95,23 +96,46 @@ fn of_process(pid: u32, error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("process {pid}: {error}")
 }
 
+/// A heap, and the bar that shows how much of its file was read.
+pub(super) struct Opened {
+    heap: OpenedHeap,
+    bar: Bar,
+}
+
+impl Opened {
+    /// Opens a file with a heap. `collection` selects one of the dumps of a trace.
+    pub(super) fn new(file: File, collection: Option<i32>) -> Result<Opened, SnapshotError> {
+        // Opening a trace reads it twice, and so does the writer.
+        const READINGS: u64 = 4;
+        if SnapshotFormat::of(&file)? != Some(SnapshotFormat::Nettrace) {
+            return Ok(Opened { heap: OpenedHeap::open(file, collection)?, bar: Bar::none() });
+        }
+        let bar = Bar::new(READINGS * file.metadata()?.len());
+        let of_reader = bar.0.clone();
+        let on_read = move |count| of_reader.iter().for_each(|bar| bar.inc(count));
+        Ok(Opened { heap: OpenedHeap::open_watched(file, collection, Box::new(on_read))?, bar })
+    }
+}
+
 /// Writes a heap in a format. Returns the exit code.
-pub(super) fn write(heap: &OpenedHeap, mut output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
-    if let OpenedHeap::Trace(trace) = heap {
+pub(super) fn write(opened: Opened, mut output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
+    let Opened { heap, bar } = opened;
+    if let OpenedHeap::Trace(trace) = &heap {
         if trace.left_out() > 0 {
             let number = trace.left_out();
-            eprintln!("snapshot: {number} references and roots are left out, because their object is not in the dump");
+            bar.say(&format!("{number} references and roots are left out, because their object is not in the dump"));
         }
         if let Some(damage) = trace.damage() {
-            eprintln!("snapshot: the trace is damaged {damage}; the heap dump is complete");
+            bar.say(&format!("the trace is damaged {damage}; the heap dump is complete"));
         }
     }
-    let heap: &dyn Heap = match heap {
-        OpenedHeap::Trace(trace) => &**trace,
-        OpenedHeap::Graph(graph) => &**graph,
+    let is_graph = matches!(heap, OpenedHeap::Graph(_));
+    // A heap in memory is visited twice.
+    let (heap, bar): (&dyn Heap, Bar) = match &heap {
+        OpenedHeap::Trace(trace) => (&**trace, bar),
+        OpenedHeap::Graph(graph) => (&**graph, Bar::new(2 * u64::from(graph.objects()))),
     };
-    let bar = Bar::new(u64::from(heap.objects()));
-    let counted = Counted { heap, bar: &bar };
+    let counted = Counted { heap, bar: bar.0.as_ref().filter(|_| is_graph) };
     let replaces = output.replaces();
     let buffered = BufWriter::with_capacity(BUFFER, &mut output);
     let written = match format {
@@ -138,20 +162,32 @@ pub(super) fn write(heap: &OpenedHeap, mut output: Output, path: &Path, format: 
 }
 
 /// A progress bar on standard error, if that is a terminal. Dropping it clears it.
+#[derive(Debug)]
 struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    /// Each object is visited twice.
-    fn new(objects: u64) -> Bar {
+    fn none() -> Bar {
+        Bar(None)
+    }
+
+    fn new(length: u64) -> Bar {
         if !io::stderr().is_terminal() {
-            return Bar(None);
+            return Bar::none();
         }
-        let bar = ProgressBar::with_draw_target(Some(2 * objects), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("snapshot [{bar:30}] {percent} %  {elapsed}, {eta} left");
         Bar(style.ok().map(|style| {
             bar.set_style(style.progress_chars("=> "));
             bar
         }))
+    }
+}
+
+impl Bar {
+    /// Prints a line on standard error, above the bar.
+    fn say(&self, line: &str) {
+        let print = || eprintln!("snapshot: {line}");
+        self.0.as_ref().map_or_else(print, |bar| bar.suspend(print));
     }
 }
 
@@ -161,10 +197,10 @@ impl Drop for Bar {
     }
 }
 
-/// A heap whose visited objects a bar counts.
+/// A heap whose visited objects a bar counts, if there is one.
 struct Counted<'a> {
     heap: &'a dyn Heap,
-    bar: &'a Bar,
+    bar: Option<&'a ProgressBar>,
 }
 
 impl Heap for Counted<'_> {
@@ -199,7 +235,7 @@ impl Heap for Counted<'_> {
     fn visit(&self, visit: &mut dyn FnMut(&Object<'_>) -> heap_snapshot::Result<()>) -> heap_snapshot::Result<()> {
         const STEP: u32 = 1 << 16;
         self.heap.visit(&mut |object| {
-            if let Some(bar) = self.bar.0.as_ref().filter(|_| object.index % STEP == STEP - 1) {
+            if let Some(bar) = self.bar.filter(|_| object.index % STEP == STEP - 1) {
                 bar.inc(u64::from(STEP));
             }
             visit(object)

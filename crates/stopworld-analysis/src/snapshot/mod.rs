@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub use census::{Growth, TypeRow, census, growth};
-pub use trace_heap::{TraceHeap, TraceHeapError};
+pub use trace_heap::{OnRead, TraceHeap, TraceHeapError};
 
 use heap_snapshot::{Graph, hprof, v8};
 
@@ -99,10 +99,20 @@ impl OpenedHeap {
     ///
     /// # Errors
     /// The file has no heap.
-    pub fn open(mut file: File, collection: Option<i32>) -> Result<OpenedHeap, SnapshotError> {
+    pub fn open(file: File, collection: Option<i32>) -> Result<OpenedHeap, SnapshotError> {
+        OpenedHeap::open_watched(file, collection, Box::new(|_| ()))
+    }
+
+    /// Like [`open`](Self::open). If the file is a trace, `on_read` is called while it is read: see [`TraceHeap::open_watched`].
+    ///
+    /// # Errors
+    /// The file has no heap.
+    pub fn open_watched(mut file: File, collection: Option<i32>, on_read: OnRead) -> Result<OpenedHeap, SnapshotError> {
         match SnapshotFormat::of(&file)? {
             None => Err(SnapshotError::Unknown),
-            Some(SnapshotFormat::Nettrace) => Ok(OpenedHeap::Trace(Box::new(TraceHeap::open(file, collection)?))),
+            Some(SnapshotFormat::Nettrace) => {
+                Ok(OpenedHeap::Trace(Box::new(TraceHeap::open_watched(file, collection, on_read)?)))
+            }
             Some(SnapshotFormat::HeapSnapshot) => {
                 file.seek(SeekFrom::Start(0))?;
                 Ok(OpenedHeap::Graph(Box::new(v8::read(file)?)))

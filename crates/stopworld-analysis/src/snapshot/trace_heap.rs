@@ -56,10 +56,36 @@ fn listed(collections: &[i32]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
+/// Is called with numbers of bytes while a file is read. They sum up to the length of the file each time that it is read.
+pub type OnRead = Box<dyn Fn(u64) + Send + Sync>;
+
+/// A file that is read several times, and what is called meanwhile.
+struct Trace {
+    file: File,
+    on_read: OnRead,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    fn read(&self, visitor: &mut impl DumpVisitor) -> Summary {
+        let mut source = Positioned { trace: self, at: 0 };
+        let summary = Reader::new(&mut source).in_file_order().read(&mut Dumps::new(visitor));
+        // What follows the dump is not read.
+        let length = self.file.metadata().map_or(0, |file| file.len());
+        (self.on_read)(length.saturating_sub(source.at));
+        summary
+    }
+}
+
 /// A heap dump in a file.
 #[derive(Debug)]
 pub struct TraceHeap {
-    file: File,
+    trace: Trace,
     /// The number of the dump in the file.
     dump: usize,
     collection: i32,
@@ -83,8 +109,17 @@ impl TraceHeap {
     /// # Errors
     /// The trace has no such dump, or the dump has gaps.
     pub fn open(file: File, collection: Option<i32>) -> Result<TraceHeap, TraceHeapError> {
+        TraceHeap::open_watched(file, collection, Box::new(|_| ()))
+    }
+
+    /// Like [`open`](Self::open), which reads the file twice. `on_read` is called then, and in each visit, which reads it again.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_watched(file: File, collection: Option<i32>, on_read: OnRead) -> Result<TraceHeap, TraceHeapError> {
+        let trace = Trace { file, on_read };
         let mut scan = Scan { wanted: collection, ..Scan::default() };
-        let summary = read(&file, &mut scan);
+        let summary = trace.read(&mut scan);
         let damage = summary.damage.map(|damage| damage.to_string());
         let Some(found) = scan.best else { return Err(scan.failure(collection, damage)) };
         let mut type_indices = HashMap::new();
@@ -94,7 +129,7 @@ impl TraceHeap {
             type_names.push(scan.names.get(&type_id).cloned().unwrap_or_else(|| unnamed(type_id)));
         }
         let mut heap = TraceHeap {
-            file,
+            trace,
             dump: found.dump,
             collection: found.collection,
             complete: scan.complete,
@@ -147,7 +182,7 @@ impl TraceHeap {
 
     /// Visits the objects of the dump as they are in the file.
     fn each(&self, visit: &mut dyn FnMut(&Node, &[Edge]) -> ControlFlow<()>) {
-        read(&self.file, &mut Visit { dump: self.dump, visit, is_over: false });
+        self.trace.read(&mut Visit { dump: self.dump, visit, is_over: false });
     }
 }
 
@@ -155,20 +190,17 @@ fn unnamed(type_id: u64) -> String {
     if type_id == 0 { "(no type)".to_owned() } else { format!("(type {type_id:#x})") }
 }
 
-fn read(file: &File, visitor: &mut impl DumpVisitor) -> Summary {
-    Reader::new(Positioned { file, at: 0 }).in_file_order().read(&mut Dumps::new(visitor))
-}
-
 /// Reads a file from its beginning, without moving its position.
-struct Positioned<'f> {
-    file: &'f File,
+struct Positioned<'t> {
+    trace: &'t Trace,
     at: u64,
 }
 
 impl Read for Positioned<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read_at(buffer, self.at)?;
+        let count = self.trace.file.read_at(buffer, self.at)?;
         self.at += count as u64;
+        (self.trace.on_read)(count as u64);
         Ok(count)
     }
 }

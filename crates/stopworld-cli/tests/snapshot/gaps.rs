@@ -2,6 +2,8 @@
 //! sizes. Roots are on the stack that was reported last.
 
 use std::io::{Seek, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use heap_snapshot::{Heap, Label};
 use rstest::rstest;
@@ -160,4 +162,20 @@ fn a_root_is_on_the_stack_that_was_reported_last(#[case] roots: Vec<Event>, #[ca
 
 fn of_another_thread(event: Event) -> Event {
     Event { thread: OTHER_THREAD, capture: OTHER_THREAD, ..event }
+}
+
+/// A progress bar counts the bytes of a trace: opening it reads all of them twice, a visit once more. What follows the end of the trace is
+/// counted, too.
+#[test]
+fn reading_reports_the_whole_file_each_time() {
+    let file = written(dump(1), None);
+    let length = 16 << 20;
+    file.set_len(length).unwrap();
+    let read = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&read);
+    let on_read = move |count| _ = counter.fetch_add(count, Ordering::Relaxed);
+    let heap = TraceHeap::open_watched(file, None, Box::new(on_read)).unwrap();
+    assert_eq!(read.load(Ordering::Relaxed), 2 * length);
+    heap.visit(&mut |_| Ok(())).unwrap();
+    assert_eq!(read.load(Ordering::Relaxed), 3 * length);
 }
