@@ -5,6 +5,7 @@ mod command;
 mod command_support;
 mod consumers;
 mod gaps;
+mod memory;
 #[path = "../../../../tests/nettrace_rules/mod.rs"]
 mod nettrace_rules;
 #[path = "../../../../tests/nettrace_support/mod.rs"]
