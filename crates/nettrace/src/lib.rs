@@ -42,6 +42,7 @@
 //! | `clr` | the payloads of the runtime's own events |
 //! | `fields` | decodes a payload by the fields that the file declares |
 //! | `shown` | formats an event as a line of text or JSON |
+//! | `functions` | the names of the addresses in stacks, from the rundown at the end of a trace |
 //! | `names` | the names of the runtime's native events, which the file does not contain |
 //! | `damage` | the kinds of damage |
 //! | `bytes` | numbers and strings from untrusted bytes |
@@ -53,6 +54,7 @@ mod container;
 mod damage;
 pub mod encode;
 pub mod fields;
+pub mod functions;
 mod header;
 mod labels;
 mod metadata;

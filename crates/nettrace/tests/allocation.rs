@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::io;
 
-use nettrace::encode::{BLOCK_BYTES, Describe, Encoder, Field, Header, Identity, Output, Written};
+use nettrace::encode::{BLOCK_BYTES, Describe, Encoder, Field, Header, Identity, OnStack, Output, Written};
 use nettrace::{Container, TraceInfo, Type, Utc};
 
 thread_local! {
@@ -55,7 +55,7 @@ impl Describe for Ticked {
 }
 
 #[test]
-fn a_file_without_stacks_and_labels_is_written_without_allocation() {
+fn a_file_without_labels_is_written_without_allocation() {
     for container in [Container::V4, Container::V6] {
         let info = TraceInfo {
             container,
@@ -68,16 +68,19 @@ fn a_file_without_stacks_and_labels_is_written_without_allocation() {
             sampling_period_ns: 0,
             pairs: Vec::new(),
         };
-        let mut encoder: Encoder<Bytes, ()> = Encoder::new(Bytes::default(), container);
+        let mut encoder: Encoder<Bytes, OnStack> = Encoder::new(Bytes::default(), container);
         let _ = encoder.trace(&info).unwrap();
         let payload = vec![7; 64_000];
         let before = ALLOCATIONS.get();
+        let mut stacks = 0;
         for number in 1..3_000_u32 {
             let thread = u64::from(number);
             if container == Container::V6 {
                 encoder.thread(thread, (1, thread), "", &[]).unwrap();
             }
             assert!(!encoder.event_type(number, &Ticked).unwrap().without_fields);
+            stacks += 1;
+            encoder.stack(stacks, &payload[..8 * (number as usize * 31 % 4_000)]).unwrap();
             let header = Header {
                 kind: number,
                 sequence: number,
@@ -86,13 +89,14 @@ fn a_file_without_stacks_and_labels_is_written_without_allocation() {
                 processor: None,
                 time: number.into(),
                 sorted: true,
-                context: (),
+                context: OnStack(stacks),
             };
             let length = number as usize * 7_919 % payload.len();
             assert_eq!(encoder.event(&header, &payload[..length]).unwrap(), Written::Yes);
             encoder.last_number(thread, number);
             if encoder.point_is_full() || number % 700 == 0 {
                 encoder.sequence_point(number.into(), 0).unwrap();
+                stacks = 0;
             }
             if container == Container::V6 && number % 100 == 0 {
                 encoder.thread_ended(thread, number).unwrap();

@@ -195,6 +195,10 @@ pub mod keyword {
     pub const GC_SAMPLED_HIGH: u64 = 0x20_0000;
     /// Allocations sampled at the low rate.
     pub const GC_SAMPLED_LOW: u64 = 0x200_0000;
+    /// Functions in the rundown: JitRundown and NGenRundown.
+    pub const METHOD_RUNDOWN: u64 = 0x30;
+    /// Modules in the rundown: LoaderRundown and PerfTrackRundown.
+    pub const LOADER_RUNDOWN: u64 = 0x2000_0008;
 }
 
 /// The type of a field of a struct for writing.

@@ -34,6 +34,7 @@
 //! | `bulk` | types, heap dumps, surviving and moved ranges |
 //! | `private` | the private provider |
 //! | `runtime` | the process, the runtime and its settings |
+//! | `code` | functions and modules, at the end of a trace |
 
 #[macro_use]
 mod declare;
@@ -41,6 +42,7 @@ mod declare;
 mod encode;
 
 pub mod bulk;
+pub mod code;
 pub mod gc;
 pub mod history;
 mod labels;
@@ -64,6 +66,7 @@ pub use values::{
 /// The events that can be written, each a struct with the name that the event has in a file.
 pub mod write {
     pub use super::bulk::written::*;
+    pub use super::code::written::*;
     pub use super::gc::written::*;
     pub use super::history::written::*;
     pub use super::private::written::*;
@@ -83,7 +86,7 @@ pub fn find(provider: Provider, event: u32, version: u32) -> Option<&'static Tem
 
 /// All templates.
 pub fn all() -> impl Iterator<Item = &'static Template> {
-    [gc::TEMPLATES, history::TEMPLATES, bulk::TEMPLATES, private::TEMPLATES, runtime::TEMPLATES]
+    [gc::TEMPLATES, history::TEMPLATES, bulk::TEMPLATES, private::TEMPLATES, runtime::TEMPLATES, code::TEMPLATES]
         .into_iter()
         .flatten()
         .copied()
@@ -97,6 +100,7 @@ pub fn definitions() -> impl Iterator<Item = &'static Definition> {
         bulk::written::DEFINITIONS,
         private::written::DEFINITIONS,
         runtime::written::DEFINITIONS,
+        code::written::DEFINITIONS,
     ]
     .into_iter()
     .flatten()

@@ -1,7 +1,7 @@
 //! The compressed header of an event: each field that equals that of the previous event in the block is left out.
 //!
 //! Most programs fire events without a stack, labels and activities. For these, the context of an event is `()`, and the encoder has no code
-//! for what is never there.
+//! for what is never there. [`OnStack`] is the context of a program whose events have nothing but a stack.
 
 use trace_io::bytes::Bytes;
 
@@ -25,7 +25,7 @@ pub struct Header<C = Context> {
     pub time: i64,
     /// No later event in the file has an earlier time.
     pub sorted: bool,
-    /// Its stack, labels and activities; `()` if no event of the file has any.
+    /// Its stack, labels and activities; [`OnStack`] if events have only stacks, and `()` if no event of the file has any.
     pub context: C,
 }
 
@@ -42,7 +42,11 @@ pub struct Context {
     pub related: [u8; 16],
 }
 
-/// The context of the events of a file: [`Context`], or `()` if no event has a stack, labels or activities.
+/// The id of the stack of an event that has neither labels nor activities; 0 is the empty stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnStack(pub u32);
+
+/// The context of the events of a file: [`Context`], [`OnStack`] if no event has labels or activities, or `()` if none has a stack either.
 pub trait EventContext: Copy + Default {
     /// The room reserved for the header of an event, in bytes.
     #[doc(hidden)]
@@ -70,6 +74,21 @@ impl EventContext for () {
     }
 
     fn put_stack(&self, _: &mut Bytes) {}
+
+    fn put_rest(&self, _: u8, _: Container, _: &mut Bytes) {}
+}
+
+impl EventContext for OnStack {
+    const HEADER_BYTES: usize = 72;
+
+    #[inline(always)]
+    fn changes(&self, before: &OnStack, _: Container) -> u8 {
+        if self == before { 0 } else { header_bit::STACK }
+    }
+
+    fn put_stack(&self, to: &mut Bytes) {
+        to.varint(u64::from(self.0));
+    }
 
     fn put_rest(&self, _: u8, _: Container, _: &mut Bytes) {}
 }

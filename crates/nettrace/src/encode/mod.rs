@@ -11,8 +11,8 @@
 //! the sequence number, the sorted flag and the ids that the caller passes. Event headers are compressed.
 //!
 //! **Memory.** All buffers have their final size when the encoder is created, so it allocates only for an item that is longer than a
-//! block, for stacks and for labels. A program that must not allocate while it writes passes payloads of less than 64 KB, without stacks
-//! and labels (the context of its events is `()`), and its types as implementations of [`Describe`].
+//! block, and for labels. A program that must not allocate while it writes passes payloads and stacks of less than 64 KB and no labels
+//! (the context of its events is `()` or [`OnStack`]), and its types as implementations of [`Describe`].
 //!
 //! **In version 4 an event without the sorted flag must have the capturing thread of the event before it in the block**: TraceEvent
 //! attributes such an event to that thread, whatever its header states. So an event without the flag begins a new block when its capturing
@@ -30,7 +30,7 @@ use std::io::{self, Write};
 use trace_io::bytes::Bytes;
 
 pub use self::description::{Describe, Described, Field, Identity, Texts};
-pub use self::header::{Context, EventContext, Header};
+pub use self::header::{Context, EventContext, Header, OnStack};
 use super::Container;
 use super::block::{BLOCK_HEADER, Block, COMPRESSED, header_bit};
 use super::metadata::TraceInfo;
@@ -142,7 +142,7 @@ impl<O: Output, C: EventContext> Encoder<O, C> {
             types: Vec::with_capacity(BLOCK_BYTES),
             types_time: 0,
             threads: Vec::with_capacity(BLOCK_BYTES),
-            stacks: Numbered::default(),
+            stacks: Numbered { bytes: Vec::with_capacity(BLOCK_BYTES), ..Numbered::default() },
             labels: Numbered::default(),
             point: (Vec::with_capacity(BLOCK_BYTES), 0),
             row: Vec::with_capacity(BLOCK_BYTES),
