@@ -74,10 +74,21 @@ pub trait Consumer: fmt::Debug + Send {
         Ok(())
     }
 
-    /// Writes what the format requires at its end, and flushes. No call follows. May allocate.
+    /// Writes what the format requires at its end, and flushes. Only [`closed`](Consumer::closed) follows. May allocate, but runs under the
+    /// recorder's lock: it takes no lock that a thread may hold while it fires, stops the world or waits for a collection.
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         let _ = now;
         self.flush()
+    }
+
+    /// Called after a successful [`close`](Consumer::close), without the recorder's lock and in a blocking region: for what `close` must not
+    /// do. No call follows.
+    ///
+    /// It may take locks that threads of the program hold, such as that of the dynamic loader. A thread that holds such a lock may wait for
+    /// the recorder, or for a collection. It does not wait for this thread: this thread does not hold the recorder's lock, and a stop
+    /// does not wait for a thread in a blocking region.
+    fn closed(&mut self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Returns, after an error, how many of the records that the consumer took are lost too, because they were still in its buffers.
@@ -137,6 +148,15 @@ pub struct Ended {
     pub error: Option<io::Error>,
     /// The consumer itself, closed.
     pub consumer: Box<dyn Consumer>,
+}
+
+impl Ended {
+    /// Calls [`Consumer::closed`], unless the consumer has failed. The caller holds no lock, and is in a blocking region.
+    pub(super) fn complete(&mut self) {
+        if self.error.is_none() {
+            self.error = self.consumer.closed().err();
+        }
+    }
 }
 
 /// The counts of the records of the process: `fired` = `drained` + `dropped` + the records that are still in the rings.

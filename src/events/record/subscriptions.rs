@@ -114,7 +114,9 @@ impl Events {
     /// # Errors
     /// The consumer has ended already.
     pub fn end_recording(&self, consumer: ConsumerId) -> Result<Ended, RecordError> {
-        self.changing(|_, held| held.end(consumer))
+        let mut ended = self.changing(|_, held| held.end(consumer))?;
+        as_blocking(|| ended.complete());
+        Ok(ended)
     }
 
     /// Runs a change under both locks, and updates the words that the fire functions test.
@@ -152,6 +154,7 @@ impl Drop for Events {
         let Some(world) = self.recorded_world() else { return };
         let number = usize::from(world.number());
         as_blocking(|| {
+            let mut ended = Vec::new();
             let mut held = Held::take();
             for slot in 0..MAX_CONSUMERS {
                 if held.routes.histories[number].selection(slot).is_none() {
@@ -165,11 +168,13 @@ impl Drop for Events {
                 let is_of_others = held.routes.histories.iter().any(|history| history.selection(slot).is_some());
                 if !is_of_others {
                     // An error cannot be returned here. A program that needs it ends the recording before.
-                    drop(held.end(consumer));
+                    ended.extend(held.end(consumer));
                 }
             }
             held.flush_everything(PATIENCE_NS);
             worlds::give_back(&mut held.routes.histories, world);
+            drop(held);
+            ended.iter_mut().for_each(Ended::complete);
         });
     }
 }
