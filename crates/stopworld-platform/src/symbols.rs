@@ -63,6 +63,19 @@ impl fmt::Display for CodePlace {
     }
 }
 
+/// A function of the program or of a library, in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its path.
+    pub name: String,
+    /// The addresses of its code.
+    pub addresses: Range<usize>,
+    /// The file that contains it.
+    pub file: PathBuf,
+    /// The lowest address of that file.
+    pub file_begin: usize,
+}
+
 /// Where the functions begin that are between the program's code and an allocator: they are left out in front of a backtrace.
 const LIBRARIES: [&str; 8] =
     ["stopworld::", "stopworld_platform::", "stopworld_fire_", "alloc::", "std::", "core::", "__rust", "_Unwind_"];
@@ -122,6 +135,11 @@ impl Module {
     fn of(file: &loaded::File) -> Self {
         Self { path: file.real_path(), bias: file.bias, range: file.range(), names: None }
     }
+
+    /// Returns the names in the file, which are read on first use. `None` if it cannot be read.
+    fn names(&mut self) -> Option<&Loader> {
+        self.names.get_or_insert_with(|| Loader::new(&self.path).ok()).as_ref()
+    }
 }
 
 /// The calls of a backtrace.
@@ -162,6 +180,36 @@ impl Symbols {
         let (_, probe, names) = names_at(&mut self.modules, address)?;
         let symbol = names?.find_symbol(probe)?;
         Some(without_hash(&demangle_auto(symbol.into(), None)).to_owned())
+    }
+
+    /// Returns the function whose code contains this address, by the symbols of its file. Code that is inlined into a function belongs to
+    /// that function. `None` if no symbol names it.
+    pub fn function(&mut self, address: usize) -> Option<Function> {
+        let module = self.modules.iter_mut().find(|module| module.range.contains(&address))?;
+        let (bias, range) = (module.bias, module.range.clone());
+        let names = module.names()?;
+        let symbol = names.find_symbol_info((address - bias) as u64)?;
+        let start = symbol.address();
+        let is_in_it = |at: usize| {
+            let symbol = names.find_symbol_info((at - bias) as u64);
+            at < range.end && symbol.is_some_and(|symbol| symbol.address() == start)
+        };
+        // The addresses of a function follow each other, so the last one is found by bisection.
+        let (mut last, mut step) = (address, 1);
+        while is_in_it(last + step) {
+            last += step;
+            step *= 2;
+        }
+        while step > 1 {
+            step /= 2;
+            last += if is_in_it(last + step) { step } else { 0 };
+        }
+        Some(Function {
+            name: without_hash(&demangle_auto(symbol.name().into(), None)).to_owned(),
+            addresses: start as usize + bias..last + 1,
+            file: module.path.clone(),
+            file_begin: range.start,
+        })
     }
 
     /// Returns all calls of the backtrace with these return addresses, innermost first. Equal numbers stand for equal backtraces.
@@ -218,8 +266,10 @@ impl Symbols {
 /// Returns the file that contains an address, the address in the file, and the names in it.
 fn names_at(modules: &mut [Module], address: usize) -> Option<(&PathBuf, u64, Option<&Loader>)> {
     let module = modules.iter_mut().find(|module| module.range.contains(&address))?;
-    let names = module.names.get_or_insert_with(|| Loader::new(&module.path).ok()).as_ref();
-    Some((&module.path, (address - module.bias) as u64, names))
+    let probe = (address - module.bias) as u64;
+    let _ = module.names();
+    let Module { path, names, .. } = module;
+    Some((path, probe, names.as_ref().and_then(Option::as_ref)))
 }
 
 /// Reads the calls at an address from the debugging information.
@@ -337,6 +387,20 @@ mod tests {
         assert!(Arc::ptr_eq(&first.function, &second.function));
         let nowhere = symbols.own_frames(&[0x11]).remove(0).1.remove(0);
         assert!(!nowhere.has_symbol() && nowhere.function() == "0x10", "{nowhere:?}");
+    }
+
+    #[test]
+    fn a_function_has_the_addresses_of_its_code() {
+        let mut symbols = Symbols::new();
+        let start = short as *const () as usize;
+        let function = symbols.function(start).unwrap();
+        assert!(function.name.ends_with("symbols::short"), "{function:?}");
+        assert_eq!((function.addresses.start, function.file.as_path()), (start, &*std::env::current_exe().unwrap()));
+        assert!(function.file_begin < start && function.addresses.len() > 16);
+        let last = function.addresses.end - 1;
+        assert_eq!(symbols.function(last).as_ref(), Some(&function));
+        assert_ne!(symbols.function(last + 1), Some(function));
+        assert_eq!(symbols.function(0x11), None);
     }
 
     #[test]
