@@ -42,12 +42,12 @@ use crate::sync::TraceStore;
 
 /// The largest number of frames in a call stack. Those of outer frames are left out.
 pub const MOST_FRAMES: usize = 64;
-/// Places for call stacks.
-const PLACES: usize = 1 << 20;
+/// The largest number of different call stacks: their numbers are at most this.
+pub const MOST_CALL_STACKS: usize = 1 << 20;
 /// Words for call stacks: their pages cost nothing until they are written.
 const WORDS: usize = 1 << 24;
 
-static STORE: TraceStore<PLACES, WORDS> = TraceStore::new();
+static STORE: TraceStore<MOST_CALL_STACKS, WORDS> = TraceStore::new();
 
 /// How a world samples its allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,14 +121,13 @@ pub struct AllocationSite {
 impl AllocationSite {
     fn of(counted: Counted, interval_bytes: u64) -> Self {
         let Counted { site: Site { stack, type_info, object_bytes }, allocated, freed } = counted;
-        let probability = -(-(object_bytes as f64) / interval_bytes as f64).exp_m1();
         Self {
             call_stack: CallStack::from_raw(stack),
             type_info,
             object_bytes,
             samples: allocated,
             samples_in_use: allocated - freed,
-            objects_per_sample: probability.recip(),
+            objects_per_sample: objects_per_sample(object_bytes, interval_bytes),
         }
     }
 
@@ -151,6 +150,12 @@ impl AllocationSite {
     pub fn bytes_in_use(&self) -> f64 {
         self.objects_in_use() * self.object_bytes as f64
     }
+}
+
+/// Returns the number of objects that a sampled one stands for: the inverse of the probability that it is sampled.
+pub(crate) fn objects_per_sample(object_bytes: u64, interval_bytes: u64) -> f64 {
+    let probability = -(-(object_bytes as f64) / interval_bytes as f64).exp_m1();
+    probability.recip()
 }
 
 /// What a world has allocated, by call stack: see the [module](self).

@@ -66,6 +66,11 @@ impl World {
         Ok(())
     }
 
+    /// Returns whether the world [samples its allocations](crate::WorldBuilder::allocation_sampling).
+    pub fn samples_allocations(&self) -> bool {
+        self.collector().samples.is_some()
+    }
+
     /// Returns what the world has allocated so far, and what is in use, by call stack. `None` if the world does not
     /// [sample its allocations](crate::WorldBuilder::allocation_sampling). What is in use is known as of the last collection; an object that has
     /// died since counts as in use.

@@ -66,6 +66,14 @@ pub fn fire_everything(events: &Events, mut value: impl FnMut() -> u64) {
     events.fire_emergency_set(value() as u32, value() as usize);
     events.fire_allocation_tick(value() as usize, value() as usize, value() as usize, value() as usize, value() as u32);
     events.fire_object_sampled(value() as usize, value() as usize, value() as usize, value() as usize);
+    events.fire_allocation_sampled(
+        value() as usize,
+        value() as usize,
+        value() as usize,
+        value(),
+        value() as u32,
+        value() as u32,
+    );
     events.fire_large_allocated(value() as usize, value() as usize, value() as usize);
     events.fire_object_allocated(value() as usize, value() as usize);
     events.fire_object_freed(value() as usize, value() as usize);

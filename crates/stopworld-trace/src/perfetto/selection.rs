@@ -11,7 +11,13 @@ const DUMP: [EventId; 5] =
 /// addresses, and heap dumps, which would be made only for this trace.
 pub fn usual() -> EventSet {
     let many = EventSet::group(Group::Object) | EventSet::group(Group::Block);
-    let others = [EventId::Interned, EventId::Labelled, EventId::ObjectSampled, EventId::ThreadStopped];
+    let others = [
+        EventId::Interned,
+        EventId::Labelled,
+        EventId::ObjectSampled,
+        EventId::AllocationSampled,
+        EventId::ThreadStopped,
+    ];
     let others: EventSet = others.into_iter().chain(DUMP).collect();
     EventSet::all().without(many | others)
 }

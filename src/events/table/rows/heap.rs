@@ -118,6 +118,21 @@ macro_rules! heap_rows {
             }
         }
 
+        /// A world that samples its allocations has sampled one, with its call stack. The object is about to be made.
+        AllocationSampled / fire_allocation_sampled in Memory {
+            net [GCAllocationTick = 10 v 4 op 11: Default GC Verbose]
+            mps []
+            ghc []
+            fields {
+                object_addr: usize [Address] "the object",
+                type_addr: usize [Address] "its type",
+                object_bytes: usize [Bytes] "its size in the heap",
+                bytes: u64 [Bytes] "bytes that it represents",
+                stack: u32 [Ordinal] "the call stack, 0 if it is not known",
+                space: u32 [Code] "its space: 0 small, 1 pinned, 2 large",
+            }
+        }
+
         /// A large object was allocated, in blocks of its own.
         LargeAllocated / fire_large_allocated in Memory {
             net []
