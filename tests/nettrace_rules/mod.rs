@@ -42,6 +42,8 @@ pub struct Event {
     pub time: u64,
     pub thread: u64,
     pub sequence: u32,
+    /// The addresses of its stack; empty if it has none.
+    pub stack: Vec<u64>,
     pub payload: Vec<u8>,
     pub offset: usize,
 }
@@ -211,6 +213,8 @@ struct State {
     sequences: HashMap<u64, u32>,
     /// Version 6: the kernel's ids of the threads that the file knows.
     threads: HashMap<u64, u64>,
+    /// The stacks since the last sequence point. Their ids are consecutive, from 1.
+    stacks: Vec<Vec<u64>>,
 }
 
 impl Trace {
@@ -377,14 +381,15 @@ impl State {
             *last = *sequence;
         }
         self.trace.points += 1;
+        self.stacks.clear();
     }
 
     fn stacks(&mut self, body: &mut Bytes<'_>) {
-        let _first = body.u32();
+        assert_eq!(body.u32() as usize, self.stacks.len() + 1, "byte {}: the first id", body.offset());
         for _ in 0..body.u32() {
             let length = body.u32() as usize;
             assert!(length.is_multiple_of(8) && length < 65_528);
-            body.take(length);
+            self.stacks.push((0..length / 8).map(|_| body.u64()).collect());
         }
     }
 
@@ -417,6 +422,7 @@ impl State {
                 }
                 2 => self.events(&mut body),
                 3 => self.metadata_v6(&mut body),
+                5 => self.stacks(&mut body),
                 4 => {
                     let time = body.u64();
                     assert_eq!(body.u32(), 0, "flags");
@@ -500,13 +506,14 @@ impl State {
         let (first, last) = block_head(body);
         let is_v6 = self.trace.version == 6;
         let (mut id, mut sequence, mut capture, mut thread, mut time, mut length) = (0, 0_u32, 0, 0, 0_u64, 0);
+        let mut stack = 0;
         let mut times = (u64::MAX, 0);
         assert!(!body.is_over(), "byte {}: a block without events", body.offset());
         while !body.is_over() {
             let offset = body.offset();
             let flags = body.u8();
             assert_eq!(flags & 0x40, 0x40, "byte {offset}: every event is sorted");
-            assert_eq!(flags & 0x38, 0, "byte {offset}: neither stacks nor activities");
+            assert_eq!(flags & 0x30, 0, "byte {offset}: no activities");
             if flags & 1 != 0 {
                 id = body.varint() as u32;
             }
@@ -520,6 +527,9 @@ impl State {
             }
             if flags & 4 != 0 {
                 thread = body.varint();
+            }
+            if flags & 8 != 0 {
+                stack = body.varint() as usize;
             }
             time += body.varint();
             if flags & 0x80 != 0 {
@@ -545,7 +555,10 @@ impl State {
                 thread
             };
             assert!(thread > 0);
-            self.trace.events.push(Event { kind, time, thread, sequence, payload, offset });
+            let known =
+                || self.stacks.get(stack - 1).unwrap_or_else(|| panic!("byte {offset}: no stack {stack}")).clone();
+            let stack = if stack == 0 { Vec::new() } else { known() };
+            self.trace.events.push(Event { kind, time, thread, sequence, stack, payload, offset });
         }
         assert_eq!((first, last), times, "the block's times");
     }

@@ -37,7 +37,7 @@ use stopworld::World;
 use stopworld::events::clock::{Clock, Relation};
 use stopworld::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
 use stopworld::events::{EventSet, Selection};
-use stopworld_trace::nettrace::live::Limits;
+use stopworld_trace::nettrace::live::WorldFacts;
 
 /// The longest delay of an event to a client that reads.
 const FLUSH_NS: u64 = 100_000_000;
@@ -72,7 +72,7 @@ pub(super) struct Control {
 #[derive(Debug)]
 struct WorldSelection {
     needs: EventSet,
-    limits: Limits,
+    facts: WorldFacts,
 }
 
 impl Control {
@@ -100,8 +100,8 @@ impl Control {
     pub(super) fn join(&self, world: &World) -> Result<(), RecordError> {
         let Some(recording) = &self.recording else { return Ok(()) };
         let events = world.events();
-        recording.join(events, |WorldSelection { needs, limits }, number| {
-            limits.note(number, world.heap_limit());
+        recording.join(events, |WorldSelection { needs, facts }, number| {
+            facts.note(number, world);
             events.select_recorded(recording.consumer(), Selection::of(*needs))
         })
     }
@@ -190,7 +190,7 @@ impl Session {
         let bytes = (collect.megabytes as usize).saturating_mul(1 << 20).min(MOST_WAITING);
         let needs = Stream::needs(collect);
         let queue = Arc::new(queue(if needs == EventSet::NONE { 0 } else { bytes }));
-        let (wakeup, limits) = (Arc::new(Notify::new()), Limits::default());
+        let (wakeup, facts) = (Arc::new(Notify::new()), WorldFacts::default());
         let recording = if needs == EventSet::NONE {
             None
         } else {
@@ -200,7 +200,7 @@ impl Session {
                 wakeup: Arc::clone(&wakeup),
                 came: false,
             };
-            Some(Recording::start(Box::new(queue_consumer), WorldSelection { needs, limits: limits.clone() })?)
+            Some(Recording::start(Box::new(queue_consumer), WorldSelection { needs, facts: facts.clone() })?)
         };
         let control = Arc::new(Control {
             id,
@@ -216,7 +216,7 @@ impl Session {
             Counting { schedule, sampler: Sampler::new(&worlds.sources()), series }
         });
         let to = ToClient { socket: Arc::clone(socket), control: Arc::clone(&control) };
-        let stream = Stream::new(collect, limits, Box::new(to))?;
+        let stream = Stream::new(collect, facts, Box::new(to))?;
         let worlds = Arc::clone(worlds);
         Ok(Session { control, queue, stream, counting, worlds, reached: clock.now(), flushed_ns: 0 })
     }

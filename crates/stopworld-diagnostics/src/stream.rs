@@ -2,8 +2,8 @@
 //!
 //! The encoder is that of trace files. For each event type it checks once (`.live.exact`) whether the session requests it: by
 //! provider, keywords, level and the filter of event ids. Events of providers that the session does not request are omitted.
-//! Each stream contains an event about the process (ProcessInfo), and its version and settings if the client requested a
-//! rundown.
+//! Each stream contains an event about the process (ProcessInfo). If the client requested a rundown, it also has the version and settings of the
+//! process, and at the end the names of the functions on call stacks.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::request::Collect;
 use nettrace::EventType;
 use stopworld::events::record::{Lost, Recorded};
 use stopworld::events::{EventId, EventSet};
-use stopworld_trace::nettrace::live::{Limits, Live};
+use stopworld_trace::nettrace::live::{Live, WorldFacts};
 use stopworld_trace::nettrace::{Destination, ProviderRequest, Providers};
 
 /// The provider of the events about the process itself, and the provider of the rundown.
@@ -45,13 +45,13 @@ impl Stream {
     }
 
     /// Creates a stream. Sends nothing yet.
-    pub(super) fn new(collect: &Collect, limits: Limits, destination: Box<dyn Destination>) -> io::Result<Stream> {
+    pub(super) fn new(collect: &Collect, facts: WorldFacts, destination: Box<dyn Destination>) -> io::Result<Stream> {
         let wants = |provider: &str, event, keywords, level| match provider {
             EVENT_PIPE => true,
             RUNDOWN => collect.rundown || collect.wants(provider, event, keywords, level),
             _ => collect.wants(provider, event, keywords, level),
         };
-        Ok(Stream { live: Live::new(&providers(collect), wants, limits, destination)?, definitions: definitions() })
+        Ok(Stream { live: Live::new(&providers(collect), wants, facts, destination)?, definitions: definitions() })
     }
 
     /// Sends the header.

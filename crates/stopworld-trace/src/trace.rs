@@ -22,7 +22,7 @@ use super::format::{Format, Joining};
 use super::target::{OutputFile, Target};
 use super::trace_error::TraceError;
 use super::worlds::Worlds;
-use stopworld::events::record::{Consumer, ConsumerTotals, RecordError, Recorder, Recording};
+use stopworld::events::record::{Consumer, ConsumerTotals, RecordError, Recorder, Recording, in_blocking_region};
 use stopworld::{RecordWorld, Since, World};
 
 /// The longest wait for the ends of worlds if the trace has failed. These ends are then not written any more.
@@ -137,6 +137,7 @@ impl<F: Format> Trace<F> {
         let recorder = Recorder::of_process();
         let events = recorder.replay(recording.consumer(), &mut *writer)?;
         writer.close(&recorder.clock().relation())?;
+        in_blocking_region(|| writer.closed())?;
         Ok(events)
     }
 }

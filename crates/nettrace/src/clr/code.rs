@@ -35,6 +35,6 @@ templates! {
         2 managed_pdb_path "ManagedPdbBuildPath" Z16 then after_managed_pdb ("its path");
         2 native_pdb_signature "NativePdbSignature" Guid ("the symbol file of the native code");
         2 native_pdb_age "NativePdbAge" U32 ("its age");
-        2 native_pdb_path "NativePdbBuildPath" Z16 then after_native_pdb ("its path");
+        2 native_pdb_path "NativePdbBuildPath" Z16 ("its path");
     }
 }

@@ -13,9 +13,12 @@ mod nettrace_plans;
 mod nettrace_rules;
 #[path = "../../../../tests/nettrace_support/mod.rs"]
 mod nettrace_support;
+#[path = "../../../../tests/patience/mod.rs"]
+mod patience;
 mod read;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
+mod stacks;
 #[path = "../trace_data/mod.rs"]
 mod trace_data;
 mod writer;

@@ -8,6 +8,7 @@ use super::schema::{Kind, Net, Written};
 use super::sequencer::Sequencer;
 use stopworld::events::EventId;
 use stopworld::events::record::RecordingThread;
+use stopworld::profile::allocations::CallStack;
 
 /// A serializer for single events: the sequencer, the payload buffer, and the selection.
 #[derive(Debug)]
@@ -49,6 +50,23 @@ impl EventWriter {
         self.payload.clear();
         event.encode(world, &mut self.payload);
         self.sequencer.event(Kind::Net(E::NET), ticks, thread, self.payload.as_slice())
+    }
+
+    /// Like [`write`](Self::write), for an event with a call stack.
+    #[cold]
+    pub(super) fn write_on<E: Written>(
+        &mut self,
+        stack: Option<CallStack>,
+        event: &E,
+        ticks: u64,
+        thread: RecordingThread,
+    ) -> io::Result<()> {
+        if !self.wants(E::NET) {
+            return Ok(());
+        }
+        self.payload.clear();
+        event.encode(self.world, &mut self.payload);
+        self.sequencer.event_on(stack, Kind::Net(E::NET), ticks, thread, self.payload.as_slice()).map(drop)
     }
 
     /// Writes an own event, whose payload `fill` appends.

@@ -13,26 +13,27 @@ use super::shared_state::SharedState;
 use super::writer::{Writer, WriterSettings};
 use super::{Container, Destination, Providers};
 use nettrace::EventType;
+use stopworld::World;
 use stopworld::events::EventSet;
 use stopworld::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
 
-/// The heap limits of the worlds of a trace, for its settings events.
+/// The facts about the worlds of a trace that their events do not have: their heap limits, and whether they sample their allocations.
 #[derive(Clone, Debug)]
-pub struct Limits(Arc<SharedState>);
+pub struct WorldFacts(Arc<SharedState>);
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits(Arc::new(SharedState::new()))
+impl Default for WorldFacts {
+    fn default() -> WorldFacts {
+        WorldFacts(Arc::new(SharedState::new()))
     }
 }
 
-impl Limits {
-    /// Stores the heap limit of a world of the trace. Call it before the world's first record is written.
+impl WorldFacts {
+    /// Stores the facts about a world of the trace. Call it before the world's first record is written.
     ///
     /// # Panics
     /// If there is no world with this number.
-    pub fn note(&self, world: WorldNumber, bytes: u64) {
-        self.0.note_limit(usize::from(world.0), bytes);
+    pub fn note(&self, number: WorldNumber, world: &World) {
+        self.0.note(number, world);
     }
 }
 
@@ -58,14 +59,14 @@ impl Live {
     pub fn new(
         providers: &Providers,
         wants: impl Fn(&str, u32, u64, u8) -> bool,
-        limits: Limits,
+        facts: WorldFacts,
         destination: Box<dyn Destination>,
     ) -> io::Result<Live> {
         let sender = opener();
         let head = Head::now();
         let settings =
             WriterSettings { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
-        let mut writer = Writer::without_head(&settings, limits.0, TraceOutput::to(destination))?;
+        let mut writer = Writer::without_head(&settings, facts.0, TraceOutput::to(destination))?;
         writer.keep_only(wants);
         writer.begin()?;
         Ok(Live { writer, sender })
@@ -103,11 +104,13 @@ impl Live {
         self.writer.flush_up_to(ticks)
     }
 
-    /// Sends everything and the end of the trace.
+    /// Sends everything, the names of the functions on call stacks, and the end of the trace. Takes the lock of the dynamic loader if there are
+    /// call stacks, so no thread that may hold it must wait for the calling thread.
     ///
     /// # Errors
     /// As for [`record`](Self::record).
     pub fn end(&mut self, ticks: u64) -> io::Result<()> {
-        self.writer.close_at(ticks)
+        self.writer.close_at(ticks)?;
+        self.writer.closed()
     }
 }

@@ -7,6 +7,8 @@
 //!                their payloads     points
 //! ```
 //!
+//! The samples of allocations have call stacks. The end of a trace has the names of the functions on them (`rundown`).
+//!
 //! A trace is started with [`Options`] and records the worlds that join it ([`Trace`]). It contains the events requested by its
 //! [`Providers`]. `docs/nettrace.md` lists for each event what each field means here, which fields are 0, and why.
 //!
@@ -19,9 +21,11 @@ mod event_writer;
 pub mod live;
 mod process;
 mod providers;
+mod rundown;
 mod schema;
 mod sequencer;
 mod shared_state;
+mod stacks;
 mod threads;
 mod trace;
 pub(crate) mod types;

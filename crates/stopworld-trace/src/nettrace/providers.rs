@@ -79,6 +79,11 @@ impl Providers {
         Providers { requests: requests.into(), rundown: true }
     }
 
+    /// Requests the collections and the samples of allocations: keyword GC at level Verbose, from both providers of the runtime.
+    pub fn with_allocations() -> Providers {
+        Providers::of_runtime(Keywords::GC.0, VERBOSE)
+    }
+
     /// Parses a list of providers as for dotnet-trace. The default keywords are all; the default level is Verbose, but Informational
     /// for the provider `stopworld`, which has an event for each object and reference.
     ///
@@ -150,6 +155,12 @@ impl Providers {
         self.wants(Kind::Net(Net::GCBulkNode))
     }
 
+    /// Returns whether the trace is to have samples of the allocations, with call stacks if the world
+    /// [samples](stopworld::WorldBuilder::allocation_sampling) them.
+    pub fn wants_allocation_samples(&self) -> bool {
+        self.wants(Kind::Net(Net::GCAllocationTick))
+    }
+
     /// Returns whether the trace is to have this event of the provider `stopworld`: its group and level are requested, or it belongs to the
     /// roots of a heap dump.
     pub fn wants_own(&self, id: EventId) -> bool {
@@ -197,6 +208,8 @@ fn sources(net: Net) -> &'static [EventId] {
     ];
     match net {
         Net::ProcessInfo | Net::RuntimeInformationDCStart | Net::GCSettingsRundown => &[],
+        // Written for the stacks of other events.
+        Net::ModuleDCEnd | Net::MethodDCEndVerbose => &[],
         Net::Settings => &[Id::WorldCreated],
         Net::GCSuspendEEBegin => &[Id::SuspendBegin],
         Net::GCSuspendEEEnd => &[Id::SuspendBegin, Id::SuspendEnd],
@@ -207,7 +220,8 @@ fn sources(net: Net) -> &'static [EventId] {
         Net::GCRestartEEEnd => &[Id::SuspendBegin, Id::RestartEnd],
         Net::GCCreateSegment => &[Id::SegmentCreated],
         Net::GCFreeSegment => &[Id::SegmentFreed],
-        Net::GCAllocationTick | Net::GCSampledObjectAllocationLow => &[Id::AllocationTick],
+        Net::GCAllocationTick => &[Id::AllocationTick, Id::AllocationSampled],
+        Net::GCSampledObjectAllocationLow => &[Id::AllocationTick],
         Net::GCSampledObjectAllocationHigh => &[Id::ObjectSampled],
         Net::GCFinalizersBegin => &[Id::FinalizerBegin],
         Net::GCFinalizersEnd => &[Id::FinalizerEnd],

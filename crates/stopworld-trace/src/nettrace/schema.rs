@@ -187,6 +187,8 @@ net_events! {
     ProcessInfo<'_>,
     RuntimeInformationDCStart<'_>,
     GCSettingsRundown,
+    ModuleDCEnd<'_>,
+    MethodDCEndVerbose<'_>,
     Settings,
 
     GCSuspendEEBegin,

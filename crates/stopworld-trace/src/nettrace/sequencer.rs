@@ -10,7 +10,7 @@
 //! sequence number of each thread with a number since the last point, so a loss is visible even if no event follows it. Every event before
 //! a sequence point in the file has its time or an earlier one, and every event after it has a later time.
 //!
-//! **Stacks.** The collector takes no stack traces: every event has stack 0, which means none, and no stack block is written.
+//! **Stacks** are written before their first event after a sequence point ([`Stacks`]). An event without a call stack has stack 0.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,13 +18,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::Container;
 use super::output::TraceOutput;
 use super::schema::Kind;
+use super::stacks::Stacks;
 use super::threads::{ThreadLookup, Threads};
 use crate::os::thread::{getpid, gettid};
 use nettrace::block::Block;
-use nettrace::encode::{Describe, Encoder, Header, Output, Written, end_tag};
+use nettrace::encode::{Describe, Encoder, Header, OnStack, Output, Written, end_tag};
 use nettrace::{EventType, TraceInfo, Utc};
 use stopworld::events::clock::Clock;
 use stopworld::events::record::RecordingThread;
+use stopworld::profile::allocations::CallStack;
 
 /// The maximum size of a payload: some readers store its size in 16 bits.
 pub(super) const MOST_PAYLOAD: usize = 64_000;
@@ -101,8 +103,9 @@ impl Output for BlockOutput {
 #[derive(Debug)]
 pub(super) struct Sequencer {
     head: Head,
-    encoder: Encoder<BlockOutput, ()>,
+    encoder: Encoder<BlockOutput, OnStack>,
     threads: Threads,
+    stacks: Stacks,
     /// A bit for each kind of event that is described in the file.
     described: [u64; Kind::MOST / 64],
     /// A bit for each foreign event that is described in the file.
@@ -124,6 +127,7 @@ impl Sequencer {
             head,
             encoder: Encoder::new(output, container),
             threads: Threads::new()?,
+            stacks: Stacks::new(),
             described: [0; _],
             described_foreign: 0,
             last: 0,
@@ -154,12 +158,29 @@ impl Sequencer {
     /// Writes an event. Returns its time in the file, which is not before that of the previous event.
     #[inline]
     pub(super) fn event(&mut self, kind: Kind, ticks: u64, thread: RecordingThread, payload: &[u8]) -> io::Result<u64> {
+        self.event_on(None, kind, ticks, thread, payload)
+    }
+
+    /// Like [`event`](Self::event), for an event with a call stack.
+    #[inline(always)]
+    pub(super) fn event_on(
+        &mut self,
+        stack: Option<CallStack>,
+        kind: Kind,
+        ticks: u64,
+        thread: RecordingThread,
+        payload: &[u8],
+    ) -> io::Result<u64> {
         self.know(ticks, thread, payload.len())?;
         let id = kind.id();
         if self.described[id as usize / 64] & 1 << (id % 64) == 0 {
             self.describe(kind, payload.len())?;
         }
-        self.put_event(id, ticks, thread, payload)
+        let stack = match stack {
+            Some(stack) => self.stack(stack)?,
+            None => OnStack::default(),
+        };
+        self.put_event(id, ticks, thread, payload, stack)
     }
 
     /// Writes a foreign event, one that is not in the event table. `kind` must always be the same for the same `number`, which is
@@ -180,11 +201,18 @@ impl Sequencer {
             self.described_foreign |= 1 << number;
             self.describe_as(id, kind, payload.len())?;
         }
-        self.put_event(id, ticks, thread, payload).map(drop)
+        self.put_event(id, ticks, thread, payload, OnStack::default()).map(drop)
     }
 
     #[inline(always)]
-    fn put_event(&mut self, id: u32, ticks: u64, thread: RecordingThread, payload: &[u8]) -> io::Result<u64> {
+    fn put_event(
+        &mut self,
+        id: u32,
+        ticks: u64,
+        thread: RecordingThread,
+        payload: &[u8],
+        stack: OnStack,
+    ) -> io::Result<u64> {
         let time = self.time(ticks);
         let sequence = self.threads.advance(thread.tid, 1);
         let thread = self.thread_name(thread);
@@ -196,7 +224,7 @@ impl Sequencer {
             processor: None,
             time: time as i64,
             sorted: true,
-            context: (),
+            context: stack,
         };
         let written = self.encoder.event(&header, payload)?;
         debug_assert_eq!(written, Written::Yes);
@@ -212,6 +240,21 @@ impl Sequencer {
         self.threads.advance(thread.tid, count as u32);
         self.points_due = true;
         Ok(())
+    }
+
+    /// Returns the id of a stack, which is written first if the file does not have it since the last sequence point.
+    #[cold]
+    fn stack(&mut self, stack: CallStack) -> io::Result<OnStack> {
+        let (id, new) = self.stacks.id(stack);
+        if let Some(addresses) = new {
+            self.encoder.stack(id, addresses)?;
+        }
+        Ok(OnStack(id))
+    }
+
+    /// Returns the stacks of the events so far.
+    pub(super) fn stacks(&self) -> &Stacks {
+        &self.stacks
     }
 
     // ---- Threads and types ---------------------------------------------------------------------------------------------
@@ -281,6 +324,7 @@ impl Sequencer {
         }
         self.encoder.sequence_point(time as i64, 0)?;
         self.threads.point();
+        self.stacks.point();
         self.points_due = false;
         self.floor = time + 1;
         Ok(())

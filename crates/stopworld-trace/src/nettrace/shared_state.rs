@@ -3,27 +3,41 @@
 use std::sync::Arc;
 
 use crate::progress::Progress;
-use crate::sync::{AtomicU64, Ordering};
-use stopworld::events::record::MAX_WORLDS;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use stopworld::World;
+use stopworld::events::record::{MAX_WORLDS, WorldNumber};
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct SharedState {
     /// The heap limit of each world. The owner stores it before it begins to record the world.
     limits: [AtomicU64; MAX_WORLDS],
+    /// Whether each world samples its allocations. Stored like the limit.
+    sampling: [AtomicBool; MAX_WORLDS],
     pub(super) progress: Arc<Progress>,
 }
 
 impl SharedState {
     pub(super) fn new() -> SharedState {
-        SharedState { limits: [const { AtomicU64::new(0) }; MAX_WORLDS], progress: Arc::default() }
+        SharedState {
+            limits: [const { AtomicU64::new(0) }; MAX_WORLDS],
+            sampling: [const { AtomicBool::new(false) }; MAX_WORLDS],
+            progress: Arc::default(),
+        }
     }
 
-    pub(super) fn note_limit(&self, world: usize, bytes: u64) {
-        self.limits[world].store(bytes, Ordering::Relaxed);
+    /// Stores the facts about the world with this number.
+    pub(super) fn note(&self, number: WorldNumber, world: &World) {
+        let number = usize::from(number.0);
+        self.limits[number].store(world.heap_limit(), Ordering::Relaxed);
+        self.sampling[number].store(world.samples_allocations(), Ordering::Relaxed);
     }
 
     pub(super) fn limit(&self, world: usize) -> u64 {
         self.limits[world].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn samples_allocations(&self, world: usize) -> bool {
+        self.sampling[world].load(Ordering::Relaxed)
     }
 }

@@ -87,7 +87,7 @@ impl Format for Nettrace {
     }
 
     fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
-        self.shared_state.note_limit(usize::from(joining.number.0), joining.world.heap_limit());
+        self.shared_state.note(joining.number, joining.world);
         joining.select(self.selection())
     }
 }

@@ -11,6 +11,8 @@
 //! **The selection** is computed once for each kind of event ([`Providers`](super::Providers)). One event may become several .NET
 //! events of which only some are selected.
 //!
+//! **What comes last**: the functions on the call stacks, and their files. See [`rundown`](super::rundown).
+//!
 //! The writer runs in the drain (the step in which the rings are emptied), so it does not allocate, takes no lock, and writes only to
 //! memory allocated in advance.
 
@@ -22,6 +24,7 @@ use super::dump::Dump;
 use super::event_writer::EventWriter;
 use super::output::TraceOutput;
 use super::providers::Providers;
+use super::rundown::Rundown;
 use super::schema::{Kind, Net, Written, type_of};
 use super::sequencer::{Head, MOST_PAYLOAD, Sequencer};
 use super::shared_state::SharedState;
@@ -42,6 +45,7 @@ use stopworld::events::clock::Relation;
 use stopworld::events::record::{Consumer, Lost, MAX_WORLDS, Policy, Recorded, RecordingThread};
 use stopworld::events::table::MAX_PAYLOAD_BYTES;
 use stopworld::events::{Event, EventId, EventSet, Label, Labels, payload};
+use stopworld::profile::allocations::CallStack;
 use trace_io::bytes::Bytes;
 
 /// Names and texts are cut to this many UTF-16 units.
@@ -160,9 +164,30 @@ impl Writer {
         if let Some(dump) = &mut self.dump {
             dump.end(&mut self.event_writer, ticks)?;
         }
-        let closed = self.event_writer.sequencer.flush(self.reached, true);
+        let is_last = !self.has_rundown();
+        let closed = self.event_writer.sequencer.flush(self.reached, is_last);
         self.publish_progress();
         closed
+    }
+
+    /// Returns whether the names of functions follow the last event.
+    fn has_rundown(&self) -> bool {
+        self.event_writer.wants(Net::MethodDCEndVerbose) && !self.event_writer.sequencer.stacks().is_empty()
+    }
+
+    /// Writes the names of the functions on call stacks, and ends the trace.
+    fn write_rundown(&mut self) -> io::Result<()> {
+        let (ticks, thread) = (self.reached, self.opener);
+        // The code belongs to the process: its events have the number of the first world.
+        self.event_writer.world = 0;
+        let rundown = Rundown::of(self.event_writer.sequencer.stacks());
+        for module in rundown.modules() {
+            self.event_writer.write(&module, ticks, thread)?;
+        }
+        for function in rundown.functions() {
+            self.event_writer.write(&function, ticks, thread)?;
+        }
+        self.event_writer.sequencer.flush(ticks, true)
     }
 
     /// Writes the head of the file, and the events that describe the process.
@@ -330,7 +355,21 @@ impl Writer {
                 },
             ),
             Event::SegmentFreed(of) => self.net(record, &GCFreeSegment { address: of.addr as u64 }),
-            Event::AllocationTick(of) => self.allocation_tick(record, of),
+            Event::AllocationTick(of) => self.allocation_tick(record, number, of),
+            Event::AllocationSampled(of) => {
+                let (bytes, type_id) = (of.bytes, of.type_addr as u64);
+                let tick = GCAllocationTick {
+                    amount: u32::try_from(bytes).unwrap_or(u32::MAX),
+                    kind: kind_of(of.space),
+                    amount64: bytes,
+                    type_id,
+                    type_name: Text::cut(self.names.of(type_id), MOST_NAME),
+                    heap_index: 0,
+                    address: of.object_addr as u64,
+                    object_size: of.object_bytes as u64,
+                };
+                self.event_writer.write_on(CallStack::from_raw(of.stack), &tick, ticks, record.thread)
+            }
             Event::ObjectSampled(of) => self.net(
                 record,
                 &GCSampledObjectAllocationHigh {
@@ -378,16 +417,11 @@ impl Writer {
         }
     }
 
-    fn allocation_tick(&mut self, record: &Recorded, of: payload::AllocationTick) -> io::Result<()> {
-        let kind = match of.space {
-            1 => AllocationKind::Pinned,
-            2 => AllocationKind::Large,
-            _ => AllocationKind::Small,
-        };
+    fn allocation_tick(&mut self, record: &Recorded, world: usize, of: payload::AllocationTick) -> io::Result<()> {
         let (bytes, type_id) = (of.bytes as u64, of.type_addr as u64);
         let tick = GCAllocationTick {
             amount: u32::try_from(bytes).unwrap_or(u32::MAX),
-            kind,
+            kind: kind_of(of.space),
             amount64: bytes,
             type_id,
             type_name: Text::cut(self.names.of(type_id), MOST_NAME),
@@ -395,7 +429,10 @@ impl Writer {
             address: of.object_addr as u64,
             object_size: of.object_bytes as u64,
         };
-        self.net(record, &tick)?;
+        // Readers add up the amounts. In a world that samples its allocations, the samples have them.
+        if !self.shared_state.samples_allocations(world) {
+            self.net(record, &tick)?;
+        }
         let objects = bytes / (of.object_bytes as u64).max(1);
         let sample = GCSampledObjectAllocationLow {
             address: tick.address,
@@ -460,6 +497,15 @@ impl Writer {
     }
 }
 
+/// Returns the .NET heap of an object in this space.
+fn kind_of(space: u32) -> AllocationKind {
+    match space {
+        1 => AllocationKind::Pinned,
+        2 => AllocationKind::Large,
+        _ => AllocationKind::Small,
+    }
+}
+
 impl Consumer for Writer {
     #[inline]
     fn record(&mut self, record: &Recorded) -> io::Result<()> {
@@ -493,6 +539,15 @@ impl Consumer for Writer {
 
     fn close(&mut self, now: &Relation) -> io::Result<()> {
         self.close_at(now.ticks)
+    }
+
+    fn closed(&mut self) -> io::Result<()> {
+        if !self.has_rundown() {
+            return Ok(());
+        }
+        let written = self.write_rundown();
+        self.publish_progress();
+        written
     }
 
     fn unwritten(&self) -> u64 {

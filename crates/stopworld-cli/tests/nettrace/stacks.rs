@@ -1,0 +1,449 @@
+//! Samples of allocations in .nettrace files, with their call stacks and the names at the end.
+
+use crate::nettrace_rules;
+use crate::patience;
+use crate::writer_support;
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::hint::black_box;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use nettrace::clr::{Payload, gc::AllocationTick};
+use nettrace::encode::{Encoder, Header, OnStack, Written};
+use nettrace::functions::Functions;
+use nettrace::{EventType, NetEvent, Reader, Summary, TraceInfo, Utc, Visitor};
+use nettrace_rules::{Trace as Parsed, check};
+use patience::Watchdog;
+use proptest::prelude::*;
+use rstest::rstest;
+use stopworld::profile::allocations::{AllocationProfile, AllocationSampling};
+use stopworld::{Mutator, Stopper, World, WorldBuilder};
+use stopworld_trace::nettrace::{Container, Destination, Options, Providers, Trace};
+use writer_support::{File, end, small};
+
+const INTERVAL: u64 = 4096;
+
+fn sampling() -> WorldBuilder {
+    small().allocation_sampling(AllocationSampling { seed: 24, ..AllocationSampling::every(INTERVAL) })
+}
+
+fn options(file: &File) -> Options {
+    Options::new(file.path()).providers(Providers::with_allocations())
+}
+
+#[inline(never)]
+fn innermost(m: &Mutator, objects: u64) {
+    for number in 0..objects {
+        black_box(m.alloc([number; 5]).unwrap());
+    }
+    black_box(());
+}
+
+#[inline(never)]
+fn nested(m: &Mutator, depth: usize) {
+    match depth {
+        0 => innermost(m, 2_000),
+        _ => nested(m, depth - 1),
+    }
+    black_box(());
+}
+
+#[inline(never)]
+fn arrays(m: &Mutator) {
+    for _ in 0..50 {
+        black_box(m.alloc_array(20_000, |i| i as u64).unwrap());
+    }
+    black_box(());
+}
+
+/// Allocates with many different call stacks, and flushes the trace several times.
+fn work(world: &World, trace: &Trace) {
+    // SAFETY: this thread keeps no `Gc`.
+    let m = unsafe { world.attach("main") }.unwrap();
+    for depth in 0..30 {
+        nested(&m, depth % 11);
+        if depth % 7 == 0 {
+            trace.flush().unwrap();
+        }
+    }
+    arrays(&m);
+}
+
+/// A sample in a file.
+#[derive(Clone, Debug)]
+struct Sample {
+    stack: Vec<u64>,
+    type_name: String,
+    object_bytes: u64,
+    amount: i64,
+    kind: u32,
+}
+
+/// The allocation ticks of a trace, with their stacks.
+#[derive(Default)]
+struct Samples {
+    process: u64,
+    samples: Vec<Sample>,
+}
+
+impl Visitor for Samples {
+    fn event(&mut self, event: &NetEvent<'_>) {
+        self.process = event.process;
+        if event.kind.name != "GCAllocationTick" {
+            return;
+        }
+        let tick = AllocationTick::new(event.version(), Payload::new(event.payload, 8));
+        self.samples.push(Sample {
+            stack: event.stack.addresses().collect(),
+            type_name: tick.type_name().unwrap().to_string(),
+            object_bytes: tick.object_size().unwrap(),
+            amount: tick.bytes().unwrap(),
+            kind: tick.kind().unwrap(),
+        });
+    }
+}
+
+fn samples(bytes: &[u8]) -> Samples {
+    let mut samples = Samples::default();
+    let summary = Reader::new(bytes).with_stacks().read(&mut samples);
+    assert_eq!((summary.damage, summary.lost, summary.ended_orderly), (None, 0, true));
+    samples
+}
+
+fn functions(bytes: &[u8]) -> Functions {
+    let mut functions = Functions::default();
+    Reader::new(bytes).read(&mut functions);
+    functions
+}
+
+/// Returns the last parts of the names of a stack's functions, `?` for an address without a name.
+fn names<'a>(functions: &'a Functions, process: u64, stack: &'a [u64]) -> Vec<&'a str> {
+    let name = |address: &u64| functions.at(process, *address).map_or("?", |function| &*function.name);
+    stack.iter().map(name).collect()
+}
+
+/// The number of samples and the sum of what they stand for, by stack, type and size.
+type Sums = BTreeMap<(Vec<u64>, String, u64), (u64, f64)>;
+
+fn sums_of_profile(profile: &AllocationProfile) -> Sums {
+    let mut sums = Sums::new();
+    for site in &profile.sites {
+        let stack = site.call_stack.unwrap().return_addresses().map(|address| address as u64 - 1);
+        let sum = sums.entry((stack.collect(), site.type_info.name().to_owned(), site.object_bytes)).or_default();
+        *sum = (sum.0 + site.samples, sum.1 + site.allocated_bytes());
+    }
+    sums
+}
+
+fn sums_of_trace(samples: &[Sample]) -> Sums {
+    let mut sums = Sums::new();
+    for Sample { stack, type_name, object_bytes, amount, .. } in samples.iter().cloned() {
+        let sum = sums.entry((stack, type_name, object_bytes)).or_default();
+        *sum = (sum.0 + 1, sum.1 + amount as f64);
+    }
+    sums
+}
+
+/// Asserts that a trace has the samples of a profile. A sample in a trace stands for a whole number of bytes.
+fn are_the_profile(samples: &[Sample], profile: &AllocationProfile) {
+    assert_eq!((profile.dropped, samples.is_empty()), (0, false));
+    let (expected, seen) = (sums_of_profile(profile), sums_of_trace(samples));
+    assert_eq!(seen.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (of, (count, bytes)) in &expected {
+        let (seen_count, seen_bytes) = seen[of];
+        assert_eq!(seen_count, *count, "{of:?}");
+        assert!((seen_bytes - bytes).abs() <= *count as f64 / 2.0 + 1e-6, "{of:?}: {seen_bytes} of {bytes}");
+    }
+}
+
+#[rstest]
+fn a_trace_has_the_samples_of_the_profile_with_their_call_stacks(
+    #[values(Container::V4, Container::V6)] container: Container,
+) {
+    let file = File::new();
+    let trace = options(&file).container(container).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    work(&world, &trace);
+    let profile = world.allocation_profile().unwrap();
+    end(world);
+    let finished = trace.finish().unwrap();
+    assert!(finished.is_complete(), "{finished:?}");
+
+    let bytes = file.bytes();
+    assert_eq!(finished.bytes, bytes.len() as u64 - if container == Container::V4 { 1 } else { 4 });
+    let parsed = Parsed::parse(&bytes);
+    check(&parsed);
+    assert!(parsed.points > 3);
+    let Samples { process, samples } = samples(&bytes);
+    are_the_profile(&samples, &profile);
+    // Another reader finds the same stacks.
+    let others = parsed.named("GCAllocationTick").map(|tick| &tick.stack);
+    assert!(others.eq(samples.iter().map(|sample| &sample.stack)));
+    let functions = functions(&bytes);
+    let (mut deepest, mut large) = (0, 0);
+    for Sample { stack, type_name, kind, .. } in &samples {
+        let names = names(&functions, process, stack);
+        match (*kind, type_name.as_str()) {
+            (0, "[T; N]") => {
+                let own: Vec<_> = names.iter().skip_while(|name| **name != "innermost").collect();
+                let depth = own[1..].iter().take_while(|name| ***name == "nested").count();
+                assert_eq!((own.first(), *own[depth + 1]), (Some(&&"innermost"), "work"), "{names:?}");
+                deepest = deepest.max(depth);
+            }
+            (1, "u64") => {
+                assert!(names.contains(&"arrays"), "{names:?}");
+                large += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(deepest, 11);
+    assert_eq!(large, 50);
+    let function = samples[0]
+        .stack
+        .iter()
+        .find_map(|address| functions.at(process, *address).filter(|function| function.name == "innermost"));
+    let function = function.unwrap();
+    assert!(function.to_string().ends_with("stacks::innermost"), "{function}");
+    let program = std::env::current_exe().unwrap();
+    assert_eq!(functions.module(process, function.module), Some(&*program.display().to_string()));
+}
+
+/// Readers add up the amounts of the ticks, so a world has only one sort of them.
+#[rstest]
+#[case::only_ticks(small(), false)]
+#[case::only_samples(sampling(), true)]
+fn a_world_reports_ticks_or_samples(#[case] builder: WorldBuilder, #[case] is_sampled: bool) {
+    let file = File::new();
+    let providers = Providers::parse("Microsoft-Windows-DotNETRuntime:0x2000001:5").unwrap();
+    let trace = options(&file).providers(providers).start().unwrap();
+    let world = builder.record_to(&trace).build().unwrap();
+    work(&world, &trace);
+    end(world);
+    trace.finish().unwrap();
+    let bytes = file.bytes();
+    let parsed = Parsed::parse(&bytes);
+    let Samples { samples, .. } = samples(&bytes);
+    assert!(!samples.is_empty());
+    assert!(samples.iter().all(|sample| sample.stack.is_empty() != is_sampled));
+    // A tick is also a sampled allocation.
+    assert!(parsed.named("GCSampledObjectAllocationLow").count() > 0);
+    assert_eq!(functions(&bytes).is_empty(), !is_sampled);
+    let allocated: i64 = samples.iter().map(|sample| sample.amount).sum();
+    // 60,000 arrays of 5 words, and 50 of 20,000, with their headers.
+    assert!((9_000_000..14_000_000).contains(&allocated), "{allocated}");
+}
+
+/// The file of a process that is killed: what was flushed, with the stacks, and without names.
+#[test]
+fn a_trace_without_its_end_has_the_addresses() {
+    let file = File::new();
+    let trace = options(&file).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    work(&world, &trace);
+    trace.flush().unwrap();
+    let bytes = file.bytes();
+    are_the_profile(&samples(&bytes).samples, &world.allocation_profile().unwrap());
+    assert!(functions(&bytes).is_empty());
+    end(world);
+    trace.finish().unwrap();
+    assert!(!functions(&file.bytes()).is_empty());
+}
+
+#[test]
+fn a_flight_recorder_keeps_samples_and_writes_their_names() {
+    let file = File::new();
+    let trace = options(&file).flight_recorder(8 << 20).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    work(&world, &trace);
+    trace.write_flight().unwrap();
+    let bytes = file.bytes();
+    let Samples { process, samples } = samples(&bytes);
+    are_the_profile(&samples, &world.allocation_profile().unwrap());
+    assert!(names(&functions(&bytes), process, &samples[0].stack).contains(&"innermost"));
+    end(world);
+}
+
+/// A destination that fails if it gets this text in UTF-16.
+#[derive(Clone, Debug)]
+struct FailingAt(&'static str);
+
+impl Destination for FailingAt {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let text: Vec<u8> = self.0.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        if bytes.windows(text.len()).any(|window| window == text) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+#[rstest]
+#[case::all_is_written("nothing has this text", false, false)]
+#[case::the_names_fail("MethodDCEndVerbose", true, false)]
+#[case::the_samples_fail("GCAllocationTick", true, true)]
+fn losses_are_counted(#[case] text: &'static str, #[case] fails: bool, #[case] are_lost: bool) {
+    let options = Options::to(Box::new(FailingAt(text)));
+    let trace = options.providers(Providers::with_allocations()).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    // SAFETY: this thread keeps no `Gc`.
+    let m = unsafe { world.attach("main") }.unwrap();
+    innermost(&m, 3_000);
+    let finished = trace.finish().unwrap();
+    drop(m);
+    end(world);
+    assert_eq!(finished.error.is_some(), fails, "{finished:?}");
+    let totals = finished.totals;
+    assert_eq!((totals.lost > 0, totals.fired), (are_lost, totals.written + totals.lost + totals.dropped));
+}
+
+/// What the threads of the deadlock test wait for.
+struct Meeting {
+    holds: mpsc::Sender<()>,
+    has_collected: mpsc::Receiver<()>,
+    is_called: bool,
+}
+
+/// Holds the lock of the dynamic loader until a collection has ended.
+extern "C" fn until_collected(_: *mut libc::dl_phdr_info, _: usize, meeting: *mut c_void) -> c_int {
+    // SAFETY: the caller passes its `Meeting`, which outlives the call.
+    let meeting = unsafe { &mut *meeting.cast::<Meeting>() };
+    if !std::mem::replace(&mut meeting.is_called, true) {
+        meeting.holds.send(()).unwrap();
+        meeting.has_collected.recv().unwrap();
+    }
+    0
+}
+
+/// `finish` needs the lock of the dynamic loader for the names. The thread that holds it waits for a collection, and that for the recorder: if
+/// the caller of `finish` held the recorder's lock, or counted as a running thread, none of the three would go on.
+#[rstest]
+fn finish_does_not_keep_a_collection_from_the_thread_that_holds_the_loader(
+    #[values(Stopper::Safepoints, Stopper::Signals)] stopper: Stopper,
+) {
+    let _watchdog = Watchdog::new("`finish` and a collection wait for each other", 60, 60);
+    let file = File::new();
+    let trace = options(&file).start().unwrap();
+    let world = sampling().stopper(stopper).record_to(&trace).build().unwrap();
+    let (holds, is_held) = mpsc::channel();
+    let (collected, has_collected) = mpsc::channel();
+    let is_finished = AtomicBool::new(false);
+    let (ready, are_ready) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (world, trace, is_finished) = (&world, &trace, &is_finished);
+        scope.spawn(move || {
+            // SAFETY: this thread keeps no `Gc`.
+            let m = unsafe { world.attach("finishing") }.unwrap();
+            innermost(&m, 2_000);
+            m.blocking(move || {
+                ready.send(()).unwrap();
+                may_go.recv().unwrap();
+            });
+            trace.finish().unwrap();
+            is_finished.store(true, Ordering::Relaxed);
+        });
+        are_ready.recv().unwrap();
+        scope.spawn(move || {
+            let mut meeting = Meeting { holds, has_collected, is_called: false };
+            // SAFETY: the function matches its argument, which outlives the call.
+            unsafe { libc::dl_iterate_phdr(Some(until_collected), (&raw mut meeting).cast()) };
+        });
+        is_held.recv().unwrap();
+        go.send(()).unwrap();
+        // Time to get to the loader's lock, which is not free.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!is_finished.load(Ordering::Relaxed), "`finish` has not needed the loader's lock");
+        // The collection, and what needs the recorder's lock.
+        world.collect().unwrap();
+        trace.flush().unwrap();
+        collected.send(()).unwrap();
+    });
+    assert!(is_finished.load(Ordering::Relaxed));
+    assert!(!functions(&file.bytes()).is_empty());
+    end(world);
+}
+
+/// Collects stacks.
+#[derive(Default)]
+struct Stacks(Vec<Vec<u64>>);
+
+impl Visitor for Stacks {
+    fn event(&mut self, event: &NetEvent<'_>) {
+        self.0.push(event.stack.addresses().collect());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// The oracle: the list of the stacks. Each event has one of a few stacks, which are written again after each sequence point.
+    #[test]
+    fn stacks_are_read_as_written(
+        is_v6 in any::<bool>(),
+        stacks in prop::collection::vec(prop::collection::vec(any::<u64>(), 0..600), 1..8),
+        steps in prop::collection::vec((0..8_usize, any::<bool>(), 0..2_000_usize), 0..60),
+    ) {
+        let container = if is_v6 { Container::V6 } else { Container::V4 };
+        let info = TraceInfo {
+            container,
+            start: Utc::default(),
+            start_ticks: 0,
+            ticks_per_second: 1_000,
+            pointer_bytes: 8,
+            process_id: 1,
+            processors: 1,
+            sampling_period_ns: 0,
+            pairs: Vec::new(),
+        };
+        let kind = EventType { provider: "p".into(), event: 1, name: "e".into(), level: 4, ..EventType::default() };
+        let mut encoder: Encoder<_, OnStack> = Encoder::new(Vec::new(), container);
+        let _ = encoder.trace(&info).unwrap();
+        if is_v6 {
+            encoder.thread(1, (1, 1), "", &[]).unwrap();
+        }
+        let _ = encoder.event_type(1, &kind).unwrap();
+        let (mut ids, mut expected) = (Vec::new(), Vec::new());
+        for ((stack, is_point, payload), number) in steps.into_iter().zip(1..) {
+            let stack = stack % (stacks.len() + 1);
+            // The stack after the last one is none.
+            let id = if stack == stacks.len() { 0 } else {
+                match ids.iter().position(|known| *known == stack) {
+                    Some(at) => at as u32 + 1,
+                    None => {
+                        ids.push(stack);
+                        let bytes: Vec<u8> = stacks[stack].iter().flat_map(|word| word.to_le_bytes()).collect();
+                        encoder.stack(ids.len() as u32, &bytes).unwrap();
+                        ids.len() as u32
+                    }
+                }
+            };
+            let header = Header {
+                kind: 1,
+                sequence: number,
+                thread: 1,
+                capture: 1,
+                processor: None,
+                time: number.into(),
+                sorted: true,
+                context: OnStack(id),
+            };
+            prop_assert_eq!(encoder.event(&header, &vec![0; payload]).unwrap(), Written::Yes);
+            expected.push(stacks.get(stack).cloned().unwrap_or_default());
+            if is_point {
+                encoder.last_number(1, number);
+                encoder.sequence_point(number.into(), 0).unwrap();
+                ids.clear();
+            }
+        }
+        let bytes = encoder.end().unwrap();
+        let mut read = Stacks::default();
+        let Summary { damage, lost, .. } = Reader::new(&bytes[..]).with_stacks().read(&mut read);
+        prop_assert_eq!((damage, lost), (None, 0));
+        prop_assert_eq!(read.0, expected);
+    }
+}
