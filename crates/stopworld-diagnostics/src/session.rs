@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use super::counters::{self, Sampler, Schedule};
 use super::queue::{Item, Losses, Queue, queue};
 use super::request::{Collect, argument};
-use super::stream::Stream;
+use super::stream::{Stream, providers};
 use super::worlds::Worlds;
 use crate::os::clock::now_ns;
 use crate::os::signals;
@@ -37,7 +37,8 @@ use stopworld::World;
 use stopworld::events::clock::{Clock, Relation};
 use stopworld::events::record::{Consumer, Lost, RecordError, Recorded, Recording};
 use stopworld::events::{EventSet, Selection};
-use stopworld_trace::nettrace::live::WorldFacts;
+use stopworld_trace::nettrace::Providers;
+use stopworld_trace::nettrace::live::{Live, WorldFacts};
 
 /// The longest delay of an event to a client that reads.
 const FLUSH_NS: u64 = 100_000_000;
@@ -71,7 +72,7 @@ pub(super) struct Control {
 /// The events that a session records in each world.
 #[derive(Debug)]
 struct WorldSelection {
-    needs: EventSet,
+    providers: Providers,
     facts: WorldFacts,
 }
 
@@ -100,9 +101,9 @@ impl Control {
     pub(super) fn join(&self, world: &World) -> Result<(), RecordError> {
         let Some(recording) = &self.recording else { return Ok(()) };
         let events = world.events();
-        recording.join(events, |WorldSelection { needs, facts }, number| {
+        recording.join(events, |WorldSelection { providers, facts }, number| {
             facts.note(number, world);
-            events.select_recorded(recording.consumer(), Selection::of(*needs))
+            events.select_recorded(recording.consumer(), Selection::of(Live::needs_of(providers, world)))
         })
     }
 }
@@ -200,7 +201,8 @@ impl Session {
                 wakeup: Arc::clone(&wakeup),
                 came: false,
             };
-            Some(Recording::start(Box::new(queue_consumer), WorldSelection { needs, facts: facts.clone() })?)
+            let selection = WorldSelection { providers: providers(collect), facts: facts.clone() };
+            Some(Recording::start(Box::new(queue_consumer), selection)?)
         };
         let control = Arc::new(Control {
             id,

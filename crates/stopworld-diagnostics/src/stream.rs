@@ -27,7 +27,7 @@ pub(super) struct Stream {
     definitions: [EventType; 2],
 }
 
-fn providers(collect: &Collect) -> Providers {
+pub(super) fn providers(collect: &Collect) -> Providers {
     let request = |requested: &super::request::RequestedProvider| ProviderRequest {
         name: requested.name.clone(),
         keywords: requested.keywords,

@@ -46,9 +46,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// Returns the events that must be recorded for a trace with these providers.
+    /// Returns the events that must be recorded for a trace with these providers, of any world.
     pub fn needs(providers: &Providers) -> EventSet {
         providers.selection()
+    }
+
+    /// Returns the events of this world that must be recorded for a trace with these providers.
+    pub fn needs_of(providers: &Providers, world: &World) -> EventSet {
+        providers.selection_of(world)
     }
 
     /// Starts a trace of those events of these providers for which `wants` returns true. The arguments of `wants` are an event's

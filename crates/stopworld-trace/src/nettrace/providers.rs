@@ -12,6 +12,7 @@
 use super::schema::{
     DEFAULT, Definition, EVENT_PIPE, Kind, Net, OWN, PRIVATE, RUNDOWN, is_own, own_keyword, own_level,
 };
+use stopworld::World;
 use stopworld::events::{EventId, EventSet, Keywords};
 use stopworld_platform::suggest;
 
@@ -176,7 +177,17 @@ impl Providers {
             })
     }
 
-    /// Returns the events that must be recorded for the trace.
+    /// Returns the events of this world that must be recorded for the trace.
+    pub(super) fn selection_of(&self, world: &World) -> EventSet {
+        let events = self.selection();
+        if self.wants(Kind::Net(Net::GCSampledObjectAllocationLow)) || !world.samples_allocations() {
+            return events;
+        }
+        // The writer has no use for the ticks of a world with samples.
+        events.without([EventId::AllocationTick].into_iter().collect())
+    }
+
+    /// Returns the events that must be recorded for the trace, of any world.
     pub(super) fn selection(&self) -> EventSet {
         let mut events: EventSet = EventId::all().filter(|id| self.wants_own(*id)).collect();
         for net in Net::ALL.iter().filter(|net| self.wants(Kind::Net(**net))) {

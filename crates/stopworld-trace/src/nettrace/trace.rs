@@ -88,7 +88,7 @@ impl Format for Nettrace {
 
     fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
         self.shared_state.note(joining.number, joining.world);
-        joining.select(self.selection())
+        joining.select(Selection::of(self.settings.providers.selection_of(joining.world)))
     }
 }
 
