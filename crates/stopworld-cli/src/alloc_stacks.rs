@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::atomic_output::Output;
+use super::exit::Failure;
 use super::flame_graph;
 use super::size::Size;
 use stopworld::profile::allocations::{AllocationProfile, AllocationSampling};
@@ -20,12 +21,13 @@ pub(super) struct AllocStacksOptions {
     #[arg(long, value_name = "FILE", value_parser = AllocStacks::named)]
     pub(super) alloc_stacks: Option<AllocStacks>,
 
-    /// The mean number of bytes between two samples of --alloc-stacks, such as 64KiB [default: 512KiB]
-    #[arg(long, value_name = "SIZE", requires = "alloc_stacks", allow_hyphen_values = true)]
+    /// The mean number of bytes between two sampled allocations, such as 64KiB [default: 512KiB]. Samples are taken for --alloc-stacks, for
+    /// a .nettrace with GC@Verbose, and, if this option is given, for the clients of --diagnostics
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(super) alloc_interval: Option<Size>,
 
-    /// The seed of the random distances between the samples of --alloc-stacks, to repeat a run [default: random]
-    #[arg(long, value_name = "N", requires = "alloc_stacks")]
+    /// The seed of the random distances between sampled allocations, to repeat a run [default: random]
+    #[arg(long, value_name = "N")]
     pub(super) alloc_seed: Option<u64>,
 }
 
@@ -60,12 +62,28 @@ pub(super) struct AllocStacks {
 }
 
 impl AllocStacksOptions {
-    /// Returns how the world samples its allocations, if that is requested.
-    pub(super) fn sampling(&self) -> Option<AllocationSampling> {
-        self.alloc_stacks.as_ref()?;
+    /// Returns how the world samples its allocations, if that is requested: by these options, or by a trace that is to have the samples. The
+    /// clients of the diagnostics socket do not request it by themselves, because the world may exist before they do.
+    pub(super) fn sampling(&self, is_traced: bool, has_clients: bool) -> Result<Option<AllocationSampling>, Failure> {
+        let option = match (self.alloc_interval, self.alloc_seed) {
+            (Some(_), _) => Some("--alloc-interval"),
+            (None, Some(_)) => Some("--alloc-seed"),
+            (None, None) => None,
+        };
+        match option {
+            _ if self.alloc_stacks.is_some() || is_traced => {}
+            None => return Ok(None),
+            Some(_) if has_clients => {}
+            Some(option) => {
+                return Err(Failure::Usage(format!(
+                    "{option}: nothing has a use for samples: add --alloc-stacks FILE, --trace FILE.nettrace --events GC@Verbose, or \
+                     --diagnostics"
+                )));
+            }
+        }
         let interval = self.alloc_interval.map_or(AllocationSampling::DEFAULT_INTERVAL, |size| size.bytes() as u64);
         let random = AllocationSampling::every(interval);
-        Some(AllocationSampling { seed: self.alloc_seed.unwrap_or(random.seed), ..random })
+        Ok(Some(AllocationSampling { seed: self.alloc_seed.unwrap_or(random.seed), ..random }))
     }
 
     /// Returns the requested file. Checks that it can be written.

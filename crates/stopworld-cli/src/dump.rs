@@ -6,16 +6,21 @@
 //!
 //! The names of an event's fields come from the file, or (for the runtime's own events) from the templates. If neither
 //! describes an event, its bytes are shown.
+//!
+//! `--stacks` reads the file twice: first the names of functions, which are at its end, then the events.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
+use std::os::fd::AsFd;
 
 use super::arguments::Dump;
 use super::exit::FAILED;
 use super::exit::PIPE_CLOSED;
+use ghc_eventlog::read::seekable;
+use nettrace::functions::Functions;
 use nettrace::shown;
 use nettrace::{EventType, Interest, NetEvent, Reader, Summary, TraceInfo, Visitor};
 use stopworld_platform::suggest;
@@ -23,26 +28,39 @@ use trace_io::json::Quoted;
 
 /// `stopworld dump`.
 pub(super) fn run(arguments: &Dump) -> u8 {
-    let input: Box<dyn Read> = if arguments.file.as_os_str() == OsStr::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        match File::open(&arguments.file) {
-            Ok(file) => Box::new(file),
-            Err(error) => {
-                say(format_args!("can't open {}: {error}", arguments.file.display()));
-                return FAILED;
-            }
+    let name = arguments.file.display();
+    let input = match open(arguments) {
+        Ok(input) => input,
+        Err(error) => {
+            say(format_args!("can't open {name}: {error}"));
+            return FAILED;
         }
     };
     let mut dumper = Dumper::new(arguments, io::stdout().lock());
-    let reader = Reader::new(input);
-    // Counts do not depend on the order.
-    let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
+    let summary = match input {
+        Input::Once(input) => read(arguments, &mut dumper, input),
+        Input::Twice(mut file) => {
+            let functions = functions(&file);
+            if let Err(error) = file.rewind() {
+                say(format_args!("can't read {name} twice: {error}"));
+                return FAILED;
+            }
+            dumper.functions = functions;
+            read(arguments, &mut dumper, Box::new(file))
+        }
+    };
     let nothing = dumper.nothing_found();
+    let has_unnamed = dumper.has_stacks && dumper.functions.is_empty();
     match dumper.finish() {
         Ok(()) => {
             if let Some(nothing) = nothing.filter(|_| summary.events > 0) {
                 say(format_args!("{}: {nothing}", arguments.file.display()));
+            }
+            if has_unnamed {
+                say(format_args!(
+                    "{name}: the file names no functions, so stacks are addresses: the process was killed, or the trace was recorded \
+                     without a rundown"
+                ));
             }
             report(&arguments.file.display(), &summary)
         }
@@ -52,6 +70,45 @@ pub(super) fn run(arguments: &Dump) -> u8 {
             FAILED
         }
     }
+}
+
+/// The input, by how often it is read.
+enum Input {
+    Once(Box<dyn Read>),
+    Twice(File),
+}
+
+/// Opens the input. A pipe that is read twice is copied to an unnamed file first.
+fn open(arguments: &Dump) -> io::Result<Input> {
+    let is_stdin = arguments.file.as_os_str() == OsStr::new("-");
+    match (is_stdin, arguments.stacks) {
+        (true, false) => Ok(Input::Once(Box::new(io::stdin().lock()))),
+        (false, false) => Ok(Input::Once(Box::new(File::open(&arguments.file)?))),
+        (true, true) => twice(io::stdin().as_fd().try_clone_to_owned()?.into()),
+        (false, true) => twice(File::open(&arguments.file)?),
+    }
+}
+
+fn twice(file: File) -> io::Result<Input> {
+    let mut file = seekable(file)?;
+    file.rewind()?;
+    Ok(Input::Twice(file))
+}
+
+/// Reads the names of functions.
+pub(super) fn functions(input: impl Read) -> Functions {
+    let mut functions = Functions::default();
+    // Damage is reported by the second reading.
+    let _ = Reader::new(input).in_file_order().read(&mut functions);
+    functions
+}
+
+/// Reads the events.
+pub(super) fn read<W: Write>(arguments: &Dump, dumper: &mut Dumper<'_, W>, input: impl Read) -> Summary {
+    let reader = Reader::new(input);
+    // Counts do not depend on the order.
+    let reader = if arguments.counts { reader.in_file_order() } else { reader };
+    if arguments.stacks { reader.with_stacks().read(dumper) } else { reader.read(dumper) }
 }
 
 /// Reports lost, late and damaged events on standard error. Returns the exit code.
@@ -96,6 +153,10 @@ pub(super) struct Dumper<'a, W: Write> {
     times: Option<(f64, f64)>,
     line: String,
     failed: Option<io::Error>,
+    /// The names for stacks.
+    pub(super) functions: Functions,
+    /// Whether a stack was printed.
+    has_stacks: bool,
 }
 
 /// The number of names that are kept.
@@ -116,6 +177,8 @@ impl<'a, W: Write> Dumper<'a, W> {
             times: None,
             line: String::new(),
             failed: None,
+            functions: Functions::default(),
+            has_stacks: false,
         }
     }
 
@@ -192,9 +255,33 @@ impl<'a, W: Write> Dumper<'a, W> {
         } else {
             shown::text(&mut self.line, event, title, milliseconds, &shown);
         }
+        if self.arguments.stacks {
+            self.add_stack(event);
+        }
         self.line.push('\n');
         if let Err(error) = self.output.write_all(self.line.as_bytes()) {
             self.failed = Some(error);
+        }
+    }
+}
+
+impl<W: Write> Dumper<'_, W> {
+    /// Adds the stack of an event to its line: as further lines, or as a member of the object.
+    fn add_stack(&mut self, event: &NetEvent<'_>) {
+        let Dumper { arguments, line, functions, .. } = self;
+        let frames = event.stack.addresses().map(|address| match functions.at(event.process, address) {
+            Some(function) => function.to_string(),
+            None => format!("{address:#x}"),
+        });
+        let frames: Vec<String> = frames.collect();
+        self.has_stacks |= !frames.is_empty();
+        if !arguments.json {
+            frames.iter().for_each(|frame| *line += &format!("\n{:15}{frame}", ""));
+        } else {
+            // The end of the object.
+            line.pop();
+            let frames: Vec<String> = frames.iter().map(|frame| Quoted(frame).to_string()).collect();
+            *line += &format!(",\"stack\":[{}]}}", frames.join(","));
         }
     }
 }

@@ -7,8 +7,8 @@ use clap::Parser;
 use super::arguments::{Action, Command};
 use super::complaint::ArgumentError;
 use super::debug;
-use super::dump::Dumper;
-use nettrace::{Reader, Summary};
+use super::dump::{self, Dumper};
+use nettrace::Summary;
 use stopworld_analysis::profstats::Profiles;
 
 /// Runs `stopworld dump` over a trace with these options, and returns what it writes to standard output.
@@ -22,8 +22,10 @@ pub fn dump(trace: &[u8], options: &[&str]) -> (Vec<u8>, Summary) {
     };
     let mut output = Vec::new();
     let mut dumper = Dumper::new(&arguments, &mut output);
-    let reader = Reader::new(trace);
-    let summary = if arguments.counts { reader.in_file_order().read(&mut dumper) } else { reader.read(&mut dumper) };
+    if arguments.stacks {
+        dumper.functions = dump::functions(trace);
+    }
+    let summary = dump::read(&arguments, &mut dumper, trace);
     let _ = dumper.nothing_found();
     dumper.finish().expect("writing to a vector does not fail");
     (output, summary)

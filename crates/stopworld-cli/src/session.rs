@@ -80,6 +80,10 @@ impl Session {
             observed.iter().for_each(|stops| stops.take());
             measured.observe(report);
         });
+        let builder = match request.sampling {
+            Some(sampling) => builder.allocation_sampling(sampling),
+            None => builder,
+        };
         // Check before the trace starts: a refused run must not touch its trace file.
         builder.check()?;
         let nettrace = request.selected.settings::<Nettrace>();
@@ -317,9 +321,6 @@ fn described(
         builder = builder.markers(markers.get());
     }
     builder = settings.profiling.of_world(builder, passed);
-    if let Some(sampling) = settings.alloc_stacks.sampling() {
-        builder = builder.allocation_sampling(sampling);
-    }
     if let Some(limit) = settings.heap_limit {
         builder = builder.heap_limit(limit.bytes());
     }

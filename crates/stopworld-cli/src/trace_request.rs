@@ -14,6 +14,7 @@ use super::exit::Failure;
 use super::format;
 use super::profiling::Profiling;
 use stopworld::events::EventId;
+use stopworld::profile::allocations::AllocationSampling;
 use stopworld_trace::mps::control::DEFAULT_FILE;
 use stopworld_trace::nettrace::{Nettrace, Providers};
 use stopworld_trace::{Profiles, Selected, TraceFormat};
@@ -34,6 +35,8 @@ pub(super) struct TraceRequest {
     pub(super) selected: Selected,
     /// Whether the events are the default.
     pub(super) by_default: bool,
+    /// How the world samples its allocations, for the trace or for another purpose.
+    pub(super) sampling: Option<AllocationSampling>,
 }
 
 impl TraceRequest {
@@ -62,7 +65,10 @@ impl TraceRequest {
             }
             None => {}
         }
-        Ok(TraceRequest { selected, by_default: settings.events.is_none() })
+        let nettrace = selected.settings::<Nettrace>();
+        let is_traced = nettrace.is_some_and(|nettrace| nettrace.providers.wants_allocation_samples());
+        let sampling = settings.alloc_stacks.sampling(is_traced, settings.diagnostics)?;
+        Ok(TraceRequest { selected, by_default: settings.events.is_none(), sampling })
     }
 }
 
@@ -116,6 +122,8 @@ fn select_providers(settings: &Settings, providers: &mut Providers) -> Result<()
     match (&settings.providers, &settings.events) {
         (Some(more), Some(_)) => providers.requests.extend(more.requests.iter().cloned()),
         (Some(instead), None) => *providers = instead.clone(),
+        // The samples are taken in any case.
+        (None, None) if settings.alloc_stacks.alloc_stacks.is_some() => *providers = Providers::with_allocations(),
         (None, _) => {}
     }
     let Profiling { profile, time_profile, .. } = &settings.profiling;

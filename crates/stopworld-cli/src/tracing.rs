@@ -61,7 +61,7 @@ impl Tracing {
             (Some(_), false) => Flight::OnDemand,
             (Some(_), true) => Flight::AndAtTheEnd,
         };
-        let TraceRequest { mut selected, by_default } = request;
+        let TraceRequest { mut selected, by_default, .. } = request;
         let mut file = settings.trace.clone();
         if let Some(categories) = selected.settings::<Telemetry>() {
             let environment = Environment::read();

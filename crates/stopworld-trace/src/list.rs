@@ -83,7 +83,9 @@ pub static FORMATS: [TraceFormat; 7] = [
         about: "A .NET trace, for PerfView and dotnet-trace",
         noun: "a .nettrace",
         file: "FILE.nettrace",
-        events: Some("keywords and a level, such as GC+GCHandle@Verbose [default: GC@Informational]"),
+        events: Some(
+            "keywords and a level, such as GC+GCHandle@Verbose [default: GC@Informational; GC@Verbose with --alloc-stacks]",
+        ),
         profiles: Profiles::Both,
         default: || providers(Providers::default(), Container::V4),
         parse: |text| keywords(text, Container::V4),
@@ -94,7 +96,9 @@ pub static FORMATS: [TraceFormat; 7] = [
         about: "A .NET trace in the newer container, version 6",
         noun: "a .nettrace",
         file: "FILE.nettrace",
-        events: Some("keywords and a level, such as GC+GCHandle@Verbose [default: GC@Informational]"),
+        events: Some(
+            "keywords and a level, such as GC+GCHandle@Verbose [default: GC@Informational; GC@Verbose with --alloc-stacks]",
+        ),
         profiles: Profiles::Both,
         default: || providers(Providers::default(), Container::V6),
         parse: |text| keywords(text, Container::V6),

@@ -68,6 +68,37 @@ fn trace_writes_what_it_is_sent_and_counters_prints_it() {
     ended(&mut child);
 }
 
+/// The functions of the program on the stacks in a trace, as `dump` prints them, and the addresses without names.
+fn on_stacks(file: &std::path::Path) -> (bool, bool) {
+    let output = stopworld().args(["dump", "--event", "GC/AllocationTick", "--stacks"]).arg(file).output().unwrap();
+    let (lines, complaints) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{complaints}");
+    let mut frames = lines.lines().filter_map(|line| line.strip_prefix("               "));
+    assert!(frames.clone().count() > 0, "{lines}");
+    (frames.any(|frame| frame.starts_with("stopworld_workloads::churn::")), complaints.contains("names no functions"))
+}
+
+/// With the rundown, which `stopworld trace` requests, the end of the stream has the names.
+#[test]
+fn a_world_that_samples_sends_call_stacks_and_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, client) = run(directory.path(), &["--diagnostics", "--alloc-interval", "64KiB"]);
+    let file = directory.path().join("out.nettrace");
+    let pid = child.id().to_string();
+    let mut tracing = stopworld();
+    tracing.args(["trace", &pid, "--duration", "0.5", "--providers", "Microsoft-Windows-DotNETRuntime:1:5", "-o"]);
+    let output = tracing.arg(&file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(on_stacks(&file), (true, false));
+
+    let session = client.begin(2, &collect(2, 16, false, &[ask(RUNTIME, GC, 5)]));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    fs::write(&file, client.end(session)).unwrap();
+    assert_eq!(on_stacks(&file), (false, true));
+    terminate(&child);
+    ended(&mut child);
+}
+
 #[test]
 fn a_trace_ends_when_the_process_does() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,17 +1,21 @@
 //! Samples of allocations in .nettrace files, with their call stacks and the names at the end.
 
+use crate::command_support;
 use crate::nettrace_rules;
 use crate::patience;
 use crate::writer_support;
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::fs;
 use std::hint::black_box;
-use std::io;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use command_support::{directory, run, stopworld, text};
 use nettrace::clr::{Payload, gc::AllocationTick};
 use nettrace::encode::{Encoder, Header, OnStack, Written};
 use nettrace::functions::Functions;
@@ -299,6 +303,117 @@ fn losses_are_counted(#[case] text: &'static str, #[case] fails: bool, #[case] a
     assert_eq!(finished.error.is_some(), fails, "{finished:?}");
     let totals = finished.totals;
     assert_eq!((totals.lost > 0, totals.fired), (are_lost, totals.written + totals.lost + totals.dropped));
+}
+
+/// Everything that the two containers have in common.
+#[derive(Debug, Default, PartialEq)]
+struct Everything(Vec<(String, i64, Vec<u64>, Vec<u8>)>);
+
+impl Visitor for Everything {
+    fn event(&mut self, event: &NetEvent<'_>) {
+        let stack = event.stack.addresses().collect();
+        self.0.push((event.kind.name.clone(), event.time, stack, event.payload.to_vec()));
+    }
+}
+
+#[rstest]
+fn a_conversion_keeps_stacks_and_names(#[values("nettrace", "nettrace6")] to: &str) {
+    let directory = directory();
+    let from = if to == "nettrace" { "nettrace6" } else { "nettrace" };
+    for line in [
+        format!("run gcbench --depth 10 --trace a.nettrace --format {from} --events GC@Verbose --alloc-interval 16KiB"),
+        format!("convert a.nettrace b.nettrace --format {to}"),
+        "gcstats b.nettrace".to_owned(),
+    ] {
+        let output = run(directory.path(), &line);
+        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+    }
+    let [before, after] = ["a.nettrace", "b.nettrace"].map(|name| {
+        let mut everything = Everything::default();
+        let bytes = fs::read(directory.path().join(name)).unwrap();
+        Reader::new(&bytes[..]).with_stacks().read(&mut everything);
+        assert!(!functions(&bytes).is_empty());
+        everything
+    });
+    assert!(before.0.iter().any(|(_, _, stack, _)| !stack.is_empty()));
+    assert_eq!(before, after);
+}
+
+/// The samples of the trace and those of `--alloc-stacks` are the same, so their sums are, except for rounding.
+#[test]
+fn a_run_has_the_samples_in_both_files() {
+    let directory = directory();
+    let options = "--alloc-interval 16KiB --alloc-seed 24 --alloc-stacks run.folded --trace run.nettrace";
+    let output = run(directory.path(), &format!("run gcbench --depth 12 {options}"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let folded = fs::read_to_string(directory.path().join("run.folded")).unwrap();
+    let bytes_of = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<i64>().unwrap();
+    let expected: i64 = folded.lines().map(bytes_of).sum();
+    let Samples { process, samples } = samples(&fs::read(directory.path().join("run.nettrace")).unwrap());
+    let seen: i64 = samples.iter().map(|sample| sample.amount).sum();
+    let rounding = samples.len() + folded.lines().count();
+    assert!((seen - expected).unsigned_abs() <= rounding as u64, "{seen} of {expected} bytes, {rounding}");
+    assert!(process > 0 && samples.len() > 50, "{}", samples.len());
+}
+
+#[rstest]
+#[case::requested("--trace run.nettrace --events GC@Verbose --alloc-interval 16KiB", true)]
+#[case::by_a_provider(
+    "--trace run.nettrace --providers Microsoft-Windows-DotNETRuntime:1:5 --alloc-interval 16KiB",
+    true
+)]
+#[case::by_default("--trace run.nettrace --alloc-stacks run.txt --alloc-interval 16KiB", true)]
+#[case::not_requested("--trace run.nettrace --events GC --alloc-stacks run.txt --alloc-interval 16KiB", false)]
+fn the_events_of_a_run_decide_whether_its_trace_has_samples(#[case] options: &str, #[case] expected: bool) {
+    let directory = directory();
+    let output = run(directory.path(), &format!("run gcbench --depth 10 {options}"));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let bytes = fs::read(directory.path().join("run.nettrace")).unwrap();
+    assert_eq!(!samples(&bytes).samples.is_empty(), expected);
+    assert_eq!(!functions(&bytes).is_empty(), expected);
+}
+
+/// Runs `dump --stacks` on a file, or on a pipe.
+fn dumped(file: &Path, options: &str, is_piped: bool) -> (String, String) {
+    let name = if is_piped { "-".to_owned() } else { file.display().to_string() };
+    let mut command = stopworld(file.parent().unwrap(), &format!("dump {name} --stacks {options}"));
+    if is_piped {
+        let (reader, mut writer) = io::pipe().unwrap();
+        command.stdin(reader);
+        let bytes = fs::read(file).unwrap();
+        std::thread::spawn(move || writer.write_all(&bytes));
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[rstest]
+fn dump_prints_stacks_with_names(#[values(false, true)] is_piped: bool) {
+    let file = File::new();
+    let trace = options(&file).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    work(&world, &trace);
+    trace.flush().unwrap();
+    // The file of a killed process.
+    let (lines, complaints) = dumped(&file.path(), "", is_piped);
+    assert!(lines.contains("\n               0x") && !lines.contains("innermost"), "{lines}");
+    assert!(complaints.contains("the file names no functions"), "{complaints}");
+    end(world);
+    trace.finish().unwrap();
+
+    let (lines, complaints) = dumped(&file.path(), "--event GC/AllocationTick", is_piped);
+    assert_eq!(complaints, "");
+    let mut frames = lines.lines().skip_while(|line| !line.ends_with("stacks::innermost")).skip(1);
+    assert!(frames.next().unwrap().ends_with("stacks::nested"), "{lines}");
+    let samples = samples(&file.bytes()).samples;
+    let expected: usize = samples.iter().map(|sample| 1 + sample.stack.len()).sum();
+    assert_eq!(lines.lines().count(), expected);
+    let (lines, _) = dumped(&file.path(), "--json", is_piped);
+    let objects = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let stacks = objects.filter(|object| object["event"] == "GC/AllocationTick");
+    let stacks: Vec<_> = stacks.map(|object| object["stack"].as_array().unwrap().len()).collect();
+    assert_eq!(stacks, samples.iter().map(|sample| sample.stack.len()).collect::<Vec<_>>());
 }
 
 /// What the threads of the deadlock test wait for.
