@@ -434,15 +434,18 @@ extern "C" fn until_collected(_: *mut libc::dl_phdr_info, _: usize, meeting: *mu
     0
 }
 
-/// `finish` needs the lock of the dynamic loader for the names. The thread that holds it waits for a collection, and that for the recorder: if
+/// `finish`, and the writing of a flight recorder, need the lock of the dynamic loader for the names. The thread that holds it waits for a collection, and that for the recorder: if
 /// the caller of `finish` held the recorder's lock, or counted as a running thread, none of the three would go on.
 #[rstest]
 fn finish_does_not_keep_a_collection_from_the_thread_that_holds_the_loader(
     #[values(Stopper::Safepoints, Stopper::Signals)] stopper: Stopper,
+    #[values(false, true)] is_flight_recorder: bool,
 ) {
     let _watchdog = Watchdog::new("`finish` and a collection wait for each other", 60, 60);
     let file = File::new();
-    let trace = options(&file).start().unwrap();
+    let options = options(&file);
+    let options = if is_flight_recorder { options.flight_recorder(1 << 20) } else { options };
+    let trace = options.start().unwrap();
     let world = sampling().stopper(stopper).record_to(&trace).build().unwrap();
     let (holds, is_held) = mpsc::channel();
     let (collected, has_collected) = mpsc::channel();
@@ -459,7 +462,11 @@ fn finish_does_not_keep_a_collection_from_the_thread_that_holds_the_loader(
                 ready.send(()).unwrap();
                 may_go.recv().unwrap();
             });
-            trace.finish().unwrap();
+            if is_flight_recorder {
+                trace.write_flight().unwrap();
+            } else {
+                trace.finish().unwrap();
+            }
             is_finished.store(true, Ordering::Relaxed);
         });
         are_ready.recv().unwrap();
