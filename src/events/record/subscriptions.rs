@@ -115,6 +115,7 @@ impl Events {
     /// The consumer has ended already.
     pub fn end_recording(&self, consumer: ConsumerId) -> Result<Ended, RecordError> {
         let mut ended = self.changing(|_, held| held.end(consumer))?;
+        // `.event.names`: see `Consumer::closed`.
         as_blocking(|| ended.complete());
         Ok(ended)
     }

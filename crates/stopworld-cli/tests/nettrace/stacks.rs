@@ -434,8 +434,9 @@ extern "C" fn until_collected(_: *mut libc::dl_phdr_info, _: usize, meeting: *mu
     0
 }
 
-/// `finish`, and the writing of a flight recorder, need the lock of the dynamic loader for the names. The thread that holds it waits for a collection, and that for the recorder: if
-/// the caller of `finish` held the recorder's lock, or counted as a running thread, none of the three would go on.
+/// `.event.names`: `finish`, and the writing of a flight recorder, need the lock of the dynamic loader for the names. The thread that holds it
+/// waits for a collection, and that for the recorder: if the caller of `finish` held the recorder's lock, or counted as a running thread, none of
+/// the three would go on.
 #[rstest]
 fn finish_does_not_keep_a_collection_from_the_thread_that_holds_the_loader(
     #[values(Stopper::Safepoints, Stopper::Signals)] stopper: Stopper,

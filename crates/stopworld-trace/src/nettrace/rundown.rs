@@ -2,9 +2,9 @@
 //!
 //! Names come from the symbols of the files in memory. To list these files takes the lock of the dynamic loader, which a thread of the program may
 //! hold while it waits for a collection or for the recorder: in a static constructor, or in a callback of `dl_iterate_phdr`. So the names are
-//! looked up where nothing waits for the looking thread: in [`Consumer::closed`](stopworld::events::record::Consumer::closed), without the
-//! recorder's lock and in a blocking region, or on the own thread of a live session. The stacks themselves are written in the drain, which needs no
-//! names.
+//! looked up where nothing waits for the thread that does it (`.event.names`): in
+//! [`Consumer::closed`](stopworld::events::record::Consumer::closed), without the recorder's lock and in a blocking region, or on the own thread of
+//! a live session. The stacks themselves are written in the drain, which needs no names.
 //!
 //! Code of a library that was unloaded before the end has no name, or that of a library loaded in its place.
 
