@@ -12,7 +12,7 @@
 #define STOPWORLD_DEBUGGER_SYMBOL "stopworld_debugger"
 #define STOPWORLD_DEBUGGER_MAGIC "STOPWRLD" /* 8 bytes, no terminating zero */
 #define STOPWORLD_DEBUGGER_VERSION 1u
-#define STOPWORLD_HEAP_LAYOUT_VERSION 1u
+#define STOPWORLD_HEAP_LAYOUT_VERSION 2u
 
 /* The ELF note that locates the descriptor: section .note.stopworld, in a PT_NOTE segment. It contains one int64_t: the
  * distance from the address of that number to the descriptor. */
@@ -145,6 +145,7 @@ typedef struct stopworld_type_offsets {
     uint64_t stride;      /* uint32_t: bytes between elements of an array */
     uint64_t element;     /* uint64_t[4]: a bit for each word of an element */
     uint64_t is_array;    /* uint8_t */
+    uint64_t drop_in_place; /* pointer: the function that drops a value, or 0 */
 } stopworld_type_offsets;
 
 typedef struct stopworld_cache_offsets {

@@ -1,4 +1,4 @@
-//! How a reader outside the process reads the heap without a call into it: a debugger, or a reader of core files.
+//! How a reader outside the process reads the heap without a call into it (`.debug.outside`): a debugger, or a reader of core files.
 //!
 //! [`HeapLayout`] is the end of the [`Descriptor`](super::contract::Descriptor). It has the offsets that are the same for all worlds. Each
 //! world refers to its [`HeapTables`], which has addresses. What the numbers in the tables mean belongs to the layout's version.

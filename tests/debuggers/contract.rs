@@ -57,7 +57,8 @@ fn the_structures_lie_in_c_as_they_lie_in_rust() {
             types, cache, blocks
         }
         TypeOffsets = "stopworld_type_offsets" {
-            size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array
+            size, magic, name, name_bytes, value_bytes, shape, bitmaps, stride, element, is_array,
+            drop_in_place
         }
         CacheOffsets = "stopworld_cache_offsets" {
             size, bins, cursor, cursor_stride, block, end, block_stride, sweeping, has_arena
