@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use stopworld::debugger::contract::stopworld_debugger;
 use stopworld::debugger::inspect::{self, CensusRow, FieldFacts, ObjectFacts};
 use stopworld::untyped::{ObjectPointers, UntypedKind};
-use stopworld::{Array, Gc, GcCell, Mutator, World, traced};
+use stopworld::{Array, Gc, GcCell, Leaf, Mutator, World, traced};
 use stopworld_postmortem::{Process, Space};
 use support::Own;
 
@@ -163,6 +163,7 @@ fn filled(m: &Mutator) -> Gc<Array<Option<Gc<Node>>>> {
     m.alloc_pinned(42_u64).unwrap();
     m.alloc_weak(list.unwrap()).unwrap();
     m.alloc_str("some text").unwrap();
+    m.alloc(Leaf(String::from("dropped"))).unwrap();
     m.alloc_array::<u64>(20_000, |index| index as u64).unwrap();
     m.alloc_array(3_000, |index| (index % 5 == 0).then_some(list).flatten()).unwrap()
 }
