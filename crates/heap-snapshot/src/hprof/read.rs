@@ -21,6 +21,8 @@ use crate::heap::{Label, RootGroup, RootKind};
 const BUFFER: usize = 256 << 10;
 /// The longest name in bytes.
 const LONGEST: u64 = 16 << 20;
+/// The longest name of a thread in bytes. Each root on a stack has a copy of the name while it is read.
+const LONGEST_THREAD: usize = 2048;
 /// The longest chain of superclasses.
 const DEEPEST: usize = 256;
 
@@ -418,7 +420,8 @@ impl Pass for Second {
     fn root(&mut self, root: Found) {
         let Some(target) = self.addresses.find(root.object) else { return };
         let name = root.thread.and_then(|thread| self.first.threads.get(&thread));
-        let thread = name.and_then(|name| self.first.strings.get(name)).cloned();
+        let name = name.and_then(|name| self.first.strings.get(name));
+        let thread = name.map(|name| name[..name.floor_char_boundary(LONGEST_THREAD)].to_owned());
         self.builder.root(RootGroup { kind: root.kind, thread }, root.address, target);
     }
 

@@ -21,6 +21,9 @@ use nettrace::clr::{Payload, Provider, RootKind as NetRoot};
 use nettrace::{EventType, Interest, NetEvent, TraceInfo, Visitor};
 use stopworld::events::EventId;
 
+/// The longest name of a thread in bytes. A damaged trace may have names of any length, and each root refers to one.
+const LONGEST_THREAD: usize = 512;
+
 /// What a visitor of dumps receives. `dump` is the number of the dump in the file, from 0.
 pub(super) trait DumpVisitor {
     /// A collection begins, with or without a dump.
@@ -68,6 +71,7 @@ fn stack(event: &NetEvent<'_>, pointer_bytes: u8) -> RootGroup {
     let fields = decoded::fields(event, pointer_bytes);
     let tid = fields.number("tid").unwrap_or_default() as u32;
     let name = fields.text("label").unwrap_or_default();
+    let name = &name[..name.floor_char_boundary(LONGEST_THREAD)];
     match fields.number("kind") {
         Some(REGISTERED) => RootGroup::registered_stacks(),
         Some(UNFINISHED) => RootGroup::unfinished_of(tid, name),

@@ -290,8 +290,11 @@ struct FoundDump {
 }
 
 impl FoundDump {
-    /// Returns the index of a group of roots.
+    /// Returns the index of a group of roots. Most roots are in the group of the one before.
     fn group(&mut self, group: &RootGroup) -> u32 {
+        if let Some((last, ..)) = self.roots.last().filter(|last| self.groups[last.0 as usize] == *group) {
+            return *last;
+        }
         if let Some(known) = self.known_groups.get(group) {
             return *known;
         }

@@ -134,6 +134,18 @@ fn stack(tid: u64, kind: u64, name: &str) -> Event {
     event
 }
 
+/// The roots of a heap, as their groups and addresses.
+fn roots_of(heap: &TraceHeap) -> Vec<String> {
+    let root = |root: &heap_snapshot::Root| format!("{} {}", heap.groups()[root.group as usize], root.address);
+    heap.roots().iter().map(root).collect()
+}
+
+/// Inserts events into a dump before its objects.
+fn with_roots(mut dump: Vec<Event>, roots: Vec<Event>) -> Vec<Event> {
+    dump.splice(1..1, roots);
+    dump
+}
+
 #[rstest]
 #[case::a_trace_without_stacks(vec![root(0, 0, 1), root(1, 2, 2), root(2, 1, 3)], &["stacks 1", "handles 2", "finalizers 3"])]
 #[case::two_threads(
@@ -152,16 +164,23 @@ fn stack(tid: u64, kind: u64, name: &str) -> Event {
 #[case::a_registered_stack(vec![stack(0, 2, ""), root(0, 0, 1)], &["stacks of registered stacks 1"])]
 #[case::the_dump_of_another_thread(vec![of_another_thread(stack(12, 0, "one")), root(0, 0, 1)], &["stacks 1"])]
 fn a_root_is_on_the_stack_that_was_reported_last(#[case] roots: Vec<Event>, #[case] expected: &[&str]) {
-    let mut events = dump(1);
-    events.splice(1..1, roots);
-    let heap = TraceHeap::open(written(events, None), None).unwrap();
-    let root = |root: &heap_snapshot::Root| format!("{} {}", heap.groups()[root.group as usize], root.address);
-    assert_eq!(heap.roots().iter().map(root).collect::<Vec<_>>(), expected);
+    let heap = TraceHeap::open(written(with_roots(dump(1), roots), None), None).unwrap();
+    assert_eq!(roots_of(&heap), expected);
     assert!(heap.groups().iter().collect::<std::collections::HashSet<_>>().len() == heap.groups().len());
 }
 
 fn of_another_thread(event: Event) -> Event {
     Event { thread: OTHER_THREAD, capture: OTHER_THREAD, ..event }
+}
+
+/// The name of a thread is cut to 512 bytes, between two characters.
+#[test]
+fn a_long_name_is_cut() {
+    let name = format!("x{}", "ä".repeat(10_000));
+    let roots = vec![stack(12, 0, &name), root(0, 0, 1), root(1, 0, 2)];
+    let heap = TraceHeap::open(written(with_roots(dump(1), roots), None), None).unwrap();
+    let group = format!("stacks of thread 12 \"x{}\"", "ä".repeat(255));
+    assert_eq!(roots_of(&heap), [format!("{group} 1"), format!("{group} 2")]);
 }
 
 /// A progress bar counts the bytes of a trace: opening it reads all of them twice, a visit once more. What follows the end of the trace is
