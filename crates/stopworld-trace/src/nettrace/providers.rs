@@ -162,11 +162,11 @@ impl Providers {
         self.wants(Kind::Net(Net::GCAllocationTick))
     }
 
-    /// Returns whether the trace is to have this event of the provider `stopworld`: its group and level are requested, or it belongs to the
-    /// roots of a heap dump.
+    /// Returns whether the trace is to have this event of the provider `stopworld`: its group and level are requested. The event DumpStack
+    /// belongs to the roots of a heap dump, and is in the trace if they are.
     pub fn wants_own(&self, id: EventId) -> bool {
-        if id == EventId::DumpStack && self.wants(Kind::Net(Net::GCBulkRootEdge)) {
-            return true;
+        if id == EventId::DumpStack {
+            return self.wants(Kind::Net(Net::GCBulkRootEdge));
         }
         let group = id.descriptor().group;
         is_own(id)
@@ -348,7 +348,7 @@ mod tests {
         let own = Providers::parse("stopworld").unwrap();
         assert!(own.wants_own(EventId::RootsBegin) && own.wants_own(EventId::ThreadAttached));
         assert!(!own.wants_own(EventId::GcStart), "it is a .NET event");
-        assert!(own.wants_own(EventId::DumpStack) && !Providers::default().wants_own(EventId::DumpStack));
+        assert!(!own.wants_own(EventId::DumpStack) && !Providers::default().wants_own(EventId::DumpStack));
         assert!(Providers::parse_keywords("GCHeapDump").unwrap().wants_own(EventId::DumpStack), "it is part of a dump");
         assert!(!own.wants_own(EventId::ObjectAllocated), "Verbose");
         assert!(Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::ObjectAllocated));

@@ -134,8 +134,9 @@ impl Writer {
         };
         let kept = Net::ALL.iter().filter(|net| wants(Kind::Net(**net))).fold(0, |bits, net| bits | 1 << *net as u64);
         self.event_writer.wanted &= kept;
-        let is_kept = |id: EventId| {
-            wants(Kind::Own(id)) || id == EventId::DumpStack && self.event_writer.wants(Net::GCBulkRootEdge)
+        let is_kept = |id: EventId| match id {
+            EventId::DumpStack => self.event_writer.wants(Net::GCBulkRootEdge),
+            _ => wants(Kind::Own(id)),
         };
         self.own = EventId::all().filter(|id| self.own.contains(*id) && is_kept(*id)).collect();
     }
