@@ -125,8 +125,9 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
     fn read(&mut self, event: &NetEvent<'_>) -> ControlFlow<()> {
         const STACK: u8 = NetRoot::Stack as u8;
         if is_stack(event.kind) {
-            // A thread has at most one collection.
-            if let Some(current) = self.current.values_mut().find(|current| current.thread == event.capture_thread) {
+            // A thread has at most one collection. Others that are open have lost their end.
+            let of_thread = self.current.values_mut().filter(|current| current.thread == event.capture_thread);
+            if let Some(current) = of_thread.max_by_key(|current| current.dump) {
                 current.stack = stack(event, self.pointer_bytes);
             }
             return ControlFlow::Continue(());

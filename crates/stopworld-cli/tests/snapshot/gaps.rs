@@ -169,6 +169,25 @@ fn a_root_is_on_the_stack_that_was_reported_last(#[case] roots: Vec<Event>, #[ca
     assert!(heap.groups().iter().collect::<std::collections::HashSet<_>>().len() == heap.groups().len());
 }
 
+/// Changes the number of the runtime in a dump.
+fn of_runtime(runtime: u16, mut events: Vec<Event>) -> Vec<Event> {
+    for event in events.iter_mut().filter(|event| event.kind != STACK) {
+        let at = if event.kind == START { 16 } else { 8 };
+        event.payload[at..at + 2].copy_from_slice(&runtime.to_le_bytes());
+    }
+    events
+}
+
+/// The ends of nine collections of a thread are lost. The stack belongs to the tenth.
+#[test]
+fn a_stack_belongs_to_the_last_collection_of_its_thread() {
+    let unfinished = (1..10).map(|number| of_runtime(number, dump(number.into())).swap_remove(0));
+    let last = with_roots(dump(10), vec![stack(12, 0, "one"), root(0, 0, 1)]);
+    let events = unfinished.chain(of_runtime(10, last)).collect();
+    let heap = TraceHeap::open(written(events, None), None).unwrap();
+    assert_eq!((heap.collection(), roots_of(&heap)), (10, vec!["stacks of thread 12 \"one\" 1".to_owned()]));
+}
+
 fn of_another_thread(event: Event) -> Event {
     Event { thread: OTHER_THREAD, capture: OTHER_THREAD, ..event }
 }
