@@ -126,9 +126,21 @@ impl RootGroup {
         RootGroup { kind: RootKind::Stack, thread: Some("registered stacks".to_owned()) }
     }
 
-    /// Returns a thread's name in a group: `thread 1234 "main"`.
+    /// Returns a thread's name in a group: `thread 1234 "main"`. Quotes and backslashes of the name have a backslash before them. Control
+    /// characters are replaced, because the name is printed on terminals.
     pub fn thread_name(tid: u32, name: &str) -> String {
-        if name.is_empty() { format!("thread {tid}") } else { format!("thread {tid} \"{name}\"") }
+        if name.is_empty() {
+            return format!("thread {tid}");
+        }
+        let mut shown = format!("thread {tid} \"");
+        for char in name.chars() {
+            if matches!(char, '"' | '\\') {
+                shown.push('\\');
+            }
+            shown.push(if char.is_control() { char::REPLACEMENT_CHARACTER } else { char });
+        }
+        shown.push('"');
+        shown
     }
 }
 
@@ -178,4 +190,26 @@ pub trait Heap {
     /// # Errors
     /// The heap can't be read, or `visit` fails.
     fn visit(&self, visit: &mut dyn FnMut(&Object<'_>) -> Result<()>) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", "thread 12")]
+    #[case("main", "thread 12 \"main\"")]
+    #[case("größe 漢", "thread 12 \"größe 漢\"")]
+    #[case("a\"b", r#"thread 12 "a\"b""#)]
+    #[case(r"a\", r#"thread 12 "a\\""#)]
+    #[case("\u{1b}[2J\r\n\0\u{7f}\u{9b}", "thread 12 \"\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\"")]
+    fn a_name_is_quoted_and_has_no_control_characters(#[case] name: &str, #[case] expected: &str) {
+        assert_eq!(RootGroup::thread_name(12, name), expected);
+        let of_stack = RootGroup::stack_of(12, name).to_string();
+        assert_eq!(of_stack, format!("stacks of {expected}"));
+        let unfinished = RootGroup::unfinished_of(12, name).to_string();
+        assert_eq!(unfinished, format!("other roots of {expected}, which was building an object"));
+    }
 }
