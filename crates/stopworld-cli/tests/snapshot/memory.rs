@@ -1,9 +1,11 @@
 //! The memory of `stopworld snapshot`: 2 bytes for each object of a dump in the order of addresses, besides what any dump needs.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::command_support;
 use crate::nettrace_support::{Block, Event, Form, Type, file};
@@ -68,21 +70,33 @@ fn peak(directory: &Path) -> u64 {
     if !pipe.exists() {
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     }
+    // Neither opening nor reading may wait for a process that ends without opening the pipe.
+    let mut output = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
     let mut command = command_support::stopworld(directory, "snapshot heap.nettrace -o pipe.hprof");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let mut output = File::open(&pipe).unwrap();
     let (mut peak, mut piece) = (0, vec![0; 64 << 10]);
-    while output.read(&mut piece).unwrap() > 0 {
-        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        // A process that has ended has no memory.
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        peak = peak.max(line.map_or(0, |line| line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10));
+    loop {
+        let ended = child.try_wait().unwrap();
+        match (output.read(&mut piece), ended) {
+            (Ok(0), Some(status)) => {
+                assert!(status.success(), "{status}");
+                return peak;
+            }
+            (Ok(0), None) => std::thread::sleep(Duration::from_millis(1)),
+            (Ok(_), _) => {
+                let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+                // A process that has ended has no memory.
+                let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+                let kilobytes = line.map_or(0, |line| line.trim().trim_end_matches(" kB").parse::<u64>().unwrap());
+                peak = peak.max(kilobytes << 10);
+            }
+            (Err(error), _) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+            (Err(error), _) => panic!("{error}"),
+        }
     }
-    assert!(child.wait().unwrap().success());
-    peak
 }
 
-/// The control is a dump in which the objects of a page are in no order: its objects need 12 bytes or more, which the limit must refuse.
+/// The control is a dump in which the objects of a page are in no order: its objects need 12 bytes or more, which must exceed the limit.
 #[test]
 fn an_object_in_order_takes_2_bytes() {
     let directory = command_support::directory();
