@@ -1,6 +1,6 @@
 //! Heaps that are written and read back, and files that are damaged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 
 use heap_snapshot::{Builder, Dominators, Error, Graph, Heap, Label, RootGroup, RootKind, hprof, paths, v8};
@@ -50,7 +50,11 @@ fn plans() -> impl Strategy<Value = Plan> {
         (0_u32..3).prop_map(Label::Field),
     ];
     let kinds = [RootKind::Stack, RootKind::Handle, RootKind::Static, RootKind::Finalizer, RootKind::Other];
-    let thread = prop::option::of(prop::sample::select(vec!["main".to_owned(), "worker 1 of 2".to_owned()]));
+    let thread = prop::option::of(prop::sample::select(vec![
+        "main".to_owned(),
+        "worker 1 of 2".to_owned(),
+        RootGroup::thread_name(2, "x"),
+    ]));
     let group = (prop::sample::select(kinds.to_vec()), thread).prop_map(|(kind, thread)| RootGroup { kind, thread });
     let object = (names.prop_map(str::to_owned), (2_u64..40).prop_map(|words| 16 * words));
     prop::collection::vec(object, 1..30).prop_flat_map(move |objects| {
@@ -91,6 +95,112 @@ fn as_hprof(graph: &Graph) -> Vec<u8> {
     file
 }
 
+/// The records of an HPROF file, as far as they describe threads. Reads only what this crate writes, and panics at anything else.
+#[derive(Debug, Default)]
+struct Hprof {
+    strings: BTreeMap<u64, String>,
+    frames: BTreeSet<u64>,
+    /// By serial number: the thread, and the frames.
+    traces: BTreeMap<u32, (u32, Vec<u64>)>,
+    /// By serial number: the object, the trace, and the name.
+    started: BTreeMap<u32, (u64, u32, u64)>,
+    /// By serial number: the object, and the trace.
+    thread_objects: BTreeMap<u32, (u64, u32)>,
+    /// Roots in frames: the object, the thread, and the index of the frame.
+    in_frames: Vec<(u64, u32, u32)>,
+    instances: BTreeMap<u64, Vec<u8>>,
+    /// The ids of all classes and objects.
+    ids: Vec<u64>,
+}
+
+/// The rest of a file or of a record. All numbers are big-endian.
+struct Bytes<'b>(&'b [u8]);
+
+impl<'b> Bytes<'b> {
+    fn take(&mut self, count: usize) -> &'b [u8] {
+        self.0.split_off(..count).unwrap()
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.take(1)[0]
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_be_bytes(self.take(4).try_into().unwrap())
+    }
+
+    fn id(&mut self) -> u64 {
+        u64::from_be_bytes(self.take(8).try_into().unwrap())
+    }
+}
+
+impl Hprof {
+    fn parse(file: &[u8]) -> Hprof {
+        let mut rest = Bytes(file.strip_prefix(b"JAVA PROFILE 1.0.2\0\0\0\0\x08").unwrap());
+        rest.id();
+        let mut records = Hprof::default();
+        while !rest.0.is_empty() {
+            let (tag, _time, length) = (rest.u8(), rest.u32(), rest.u32());
+            records.record(tag, Bytes(rest.take(length as usize)));
+        }
+        records
+    }
+
+    fn record(&mut self, tag: u8, mut of: Bytes<'_>) {
+        match tag {
+            0x01 => _ = self.strings.insert(of.id(), String::from_utf8(of.0.to_vec()).unwrap()),
+            // A class and its name, and the end of the dump.
+            0x02 | 0x2c => {}
+            0x04 => _ = self.frames.insert(of.id()),
+            0x05 => {
+                let (trace, thread, count) = (of.u32(), of.u32(), of.u32());
+                self.traces.insert(trace, (thread, (0..count).map(|_| of.id()).collect()));
+            }
+            0x0a => _ = self.started.insert(of.u32(), (of.id(), of.u32(), of.id())),
+            0x1c => {
+                while !of.0.is_empty() {
+                    self.part(&mut of);
+                }
+            }
+            tag => panic!("the record {tag:#x}"),
+        }
+    }
+
+    fn part(&mut self, of: &mut Bytes<'_>) {
+        let (tag, id) = (of.u8(), of.id());
+        match tag {
+            0x01 => _ = of.id(),
+            0x03 => self.in_frames.push((id, of.u32(), of.u32())),
+            0x04 => _ = of.u32(),
+            0x05 | 0xff => {}
+            0x08 => _ = self.thread_objects.insert(of.u32(), (id, of.u32())),
+            0x20 => {
+                // The trace, the superclass and five other ids, the size, and no constants and static fields.
+                of.take(4 + 6 * 8 + 4 + 4);
+                let fields = u16::from_be_bytes(of.take(2).try_into().unwrap());
+                of.take(9 * usize::from(fields));
+            }
+            0x21 => {
+                let (_trace, _class, length) = (of.u32(), of.id(), of.u32());
+                self.instances.insert(id, of.take(length as usize).to_vec());
+            }
+            0x22 => {
+                let (_trace, elements, _class) = (of.u32(), of.u32(), of.id());
+                of.take(8 * elements as usize);
+            }
+            0x23 => {
+                let (_trace, elements, kind) = (of.u32(), of.u32(), of.u8());
+                assert_eq!(kind, 5, "an array of characters");
+                of.take(2 * elements as usize);
+            }
+            tag => panic!("{tag:#x} in the heap dump"),
+        }
+        if (0x20..=0x23).contains(&tag) {
+            self.ids.push(id);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn a_heapsnapshot_is_strict_json_and_is_read_back_unchanged(plan in plans()) {
@@ -103,8 +213,8 @@ proptest! {
         prop_assert_eq!(described(&v8::read(file.as_slice()).unwrap()), described(&graph));
     }
 
-    /// HPROF has no names for what is in arrays, no kind for finalizers, and no addresses of most roots. The threads of stacks, objects, sizes (an array without
-    /// a null is a word larger), references and retained sets are those of the heap.
+    /// HPROF has no names for what is in arrays, no kind for finalizers, and no addresses of most roots. The threads of stacks, objects, sizes
+    /// (an array without a null is a word larger), references and retained sets are those of the heap.
     #[test]
     fn an_hprof_file_is_read_back_with_the_same_objects_and_references(plan in plans()) {
         let graph = built(&plan);
@@ -142,6 +252,32 @@ proptest! {
             roots
         };
         prop_assert_eq!(roots(&read), roots(&graph));
+    }
+
+    /// The records of a file refer to each other as viewers expect: each root in a frame has a thread with an object and a stack trace, and the
+    /// trace has the frame. Ids and the numbers of threads are unique.
+    #[test]
+    fn the_records_of_a_thread_are_complete(plan in plans()) {
+        let graph = built(&plan);
+        let records = Hprof::parse(&as_hprof(&graph));
+        let threads = graph.groups().iter().filter(|group| group.kind == RootKind::Stack && group.thread.is_some());
+        prop_assert_eq!(records.started.len(), threads.count());
+        prop_assert_eq!(records.frames.len(), records.started.len());
+        for (_, thread, index) in &records.in_frames {
+            let (object, trace, name) = records.started[thread];
+            prop_assert_eq!(records.thread_objects.get(thread), Some(&(object, trace)));
+            prop_assert!(records.instances.contains_key(&object) && records.strings.contains_key(&name));
+            let (of_thread, frames) = &records.traces[&trace];
+            prop_assert_eq!(of_thread, thread);
+            prop_assert!(records.frames.contains(&frames[*index as usize]));
+        }
+        let ids: BTreeSet<u64> = records.ids.iter().copied().collect();
+        prop_assert_eq!(ids.len(), records.ids.len(), "{:?}", records.ids);
+        prop_assert!(records.in_frames.iter().all(|(object, ..)| ids.contains(object)));
+        // After the name, a byte and a word.
+        let tid = |(object, ..): &(u64, u32, u64)| records.instances[object][13..21].to_vec();
+        let tids: BTreeSet<Vec<u8>> = records.started.values().map(tid).collect();
+        prop_assert_eq!(tids.len(), records.started.len());
     }
 
     /// A file that is cut is an error with the offset where it ends; bytes that are changed are an error or another heap.

@@ -6,8 +6,8 @@
 //!        └─▶ stack trace ─▶ frame  └── root: thread object        roots: Java frame, each with the thread
 //! ```
 //!
-//! These objects are not in the heap that the file describes, so the reader of this crate leaves them out again. It knows them by the class of
-//! the first one; the other two follow it.
+//! These objects are not in the heap that the file describes, so the reader of this crate leaves them out again. It
+//! identifies them by the class of the first one; the other two follow it.
 
 use std::io::Write;
 
@@ -72,8 +72,10 @@ impl Thread {
         let [thread, name, characters] = self.ids.map(u64::to_be_bytes);
         let (serial, trace) = (self.serial.to_be_bytes(), self.trace().to_be_bytes());
         records.dump(&[&[ROOT_THREAD_OBJECT], &thread, &serial, &trace]);
-        // In the order of the fields: name, daemon, priority, tid, threadStatus.
-        let fields = [&name[..], &[0], &[0; 4], &self.tid().to_be_bytes(), &RUNNABLE.to_be_bytes()].concat();
+        // In the order of the fields: name, daemon, priority, tid, threadStatus. The tid must be unique, so it is the serial number; the
+        // kernel's id is in the name, if it is known.
+        let id = u64::from(self.serial).to_be_bytes();
+        let fields = [&name[..], &[0], &[0; 4], &id, &RUNNABLE.to_be_bytes()].concat();
         for (id, class, fields) in [(thread, classes.thread, &fields[..]), (name, classes.string, &characters)] {
             let length = (fields.len() as u32).to_be_bytes();
             records.dump(&[&[INSTANCE], &id, &trace, &class.to_be_bytes(), &length, fields]);
@@ -87,11 +89,5 @@ impl Thread {
     /// The serial number of its stack trace. The first one is the empty trace of all objects.
     fn trace(&self) -> u32 {
         self.serial + 1
-    }
-
-    /// The number that a viewer shows: the id in the name, as [`RootGroup::thread_name`] makes it, or the serial number.
-    fn tid(&self) -> u64 {
-        let digits = self.name.strip_prefix("thread ").and_then(|rest| rest.split(' ').next());
-        digits.and_then(|digits| digits.parse().ok()).unwrap_or(self.serial.into())
     }
 }
