@@ -202,6 +202,41 @@ fn a_long_name_is_cut() {
     assert_eq!(roots_of(&heap), [format!("{group} 1"), format!("{group} 2")]);
 }
 
+/// Without the event, the second root would be on the stack of the first thread.
+#[test]
+fn a_dump_with_a_lost_stack_is_refused() {
+    let roots = |second: Option<Event>| {
+        let first = [stack(12, 0, "one"), root(0, 0, 1)];
+        with_roots(dump(1), first.into_iter().chain(second).chain([root(1, 0, 2)]).collect())
+    };
+    let complete = TraceHeap::open(written(roots(Some(stack(13, 0, "two"))), None), None).unwrap();
+    assert_eq!(roots_of(&complete), ["stacks of thread 12 \"one\" 1", "stacks of thread 13 \"two\" 2"]);
+    let error = TraceHeap::open(written(roots(None), Some((3, 1))), None).unwrap_err().to_string();
+    assert!(error.contains("collection 1 is incomplete: 1 references or events are missing"), "{error}");
+}
+
+/// Two runtimes dump at the same time, each by its own thread, and one of them dumps again. A stack belongs to the dump of its thread.
+#[rstest]
+#[case(1, &["stacks of thread 12 \"one\" 1", "stacks of thread 13 \"two\" 2"])]
+#[case(2, &["stacks 3", "stacks of thread 22 \"other\" 4"])]
+#[case(3, &["stacks 5", "stacks of thread 13 \"two\" 6"])]
+fn each_dump_has_its_own_stacks(#[case] collection: i32, #[case] expected: &[&str]) {
+    let first = vec![stack(12, 0, "one"), root(0, 0, 1), stack(13, 0, "two"), root(1, 0, 2)];
+    let first = of_runtime(5, with_roots(dump(1), first));
+    let other = of_runtime(6, with_roots(dump(2), vec![root(0, 0, 3), stack(22, 0, "other"), root(1, 0, 4)]));
+    let (mut first, mut other) = (first.into_iter(), other.into_iter().map(of_another_thread));
+    let mut events = Vec::new();
+    while first.len() + other.len() > 0 {
+        events.extend(first.next().into_iter().chain(other.next()));
+    }
+    events.extend(with_roots(dump(3), vec![root(0, 0, 5), stack(13, 0, "two"), root(1, 0, 6)]));
+    let heap = TraceHeap::open(written(events, None), Some(collection)).unwrap();
+    assert_eq!(
+        (heap.collection(), roots_of(&heap)),
+        (collection, expected.iter().map(|&root| root.to_owned()).collect())
+    );
+}
+
 /// A progress bar counts the bytes of a trace: opening it reads all of them twice, a visit once more. What follows the end of the trace is
 /// counted, too.
 #[test]
