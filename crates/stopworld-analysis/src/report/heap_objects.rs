@@ -1,5 +1,7 @@
 //! The objects of a heap as tables for a terminal: by type, the objects that retain most, what has grown, and why an object is alive.
 
+use std::cmp::Reverse;
+
 use comfy_table::Table;
 
 use super::Bytes;
@@ -9,6 +11,8 @@ use heap_snapshot::{Dominators, Graph, Heap, paths};
 
 /// Names are cut to this many characters.
 const LONGEST_NAME: usize = 72;
+/// The number of groups of roots with a line of their own.
+const MOST_GROUPS: usize = 20;
 
 /// Formats the contents of a heap: general facts, up to `most` types, and up to `most` objects; no newline at the end.
 pub fn render(graph: &Graph, dominators: &Dominators, census: &[TypeRow], most: usize) -> String {
@@ -20,8 +24,8 @@ fn figures(graph: &Graph, dominators: &Dominators) -> Table {
     let bytes = (0..graph.objects()).fold(0_u64, |sum, object| sum.saturating_add(graph.size(object)));
     table.add_row(["objects".to_owned(), format!("{}, {}", graph.objects(), Bytes(bytes))]);
     table.add_row(["references".to_owned(), graph.references().to_string()]);
-    for (group, count) in graph.groups().iter().zip(graph.roots_by_group()).filter(|(_, count)| *count > 0) {
-        table.add_row([cut(&format!("roots: {group}")), count.to_string()]);
+    for (group, count) in roots(graph) {
+        table.add_row([group, count.to_string()]);
     }
     let unreached = (0..graph.objects()).filter(|object| !dominators.is_reached(*object));
     let (count, bytes) = unreached.fold((0, 0_u64), |(n, sum), object| (n + 1, sum.saturating_add(graph.size(object))));
@@ -29,6 +33,19 @@ fn figures(graph: &Graph, dominators: &Dominators) -> Table {
         table.add_row(["not reached from a root".to_owned(), format!("{count}, {}", Bytes(bytes))]);
     }
     table
+}
+
+/// Returns the groups of roots and their sizes, the largest group first. There is a group for each thread, so small groups share a line.
+pub(super) fn roots(graph: &Graph) -> Vec<(String, u64)> {
+    let mut groups: Vec<_> =
+        graph.groups().iter().zip(graph.roots_by_group()).filter(|(_, count)| *count > 0).collect();
+    groups.sort_by_key(|(_, count)| Reverse(*count));
+    let rest = groups.split_off(MOST_GROUPS.min(groups.len()));
+    let mut lines: Vec<_> = groups.into_iter().map(|(group, count)| (cut(&format!("roots: {group}")), count)).collect();
+    if !rest.is_empty() {
+        lines.push((format!("roots: {} more groups", rest.len()), rest.iter().map(|(_, count)| count).sum()));
+    }
+    lines
 }
 
 fn types(census: &[TypeRow], most: usize) -> Table {
@@ -116,5 +133,39 @@ fn cut(name: &str) -> String {
     match name.char_indices().nth(LONGEST_NAME) {
         Some((end, _)) => name[..end].chars().map(shown).chain(['…']).collect(),
         None => name.chars().map(shown).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heap_snapshot::{Builder, RootGroup, RootKind};
+
+    use super::super::heap_map;
+    use super::*;
+
+    /// A heap with one object. The stack of thread n has n roots.
+    fn with_threads(threads: u32) -> Graph {
+        let mut builder = Builder::default();
+        let object = builder.object(0x1000, "node", 32).unwrap();
+        for tid in 1..=threads {
+            let group = RootGroup { kind: RootKind::Stack, thread: Some(format!("{tid}\n")) };
+            (0..tid).for_each(|root| builder.root(group.clone(), root.into(), object));
+        }
+        builder.finish().0
+    }
+
+    #[test]
+    fn small_groups_of_roots_share_a_line() {
+        let line = |tid: u64| (format!("roots: stacks of {tid}\u{fffd}"), tid);
+        let largest: Vec<_> = (11..=30).rev().map(line).collect();
+        let rest = ("roots: 10 more groups".to_owned(), 55);
+        assert_eq!(roots(&with_threads(30)), [largest, vec![rest]].concat());
+        assert_eq!(roots(&with_threads(20)), (1..=20).rev().map(line).collect::<Vec<_>>());
+        assert_eq!(roots(&with_threads(0)), []);
+        let graph = with_threads(30);
+        let page = heap_map::render(&graph, &Dominators::of(&graph), &[], "a heap");
+        assert!(
+            page.contains("stacks of 11\u{fffd}") && page.contains("10 more groups") && !page.contains("of 10\u{fffd}")
+        );
     }
 }

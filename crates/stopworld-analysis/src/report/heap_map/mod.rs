@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
-use super::Bytes;
 use super::document::{Document, facts, table};
+use super::{Bytes, heap_objects};
 use crate::snapshot::TypeRow;
 use heap_snapshot::{Dominators, Graph, Heap};
 
@@ -75,10 +75,8 @@ fn about(graph: &Graph) -> Markup {
         ("size", Bytes(bytes).to_string()),
         ("references", graph.references().to_string()),
     ];
-    let kinds: Vec<(String, String)> = (graph.groups().iter().zip(graph.roots_by_group()))
-        .map(|(group, count)| (format!("roots: {group}"), if count > 0 { count.to_string() } else { String::new() }))
-        .collect();
-    figures.extend(kinds.iter().map(|(name, count)| (name.as_str(), count.clone())));
+    let roots = heap_objects::roots(graph);
+    figures.extend(roots.iter().map(|(group, count)| (group.as_str(), count.to_string())));
     html! { (facts("figures", &figures)) }
 }
 
