@@ -123,10 +123,12 @@ pub(super) fn write(opened: Opened, mut output: Output, path: &Path, format: Sna
     if let OpenedHeap::Trace(trace) = &heap {
         if trace.left_out() > 0 {
             let number = trace.left_out();
-            bar.say(&format!("{number} references and roots are left out, because their object is not in the dump"));
+            bar.print_line(&format!(
+                "{number} references and roots are left out, because their object is not in the dump"
+            ));
         }
         if let Some(damage) = trace.damage() {
-            bar.say(&format!("the trace is damaged {damage}; the heap dump is complete"));
+            bar.print_line(&format!("the trace is damaged {damage}; the heap dump is complete"));
         }
     }
     let is_graph = matches!(heap, OpenedHeap::Graph(_));
@@ -181,11 +183,9 @@ impl Bar {
             bar
         }))
     }
-}
 
-impl Bar {
     /// Prints a line on standard error, above the bar.
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         let print = || eprintln!("snapshot: {line}");
         self.0.as_ref().map_or_else(print, |bar| bar.suspend(print));
     }

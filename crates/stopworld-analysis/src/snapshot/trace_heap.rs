@@ -56,10 +56,10 @@ fn listed(collections: &[i32]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// Is called with numbers of bytes while a file is read. They sum up to the length of the file each time that it is read.
+/// A callback that receives the number of bytes read; the numbers of a reading add up to the length of the file.
 pub type OnRead = Box<dyn Fn(u64) + Send + Sync>;
 
-/// A file that is read several times, and what is called meanwhile.
+/// A trace file and its progress callback.
 struct Trace {
     file: File,
     on_read: OnRead,
