@@ -83,9 +83,12 @@ impl<'a> Dump<'a> {
             return;
         }
         let tid = root.thread.map_or(0, |record| record.tid().0 as u32);
-        // A thread's name is stored when it attaches; finding it takes no lock.
-        let label =
-            root.thread.and_then(|record| Labels::of_the_process().label_of(std::ptr::from_ref(record) as usize));
+        // A thread's name is stored when it attaches; finding it takes no lock. A name that can't be stored leaves the label of the thread
+        // that had the record before.
+        let label = root.thread.and_then(|record| {
+            let (address, name) = (std::ptr::from_ref(record) as usize, record.name());
+            Labels::of_the_process().label_with(address, name.as_str())
+        });
         self.events.fire_dump_stack(tid, root.kind as u32, label.map_or(0, Label::get));
         self.count();
     }

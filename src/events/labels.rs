@@ -199,6 +199,12 @@ impl Labels {
         None
     }
 
+    /// Returns the label of an address if it has this text. A name belongs to the address, so the label may have been made for what was
+    /// there before.
+    pub(crate) fn label_with(&self, address: usize, text: &str) -> Option<Label> {
+        self.label_of(address).filter(|label| self.text(*label) == Some(text))
+    }
+
     /// Returns the text of an address.
     pub fn text_of(&self, address: usize) -> Option<&str> {
         self.text(self.label_of(address)?)

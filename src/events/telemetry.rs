@@ -45,10 +45,7 @@ impl Events {
     /// Names an address, unless it has this name already. Returns the label's number, or 0 if there is no room for names.
     pub(crate) fn name(&self, address: usize, text: &str) -> u64 {
         let labels = Labels::of_the_process();
-        let label = match labels.label_of(address) {
-            Some(label) if labels.text(label) == Some(text) => Ok(label),
-            _ => self.telemetry_intern(text),
-        };
+        let label = labels.label_with(address, text).map_or_else(|| self.telemetry_intern(text), Ok);
         let named = label.and_then(|label| self.telemetry_label(address, label).map(|()| label.get()));
         named.unwrap_or(0)
     }

@@ -206,6 +206,30 @@ fn each_reference_that_the_marker_follows_is_reported_with_its_slot(#[case] mark
     drop(root);
 }
 
+/// The second thread gets the record of the first one, and its name can't be stored, because it contains a byte 0.
+#[test]
+fn a_heap_dump_does_not_give_a_thread_the_name_of_the_previous_one() {
+    let world = build(1, Stopper::Signals);
+    let mut wants = categories(&[]);
+    wants.events = [EventId::DumpStack, EventId::DumpRoot].into_iter().collect();
+    let sink = listening(&world, wants);
+    let names_in_dump = |thread: &str| {
+        // SAFETY: references are locals here.
+        let m = unsafe { world.attach(thread) }.unwrap();
+        let list = list(&m, 10);
+        m.collect().unwrap();
+        stopworld::keep_alive(list.unwrap());
+        let name = |record: &Record| match record.event() {
+            Event::DumpStack(stack) if stack.kind == 0 => Some(Label::from_raw(stack.label)),
+            _ => None,
+        };
+        let labels: Vec<Option<Label>> = told(&sink).iter().filter_map(name).collect();
+        labels.iter().map(|label| label.and_then(|label| Labels::of_the_process().text(label))).collect::<Vec<_>>()
+    };
+    assert_eq!(names_in_dump("old"), [Some("old")]);
+    assert_eq!(names_in_dump("a\0b"), [None]);
+}
+
 #[test]
 fn blocks_are_acquired_before_they_are_released_and_roots_and_refills_are_reported() {
     let world = build(1, Stopper::Signals);
