@@ -29,7 +29,7 @@ macro_rules! profile_rows {
             }
         }
 
-        /// A heap dump reports whose stack the following roots are on. Roots in handles, ranges and the queue of finalizers are on none.
+        /// A heap dump reports the stack that contains the following roots. Does not apply to roots in handles, ranges and the finalizer queue.
         DumpStack / fire_dump_stack in Profile {
             net []
             mps []
