@@ -6,8 +6,8 @@
 //!        └─▶ stack trace ─▶ frame  └── root: thread object        roots: Java frame, each with the thread
 //! ```
 //!
-//! These objects are not in the heap that the file describes, so the reader of this crate leaves them out again. It
-//! identifies them by the class of the first one; the other two follow it.
+//! These objects are not in the heap that the file describes, so the reader of this crate leaves them out again. The reader identifies them by
+//! the class of the first one; the other two follow it.
 
 use std::io::Write;
 
