@@ -315,6 +315,18 @@ fn list() -> Graph {
     })
 }
 
+/// Each root of a thread is grouped by the thread's name, so the name is cut, between two characters.
+#[test]
+fn a_long_name_of_a_thread_in_an_hprof_file_is_cut() {
+    let thread = format!("x{}", "ä".repeat(10_000));
+    let stack = RootGroup { kind: RootKind::Stack, thread: Some(thread) };
+    let objects = vec![("Node".to_owned(), 32)];
+    let graph = built(&Plan { objects, references: vec![], roots: vec![(stack, 0, 0)] });
+    let read = hprof::read(Cursor::new(as_hprof(&graph))).unwrap();
+    let group = RootGroup { kind: RootKind::Stack, thread: Some(format!("x{}", "ä".repeat(1_023))) };
+    assert_eq!(read.groups(), [group]);
+}
+
 #[test]
 fn a_path_leads_from_the_root_through_labels() {
     let path = paths::shortest(&list(), 2).unwrap();
