@@ -16,13 +16,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use super::clr::code::{MethodDCStopVerbose, ModuleDCStop};
-use super::clr::{Payload, Provider};
+use super::clr::{Payload, Provider, Z16};
 use super::{EventType, Interest, NetEvent, TraceInfo, Visitor};
 
 /// The numbers of the events that name a function. All have the fields of [`MethodDCStopVerbose`].
 const FUNCTIONS: [u32; 2] = [143, 144];
 /// The numbers of the events that describe a module. All have the fields of [`ModuleDCStop`].
 const MODULES: [u32; 3] = [152, 153, 154];
+
+/// The maximum number of characters of a name that are kept.
+const LONGEST_NAME: usize = 4096;
+/// The maximum size of all names together, with their entries, in bytes.
+const MOST_BYTES: usize = 64 << 20;
+/// The size of an entry without its names.
+const ENTRY_BYTES: usize = 256;
 
 /// A function of a traced process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,17 +64,39 @@ impl fmt::Display for Function {
 }
 
 /// The functions and modules that a trace names, by process. As a [`Visitor`], it reads them from a file.
+///
+/// It takes at most 64 MiB. Names that do not fit are left out and counted, and the end of a name of more than 4,096 characters is left out. A
+/// function without code is ignored. If code was replaced at an address, its last name counts for the whole trace.
 #[derive(Debug, Default)]
 pub struct Functions {
     functions: BTreeMap<(u64, u64), Function>,
     modules: HashMap<(u64, u64), String>,
     pointer_bytes: u8,
+    bytes: usize,
+    left_out: u64,
 }
 
 impl Functions {
     /// Returns whether the trace names no function: it has no rundown, or its process was killed before it.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
+    }
+
+    /// Returns the number of functions and modules that were left out, because the names take too much memory.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Reserves memory for names of this size. Returns false if there is not enough.
+    fn reserve(&mut self, names: usize) -> bool {
+        let bytes = self.bytes + ENTRY_BYTES + names;
+        let fits = bytes <= MOST_BYTES;
+        if fits {
+            self.bytes = bytes;
+        } else {
+            self.left_out += 1;
+        }
+        fits
     }
 
     /// Returns the function of this process that contains an address of a stack.
@@ -94,6 +123,11 @@ fn names(kind: &EventType) -> Option<&'static [u32]> {
     groups.into_iter().find(|group| group.contains(&kind.event))
 }
 
+/// Returns the part of a name that is kept.
+fn kept(text: Z16<'_>) -> String {
+    text.chars().take(LONGEST_NAME).collect()
+}
+
 impl Visitor for Functions {
     fn trace(&mut self, trace: &TraceInfo) {
         self.pointer_bytes = trace.pointer_bytes;
@@ -107,7 +141,7 @@ impl Visitor for Functions {
         let (version, payload) = (event.version(), Payload::new(event.payload, self.pointer_bytes));
         if FUNCTIONS.contains(&event.kind.event) {
             let view = MethodDCStopVerbose::new(version, payload);
-            let text = |text: Option<super::clr::Z16<'_>>| text.map(|text| text.to_string());
+            let text = |text: Option<Z16<'_>>| text.map(kept);
             let function = || {
                 Some(Function {
                     start: view.start_address()?,
@@ -118,13 +152,18 @@ impl Visitor for Functions {
                     signature: text(view.signature()).unwrap_or_default(),
                 })
             };
-            if let Some(function) = function() {
+            let Some(function) = function().filter(|function| function.size > 0) else { return };
+            let Function { namespace, name, signature, .. } = &function;
+            if self.reserve(namespace.len() + name.len() + signature.len()) {
                 self.functions.insert((event.process, function.start), function);
             }
         } else {
             let view = ModuleDCStop::new(version, payload);
             if let (Some(id), Some(path)) = (view.module_id(), view.il_path()) {
-                self.modules.insert((event.process, id), path.to_string());
+                let path = kept(path);
+                if self.reserve(path.len()) {
+                    self.modules.insert((event.process, id), path);
+                }
             }
         }
     }
@@ -197,6 +236,28 @@ mod tests {
         let found = functions.at(process, address).map(ToString::to_string);
         assert_eq!(found.as_deref(), expected);
         assert!(!functions.is_empty());
+    }
+
+    /// `.format.hostile`
+    #[test]
+    fn names_take_a_limited_amount_of_memory() {
+        let mut functions = Functions::default();
+        let name: &'static str = "n".repeat(LONGEST_NAME + 1).leak();
+        let fits = MOST_BYTES / (ENTRY_BYTES + "app::load".len() + LONGEST_NAME);
+        for number in 0..fits as u64 + 3 {
+            visit(&mut functions, 7, &method(0x1000 * number, 0x1000, name));
+        }
+        assert_eq!(functions.left_out(), 3);
+        let last = |number: usize| functions.at(7, 0x1000 * number as u64).map(|function| function.name.len());
+        assert_eq!((last(fits - 1), last(fits)), (Some(LONGEST_NAME), None));
+    }
+
+    #[test]
+    fn a_function_without_code_hides_no_other() {
+        let mut functions = Functions::default();
+        visit(&mut functions, 7, &method(0x2000, 0x10, "parse"));
+        visit(&mut functions, 7, &method(0x2008, 0, "label"));
+        assert_eq!(functions.at(7, 0x2009).map(|function| function.name.as_str()), Some("parse"));
     }
 
     #[test]

@@ -11,9 +11,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Seek, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 
 use super::arguments::Dump;
@@ -39,9 +39,9 @@ pub(super) fn run(arguments: &Dump) -> u8 {
     let mut dumper = Dumper::new(arguments, io::stdout().lock());
     let summary = match input {
         Input::Once(input) => read(arguments, &mut dumper, input),
-        Input::Twice(mut file) => {
+        Input::Twice(mut file, start) => {
             let functions = functions(&file);
-            if let Err(error) = file.rewind() {
+            if let Err(error) = file.seek(SeekFrom::Start(start)) {
                 say(format_args!("can't read {name} twice: {error}"));
                 return FAILED;
             }
@@ -51,6 +51,7 @@ pub(super) fn run(arguments: &Dump) -> u8 {
     };
     let nothing = dumper.nothing_found();
     let has_unnamed = dumper.has_stacks && dumper.functions.is_empty();
+    let left_out = dumper.functions.left_out();
     match dumper.finish() {
         Ok(()) => {
             if let Some(nothing) = nothing.filter(|_| summary.events > 0) {
@@ -60,6 +61,11 @@ pub(super) fn run(arguments: &Dump) -> u8 {
                 say(format_args!(
                     "{name}: the file names no functions, so stacks are addresses: the process was killed, or the trace was recorded \
                      without a rundown"
+                ));
+            }
+            if left_out > 0 {
+                say(format_args!(
+                    "{name}: the names of functions take too much memory; {left_out} of them are left out, so their frames are addresses"
                 ));
             }
             report(&arguments.file.display(), &summary)
@@ -75,7 +81,8 @@ pub(super) fn run(arguments: &Dump) -> u8 {
 /// The input, by how often it is read.
 enum Input {
     Once(Box<dyn Read>),
-    Twice(File),
+    /// Twice, from this byte on.
+    Twice(File, u64),
 }
 
 /// Opens the input. A pipe that is read twice is copied to an unnamed file first.
@@ -89,10 +96,12 @@ fn open(arguments: &Dump) -> io::Result<Input> {
     }
 }
 
-fn twice(file: File) -> io::Result<Input> {
+fn twice(mut file: File) -> io::Result<Input> {
+    // A pipe has no position.
+    let start = file.stream_position().unwrap_or(0);
     let mut file = seekable(file)?;
-    file.rewind()?;
-    Ok(Input::Twice(file))
+    file.seek(SeekFrom::Start(start))?;
+    Ok(Input::Twice(file, start))
 }
 
 /// Reads the names of functions.
@@ -159,6 +168,8 @@ pub(super) struct Dumper<'a, W: Write> {
     has_stacks: bool,
 }
 
+/// The maximum size of a printed stack in bytes. Further frames are counted.
+const MOST_STACK_BYTES: usize = 1 << 20;
 /// The number of names that are kept.
 const MOST_NAMES: usize = 1 << 14;
 
@@ -269,19 +280,34 @@ impl<W: Write> Dumper<'_, W> {
     /// Adds the stack of an event to its line: as further lines, or as a member of the object.
     fn add_stack(&mut self, event: &NetEvent<'_>) {
         let Dumper { arguments, line, functions, .. } = self;
-        let frames = event.stack.addresses().map(|address| match functions.at(event.process, address) {
-            Some(function) => function.to_string(),
-            None => format!("{address:#x}"),
-        });
-        let frames: Vec<String> = frames.collect();
-        self.has_stacks |= !frames.is_empty();
-        if !arguments.json {
-            frames.iter().for_each(|frame| *line += &format!("\n{:15}{frame}", ""));
-        } else {
+        let is_json = arguments.json;
+        if is_json {
             // The end of the object.
             line.pop();
-            let frames: Vec<String> = frames.iter().map(|frame| Quoted(frame).to_string()).collect();
-            *line += &format!(",\"stack\":[{}]}}", frames.join(","));
+            line.push_str(",\"stack\":[");
+        }
+        let (start, mut printed, mut left_out) = (line.len(), 0, 0_u64);
+        let mut add = |line: &mut String, frame: &str| {
+            let _ = match is_json {
+                true => write!(line, "{}{}", if printed > 0 { "," } else { "" }, Quoted(frame)),
+                // Control characters must not reach the terminal.
+                false => write!(line, "\n{:15}{}", "", frame.replace(char::is_control, "\u{fffd}")),
+            };
+            printed += 1;
+        };
+        for address in event.stack.addresses() {
+            match functions.at(event.process, address) {
+                _ if line.len() - start >= MOST_STACK_BYTES => left_out += 1,
+                Some(function) => add(line, &function.to_string()),
+                None => add(line, &format!("{address:#x}")),
+            }
+        }
+        if left_out > 0 {
+            add(line, &format!("({left_out} more frames)"));
+        }
+        self.has_stacks |= printed > 0;
+        if is_json {
+            line.push_str("]}");
         }
     }
 }

@@ -95,7 +95,8 @@ fn a_running_process_sends_its_heap() {
     let vertices: u64 = census.iter().filter(|(name, _)| name.contains("graph::Vertex")).map(|(_, row)| row.0).sum();
     assert!(vertices > 1000, "{census:?}");
     let table = text(&run(directory.path(), "heap live.hprof").stdout);
-    assert!(table.contains("roots: stacks of thread ") && table.contains(" \"graph-0\""), "{table}");
+    // One of the two may have nothing on its stack at this moment.
+    assert!(table.contains("roots: stacks of thread ") && table.contains(" \"graph-"), "{table}");
 }
 
 /// The heap of the program while it runs, not at its end, when nothing is alive any more.
