@@ -416,6 +416,24 @@ fn dump_prints_stacks_with_names(#[values(false, true)] is_piped: bool) {
     assert_eq!(stacks, samples.iter().map(|sample| sample.stack.len()).collect::<Vec<_>>());
 }
 
+#[test]
+fn control_characters_in_a_name_do_not_reach_the_terminal() {
+    let file = File::new();
+    let trace = options(&file).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    work(&world, &trace);
+    end(world);
+    trace.finish().unwrap();
+    let in_file = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+    let mut bytes = file.bytes();
+    let name = in_file("innermost");
+    let at = bytes.windows(name.len()).position(|window| window == name).expect("the name of the function");
+    bytes[at..at + name.len()].copy_from_slice(&in_file("\u{1b}nnermost"));
+    fs::write(file.path(), bytes).unwrap();
+    let (lines, _) = dumped(&file.path(), "", false);
+    assert!(lines.contains("::\u{fffd}nnermost") && !lines.contains('\u{1b}'), "{lines}");
+}
+
 /// What the threads of the deadlock test wait for.
 struct Meeting {
     holds: mpsc::Sender<()>,
