@@ -1,4 +1,4 @@
-//! The cost of profiling: `cargo bench --bench profile`.
+//! The cost of profiling and of metrics: `cargo bench --bench profile`.
 //!
 //! Each job runs with and without a profile; the two take turns being first. The CPU time of all threads of the process is compared, so
 //! that it includes the ticker's own. The result is the median, over the rounds, of the ratio within a round, because the speed of
@@ -12,6 +12,7 @@
 //! | none | GCBench without a profile, but with a thread that wakes each millisecond and does nothing: the minimum cost of any ticker |
 //! | none | charged allocations, with a scope around each tree of 31 nodes, that is, a scope each 90 ns |
 //! | 3 % | GCBench, and 16-byte objects that die at once, with sampled allocations at the default interval |
+//! | 1 % | GCBench, and 16-byte objects, with metrics and their server |
 //! | none | Scheme programs, where each call changes the scope: mostly calls, and lists |
 //!
 //! `-- --quick` runs fewer rounds; `-- tick` selects comparisons whose name contains the word. Exits with a failure if a limit is exceeded.
@@ -27,6 +28,7 @@ use stopworld::events::{EventId, NullSink, Selection};
 use stopworld::profile::allocations::AllocationSampling;
 use stopworld::profile::{TickClock, TimeProfile};
 use stopworld::{Charging, Gc, GcCell, Mutator, World, cost_centre, traced};
+use stopworld_metrics::{Metrics, Server};
 use stopworld_workloads::lisp::Interpreter;
 use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until};
 
@@ -35,7 +37,7 @@ traced! {
     struct Node { left: GcCell<Option<Gc<Node>>>, right: GcCell<Option<Gc<Node>>>, i: i32, j: i32 }
 }
 
-/// The kind of profiling during a job.
+/// What is measured during a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profiled {
     No,
@@ -45,6 +47,8 @@ enum Profiled {
     Sampled,
     /// No profile, but a thread that wakes as often as a ticker.
     Waking,
+    /// With the metrics of each collection, and a server for them.
+    Metered,
 }
 
 /// The time between two ticks.
@@ -52,8 +56,14 @@ const INTERVAL: Duration = Duration::from_millis(1);
 
 fn with_world(profiled: Profiled, job: impl Fn(&Mutator)) -> Duration {
     let world = World::builder().heap_limit(1 << 30).initial_heap(32 << 20).markers(1);
+    let metrics = Metrics::new();
+    let is_metered = profiled == Profiled::Metered;
+    let _server = is_metered.then(|| Server::bind(&metrics, "127.0.0.1:0").expect("a free port"));
     let world = match profiled {
         Profiled::No | Profiled::Waking => world,
+        Profiled::Metered => {
+            world.on_collection(metrics.listener()).on_failure(metrics.failure_listener()).record_to(&metrics)
+        }
         Profiled::Sampled => world.allocation_sampling(AllocationSampling::default()),
         Profiled::Charged => world.charge_allocations(Charging::On),
         Profiled::Ticking => {
@@ -139,13 +149,15 @@ struct Comparison {
     limit: Option<f64>,
 }
 
-const COMPARISONS: [Comparison; 8] = [
+const COMPARISONS: [Comparison; 10] = [
     Comparison { what: "gcbench, charged", job: gcbench, profiled: Profiled::Charged, limit: Some(1.10) },
     Comparison { what: "a scope for each tree, charged", job: scoped_trees, profiled: Profiled::Charged, limit: None },
     Comparison { what: "gcbench, a tick each ms", job: gcbench, profiled: Profiled::Ticking, limit: Some(1.02) },
     Comparison { what: "gcbench, a wake each ms, no tick", job: gcbench, profiled: Profiled::Waking, limit: None },
     Comparison { what: "gcbench, sampled", job: gcbench, profiled: Profiled::Sampled, limit: Some(1.03) },
     Comparison { what: "16-byte objects, sampled", job: small_objects, profiled: Profiled::Sampled, limit: Some(1.03) },
+    Comparison { what: "gcbench, metrics", job: gcbench, profiled: Profiled::Metered, limit: Some(1.01) },
+    Comparison { what: "16-byte objects, metrics", job: small_objects, profiled: Profiled::Metered, limit: Some(1.01) },
     Comparison { what: "Scheme: calls, charged", job: calls, profiled: Profiled::Charged, limit: None },
     Comparison { what: "Scheme: lists, charged", job: lists, profiled: Profiled::Charged, limit: None },
 ];
