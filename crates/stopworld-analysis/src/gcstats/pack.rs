@@ -195,35 +195,19 @@ pack! {
     FitBucket { index, count, size }
 }
 
-/// The fields of a generation.
+/// The fields of a generation, in an array.
 macro_rules! fields {
-    ($data:expr) => {{
+    (@ $data:expr, $($field:ident),*) => {{
         // The struct is destructured so that no field can be left out by mistake.
-        let GenerationData {
-            size_before,
-            free_list_before,
-            free_objects_before,
-            size_after,
-            free_list_after,
-            free_objects_after,
-            into,
-            pinned_survivors,
-            other_survivors,
-            budget,
-        } = $data;
-        [
-            size_before,
-            free_list_before,
-            free_objects_before,
-            size_after,
-            free_list_after,
-            free_objects_after,
-            into,
-            pinned_survivors,
-            other_survivors,
-            budget,
-        ]
+        let GenerationData { $($field),* } = $data;
+        [$($field),*]
     }};
+    ($data:expr) => {
+        fields!(
+            @ $data, size_before, free_list_before, free_objects_before, size_after, free_list_after,
+            free_objects_after, into, pinned_survivors, other_survivors, budget
+        )
+    };
 }
 
 /// A bit for each field that is not 0, and those fields: of most generations, all are 0.
