@@ -8,8 +8,8 @@
 
 use stopworld::profile::allocations::{CallStack, MOST_CALL_STACKS, MOST_FRAMES};
 
-/// The number of places in the cache.
-const LATELY: usize = 1 << 12;
+/// The number of stacks in the cache.
+const CACHE_ENTRIES: usize = 1 << 12;
 /// The size of the longest stack in the file, in bytes.
 const MOST_BYTES: usize = MOST_FRAMES * size_of::<u64>();
 
@@ -38,7 +38,7 @@ pub(super) struct Stacks {
 impl Stacks {
     pub(super) fn new() -> Stacks {
         Stacks {
-            cache: vec![Entry::default(); LATELY].into(),
+            cache: vec![Entry::default(); CACHE_ENTRIES].into(),
             points: 0,
             last_id: 0,
             seen: vec![0; MOST_CALL_STACKS.div_ceil(64)].into(),
@@ -50,7 +50,7 @@ impl Stacks {
     #[inline]
     pub(super) fn id(&mut self, stack: CallStack) -> (u32, Option<&[u8]>) {
         let number = stack.get();
-        let entry = &mut self.cache[number as usize % LATELY];
+        let entry = &mut self.cache[number as usize % CACHE_ENTRIES];
         if (entry.number, entry.points) == (number, self.points) {
             return (entry.id, None);
         }
@@ -114,7 +114,7 @@ mod tests {
         };
         assert_eq!([id(7), id(9), id(7)], [(1, true), (2, true), (1, false)]);
         // It takes the place of another one.
-        let other = 7 + LATELY as u32;
+        let other = 7 + CACHE_ENTRIES as u32;
         assert_eq!([id(other), id(7), id(9)], [(3, true), (4, true), (2, false)]);
         stacks.point();
         assert_eq!(stacks.id(stack(9)), (1, Some(&[][..])));

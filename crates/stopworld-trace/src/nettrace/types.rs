@@ -13,17 +13,17 @@ pub(crate) fn name_of(address: u64) -> &'static str {
 #[derive(Debug)]
 pub(crate) struct Names(Box<[(u64, &'static str)]>);
 
-const LATELY: usize = 1 << 10;
+const CACHE_ENTRIES: usize = 1 << 10;
 
 impl Names {
     pub(crate) fn new() -> Names {
-        Names(vec![(0, ""); LATELY].into())
+        Names(vec![(0, ""); CACHE_ENTRIES].into())
     }
 
     /// Like [`name_of`], but without a system call if the name is in the cache.
     #[inline]
     pub(crate) fn of(&mut self, address: u64) -> &'static str {
-        let place = &mut self.0[(address >> 3) as usize % LATELY];
+        let place = &mut self.0[(address >> 3) as usize % CACHE_ENTRIES];
         if place.0 != address {
             *place = (address, name_of(address));
         }

@@ -260,15 +260,6 @@ impl Writer {
         }
     }
 
-    /// Writes the stack that the following roots of a heap dump are on. The roots before it are written first.
-    fn dump_stack(&mut self, record: &Recorded) -> io::Result<()> {
-        if !self.own.contains(record.id) {
-            return Ok(());
-        }
-        self.dumped(|dump, event_writer| dump.end_stack(event_writer, record))?;
-        self.own(record)
-    }
-
     #[inline(always)]
     fn write_record(&mut self, record: &Recorded, number: usize) -> io::Result<()> {
         let ticks = record.ticks;
@@ -358,17 +349,8 @@ impl Writer {
             Event::SegmentFreed(of) => self.net(record, &GCFreeSegment { address: of.addr as u64 }),
             Event::AllocationTick(of) => self.allocation_tick(record, number, of),
             Event::AllocationSampled(of) => {
-                let (bytes, type_id) = (of.bytes, of.type_addr as u64);
-                let tick = GCAllocationTick {
-                    amount: u32::try_from(bytes).unwrap_or(u32::MAX),
-                    kind: kind_of(of.space),
-                    amount64: bytes,
-                    type_id,
-                    type_name: Text::cut(self.names.of(type_id), MOST_NAME),
-                    heap_index: 0,
-                    address: of.object_addr as u64,
-                    object_size: of.object_bytes as u64,
-                };
+                let type_name = self.names.of(of.type_addr as u64);
+                let tick = allocation(of.bytes, of.space, (of.type_addr, type_name), (of.object_addr, of.object_bytes));
                 self.event_writer.write_on(CallStack::from_raw(of.stack), &tick, ticks, record.thread)
             }
             Event::ObjectSampled(of) => self.net(
@@ -411,7 +393,6 @@ impl Writer {
             Event::MarkerJoined(of) => self.joined(record, of),
             Event::DumpNode(node) => self.dumped(|dump, event_writer| dump.node(event_writer, record, node)),
             Event::DumpEdge(edge) => self.dumped(|dump, event_writer| dump.edge(event_writer, record, edge)),
-            Event::DumpStack(_) => self.dump_stack(record),
             Event::DumpRoot(root) => self.dumped(|dump, event_writer| dump.root(event_writer, record, root)),
             Event::DumpEnd(_) => self.dumped(|dump, event_writer| dump.end(event_writer, ticks)),
             _ => Ok(()),
@@ -420,16 +401,8 @@ impl Writer {
 
     fn allocation_tick(&mut self, record: &Recorded, world: usize, of: payload::AllocationTick) -> io::Result<()> {
         let (bytes, type_id) = (of.bytes as u64, of.type_addr as u64);
-        let tick = GCAllocationTick {
-            amount: u32::try_from(bytes).unwrap_or(u32::MAX),
-            kind: kind_of(of.space),
-            amount64: bytes,
-            type_id,
-            type_name: Text::cut(self.names.of(type_id), MOST_NAME),
-            heap_index: 0,
-            address: of.object_addr as u64,
-            object_size: of.object_bytes as u64,
-        };
+        let type_name = self.names.of(type_id);
+        let tick = allocation(bytes, of.space, (of.type_addr, type_name), (of.object_addr, of.object_bytes));
         // Readers add up the amounts. In a world that samples its allocations, the samples have them.
         if !self.shared_state.samples_allocations(world) {
             self.net(record, &tick)?;
@@ -498,12 +471,27 @@ impl Writer {
     }
 }
 
-/// Returns the .NET heap of an object in this space.
-fn kind_of(space: u32) -> AllocationKind {
-    match space {
-        1 => AllocationKind::Pinned,
-        2 => AllocationKind::Large,
-        _ => AllocationKind::Small,
+/// Returns the event about allocations of this many bytes in a space, with the last object: the address and the name of its type, its own
+/// address, and its size.
+fn allocation<'a>(
+    bytes: u64,
+    space: u32,
+    (type_addr, type_name): (usize, &'a str),
+    (address, object_bytes): (usize, usize),
+) -> GCAllocationTick<'a> {
+    GCAllocationTick {
+        amount: u32::try_from(bytes).unwrap_or(u32::MAX),
+        kind: match space {
+            1 => AllocationKind::Pinned,
+            2 => AllocationKind::Large,
+            _ => AllocationKind::Small,
+        },
+        amount64: bytes,
+        type_id: type_addr as u64,
+        type_name: Text::cut(type_name, MOST_NAME),
+        heap_index: 0,
+        address: address as u64,
+        object_size: object_bytes as u64,
     }
 }
 
@@ -516,7 +504,11 @@ impl Consumer for Writer {
         if !self.worlds[number].introduced {
             self.introduce_world(record, number)?;
         }
-        if self.own.contains(record.id) && record.id != EventId::DumpStack {
+        if self.own.contains(record.id) {
+            if record.id == EventId::DumpStack {
+                // The roots before it are on another stack.
+                self.dumped(|dump, event_writer| dump.end_stack(event_writer, record))?;
+            }
             self.own(record)?;
         }
         self.write_record(record, number)
