@@ -136,9 +136,10 @@ impl Module {
         Self { path: file.real_path(), bias: file.bias, range: file.range(), names: None }
     }
 
-    /// Returns the names in the file, which are read on first use. `None` if it cannot be read.
-    fn names(&mut self) -> Option<&Loader> {
-        self.names.get_or_insert_with(|| Loader::new(&self.path).ok()).as_ref()
+    /// Returns the file, and the names in it, which are read on first use. `None` if it cannot be read.
+    fn names(&mut self) -> (&PathBuf, Option<&Loader>) {
+        let (path, names) = (&self.path, &mut self.names);
+        (path, names.get_or_insert_with(|| Loader::new(path).ok()).as_ref())
     }
 }
 
@@ -187,12 +188,13 @@ impl Symbols {
     pub fn function(&mut self, address: usize) -> Option<Function> {
         let module = self.modules.iter_mut().find(|module| module.range.contains(&address))?;
         let (bias, range) = (module.bias, module.range.clone());
-        let names = module.names()?;
+        let (file, names) = module.names();
+        let names = names?;
         let symbol = names.find_symbol_info((address - bias) as u64)?;
         let start = symbol.address();
         let is_in_it = |at: usize| {
-            let symbol = names.find_symbol_info((at - bias) as u64);
-            at < range.end && symbol.is_some_and(|symbol| symbol.address() == start)
+            let symbol = || names.find_symbol_info((at - bias) as u64);
+            at < range.end && symbol().is_some_and(|symbol| symbol.address() == start)
         };
         // The addresses of a function follow each other, so the last one is found by bisection.
         let (mut last, mut step) = (address, 1);
@@ -207,7 +209,7 @@ impl Symbols {
         Some(Function {
             name: without_hash(&demangle_auto(symbol.name().into(), None)).to_owned(),
             addresses: start as usize + bias..last + 1,
-            file: module.path.clone(),
+            file: file.clone(),
             file_begin: range.start,
         })
     }
@@ -267,9 +269,8 @@ impl Symbols {
 fn names_at(modules: &mut [Module], address: usize) -> Option<(&PathBuf, u64, Option<&Loader>)> {
     let module = modules.iter_mut().find(|module| module.range.contains(&address))?;
     let probe = (address - module.bias) as u64;
-    let _ = module.names();
-    let Module { path, names, .. } = module;
-    Some((path, probe, names.as_ref().and_then(Option::as_ref)))
+    let (path, names) = module.names();
+    Some((path, probe, names))
 }
 
 /// Reads the calls at an address from the debugging information.
