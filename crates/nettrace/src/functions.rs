@@ -48,6 +48,12 @@ pub struct Function {
     pub signature: String,
 }
 
+impl Function {
+    fn name_bytes(&self) -> usize {
+        self.namespace.len() + self.name.len() + self.signature.len()
+    }
+}
+
 /// The name, as the languages write it: with `::` for a function without a signature, and with a point and the types of the
 /// parameters for one with.
 impl fmt::Display for Function {
@@ -87,9 +93,9 @@ impl Functions {
         self.left_out
     }
 
-    /// Reserves memory for names of this size. Returns false if there is not enough.
-    fn reserve(&mut self, names: usize) -> bool {
-        let bytes = self.bytes + ENTRY_BYTES + names;
+    /// Reserves memory for names of this size, which replace others of the size `before`. Returns false if there is not enough.
+    fn reserve(&mut self, before: Option<usize>, names: usize) -> bool {
+        let bytes = self.bytes - before.map_or(0, |names| ENTRY_BYTES + names) + ENTRY_BYTES + names;
         let fits = bytes <= MOST_BYTES;
         if fits {
             self.bytes = bytes;
@@ -125,7 +131,9 @@ fn names(kind: &EventType) -> Option<&'static [u32]> {
 
 /// Returns the part of a name that is kept.
 fn kept(text: Z16<'_>) -> String {
-    text.chars().take(LONGEST_NAME).collect()
+    let mut kept: String = text.chars().take(LONGEST_NAME).collect();
+    kept.shrink_to_fit();
+    kept
 }
 
 impl Visitor for Functions {
@@ -153,16 +161,17 @@ impl Visitor for Functions {
                 })
             };
             let Some(function) = function().filter(|function| function.size > 0) else { return };
-            let Function { namespace, name, signature, .. } = &function;
-            if self.reserve(namespace.len() + name.len() + signature.len()) {
-                self.functions.insert((event.process, function.start), function);
+            // The runtime names a function again at the end.
+            let key = (event.process, function.start);
+            if self.reserve(self.functions.get(&key).map(Function::name_bytes), function.name_bytes()) {
+                self.functions.insert(key, function);
             }
         } else {
             let view = ModuleDCStop::new(version, payload);
             if let (Some(id), Some(path)) = (view.module_id(), view.il_path()) {
-                let path = kept(path);
-                if self.reserve(path.len()) {
-                    self.modules.insert((event.process, id), path);
+                let (key, path) = ((event.process, id), kept(path));
+                if self.reserve(self.modules.get(&key).map(String::len), path.len()) {
+                    self.modules.insert(key, path);
                 }
             }
         }
@@ -247,6 +256,10 @@ mod tests {
         for number in 0..fits as u64 + 3 {
             visit(&mut functions, 7, &method(0x1000 * number, 0x1000, name));
         }
+        assert_eq!(functions.left_out(), 3);
+        // A function that is named again takes the place of its first name.
+        visit(&mut functions, 7, &method(0, 0x1000, "again"));
+        visit(&mut functions, 7, &method(0, 0x1000, name));
         assert_eq!(functions.left_out(), 3);
         let last = |number: usize| functions.at(7, 0x1000 * number as u64).map(|function| function.name.len());
         assert_eq!((last(fits - 1), last(fits)), (Some(LONGEST_NAME), None));

@@ -526,7 +526,7 @@ pub(super) struct Heap {
 const DUMP_HELP: &str = "\
 Each line shows the time in milliseconds since the trace began, the provider and name, the thread and the fields. Lines are in \
 order of time. Versions 4 to 6 of the format are read, and memory use stays below 100 MiB for a file of any length. --stacks also keeps \
-the names of functions in memory, and reads the file twice; a pipe is first copied to an unnamed file in TMPDIR (or /tmp). Damage is \
+the names of functions in memory, up to 64 MiB, and reads the file twice; a pipe is first copied to an unnamed file in TMPDIR (or /tmp). Damage is \
 reported on standard error with its byte offset; everything that can be read is listed.
 
 Exit code: 0 if the file could be read to its end, 1 if not, 2 if the arguments are wrong, 141 if standard output was closed.";
