@@ -158,12 +158,12 @@ impl World {
 fn described(live: &[&'static ThreadStopInfo]) -> Vec<ThreadInfo> {
     let labels = Labels::of_the_process();
     let describe = |record: &&'static ThreadStopInfo| ThreadInfo {
+        label: labels.label_with(std::ptr::from_ref(*record) as usize, record.name().as_str()),
         name: record.name(),
         tid: record.tid(),
         blocking: record.is_blocking(),
         suspended: record.is_suspended(),
         stack_ptr: record.stack_ptr(),
-        label: labels.label_of(std::ptr::from_ref(*record) as usize),
     };
     live.iter().map(describe).collect()
 }

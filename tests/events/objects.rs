@@ -208,7 +208,7 @@ fn each_reference_that_the_marker_follows_is_reported_with_its_slot(#[case] mark
 
 /// The second thread gets the record of the first one, and its name can't be stored, because it contains a byte 0.
 #[test]
-fn a_heap_dump_does_not_give_a_thread_the_name_of_the_previous_one() {
+fn no_thread_has_the_name_of_the_previous_one() {
     let world = build(1, Stopper::Signals);
     let mut wants = categories(&[]);
     wants.events = [EventId::DumpStack, EventId::DumpRoot].into_iter().collect();
@@ -218,6 +218,11 @@ fn a_heap_dump_does_not_give_a_thread_the_name_of_the_previous_one() {
         let m = unsafe { world.attach(thread) }.unwrap();
         let list = list(&m, 10);
         m.collect().unwrap();
+        let label = world.with_threads(|threads| threads[0].label);
+        assert_eq!(
+            label.and_then(|label| Labels::of_the_process().text(label)),
+            Some(thread).filter(|name| *name == "old")
+        );
         stopworld::keep_alive(list.unwrap());
         let name = |record: &Record| match record.event() {
             Event::DumpStack(stack) if stack.kind == 0 => Some(Label::from_raw(stack.label)),
