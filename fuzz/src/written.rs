@@ -89,7 +89,7 @@ fn file(steps: &[Step], writer: impl FnOnce(Box<dyn Destination>) -> io::Result<
         }
         .expect("memory takes everything");
     }
-    writer.close(&last).expect("memory takes everything");
+    writer.close(&last).and_then(|()| writer.closed()).expect("memory takes everything");
     drop(writer);
     let bytes = memory.0.lock().unwrap_or_else(PoisonError::into_inner);
     bytes.clone()
