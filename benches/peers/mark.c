@@ -2,6 +2,8 @@
  * The bare limit of marking: the shapes of pause.c, 32-byte objects side by side in one mapping of huge pages, no
  * size classes, no type information, no conservative test of what is a reference; mark bits in a side bitmap.
  *
+ * As in pause.c, an array refers to all objects of the random graph. It is scanned in slices.
+ *
  * usage: mark megabytes list|tree|graph rounds [queue] [serve]
  *   queue  length of the prefetch queue: 0 (none) or 16 (the default)
  *
@@ -13,16 +15,16 @@
 
 #include <sys/mman.h>
 
-enum { QUEUE = 16, HUGE_PAGE = 2 << 20 };
+enum { QUEUE = 16, SLICE = 256, HUGE_PAGE = 2 << 20 };
 
 typedef struct Object {
     struct Object *a, *b;
     uint64_t padding[2];
 } Object;
 
-static Object *heap, **stack, *root;
+static Object *heap, **stack, **roots;
 static uint64_t *bits;
-static size_t count, used;
+static size_t count, used, root_count = 1;
 
 static inline int test_and_set(Object *o)
 {
@@ -34,12 +36,23 @@ static inline int test_and_set(Object *o)
     return 1;
 }
 
+/* Pushes the unmarked roots of the next slice that has some onto the empty stack. Returns its new top. */
+static __attribute__((noinline)) size_t push_roots(size_t *scanned)
+{
+    size_t top = 0;
+    while (!top && *scanned < root_count) {
+        size_t end = *scanned + SLICE < root_count ? *scanned + SLICE : root_count;
+        for (; *scanned < end; ++*scanned)
+            if (test_and_set(roots[*scanned]))
+                stack[top++] = roots[*scanned];
+    }
+    return top;
+}
+
 static size_t mark_without_queue(void)
 {
-    size_t top = 0, marked = 0;
-    test_and_set(root);
-    stack[top++] = root;
-    while (top) {
+    size_t top = 0, marked = 0, scanned = 0;
+    while (top || (scanned < root_count && (top = push_roots(&scanned)))) {
         Object *o = stack[--top];
         marked++;
         if (o->a && test_and_set(o->a))
@@ -53,12 +66,10 @@ static size_t mark_without_queue(void)
 static size_t mark_with_queue(void)
 {
     Object *queue[QUEUE] = {0};
-    size_t head = 0, top = 0, marked = 0, queued = 0;
-    test_and_set(root);
-    stack[top++] = root;
+    size_t head = 0, top = 0, marked = 0, queued = 0, scanned = 0;
     for (;;) {
         Object *in = 0;
-        if (top) {
+        if (top || (scanned < root_count && (top = push_roots(&scanned)))) {
             in = stack[--top];
             __builtin_prefetch(in, 0, 3);
             queued++;
@@ -96,17 +107,18 @@ static void build(const char *shape)
         int depth = 0;
         while (((2ull << (depth + 1)) - 1) <= count)
             depth++;
-        root = tree(depth);
+        roots[0] = tree(depth);
     } else if (!strcmp(shape, "list")) {
         for (size_t i = 1; i < count; i++)
             heap[i].a = &heap[i - 1];
-        root = &heap[count - 1];
+        roots[0] = &heap[count - 1];
     } else {
         for (size_t i = 0; i < count; i++) {
             heap[i].a = &heap[xorshift(&random) % count];
             heap[i].b = &heap[xorshift(&random) % count];
+            roots[i] = &heap[i];
         }
-        root = heap;
+        root_count = count;
     }
 }
 
@@ -133,7 +145,8 @@ int main(int argc, char **argv)
     count = megabytes * 1048576 / sizeof(Object);
     heap = huge_pages(count * sizeof(Object));
     bits = huge_pages(count / 8 + 8);
-    stack = huge_pages((count + 64) * sizeof *stack);
+    stack = huge_pages((count + SLICE) * sizeof *stack);
+    roots = huge_pages(count * sizeof *roots);
     build(argv[2]);
     uint64_t *samples = calloc(rounds, sizeof *samples);
     while (next_round()) {
