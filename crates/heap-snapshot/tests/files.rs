@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
 
-use heap_snapshot::{Builder, Dominators, Error, Graph, Heap, Label, RootGroup, RootKind, hprof, paths, v8};
+use heap_snapshot::{
+    Builder, Dominators, Error, Graph, Heap, Label, Object, Root, RootGroup, RootKind, hprof, paths, v8,
+};
 use proptest::prelude::*;
 use rstest::rstest;
 
@@ -313,6 +315,65 @@ fn list() -> Graph {
         references: vec![(0, Label::Offset(8), 1), (1, Label::Offset(8), 2)],
         roots: vec![(stacks, 0x7ffd_0000_1000, 0)],
     })
+}
+
+/// A heap in which every type has the same name, as two types of a program can have.
+struct OneName {
+    graph: Graph,
+    types: Vec<String>,
+}
+
+impl Heap for OneName {
+    fn types(&self) -> &[String] {
+        &self.types
+    }
+
+    fn names(&self) -> &[String] {
+        self.graph.names()
+    }
+
+    fn groups(&self) -> &[RootGroup] {
+        self.graph.groups()
+    }
+
+    fn roots(&self) -> &[Root] {
+        self.graph.roots()
+    }
+
+    fn objects(&self) -> u32 {
+        self.graph.objects()
+    }
+
+    fn references(&self) -> u64 {
+        self.graph.references()
+    }
+
+    fn address(&self, index: u32) -> u64 {
+        self.graph.address(index)
+    }
+
+    fn visit(&self, visit: &mut dyn FnMut(&Object<'_>) -> Result<(), Error>) -> Result<(), Error> {
+        self.graph.visit(visit)
+    }
+}
+
+/// DevTools classify objects by the index of their name, and show one class for each text.
+#[test]
+fn types_with_the_same_name_share_a_string_of_a_heapsnapshot() {
+    let objects = vec![("Node".to_owned(), 32), ("other".to_owned(), 32)];
+    let graph = built(&Plan { objects, references: vec![], roots: vec![] });
+    let types = vec!["Node".to_owned(); graph.types().len()];
+    let mut file = Vec::new();
+    v8::write(&OneName { graph, types }, &mut file).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&file).unwrap();
+    let fields: Vec<&str> =
+        json["snapshot"]["meta"]["node_fields"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    let name = fields.iter().position(|field| *field == "name").unwrap();
+    let nodes = json["nodes"].as_array().unwrap();
+    let names: Vec<u64> = nodes.chunks(fields.len()).skip(1).map(|node| node[name].as_u64().unwrap()).collect();
+    assert_eq!(names.len(), 2);
+    assert_eq!(names[0], names[1], "{}", json["strings"]);
+    assert_eq!(json["strings"][names[0] as usize], "Node");
 }
 
 /// Each root of a thread is grouped by the thread's name, so the name is cut, between two characters.

@@ -38,10 +38,12 @@ const NODE_FIELDS: &[&str] =
     &["type", "name", "id", "self_size", "edge_count", "trace_node_id", "detachedness", ADDRESS];
 const EDGE_FIELDS: &[&str] = &["type", "name_or_index", "to_node"];
 
-/// The strings of a file, each once, in the order in which they were first used.
+/// The strings of a file, in the order in which they were first used. Each name is there once: DevTools would show the objects of only
+/// one of two names with the same text.
 #[derive(Debug, Default)]
 struct Strings {
     all: Vec<String>,
+    names: HashMap<String, u32>,
     offsets: HashMap<u32, u32>,
 }
 
@@ -49,6 +51,16 @@ impl Strings {
     fn add(&mut self, text: String) -> u32 {
         self.all.push(text);
         self.all.len() as u32 - 1
+    }
+
+    /// The string of a name, which several types of a heap can have.
+    fn name(&mut self, text: &str) -> u32 {
+        if let Some(known) = self.names.get(text) {
+            return *known;
+        }
+        let new = self.add(text.to_owned());
+        self.names.insert(text.to_owned(), new);
+        new
     }
 
     /// The string of the label of an offset.
@@ -69,8 +81,8 @@ impl Strings {
 pub fn write(heap: &dyn Heap, mut out: impl Write) -> Result<()> {
     let mut strings = Strings::default();
     strings.add(String::new());
-    let types: Vec<u32> = heap.types().iter().map(|name| strings.add(name.clone())).collect();
-    let fields: Vec<u32> = heap.names().iter().map(|name| strings.add(name.clone())).collect();
+    let types: Vec<u32> = heap.types().iter().map(|name| strings.name(name)).collect();
+    let fields: Vec<u32> = heap.names().iter().map(|name| strings.name(name)).collect();
     let groups: Vec<u32> = heap.groups().iter().map(|group| strings.add(format!("({group})"))).collect();
     // Roots are written group by group.
     let mut roots = heap.roots().to_vec();
