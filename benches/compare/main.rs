@@ -36,6 +36,7 @@ mod options;
 mod peers;
 mod rows;
 mod table;
+mod tools;
 
 use std::process::ExitCode;
 

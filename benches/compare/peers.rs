@@ -1,7 +1,8 @@
 //! Builds the C programs: the peers, which need libgc, and the bare limits, which need only a compiler.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+
+use crate::tools::{folder, has_header, make, runs, source};
 
 /// The programs that were built, and the reasons for those that were not.
 pub struct Programs {
@@ -26,7 +27,7 @@ impl Programs {
 }
 
 pub fn build() -> Programs {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("peers");
+    let folder = folder();
     let no_bare = if make(&folder, "bare") { None } else { Some("needs cc and make") };
     let no_peers = match no_bare {
         Some(_) => no_bare,
@@ -41,41 +42,4 @@ pub fn build() -> Programs {
         None => Some("benches/peers/lttng.c did not build"),
     };
     Programs { folder, no_peers, no_bare, no_lttng }
-}
-
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers")
-}
-
-fn runs(program: &str) -> bool {
-    let quiet = || Stdio::null();
-    Command::new(program).arg("--version").stdin(quiet()).stdout(quiet()).stderr(quiet()).status().is_ok()
-}
-
-fn make(folder: &Path, goal: &str) -> bool {
-    Command::new("make")
-        .arg("-s")
-        .arg("-C")
-        .arg(source())
-        .arg(format!("OUT={}", folder.display()))
-        .arg(goal)
-        // this make must not use cargo's jobserver
-        .env_remove("MAKEFLAGS")
-        .stdin(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-/// Returns whether the preprocessor finds a header. Output is suppressed, because a missing header is not an error.
-fn has_header(header: &str) -> bool {
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let prefix = std::env::var("PREFIX").unwrap_or_else(|_| "/usr".into());
-    Command::new(compiler)
-        .arg(format!("-I{prefix}/include"))
-        .args(["-E", "-include", header, "-x", "c", "/dev/null"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
 }

@@ -44,7 +44,7 @@ static void *allocate(void *argument)
 static void round_of_allocations(void)
 {
     pthread_t handles[MAX_THREADS];
-    unsigned long collections = GC_get_gc_no();
+    unsigned long before = collections();
     if (threads == 1) {
         allocate(0);
     } else {
@@ -57,7 +57,7 @@ static void round_of_allocations(void)
     sort_samples(cpu, threads);
     printf("program=alloc size=%zu threads=%d atomic=%d ns=%.3f cpu_ns=%.3f collections=%lu peak_rss_mb=%.1f\n", size,
            threads, is_atomic, (double)wall[threads - 1] / objects, (double)cpu[threads - 1] / objects,
-           (unsigned long)GC_get_gc_no() - collections, peak_rss_mb());
+           collections() - before, peak_rss_mb());
 }
 
 int main(int argc, char **argv)
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     is_atomic = argc == 5;
     usage_unless(size > 0 && threads >= 1 && threads <= MAX_THREADS && objects > 0,
                  "alloc size threads thousands [atomic]");
-    GC_INIT();
+    init_program();
     pthread_barrier_init(&barrier, 0, threads);
     while (next_round())
         round_of_allocations();

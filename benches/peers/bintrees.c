@@ -12,7 +12,6 @@ typedef struct Node {
 } Node;
 
 #ifdef USE_MALLOC
-#define ALLOCATE(size) malloc(size)
 static void free_tree(Node *node)
 {
     if (node->left) {
@@ -22,7 +21,6 @@ static void free_tree(Node *node)
     free(node);
 }
 #else
-#define ALLOCATE(size) GC_MALLOC(size)
 static void free_tree(Node *node)
 {
     (void)node;
@@ -71,7 +69,7 @@ int main(int argc, char **argv)
     threads = argc > 2 ? atoi(argv[2]) : 1;
     usage_unless(max_depth >= 4 && max_depth <= 30 && threads >= 1 && threads <= MAX_THREADS,
                  "bintrees [depth [threads]]");
-    GC_INIT();
+    init_program();
     uint64_t start = now_ns();
     Node *stretch = build(max_depth + 1);
     long sum = count(stretch);
@@ -89,7 +87,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < threads; i++)
         sum += sums[i];
     sum += count(long_lived);
-    printf("program=bintrees depth=%d threads=%d wall_ms=%.2f cpu_s=%.3f peak_rss_mb=%.1f collections=%lu check=%ld\n",
-           max_depth, threads, (now_ns() - start) / 1e6, cpu_s(), peak_rss_mb(), (unsigned long)GC_get_gc_no(), sum);
+    printf("program=bintrees depth=%d threads=%d wall_ms=%.2f cpu_s=%.3f peak_rss_mb=%.1f collections=%lu worst_pause_ms=%.3f check=%ld\n",
+           max_depth, threads, (now_ns() - start) / 1e6, cpu_s(), peak_rss_mb(), collections(), worst_pause_ms(), sum);
     return 0;
 }

@@ -4,6 +4,7 @@
  * and bottom up. Each thread runs the whole benchmark.
  *
  * usage: gcbench [threads]
+ * With -DUSE_MALLOC the same program with malloc and free.
  */
 #include "peer.h"
 
@@ -26,11 +27,27 @@ static int iterations(int depth)
 
 static inline Node *new_node(Node *left, Node *right)
 {
-    Node *node = GC_MALLOC(sizeof(Node));
+    Node *node = ALLOCATE(sizeof(Node));
     node->left = left;
     node->right = right;
     return node;
 }
+
+#ifdef USE_MALLOC
+static void free_tree(Node *node)
+{
+    if (node->left) {
+        free_tree(node->left);
+        free_tree(node->right);
+    }
+    free(node);
+}
+#else
+static void free_tree(Node *node)
+{
+    (void)node;
+}
+#endif
 
 /* Top down: the parent is older than its children. */
 static void populate(int depth, Node *node)
@@ -59,17 +76,18 @@ static void short_lived(int depth)
     for (int i = 0; i < n; i++) {
         Node *tree = new_node(0, 0);
         populate(depth, tree);
+        free_tree(tree);
     }
     for (int i = 0; i < n; i++)
-        (void)make_tree(depth);
+        free_tree(make_tree(depth));
 }
 
 static void *benchmark(void *argument)
 {
-    (void)make_tree(STRETCH_DEPTH);
+    free_tree(make_tree(STRETCH_DEPTH));
     Node *long_lived = new_node(0, 0);
     populate(LONG_LIVED_DEPTH, long_lived);
-    double *array = GC_MALLOC_ATOMIC(sizeof(double) * ARRAY_LENGTH);
+    double *array = ALLOCATE_POINTERLESS(sizeof(double) * ARRAY_LENGTH);
     for (int i = 0; i < ARRAY_LENGTH / 2; i++)
         array[i] = 1.0 / (i + 1);
     for (int depth = MIN_DEPTH; depth <= MAX_DEPTH; depth += 2)
@@ -88,7 +106,7 @@ int main(int argc, char **argv)
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     pthread_t handles[MAX_THREADS];
     usage_unless(threads >= 1 && threads <= MAX_THREADS, "gcbench [threads]");
-    GC_INIT();
+    init_program();
     uint64_t start = now_ns();
     if (threads == 1) {
         benchmark(0);
@@ -98,8 +116,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < threads; i++)
             pthread_join(handles[i], 0);
     }
-    printf("program=gcbench threads=%d wall_ms=%.2f cpu_s=%.3f peak_rss_mb=%.1f collections=%lu heap_mb=%.1f\n", threads,
-           (now_ns() - start) / 1e6, cpu_s(), peak_rss_mb(), (unsigned long)GC_get_gc_no(),
-           GC_get_heap_size() / 1048576.0);
+    printf("program=gcbench threads=%d wall_ms=%.2f cpu_s=%.3f peak_rss_mb=%.1f collections=%lu worst_pause_ms=%.3f\n", threads,
+           (now_ns() - start) / 1e6, cpu_s(), peak_rss_mb(), collections(), worst_pause_ms());
     return 0;
 }

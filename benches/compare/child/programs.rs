@@ -1,11 +1,14 @@
-//! Whole programs: gcbench and binary-trees, the same work in the same order as `benches/peers/{gcbench,bintrees}.c`.
+//! Whole programs: gcbench and binary-trees, the same work in the same order as `benches/peers/{gcbench,bintrees}.c`. With `HEAP_BYTES` as
+//! the last argument the heap has a fixed size.
 
 use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use stopworld::{Gc, GcCell, Mutator, OutOfMemory, World, keep_alive, traced};
 
-use super::{Failure, cpu_s, milliseconds, number, peak_rss_mb};
+use super::measure::{Failure, cpu_s, milliseconds, number, peak_rss_mb};
 
 traced! {
     /// A node of binary-trees: two words.
@@ -25,25 +28,54 @@ traced! {
     }
 }
 
+/// A world that measures its longest pause.
+struct Measured {
+    world: World,
+    worst_pause_ns: Arc<AtomicU64>,
+    start: Instant,
+}
+
+impl Measured {
+    /// The argument at `position`, if there is one, is the size of the heap.
+    fn new(arguments: &[&str], position: usize) -> Result<Measured, Failure> {
+        let worst_pause_ns = Arc::new(AtomicU64::new(0));
+        let worst = Arc::clone(&worst_pause_ns);
+        let builder = World::builder().on_collection(move |report| _ = worst.fetch_max(report.pause_ns, Relaxed));
+        let world = if arguments.len() > position {
+            let bytes: usize = number(arguments, position, "HEAP_BYTES")?;
+            let world = builder.heap_limit(bytes).build()?;
+            world.set_minimum_heap(bytes);
+            world
+        } else {
+            builder.build()?
+        };
+        Ok(Measured { world, worst_pause_ns, start: Instant::now() })
+    }
+
+    /// Prints the line of a program that has ended.
+    fn print(&self, program: &str, result: &str) {
+        println!(
+            "program={program} wall_ms={:.2} cpu_s={:.3} peak_rss_mb={:.1} collections={} worst_pause_ms={:.3} {result}",
+            milliseconds(self.start.elapsed()),
+            cpu_s(),
+            peak_rss_mb(),
+            self.world.totals().collections,
+            self.worst_pause_ns.load(Relaxed) as f64 / 1e6,
+        );
+    }
+}
+
 pub fn bintrees(arguments: &[&str]) -> Result<(), Failure> {
     let depth: u32 = number(arguments, 0, "depth")?;
     let threads: usize = number(arguments, 1, "threads")?;
-    let world = World::builder().build()?;
+    let measured = Measured::new(arguments, 2)?;
     // SAFETY: this thread keeps its references on its stack only.
-    let main = unsafe { world.attach("main") }?;
-    let start = Instant::now();
+    let main = unsafe { measured.world.attach("main") }?;
     let mut sum = count(build(&main, depth + 1)?);
     let long_lived = build(&main, depth)?;
     sum += on_each_thread(&main, threads, move |m, id| short_lived_pairs(m, depth, id, threads))?.iter().sum::<u64>();
     sum += count(long_lived);
-    println!(
-        "program=bintrees depth={depth} threads={threads} wall_ms={:.2} cpu_s={:.3} peak_rss_mb={:.1} collections={} \
-         check={sum}",
-        milliseconds(start.elapsed()),
-        cpu_s(),
-        peak_rss_mb(),
-        world.totals().collections,
-    );
+    measured.print("bintrees", &format!("depth={depth} threads={threads} check={sum}"));
     Ok(())
 }
 
@@ -80,18 +112,11 @@ const ARRAY_LENGTH: usize = 500_000;
 
 pub fn gcbench(arguments: &[&str]) -> Result<(), Failure> {
     let threads: usize = number(arguments, 0, "threads")?;
-    let world = World::builder().build()?;
+    let measured = Measured::new(arguments, 1)?;
     // SAFETY: this thread keeps its references on its stack only.
-    let main = unsafe { world.attach("main") }?;
-    let start = Instant::now();
+    let main = unsafe { measured.world.attach("main") }?;
     on_each_thread(&main, threads, |m, _| benchmark(m))?;
-    println!(
-        "program=gcbench threads={threads} wall_ms={:.2} cpu_s={:.3} peak_rss_mb={:.1} collections={}",
-        milliseconds(start.elapsed()),
-        cpu_s(),
-        peak_rss_mb(),
-        world.totals().collections,
-    );
+    measured.print("gcbench", &format!("threads={threads}"));
     Ok(())
 }
 
