@@ -71,12 +71,27 @@ pub fn bintrees(arguments: &[&str]) -> Result<(), Failure> {
     let measured = Measured::new(arguments, 2)?;
     // SAFETY: this thread keeps its references on its stack only.
     let main = unsafe { measured.world.attach("main") }?;
-    let mut sum = count(build(&main, depth + 1)?);
+    let mut sum = stretch(&main, depth + 1)?;
     let long_lived = build(&main, depth)?;
     sum += on_each_thread(&main, threads, move |m, id| short_lived_pairs(m, depth, id, threads))?.iter().sum::<u64>();
     sum += count(long_lived);
     measured.print("bintrees", &format!("depth={depth} threads={threads} check={sum}"));
     Ok(())
+}
+
+/// Builds and counts a tree that is dead afterwards.
+fn stretch(m: &Mutator, depth: u32) -> Result<u64, OutOfMemory> {
+    below_later_frames(|| Ok(count(build(m, depth)?)))
+}
+
+/// Calls `body` with a stack pointer that the rest of the program never reaches. Otherwise a later frame would lie where a frame of `body` was. A
+/// word that it has not yet written may be an old reference to a tree, which a conservative collector then keeps. libgc clears such words.
+#[inline(never)]
+fn below_later_frames<R>(body: impl FnOnce() -> R) -> R {
+    let unused = black_box([0_u64; 4096]);
+    let result = body();
+    black_box(&unused);
+    result
 }
 
 fn build(m: &Mutator, depth: u32) -> Result<Gc<Pair>, OutOfMemory> {
@@ -121,7 +136,7 @@ pub fn gcbench(arguments: &[&str]) -> Result<(), Failure> {
 }
 
 fn benchmark(m: &Mutator) -> Result<(), OutOfMemory> {
-    black_box(make_tree(m, STRETCH_DEPTH)?);
+    below_later_frames(|| make_tree(m, STRETCH_DEPTH).map(black_box).map(drop))?;
     let long_lived = new_node(m, None, None)?;
     populate(m, LONG_LIVED_DEPTH, long_lived)?;
     let array =
