@@ -212,15 +212,15 @@ fn ocaml() -> Result<(), &'static str> {
     if copied.is_ok() && succeeds(&mut build) { Ok(()) } else { Err("benches/curve/programs.ml did not build") }
 }
 
-/// Copies the source of whippet, and our program into it. Returns the copy.
+/// Copies the source of whippet, and our program into it, with the times, so that make builds only what has changed. Returns the copy.
 fn whippet() -> Result<PathBuf, &'static str> {
     let original = std::env::var_os("STOPWORLD_WHIPPET").ok_or("needs STOPWORLD_WHIPPET, a folder with its source")?;
     let copy = own_folder().join("whippet");
     let copied = std::fs::create_dir_all(&copy).is_ok()
-        && succeeds(Command::new("cp").arg("-r").arg(Path::new(&original).join(".")).arg(&copy))
+        && succeeds(Command::new("cp").arg("-a").arg(Path::new(&original).join(".")).arg(&copy))
         && ["whippet/curve.c", "whippet/curve-types.h", "whippet/curve-embedder.h", "../peers/common.h"]
             .iter()
-            .all(|file| succeeds(Command::new("cp").arg(source().join(file)).arg(copy.join("benchmarks"))));
+            .all(|file| succeeds(Command::new("cp").arg("-p").arg(source().join(file)).arg(copy.join("benchmarks"))));
     if copied { Ok(copy) } else { Err("STOPWORLD_WHIPPET could not be copied, or is not a folder with its source") }
 }
 

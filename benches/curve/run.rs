@@ -14,8 +14,31 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A point and what was measured there.
 pub struct Measured {
     pub point: Point,
-    /// One sample per round, or the reason why the program failed.
-    pub outcome: Result<Vec<Sample>, String>,
+    /// One sample per round.
+    pub outcome: Result<Vec<Sample>, Failed>,
+}
+
+/// The reason why a program has no samples.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The collector has said that its heap is full.
+    DoesNotFit,
+    Otherwise(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::DoesNotFit => f.write_str("does not fit"),
+            Self::Otherwise(reason) => write!(f, "failed: {reason}"),
+        }
+    }
+}
+
+impl From<String> for Failed {
+    fn from(reason: String) -> Failed {
+        Failed::Otherwise(reason)
+    }
 }
 
 impl Measured {
@@ -48,7 +71,7 @@ pub fn in_turns(points: &[Point], rounds: usize) -> Vec<Measured> {
     all
 }
 
-fn once(point: &Point) -> Result<Sample, String> {
+fn once(point: &Point) -> Result<Sample, Failed> {
     let run = &point.run;
     let mut command = Command::new(&run.program);
     command.args(&run.arguments).envs(run.environment.iter().map(|(key, value)| (*key, value)));
@@ -68,18 +91,21 @@ fn once(point: &Point) -> Result<Sample, String> {
                 // An error means that the process has just ended.
                 _ = process.kill();
                 _ = process.wait();
-                return Err(format!("did not end within {} s", PATIENCE.as_secs()));
+                return Err(format!("did not end within {} s", PATIENCE.as_secs()).into());
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.to_string().into()),
         }
     };
     let (output, complaint) = (text(output), text(complaint));
     let sample = output.lines().last().map(line::parse).unwrap_or_default();
     if !status.success() {
-        let reason = complaint.lines().find(|line| line.to_lowercase().contains("memory"));
-        return Err(reason.or(complaint.lines().last()).map_or(status.to_string(), str::to_owned));
+        // The words of libgc, of stopworld, and of whippet.
+        let is_full =
+            ["out of memory", "ran out of space"].iter().any(|words| complaint.to_lowercase().contains(words));
+        let reason = complaint.lines().last().map_or(status.to_string(), str::to_owned);
+        return Err(if is_full { Failed::DoesNotFit } else { reason.into() });
     }
-    if sample.contains_key("wall_ms") { Ok(sample) } else { Err(format!("printed {output:?}")) }
+    if sample.contains_key("wall_ms") { Ok(sample) } else { Err(format!("printed {output:?}").into()) }
 }
 
 /// Reads a pipe to its end on a thread, so that the program never waits for a full one.

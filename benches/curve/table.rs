@@ -20,7 +20,7 @@ pub fn print(program: &Program, rounds: usize, results: &[Measured]) {
         let heap = heap(result);
         let name = result.point.collector;
         if let Err(reason) = &result.outcome {
-            println!("| {name} | {heap} | failed: {reason} | | | | | |");
+            println!("| {name} | {heap} | {reason} | | | | | |");
             continue;
         }
         println!(
@@ -68,20 +68,25 @@ fn ratio(result: &Measured, ours: &Measured, key: &str) -> Option<f64> {
 
 /// Compares our time and CPU time with those of the other mark-sweep collectors that have the same heap.
 fn verdict(ours: &Measured, results: &[Measured]) -> String {
+    let peers: Vec<&Measured> = results
+        .iter()
+        .filter(|other| other.point.kind == Kind::MarkSweep && other.point.multiple == ours.point.multiple)
+        .filter(|other| other.outcome.is_ok())
+        .collect();
+    if peers.is_empty() {
+        return "not compared: no other mark-sweep collector has run".into();
+    }
     if let Err(reason) = &ours.outcome {
         return format!("FALLS SHORT: {reason}");
     }
-    let peers = results.iter().filter(|other| {
-        other.point.kind == Kind::MarkSweep && other.point.multiple == ours.point.multiple && other.outcome.is_ok()
-    });
     let faster: Vec<String> = peers
+        .iter()
         .flat_map(|peer| [(peer, "wall_ms", "time"), (peer, "cpu_s", "CPU time")])
         .filter_map(|(peer, key, what)| Some((peer, what, ratio(peer, ours, key).filter(|ratio| *ratio < 1.0)?)))
         .map(|(peer, what, ratio)| format!("{} needs {ratio:.2} of our {what}", peer.point.collector))
         .collect();
-    if faster.is_empty() {
-        "HOLDS: no mark-sweep collector is faster".into()
-    } else {
-        format!("FALLS SHORT: {}", faster.join("; "))
+    match faster.as_slice() {
+        [] => "HOLDS: no mark-sweep collector is faster".into(),
+        faster => format!("FALLS SHORT: {}", faster.join("; ")),
     }
 }
