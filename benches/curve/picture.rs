@@ -39,7 +39,8 @@ impl Axis {
 
     /// The numbers 1, 2, 3 and 5 times a power of ten that are on the axis.
     fn ticks(&self) -> impl Iterator<Item = f64> {
-        let steps = (-3..7).flat_map(|power| [1.0, 2.0, 3.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
+        let steps =
+            (-3..7).flat_map(|power| [1.0, 2.0, 3.0, 5.0].map(|digit| (digit * 10_f64.powi(power + 3)).round() / 1e3));
         steps.filter(|tick| (self.low..=self.high).contains(tick))
     }
 }

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 pub use events::show_machine_code;
-use measure::{Failure, clock, cpu_s, milliseconds, number, peak_rss_mb};
+use measure::{Failure, clock, cpu_s, number, peak_rss_mb};
 
 /// Runs `compare --child PROGRAM ARGUMENTS…`.
 pub fn run(arguments: &[String]) -> ExitCode {
