@@ -41,22 +41,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use measure::Failure;
-
-/// A program that all collectors run.
-pub struct Program {
-    name: &'static str,
-    /// The arguments of the versions in C and of our own.
-    arguments: &'static [&'static str],
-    /// The bytes of the live objects at the time of the largest tree, with a word for each header.
-    live_bytes: u64,
-}
-
-const PROGRAMS: [Program; 2] = [
-    // The stretch tree has depth 18, and nodes of 24 + 8 bytes.
-    Program { name: "gcbench", arguments: &["1"], live_bytes: ((1 << 19) - 1) * 32 },
-    // The stretch tree has depth 19, and nodes of 16 + 8 bytes.
-    Program { name: "bintrees", arguments: &["18", "1"], live_bytes: ((1 << 20) - 1) * 24 },
-];
+use points::{PROGRAMS, Program};
 
 struct Options {
     programs: Vec<&'static Program>,

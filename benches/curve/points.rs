@@ -3,9 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Program;
 use crate::measure::Failure;
 use crate::tools::{folder, has_header, make, runs};
+
+/// A program that all collectors run.
+pub struct Program {
+    pub name: &'static str,
+    /// The arguments of the versions in C and of our own.
+    pub arguments: &'static [&'static str],
+    /// The bytes of the live objects at the time of the largest tree, with a word for each header.
+    pub live_bytes: u64,
+}
+
+pub const PROGRAMS: [Program; 2] = [
+    // The stretch tree has depth 18, and nodes of 24 + 8 bytes.
+    Program { name: "gcbench", arguments: &["1"], live_bytes: ((1 << 19) - 1) * 32 },
+    // The stretch tree has depth 19, and nodes of 16 + 8 bytes.
+    Program { name: "bintrees", arguments: &["18", "1"], live_bytes: ((1 << 20) - 1) * 24 },
+];
 
 /// The sizes of the heaps, relative to the live bytes.
 const MULTIPLES: [f64; 4] = [1.5, 2.0, 3.0, 5.0];

@@ -1,7 +1,6 @@
 //! Prints the table.
 
-use crate::Program;
-use crate::points::Kind;
+use crate::points::{Kind, Program};
 use crate::run::Measured;
 
 const MIB: f64 = (1 << 20) as f64;
