@@ -24,6 +24,15 @@ struct BlockPosition {
     began: Option<u64>,
 }
 
+/// The threads of an event, by the numbers of the system, and their process.
+struct Owner {
+    /// The thread that wrote it.
+    capture: u64,
+    /// The thread that it is about.
+    thread: u64,
+    process: u64,
+}
+
 impl<V: Visitor> Reading<'_, V> {
     pub(super) fn events<R: Read>(&mut self, file: &mut File<R>) -> Result<(), BlockError> {
         let layout = self.block_header(file)?;
@@ -121,10 +130,12 @@ impl<V: Visitor> Reading<'_, V> {
         if self.delivery == Delivery::ByTime && header.sorted && !self.order.is_empty() {
             self.release(Some(header.time));
         }
+        // A file has the same damage for every visitor, whatever it wants.
+        let owner = self.owner(header, capture, offset);
         if !wanted {
             return;
         }
-        let fixed = self.fixed(header, kind, capture, offset);
+        let fixed = fixed(header, kind, owner, offset);
         if self.delivery == Delivery::AsInFile || header.sorted {
             show(self.visitor, &self.tables, &mut self.newest, &mut self.summary, &fixed, payload);
             return;
@@ -189,8 +200,9 @@ impl<V: Visitor> Reading<'_, V> {
         self.threads.add(id, thread, process, sequence)
     }
 
+    /// Returns the threads of an event. Damage is reported if the file has not introduced its thread, or its labels.
     #[inline]
-    fn fixed(&mut self, header: &Header, kind: u32, capture: u32, offset: u64) -> Fixed {
+    fn owner(&mut self, header: &Header, capture: u32, offset: u64) -> Owner {
         let &mut Thread { thread: capture_thread, process, .. } = self.threads.at(capture);
         let (thread, process) = match self.container {
             Container::V4 => (header.thread, self.process),
@@ -209,25 +221,29 @@ impl<V: Visitor> Reading<'_, V> {
         if header.labels != 0 && self.tables.labels.get(header.labels).is_none() {
             self.damaged(Damage { offset, kind: DamageKind::UnknownLabels(header.labels) });
         }
-        Fixed {
-            time: header.time,
-            offset,
-            thread,
-            capture: capture_thread,
-            process,
-            kind,
-            sequence: header.sequence,
-            processor: header.processor,
-            stack: header.stack,
+        Owner { capture: capture_thread, thread, process }
+    }
+}
+
+fn fixed(header: &Header, kind: u32, owner: Owner, offset: u64) -> Fixed {
+    Fixed {
+        time: header.time,
+        offset,
+        thread: owner.thread,
+        capture: owner.capture,
+        process: owner.process,
+        kind,
+        sequence: header.sequence,
+        processor: header.processor,
+        stack: header.stack,
+        labels: header.labels,
+        activity: header.activity,
+        related: header.related,
+        in_file: InFile {
+            thread: header.thread,
+            capture: header.capture,
             labels: header.labels,
-            activity: header.activity,
-            related: header.related,
-            in_file: InFile {
-                thread: header.thread,
-                capture: header.capture,
-                labels: header.labels,
-                sorted: header.sorted,
-            },
-        }
+            sorted: header.sorted,
+        },
     }
 }

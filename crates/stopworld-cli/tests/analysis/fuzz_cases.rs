@@ -17,7 +17,7 @@ use stopworld_analysis::convert::{ConvertOptions, Target, convert};
 /// A time limit far longer than any command takes, even on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "eventcnv -f INPUT --cnv",
     "eventcnv -f INPUT --txt",
     "eventcnv -f INPUT -SC",
@@ -31,6 +31,7 @@ const COMMANDS: [&str; 20] = [
     "convert INPUT out.nettrace",
     "convert INPUT --format nettrace6 out.six",
     "convert INPUT out.json",
+    "convert INPUT out.parquet",
     "eventlog show INPUT",
     "eventlog show --inc INPUT",
     "heapprof INPUT --top 2",

@@ -230,6 +230,30 @@ impl Visitor for Labelled {
     }
 }
 
+/// Wants no events.
+struct Indifferent;
+
+impl Visitor for Indifferent {
+    fn event_type(&mut self, _: &EventType) -> Interest {
+        Interest::Skip
+    }
+
+    fn event(&mut self, _: &NetEvent<'_>) {
+        panic!("an event that is not wanted");
+    }
+}
+
+/// A reader that reads a file twice compares what it found: a difference would mean that the file has changed.
+#[rstest]
+#[case::labels(Event { labels: 1, ..event(4, 1, 1) }, DamageKind::UnknownLabels(1))]
+#[case::thread(Event { thread: 98, ..event(4, 1, 1) }, DamageKind::UnknownThread(50))]
+fn damage_does_not_depend_on_the_events_that_are_wanted(#[case] event: Event, #[case] expected: DamageKind) {
+    let file = around(Form::V6, &[Block::Events(vec![event])]);
+    let all = Reader::new(&file[..]).read(&mut Labelled::default());
+    assert_eq!(all.damage.map(|damage| damage.kind), Some(expected));
+    assert_eq!(Reader::new(&file[..]).read(&mut Indifferent), all);
+}
+
 #[test]
 fn labels_are_shown_and_replace_what_the_type_says() {
     let mut all = vec![vec![1]];
