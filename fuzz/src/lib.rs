@@ -4,13 +4,16 @@
 //! the byte offset. `run` limits the time for one input.
 
 mod commands;
+mod core_seed;
 mod differential;
 mod formats;
 mod memory;
 #[cfg(feature = "planted")]
 mod planted;
+mod post_mortem;
 mod scheme;
 mod snapshots;
+mod tables;
 mod written;
 
 pub use commands::{command_line, debugger_command, diagnostics, environment, hostile_target};
@@ -21,8 +24,10 @@ pub use formats::{
 pub use memory::limited;
 #[cfg(feature = "planted")]
 pub use planted::planted;
+pub use post_mortem::{checked_core_seed, core_file};
 pub use scheme::scheme;
 pub use snapshots::heap_snapshot;
+pub use tables::tables;
 pub use written::written;
 
 /// Asserts that a message about a damaged file contains the byte offset.

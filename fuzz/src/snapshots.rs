@@ -31,7 +31,8 @@ fn refused(error: &Error, length: usize) {
     assert!(matches!(error, Error::Damaged { at, .. } if *at <= length as u64), "{error}");
 }
 
-fn same(graph: &Graph, other: &Graph) {
+/// Asserts that two graphs have the same objects.
+pub(crate) fn same(graph: &Graph, other: &Graph) {
     assert_eq!((graph.objects(), graph.references()), (other.objects(), other.references()));
     for object in 0..graph.objects() {
         assert_eq!((graph.address(object), graph.size(object)), (other.address(object), other.size(object)));

@@ -8,8 +8,10 @@ use super::arguments::{Action, Command};
 use super::complaint::ArgumentError;
 use super::debug;
 use super::dump::{self, Dumper};
+use super::post_mortem;
 use nettrace::Summary;
 use stopworld_analysis::profstats::Profiles;
+use stopworld_postmortem::CoreFile;
 
 /// Runs `stopworld dump` over a trace with these options, and returns what it writes to standard output.
 ///
@@ -29,6 +31,18 @@ pub fn dump(trace: &[u8], options: &[&str]) -> (Vec<u8>, Summary) {
     let _ = dumper.nothing_found();
     dumper.finish().expect("writing to a vector does not fail");
     (output, summary)
+}
+
+/// Runs `stopworld core` over a core with these options, and returns what it prints.
+///
+/// # Panics
+/// If the options are not valid options of `core`.
+pub fn core(core: &CoreFile, options: &[&str]) -> String {
+    let words = ["stopworld", "core", "core"].iter().chain(options);
+    let Ok(Command { action: Action::Core(arguments) }) = Command::try_parse_from(words) else {
+        panic!("{options:?} are not valid options of core");
+    };
+    post_mortem::printed(&arguments, core)
 }
 
 /// Parses a command line. Returns the one-line error message if it is wrong.

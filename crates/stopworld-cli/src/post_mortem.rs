@@ -32,16 +32,29 @@ const MOST_FILES: usize = 8;
 /// `stopworld core`.
 pub(super) fn run(arguments: &Core) -> Result<u8, Failure> {
     let core = open(&arguments.core, &arguments.source)?;
-    let process = Process::of_core(&core).map_err(|error| not_found(&arguments.core, &core, &error))?;
+    report(arguments, &core)?.print()
+}
+
+fn report(arguments: &Core, core: &CoreFile) -> anyhow::Result<Report> {
+    let process = Process::of_core(core).map_err(|error| not_found(&arguments.core, core, &error))?;
     let mut report = Report::default();
     report.missing.extend(core.complaints().iter().cloned());
     let asked = [arguments.object, arguments.referrers, arguments.why].into_iter().flatten().next();
     match asked {
         Some(address) => answer(arguments, &process, address, &mut report)?,
-        None => overview(arguments, &core, &process, &mut report)?,
+        None => overview(arguments, core, &process, &mut report)?,
     }
-    report.unusable_files(&core);
-    report.print()
+    report.unusable_files(core);
+    Ok(report)
+}
+
+/// Returns what `stopworld core` prints about a core on standard output, and then on standard error.
+#[cfg(feature = "fuzzing")]
+pub(super) fn printed(arguments: &Core, core: &CoreFile) -> String {
+    match report(arguments, core) {
+        Ok(Report { text, missing, .. }) => missing.iter().fold(text, |text, line| text + &shown(line) + "\n"),
+        Err(error) => format!("{error:#}"),
+    }
 }
 
 /// What is printed.
