@@ -1,38 +1,18 @@
 //! lldb takes part in collections through the script that `stopworld lldb-script` prints (docs/gdb.md).
 
 mod debugged;
+mod lldb_support;
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 
 use std::process::Command;
 
+use lldb_support::lldb;
+
 /// The program that lldb runs; not a test by itself.
 #[test]
 fn the_program_in_the_debugger() {
     debugged::run();
-}
-
-/// Returns a command for the newest lldb whose Python works.
-fn lldb() -> Option<Command> {
-    for (name, modules) in
-        [("lldb", None), ("lldb-14", Some("/usr/lib/llvm-14/lib/python3.11/dist-packages")), ("lldb-14", None)]
-    {
-        let mut lldb = Command::new(name);
-        if let Some(modules) = modules {
-            lldb.env("PYTHONPATH", modules);
-        }
-        let probe = lldb.args(["--no-lldbinit", "--batch", "-o", "script import lldb; print(\"python\" + \" works\")"]);
-        if probe.output().is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("python works")) {
-            let mut lldb = Command::new(name);
-            if let Some(modules) = modules {
-                lldb.env("PYTHONPATH", modules);
-            }
-            lldb.args(["--no-lldbinit", "--no-use-colors", "--batch"]);
-            return Some(lldb);
-        }
-    }
-    skipped::skipped("lldb with Python");
-    None
 }
 
 /// Returns lldb's output for `program` with these commands; `None` if there is no lldb.

@@ -1,6 +1,7 @@
 //! `stopworld core` on real cores: of programs that were killed in the allocator, while marking, and while sweeping. What it says is compared
 //! with what the program's own collector counted at the same moment.
 
+mod lldb_support;
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 #[path = "../../../tests/tools/mod.rs"]
@@ -408,6 +409,28 @@ fn gdb_runs_the_command_for_a_core() {
     without.args(["-ex", "stopworld heap"]).env("STOPWORLD", "/no/such/command").arg(this()).arg(&dead.core);
     let report = said(&without.output().unwrap());
     assert!(report.contains("set STOPWORLD to its path"), "{report}");
+}
+
+/// lldb's commands for objects, on a core.
+#[test]
+fn lldb_runs_the_command_for_a_core() {
+    let Some(mut lldb) = lldb_support::lldb() else { return };
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let script = dead.folder.path().join("stopworld_lldb.py");
+    std::fs::write(&script, stopworld::debugger::scripts::LLDB).unwrap();
+    let head = dead.address("head");
+    lldb.arg("--core").arg(&dead.core).args(["-o", &format!("command script import {}", script.display())]);
+    for command in
+        ["core", "heap", &format!("object {head}"), &format!("why-alive {head}"), "status", "threads", "collect"]
+    {
+        lldb.args(["-o", &format!("stopworld {command}")]);
+    }
+    let report = said(&lldb.arg("--").arg(this()).env("STOPWORLD", STOPWORLD).output().unwrap());
+    assert_eq!(report.matches("no damage was found").count(), 2, "{report}");
+    assert_eq!(types(&report)["post_mortem::Node"].0, ALIVE, "{report}");
+    assert!(report.contains(&format!("{head}  post_mortem::Node, ")) && report.contains("root: "), "{report}");
+    assert!(report.contains("a core file has no threads that can run"), "{report}");
+    assert!(report.contains("collector at 0x"), "{report}");
 }
 
 /// The process is read while it runs, and goes on.

@@ -401,13 +401,57 @@ def heap_command(session, text):
     return Inspection(contract, caller(session.process)).heap(world)
 
 
+def is_of_core(process):
+    return process.GetPluginName() == "elf-core"
+
+
+def core_file(process):
+    """The core file that lldb has loaded."""
+    if hasattr(process, "GetCoreFile"):
+        return process.GetCoreFile().fullpath
+    # Older versions do not tell a script, but map the file.
+    found = []
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = dict.fromkeys(line[line.index("/"):].rstrip("\n") for line in maps if "/" in line)
+    for path in paths:
+        try:
+            with open(path, "rb") as file:
+                head = file.read(18)
+        except OSError:
+            continue
+        if head[:4] == b"\x7fELF" and head[16:] == b"\x04\0":
+            found.append(path)
+    if len(found) != 1:
+        raise Trouble("lldb %s: name the core file, and options of `stopworld core`" % (
+            "has loaded several cores" if found else "does not show where its core file is"))
+    return found[0]
+
+
+def of_core(process, arguments):
+    """The report of `stopworld core` about the core file that lldb has loaded."""
+    return post_mortem(core_file(process), process.GetTarget().GetExecutable().fullpath, arguments)
+
+
 def core_command(session, text):
-    """Shows what `stopworld core` finds in the core file FILE, with its options (--why ADDR, --object ADDR …)."""
+    """Shows what `stopworld core` finds in the core file that lldb has loaded; or in FILE, with options of `stopworld core`."""
     words = shlex.split(text)
-    if not words:
-        raise Trouble("name the core file, and options of `stopworld core`: lldb does not tell a script which core it has loaded")
-    program = session.process.GetTarget().GetExecutable().fullpath
-    return post_mortem(words[0], program, words[1:])
+    if words:
+        return post_mortem(words[0], session.process.GetTarget().GetExecutable().fullpath, words[1:])
+    if not is_of_core(session.process):
+        raise Trouble("lldb has no core file: `target create --core FILE` loads one")
+    return of_core(session.process, [])
+
+
+def lines_of(action, session, text):
+    """The lines of a command. For a core, the commands about the heap are those of `stopworld core`."""
+    if not is_of_core(session.process):
+        return action(session, text)
+    if action in (attach_command, detach_command, mode_command, phases_command, collect_command):
+        raise Trouble("a core file has no threads that can run: `stopworld core` shows its heap")
+    if action is heap_command:
+        return of_core(session.process, ["--world", text] if text else [])
+    option = next((option for name, option in CORE_OPTIONS.items() if COMMANDS[name] is action), None)
+    return action(session, text) if option is None else of_core(session.process, [option, "%#x" % address_of(session, text)])
 
 
 def status_command(session, _text):
@@ -461,7 +505,7 @@ def run_command(debugger, text, result, _names):
             return
         if process.GetState() != lldb.eStateStopped:
             raise Trouble("the program is running: use `process interrupt` first")
-        for line in action(session_of(process), words[1].strip() if len(words) > 1 else ""):
+        for line in lines_of(action, session_of(process), words[1].strip() if len(words) > 1 else ""):
             result.AppendMessage(line)
     except Trouble as trouble:
         result.SetError(str(trouble).splitlines()[0])
@@ -523,7 +567,8 @@ def __lldb_init_module(debugger, _names):
     process = target.GetProcess()
     try:
         if process.IsValid() and process.GetState() == lldb.eStateStopped:
-            session_of(process).attach()
+            if not is_of_core(process):
+                session_of(process).attach()
         elif target.GetNumModules():
             attach_at_entry(target)
     except Trouble as trouble:
