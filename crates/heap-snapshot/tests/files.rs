@@ -173,7 +173,7 @@ impl Hprof {
         match tag {
             0x01 => _ = of.id(),
             0x03 => self.in_frames.push((id, of.u32(), of.u32())),
-            0x04 => _ = of.u32(),
+            0x04 | 0x06 => _ = of.u32(),
             0x05 | 0xff => {}
             0x08 => _ = self.thread_objects.insert(of.u32(), (id, of.u32())),
             0x20 => {
@@ -246,7 +246,7 @@ proptest! {
             };
             let thread = |root: &heap_snapshot::Root| {
                 let group = &graph.groups()[root.group as usize];
-                group.thread.clone().filter(|_| group.kind == RootKind::Stack)
+                group.thread.clone().filter(|_| matches!(group.kind, RootKind::Stack | RootKind::Other))
             };
             let mut roots: Vec<_> =
                 graph.roots().iter().map(|root| (kind(root), thread(root), root.target)).collect();
@@ -262,7 +262,8 @@ proptest! {
     fn the_records_of_a_thread_are_complete(plan in plans()) {
         let graph = built(&plan);
         let records = Hprof::parse(&as_hprof(&graph));
-        let threads = graph.groups().iter().filter(|group| group.kind == RootKind::Stack && group.thread.is_some());
+        let has_thread = |group: &&RootGroup| matches!(group.kind, RootKind::Stack | RootKind::Other) && group.thread.is_some();
+        let threads = graph.groups().iter().filter(has_thread);
         prop_assert_eq!(records.started.len(), threads.count());
         prop_assert_eq!(records.frames.len(), records.started.len());
         for (_, thread, index) in &records.in_frames {
@@ -386,6 +387,20 @@ fn a_long_name_of_a_thread_in_an_hprof_file_is_cut() {
     let read = hprof::read(Cursor::new(as_hprof(&graph))).unwrap();
     let group = RootGroup { kind: RootKind::Stack, thread: Some(format!("x{}", "ä".repeat(1_023))) };
     assert_eq!(read.groups(), [group]);
+}
+
+/// In each format: a thread with roots on its stack, and in an object that it has not finished.
+#[test]
+fn the_roots_in_an_unfinished_object_keep_their_thread() {
+    let groups = [RootGroup::stack_of(12, "main"), RootGroup::unfinished_of(12, "main")];
+    let objects = vec![("Node".to_owned(), 32)];
+    let roots = groups.iter().map(|group| (group.clone(), 0, 0)).collect();
+    let graph = built(&Plan { objects, references: vec![], roots });
+    let of = |read: &Graph| read.groups().iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    let expected = of(&graph);
+    assert!(expected.iter().any(|group| group.contains("which was building an object")), "{expected:?}");
+    assert_eq!(of(&hprof::read(Cursor::new(as_hprof(&graph))).unwrap()), expected);
+    assert_eq!(of(&v8::read(&as_v8(&graph)[..]).unwrap()), expected);
 }
 
 #[test]

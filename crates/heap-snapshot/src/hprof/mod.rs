@@ -16,8 +16,8 @@
 //! | type with more than 64 sizes, or more than 64 different labels, or a label twice in an object | an array class, `Name[]` |
 //! | [`Label`](crate::Label) | a field: `+16`, `[2]`, or its name; in an array the references come first, then nulls |
 //! | size | the size in the class; the length of the array |
-//! | root | handle: JNI global; static: sticky class; on a stack: Java frame, or native stack if the thread is unknown; else unknown |
-//! | thread of a group of stack roots | a thread with one frame, and three objects: the thread, its name, the characters of the name |
+//! | root | handle: JNI global; static: sticky class; on a stack: Java frame, or native stack if the thread is unknown; another root of a thread: thread block; else unknown |
+//! | thread of a group of roots, on its stack or others | a thread with one frame, and three objects: the thread, its name, the characters of the name |
 //!
 //! Readers compute the size of an array from its length, as 24 + 8 × length. So an array that has no null is 8 bytes larger than the
 //! object that it stands for. A size below 16 bytes becomes 16.
@@ -50,6 +50,7 @@ const ROOT_JNI_GLOBAL: u8 = 0x01;
 const ROOT_JAVA_FRAME: u8 = 0x03;
 const ROOT_NATIVE_STACK: u8 = 0x04;
 const ROOT_STICKY_CLASS: u8 = 0x05;
+const ROOT_THREAD_BLOCK: u8 = 0x06;
 const ROOT_THREAD_OBJECT: u8 = 0x08;
 const ROOT_UNKNOWN: u8 = 0xff;
 const CLASS: u8 = 0x20;

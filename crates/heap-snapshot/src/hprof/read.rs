@@ -11,7 +11,7 @@ use trace_io::source::Source;
 use super::{
     CLASS, HEAP_DUMP, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY, OBJECT_CLASS,
     PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS,
-    ROOT_THREAD_OBJECT, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
+    ROOT_THREAD_BLOCK, ROOT_THREAD_OBJECT, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
 };
 use crate::addresses::{Addresses, AddressesBuilder};
 use crate::error::{Error, Result};
@@ -253,10 +253,10 @@ impl<R: Read> File<R> {
                 self.skip(4)?;
                 pass.root(Found { thread: Some(thread), ..found(object, RootKind::Stack) });
             }
-            // Native stack, thread block.
-            ROOT_NATIVE_STACK | 0x06 => {
+            ROOT_NATIVE_STACK | ROOT_THREAD_BLOCK => {
                 let (object, thread) = (self.id()?, self.u32()?);
-                pass.root(Found { thread: Some(thread), ..found(object, RootKind::Stack) });
+                let kind = if tag == ROOT_NATIVE_STACK { RootKind::Stack } else { RootKind::Other };
+                pass.root(Found { thread: Some(thread), ..found(object, kind) });
             }
             ROOT_STICKY_CLASS => pass.root(found(self.id()?, RootKind::Static)),
             // Thread object; Android's JNI monitor.

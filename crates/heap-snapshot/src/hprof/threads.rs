@@ -38,7 +38,7 @@ pub(super) struct Thread {
 /// Returns the threads that have a group of roots. `next_id` returns the ids of their objects.
 pub(super) fn threads(heap: &dyn Heap, mut next_id: impl FnMut() -> u64) -> Vec<Thread> {
     let mut thread = |(group, serial): (&RootGroup, u32)| {
-        let name = group.thread.clone().filter(|_| group.kind == RootKind::Stack)?;
+        let name = group.thread.clone().filter(|_| matches!(group.kind, RootKind::Stack | RootKind::Other))?;
         Some(Thread { serial, name, ids: [(); THREAD_OBJECTS].map(|()| next_id()) })
     };
     heap.groups().iter().zip(1..).filter_map(&mut thread).collect()

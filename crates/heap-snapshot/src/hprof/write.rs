@@ -7,7 +7,7 @@ use super::record::Records;
 use super::threads::{ThreadClasses, threads};
 use super::{
     ARRAY_HEADER, CLASS, HEADER, ID_STEP, INSTANCE, LOAD_CLASS, OBJECT_ARRAY, OBJECT_CLASS, REFERENCE, ROOT_JAVA_FRAME,
-    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_UNKNOWN, STACK_TRACE, THREAD_CLASS,
+    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_THREAD_BLOCK, ROOT_UNKNOWN, STACK_TRACE, THREAD_CLASS,
 };
 use crate::error::{Error, Result};
 use crate::heap::{Heap, Label, Object, Root, RootKind};
@@ -149,6 +149,7 @@ impl<W: Write> Writer<W> {
             }
             RootKind::Stack => self.records.dump(&[&[ROOT_NATIVE_STACK], &object, &thread]),
             RootKind::Static => self.records.dump(&[&[ROOT_STICKY_CLASS], &object]),
+            RootKind::Other if group.thread.is_some() => self.records.dump(&[&[ROOT_THREAD_BLOCK], &object, &thread]),
             RootKind::Finalizer | RootKind::Other => self.records.dump(&[&[ROOT_UNKNOWN], &object]),
         }
         self.records.dumped()
