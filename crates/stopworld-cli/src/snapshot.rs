@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -20,8 +20,9 @@ use super::atomic_output::Output;
 use super::exit::{FAILED, Failure, PIPE_CLOSED};
 use super::post_mortem::Found;
 use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
+use nettrace::clr::Payload;
 use nettrace::clr::bulk::BulkNode;
-use nettrace::clr::gc::End;
+use nettrace::clr::gc::{End, Start};
 use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
 use stopworld_analysis::snapshot::{OpenedHeap, SnapshotError, SnapshotFormat};
 use stopworld_diagnostics::client::{Client, Provider, Rundown};
@@ -35,6 +36,8 @@ const MEGABYTES: u32 = 256;
 const HEAP_DUMP: u64 = 0x1 | 0x8_0000 | 0x10_0000 | 0x80_0000 | 0x100_0000;
 /// Level Informational.
 const INFORMATIONAL: u32 = 4;
+/// The time in which another world of the process sends its heap, after one that is empty.
+const OTHER_WORLDS: Duration = Duration::from_secs(1);
 
 /// `stopworld snapshot`.
 pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
@@ -255,17 +258,16 @@ pub(super) fn record(pid: u32, timeout: Duration) -> anyhow::Result<File> {
     let session = client.collect(&providers, MEGABYTES, Rundown::LeftOut)?;
     let copy = tempfile::tempfile().context("can't create a temporary file: set TMPDIR to a directory with room")?;
     session.stream.set_read_timeout(Some(timeout))?;
-    let (send, dumped) = mpsc::channel::<()>();
+    let (send, progress) = mpsc::channel();
     // The request to stop returns after the stream has been read to its end, so another thread makes it.
     let stopper = thread::Builder::new().name("stop".into()).spawn(move || {
-        // Also when the stream has ended without a dump.
-        let _ = dumped.recv();
+        wait_for_dump(&progress);
         // If the process has ended, there is nothing to stop.
         let _ = client.stop(session.id);
     })?;
     let failure = Mutex::new(None);
     let tee = Tee { stream: session.stream, copy: &copy, failure: &failure };
-    let mut watch = Watch { dumped: Some(send), objects: 0, seen: false };
+    let mut watch = Watch { progress: Some(send), current: None, seen: false };
     Reader::new(tee).in_file_order().read(&mut watch);
     let seen = watch.seen;
     drop(watch);
@@ -330,29 +332,74 @@ impl<R: Read> Read for Tee<'_, R> {
     }
 }
 
+/// What the dump of an empty heap, and the collections after it, report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// A heap is empty.
+    Empty,
+    /// Another collection begins. It may be that of a world with objects.
+    Begun,
+}
+
+/// Waits for the heap dump of a world with objects, or for the end of the stream. If a heap is empty, waits a short time for the collection of
+/// another world, and then for its end.
+fn wait_for_dump(progress: &mpsc::Receiver<Progress>) {
+    let mut until = None;
+    // An error means that there is a dump, or that the stream has ended without one.
+    let mut last = progress.recv();
+    while let Ok(now) = last {
+        let until = *until.get_or_insert_with(|| Instant::now() + OTHER_WORLDS);
+        last = match now {
+            Progress::Begun => progress.recv(),
+            Progress::Empty => {
+                progress.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|_| mpsc::RecvError)
+            }
+        };
+    }
+}
+
 /// Notices the end of the first collection with a heap dump.
 struct Watch {
-    dumped: Option<mpsc::Sender<()>>,
-    objects: u64,
+    /// Is dropped after the dump of a heap that is not empty.
+    progress: Option<mpsc::Sender<Progress>>,
+    /// Whether the dump that is being read has objects; `None` if there is none.
+    current: Option<bool>,
     seen: bool,
 }
 
 impl Visitor for Watch {
     fn event_type(&mut self, kind: &EventType) -> Interest {
         let is_runtime = kind.provider == "Microsoft-Windows-DotNETRuntime";
-        let is_wanted = [BulkNode::EVENT, End::EVENT].contains(&kind.event);
+        let is_wanted = [Start::EVENT, BulkNode::EVENT, End::EVENT].contains(&kind.event);
         if is_runtime && is_wanted { Interest::Deliver } else { Interest::Skip }
     }
 
     fn event(&mut self, event: &NetEvent<'_>) {
-        match event.kind.event {
-            BulkNode::EVENT => self.objects += 1,
-            _ if self.objects > 0 => {
-                self.seen = true;
-                // Dropping the sender requests the end of the session.
-                self.dumped = None;
+        // The fields before the rows have the same size everywhere.
+        const POINTER_BYTES: u8 = 8;
+        if event.kind.event == BulkNode::EVENT {
+            let count = BulkNode::new(event.version(), Payload::new(event.payload, POINTER_BYTES)).count();
+            self.current = Some(self.current.unwrap_or(false) || count != Some(0));
+        } else if event.kind.event == Start::EVENT {
+            if self.seen {
+                self.report(Progress::Begun);
             }
-            _ => {}
+        } else if let Some(has_objects) = self.current.take() {
+            self.seen = true;
+            match has_objects {
+                // Dropping the sender requests the end of the session.
+                true => self.progress = None,
+                false => self.report(Progress::Empty),
+            }
+        }
+    }
+}
+
+impl Watch {
+    fn report(&self, progress: Progress) {
+        if let Some(sender) = &self.progress {
+            // The receiver is gone if the session is being ended already.
+            let _ = sender.send(progress);
         }
     }
 }

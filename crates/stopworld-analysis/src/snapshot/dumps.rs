@@ -29,6 +29,9 @@ pub(super) trait DumpVisitor {
     /// A collection begins, with or without a dump.
     fn begin(&mut self, dump: usize, collection: i32);
 
+    /// A collection has a dump; its heap may be empty.
+    fn dumped(&mut self, _dump: usize) {}
+
     /// An object with its references.
     fn object(&mut self, dump: usize, node: &Node, edges: &[Edge]) -> ControlFlow<()>;
 
@@ -162,6 +165,7 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
                     return ControlFlow::Continue(());
                 };
                 Self::follows(current, 0, event.index());
+                visitor.dumped(current.dump);
                 for row in event.rows() {
                     let numbers = (row.address(), row.size(), row.type_id(), row.edge_count());
                     let (Some(address), Some(size), Some(type_id), Some(edges)) = numbers else { break };

@@ -104,7 +104,8 @@ pub struct TraceHeap {
 }
 
 impl TraceHeap {
-    /// Finds a dump in a .nettrace file: that of the collection with this number, or the last one that is complete.
+    /// Finds a dump in a .nettrace file: that of the collection with this number, or the last one that is complete and has objects. If no
+    /// dump has objects, the last one that is complete.
     ///
     /// # Errors
     /// The trace has no such dump, or the dump has gaps.
@@ -277,6 +278,7 @@ fn changed() -> Error {
 struct FoundDump {
     dump: usize,
     collection: i32,
+    is_dump: bool,
     addresses: AddressesBuilder,
     /// The types of its objects, in order of appearance.
     types: Vec<u64>,
@@ -325,7 +327,7 @@ impl Scan {
 
     /// Why there is no dump.
     fn failure(&self, wanted: Option<i32>, damage: Option<String>) -> TraceHeapError {
-        let cut_off = self.current.iter().find(|current| !current.addresses.is_empty());
+        let cut_off = self.current.iter().find(|current| current.is_dump);
         match (wanted, self.incomplete, cut_off) {
             (Some(wanted), ..) if !self.complete.is_empty() => {
                 TraceHeapError::NoSuchCollection { wanted, found: self.complete.clone() }
@@ -340,6 +342,12 @@ impl Scan {
 impl DumpVisitor for Scan {
     fn begin(&mut self, dump: usize, collection: i32) {
         self.current.push(FoundDump { dump, collection, ..FoundDump::default() });
+    }
+
+    fn dumped(&mut self, dump: usize) {
+        if let Some(current) = self.of(dump) {
+            current.is_dump = true;
+        }
     }
 
     fn object(&mut self, dump: usize, node: &Node, edges: &[Edge]) -> ControlFlow<()> {
@@ -369,9 +377,12 @@ impl DumpVisitor for Scan {
         let ended = self.current.swap_remove(at);
         if missing > 0 {
             self.incomplete = Some((ended.collection, missing));
-        } else if !ended.addresses.is_empty() {
+        } else if ended.is_dump {
             self.complete.push(ended.collection);
-            if self.wanted.is_none_or(|wanted| wanted == ended.collection) {
+            // At the end of a program its heap is often empty, and so is that of a world of which it makes no use.
+            let is_better =
+                !ended.addresses.is_empty() || self.best.as_ref().is_none_or(|best| best.addresses.is_empty());
+            if self.wanted.map_or(is_better, |wanted| wanted == ended.collection) {
                 self.best = Some(ended);
             }
         }

@@ -1,11 +1,14 @@
 //! The commands: what they print, what they refuse, and what they leave of a file.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use heap_snapshot::{Builder, Dominators, Graph, Heap, Label, RootGroup, RootKind, v8};
 use rstest::rstest;
+use stopworld::{Gc, GcCell, World, traced};
+use stopworld_diagnostics::Diagnostics;
 
 use crate::command_support::{self, STOPWORLD, run, text};
 use crate::{Census, recorded};
@@ -97,6 +100,59 @@ fn a_running_process_sends_its_heap() {
     let table = text(&run(directory.path(), "heap live.hprof").stdout);
     // One of the two may have nothing on its stack at this moment.
     assert!(table.contains("roots: stacks of thread ") && table.contains(" \"graph-"), "{table}");
+}
+
+/// Set in the process that [`the_subject`] is, to the number of objects in its second world.
+const OBJECTS: &str = "STOPWORLD_TEST_OBJECTS_OF_A_WORLD";
+
+traced! {
+    struct Kept {
+        next: GcCell<Option<Gc<Kept>>>,
+    }
+}
+
+/// A program with two worlds, of which the older one is empty; not a test by itself.
+#[test]
+fn the_subject() {
+    let Some(objects) = std::env::var_os(OBJECTS) else { return };
+    let diagnostics = Diagnostics::open().unwrap();
+    let [empty, other] = [(); 2].map(|()| World::builder().record_to(&diagnostics).build().unwrap());
+    // SAFETY: the references are on this thread's stack.
+    let m = unsafe { other.attach("main") }.unwrap();
+    let count: u64 = objects.to_str().unwrap().parse().unwrap();
+    let list = (0..count).fold(None, |next, _| Some(m.alloc(Kept { next: GcCell::new(next) }).unwrap()));
+    let handle = list.map(|list| m.root(list));
+    m.blocking(|| {
+        println!("\nready");
+        // The end of its input is the end of the test.
+        std::io::stdin().lines().for_each(drop);
+    });
+    drop((handle, m, empty));
+}
+
+/// An empty heap is a heap. A world without objects does not hide another one's.
+#[rstest]
+#[case::hprof("empty.hprof", 0)]
+#[case::heapsnapshot("empty.heapsnapshot", 0)]
+#[case::two_worlds("objects.hprof", 200_000)]
+fn a_process_with_an_empty_world_sends_its_heap(#[case] file: &str, #[case] objects: u64) {
+    let directory = command_support::directory();
+    let mut subject = Command::new(std::env::current_exe().unwrap());
+    subject.args(["command::the_subject", "--exact", "--nocapture", "--test-threads=1"]);
+    subject.env(OBJECTS, objects.to_string()).env("TMPDIR", directory.path());
+    let mut subject = subject.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(subject.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "ready"));
+    let mut command =
+        command_support::stopworld(directory.path(), &format!("snapshot {} --timeout 20 -o {file}", subject.id()));
+    let output = command.env("TMPDIR", directory.path()).output().unwrap();
+    drop(subject.stdin.take());
+    assert!(subject.wait().unwrap().success());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("wrote {objects} objects, ")), "{said}");
+    let heap = printed(directory.path(), file);
+    assert_eq!(heap.values().map(|row| row.0).sum::<u64>(), objects);
 }
 
 /// The heap of the program while it runs, not at its end, when nothing is alive any more.

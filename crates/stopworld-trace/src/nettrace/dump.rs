@@ -7,6 +7,8 @@
 //!   ┌ GCBulkNode 0 ┐  ┌ GCBulkEdge 0 ┐  ┌ BulkType ┐                 an event when a chunk is full, and at the end
 //! ```
 //!
+//! A dump without objects is a GCBulkNode without rows.
+//!
 //! A DumpStack of the own provider comes before the roots on a stack: the .NET events have no field for the thread.
 //!
 //! The edges are in the order of their objects, so a reader needs only the counts. The writer keeps only one chunk of each kind: a
@@ -23,7 +25,7 @@ use nettrace::clr::write::{
     RootStaticVar,
 };
 use nettrace::clr::{ElementType, RootFlags, RootKind, Rows, StaticFlags, Text};
-use stopworld::events::payload::{DumpEdge, DumpNode, DumpRoot};
+use stopworld::events::payload::{DumpEdge, DumpEnd, DumpNode, DumpRoot};
 use stopworld::events::record::{Recorded, RecordingThread};
 use trace_io::bytes::Bytes;
 
@@ -202,6 +204,20 @@ impl Dump {
     pub(super) fn end_stack(&mut self, event_writer: &mut EventWriter, record: &Recorded) -> io::Result<()> {
         self.begin(event_writer, record)?;
         self.roots.put(event_writer, self.of, record.ticks)
+    }
+
+    /// Ends the dump of a heap. That of an empty heap is an event without rows, so that a reader knows of it.
+    pub(super) fn end_heap(
+        &mut self,
+        event_writer: &mut EventWriter,
+        record: &Recorded,
+        heap: DumpEnd,
+    ) -> io::Result<()> {
+        if heap.objects == 0 {
+            let rows = Rows { count: 0, bytes: &[] };
+            event_writer.write(&Nodes::event(0, rows), record.ticks, record.thread)?;
+        }
+        self.end(event_writer, record.ticks)
     }
 
     /// Ends the dump.

@@ -394,7 +394,7 @@ impl Writer {
             Event::DumpNode(node) => self.dumped(|dump, event_writer| dump.node(event_writer, record, node)),
             Event::DumpEdge(edge) => self.dumped(|dump, event_writer| dump.edge(event_writer, record, edge)),
             Event::DumpRoot(root) => self.dumped(|dump, event_writer| dump.root(event_writer, record, root)),
-            Event::DumpEnd(_) => self.dumped(|dump, event_writer| dump.end(event_writer, ticks)),
+            Event::DumpEnd(heap) => self.dumped(|dump, event_writer| dump.end_heap(event_writer, record, heap)),
             _ => Ok(()),
         }
     }
