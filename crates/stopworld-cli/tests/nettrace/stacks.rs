@@ -5,17 +5,19 @@ use crate::nettrace_rules;
 use crate::patience;
 use crate::writer_support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::fs;
 use std::hint::black_box;
 use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use command_support::{directory, run, stopworld, text};
+use command_support::{directory, run, stopworld, text, wait_until};
 use nettrace::clr::{Payload, gc::AllocationTick};
 use nettrace::encode::{Encoder, Header, OnStack, Written};
 use nettrace::functions::Functions;
@@ -256,6 +258,99 @@ fn a_trace_without_its_end_has_the_addresses() {
     end(world);
     trace.finish().unwrap();
     assert!(!functions(&file.bytes()).is_empty());
+}
+
+/// A process that is killed with SIGKILL while it records leaves the samples up to the last flush. Their stacks are addresses, and `dump` says so.
+#[test]
+fn a_process_that_is_killed_leaves_samples_without_names() {
+    const ENOUGH: u64 = 300_000;
+    let directory = directory();
+    let file = directory.path().join("run.nettrace");
+    let line = "run gcbench --seconds 600 --alloc-interval 16KiB --events GC@Verbose --trace run.nettrace";
+    let mut command = stopworld(directory.path(), line);
+    let mut process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("it records samples", || fs::metadata(&file).is_ok_and(|file| file.len() > ENOUGH));
+    process.kill().unwrap();
+    assert_eq!(process.wait().unwrap().signal(), Some(libc::SIGKILL));
+
+    let output = run(directory.path(), "dump run.nettrace --stacks --event GC/AllocationTick");
+    let (lines, complaints) = (text(&output.stdout), text(&output.stderr));
+    let frames: Vec<_> = lines.lines().filter(|line| line.starts_with("               ")).collect();
+    assert!(frames.len() > 1000, "{lines}");
+    assert!(frames.iter().all(|frame| frame.trim_start().starts_with("0x") && !frame.trim().contains(' ')), "{lines}");
+    assert!(
+        complaints.contains("the file names no functions, so stacks are addresses: the process was killed"),
+        "{complaints}"
+    );
+    // Only what was being written may be damaged.
+    let mut found = Samples::default();
+    let summary = Reader::new(&fs::read(&file).unwrap()[..]).with_stacks().read(&mut found);
+    assert!(summary.damages <= 1 && summary.lost == 0, "{summary:?}");
+    assert!(summary.damage.is_none_or(|damage| damage.offset + 1_000_000 > summary.bytes), "{summary:?}");
+    assert!(found.samples.iter().all(|sample| !sample.stack.is_empty() && sample.amount > 0));
+}
+
+/// Allocates in the child of a fork.
+#[inline(never)]
+fn in_child(world: &World, trace: &Trace) -> Option<()> {
+    // SAFETY: this thread keeps no `Gc`.
+    let m = unsafe { world.attach("child") }.ok()?;
+    nested(&m, 3);
+    // The child has no part in the recording, so this does nothing, or fails.
+    let _ = (trace.flush(), trace.finish());
+    nested(&m, 3);
+    Some(())
+}
+
+/// `.fork.services`: children that are forked while samples are recorded, which then allocate, leave their parent's file alone.
+#[test]
+fn the_child_of_a_fork_does_not_damage_the_samples_of_its_parent() {
+    const CHILDREN: usize = 20;
+    let _watchdog = Watchdog::new("a child of the fork does not end", 300, 20);
+    let file = File::new();
+    let trace = options(&file).start().unwrap();
+    let world = sampling().record_to(&trace).build().unwrap();
+    let is_over = AtomicBool::new(false);
+    let failed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: this thread keeps no `Gc`.
+            let m = unsafe { world.attach("worker") }.unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                nested(&m, 5);
+            }
+        });
+        let failed = (0..CHILDREN).map(|_| forked(|| in_child(&world, &trace))).find(|status| *status != 0);
+        is_over.store(true, Ordering::Relaxed);
+        failed
+    });
+    assert_eq!(failed, None, "the status of a child");
+    let profile = world.allocation_profile().unwrap();
+    end(world);
+    assert!(trace.finish().unwrap().is_complete());
+
+    let bytes = file.bytes();
+    check(&Parsed::parse(&bytes));
+    let Samples { process, samples } = samples(&bytes);
+    are_the_profile(&samples, &profile);
+    let functions = functions(&bytes);
+    let all: BTreeSet<_> = samples.iter().flat_map(|sample| names(&functions, process, &sample.stack)).collect();
+    assert!(all.contains("nested") && !all.contains("in_child"), "{all:?}");
+}
+
+/// Forks. Returns how the child ended: 0 if `work` returned something.
+fn forked(work: impl FnOnce() -> Option<()>) -> i32 {
+    // SAFETY: the child runs code of this process on its one thread, as programs that fork do, and never returns.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", io::Error::last_os_error());
+    if child == 0 {
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: ends the child without the parent's destructors.
+        unsafe { libc::_exit(if matches!(worked, Ok(Some(()))) { 0 } else { 1 }) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process.
+    while unsafe { libc::waitpid(child, &mut status, 0) } != child {}
+    status
 }
 
 #[test]
