@@ -7,13 +7,18 @@
 /// The first error of `put`.
 pub fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
     put("\"")?;
-    let mut plain = 0;
-    for (at, character) in text.char_indices() {
-        if !character.is_control() && character != '"' && character != '\\' {
+    // `text[..plain]` has been passed to `put`, and `text[..seen]` has been examined.
+    let (mut plain, mut seen) = (0, 0);
+    while let Some(found) = text.as_bytes()[seen..].iter().position(|&byte| MAY_NEED_ESCAPE[usize::from(byte)]) {
+        let at = seen + found;
+        // Such a byte is always the first of a character.
+        let Some(character) = text[at..].chars().next() else { break };
+        seen = at + character.len_utf8();
+        if !needs_escape(character) {
             continue;
         }
         put(&text[plain..at])?;
-        plain = at + character.len_utf8();
+        plain = seen;
         match character {
             '"' => put("\\\"")?,
             '\\' => put("\\\\")?,
@@ -28,6 +33,25 @@ pub fn quote<E>(text: &str, mut put: impl FnMut(&str) -> Result<(), E>) -> Resul
     }
     put(&text[plain..])?;
     put("\"")
+}
+
+/// The first byte, in UTF-8, of the control characters U+0080 to U+009F, and of 32 characters that need no escaping.
+const LATIN: u8 = 0xC2;
+
+/// The bytes that begin a character that needs escaping, and [`LATIN`].
+static MAY_NEED_ESCAPE: [bool; 256] = {
+    let mut may = [false; 256];
+    let mut byte = 0u8;
+    while byte < 0x80 {
+        may[byte as usize] = needs_escape(byte as char);
+        byte += 1;
+    }
+    may[LATIN as usize] = true;
+    may
+};
+
+const fn needs_escape(character: char) -> bool {
+    matches!(character, '\0'..='\x1f' | '"' | '\\' | '\x7f'..='\u{9f}')
 }
 
 fn digit(value: u32) -> &'static str {
@@ -46,6 +70,8 @@ impl std::fmt::Display for Quoted<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::char::range;
+    use proptest::collection::vec;
     use proptest::prelude::*;
     use rstest::rstest;
 
@@ -56,6 +82,7 @@ mod tests {
     #[case("\n\r\t", r#""\n\r\t""#)]
     #[case("\0\u{1b}\u{7f}\u{9f}", r#""\u0000\u001b\u007f\u009f""#)]
     #[case("µ\u{a0}∑", "\"µ\u{a0}∑\"")]
+    #[case("µ\u{80}\u{bf}\"", "\"µ\\u0080\u{bf}\\\"\"")]
     fn control_characters_are_escaped(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(Quoted(text).to_string(), expected);
     }
@@ -66,6 +93,25 @@ mod tests {
         fn a_strict_parser_reads_any_text_back(text in any::<String>()) {
             let parsed: String = serde_json::from_str(&Quoted(&text).to_string()).unwrap();
             prop_assert_eq!(parsed, text);
+        }
+
+        /// Each character is escaped, or not, whatever its neighbours are.
+        #[test]
+        fn each_character_is_quoted_by_itself(
+            characters in vec(prop_oneof![range('\0', '\u{ff}'), any::<char>()], 0..40),
+        ) {
+            let quoted = |character: &char| match character {
+                '"' => "\\\"".to_owned(),
+                '\\' => "\\\\".to_owned(),
+                '\n' => "\\n".to_owned(),
+                '\r' => "\\r".to_owned(),
+                '\t' => "\\t".to_owned(),
+                control if control.is_control() => format!("\\u{:04x}", u32::from(*control)),
+                other => other.to_string(),
+            };
+            let expected: String = characters.iter().map(quoted).collect();
+            let text: String = characters.iter().collect();
+            prop_assert_eq!(Quoted(&text).to_string(), format!("\"{expected}\""));
         }
     }
 }
