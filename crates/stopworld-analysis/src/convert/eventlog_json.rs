@@ -5,10 +5,12 @@
 //! other events are instants, with the text that `ghc-events` prints for them. Events are sorted by time; for that, the input is spooled to
 //! an unnamed temporary file.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::mem;
 
 use super::detect::unreadable;
 use super::pages::{self, Page};
@@ -35,7 +37,7 @@ pub(super) fn convert<R: Read, W: Write>(mut input: R, output: W, to: &mut Conve
     let mut drawing = Drawing {
         timeline,
         threads: HashMap::new(),
-        caps: HashSet::new(),
+        caps: vec![false; 1 << 16],
         bands: Vec::new(),
         band_of: HashMap::new(),
         bands_left_out: 0,
@@ -86,8 +88,8 @@ fn spool<R: Read>(input: &mut R) -> Result<File, ConvertError> {
 struct Drawing<W: Write> {
     timeline: CollectorTimeline<Page<W>>,
     threads: HashMap<u32, String>,
-    /// The capabilities whose tracks have been named.
-    caps: HashSet<u16>,
+    /// Whether the track of each capability has been named.
+    caps: Vec<bool>,
     /// The bands of the current sample with their bytes; `sample` is its time.
     bands: Vec<(String, u64)>,
     /// The index of each band in `bands`, by its label.
@@ -111,7 +113,7 @@ impl<W: Write> Drawing<W> {
     fn track(&mut self, cap: Option<u16>) -> io::Result<Track> {
         let thread = cap.map_or(PROGRAM, |cap| PROGRAM + 1 + u64::from(cap));
         let track = Track { process: PROCESS, thread };
-        if let Some(cap) = cap.filter(|cap| self.caps.insert(*cap)) {
+        if let Some(cap) = cap.filter(|cap| !mem::replace(&mut self.caps[usize::from(*cap)], true)) {
             self.timeline.name_thread(track, &format!("cap {cap}"))?;
         }
         Ok(track)
@@ -160,24 +162,17 @@ impl<W: Write> Drawing<W> {
                 return self.timeline.begin(track, Slice::Work, ticks, ("thread", name.as_str().into()), |_| {});
             }
             Some(Record::StopThread(_)) if self.timeline.is_open(track, Slice::Work) => {
-                let text = self.text_of(event);
+                let text = text_of(&mut self.text, event);
                 return self.timeline.end(track, Slice::Work, ticks, |args| args.text("says", &text));
             }
             _ => {}
         }
-        let text = self.text_of(event);
+        let text = text_of(&mut self.text, event);
         let name = if event.kind.description.is_empty() { "event" } else { &event.kind.description };
         self.timeline.instant(track, ticks, ("event", name.into()), |args| {
             args.number("id", event.kind.id.into());
             args.text("says", &text);
         })
-    }
-
-    /// Returns the text that `ghc-events` prints for an event.
-    fn text_of(&mut self, event: &Event<'_>) -> String {
-        self.text.clear();
-        show::text(&mut self.text, event.kind, event.payload);
-        String::from_utf8_lossy(&self.text).into_owned()
     }
 
     fn count(&mut self, track: Track, ticks: i64, name: &str, bytes: u64) -> io::Result<()> {
@@ -210,7 +205,7 @@ impl<W: Write> Drawing<W> {
     /// Ends the sample: writes one row with all its bands.
     fn end_sample(&mut self) -> io::Result<()> {
         self.band_of.clear();
-        let (Some(ticks), bands) = (self.sample.take(), std::mem::take(&mut self.bands)) else { return Ok(()) };
+        let (Some(ticks), bands) = (self.sample.take(), mem::take(&mut self.bands)) else { return Ok(()) };
         if bands.is_empty() {
             return Ok(());
         }
@@ -219,6 +214,13 @@ impl<W: Write> Drawing<W> {
             bands.iter().for_each(|(label, bytes)| args.count(label, *bytes));
         })
     }
+}
+
+/// Returns the text that `ghc-events` prints for an event, in the memory of `text` if it is UTF-8.
+fn text_of<'t>(text: &'t mut Vec<u8>, event: &Event<'_>) -> Cow<'t, str> {
+    text.clear();
+    show::text(text, event.kind, event.payload);
+    String::from_utf8_lossy(text)
 }
 
 impl<W: Write> Visitor for Drawing<W> {
