@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stopworld_platform::os::remedy::remedy_of;
 
 /// Exit code for arguments that can't be understood.
 pub(super) const USAGE: u8 = 2;
@@ -26,10 +29,24 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Prints to standard output. A closed standard output is not an error.
+/// Whether something could not be written to standard output.
+static UNWRITTEN: AtomicBool = AtomicBool::new(false);
+
+/// Prints to standard output. A closed standard output is not an error. Another error is reported once, and makes the command
+/// [fail](code) at its end.
 pub(super) fn print(text: impl Display) {
     let mut stdout = io::stdout().lock();
-    let _ = write!(stdout, "{text}").and_then(|()| stdout.flush());
+    if let Err(error) = write!(stdout, "{text}").and_then(|()| stdout.flush())
+        && error.kind() != io::ErrorKind::BrokenPipe
+        && !UNWRITTEN.swap(true, Ordering::Relaxed)
+    {
+        eprintln!("error: can't write to standard output: {error}; {}", remedy_of(&error));
+    }
+}
+
+/// Returns the exit code of a command that would end with this one: a command that could not print its output has failed.
+pub(super) fn code(code: u8) -> u8 {
+    if code == 0 && UNWRITTEN.load(Ordering::Relaxed) { FAILED } else { code }
 }
 
 /// Refuses to write a binary file to a terminal.

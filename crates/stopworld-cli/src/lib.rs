@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
     // The debugged program must not inherit this signal disposition.
     let _errors = (!matches!(command.action, Action::Debug(_))).then(FailingWrites::are_errors);
     match execute(command.action) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(exit::code(code)),
         Err(Failure::Usage(line)) => {
             eprintln!("error: {line}");
             ExitCode::from(USAGE)
