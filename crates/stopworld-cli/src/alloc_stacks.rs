@@ -1,7 +1,7 @@
 //! `run --alloc-stacks`: sampled allocations with their call stacks, written at the end of the run.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -102,6 +102,11 @@ impl AllocStacks {
             format!("its name must select a format: end it with one of {endings}")
         })?;
         Ok(Self { path: PathBuf::from(name), format })
+    }
+
+    /// The name of the file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Writes the file.

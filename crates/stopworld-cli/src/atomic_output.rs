@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Stdout, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,6 +15,23 @@ use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
+
+/// Returns whether two names are those of one regular file, which may not exist yet. `-` is no file.
+pub(super) fn is_same_file(a: &Path, b: &Path) -> bool {
+    if [a, b].iter().any(|path| path.as_os_str() == "-") {
+        return false;
+    }
+    let place = |path: &Path| {
+        let target = target_of(path.to_owned());
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((fs::canonicalize(folder).ok()?, target.file_name()?.to_owned()))
+    };
+    match (fs::metadata(a), fs::metadata(b)) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        (Err(_), Err(_)) => place(a).is_some_and(|a| place(b) == Some(a)),
+        _ => false,
+    }
+}
 
 /// The destination of the output.
 pub(super) enum Output {

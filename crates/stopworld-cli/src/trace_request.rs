@@ -9,7 +9,9 @@
 
 use std::ffi::OsStr;
 
+use super::alloc_stacks::AllocStacks;
 use super::arguments::Settings;
+use super::atomic_output::is_same_file;
 use super::exit::Failure;
 use super::format;
 use super::profiling::Profiling;
@@ -28,6 +30,23 @@ const NO_PROVIDER_FOR_HEAP: &str = "--profile: a .nettrace has the profile in th
 const NO_PROVIDER_FOR_TIME: &str = "--time-profile: a .nettrace has the profile in the events of the provider stopworld: add \
     --providers stopworld:0x40, or name the file with --trace FILE.eventlog or FILE.prof";
 
+/// Refuses two outputs with one name: the later one would replace the other.
+fn check_outputs(settings: &Settings) -> Result<(), Failure> {
+    let allocations = settings.alloc_stacks.alloc_stacks.as_ref().map(AllocStacks::path);
+    let outputs = [
+        ("--trace", settings.trace.as_deref()),
+        ("--snapshot", settings.snapshot.as_deref()),
+        ("--alloc-stacks", allocations),
+    ];
+    let mut named = outputs.iter().filter_map(|(option, path)| path.map(|path| (option, path)));
+    while let Some((option, path)) = named.next() {
+        if let Some((other, same)) = named.clone().find(|(_, other)| is_same_file(path, other)) {
+            return Err(usage(format!("{other} {}: {option} writes this file, too: name another one", same.display())));
+        }
+    }
+    Ok(())
+}
+
 /// The trace to write.
 #[derive(Debug)]
 pub(super) struct TraceRequest {
@@ -42,6 +61,7 @@ pub(super) struct TraceRequest {
 impl TraceRequest {
     /// Returns the trace that the arguments request, or a usage error if they contradict each other.
     pub(super) fn by(settings: &Settings) -> Result<TraceRequest, Failure> {
+        check_outputs(settings)?;
         settings.profiling.check().map_err(usage)?;
         let format = format_of(settings)?;
         check_profiles(settings, format)?;

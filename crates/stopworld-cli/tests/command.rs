@@ -56,6 +56,40 @@ fn each_workload_does_its_work_under_each_stopper(
     assert!(collections(&stdout) >= 5, "{stdout}");
 }
 
+/// The second output would replace the first one at the end of the run.
+#[rstest]
+#[case("gcbench --depth 10 --trace run.json --alloc-stacks run.json", "--alloc-stacks run.json: --trace writes")]
+#[case("graph --snapshot s.hprof --trace ./s.hprof --format mps", "--snapshot s.hprof: --trace writes")]
+#[case("graph --alloc-stacks there.txt --trace link.txt --format nettrace", "--alloc-stacks there.txt: --trace writes")]
+fn two_outputs_with_one_name_are_refused(#[case] arguments: &str, #[case] why: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("there.txt"), "what was there").unwrap();
+    std::os::unix::fs::symlink("there.txt", directory.path().join("link.txt")).unwrap();
+    let mut run = Command::new(STOPWORLD);
+    let output =
+        run.arg("run").args(arguments.split(' ')).current_dir(directory.path()).timeout(LIMIT).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!((output.status.code(), stderr.lines().count()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains(why) && stderr.contains("name another one"), "{stderr}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
+/// A report that could not be written is not lost in silence.
+#[rstest]
+#[case("run churn --collections 2 --stops")]
+#[case("workloads")]
+#[case("events")]
+#[case("gdb-script")]
+fn a_full_standard_output_is_a_failure(#[case] arguments: &str) {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(STOPWORLD);
+    let output = command.args(arguments.split(' ')).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let line = "error: can't write to standard output: No space left on device (os error 28); make room";
+    assert_eq!(stderr.lines().filter(|said| *said == line).count(), 1, "{stderr}");
+}
+
 #[test]
 fn the_table_has_a_row_for_each_figure_and_each_phase_of_the_pauses() {
     let stdout = text(&stopworld("run churn --threads 2 --collections 3").stdout);
