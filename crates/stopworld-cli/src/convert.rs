@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 
-use super::atomic_output::Output;
+use super::atomic_output::{Output, is_same_file};
 use super::conversion_arguments::Convert;
 use super::exit::PIPE_CLOSED;
 use super::exit::{FAILED, Failure};
@@ -52,9 +52,27 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
             output = arguments.output.display()
         )));
     }
+    if is_same_file(input, &arguments.output) && !keeps_format(input, format, &arguments.output) {
+        return Err(Failure::Usage(format!(
+            "{output_name}: it is the trace itself, and would be replaced by a file of another format: name another file"
+        )));
+    }
     match format {
         Some(ConvertFormat::Sqlite) => sqlite::run(input, &arguments.output),
         _ => one(arguments, input),
+    }
+}
+
+/// Returns whether a trace that is converted in place keeps the format that its name has: another one may not hold all that is in it. A
+/// .nettrace may change its container.
+fn keeps_format(trace: &Path, format: Option<ConvertFormat>, output: &Path) -> bool {
+    let of_name = |path: &Path| TraceFormat::by_extension(path).and_then(conversion_target).map(ConvertFormat::File);
+    let file = fs::canonicalize(trace);
+    let (before, after) = (file.ok().and_then(|file| of_name(&file)), format.or_else(|| of_name(output)));
+    match (before, after) {
+        (Some(ConvertFormat::File(Target::Nettrace(_))), Some(ConvertFormat::File(Target::Nettrace(_)))) => true,
+        // An output without a format is refused later.
+        (before, after) => after.is_none() || before == after,
     }
 }
 

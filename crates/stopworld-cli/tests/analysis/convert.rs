@@ -520,6 +520,24 @@ fn the_output_takes_the_place_of_what_it_replaces() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
 }
 
+/// Another format has no place for all that is in a trace.
+#[rstest]
+#[case(&["a.nettrace", "a.nettrace", "--format", "json"], Some(2))]
+#[case(&["a.nettrace", "--output", "./a.nettrace", "--format", "mps"], Some(2))]
+#[case(&["a.nettrace", "link.json"], Some(2))]
+#[case(&["a.nettrace", "a.nettrace", "--format", "nettrace6"], Some(0))]
+fn a_trace_is_not_replaced_by_its_conversion_to_another_format(#[case] arguments: &[&str], #[case] code: Option<i32>) {
+    let directory = directory();
+    let file = directory.path().join("a.nettrace");
+    fs::copy(fixture("nettrace/handmade-v6-3gcs.nettrace"), &file).unwrap();
+    std::os::unix::fs::symlink("a.nettrace", directory.path().join("link.json")).unwrap();
+    let ran = convert_with(directory.path(), arguments);
+    let said = text(&ran.stderr);
+    assert_eq!(ran.status.code(), code, "{said}");
+    assert_eq!(said.contains("it is the trace itself"), code == Some(2), "{said}");
+    assert!(fs::read(&file).unwrap().starts_with(b"Nettrace"));
+}
+
 /// A symbolic link to a file that does not exist yet remains a link, and the file is created.
 #[test]
 fn the_output_of_a_symbolic_link_is_created_where_the_link_leads() {
