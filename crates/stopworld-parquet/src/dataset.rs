@@ -68,23 +68,42 @@ pub(crate) struct Partition {
 }
 
 impl Dataset {
-    /// Returns whether [`open`](Self::open) would open a dataset or create one: whether a folder has a table, or files that were
-    /// being written, or is empty, or does not exist.
+    /// Returns whether [`open`](Self::open) would open a dataset or create one: whether a folder has only tables, and files that were
+    /// being written, or is empty, or does not exist. A table is a folder that has only partitions. Names that begin with a dot or an
+    /// underscore do not count: other engines ignore them, and Spark writes `_SUCCESS`.
     ///
     /// # Errors
     ///
     /// The folder cannot be listed.
     pub fn is_possible(root: &Path) -> io::Result<bool> {
-        let mut entries = match fs::read_dir(root) {
+        let has_only = |folder: &Path, is_part: &dyn Fn(&OsStr) -> bool| -> io::Result<bool> {
+            for entry in fs::read_dir(folder)? {
+                let name = entry?.file_name();
+                if !name.as_encoded_bytes().starts_with(b".")
+                    && !name.as_encoded_bytes().starts_with(b"_")
+                    && !is_part(&name)
+                {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let is_table = |name: &OsStr| Table::ALL.iter().any(|table| name == table.name());
+        match has_only(root, &is_table) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-            entries => entries?.peekable(),
-        };
-        let is_part = |name: &OsStr| {
-            name.as_encoded_bytes().starts_with(STAGING.as_bytes())
-                || Table::ALL.iter().any(|table| name == table.name())
-        };
-        let is_empty = entries.peek().is_none();
-        Ok(is_empty || entries.any(|entry| entry.is_ok_and(|entry| is_part(&entry.file_name()))))
+            Ok(true) => {}
+            other => return other,
+        }
+        let is_partition = |name: &OsStr| name.as_encoded_bytes().starts_with(b"host=");
+        for folder in Table::ALL.iter().map(|table| root.join(table.name())) {
+            match has_only(&folder, &is_partition) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(false),
+                Ok(true) => {}
+                other => return other,
+            }
+        }
+        Ok(true)
     }
 
     /// Opens a dataset. If the folder does not exist, it is created.

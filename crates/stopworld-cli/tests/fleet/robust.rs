@@ -37,6 +37,21 @@ fn an_output_that_is_an_input_is_refused(#[case] arguments: &str, #[case] expect
     assert!(fs::read(here.path().join("d2/b.nettrace")).unwrap() == fs::read(fixture(TRACE)).unwrap());
 }
 
+/// A folder is a dataset if it has nothing but tables, and they have nothing but partitions.
+#[rstest]
+#[case::a_project(&["project/events/x.md", "project/src/main.c"], 2)]
+#[case::traces_in_a_folder_named_like_a_table(&["project/traces/a.nettrace"], 2)]
+#[case::a_file_named_like_a_table(&["project/threads"], 2)]
+#[case::left_by_spark(&["project/_SUCCESS", "project/events/.crc"], 0)]
+fn a_folder_with_something_else_is_no_dataset(#[case] files: &[&str], #[case] code: i32) {
+    let here = directory();
+    place(here.path(), files);
+    place(here.path(), &["a.nettrace"]);
+    let output = run(here.path(), "convert a.nettrace --output project --format parquet");
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    assert_eq!(here.path().join("project/collections").exists(), code == 0);
+}
+
 #[rstest]
 #[case::a_trace_is_replaced("convert a.nettrace --output b.nettrace", "b.nettrace")]
 #[case::several_traces("convert -o out.parquet a.nettrace b.nettrace", "out.parquet/traces")]
