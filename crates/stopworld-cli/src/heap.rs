@@ -10,6 +10,7 @@ use anyhow::anyhow;
 
 use super::arguments::Heap as Arguments;
 use super::exit::{FAILED, Failure, PIPE_CLOSED, refuse_terminal};
+use super::snapshot::{check_options, no_dumps};
 use heap_snapshot::{Dominators, Graph, paths};
 use stopworld_analysis::pprof;
 use stopworld_analysis::report::{heap_map, heap_objects};
@@ -67,10 +68,18 @@ fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph
     let name = file.display();
     let core = super::post_mortem::core_graph(file, &arguments.core)?;
     if let Some(found) = core {
+        // Of the two files of a comparison, one may be a trace.
+        if arguments.collection.is_some() && arguments.diff.is_none() {
+            return Err(no_dumps(&name));
+        }
         *is_whole &= found.is_whole;
         return Ok(found.graph);
     }
-    let opened = OpenedHeap::open(super::snapshot::open(file)?, arguments.collection);
+    let opened = super::snapshot::open(file)?;
+    if arguments.diff.is_none() {
+        check_options(file, &opened, &arguments.core, arguments.collection)?;
+    }
+    let opened = OpenedHeap::open(opened, arguments.collection);
     opened.and_then(OpenedHeap::into_graph).map_err(|error| anyhow!("{name}: {error}").into())
 }
 

@@ -19,6 +19,7 @@ use super::arguments::Snapshot;
 use super::atomic_output::Output;
 use super::exit::{FAILED, Failure, PIPE_CLOSED};
 use super::post_mortem::Found;
+use super::post_mortem_arguments::CoreSource;
 use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
 use nettrace::clr::Payload;
 use nettrace::clr::bulk::BulkNode;
@@ -44,6 +45,8 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     let format = format_of(&arguments.output)?;
     let name = arguments.input.display();
     let process = process(&arguments.input);
+    let source = &arguments.core;
+    let selects_in_core = source.world.is_some() || source.program.is_some();
     if let Some(pid) = process.filter(|_| arguments.ptrace) {
         let output = Output::open(&arguments.output)?;
         let found = super::post_mortem::ptrace_graph(pid, arguments.core.world)?;
@@ -54,19 +57,51 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     }
     // The output is opened before the work begins.
     if let Some(pid) = process {
+        if selects_in_core || arguments.collection.is_some() {
+            return Err(Failure::Usage(format!(
+                "--world, --program and --collection: process {pid} collects and sends its heap itself; --world works with --ptrace"
+            )));
+        }
         let output = Output::open(&arguments.output)?;
         let trace = record(pid, arguments.timeout)?;
         let opened = Opened::new(trace, None).map_err(|error| of_process(pid, error))?;
         return write(opened, output, &arguments.output, format);
     }
-    if let Some(found) = super::post_mortem::core_graph(&arguments.input, &arguments.core)? {
+    if let Some(found) = super::post_mortem::core_graph(&arguments.input, source)? {
+        if arguments.collection.is_some() {
+            return Err(no_dumps(&name));
+        }
         let output = Output::open(&arguments.output)?;
         return write_found(found, output, &arguments.output, format);
     }
     let file = open(&arguments.input)?;
+    check_options(&arguments.input, &file, source, arguments.collection)?;
     let output = Output::open(&arguments.output)?;
     let opened = Opened::new(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
     write(opened, output, &arguments.output, format)
+}
+
+/// The error for `--collection` with something that has one heap.
+pub(super) fn no_dumps(name: &impl std::fmt::Display) -> Failure {
+    Failure::Usage(format!("--collection selects a heap dump of a .nettrace, and {name} has one heap: omit it"))
+}
+
+/// Refuses options that select in a core or in a trace, if the file is neither.
+pub(super) fn check_options(
+    path: &Path,
+    file: &File,
+    source: &CoreSource,
+    collection: Option<i32>,
+) -> Result<(), Failure> {
+    let name = path.display();
+    if source.world.is_some() || source.program.is_some() {
+        return Err(Failure::Usage(format!("--world and --program are for core files, and {name} is none: omit them")));
+    }
+    // A file of no known format is reported when it is opened.
+    match SnapshotFormat::of(file) {
+        Ok(Some(format)) if collection.is_some() && format != SnapshotFormat::Nettrace => Err(no_dumps(&name)),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the heap of a core or of a process: what could be read of it.

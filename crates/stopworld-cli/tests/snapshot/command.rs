@@ -41,6 +41,27 @@ fn the_objects_of_a_dump_are_counted_by_type(#[case] file: &str) {
     assert_eq!(printed(directory.path(), file), expected);
 }
 
+/// An option that selects a heap where there is only one is not ignored: the wrong heap would be shown.
+#[rstest]
+#[case("heap heap.nettrace --world 3", "--world and --program are for core files, and heap.nettrace is none")]
+#[case("heap a.hprof --program /bin/true", "--world and --program are for core files, and a.hprof is none")]
+#[case("heap a.hprof --collection 3", "--collection selects a heap dump of a .nettrace, and a.hprof has one heap")]
+#[case("snapshot a.hprof --collection 3 -o b.hprof", "--collection selects a heap dump of a .nettrace, and a.hprof")]
+#[case("snapshot heap.nettrace --world 3 -o b.hprof", "--world and --program are for core files")]
+#[case("snapshot 1 --world 7 -o b.hprof", "--world works with --ptrace")]
+#[case("snapshot 1 --ptrace --collection 7 -o b.hprof", "'--ptrace' cannot be used with '--collection <N>'")]
+fn an_option_that_selects_nothing_is_refused(#[case] arguments: &str, #[case] why: &str) {
+    let directory = command_support::directory();
+    recorded(directory.path());
+    let output = run(directory.path(), "snapshot heap.nettrace -o a.hprof");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = run(directory.path(), arguments);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+    assert!(said.contains(why), "{said}");
+    assert!(!directory.path().join("b.hprof").exists());
+}
+
 /// A snapshot of a snapshot is the same heap, in either format.
 #[test]
 fn a_snapshot_is_converted_to_the_other_format_and_back() {
