@@ -4,6 +4,7 @@
 //! The report goes to standard output, what can't be read to standard error. Exit codes: 0; 1 if something can't be read or is damaged, or
 //! there is no such object; 141 if standard output was closed.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
@@ -88,7 +89,8 @@ impl Report {
     }
 
     fn print(self) -> Result<u8, Failure> {
-        for missing in &self.missing {
+        let mut told = HashSet::new();
+        for missing in self.missing.iter().filter(|missing| told.insert(missing.as_str())) {
             eprintln!("core: {}", shown(missing));
         }
         let mut out = io::stdout().lock();
@@ -198,7 +200,8 @@ fn overview(arguments: &Core, core: &CoreFile, process: &Process<'_>, report: &m
     if chosen.is_empty() {
         match arguments.source.world {
             Some(number) => bail!("{}: the process had no world {number}", arguments.core.display()),
-            None => report.line("the process had no world"),
+            None if wrong.is_empty() => report.line("the process had no world"),
+            None => report.line("no world of the process can be read"),
         }
     }
     for world in chosen {
@@ -303,7 +306,11 @@ fn threads(heap: &Heap<'_>, world: &World, records: &[ThreadRecord], threads: &[
 fn damage(heap: &Heap<'_>, records: &[ThreadRecord], report: &mut Report) {
     let damages = heap.verify(records);
     if damages.count == 0 {
-        report.line("verified  no damage was found");
+        // What could not be read is listed on standard error.
+        report.line(match heap.gaps() {
+            [] => "verified  no damage was found",
+            _ => "verified  no damage was found in the part of the heap that the core has",
+        });
         return;
     }
     report.is_failure = true;
@@ -361,7 +368,8 @@ fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> any
     report.missing.extend(wrong.iter().map(ToString::to_string));
     let numbers = || worlds.iter().map(|world| world.number.to_string()).collect::<Vec<_>>().join(", ");
     let world = match (worlds.as_slice(), number) {
-        ([], _) => bail!("the process has no world"),
+        ([], _) if wrong.is_empty() => bail!("the process has no world"),
+        ([], _) => bail!("no world of the process can be read: {}", wrong[0]),
         ([world], None) => world,
         (_, None) => bail!("the process has several worlds: --world selects one of {}", numbers()),
         (_, Some(number)) => worlds

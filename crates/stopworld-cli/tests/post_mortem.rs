@@ -373,7 +373,13 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
         assert_eq!(output.status.code(), Some(1), "{bytes} bytes: {report}");
         assert!(report.contains("the core is cut off at byte") || bytes == 0, "{bytes} bytes: {report}");
         assert!(!report.contains("panicked"), "{report}");
-        seen.push(types(&report).get("post_mortem::Node").map_or(0, |row| row.0));
+        assert!(!report.contains("the process had no world"), "{bytes} bytes: {report}");
+        let found = types(&report).get("post_mortem::Node").map_or(0, |row| row.0);
+        let says_sound = report.lines().any(|line| line == "verified  no damage was found");
+        assert!(found == ALIVE || !says_sound, "{bytes} bytes, {found} objects: {report}");
+        let lines: Vec<_> = report.lines().filter(|line| line.starts_with("core: ")).collect();
+        assert!(lines.iter().enumerate().all(|(at, line)| !lines[..at].contains(line)), "{bytes} bytes: {report}");
+        seen.push(found);
     }
     assert!(seen.is_sorted() && seen.last() > Some(&0), "{seen:?}");
     // The last of them becomes a snapshot with what is there, too.

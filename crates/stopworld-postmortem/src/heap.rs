@@ -679,6 +679,9 @@ impl<'m> Heap<'m> {
         match self.word_of(offset / self.block_bytes()) {
             Some(word) if word.has_cells() => "the address is in a free cell, or between cells",
             Some(_) => "the address is in the blocks of a large object that was free, or is damaged",
+            None if !self.gaps.is_empty() => {
+                "the address is in a block without objects, or in one that could not be read"
+            }
             None => "the address is in a block without objects",
         }
     }
