@@ -406,6 +406,21 @@ impl First {
         self.names.get(&class).and_then(|name| self.strings.get(name)).map_or("", String::as_str)
     }
 
+    /// The name of the type of a class: in a file of this crate that of the type for which the class was made, otherwise as Java programs
+    /// show it.
+    fn type_name(&self, class: u64) -> String {
+        let name = self.name(class);
+        if self.thread_class.is_none() {
+            return if name.starts_with('[') { array(name) } else { java(name) };
+        }
+        if let Some(of_array) = name.strip_prefix("[L").and_then(|name| name.strip_suffix(';')) {
+            return of_array.to_owned();
+        }
+        let of_size = name.strip_suffix(" bytes)").and_then(|name| name.rsplit_once(" ("));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        of_size.map_or(name, |(of_size, size)| if is_number(size) { of_size } else { name }).to_owned()
+    }
+
     /// Whether the sizes of classes include the header, as in dumps of newer machines.
     fn sizes_are_whole(&self) -> bool {
         self.classes.iter().any(|(id, class)| class.size > 0 && self.name(*id) == OBJECT_CLASS)
@@ -446,8 +461,7 @@ impl Pass for Second {
                 self.builder.object(object.id, &format!("{name}[]"), bytes).map(drop)
             }
             Contents::References => {
-                let name = self.first.name(object.class);
-                let name = array(name);
+                let name = self.first.type_name(object.class);
                 let bytes = (header + object.length).next_multiple_of(8);
                 self.builder.object(object.id, &name, bytes)?;
                 for index in 0..object.elements {
@@ -513,7 +527,7 @@ impl Second {
             }
             next = self.first.classes.get(&class.parent);
         }
-        let type_index = self.builder.type_index(&java(self.first.name(object.class)));
+        let type_index = self.builder.type_index(&self.first.type_name(object.class));
         Ok(Layout { type_index, size, references })
     }
 }
