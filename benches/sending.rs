@@ -161,7 +161,7 @@ fn make_threads(threads: usize) -> &'static [Record] {
             // SAFETY: gettid has no arguments and can't fail.
             record.tid.store(unsafe { libc::gettid() }, Ordering::Release);
             let mut byte = 0_u8;
-            // SAFETY: there is room for one byte. Nobody writes to the pipe.
+            // SAFETY: `byte` has room for the one byte that is read.
             unsafe { libc::read(pipe[0], (&raw mut byte).cast(), 1) };
         };
         std::thread::Builder::new().stack_size(256 << 10).spawn(body).expect("a thread");

@@ -68,7 +68,7 @@ fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph
     let name = file.display();
     let core = super::post_mortem::core_graph(file, &arguments.core)?;
     if let Some(found) = core {
-        // Of the two files of a comparison, one may be a trace.
+        // A comparison may be of a core and a trace.
         if arguments.collection.is_some() && arguments.diff.is_none() {
             return Err(no_dumps(&name));
         }

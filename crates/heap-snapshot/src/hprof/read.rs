@@ -417,8 +417,7 @@ impl First {
             return of_array.to_owned();
         }
         let of_size = name.strip_suffix(" bytes)").and_then(|name| name.rsplit_once(" ("));
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        of_size.map_or(name, |(of_size, size)| if is_number(size) { of_size } else { name }).to_owned()
+        of_size.filter(|(_, size)| size.parse::<u64>().is_ok()).map_or(name, |(of_size, _)| of_size).to_owned()
     }
 
     /// Whether the sizes of classes include the header, as in dumps of newer machines.
