@@ -88,11 +88,16 @@ impl Report {
         }
     }
 
-    fn print(self) -> Result<u8, Failure> {
+    /// Prints on standard error what can't be read, each part once.
+    fn tell_missing(&self, command: &str) {
         let mut told = HashSet::new();
         for missing in self.missing.iter().filter(|missing| told.insert(missing.as_str())) {
-            eprintln!("core: {}", shown(missing));
+            eprintln!("{command}: {}", shown(missing));
         }
+    }
+
+    fn print(self) -> Result<u8, Failure> {
+        self.tell_missing("core");
         let mut out = io::stdout().lock();
         match out.write_all(self.text.as_bytes()).and_then(|()| out.flush()) {
             Ok(()) if self.is_failure || !self.missing.is_empty() => Ok(FAILED),
@@ -359,7 +364,7 @@ pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Foun
     report.missing.extend(core.complaints().iter().cloned());
     let graph = graph(&process, source.world, &mut report).with_context(|| path.display().to_string())?;
     report.unusable_files(&core);
-    report.missing.iter().for_each(|missing| eprintln!("core: {}", shown(missing)));
+    report.tell_missing("core");
     Ok(Some(Found { graph, is_whole: report.missing.is_empty() }))
 }
 
@@ -396,7 +401,7 @@ pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Found
         .map_err(anyhow::Error::from)
         .and_then(|process| graph(&process, world, &mut report));
     debugger.detach()?;
-    report.missing.iter().for_each(|missing| eprintln!("snapshot: {}", shown(missing)));
+    report.tell_missing("snapshot");
     let graph = read.with_context(|| format!("process {pid}"))?;
     Ok(Found { graph, is_whole: report.missing.is_empty() })
 }
