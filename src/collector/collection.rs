@@ -108,10 +108,11 @@ impl Collector {
     ) -> Result<Option<Collected<'_>>, CollectError> {
         let is_induced = reason == Reason::Allocation && self.heap.is_next_collection_induced();
         let reason = if is_induced { Reason::Explicit } else { reason };
-        self.events.fire_gc_triggered(reason as u32);
         // The thread must not be cancelled in the middle of a collection, when the world is stopped: reading /proc for errors and writing
         // traces are cancellation points.
         let _whole = NotCancelled::begin();
+        self.mutator_time.wait(&self.threads, reason);
+        self.events.fire_gc_triggered(reason as u32);
 
         if let Some(binding) = &self.binding {
             binding.prepare();
@@ -183,10 +184,14 @@ impl Collector {
         // Restart.
         phases.reach(Phase::RestartBegin);
         phases.skip_time();
+        let others_wait = stopped.holds_others_up();
         let restart_ns = stopped.0.start();
         // The locks of the tables are still held, and the next collection waits for them before it fires any event. So it begins
         // after this one has ended, for event listeners too.
         phases.restarted(restart_ns);
+        if others_wait {
+            self.mutator_time.begin(phases.stop.pause_ns);
+        }
         drop(bound);
         let Phases { stop, outcome, .. } = phases;
         drop(handles);

@@ -21,6 +21,7 @@ pub(crate) mod live_heap;
 pub(crate) mod mark;
 mod mark_stack;
 pub(crate) mod masks;
+mod mutator_time;
 mod observer;
 mod outcome;
 pub(crate) mod pacing;

@@ -20,6 +20,7 @@ use super::error::CollectError;
 use super::figures::Figures;
 use super::finalize::Finalizers;
 use super::live_heap::LiveHeap;
+use super::mutator_time::MutatorTime;
 use super::pacing::Pacing;
 use super::parallel::Markers;
 #[cfg(feature = "check")]
@@ -55,6 +56,7 @@ pub(crate) struct Collector {
     /// In a world that samples its allocations.
     pub(crate) samples: Option<Samples>,
     pub(crate) stop_timeout: Duration,
+    pub(super) mutator_time: MutatorTime,
     /// The number of finished collections.
     pub(crate) collections: AtomicU32,
     /// The bytes alive after the last collection.
@@ -111,6 +113,7 @@ impl Collector {
             observing: Observing::new(parts.observing),
             samples: parts.samples,
             stop_timeout: parts.stop_timeout,
+            mutator_time: MutatorTime::new(),
             collections: AtomicU32::new(0),
             live_bytes: AtomicU64::new(0),
             live_spaces: LiveSpaces::default(),

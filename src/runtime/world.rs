@@ -138,6 +138,9 @@ impl World {
     /// Any thread may call this, attached or not. The stack of an attached caller is scanned like those of the other threads.
     /// The pause grows with the amount of live data.
     ///
+    /// If a collection has just stopped other threads, the call first lets them run for as long as that pause was (0.2 to 1 ms). So a thread
+    /// that collects in a loop does not starve the others.
+    ///
     /// # Errors
     /// The world could not be stopped, the paranoid mode found the heap damaged, or a thread did not leave a scope of an
     /// [`Arena`](crate::Arena) in time; in a scope of the calling thread it always fails. The world continues to run.

@@ -59,7 +59,14 @@ pub(crate) struct StopLocks<'a> {
     // In the order in which they are dropped.
     pub(crate) list: LockGuard<'a>,
     pub(crate) allocation: LockGuard<'a>,
-    _collection: LockGuard<'a>,
+    collection: LockGuard<'a>,
+}
+
+impl StopLocks<'_> {
+    /// Returns whether a thread may be waiting for one of the locks.
+    pub(crate) fn are_contended(&self) -> bool {
+        [&self.list, &self.allocation, &self.collection].iter().any(|lock| lock.is_contended())
+    }
 }
 
 impl WorldLocks {
@@ -106,14 +113,14 @@ impl WorldLocks {
         let allocation = self.allocation.lock_within(patience).map_err(denied(Which::Allocation))?;
         interrupt_point();
         let list = self.list.lock_within(patience).map_err(denied(Which::List))?;
-        Ok(StopLocks { list, allocation, _collection: collection })
+        Ok(StopLocks { list, allocation, collection })
     }
 
     /// Takes all three locks, without a time limit.
     pub(crate) fn all(&self) -> StopLocks<'_> {
         let collection = self.collection.lock();
         let allocation = self.allocation.lock();
-        StopLocks { list: self.list.lock(), allocation, _collection: collection }
+        StopLocks { list: self.list.lock(), allocation, collection }
     }
 
     /// Attaches a thread: calls `enlist` under the list lock, with its guard, to make the thread's record visible to stops; then `created`,

@@ -250,8 +250,7 @@ impl StoppedWorld<'_> {
         if info.is_gone() {
             return;
         }
-        let is_own = self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, info));
-        if is_own && removed(Guard::StopOwnStack) {
+        if self.is_collecting(info) && removed(Guard::StopOwnStack) {
             return;
         }
         let stack_ptr = info.stack_ptr();
@@ -287,11 +286,17 @@ impl StoppedWorld<'_> {
         summary
     }
 
+    /// Returns whether other threads go on when the world is started: those that are stopped, and those that wait for a lock of the stop.
+    pub(crate) fn holds_others_up(&self) -> bool {
+        let is_stopped = |thread: &ThreadStopInfo| !thread.is_blocking() && !self.is_collecting(thread);
+        self.live().iter().any(|thread| is_stopped(thread)) || self.locks.are_contended()
+    }
+
     /// Calls `report(thread, activity, ns)` with each living thread, what it did when the stop was requested, and the nanoseconds until it had
     /// stopped.
     pub(crate) fn thread_stops(&self, mut report: impl FnMut(Tid, ThreadActivity, u64)) {
         for thread in self.live().iter().filter(|thread| !thread.is_gone()) {
-            if self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, *thread)) {
+            if self.is_collecting(thread) {
                 report(thread.tid(), ThreadActivity::Collecting, 0);
                 continue;
             }
@@ -304,6 +309,10 @@ impl StoppedWorld<'_> {
             };
             report(thread.tid(), activity, ns);
         }
+    }
+
+    fn is_collecting(&self, thread: &ThreadStopInfo) -> bool {
+        self.collecting.is_some_and(|collecting| std::ptr::eq(collecting, thread))
     }
 
     /// Returns the name of the vtable that stopped the world.

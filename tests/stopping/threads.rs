@@ -10,7 +10,7 @@ use crate::hazard::{
     By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world,
 };
 use rstest::rstest;
-use stopworld::{Gc, GcCell, Leaf, SilenceReason, StopError, World, keep_alive, testing, traced};
+use stopworld::{Gc, GcCell, Leaf, Mutator, SilenceReason, StopError, World, keep_alive, testing, traced};
 
 traced! {
     struct Holder {
@@ -67,6 +67,64 @@ fn threads_that_start_and_exit_while_others_collect_leave_no_record(
     assert!(!born.iter().any(few));
     assert_eq!(world.threads().len(), 0, "{:?}", world.threads());
     collect(&world);
+}
+
+/// `.stop.progress`: the other thread is stopped where it runs, waits for the lock with which it takes memory, or for those with which it
+/// attaches.
+#[rstest]
+#[case::running(true, |_: &World, m: Mutator| {
+    (0..100_000).for_each(|number| _ = std::hint::black_box(number));
+    m
+})]
+#[case::allocating(true, |_: &World, m: Mutator| {
+    for _ in 0..2_000 {
+        m.alloc(Leaf([0_u64; 6])).unwrap();
+    }
+    m
+})]
+#[case::attaching(false, |world: &World, m: Mutator| {
+    drop(m);
+    // SAFETY: no Gc is kept.
+    unsafe { world.attach("other") }.unwrap()
+})]
+fn a_thread_that_collects_in_a_loop_does_not_starve_the_others(
+    #[case] is_always_attached: bool,
+    #[case] step: fn(&World, Mutator) -> Mutator,
+) {
+    const STEPS: u64 = 20_000;
+    const LIMIT: Duration = Duration::from_secs(20);
+    let world = world(By::Signals);
+    let (done, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let other = std::thread::spawn({
+        let (world, done, over) = (world.clone(), Arc::clone(&done), Arc::clone(&over));
+        move || {
+            // SAFETY: no Gc is kept.
+            let mut m = unsafe { world.attach("other") }.unwrap();
+            while done.fetch_add(1, Ordering::Relaxed) < STEPS && !over.load(Ordering::Relaxed) {
+                m = step(&world, m);
+            }
+        }
+    });
+    // SAFETY: every Gc is a local variable.
+    let m = unsafe { world.attach("collector") }.unwrap();
+    // The pause is much longer than the time until this thread requests the next one.
+    let kept: Vec<_> = (0..20_000).map(|number| m.root(m.alloc(Leaf(number)).unwrap())).collect();
+    wait_for("the other thread to attach", || done.load(Ordering::Relaxed) > 0);
+    let begin = Instant::now();
+    let (mut collections, mut paused) = (0, Duration::ZERO);
+    while done.load(Ordering::Relaxed) < STEPS && begin.elapsed() < LIMIT {
+        paused += Duration::from_nanos(m.collect().unwrap().pause_ns);
+        collections += 1;
+    }
+    let (steps, ran) = (done.load(Ordering::Relaxed), begin.elapsed() - paused);
+    println!("{collections} collections, {steps} steps in {ran:?} between pauses of {paused:?}");
+    over.store(true, Ordering::Relaxed);
+    drop((kept, m));
+    other.join().unwrap();
+    assert!(steps >= STEPS, "the other thread made only {steps} steps of {STEPS}");
+    // In the third case a collection may find that there is no other thread.
+    let due = if is_always_attached { Duration::from_micros(200) * (collections - 1) } else { Duration::ZERO };
+    assert!(ran >= due, "the other thread had only {ran:?} between {collections} collections");
 }
 
 /// `.stop.exit-race`

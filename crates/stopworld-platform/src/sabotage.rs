@@ -42,6 +42,7 @@ guards! {
     StopCoroutine = "stop.coroutine",
     StopPublish = "stop.publish-first",
     StopBlocking = "stop.blocking",
+    StopProgress = "stop.progress",
     StopStalePermit = "stop.stale-permit",
     StopInterrupted = "stop.interrupted",
     SyncLostWake = "sync.lost-wake",

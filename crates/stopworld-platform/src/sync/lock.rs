@@ -223,6 +223,11 @@ impl LockGuard<'_> {
     pub fn is_of(&self, lock: &Lock) -> bool {
         std::ptr::eq(self.lock, lock)
     }
+
+    /// Returns whether a thread may be waiting for the lock. A hint: a waiter may have given up.
+    pub fn is_contended(&self) -> bool {
+        self.lock.word.load(Ordering::Relaxed) & CONTENDED != 0
+    }
 }
 
 impl Drop for LockGuard<'_> {
