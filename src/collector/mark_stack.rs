@@ -63,11 +63,15 @@ pub(crate) struct MarkStack {
 // SAFETY: the pointer in `tasks` is into the reservation, which the stack owns.
 unsafe impl Send for MarkStack {}
 
+/// The part of a mark stack that core files have. Few stacks become larger, and gdb would also write all that was never used.
+const BYTES_IN_CORES: usize = 1 << 20;
+
 impl MarkStack {
     /// Creates a stack of at most `bytes`; the kernel provides pages as it grows.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let memory = Reservation::new(bytes.max(4096), 4096)?;
-        memory.commit(0, memory.len())?;
+        memory.commit_table()?;
+        memory.include_in_cores(0, memory.len().min(BYTES_IN_CORES))?;
         let capacity = bytes.max(64) / size_of::<usize>();
         let tasks = Tasks { memory: memory.base().cast(), capacity, bottom: 0, top: 0 };
         Ok(Self { tasks, high: 0, _memory: memory })

@@ -18,13 +18,13 @@
 
 use std::io;
 
-use super::compact::{KindBytes, KindTable};
+use super::compact::{KINDS_PER_BLOCK, KindBytes, KindTable};
 use super::huge_pages::bytes_to_copy;
 use super::layout::{
     BLOCK_BYTES, BLOCK_SHIFT, CACHE_LINE_BYTES, CELL_BYTES, CHUNK_BYTES, FIRST_CELL, HEADER_BYTES, MARKS_PER_BLOCK,
     cells_per_block, divide, is_compact, reciprocal,
 };
-use crate::os::memory::Reservation;
+use crate::os::memory::{Reservation, page_size};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, prefetch};
 
 /// Index of a block in its heap.
@@ -380,7 +380,7 @@ impl Blocks {
     pub(crate) fn reserve(count: usize) -> io::Result<Self> {
         let table = |bytes: usize| -> io::Result<Reservation> {
             let reservation = Reservation::new(bytes, BLOCK_BYTES)?;
-            reservation.commit(0, reservation.len())?;
+            reservation.commit_table()?;
             Ok(reservation)
         };
         Ok(Self {
@@ -389,10 +389,27 @@ impl Blocks {
             heads: table(count * size_of::<BlockHead>())?,
             tails: table(count * size_of::<BlockTail>())?,
             marks: Reservation::new(count * MARKS_PER_BLOCK, CHUNK_BYTES)
-                .and_then(|marks| marks.commit(0, marks.len()).map(|()| marks))?,
+                .and_then(|marks| marks.commit_table().map(|()| marks))?,
             kinds: None,
             count,
         })
+    }
+
+    /// Makes the blocks from `from` to `to` usable: those before are. Core files have them from now on, and their parts of the tables.
+    pub(super) fn commit(&self, from: usize, to: usize) -> io::Result<()> {
+        self.memory.commit(from * BLOCK_BYTES, (to - from) * BLOCK_BYTES)?;
+        let kinds = self.kinds.as_ref().map(|kinds| (&kinds.memory, KINDS_PER_BLOCK));
+        let tables = [
+            (&self.words, size_of::<AtomicU64>()),
+            (&self.heads, size_of::<BlockHead>()),
+            (&self.tails, size_of::<BlockTail>()),
+            (&self.marks, MARKS_PER_BLOCK),
+        ];
+        for (table, bytes) in tables.into_iter().chain(kinds) {
+            // The table of words has one more, and the length of each is a multiple of a page.
+            table.include_in_cores(0, ((to + 1) * bytes).next_multiple_of(page_size()).min(table.len()))?;
+        }
+        Ok(())
     }
 
     /// Reserves the table that compact cells need.

@@ -30,7 +30,7 @@ use std::arch::asm;
 use std::io;
 
 use super::freed::FREED;
-use super::layout::{BLOCK_BYTES, BLOCK_SHIFT, MARKS_PER_BLOCK};
+use super::layout::{BLOCK_BYTES, MARKS_PER_BLOCK};
 use super::trace::TypeInfo;
 use crate::os::memory::Reservation;
 use crate::sync::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -124,19 +124,22 @@ impl KindBytes {
     }
 }
 
+/// The number of kind bytes of a block.
+pub(super) const KINDS_PER_BLOCK: usize = BLOCK_BYTES >> GRANULE_SHIFT;
+
 /// The memory of a heap's kind bytes.
 pub(crate) struct KindTable {
-    _memory: Reservation,
+    pub(super) memory: Reservation,
     pub(crate) bytes: KindBytes,
 }
 
 impl KindTable {
     /// Creates a table for `blocks` blocks from `base` on. The kernel provides its memory on first access.
     pub(crate) fn reserve(base: usize, blocks: usize) -> io::Result<Self> {
-        let memory = Reservation::new(blocks << (BLOCK_SHIFT as u32 - GRANULE_SHIFT), BLOCK_BYTES)?;
-        memory.commit(0, memory.len())?;
+        let memory = Reservation::new(blocks * KINDS_PER_BLOCK, BLOCK_BYTES)?;
+        memory.commit_table()?;
         let bytes = KindBytes((memory.base() as usize).wrapping_sub(base >> GRANULE_SHIFT));
-        Ok(Self { _memory: memory, bytes })
+        Ok(Self { memory, bytes })
     }
 }
 

@@ -528,7 +528,7 @@ impl Heap {
                 return None;
             }
             let (from, to) = (state.committed_blocks, target);
-            self.blocks.memory().commit(from * BLOCK_BYTES, (to - from) * BLOCK_BYTES).ok()?;
+            self.blocks.commit(from, to).ok()?;
             for block in from..to {
                 self.blocks.info(block as BlockIndex).head.fresh.store(1, Relaxed);
                 state.free.insert(block as BlockIndex);

@@ -91,7 +91,8 @@ fn map(len: usize, protection: i32, flags: i32) -> io::Result<*mut u8> {
     if p == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(p.cast()) }
 }
 
-/// A range of addresses that belongs to this value. A part is not readable until it is committed. Dropping unmaps the range.
+/// A range of addresses that belongs to this value. A part is not readable, and not in core files, until it is committed. Dropping unmaps the
+/// range.
 #[derive(Debug)]
 pub struct Reservation {
     base: *mut u8,
@@ -127,6 +128,9 @@ impl Reservation {
             // SAFETY: the part of the new mapping after the reservation; nothing refers to it.
             unsafe { libc::munmap(base.add(len).cast(), after) };
         }
+        // gdb's `generate-core-file` writes all memory that is not excluded, also pages that no program has touched.
+        // SAFETY: our own new mapping; the advice changes no contents.
+        unsafe { libc::madvise(base.cast(), len, libc::MADV_DONTDUMP) };
         Ok(Self { base, len })
     }
 
@@ -148,8 +152,27 @@ impl Reservation {
         unsafe { self.base.add(offset).cast() }
     }
 
-    /// Makes `[offset, offset + len)` readable and writable; fresh pages are zero. Both must be multiples of a page.
+    /// Makes `[offset, offset + len)` readable and writable, and a part of core files; fresh pages are zero. Both must be multiples of a
+    /// page.
     pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+        self.make_usable(offset, len)?;
+        self.include_in_cores(offset, len)
+    }
+
+    /// Makes everything readable and writable, for a large table of which only the beginning is used at first. Core files have the parts that
+    /// [`include_in_cores`](Self::include_in_cores) was called for.
+    pub fn commit_table(&self) -> io::Result<()> {
+        self.make_usable(0, self.len)
+    }
+
+    /// Makes `[offset, offset + len)` a part of core files. Both must be multiples of a page.
+    pub fn include_in_cores(&self, offset: usize, len: usize) -> io::Result<()> {
+        // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
+        let r = unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_DODUMP) };
+        if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn make_usable(&self, offset: usize, len: usize) -> io::Result<()> {
         // SAFETY: the range is inside our own mapping (checked by `at`).
         let r = unsafe { libc::mprotect(self.at(offset, len), len, libc::PROT_READ | libc::PROT_WRITE) };
         if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -293,6 +316,29 @@ mod tests {
         unsafe { r.release(1 << 20, 4096) }.unwrap();
         // SAFETY: still committed, reads as zero again.
         assert_eq!(unsafe { *p }, 0);
+    }
+
+    #[test]
+    fn core_files_have_only_the_committed_part() {
+        /// Returns whether a mapping is excluded from core files, by its `VmFlags` in `/proc/self/smaps`.
+        fn is_excluded(address: *mut u8) -> bool {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let mut contains = false;
+            for line in maps.lines() {
+                let first = line.split(' ').next().unwrap();
+                if let Some((start, end)) = first.split_once('-') {
+                    let [start, end] = [start, end].map(|end| usize::from_str_radix(end, 16).unwrap());
+                    contains = (start..end).contains(&(address as usize));
+                } else if contains && first == "VmFlags:" {
+                    return line.split(' ').any(|flag| flag == "dd");
+                }
+            }
+            panic!("nothing is mapped at {address:?}");
+        }
+        let r = Reservation::new(3 << 20, 1 << 20).unwrap();
+        r.commit(1 << 20, 1 << 20).unwrap();
+        let third = |number: usize| r.base().wrapping_add(number << 20);
+        assert_eq!([0, 1, 2].map(|number| is_excluded(third(number))), [true, false, true]);
     }
 
     #[test]
