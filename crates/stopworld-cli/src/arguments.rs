@@ -447,9 +447,9 @@ collect: its threads are stopped while its memory is read, and dead objects that
 marked as not reached. Without --collection the last complete heap dump of a trace is used. FILE may be a core file. A \
 snapshot can be converted, too: FILE may be a .heapsnapshot or an HPROF file.
 
-Memory use is about 2 bytes for each object of a trace of this collector, and at most 30 of another one. The output replaces an existing file only when it is complete.
+Memory use is about 2 bytes for each object of a trace of this collector, and at most 30 of another one. The output replaces an existing file only when it is complete, and if no part of the heap is missing. A pipe is first copied to an unnamed file in TMPDIR (or /tmp).
 
-Exit code: 0, 1 if there is no complete heap dump, a part of a core or of a process can't be read (the rest is written), or the output can't \
+Exit code: 0, 1 if there is no complete heap dump, a part of a core or of a process can't be read (the rest is written, if it replaces no file), or the output can't \
 be written, 2 if the arguments are wrong.";
 
 #[derive(Debug, Args)]

@@ -88,6 +88,14 @@ impl Output {
         matches!(self, Output::Replacement(..))
     }
 
+    /// Returns the existing file that the output replaces at its end, if there is one.
+    pub(super) fn replaced(&self) -> Option<&Path> {
+        match self {
+            Output::Replacement(_, target) if target.exists() => Some(target),
+            _ => None,
+        }
+    }
+
     /// Ends the output: flushes it, and renames the temporary file to the path that it replaces.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;

@@ -134,7 +134,7 @@ fn report(file: &dyn fmt::Display, summary: &Summary) -> u8 {
     let Some(damage) = summary.damage else { return 0 };
     say(format_args!("{file}, {damage}"));
     if summary.damages > 1 {
-        say(format_args!("{file}: {} more places are damaged", summary.damages - 1));
+        say(format_args!("{file}: {}", trace_io::more_places(summary.damages - 1)));
     }
     FAILED
 }

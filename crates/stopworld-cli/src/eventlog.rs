@@ -75,7 +75,7 @@ pub(super) fn report(
         let Some(damage) = damage else { continue };
         say(format_args!("{name}, {damage}"));
         if count > 1 {
-            say(format_args!("{name}: {} more places are damaged", count - 1));
+            say(format_args!("{name}: {}", trace_io::more_places(count - 1)));
         }
     }
     if damage.is_none() && unclear.is_none() { 0 } else { FAILED }

@@ -66,7 +66,8 @@ fn report(arguments: &Arguments, is_whole: &mut bool) -> Result<u8, Failure> {
 
 fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph, Failure> {
     let name = file.display();
-    let core = super::post_mortem::core_graph(file, &arguments.core)?;
+    let opened = super::snapshot::open(file)?;
+    let core = super::post_mortem::core_graph(&opened, file, &arguments.core)?;
     if let Some(found) = core {
         // A comparison may be of a core and a trace.
         if arguments.collection.is_some() && arguments.diff.is_none() {
@@ -75,7 +76,6 @@ fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph
         *is_whole &= found.is_whole;
         return Ok(found.graph);
     }
-    let opened = super::snapshot::open(file)?;
     if arguments.diff.is_none() {
         check_options(file, &opened, &arguments.core, arguments.collection)?;
     }

@@ -29,10 +29,12 @@ use stopworld_ptrace::{Debugger, DebuggerOptions};
 const MOST_ROWS: usize = 64;
 /// The largest number of names of files that are listed.
 const MOST_FILES: usize = 8;
+/// The largest number of worlds whose heaps are read, and of their numbers that are listed. A damaged core may seem to have thousands.
+const MOST_WORLDS: usize = 16;
 
 /// `stopworld core`.
 pub(super) fn run(arguments: &Core) -> Result<u8, Failure> {
-    let core = open(&arguments.core, &arguments.source)?;
+    let core = open(super::snapshot::open(&arguments.core)?, &arguments.core, &arguments.source)?;
     report(arguments, &core)?.print()
 }
 
@@ -108,11 +110,11 @@ impl Report {
     }
 }
 
-fn open(path: &Path, source: &CoreSource) -> anyhow::Result<CoreFile> {
+fn open(file: File, path: &Path, source: &CoreSource) -> anyhow::Result<CoreFile> {
     if let Some(program) = &source.program {
         File::open(program).with_context(|| format!("--program {}", program.display()))?;
     }
-    CoreFile::open(path, source.program.as_deref()).map_err(|error| anyhow!("{}: {error}", path.display()))
+    CoreFile::of_file(file, source.program.as_deref()).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 fn not_found(path: &Path, core: &CoreFile, error: &dyn std::error::Error) -> anyhow::Error {
@@ -124,8 +126,28 @@ fn answer(arguments: &Core, process: &Process<'_>, address: u64, report: &mut Re
     let (worlds, wrong) = process.worlds();
     report.missing.extend(wrong.iter().map(ToString::to_string));
     let mut reason = "the address is in no world's heap";
-    for world in worlds.iter().filter(|world| arguments.source.world.is_none_or(|number| world.number == number)) {
-        let heap = process.heap(world)?;
+    let mut tried = 0;
+    for world in chosen(arguments, &worlds)? {
+        let heap = match process.reserves(world, address) {
+            Ok(false) => continue,
+            // Heaps of a sound process have no address in common.
+            Ok(true) if tried == MOST_WORLDS => {
+                report
+                    .missing
+                    .push(format!("the heaps of more than {MOST_WORLDS} worlds have the address: --world selects one"));
+                break;
+            }
+            Ok(true) => process.heap(world),
+            Err(error) => Err(error),
+        };
+        tried += 1;
+        let heap = match heap {
+            Ok(heap) => heap,
+            Err(error) => {
+                report.missing.push(format!("world {}: {error}", world.number));
+                continue;
+            }
+        };
         let Some(number) = heap.find(address) else {
             if heap.has(address) {
                 reason = heap.why_no_object(address);
@@ -143,7 +165,30 @@ fn answer(arguments: &Core, process: &Process<'_>, address: u64, report: &mut Re
         }
         return Ok(());
     }
-    bail!("{}: no object is at {address:#x}: {reason}", arguments.core.display())
+    let missing = report.missing.first().map_or(String::new(), |missing| format!(" ({})", shown(missing)));
+    bail!("{}: no object is at {address:#x}: {reason}{missing}", arguments.core.display())
+}
+
+/// Returns the worlds that the arguments select: all, or the one with the number.
+fn chosen<'w>(arguments: &Core, worlds: &'w [World]) -> anyhow::Result<Vec<&'w World>> {
+    let Some(number) = arguments.source.world else { return Ok(worlds.iter().collect()) };
+    let found: Vec<_> = worlds.iter().filter(|world| world.number == number).take(1).collect();
+    match (found.is_empty(), worlds.is_empty()) {
+        (false, _) => Ok(found),
+        (true, true) => bail!("{}: no world of the process can be read: omit --world", arguments.core.display()),
+        (true, false) => {
+            bail!("{}: the process had no world {number}: it had {}", arguments.core.display(), numbers(worlds))
+        }
+    }
+}
+
+/// Lists the numbers of worlds.
+fn numbers(worlds: &[World]) -> String {
+    let listed: Vec<_> = worlds.iter().take(MOST_WORLDS).map(|world| world.number.to_string()).collect();
+    match worlds.len().saturating_sub(MOST_WORLDS) {
+        0 => listed.join(", "),
+        more => format!("{}, and {more} more", listed.join(", ")),
+    }
 }
 
 fn object(heap: &Heap<'_>, number: u32, world: &World, report: &mut Report) {
@@ -200,16 +245,14 @@ fn overview(arguments: &Core, core: &CoreFile, process: &Process<'_>, report: &m
     about_process(core, report);
     let (worlds, wrong) = process.worlds();
     report.missing.extend(wrong.iter().map(ToString::to_string));
-    let chosen: Vec<_> =
-        worlds.iter().filter(|world| arguments.source.world.is_none_or(|number| world.number == number)).collect();
+    let chosen = chosen(arguments, &worlds)?;
     if chosen.is_empty() {
-        match arguments.source.world {
-            Some(number) => bail!("{}: the process had no world {number}", arguments.core.display()),
-            None if wrong.is_empty() => report.line("the process had no world"),
-            None => report.line("no world of the process can be read"),
-        }
+        report.line(match &wrong[..] {
+            [] => "the process had no world",
+            _ => "no world of the process can be read",
+        });
     }
-    for world in chosen {
+    for world in chosen.iter().take(MOST_WORLDS) {
         report.line("");
         about_world(world, report);
         let (records, wrong) = process.mutators(world);
@@ -228,6 +271,10 @@ fn overview(arguments: &Core, core: &CoreFile, process: &Process<'_>, report: &m
                 report.line(heap_objects::render(&graph, &dominators, &census, arguments.top));
             }
         }
+    }
+    if chosen.len() > MOST_WORLDS {
+        let (more, first) = (chosen.len() - MOST_WORLDS, chosen[MOST_WORLDS].number);
+        report.line(format_args!("\n{more} more worlds are left out: --world N shows one, such as --world {first}"));
     }
     Ok(())
 }
@@ -319,7 +366,8 @@ fn damage(heap: &Heap<'_>, records: &[ThreadRecord], report: &mut Report) {
         return;
     }
     report.is_failure = true;
-    report.line(format_args!("verified  {} damaged places:", damages.count));
+    let places = if damages.count == 1 { "place" } else { "places" };
+    report.line(format_args!("verified  {} damaged {places}:", damages.count));
     for (address, damage) in &damages.places {
         report.line(format_args!("  {address:#x}  {}", shown(&damage.to_string())));
     }
@@ -349,16 +397,13 @@ pub(super) struct Found {
 }
 
 /// Returns the heap of a core, if the file is one. Reports on standard error what can't be read.
-pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Found>, Failure> {
+pub(super) fn core_graph(file: &File, path: &Path, source: &CoreSource) -> Result<Option<Found>, Failure> {
     let mut head = [0; 18];
-    // Only a file can be a core: a pipe has no end from which to read.
-    let is_elf = path.is_file()
-        && File::open(path).and_then(|file| file.read_exact_at(&mut head, 0)).is_ok()
-        && head.starts_with(b"\x7fELF");
-    if !is_elf {
+    if file.read_exact_at(&mut head, 0).is_err() || !head.starts_with(b"\x7fELF") {
         return Ok(None);
     }
-    let core = open(path, source)?;
+    let file = file.try_clone().with_context(|| format!("can't read {}", path.display()))?;
+    let core = open(file, path, source)?;
     let process = Process::of_core(&core).map_err(|error| not_found(path, &core, &error))?;
     let mut report = Report::default();
     report.missing.extend(core.complaints().iter().cloned());
@@ -371,16 +416,15 @@ pub(super) fn core_graph(path: &Path, source: &CoreSource) -> Result<Option<Foun
 fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> anyhow::Result<Graph> {
     let (worlds, wrong) = process.worlds();
     report.missing.extend(wrong.iter().map(ToString::to_string));
-    let numbers = || worlds.iter().map(|world| world.number.to_string()).collect::<Vec<_>>().join(", ");
     let world = match (worlds.as_slice(), number) {
         ([], _) if wrong.is_empty() => bail!("the process has no world"),
         ([], _) => bail!("no world of the process can be read: {}", wrong[0]),
         ([world], None) => world,
-        (_, None) => bail!("the process has several worlds: --world selects one of {}", numbers()),
+        (_, None) => bail!("the process has several worlds: --world selects one of {}", numbers(&worlds)),
         (_, Some(number)) => worlds
             .iter()
             .find(|world| world.number == number)
-            .with_context(|| format!("the process has no world {number}: it has {}", numbers()))?,
+            .with_context(|| format!("the process has no world {number}: it has {}", numbers(&worlds)))?,
     };
     let heap = process.heap(world)?;
     report.missing.extend(heap.gaps().iter().cloned());

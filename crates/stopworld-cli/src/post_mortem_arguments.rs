@@ -14,14 +14,15 @@ A heap is read wherever its program was stopped, in the allocator or in the midd
 also dead ones that no collection has found yet; during a collection's sweep only what it had marked. Roots that the binding of a language \
 runtime adds are not known. The heap is read into memory: about 60 bytes for each object, and 10 for each reference.
 
-What can't be read is listed on standard error, and the rest is printed.
+What can't be read is listed on standard error, and the rest is printed. Without --world at most 16 worlds are shown, the newest first. A pipe is \
+first copied to an unnamed file in TMPDIR (or /tmp).
 
 Exit code: 0, 1 if something can't be read or is damaged, or there is no such object or no path to it, 2 if the arguments are wrong, 141 if \
 standard output was closed.";
 
 #[derive(Debug, Args)]
 pub(super) struct Core {
-    /// The core file
+    /// The core file; `-` is standard input
     #[arg(value_name = "CORE")]
     pub(super) core: PathBuf,
 

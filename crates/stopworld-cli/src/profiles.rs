@@ -168,7 +168,7 @@ fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8
     let Some(damage) = damage else { return Ok(Some((profiles, 0))) };
     say(command, format_args!("{name}, {damage}"));
     if damages > 1 {
-        say(command, format_args!("{name}: {} more places are damaged", damages - 1));
+        say(command, format_args!("{name}: {}", trace_io::more_places(damages - 1)));
     }
     Ok(Some((profiles, FAILED)))
 }

@@ -67,14 +67,14 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
         let opened = Opened::new(trace, None).map_err(|error| of_process(pid, error))?;
         return write(opened, output, &arguments.output, format);
     }
-    if let Some(found) = super::post_mortem::core_graph(&arguments.input, source)? {
+    let file = open(&arguments.input)?;
+    if let Some(found) = super::post_mortem::core_graph(&file, &arguments.input, source)? {
         if arguments.collection.is_some() {
             return Err(no_dumps(&name));
         }
         let output = Output::open(&arguments.output)?;
         return write_found(found, output, &arguments.output, format);
     }
-    let file = open(&arguments.input)?;
     check_options(&arguments.input, &file, source, arguments.collection)?;
     let output = Output::open(&arguments.output)?;
     let opened = Opened::new(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
@@ -104,8 +104,16 @@ pub(super) fn check_options(
     }
 }
 
-/// Writes the heap of a core or of a process: what could be read of it.
+/// Writes the heap of a core or of a process: what could be read of it. A heap of which a part is missing replaces no file, which may be a
+/// whole one.
 fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
+    if !found.is_whole && output.replaced().is_some() {
+        return Err(anyhow!(
+            "{}: the heap is incomplete, so it does not replace the existing file: name another file for what could be read",
+            path.display()
+        )
+        .into());
+    }
     let opened = Opened { heap: OpenedHeap::Graph(Box::new(found.graph)), bar: Bar::none() };
     let code = write(opened, output, path, format)?;
     Ok(if code == 0 && !found.is_whole { FAILED } else { code })
@@ -115,7 +123,8 @@ fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     let name = path.display();
     let file = super::eventlog::open(path)?;
-    Ok(ghc_eventlog::read::seekable(file).with_context(|| format!("can't copy {name} to a temporary file"))?)
+    Ok(ghc_eventlog::read::seekable(file)
+        .with_context(|| format!("can't copy {name} to a temporary file, in TMPDIR or /tmp"))?)
 }
 
 /// Returns the process id that the input is, if it is one and no file has this name.

@@ -9,8 +9,9 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -110,6 +111,11 @@ fn the_subject() {
     };
     match place.as_str() {
         "running" => tell_and_abort(list.addr()),
+        "worlds" => {
+            let others = (0..20).map(|_| World::builder().heap_limit(1 << 20).markers(1).build().unwrap());
+            let _others: Vec<World> = others.collect();
+            tell_and_abort(list.addr())
+        }
         "allocating" => {
             let _listens = listen(EventId::ObjectAllocated, 100);
             garbage(&m);
@@ -157,8 +163,32 @@ fn garbage(m: &Mutator) {
 /// What ends the process, and writes the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
+    /// The kernel, if it writes cores to files here, or else gdb.
     Kernel,
     Gdb,
+}
+
+/// Returns the command that runs a program to its end, so that the kernel writes its core; `None` if that would go elsewhere.
+fn ended_by_the_kernel(program: &Path) -> Option<Command> {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.trim() != "core" {
+        return None;
+    }
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -c unlimited && exec \"$@\"", "sh"]).arg(program);
+    Some(shell)
+}
+
+/// Returns the command that runs a program to its end in gdb, which writes its core; `None`, with a skipped test reported, if gdb can't.
+fn ended_by_gdb(program: &Path, core: &Path) -> Option<Command> {
+    if !has_gdb() {
+        return None;
+    }
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-ex", "handle all nostop noprint pass"]);
+    gdb.args(["-ex", "handle SIGABRT stop nopass", "-ex", "run", "-ex"]);
+    gdb.arg(format!("generate-core-file {}", core.display())).args(["-ex", "kill", "--args"]).arg(program);
+    Some(gdb)
 }
 
 /// A core, and what its process said.
@@ -191,44 +221,27 @@ impl Dead {
     }
 }
 
-/// Runs a program to its end at a place. `None` if there is no way to get a core here.
+/// Runs a program to its end at a place. `None`, with a skipped test reported, if there is no way to get a core here.
 fn ended_at(place: &str, program: &Path, writer: Writer) -> Option<Dead> {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["the_subject", "--exact", "--nocapture", "--test-threads=1"];
     let core = folder.path().join("core");
-    let mut command = match writer {
-        Writer::Kernel => {
-            let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-            if pattern.trim() != "core" {
-                skipped("a kernel that writes cores to the file core");
-                return None;
-            }
-            let mut shell = Command::new("sh");
-            shell.args(["-c", "ulimit -c unlimited && exec \"$@\"", "sh"]).arg(program).args(arguments);
-            shell
-        }
-        Writer::Gdb => {
-            if !has_gdb() {
-                return None;
-            }
-            let mut gdb = Command::new("gdb");
-            gdb.args(["-q", "-nx", "-batch", "-iex", "set auto-load no", "-ex", "handle all nostop noprint pass"]);
-            gdb.args(["-ex", "handle SIGABRT stop nopass", "-ex", "run", "-ex"]);
-            gdb.arg(format!("generate-core-file {}", core.display())).args(["-ex", "kill", "--args"]);
-            gdb.arg(program).args(arguments);
-            gdb
-        }
-    };
-    let output = command.env(ENDS, place).current_dir(folder.path()).output().unwrap();
-    let said = said(&output);
-    let written = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let is_core = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"));
-    let Some(core) = written.into_iter().find(is_core) else {
+    let by_kernel = ended_by_the_kernel(program).filter(|_| writer == Writer::Kernel);
+    for command in [by_kernel, None] {
+        let is_last = command.is_none();
+        let Some(mut command) = command.or_else(|| ended_by_gdb(program, &core)) else { return None };
+        let output = command.args(arguments).env(ENDS, place).current_dir(folder.path()).output().unwrap();
+        let said = said(&output);
         assert!(!said.contains("was not reached"), "{said}");
-        skipped(&format!("a system that writes cores: {said}"));
-        return None;
-    };
-    Some(Dead { folder, core, said })
+        let written = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let is_core = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("core"));
+        if let Some(core) = written.into_iter().find(is_core) {
+            return Some(Dead { folder, core, said });
+        }
+        // The kernel writes none if a limit forbids it.
+        assert!(!is_last, "gdb wrote no core: {said}");
+    }
+    None
 }
 
 fn this() -> PathBuf {
@@ -386,8 +399,93 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
     let (cut, file) = (dead.folder.path().join("cut"), dead.folder.path().join("cut.hprof"));
     let snapshot = Command::new(STOPWORLD).arg("snapshot").arg(&cut).arg("-o").arg(&file).output().unwrap();
     assert_eq!((snapshot.status.code(), file.exists()), (Some(1), true), "{}", said(&snapshot));
+    // An existing file, which may have a whole heap, stays.
+    std::fs::write(&file, "whole").unwrap();
+    let snapshot = Command::new(STOPWORLD).arg("snapshot").arg(&cut).arg("-o").arg(&file).output().unwrap();
+    let refused = said(&snapshot);
+    assert_eq!(
+        (snapshot.status.code(), std::fs::read_to_string(&file).unwrap().as_str()),
+        (Some(1), "whole"),
+        "{refused}"
+    );
+    assert!(refused.contains("the heap is incomplete, so it does not replace the existing file"), "{refused}");
     let heap = Command::new(STOPWORLD).arg("heap").arg(&cut).output().unwrap();
     assert_eq!(heap.status.code(), Some(1), "{}", said(&heap));
+}
+
+/// A core may lack the segment with the objects without being cut off. Nothing of what is left contradicts itself.
+#[test]
+fn a_core_without_the_objects_is_not_called_sound() {
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let head = u64::from_str_radix(dead.address("head").trim_start_matches("0x"), 16).unwrap();
+    let core = std::fs::File::options().read(true).write(true).open(&dead.core).unwrap();
+    let word = |at: u64| {
+        let mut bytes = [0; 8];
+        core.read_exact_at(&mut bytes, at).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    // The program headers follow the file header, which has their number at byte 56.
+    let headers = (0..word(56) & 0xffff).map(|index| 64 + 56 * index);
+    let of_objects = headers.filter(|at| {
+        let (kind, start, bytes) = (word(*at) & 0xffff_ffff, word(at + 16), word(at + 32));
+        kind == 1 && (start..start + bytes).contains(&head)
+    });
+    let of_objects: Vec<u64> = of_objects.collect();
+    assert_eq!(of_objects.len(), 1);
+    core.write_all_at(&[0; 8], of_objects[0] + 32).unwrap();
+    let output = dead.core(&[]);
+    let report = said(&output);
+    assert_eq!((output.status.code(), types(&report).len()), (Some(1), 0), "{report}");
+    assert!(report.contains("\nverified  no damage was found in the part of the heap that the core has\n"), "{report}");
+    assert!(
+        report.contains(" blocks are not in the core as a whole: some of their objects may be missing"),
+        "{report}"
+    );
+}
+
+/// As `zstd -dc core.zst | stopworld heap -` does.
+#[rstest]
+#[case::core(&["core", "-"])]
+#[case::heap(&["heap", "-"])]
+#[case::snapshot(&["snapshot", "-", "-o", "heap.hprof"])]
+fn a_core_is_read_from_a_pipe(#[case] arguments: &[&str]) {
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let file = std::fs::File::open(&dead.core).unwrap();
+    let mut cat = Command::new("cat").stdin(file).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new(STOPWORLD);
+    command.args(arguments).current_dir(dead.folder.path()).stdin(cat.stdout.take().unwrap());
+    let output = command.output().unwrap();
+    cat.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let report = match arguments[0] {
+        "snapshot" => {
+            Command::new(STOPWORLD).args(["heap", "heap.hprof"]).current_dir(dead.folder.path()).output().unwrap()
+        }
+        _ => output,
+    };
+    assert_eq!(types(&said(&report))["post_mortem::Node"].0, ALIVE);
+}
+
+/// A damaged core may seem to have thousands of worlds.
+#[test]
+fn only_some_of_many_worlds_are_read() {
+    let Some(dead) = ended_at("worlds", &this(), Writer::Kernel) else { return };
+    let output = dead.core(&[]);
+    let report = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    let worlds = report.lines().filter(|line| line.starts_with("world ")).count();
+    assert_eq!((worlds, report.matches("no damage was found").count()), (16, 16), "{report}");
+    assert!(report.ends_with("\n5 more worlds are left out: --world N shows one, such as --world 5\n"), "{report}");
+    // The first world is the last of the list. It has the object.
+    let output = dead.core(&["--world", "1"]);
+    assert_eq!(types(&said(&output))["post_mortem::Node"].0, ALIVE, "{}", said(&output));
+    let head = dead.address("head");
+    let output = dead.core(&["--object", &head]);
+    assert!(said(&output).starts_with(&format!("{head}  post_mortem::Node, ")), "{}", said(&output));
+    let output = dead.core(&["--world", "99"]);
+    let no_world =
+        "the process had no world 99: it had 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, and 5 more";
+    assert!(output.status.code() == Some(1) && said(&output).contains(no_world), "{}", said(&output));
 }
 
 /// gdb's commands for objects, on a core.

@@ -44,7 +44,10 @@ impl Disk {
         if !std::fs::metadata(path)?.is_file() {
             return Err(io::Error::other("it is not a regular file"));
         }
-        let file = File::open(path)?;
+        Disk::of(File::open(path)?)
+    }
+
+    fn of(file: File) -> io::Result<Disk> {
         let length = file.metadata()?.len();
         Ok(Disk { file, length })
     }
@@ -191,7 +194,19 @@ impl CoreFile {
     /// # Errors
     /// The file can't be read, or is no core of x86-64.
     pub fn open(path: &Path, program: Option<&Path>) -> Result<CoreFile, CoreError> {
-        let mut core = CoreFile::parse(Box::new(Disk::open(path)?))?;
+        CoreFile::with_modules(Disk::open(path)?, program)
+    }
+
+    /// Reads a core from an open file, which must be seekable. `program` is as for [`open`](CoreFile::open).
+    ///
+    /// # Errors
+    /// The file can't be read, or is no core of x86-64.
+    pub fn of_file(file: File, program: Option<&Path>) -> Result<CoreFile, CoreError> {
+        CoreFile::with_modules(Disk::of(file)?, program)
+    }
+
+    fn with_modules(disk: Disk, program: Option<&Path>) -> Result<CoreFile, CoreError> {
+        let mut core = CoreFile::parse(Box::new(disk))?;
         core.open_modules(program);
         Ok(core)
     }

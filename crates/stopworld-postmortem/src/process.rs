@@ -85,6 +85,15 @@ impl<'m> Process<'m> {
         &self.threads
     }
 
+    /// Returns whether an address is in the memory that a world reserved for its heap. Reads none of the heap.
+    ///
+    /// # Errors
+    /// The addresses of the heap's tables can't be read.
+    pub fn reserves(&self, world: &World, address: u64) -> Result<bool, LibraryError> {
+        let tables = world.tables(self.memory.0)?;
+        Ok(address.checked_sub(tables.low as u64).is_some_and(|offset| offset <= tables.reserved_bytes as u64))
+    }
+
     /// Finds the objects of a world.
     ///
     /// # Errors

@@ -22,7 +22,15 @@ pub fn more_bytes(missing: u64) -> String {
 pub fn and_more_places(damages: u64) -> String {
     match damages {
         0 | 1 => String::new(),
-        _ => format!(" (and {} more places are damaged)", damages - 1),
+        _ => format!(" (and {})", more_places(damages - 1)),
+    }
+}
+
+/// Returns the part of a message about a damaged file that counts further places: "2 more places are damaged".
+pub fn more_places(more: u64) -> String {
+    match more {
+        1 => "1 more place is damaged".to_owned(),
+        _ => format!("{more} more places are damaged"),
     }
 }
 
