@@ -22,6 +22,8 @@ use trace_event::{Name, Track};
 const NO_PLACE: &str = "a timeline has no place for it";
 /// The maximum number of background collections in progress at once, in all processes together.
 const MOST_BACKGROUND: usize = 1 << 10;
+/// The maximum number of threads whose names from heap dumps are written once only.
+const MOST_NAMED: usize = 1 << 16;
 /// The maximum number of event types that are known at once.
 const MOST_TYPES: usize = 1 << 17;
 
@@ -33,6 +35,7 @@ pub(super) fn convert<R: Read, W: Write>(input: R, output: W, to: &mut Conversio
         pointer_bytes: 8,
         types: HashMap::new(),
         background: BTreeSet::new(),
+        named: BTreeSet::new(),
         last: 0,
         carried: 0,
         failed: None,
@@ -59,6 +62,8 @@ struct Drawing<'l, W: Write> {
     types: HashMap<u32, (EventMeaning, String)>,
     /// Background collections in progress: process and number.
     background: BTreeSet<(u64, u64)>,
+    /// Threads that a heap dump has named: process and thread. Each dump names them again.
+    named: BTreeSet<(u64, u64)>,
     last: i64,
     carried: u64,
     failed: Option<io::Error>,
@@ -118,6 +123,14 @@ impl<W: Write> Drawing<'_, W> {
             }
         }
         let id = decoded::id_of(meaning, event.kind, &fields);
+        if id == Some(EventId::DumpStack)
+            && let Some(name) = drawn.fields.text("label").filter(|name| !name.is_empty())
+        {
+            let track = Track { thread: drawn.word("tid"), ..drawn.track };
+            if self.named.len() >= MOST_NAMED || self.named.insert((track.process, track.thread)) {
+                timeline.name_thread(track, name)?;
+            }
+        }
         match (meaning, id) {
             (EventMeaning::Own(_), Some(id)) => of_ours(timeline, id, &drawn),
             (EventMeaning::Net(_), Some(id)) => of_the_runtime(timeline, &mut self.background, id, &drawn),

@@ -54,6 +54,25 @@ fn a_run_draws_its_collections(#[case] stopper: &str, #[case] workload: &str) {
     assert!(timeline.rows.iter().skip(1).all(|row| row.get("ts").is_none_or(|ts| ts.as_f64() >= Some(0.0))));
 }
 
+/// A .nettrace has the names of threads in the events of our provider, and in heap dumps.
+#[rstest]
+#[case::own_events("--providers stopworld", &["main", "graph-0", "graph-1"])]
+#[case::heap_dumps("--events GC+Type+GCHeapDump", &["graph-0", "graph-1"])]
+fn a_timeline_of_a_net_trace_names_the_threads(#[case] selection: &str, #[case] expected: &[&str]) {
+    let directory = directory();
+    let output =
+        run(directory.path(), &format!("run graph --threads 2 --collections 3 --trace t.nettrace {selection}"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    run(directory.path(), "convert t.nettrace t.json");
+    let timeline = check(&fs::read(directory.path().join("t.json")).unwrap());
+    for name in expected {
+        assert!(timeline.threads.values().any(|found| found == name), "{name}: {:?}", timeline.threads);
+    }
+    // Each dump has the names again.
+    let names = timeline.rows.iter().filter(|row| row.get("name").is_some_and(|name| name == "thread_name")).count();
+    assert_eq!(names, timeline.threads.len());
+}
+
 #[test]
 fn only_what_is_asked_for_is_drawn() {
     let directory = directory();
