@@ -99,7 +99,12 @@ impl AllocStacks {
         let known = FORMATS.iter().find(|(ending, _)| name.ends_with(ending));
         let &(_, format) = known.ok_or_else(|| {
             let endings = FORMATS.map(|(ending, _)| ending).join(" ");
-            format!("its name must select a format: end it with one of {endings}")
+            match name {
+                "-" => format!(
+                    "call stacks are not written to standard output: name a file that ends with one of {endings}"
+                ),
+                _ => format!("its name must select a format: end it with one of {endings}"),
+            }
         })?;
         Ok(Self { path: PathBuf::from(name), format })
     }

@@ -412,7 +412,7 @@ pub(super) struct Heapprof {
     pub(super) at: SampleTime,
 
     /// The number of bands to list separately
-    #[arg(long, value_name = "N", default_value = "20", conflicts_with = "heapprof_form")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = rows, allow_negative_numbers = true, conflicts_with = "heapprof_form")]
     pub(super) top: usize,
 }
 
@@ -496,7 +496,7 @@ pub(super) struct Heap {
     pub(super) file: Option<PathBuf>,
 
     /// Print a shortest path from a root to the object that contains this address
-    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "diff")]
+    #[arg(long, value_name = "ADDR", value_parser = address, allow_negative_numbers = true, conflicts_with = "diff")]
     pub(super) why: Option<u64>,
 
     /// Print by type what has grown from snapshot A to snapshot B
@@ -512,7 +512,7 @@ pub(super) struct Heap {
     pub(super) pprof: bool,
 
     /// The number of types and of objects to list
-    #[arg(long, value_name = "N", default_value = "20", conflicts_with_all = ["why", "html", "pprof"])]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = rows, allow_negative_numbers = true, conflicts_with_all = ["why", "html", "pprof"])]
     pub(super) top: usize,
 
     /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]
@@ -657,7 +657,7 @@ pub(super) struct Settings {
 
     /// Serve metrics for Prometheus at this address: IP:PORT, or a port of 127.0.0.1 (0: any free one); the URL is printed on
     /// standard error
-    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address, allow_negative_numbers = true)]
     pub(super) metrics: Option<SocketAddr>,
 
     /// Send metrics by OTLP to the OpenTelemetry collector with this base URL (http://127.0.0.1:4318), every 10 s and at the end
@@ -684,7 +684,7 @@ pub(super) enum Stop {
     MockDebugger,
 }
 
-fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String> {
+pub(super) fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (least..=most).contains(&n) => Ok(n),
         _ => Err(format!("{what} must be a whole number from {least} to {most}")),
@@ -695,6 +695,7 @@ fn snapshot_file(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
     match SnapshotFormat::by_extension(&file) {
         Some(_) => Ok(file),
+        None if text == "-" => Err("a snapshot is not written to standard output: name a file that ends in .heapsnapshot or .hprof".to_owned()),
         None => Err("its name must select a format: end it in .heapsnapshot (Chrome DevTools, memlab) or .hprof (VisualVM, Eclipse MAT)".to_owned()),
     }
 }
@@ -715,6 +716,17 @@ fn process_id(text: &str) -> Result<u32, String> {
     between(text, 1, i32::MAX as u64, "a process id").map(|pid| pid as u32)
 }
 
+/// Parses the number of rows of a table.
+pub(super) fn rows(text: &str) -> Result<usize, String> {
+    between(text, 0, u64::from(u32::MAX), "the number of rows").map(|rows| rows as usize)
+}
+
+/// Parses a number of traces that are converted at the same time.
+pub(super) fn jobs(text: &str) -> Result<NonZeroUsize, String> {
+    let n = between(text, 1, u64::from(u16::MAX), "the number of jobs")?;
+    NonZeroUsize::new(n as usize).ok_or_else(|| "the number of jobs must be at least 1".to_owned())
+}
+
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let n = between(text, 1, MOST_THREADS as u64, "the number of threads")?;
     NonZeroUsize::new(n as usize).ok_or_else(|| "the number of threads must be at least 1".to_owned())
@@ -732,7 +744,8 @@ fn collections(text: &str) -> Result<NonZeroU32, String> {
 
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    port.or_else(|_| text.parse()).map_err(|_| "give IP:PORT, for example 127.0.0.1:9464, or a port".to_owned())
+    port.or_else(|_| text.parse())
+        .map_err(|_| "give IP:PORT, for example 127.0.0.1:9464, or a port from 0 to 65535".to_owned())
 }
 
 fn otlp_url(text: &str) -> Result<String, String> {

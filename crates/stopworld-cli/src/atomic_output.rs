@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
@@ -115,9 +115,9 @@ fn temporary_beside(target: &Path, path: &Path) -> anyhow::Result<NamedTempFile>
     tempfile::Builder::new()
         .prefix(".stopworld-")
         .make_in(directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
-        .with_context(|| {
-            let name = path.display();
-            format!("can't write {name}: its directory must exist and be writable; or write to `-`, standard output")
+        .map_err(|error| {
+            let (name, reason) = (path.display(), error.kind());
+            anyhow!("can't write {name}: {reason}; its directory must exist and be writable: create it, or name another file")
         })
 }
 

@@ -75,10 +75,19 @@ fn with_remedy(line: String, action: Option<&str>) -> String {
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
     let lines = rendered.lines().map(str::trim).take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more"));
-    for part in lines.filter(|l| !l.is_empty()) {
-        if !line.is_empty() {
-            line.push_str(if line.ends_with(':') || part.starts_with('[') { " " } else { "; " });
+    let mut is_list = false;
+    // The advice to write `-- --option` is for an argument that begins with a dash. A mistyped option is more likely.
+    for part in lines.filter(|l| !l.starts_with("tip: to pass '")) {
+        if part.is_empty() {
+            is_list = false;
+            continue;
         }
+        let begins_list = line.ends_with(':');
+        if !line.is_empty() {
+            let separator = if is_list { ", " } else { "; " };
+            line.push_str(if begins_list || part.starts_with('[') { " " } else { separator });
+        }
+        is_list |= begins_list;
         line.push_str(part);
     }
     line
@@ -101,6 +110,20 @@ mod tests {
     #[case(&["run", "churn", "--seconds", "1", "--collections", "1"], &["--seconds", "--collections", "cannot be used with"])]
     #[case(&["run", "churn", "--threads"], &["'--threads <N>'", "--help"])]
     #[case(&["run"], &["WORKLOAD", "stopworld workloads"])]
+    #[case(&["run", "churn", "--metrics", "-1"], &["'-1'", "IP:PORT", "0 to 65535"])]
+    #[case(&["run", "churn", "--no-such"], &["'--no-such' found; `stopworld run --help`"])]
+    #[case(&["heap", "a.hprof", "--top", "-1"], &["'--top <N>'", "'-1'", "a whole number from 0 to"])]
+    #[case(&["heapprof", "a.eventlog", "--top", "x"], &["'--top <N>'", "'x'", "a whole number from 0 to"])]
+    #[case(&["core", "core", "--top", "-1"], &["'--top <N>'", "'-1'", "a whole number from 0 to"])]
+    #[case(&["heap", "a.hprof", "--why", "-5"], &["'--why <ADDR>'", "'-5'", "0x7f3a10002040"])]
+    #[case(&["core", "core", "--object", "-5"], &["'--object <ADDR>'", "'-5'", "0x7f3a10002040"])]
+    #[case(&["core", "core", "--world", "-1"], &["'--world <N>'", "'-1'", "a whole number from 0 to"])]
+    #[case(&["convert", "a.nettrace", "a.parquet", "--jobs", "0"], &["'--jobs <N>'", "'0'", "a whole number from 1 to"])]
+    #[case(&["gcstats", "a.nettrace", "--process", "-1"], &["'--process <PID>'", "'-1'", "a whole number from 0 to"])]
+    #[case(&["snapshot"], &["--output <FILE>, <PID|FILE>; `stopworld snapshot --help`"])]
+    #[case(&["snapshot", "1", "-o", "-"], &["'--output <FILE>'", "standard output", ".hprof"])]
+    #[case(&["run", "churn", "--snapshot", "-"], &["'--snapshot <FILE>'", "standard output", ".hprof"])]
+    #[case(&["run", "churn", "--alloc-stacks", "-"], &["'--alloc-stacks <FILE>'", "standard output", ".folded"])]
     #[case(&["run", "churn", "--flight-at-end"], &["--flight-recorder", "stopworld run --help"])]
     #[case(&["run", "churn", "--profile", "hc", "--interval", "-5gc"], &["'-5gc'", "from 1 on"])]
     #[case(&["run", "churn", "--time-profile", "--tick", "1e-12"], &["'1e-12'", "at least 0.00002 seconds"])]

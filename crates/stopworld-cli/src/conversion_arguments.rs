@@ -98,7 +98,7 @@ pub(super) struct FleetArguments {
     pub(super) program_version: Option<String>,
 
     /// The number of traces to convert to a Parquet dataset at the same time [default: the number of processors]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = super::arguments::jobs, allow_negative_numbers = true)]
     pub(super) jobs: Option<NonZeroUsize>,
 }
 
@@ -142,7 +142,7 @@ pub(super) struct Gcstats {
     pub(super) html: bool,
 
     /// The id of the process to report, if the trace has several
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = process, allow_negative_numbers = true)]
     pub(super) process: Option<u64>,
 
     /// Reproduce PerfView's known errors too
@@ -156,6 +156,10 @@ pub(super) struct Gcstats {
 
     #[command(flatten)]
     pub(super) fleet: FleetArguments,
+}
+
+fn process(text: &str) -> Result<u64, String> {
+    super::arguments::between(text, 0, u64::MAX, "a process id")
 }
 
 impl Gcstats {

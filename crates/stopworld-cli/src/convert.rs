@@ -18,7 +18,7 @@ use super::exit::{FAILED, Failure};
 use super::fleet;
 use super::format::{ConvertFormat, can_convert_to, conversion_target, extensions, named_format};
 use super::sqlite;
-use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert};
+use stopworld_analysis::convert::{Conversion, ConvertError, ConvertOptions, Target, convert, target_of};
 use stopworld_parquet::TRACES;
 use stopworld_platform::os::remedy::remedy_of;
 use stopworld_trace::TraceFormat;
@@ -36,6 +36,12 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
             "{output_name}: {traces} traces are only converted to a Parquet dataset: name it DIR.parquet, or add --format parquet"
         )));
     };
+    if input.is_dir() {
+        return Err(Failure::Usage(format!(
+            "{}: a folder is only converted to a Parquet dataset, not to {output_name}: name the output DIR.parquet, or add --format parquet",
+            input.display()
+        )));
+    }
     if !arguments.fleet.is_empty() || !arguments.tables.is_empty() {
         return Err(Failure::Usage(format!(
             "{output_name}: --tables, --host, --process-name, --program-version and --jobs are for a Parquet dataset: name it DIR.parquet, or add \
@@ -68,12 +74,19 @@ pub(super) fn run(arguments: &Convert) -> Result<u8, Failure> {
 fn keeps_format(trace: &Path, format: Option<ConvertFormat>, output: &Path) -> bool {
     let of_name = |path: &Path| TraceFormat::by_extension(path).and_then(conversion_target).map(ConvertFormat::File);
     let file = fs::canonicalize(trace);
-    let (before, after) = (file.ok().and_then(|file| of_name(&file)), format.or_else(|| of_name(output)));
+    let of_file = file.ok().and_then(|file| of_name(&file).or_else(|| of_contents(&file)));
+    let (before, after) = (of_file, format.or_else(|| of_name(output)));
     match (before, after) {
         (Some(ConvertFormat::File(Target::Nettrace(_))), Some(ConvertFormat::File(Target::Nettrace(_)))) => true,
         // An output without a format is refused later.
         (before, after) => after.is_none() || before == after,
     }
+}
+
+/// Returns the format of a trace whose name has none.
+fn of_contents(trace: &Path) -> Option<ConvertFormat> {
+    let target = target_of(File::open(trace).ok()?);
+    target.ok().flatten().map(ConvertFormat::File)
 }
 
 /// Converts one trace to one file.

@@ -35,8 +35,12 @@ static UNWRITTEN: AtomicBool = AtomicBool::new(false);
 /// Prints to standard output. A closed standard output is not an error. Another error is reported once, and makes the command
 /// [fail](code) at its end.
 pub(super) fn print(text: impl Display) {
-    let mut stdout = io::stdout().lock();
-    if let Err(error) = write!(stdout, "{text}").and_then(|()| stdout.flush())
+    check_printed(write!(io::stdout(), "{text}"));
+}
+
+/// Reports an error of what was [printed](print) to standard output.
+pub(super) fn check_printed(printed: io::Result<()>) {
+    if let Err(error) = printed.and_then(|()| io::stdout().flush())
         && error.kind() != io::ErrorKind::BrokenPipe
         && !UNWRITTEN.swap(true, Ordering::Relaxed)
     {

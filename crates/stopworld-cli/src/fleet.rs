@@ -69,6 +69,11 @@ fn write(
             "standard input can't be converted to a Parquet dataset, because a trace is read more than once: copy it to a file".to_owned(),
         ));
     }
+    if output.as_os_str() == "-" {
+        return Err(Failure::Usage(
+            "a Parquet dataset is a folder, which can't be written to standard output: name a folder".to_owned(),
+        ));
+    }
     let name = output.display();
     let unwritable = |error: io::Error| anyhow!("{}", unwritable(output, &error));
     if !Dataset::is_possible(output).map_err(unwritable)? {
@@ -104,9 +109,12 @@ fn write(
 
 /// Returns a line about a dataset that cannot be written, with the remedy.
 fn unwritable(output: &Path, error: &io::Error) -> String {
-    // The error of a temporary file contains that of the system.
-    let inner = error.get_ref().and_then(|error| error.source()).and_then(|error| error.downcast_ref::<io::Error>());
-    format!("can't write the dataset {}: {error}; {}", output.display(), remedy_of(inner.unwrap_or(error)))
+    let (name, remedy) = (output.display(), remedy_of(error));
+    // The error of a temporary file names that file, which the user does not know.
+    match error.raw_os_error() {
+        Some(_) => format!("can't write the dataset {name}: {error}; {remedy}"),
+        None => format!("can't write the dataset {name}: {}; {remedy}", error.kind()),
+    }
 }
 
 /// Returns a bar of the traces that are finished. Without a terminal it is hidden.

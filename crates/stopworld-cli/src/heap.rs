@@ -26,6 +26,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
 /// Clears `is_whole` if a part of a core can't be read.
 fn report(arguments: &Arguments, is_whole: &mut bool) -> Result<u8, Failure> {
     if let Some([before, after]) = arguments.diff.as_deref() {
+        if [before, after].iter().all(|file| file.as_os_str() == "-") {
+            return Err(Failure::Usage(
+                "--diff: both snapshots are `-`, but standard input can be only one of them: name a file for the other"
+                    .to_owned(),
+            ));
+        }
         let before = types(before, arguments, is_whole)?;
         let growth = growth(&before, &types(after, arguments, is_whole)?);
         return print(&heap_objects::render_growth(&growth, arguments.top));

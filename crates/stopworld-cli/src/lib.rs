@@ -95,9 +95,8 @@ pub fn main() -> ExitCode {
         match Command::try_parse().map_err(|error| ArgumentError::about(error, env::args_os().nth(1).as_deref())) {
             Ok(command) => command,
             Err(ArgumentError::Help(help)) => {
-                // If standard output is closed, the error can't be reported either: ignore it.
-                let _ = help.print();
-                return ExitCode::SUCCESS;
+                exit::check_printed(help.print());
+                return ExitCode::from(exit::code(0));
             }
             Err(ArgumentError::Usage(line)) => {
                 eprintln!("{line}");

@@ -30,19 +30,19 @@ pub(super) struct Core {
     pub(super) source: CoreSource,
 
     /// Print the object that contains this address, with its references
-    #[arg(long, value_name = "ADDR", value_parser = address, group = "question")]
+    #[arg(long, value_name = "ADDR", value_parser = address, allow_negative_numbers = true, group = "question")]
     pub(super) object: Option<u64>,
 
     /// Print the objects that refer to the object that contains this address
-    #[arg(long, value_name = "ADDR", value_parser = address, group = "question")]
+    #[arg(long, value_name = "ADDR", value_parser = address, allow_negative_numbers = true, group = "question")]
     pub(super) referrers: Option<u64>,
 
     /// Print a shortest path from a root to the object that contains this address
-    #[arg(long, value_name = "ADDR", value_parser = address, group = "question")]
+    #[arg(long, value_name = "ADDR", value_parser = address, allow_negative_numbers = true, group = "question")]
     pub(super) why: Option<u64>,
 
     /// The number of types and of objects to list
-    #[arg(long, value_name = "N", default_value = "20", conflicts_with = "question")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = super::arguments::rows, allow_negative_numbers = true, conflicts_with = "question")]
     pub(super) top: usize,
 }
 
@@ -54,8 +54,12 @@ pub(super) struct CoreSource {
     pub(super) program: Option<PathBuf>,
 
     /// The number of the world, if the process of the core had several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = world, allow_negative_numbers = true)]
     pub(super) world: Option<u64>,
+}
+
+fn world(text: &str) -> Result<u64, String> {
+    super::arguments::between(text, 0, u64::MAX, "the number of a world")
 }
 
 /// Parses an address.

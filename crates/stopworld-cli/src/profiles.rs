@@ -26,6 +26,8 @@ const EVENTLOG: &[u8] = b"hdrb";
 /// The cause and the remedy of a profile without samples.
 const NO_SAMPLES: &str = "the program ended before the first sample was due, or its filters matched nothing; record it again with a \
     shorter interval or other filters";
+/// How a time profile is recorded.
+const RECORD_TIME: &str = "record one with `stopworld run … --time-profile --trace FILE.eventlog`";
 /// The size of a read buffer, in bytes.
 const BUFFER: usize = 64 << 10;
 
@@ -43,7 +45,12 @@ pub(super) fn heap(arguments: &Heapprof) -> Result<u8, Failure> {
     }
     let Some((profiles, code)) = read("heapprof", &arguments.file, &input)? else { return Ok(FAILED) };
     if !profiles.has_heap {
-        say("heapprof", format_args!("{name}: the file has no heap profile"));
+        say(
+            "heapprof",
+            format_args!(
+                "{name}: the file has no heap profile: record one with `stopworld run … --profile hy --trace FILE.eventlog`"
+            ),
+        );
         return Ok(FAILED);
     }
     if profiles.heap.is_empty() {
@@ -94,7 +101,7 @@ pub(super) fn time(arguments: &Timeprof) -> Result<u8, Failure> {
     let Some((profiles, code)) = read("timeprof", &arguments.file, &input)? else { return Ok(FAILED) };
     let name = arguments.file.display();
     if !profiles.has_time {
-        say("timeprof", format_args!("{name}: the file has no time profile"));
+        say("timeprof", format_args!("{name}: the file has no time profile: {RECORD_TIME}"));
         return Ok(FAILED);
     }
     if profiles.time.samples == 0 && arguments.pprof {
@@ -151,9 +158,10 @@ fn read(command: &str, path: &Path, input: &File) -> Result<Option<(Profiles, u8
         let (profiles, summary) = text::read(input);
         if summary.damage.is_some_and(|damage| damage.kind == DamageKind::Head) {
             match command {
-                "timeprof" => {
-                    say(command, format_args!("{name}: this is not an eventlog: expected it to begin with \"hdrb\""))
-                }
+                "timeprof" => say(
+                    command,
+                    format_args!("{name}: this is not an eventlog: expected it to begin with \"hdrb\": {RECORD_TIME}"),
+                ),
                 _ => say(
                     command,
                     format_args!(

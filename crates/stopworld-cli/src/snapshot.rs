@@ -122,6 +122,12 @@ fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat
 /// Opens a file with a heap. A pipe is copied to an unnamed file first, because a heap is read several times.
 pub(super) fn open(path: &Path) -> Result<File, Failure> {
     let name = path.display();
+    if process(path).is_some() {
+        return Err(anyhow!(
+            "can't open {name}: there is no such file; if it is a process: `stopworld snapshot {name} -o FILE.hprof`, with --ptrace if it has no diagnostics socket"
+        )
+        .into());
+    }
     let file = super::eventlog::open(path)?;
     Ok(ghc_eventlog::read::seekable(file)
         .with_context(|| format!("can't copy {name} to a temporary file, in TMPDIR or /tmp"))?)

@@ -80,6 +80,9 @@ fn two_outputs_with_one_name_are_refused(#[case] arguments: &str, #[case] why: &
 #[case("workloads")]
 #[case("events")]
 #[case("gdb-script")]
+#[case("--help")]
+#[case("run --help")]
+#[case("--version")]
 fn a_full_standard_output_is_a_failure(#[case] arguments: &str) {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let mut command = std::process::Command::new(STOPWORLD);

@@ -64,6 +64,11 @@ pub enum ConvertError {
          Memory Pool System with a record of event version 1.0.0 or 2.0.0, and a GHC eventlog with \"hdrb\""
     )]
     Unknown(FirstBytes),
+    /// The input is a heap snapshot, or a heap dump of a Java machine.
+    #[error(
+        "this is a heap snapshot, not a trace: `stopworld heap FILE` prints it, `stopworld snapshot FILE -o OUT` converts it"
+    )]
+    Heap,
     /// The input is a JSON timeline, which can only be written.
     #[error("JSON timelines cannot be read back: convert the original trace instead")]
     Timeline,

@@ -2,8 +2,9 @@
 
 use std::io::{self, Cursor, Read};
 
-use super::conversion::{ConvertError, FirstBytes, Source};
+use super::conversion::{ConvertError, FirstBytes, Source, Target};
 use mps_telemetry::detect::may_be_a_stream;
+use nettrace::Container;
 
 /// The number of bytes that are examined.
 const HEAD: usize = 64;
@@ -19,8 +20,23 @@ pub(crate) fn detect<R: Read>(mut input: R) -> Result<(Source, impl Read), Conve
     Ok((source, Cursor::new(head).chain(input)))
 }
 
+/// Returns the format of a trace among those that [`convert`](super::convert) writes; `None` for a GHC eventlog.
+///
+/// # Errors
+/// The input can't be read, or is not a trace.
+pub fn target_of<R: Read>(input: R) -> Result<Option<Target>, ConvertError> {
+    Ok(match detect(input)?.0 {
+        // The container may be either.
+        Source::Nettrace => Some(Target::Nettrace(Container::V4)),
+        Source::Mps => Some(Target::Mps),
+        Source::Eventlog => None,
+    })
+}
+
 fn of(head: &[u8]) -> Result<Source, ConvertError> {
     const NETTRACE: &[u8] = b"Nettrace";
+    const HPROF: &[u8] = b"JAVA PROFILE 1.0";
+    const V8: &[u8] = b"{\"snapshot\"";
     const NETPERF: &[u8] = b"\x14\0\0\0!FastSerialization.1";
     let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
     match (marks.next(), marks.next()) {
@@ -28,6 +44,7 @@ fn of(head: &[u8]) -> Result<Source, ConvertError> {
         _ if head.starts_with(NETTRACE) => Ok(Source::Nettrace),
         // An old format: the .nettrace reader gives the best error for it.
         _ if head.starts_with(NETPERF) => Ok(Source::Nettrace),
+        _ if head.starts_with(HPROF) || head.starts_with(V8) => Err(ConvertError::Heap),
         _ if head.starts_with(b"hdrb") => Ok(Source::Eventlog),
         _ if may_be_a_stream(head) => Ok(Source::Mps),
         (Some(b'['), Some(b'{' | b']')) | (Some(b'{'), Some(b'"')) => Err(ConvertError::Timeline),

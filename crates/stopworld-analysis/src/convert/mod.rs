@@ -53,6 +53,7 @@ pub(crate) mod telemetry;
 use std::io::{Read, Write};
 
 pub use conversion::{Conversion, ConvertError, ConvertOptions, FirstBytes, Source, Target};
+pub use detect::target_of;
 pub use left_out::{LeftOut, LeftOutRow};
 
 /// Converts a trace.

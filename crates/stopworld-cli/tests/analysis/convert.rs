@@ -432,7 +432,12 @@ fn what_is_left_out_is_a_table_on_standard_error() {
 #[case(&["cut", "out.mps"], 1, "at byte 8: the file ends here")]
 #[case(&["IN", "no/such/out.mps"], 1, "its directory must exist")]
 #[case(&["IN", "directory.json"], 1, "is a directory")]
-#[case(&[".", "out.mps"], 1, "directory")]
+#[case(&[".", "out.mps"], 2, ".: a folder is only converted to a Parquet dataset, not to out.mps: name the output DIR.parquet")]
+#[case(&["IN", "out.parquet", "--jobs", "0"], 2, "the number of jobs must be a whole number from 1 to 65535")]
+#[case(&["IN", "-", "--format", "parquet"], 2, "a Parquet dataset is a folder, which can't be written to standard output")]
+#[case(&["IN", "empty", "--format", "parquet"], 1, "Not a directory (os error 20); its path has a file where a directory must be")]
+#[case(&["heap.hprof", "out.mps"], 1, "this is a heap snapshot, not a trace: `stopworld heap FILE` prints it")]
+#[case(&["heap.heapsnapshot", "out.mps"], 1, "this is a heap snapshot, not a trace: `stopworld heap FILE` prints it")]
 fn what_cannot_be_converted_is_one_line_and_the_old_file_stays(
     #[case] arguments: &[&str],
     #[case] code: i32,
@@ -443,6 +448,8 @@ fn what_cannot_be_converted_is_one_line_and_the_old_file_stays(
     put("empty", b"");
     put("Cargo.toml", b"[package]\nname");
     put("timeline.json", b"[\n{\"ph\":\"M\"}\n]\n");
+    put("heap.hprof", b"JAVA PROFILE 1.0.2\0");
+    put("heap.heapsnapshot", b"{\"snapshot\":{}}");
     put("hdrb", b"hdrb\0\0\0\0");
     put("cut", b"Nettrace");
     put("out.mps", b"what was there");
@@ -526,10 +533,13 @@ fn the_output_takes_the_place_of_what_it_replaces() {
 #[case(&["a.nettrace", "--output", "./a.nettrace", "--format", "mps"], Some(2))]
 #[case(&["a.nettrace", "link.json"], Some(2))]
 #[case(&["a.nettrace", "a.nettrace", "--format", "nettrace6"], Some(0))]
+#[case::no_extension(&["trace", "trace", "--format", "nettrace6"], Some(0))]
+#[case::no_extension_to_another(&["trace", "trace", "--format", "json"], Some(2))]
 fn a_trace_is_not_replaced_by_its_conversion_to_another_format(#[case] arguments: &[&str], #[case] code: Option<i32>) {
     let directory = directory();
     let file = directory.path().join("a.nettrace");
     fs::copy(fixture("nettrace/handmade-v6-3gcs.nettrace"), &file).unwrap();
+    fs::copy(&file, directory.path().join("trace")).unwrap();
     std::os::unix::fs::symlink("a.nettrace", directory.path().join("link.json")).unwrap();
     let ran = convert_with(directory.path(), arguments);
     let said = text(&ran.stderr);

@@ -198,8 +198,16 @@ fn bands_without_a_name_of_their_own_are_reported() {
 }
 
 #[rstest]
-#[case("heapprof", "threads.l", "the file has no heap profile")]
-#[case("timeprof", "leak.hT", "the file has no time profile")]
+#[case(
+    "heapprof",
+    "threads.l",
+    "the file has no heap profile: record one with `stopworld run … --profile hy --trace FILE.eventlog`"
+)]
+#[case(
+    "timeprof",
+    "leak.hT",
+    "the file has no time profile: record one with `stopworld run … --time-profile --trace FILE.eventlog`"
+)]
 fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name: &str, #[case] told: &str) {
     let output = run(&[command], &log(name));
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -209,7 +217,10 @@ fn a_log_without_a_profile_is_one_clear_line(#[case] command: &str, #[case] name
 
 #[rstest]
 #[case("heapprof", "expected an eventlog, which begins with \"hdrb\", or a .hp file, which begins with \"JOB\"")]
-#[case("timeprof", "this is not an eventlog: expected it to begin with \"hdrb\"")]
+#[case(
+    "timeprof",
+    "this is not an eventlog: expected it to begin with \"hdrb\": record one with `stopworld run … --time-profile"
+)]
 fn a_file_of_another_kind_is_one_clear_line(#[case] command: &str, #[case] told: &str) {
     let output = run(&[command], Path::new("Cargo.toml"));
     let stderr = text_of(&output.stderr);

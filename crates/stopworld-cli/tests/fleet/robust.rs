@@ -24,6 +24,7 @@ fn place(at: &Path, names: &[&str]) {
 #[case::the_input("convert d1/ d1/", "d1/: the folder has files, but is not a dataset")]
 #[case::a_folder_for_gcstats("gcstats d1 --parquet d2", "d2: the folder has files, but is not a dataset")]
 #[case::a_trace("convert d1/a.nettrace d2/b.nettrace", "d2/b.nettrace: it is a trace")]
+#[case::standard_output("gcstats d1 --parquet -", "a Parquet dataset is a folder")]
 #[case::no_output("convert d1/a.nettrace", "--output OUT")]
 fn an_output_that_is_an_input_is_refused(#[case] arguments: &str, #[case] expected: &str) {
     let here = directory();

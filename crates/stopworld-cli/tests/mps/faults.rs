@@ -78,7 +78,7 @@ fn a_word_that_names_nothing_is_reported_once_with_the_nearest_name() {
 #[case::full("/dev/full", "No space left on device", "make room")]
 #[case::directory(".", "Is a directory", "name a file in it")]
 #[case::nowhere("no/such/t.mps", "No such file or directory", "create its directory")]
-#[case::not_a_directory("/dev/null/t.mps", "Not a directory", "create its directory")]
+#[case::not_a_directory("/dev/null/t.mps", "Not a directory", "name another path")]
 fn a_file_that_fails_is_one_line_and_the_run_goes_on(#[case] file: &str, #[case] why: &str, #[case] remedy: &str) {
     let printed = scenarios::goes_on_without_its_file(file, &[why, remedy], "--events all");
     let row = printed.lines().find(|line| line.contains("events are lost")).expect("the table counts the loss");

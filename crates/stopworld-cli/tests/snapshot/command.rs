@@ -258,7 +258,8 @@ fn diff_prints_what_has_grown() {
 #[case("snapshot none.nettrace -o a.heapsnapshot", 1, &["can't open none.nettrace", "No such file"])]
 #[case("snapshot text -o a.heapsnapshot", 1, &["text: not a heap snapshot: expected", "HPROF", ".nettrace with a heap dump"])]
 #[case("snapshot text -o a.json", 2, &["a.json", "end it in .heapsnapshot", ".hprof"])]
-#[case("snapshot text -o no/a.hprof", 1, &["no/a.hprof", "its directory must exist"])]
+#[case("snapshot text -o no/a.hprof", 1, &["no/a.hprof", "its directory must exist", "or name another file"])]
+#[case("snapshot text -o -", 2, &["'-'", "not written to standard output", ".hprof"])]
 #[case("snapshot plain.nettrace -o a.hprof", 1, &["plain.nettrace: the trace has no heap dump", "--events GC+Type+GCHeapDump"])]
 #[case("snapshot cut.nettrace -o a.hprof", 1, &["cut.nettrace: the trace ends inside the heap dump of collection 1"])]
 #[case("snapshot heap.nettrace -o a.hprof --collection 99", 1, &["collection 99 has no complete heap dump; those that have one: 1"])]
@@ -269,6 +270,8 @@ fn diff_prints_what_has_grown() {
 #[case("heap heap.nettrace --why 0xzz", 2, &["'0xzz'", "0x7f3a10002040"])]
 #[case("heap heap.nettrace --why 0x10", 1, &["heap.nettrace: no object contains 0x10"])]
 #[case("heap --diff heap.nettrace", 2, &["--diff", "2"])]
+#[case("heap --diff - -", 2, &["--diff: both snapshots are `-`", "name a file for the other"])]
+#[case("heap 4194304", 1, &["can't open 4194304", "`stopworld snapshot 4194304 -o FILE.hprof`", "--ptrace"])]
 fn what_can_not_be_done_is_one_line_and_leaves_the_output(
     #[case] line: &str,
     #[case] code: i32,
