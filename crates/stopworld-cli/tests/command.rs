@@ -2,6 +2,8 @@
 
 #[path = "../../../tests/otlp_export/mod.rs"]
 mod otlp_export;
+#[path = "../../../tests/promtool/mod.rs"]
+mod promtool;
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 
@@ -218,6 +220,52 @@ fn metrics_are_served_during_a_run() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
     assert!(TcpStream::connect(address).is_err(), "the server ends with the run");
+}
+
+/// A scrape of a program that waits for input, so that nothing changes until it ends: promtool accepts it, and its values are those of the table.
+#[test]
+fn a_scrape_of_a_run_is_accepted_by_promtool_and_has_the_figures_of_the_table() {
+    const PROGRAM: &str =
+        "(define (work n) (if (= n 0) 0 (begin (cons n n) (work (- n 1)))))\n(work 300000)\n\"ready\"\n";
+    let mut command = std::process::Command::new(STOPWORLD);
+    command.args("repl --initial-heap 1m --metrics 0 --json".split(' ')).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdout, mut stderr) =
+        (BufReader::new(child.stdout.take().unwrap()), BufReader::new(child.stderr.take().unwrap()));
+    let (mut url, mut line) = (String::new(), String::new());
+    stderr.read_line(&mut url).unwrap();
+    let url = url.trim().strip_prefix("stopworld: metrics at ").unwrap_or_else(|| panic!("{url}")).to_owned();
+    child.stdin.as_mut().unwrap().write_all(PROGRAM.as_bytes()).unwrap();
+    while !line.contains("ready") {
+        line.clear();
+        assert!(stdout.read_line(&mut line).unwrap() > 0, "the program evaluates all");
+    }
+    let scrape = get(&url);
+    drop(child.stdin.take());
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success());
+    let figures: serde_json::Value = serde_json::from_str(rest.lines().last().unwrap()).unwrap();
+    let sample = |name: &str| {
+        let line = scrape.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in {scrape}")).parse::<f64>().unwrap()
+    };
+    let collections = figures["collections"].as_f64().unwrap();
+    assert!(collections > 3.0, "{figures}");
+    assert_eq!(sample("stopworld_pause_seconds_count"), collections, "{scrape}");
+    let nanoseconds = figures["pauses_ns"]["total"]["sum"].as_f64().unwrap();
+    assert!((sample("stopworld_pause_seconds_sum") * 1e9 - nanoseconds).abs() < 1.0, "{scrape} {figures}");
+    for (name, figure) in [
+        ("stopworld_freed_bytes_total", &figures["freed_bytes"]),
+        ("stopworld_live_objects", &figures["live_objects"]),
+        ("stopworld_live_bytes{space=\"small\"}", &figures["live_bytes"]["small"]),
+        ("stopworld_live_bytes{space=\"large\"}", &figures["live_bytes"]["large"]),
+    ] {
+        assert_eq!(Some(sample(name)), figure.as_f64(), "{name}: {scrape} {figures}");
+    }
+    let Some(output) = promtool::check_metrics(&scrape) else { return };
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
 /// Accepts one request, answers it, and returns its first line and its body.

@@ -1,6 +1,8 @@
 //! The metrics, as scrapers read them: from hand-made reports, from real collections, over HTTP; checked by promtool, by the OpenMetrics
 //! parser of Prometheus' Python client, and against the dashboard for Grafana.
 
+#[path = "../../../tests/promtool/mod.rs"]
+mod promtool;
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 
@@ -8,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use promtool::{check_metrics, fed, promtool};
 use rstest::rstest;
 use serde_json::Value;
 use skipped::skipped;
@@ -370,37 +373,17 @@ fn complete() -> Metrics {
     metrics
 }
 
-fn fed(command: &mut Command, text: &str) -> std::io::Result<Output> {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    child.stdin.take().unwrap().write_all(text.as_bytes())?;
-    child.wait_with_output()
-}
-
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// promtool, from `.ci/promtool` or from the machine; `None`, with a skipped test reported, if there is none.
-fn promtool() -> Option<PathBuf> {
-    let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("promtool").join("promtool");
-    let found = [unpacked, PathBuf::from("promtool")]
-        .into_iter()
-        .find(|tool| Command::new(tool).arg("--version").output().is_ok());
-    if found.is_none() {
-        skipped("promtool");
-    }
-    found
-}
-
 #[test]
 fn promtool_accepts_names_types_and_help() {
-    let Some(promtool) = promtool() else { return };
     let text = complete().text();
-    let check = |text: &str| fed(Command::new(&promtool).args(["check", "metrics"]), text).unwrap();
-    let output = check(&text);
+    let Some(output) = check_metrics(&text) else { return };
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
     // The check is able to fail.
-    assert!(!check(&text.replace("allocated_bytes_total", "allocated_kilobytes")).status.success());
+    assert!(!check_metrics(&text.replace("allocated_bytes_total", "allocated_kilobytes")).unwrap().status.success());
 }
 
 #[test]
