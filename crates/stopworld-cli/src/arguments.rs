@@ -15,6 +15,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::alloc_stacks::AllocStacksOptions;
 use super::conversion_arguments::{CONVERT_HELP, Convert, GCSTATS_HELP, Gcstats};
 use super::format::{self, EventsArgument};
+use super::numbers::{between, rows};
 use super::post_mortem_arguments::{CORE_HELP, Core, CoreSource, address};
 use super::profiling::Profiling;
 use super::sample_time::SampleTime;
@@ -684,13 +685,6 @@ pub(super) enum Stop {
     MockDebugger,
 }
 
-pub(super) fn between(text: &str, least: u64, most: u64, what: &str) -> Result<u64, String> {
-    match text.parse::<u64>() {
-        Ok(n) if (least..=most).contains(&n) => Ok(n),
-        _ => Err(format!("{what} must be a whole number from {least} to {most}")),
-    }
-}
-
 fn snapshot_file(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
     match SnapshotFormat::by_extension(&file) {
@@ -714,17 +708,6 @@ fn providers(text: &str) -> Result<Providers, String> {
 fn process_id(text: &str) -> Result<u32, String> {
     // The kernel's ids are positive numbers of 32 bits with a sign.
     between(text, 1, i32::MAX as u64, "a process id").map(|pid| pid as u32)
-}
-
-/// Parses the number of rows of a table.
-pub(super) fn rows(text: &str) -> Result<usize, String> {
-    between(text, 0, u64::from(u32::MAX), "the number of rows").map(|rows| rows as usize)
-}
-
-/// Parses a number of traces that are converted at the same time.
-pub(super) fn jobs(text: &str) -> Result<NonZeroUsize, String> {
-    let n = between(text, 1, u64::from(u16::MAX), "the number of jobs")?;
-    NonZeroUsize::new(n as usize).ok_or_else(|| "the number of jobs must be at least 1".to_owned())
 }
 
 fn threads(text: &str) -> Result<NonZeroUsize, String> {

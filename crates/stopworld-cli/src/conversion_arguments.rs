@@ -98,7 +98,7 @@ pub(super) struct FleetArguments {
     pub(super) program_version: Option<String>,
 
     /// The number of traces to convert to a Parquet dataset at the same time [default: the number of processors]
-    #[arg(long, value_name = "N", value_parser = super::arguments::jobs, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = super::numbers::jobs, allow_negative_numbers = true)]
     pub(super) jobs: Option<NonZeroUsize>,
 }
 
@@ -159,7 +159,7 @@ pub(super) struct Gcstats {
 }
 
 fn process(text: &str) -> Result<u64, String> {
-    super::arguments::between(text, 0, u64::MAX, "a process id")
+    super::numbers::between(text, 0, u64::MAX, "a process id")
 }
 
 impl Gcstats {

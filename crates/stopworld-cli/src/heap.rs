@@ -72,7 +72,7 @@ fn report(arguments: &Arguments, is_whole: &mut bool) -> Result<u8, Failure> {
 
 fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph, Failure> {
     let name = file.display();
-    let opened = super::snapshot::open(file)?;
+    let opened = super::heap_input::open(file)?;
     let core = super::post_mortem::core_graph(&opened, file, &arguments.core)?;
     if let Some(found) = core {
         // A comparison may be of a core and a trace.

@@ -3,7 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | `arguments`, `conversion_arguments` | declarations of the arguments, from which clap derives the parser and the help |
-//! | `size`, `complaint` | parsing of sizes; one-line messages for wrong arguments |
+//! | `size`, `numbers`, `complaint` | parsing of sizes and of numbers; one-line messages for wrong arguments |
 //! | `trace_request`, `format` | the trace that the arguments request; the values of `--format` and `--events` |
 //! | `run` | one run: its workload, its length, and its error messages |
 //! | `lisp` | the workload that reads files, and the prompt |
@@ -19,7 +19,7 @@
 //! | `sqlite` | a telemetry stream as a database |
 //! | `eventlog` | GHC eventlogs as text |
 //! | `snapshot`, `run_snapshot` | heap snapshots of running processes and of heap dumps; the snapshot of a run |
-//! | `heap` | what is in a heap snapshot |
+//! | `heap`, `heap_input` | what is in a heap snapshot; the input of commands that read heaps |
 //! | `post_mortem` | what is in a core file; heaps of cores, and of processes that are stopped by ptrace |
 //! | `post_mortem_arguments` | the arguments for cores |
 //! | `profiles`, `sample_time` | reports of heap profiles and time profiles; the sample that is exported |
@@ -54,9 +54,11 @@ mod format;
 pub mod fuzzing;
 mod gcstats;
 mod heap;
+mod heap_input;
 mod lisp;
 mod live;
 mod metrics;
+mod numbers;
 mod post_mortem;
 mod post_mortem_arguments;
 mod profiles;

@@ -34,7 +34,7 @@ const MOST_WORLDS: usize = 16;
 
 /// `stopworld core`.
 pub(super) fn run(arguments: &Core) -> Result<u8, Failure> {
-    let core = open(super::snapshot::open(&arguments.core)?, &arguments.core, &arguments.source)?;
+    let core = open(super::heap_input::open(&arguments.core)?, &arguments.core, &arguments.source)?;
     report(arguments, &core)?.print()
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Core {
     pub(super) why: Option<u64>,
 
     /// The number of types and of objects to list
-    #[arg(long, value_name = "N", default_value = "20", value_parser = super::arguments::rows, allow_negative_numbers = true, conflicts_with = "question")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = super::numbers::rows, allow_negative_numbers = true, conflicts_with = "question")]
     pub(super) top: usize,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct CoreSource {
 }
 
 fn world(text: &str) -> Result<u64, String> {
-    super::arguments::between(text, 0, u64::MAX, "the number of a world")
+    super::numbers::between(text, 0, u64::MAX, "the number of a world")
 }
 
 /// Parses an address.

@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::arguments::Snapshot;
 use super::atomic_output::Output;
 use super::exit::{FAILED, Failure, PIPE_CLOSED};
+use super::heap_input::{open, process};
 use super::post_mortem::Found;
 use super::post_mortem_arguments::CoreSource;
 use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
@@ -117,26 +118,6 @@ fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat
     let opened = Opened { heap: OpenedHeap::Graph(Box::new(found.graph)), bar: Bar::none() };
     let code = write(opened, output, path, format)?;
     Ok(if code == 0 && !found.is_whole { FAILED } else { code })
-}
-
-/// Opens a file with a heap. A pipe is copied to an unnamed file first, because a heap is read several times.
-pub(super) fn open(path: &Path) -> Result<File, Failure> {
-    let name = path.display();
-    if process(path).is_some() {
-        return Err(anyhow!(
-            "can't open {name}: there is no such file; if it is a process: `stopworld snapshot {name} -o FILE.hprof`, with --ptrace if it has no diagnostics socket"
-        )
-        .into());
-    }
-    let file = super::eventlog::open(path)?;
-    Ok(ghc_eventlog::read::seekable(file)
-        .with_context(|| format!("can't copy {name} to a temporary file, in TMPDIR or /tmp"))?)
-}
-
-/// Returns the process id that the input is, if it is one and no file has this name.
-fn process(input: &Path) -> Option<u32> {
-    let pid = input.to_str()?.parse().ok().filter(|pid| *pid > 0)?;
-    (!input.exists()).then_some(pid)
 }
 
 /// Returns the format that the name of the output selects.
