@@ -5,7 +5,6 @@ mod alloc_stacks;
 mod command_support;
 mod convert;
 mod convert_nettrace;
-mod devtools;
 #[path = "../../../../tests/eventlog_support/mod.rs"]
 mod eventlog_support;
 mod fuzz_cases;
@@ -29,10 +28,9 @@ mod page_charts;
 mod page_support;
 mod pprof;
 mod profiles;
-#[path = "../random_heap/mod.rs"]
-mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
+mod speedscope;
 mod timeline;
 #[path = "../timeline_rules/mod.rs"]
 mod timeline_rules;

@@ -4,12 +4,15 @@ mod command;
 #[path = "../command_support/mod.rs"]
 mod command_support;
 mod consumers;
+mod devtools;
 mod gaps;
 mod memory;
 #[path = "../../../../tests/nettrace_rules/mod.rs"]
 mod nettrace_rules;
 #[path = "../../../../tests/nettrace_support/mod.rs"]
 mod nettrace_support;
+#[path = "../page_support/mod.rs"]
+mod page_support;
 #[path = "../random_heap/mod.rs"]
 mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
