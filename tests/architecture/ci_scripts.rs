@@ -49,6 +49,35 @@ fn every_row_of_the_table_of_guards_has_a_message() {
     }
 }
 
+/// A test that is skipped for want of a tool fails in CI only if `.ci/run` lists the tool, by the same name.
+#[test]
+fn each_tool_whose_lack_skips_a_test_is_listed_for_ci() {
+    // Properties of the machine, or of the build.
+    const OTHERS: [&str; 4] = [
+        "a build with the feature biography",
+        "a user that may run the command where it lies",
+        "a system that lets gdb look into our child",
+        "ptrace",
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let run = std::fs::read_to_string(script("run")).unwrap();
+    let is_word = |text: &str| {
+        run.split([':', ',', '"', ' ', ')', '(', '\n']).any(|word| word == text) || run.contains(&format!("{text}\""))
+    };
+    let mut files = crate::sources(&root.join("tests"));
+    files.extend(crate::sources(&root.join("crates")));
+    files.extend(crate::sources(&root.join("host")));
+    let mut named = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for needs in text.split("skipped(\"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            named += 1;
+            assert!(OTHERS.contains(&needs) || is_word(needs), "{}: skipped for want of {needs}", file.display());
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
 /// Tests that report themselves as skipped are counted; that is an error if the tool was installed for them.
 #[rstest]
 #[case::nothing(&[], &["gdb"], true, "0 skipped")]
