@@ -8,6 +8,7 @@ mod skipped;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -112,8 +113,10 @@ fn the_subject() {
     match place.as_str() {
         "running" => tell_and_abort(list.addr()),
         "worlds" => {
+            let before = mappings();
             let others = (0..20).map(|_| World::builder().heap_limit(1 << 20).markers(1).build().unwrap());
             let _others: Vec<World> = others.collect();
+            leave_out_since(&before);
             tell_and_abort(list.addr())
         }
         "allocating" => {
@@ -144,6 +147,36 @@ fn the_subject() {
     }
     drop((kept, end, waiter));
     panic!("{place} was not reached");
+}
+
+/// Returns the ends of each mapping, in the order of the addresses.
+fn mappings() -> Vec<[usize; 2]> {
+    let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let ends = mappings.lines().map(|line| line.split(' ').next().unwrap().split_once('-').unwrap());
+    ends.map(|(start, end)| [start, end].map(|end| usize::from_str_radix(end, 16).unwrap())).collect()
+}
+
+/// Leaves large memory that was mapped since then out of cores. A world reserves a gigabyte, of which gdb writes all.
+fn leave_out_since(before: &[[usize; 2]]) {
+    const MADV_DONTDUMP: c_int = 16;
+    unsafe extern "C" {
+        fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+    }
+    let leave_out = |start: usize, end: usize| {
+        if end.saturating_sub(start) > 1 << 20 {
+            // SAFETY: the memory and its contents stay.
+            assert_eq!(unsafe { madvise(start as *mut c_void, end - start, MADV_DONTDUMP) }, 0);
+        }
+    };
+    for [start, end] in mappings() {
+        let mut new_from = start;
+        // A mapping may have become larger.
+        for [known, known_end] in before.iter().filter(|[known, known_end]| *known < end && start < *known_end) {
+            leave_out(new_from, *known);
+            new_from = *known_end;
+        }
+        leave_out(new_from, end);
+    }
 }
 
 #[inline(never)]
@@ -216,8 +249,43 @@ impl Dead {
         .collect()
     }
 
+    /// Leaves out what the kernel does not write, but gdb does: the constants of the program and its libraries, which follow the header of
+    /// each file.
+    fn leave_out_constants(&self) {
+        let core = Headers::of(&self.core);
+        let begins_a_file = |at: &u64| core.word(core.word(at + 8)).to_le_bytes().starts_with(b"\x7fELF");
+        for at in core.loads().filter(|at| core.word(at + 32) > 4096 && begins_a_file(at)) {
+            core.file.write_all_at(&4096_u64.to_le_bytes(), at + 32).unwrap();
+        }
+    }
+
     fn core(&self, arguments: &[&str]) -> Output {
         Command::new(STOPWORLD).arg("core").arg(&self.core).args(arguments).output().unwrap()
+    }
+}
+
+/// The program headers of a core.
+struct Headers {
+    file: std::fs::File,
+}
+
+impl Headers {
+    fn of(core: &Path) -> Headers {
+        Headers { file: std::fs::File::options().read(true).write(true).open(core).unwrap() }
+    }
+
+    fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at).unwrap();
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Returns where the header of each segment of memory is. Its offset in the file is at 8, its address at 16, and the
+    /// number of its bytes in the file at 32.
+    fn loads(&self) -> impl Iterator<Item = u64> {
+        // The program headers follow the file header, which has their number at byte 56.
+        let all = (0..self.word(56) & 0xffff).map(|index| 64 + 56 * index);
+        all.filter(|at| self.word(*at) & 0xffff_ffff == 1)
     }
 }
 
@@ -229,7 +297,7 @@ fn ended_at(place: &str, program: &Path, writer: Writer) -> Option<Dead> {
     let by_kernel = ended_by_the_kernel(program).filter(|_| writer == Writer::Kernel);
     for command in [by_kernel, None] {
         let is_last = command.is_none();
-        let Some(mut command) = command.or_else(|| ended_by_gdb(program, &core)) else { return None };
+        let mut command = command.or_else(|| ended_by_gdb(program, &core))?;
         let output = command.args(arguments).env(ENDS, place).current_dir(folder.path()).output().unwrap();
         let said = said(&output);
         assert!(!said.contains("was not reached"), "{said}");
@@ -340,6 +408,7 @@ fn a_core_of_a_program_that_has_moved_asks_for_it() {
     let program = folder.path().join("program");
     std::fs::copy(this(), &program).unwrap();
     let Some(dead) = ended_at("running", &program, Writer::Kernel) else { return };
+    dead.leave_out_constants();
     let moved = folder.path().join("moved");
     std::fs::rename(&program, &moved).unwrap();
     let output = dead.core(&[]);
@@ -418,21 +487,11 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
 fn a_core_without_the_objects_is_not_called_sound() {
     let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
     let head = u64::from_str_radix(dead.address("head").trim_start_matches("0x"), 16).unwrap();
-    let core = std::fs::File::options().read(true).write(true).open(&dead.core).unwrap();
-    let word = |at: u64| {
-        let mut bytes = [0; 8];
-        core.read_exact_at(&mut bytes, at).unwrap();
-        u64::from_le_bytes(bytes)
-    };
-    // The program headers follow the file header, which has their number at byte 56.
-    let headers = (0..word(56) & 0xffff).map(|index| 64 + 56 * index);
-    let of_objects = headers.filter(|at| {
-        let (kind, start, bytes) = (word(*at) & 0xffff_ffff, word(at + 16), word(at + 32));
-        kind == 1 && (start..start + bytes).contains(&head)
-    });
-    let of_objects: Vec<u64> = of_objects.collect();
+    let core = Headers::of(&dead.core);
+    let has_head = |at: &u64| (core.word(at + 16)..core.word(at + 16) + core.word(at + 32)).contains(&head);
+    let of_objects: Vec<u64> = core.loads().filter(has_head).collect();
     assert_eq!(of_objects.len(), 1);
-    core.write_all_at(&[0; 8], of_objects[0] + 32).unwrap();
+    core.file.write_all_at(&[0; 8], of_objects[0] + 32).unwrap();
     let output = dead.core(&[]);
     let report = said(&output);
     assert_eq!((output.status.code(), types(&report).len()), (Some(1), 0), "{report}");
@@ -472,10 +531,9 @@ fn only_some_of_many_worlds_are_read() {
     let Some(dead) = ended_at("worlds", &this(), Writer::Kernel) else { return };
     let output = dead.core(&[]);
     let report = said(&output);
-    assert_eq!(output.status.code(), Some(0), "{report}");
-    let worlds = report.lines().filter(|line| line.starts_with("world ")).count();
-    assert_eq!((worlds, report.matches("no damage was found").count()), (16, 16), "{report}");
-    assert!(report.ends_with("\n5 more worlds are left out: --world N shows one, such as --world 5\n"), "{report}");
+    let worlds = report.lines().filter(|line| line.starts_with("world ") && line.contains("phase running")).count();
+    assert_eq!(worlds, 16, "{report}");
+    assert!(report.contains("\n5 more worlds are left out: --world N shows one, such as --world 5\n"), "{report}");
     // The first world is the last of the list. It has the object.
     let output = dead.core(&["--world", "1"]);
     assert_eq!(types(&said(&output))["post_mortem::Node"].0, ALIVE, "{}", said(&output));
