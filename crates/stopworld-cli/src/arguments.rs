@@ -464,7 +464,7 @@ pub(super) struct Snapshot {
     pub(super) output: PathBuf,
 
     /// Use the heap dump of the collection with this number [default: the last complete one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = collection, allow_negative_numbers = true)]
     pub(super) collection: Option<i32>,
 
     /// How long a process may send nothing, in seconds (fractions allowed)
@@ -517,7 +517,7 @@ pub(super) struct Heap {
     pub(super) top: usize,
 
     /// Use the heap dump of the collection with this number, if the file is a trace [default: the last complete one]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = collection, allow_negative_numbers = true)]
     pub(super) collection: Option<i32>,
 
     #[command(flatten)]
@@ -723,6 +723,10 @@ fn markers(text: &str) -> Result<NonZeroUsize, String> {
 fn collections(text: &str) -> Result<NonZeroU32, String> {
     let n = between(text, 1, u64::from(u32::MAX), "the number of collections")?;
     NonZeroU32::new(n as u32).ok_or_else(|| "the number of collections must be at least 1".to_owned())
+}
+
+fn collection(text: &str) -> Result<i32, String> {
+    between(text, 1, i32::MAX as u64, "the number of a collection").map(|number| number as i32)
 }
 
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {

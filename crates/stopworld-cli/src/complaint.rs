@@ -115,6 +115,7 @@ mod tests {
     #[case(&["heap", "a.hprof", "--top", "-1"], &["'--top <N>'", "'-1'", "a whole number from 0 to"])]
     #[case(&["heapprof", "a.eventlog", "--top", "x"], &["'--top <N>'", "'x'", "a whole number from 0 to"])]
     #[case(&["core", "core", "--top", "-1"], &["'--top <N>'", "'-1'", "a whole number from 0 to"])]
+    #[case(&["heap", "a.nettrace", "--collection", "x"], &["'--collection <N>'", "'x'", "a whole number from 1 to"])]
     #[case(&["heap", "a.hprof", "--why", "-5"], &["'--why <ADDR>'", "'-5'", "0x7f3a10002040"])]
     #[case(&["core", "core", "--object", "-5"], &["'--object <ADDR>'", "'-5'", "0x7f3a10002040"])]
     #[case(&["core", "core", "--world", "-1"], &["'--world <N>'", "'-1'", "a whole number from 0 to"])]

@@ -56,6 +56,11 @@ pub(super) fn trace(arguments: &LiveTrace) -> Result<u8, Failure> {
         Some(list) => parse(list).map_err(|error| Failure::Usage(format!("--providers: {error}")))?,
         None => requested(&Providers::default(), &[]),
     };
+    if arguments.output.as_os_str() == "-" {
+        return Err(Failure::Usage(
+            "--output -: a trace is not written to standard output: name a file, or a named pipe (mkfifo)".to_owned(),
+        ));
+    }
     let client = Client::of_process(arguments.pid).map_err(anyhow::Error::from)?;
     let path = arguments.output.display();
     let session = client.collect(&providers, MEGABYTES, Rundown::Requested).map_err(anyhow::Error::from)?;

@@ -30,8 +30,13 @@ const NO_PROVIDER_FOR_HEAP: &str = "--profile: a .nettrace has the profile in th
 const NO_PROVIDER_FOR_TIME: &str = "--time-profile: a .nettrace has the profile in the events of the provider stopworld: add \
     --providers stopworld:0x40, or name the file with --trace FILE.eventlog or FILE.prof";
 
-/// Refuses two outputs with one name: the later one would replace the other.
+/// Refuses two outputs with one name: the later one would replace the other. Refuses a trace on standard output, where the program prints.
 fn check_outputs(settings: &Settings) -> Result<(), Failure> {
+    if settings.trace.as_deref().is_some_and(|trace| trace.as_os_str() == "-") {
+        return Err(usage(
+            "--trace -: standard output has what the program prints: name a file, or a named pipe (mkfifo)".to_owned(),
+        ));
+    }
     let allocations = settings.alloc_stacks.alloc_stacks.as_ref().map(AllocStacks::path);
     let outputs = [
         ("--trace", settings.trace.as_deref()),

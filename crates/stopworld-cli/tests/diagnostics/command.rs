@@ -116,6 +116,17 @@ fn a_trace_ends_when_the_process_does() {
     assert!(read(&fs::read(&file).unwrap()).whole);
 }
 
+#[test]
+fn a_trace_is_not_written_to_standard_output() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = stopworld();
+    let output = command.args(["trace", "1", "-o", "-"]).current_dir(directory.path()).output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), line.lines().count()), (Some(2), 1), "{line}");
+    assert!(line.starts_with("error: --output -: a trace is not written to standard output: name a file"), "{line}");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
 #[rstest]
 #[case("no/such/t.nettrace", "No such file or directory", "create its directory")]
 #[case(".", "Is a directory", "it is a directory: name a file in it")]

@@ -44,6 +44,7 @@ fn the_arguments_say_what_is_in_a_trace(
 #[case("--trace t.nettrace --providers a:1:9", "'--providers <LIST>': '9' is not a level: use a number from 0 to 5")]
 #[case("--trace t.mps --providers stopworld", "name a FILE.nettrace")]
 #[case("--format nettrace", "--trace FILE.nettrace")]
+#[case("--trace - --format nettrace", "--trace -: standard output has what the program prints: name a file")]
 #[case("--trace t.nettrace --profile hT", "--trace FILE.eventlog or FILE.hp")]
 #[case("--trace t.nettrace --format nettrace6 --profile hT", "--trace FILE.eventlog or FILE.hp")]
 #[case("--trace t.nettrace --providers stopworld:1 --profile hT", "--trace FILE.eventlog or FILE.hp")]
