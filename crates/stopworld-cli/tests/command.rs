@@ -682,7 +682,7 @@ fn a_heap_that_is_too_small_for_scheme_is_reported_with_one_that_works(#[case] l
 #[case::gcstats_process("gcstats ../../tests/fixtures/nettrace/tiny.nettrace --process 4711", "no process 4711")]
 #[case::eventlog("eventlog", "stopworld eventlog show")]
 #[case::eventlog_show("eventlog show", "FILE")]
-#[case::heapprof("heapprof a --top few", "stopworld heapprof --help")]
+#[case::heapprof("heapprof a --top few", "a whole number from 0 to")]
 #[case::heapprof_forms("heapprof a --csv --html", "--html")]
 #[case::timeprof("timeprof a --svg --folded", "--folded")]
 #[case::trace("trace 0", "0")]
