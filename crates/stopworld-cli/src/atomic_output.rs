@@ -88,12 +88,9 @@ impl Output {
         matches!(self, Output::Replacement(..))
     }
 
-    /// Returns the existing file that the output replaces at its end, if there is one.
-    pub(super) fn replaced(&self) -> Option<&Path> {
-        match self {
-            Output::Replacement(_, target) if target.exists() => Some(target),
-            _ => None,
-        }
+    /// Returns whether there is a file that the output replaces at its end.
+    pub(super) fn has_predecessor(&self) -> bool {
+        matches!(self, Output::Replacement(_, target) if target.exists())
     }
 
     /// Ends the output: flushes it, and renames the temporary file to the path that it replaces.

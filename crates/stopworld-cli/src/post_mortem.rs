@@ -128,19 +128,17 @@ fn answer(arguments: &Core, process: &Process<'_>, address: u64, report: &mut Re
     let mut reason = "the address is in no world's heap";
     let mut tried = 0;
     for world in chosen(arguments, &worlds)? {
-        let heap = match process.reserves(world, address) {
-            Ok(false) => continue,
-            // Heaps of a sound process have no address in common.
-            Ok(true) if tried == MOST_WORLDS => {
-                report
-                    .missing
-                    .push(format!("the heaps of more than {MOST_WORLDS} worlds have the address: --world selects one"));
-                break;
-            }
-            Ok(true) => process.heap(world),
-            Err(error) => Err(error),
-        };
+        let reserves = process.reserves(world, address);
+        if matches!(reserves, Ok(false)) {
+            continue;
+        }
+        // Heaps of a sound process have no address in common.
+        if tried == MOST_WORLDS {
+            report.missing.push(format!("more than {MOST_WORLDS} worlds may have the address: --world selects one"));
+            break;
+        }
         tried += 1;
+        let heap = reserves.and_then(|_| process.heap(world));
         let heap = match heap {
             Ok(heap) => heap,
             Err(error) => {

@@ -108,7 +108,7 @@ pub(super) fn check_options(
 /// Writes the heap of a core or of a process: what could be read of it. A heap of which a part is missing replaces no file, which may be a
 /// whole one.
 fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
-    if !found.is_whole && output.replaced().is_some() {
+    if !found.is_whole && output.has_predecessor() {
         return Err(anyhow!(
             "{}: the heap is incomplete, so it does not replace the existing file: name another file for what could be read",
             path.display()
