@@ -38,3 +38,14 @@ pub fn more_places(more: u64) -> String {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_damage_is_counted_in_the_singular_and_the_plural() {
+        let ends = [1, 2, 3].map(and_more_places);
+        assert_eq!(ends, ["", " (and 1 more place is damaged)", " (and 2 more places are damaged)"]);
+    }
+}
