@@ -9,10 +9,38 @@
 use crate::events::{EVENT_TYPES, EventType, Field, FieldKind, Layout};
 use crate::format::{FILTERS, Size};
 
+/// Up to [`MOST`](Self::MOST) bytes of an event's text. They are padded: a copy of a length that the compiler knows needs no call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Words {
+    padded: [u8; Self::MOST],
+    length: u8,
+}
+
+impl Words {
+    const MOST: usize = 30;
+
+    /// Splits a text.
+    fn of(text: &str) -> impl Iterator<Item = Words> {
+        text.as_bytes().chunks(Self::MOST).map(|bytes| {
+            let mut padded = [0; Self::MOST];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            Words { padded, length: bytes.len() as u8 }
+        })
+    }
+
+    /// Appends them to `out`.
+    #[inline]
+    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.padded);
+        out.truncate(start + usize::from(self.length));
+    }
+}
+
 /// A piece of an event's text. Numbers are decimal unless stated otherwise; the `u8` is an offset in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    Say(&'static str),
+    Say(Words),
     Byte(u8),
     Short(u8),
     Word(u8),
@@ -107,7 +135,7 @@ pub(super) fn pieces(layout: &Layout) -> Box<[Piece]> {
     let (mut pieces, mut rest) = (Vec::new(), layout.text.unwrap_or_default());
     while let Some((words, opened)) = rest.split_once('{') {
         let (name, behind) = opened.split_once('}').unwrap_or((opened, ""));
-        pieces.extend((!words.is_empty()).then_some(Piece::Say(words)));
+        pieces.extend(Words::of(words).map(Piece::Say));
         let (name, notation) = name.split_once(':').unwrap_or((name, ""));
         let field = layout.fields.iter().position(|field| field.name == name);
         match field {
@@ -116,7 +144,7 @@ pub(super) fn pieces(layout: &Layout) -> Box<[Piece]> {
         }
         rest = behind;
     }
-    pieces.extend((!rest.is_empty()).then_some(Piece::Say(rest)));
+    pieces.extend(Words::of(rest).map(Piece::Say));
     pieces.into()
 }
 

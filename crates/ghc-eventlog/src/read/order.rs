@@ -33,7 +33,7 @@ use super::event::Event;
 use super::index::{Key, Segment};
 use super::layout::bytes_at;
 use super::source::ReadAt;
-use super::types::{Step, Types};
+use super::types::{Row, Step, Types};
 use super::visitor::Visitor;
 use crate::format::{FIXED_HEAD, VARIABLE_HEAD};
 
@@ -52,8 +52,12 @@ struct Entry {
     time: u64,
     /// The place in the arena of the event's file offset, which the event itself follows.
     at: u32,
+    length: u32,
+    row: Row,
     cap: u16,
     has_cap: bool,
+    /// The number of bytes before the payload.
+    head: u8,
 }
 
 /// The number of bytes that are kept with each event.
@@ -122,15 +126,12 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
     fn event(&self, entry: Entry) -> Event<'_> {
         let at = entry.at as usize;
         let offset = u64::from_ne_bytes(bytes_at(&self.arena, at));
-        let bytes = &self.arena[at + OFFSET..];
-        let Step::Event { length, head, row } = self.types.step(bytes) else {
-            unreachable!("only whole events are put into the arena")
-        };
+        let bytes = &self.arena[at + OFFSET..][..entry.length as usize];
         Event {
-            kind: self.types.kind(row),
+            kind: self.types.kind(entry.row),
             time: entry.time,
             cap: entry.has_cap.then_some(entry.cap),
-            payload: &bytes[head..length],
+            payload: &bytes[entry.head.into()..],
             offset,
         }
     }
@@ -225,8 +226,15 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
             if key < self.after || key >= *cutoff {
                 continue;
             }
-            let entry =
-                Entry { time: key.time, at: self.arena.len() as u32, cap: cap.unwrap_or(0), has_cap: cap.is_some() };
+            let entry = Entry {
+                time: key.time,
+                at: self.arena.len() as u32,
+                length: length as u32,
+                row,
+                cap: cap.unwrap_or(0),
+                has_cap: cap.is_some(),
+                head: head as u8,
+            };
             self.arena.extend_from_slice(&key.offset.to_ne_bytes());
             self.arena.extend_from_slice(bytes);
             add(&mut self.entries, entry, sorted_from);
@@ -250,20 +258,13 @@ impl<'a, S: ReadAt + ?Sized> Rounds<'a, S> {
         let mut end = 0;
         for index in 0..kept {
             let at = self.entries[index].at as usize;
-            let length = OFFSET + self.length_at(at + OFFSET);
+            let length = OFFSET + self.entries[index].length as usize;
             self.arena.copy_within(at..at + length, end);
             self.entries[index].at = end as u32;
             end += length;
         }
         self.arena.truncate(end);
         Key { time: dropped.time, offset }
-    }
-
-    fn length_at(&self, at: usize) -> usize {
-        match self.types.step(&self.arena[at..]) {
-            Step::Event { length, .. } => length,
-            _ => FIXED_HEAD,
-        }
     }
 }
 

@@ -18,6 +18,8 @@ use super::visitor::Visitor;
 use crate::events::{Breakdown, CapsetKind, CentreFlags, MessageTag, StopReason};
 use crate::format::FILTERS;
 
+/// The number of digits of the largest number.
+const MOST_DIGITS: usize = 20;
 /// Output is buffered up to this many bytes.
 const BUFFER: usize = 64 << 10;
 
@@ -168,7 +170,7 @@ pub fn text(out: &mut Vec<u8>, kind: &EventType, payload: &[u8]) -> Option<Damag
     }
     let mut line = Line { out, id: kind.id, payload, next: 0, complaint: None };
     for piece in &kind.text {
-        line.piece(*piece);
+        line.piece(piece);
     }
     line.complaint
 }
@@ -194,9 +196,9 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     #[inline]
-    fn piece(&mut self, piece: Piece) {
-        match piece {
-            Piece::Say(words) => say(self.out, words),
+    fn piece(&mut self, piece: &Piece) {
+        match *piece {
+            Piece::Say(words) => words.append_to(self.out),
             Piece::Byte(at) => decimal(self.out, u8::from_be_bytes(self.bytes(at)).into()),
             Piece::Short(at) => decimal(self.out, u16::from_be_bytes(self.bytes(at)).into()),
             Piece::Word(at) => decimal(self.out, u32::from_be_bytes(self.bytes(at)).into()),
@@ -419,25 +421,51 @@ static PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
+/// Appends a number. The digits are written in place: a copy of a length that the compiler does not know is a call.
 #[inline]
 fn decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    while number >= 100 {
+    let start = out.len();
+    out.extend_from_slice(&[b'0'; MOST_DIGITS]);
+    let mut at = number.checked_ilog10().map_or(1, |log| log as usize + 1);
+    out.truncate(start + at);
+    let digits = &mut out[start..];
+    while at >= 2 {
         at -= 2;
         digits[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
         number /= 100;
     }
-    let [high, low] = PAIRS[number as usize];
-    at -= 1;
-    digits[at] = low;
-    if number >= 10 {
-        at -= 1;
-        digits[at] = high;
+    if at == 1 {
+        digits[0] = b'0' + number as u8;
     }
-    out.extend_from_slice(&digits[at..]);
 }
 
 fn hexadecimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(format!("{number:x}").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_printed_as_rust_prints_them(number: u64, shift in 0..64_u32) {
+            let mut out = b"before ".to_vec();
+            let number = number >> shift;
+            decimal(&mut out, number);
+            prop_assert_eq!(String::from_utf8(out).unwrap(), format!("before {number}"));
+        }
+    }
+
+    #[test]
+    fn each_power_of_ten_and_its_neighbours_are_printed() {
+        for power in (0..20).map(|power| 10_u64.pow(power)) {
+            for number in [power - 1, power, power + 1] {
+                let mut out = Vec::new();
+                decimal(&mut out, number);
+                assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
+            }
+        }
+    }
 }
