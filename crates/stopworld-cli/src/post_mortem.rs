@@ -22,11 +22,13 @@ use stopworld::debugger::Phase;
 use stopworld_analysis::report::{Bytes, heap_objects};
 use stopworld_analysis::snapshot::census;
 use stopworld_platform::os::signals;
-use stopworld_postmortem::{CoreFile, Heap, Process, StoppedThread, ThreadPlace, ThreadRecord, World};
+use stopworld_postmortem::{CoreFile, Heap, OutsideWords, Process, StoppedThread, ThreadPlace, ThreadRecord, World};
 use stopworld_ptrace::{Debugger, DebuggerOptions};
 
 /// The largest number of rows that are listed of an object's fields, or of those that refer to it.
 const MOST_ROWS: usize = 64;
+/// The largest number of types that are listed because their words may be damaged.
+const MOST_SUSPECTS: usize = 8;
 /// The largest number of names of files that are listed.
 const MOST_FILES: usize = 8;
 /// The largest number of worlds whose heaps are read, and of their numbers that are listed. A damaged core may seem to have thousands.
@@ -361,17 +363,36 @@ fn damage(heap: &Heap<'_>, records: &[ThreadRecord], report: &mut Report) {
             [] => "verified  no damage was found",
             _ => "verified  no damage was found in the part of the heap that the core has",
         });
+    } else {
+        report.is_failure = true;
+        let places = if damages.count == 1 { "place" } else { "places" };
+        report.line(format_args!("verified  {} damaged {places}:", damages.count));
+        for (address, damage) in &damages.places {
+            report.line(format_args!("  {address:#x}  {}", shown(&damage.to_string())));
+        }
+        let more = damages.count - damages.places.len() as u64;
+        if more > 0 {
+            report.line(format_args!("  {more} more"));
+        }
+    }
+    suspects(&heap.words_outside(), report);
+}
+
+/// Lists words that may be damaged references.
+fn suspects(words: &[OutsideWords], report: &mut Report) {
+    if words.is_empty() {
         return;
     }
-    report.is_failure = true;
-    let places = if damages.count == 1 { "place" } else { "places" };
-    report.line(format_args!("verified  {} damaged {places}:", damages.count));
-    for (address, damage) in &damages.places {
-        report.line(format_args!("  {address:#x}  {}", shown(&damage.to_string())));
+    report.line("suspect   words in the place of references that are no addresses in the heap (right only if the type has such values):");
+    for OutsideWords { type_name, count, object, offset, value } in words.iter().take(MOST_SUSPECTS) {
+        let type_name = shown(type_name);
+        report.line(format_args!(
+            "  {object:#x}  type {type_name} has {value:#x} at offset {offset}, and {} more",
+            count - 1
+        ));
     }
-    let more = damages.count - damages.places.len() as u64;
-    if more > 0 {
-        report.line(format_args!("  {more} more"));
+    if words.len() > MOST_SUSPECTS {
+        report.line(format_args!("  {} more types", words.len() - MOST_SUSPECTS));
     }
 }
 
@@ -405,13 +426,14 @@ pub(super) fn core_graph(file: &File, path: &Path, source: &CoreSource) -> Resul
     let process = Process::of_core(&core).map_err(|error| not_found(path, &core, &error))?;
     let mut report = Report::default();
     report.missing.extend(core.complaints().iter().cloned());
-    let graph = graph(&process, source.world, &mut report).with_context(|| path.display().to_string())?;
+    let graph = graph(&process, source.world, true, &mut report).with_context(|| path.display().to_string())?;
     report.unusable_files(&core);
     report.tell_missing("core");
     Ok(Some(Found { graph, is_whole: report.missing.is_empty() }))
 }
 
-fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> anyhow::Result<Graph> {
+/// Returns the heap of a world. `verifies` also reports that it is damaged.
+fn graph(process: &Process<'_>, number: Option<u64>, verifies: bool, report: &mut Report) -> anyhow::Result<Graph> {
     let (worlds, wrong) = process.worlds();
     report.missing.extend(wrong.iter().map(ToString::to_string));
     let world = match (worlds.as_slice(), number) {
@@ -428,6 +450,11 @@ fn graph(process: &Process<'_>, number: Option<u64>, report: &mut Report) -> any
     report.missing.extend(heap.gaps().iter().cloned());
     let (graph, gaps) = process.graph(world, &heap)?;
     report.missing.extend(gaps);
+    let damaged = if verifies { heap.verify(&process.mutators(world).0).count } else { 0 };
+    if damaged > 0 {
+        let places = if damaged == 1 { "place of the heap is" } else { "places of the heap are" };
+        report.missing.push(format!("{damaged} {places} damaged: `stopworld core` lists them"));
+    }
     Ok(graph)
 }
 
@@ -441,7 +468,8 @@ pub(super) fn ptrace_graph(pid: u32, world: Option<u64>) -> anyhow::Result<Found
     let memory = StoppedMemory(&debugger);
     let read = stopped_process::process(&debugger, &memory, threads)
         .map_err(anyhow::Error::from)
-        .and_then(|process| graph(&process, world, &mut report));
+        // The process is stopped: it does not wait for the verification, too.
+        .and_then(|process| graph(&process, world, false, &mut report));
     debugger.detach()?;
     report.tell_missing("snapshot");
     let graph = read.with_context(|| format!("process {pid}"))?;

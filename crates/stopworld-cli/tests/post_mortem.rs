@@ -445,7 +445,10 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
     let length = std::fs::metadata(&dead.core).unwrap().len();
     let mut seen = Vec::new();
     // The last cut is after the worlds, which are in a heap of malloc near the end of the core.
-    let cuts = [0, 1, 5, 20, 50, 90, 99].map(|part| length * part / 100).into_iter().chain([length - (1 << 20)]);
+    let parts = [0, 1, 5, 20, 50, 90, 99].map(|part| length * part / 100).into_iter().chain([length - (1 << 20)]);
+    // The first ones are before the program's variables, which have other values in its file.
+    let mut cuts: Vec<u64> = (12..24).map(|power| 1 << power).chain(parts).filter(|bytes| *bytes < length).collect();
+    cuts.sort_unstable();
     for bytes in cuts {
         let cut = dead.folder.path().join("cut");
         std::fs::copy(&dead.core, &cut).unwrap();
@@ -500,6 +503,34 @@ fn a_core_without_the_objects_is_not_called_sound() {
         report.contains(" blocks are not in the core as a whole: some of their objects may be missing"),
         "{report}"
     );
+}
+
+/// Inside the heap, the reference is wrong for certain. Outside, it may be another value of the program's type.
+#[test]
+fn a_reference_that_was_overwritten_is_listed() {
+    let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
+    let head = u64::from_str_radix(dead.address("head").trim_start_matches("0x"), 16).unwrap();
+    let core = Headers::of(&dead.core);
+    let has_head = |at: &u64| (core.word(at + 16)..core.word(at + 16) + core.word(at + 32)).contains(&head);
+    let segment = core.loads().find(has_head).unwrap();
+    let place = core.word(segment + 8) + head - core.word(segment + 16);
+    let overwrite = |value: u64| core.file.write_all_at(&value.to_le_bytes(), place).unwrap();
+    let heap = || Command::new(STOPWORLD).arg("heap").arg(&dead.core).output().unwrap();
+
+    overwrite(0x4141_4141_4141_4140);
+    let report = said(&dead.core(&[]));
+    assert!(report.contains("\nsuspect   words in the place of references"), "{report}");
+    let line = format!("\n  {head:#x}  type post_mortem::Node has 0x4141414141414140 at offset 0, and 0 more\n");
+    assert!(report.contains(&line), "{report}");
+    assert_eq!(heap().status.code(), Some(0));
+
+    overwrite(head + 8);
+    let (output, heap) = (dead.core(&[]), heap());
+    let report = said(&output);
+    assert_eq!((output.status.code(), heap.status.code()), (Some(1), Some(1)), "{report}");
+    assert!(report.contains("\nverified  1 damaged place:\n") && !report.contains("\nsuspect"), "{report}");
+    let damaged = "core: 1 place of the heap is damaged: `stopworld core` lists them\n";
+    assert!(said(&heap).contains(damaged), "{}", said(&heap));
 }
 
 /// As `zstd -dc core.zst | stopworld heap -` does.

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -134,6 +135,8 @@ struct Module {
 pub struct CoreFile {
     bytes: Box<dyn Bytes>,
     segments: Vec<Segment>,
+    /// The memory that the core had before it was cut off, from the lowest address on. It was not as in the files.
+    lost: Vec<Range<u64>>,
     /// The number of segments, those of which the core has nothing included.
     headers: usize,
     mapped: Vec<MappedFile>,
@@ -219,6 +222,7 @@ impl CoreFile {
         let mut core = CoreFile {
             bytes,
             segments: Vec::new(),
+            lost: Vec::new(),
             headers: 0,
             mapped: Vec::new(),
             modules: BTreeMap::new(),
@@ -276,6 +280,7 @@ impl CoreFile {
         let room = self.bytes.length().saturating_sub(header.e_phoff(LE)) / size as u64;
         if room < count {
             self.complain(format!("the file ends in its table of segments: {room} of {count} are there"));
+            self.lost.push(0..u64::MAX);
         }
         let mut table = vec![0; room.min(count).min(MOST_SEGMENTS) as usize * size];
         let known = self.bytes.bytes_at(header.e_phoff(LE), &mut table);
@@ -302,6 +307,7 @@ impl CoreFile {
             if there < segment.known {
                 cut += 1;
                 missing = missing.saturating_add(segment.known - there);
+                self.lost.push(segment.start + there..segment.start + segment.known);
                 segment.known = there;
             }
         }
@@ -321,6 +327,12 @@ impl CoreFile {
             self.complain(format!("{twice} segments overlap others, and end where those begin"));
         }
         self.segments = loads;
+        self.lost.sort_by_key(|lost| lost.start);
+        self.lost.dedup_by(|next, last| {
+            let is_joined = next.start <= last.end;
+            last.end = if is_joined { last.end.max(next.end) } else { last.end };
+            is_joined
+        });
     }
 
     fn take_notes(&mut self, offset: u64, bytes: u64) {
@@ -482,17 +494,22 @@ impl CoreFile {
         self.bytes.bytes_at(segment.offset.saturating_add(within), &mut into[..known])
     }
 
-    /// Reads what the core does not have from the file that was mapped.
+    /// Reads what the core never had from the file that was mapped.
     fn in_files(&self, at: u64, into: &mut [u8]) -> usize {
         let Some(mapped) = self.mapped_at(at) else { return 0 };
+        let next_lost = self.lost.partition_point(|lost| lost.start <= at);
+        if self.lost[..next_lost].last().is_some_and(|lost| lost.contains(&at)) {
+            return 0;
+        }
         let module = self.modules.get(&mapped.path);
         let Some(disk) = module.and_then(|module| module.contents.as_ref().ok()) else { return 0 };
         let within = at - mapped.start;
         let mut known = (mapped.end - at).min(into.len() as u64) as usize;
         // Where the core has the memory again, it counts.
         let next = self.segments.partition_point(|segment| segment.start <= at);
-        if let Some(next) = self.segments.get(next) {
-            known = known.min((next.start - at).try_into().unwrap_or(usize::MAX));
+        let next = self.segments.get(next).map(|segment| segment.start);
+        for next in next.into_iter().chain(self.lost.get(next_lost).map(|lost| lost.start)) {
+            known = known.min((next - at).try_into().unwrap_or(usize::MAX));
         }
         disk.bytes_at(mapped.offset.saturating_add(within), &mut into[..known])
     }

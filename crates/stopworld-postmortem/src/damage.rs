@@ -51,6 +51,22 @@ impl fmt::Display for Damage {
     }
 }
 
+/// Words in the objects of one type, where references may be, that are neither 0, nor odd, nor addresses in the heap. That is right only
+/// if the type may have other values there (a type of the program that implements `stopworld::Word`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutsideWords {
+    /// The name of the type.
+    pub type_name: String,
+    /// Their number.
+    pub count: u64,
+    /// The address of the object with the first of them.
+    pub object: u64,
+    /// The offset of the first in its object.
+    pub offset: u64,
+    /// The first.
+    pub value: u64,
+}
+
 /// The damaged places of a heap.
 #[derive(Clone, Debug, Default)]
 pub struct Damages {

@@ -47,7 +47,7 @@ mod types;
 mod verify;
 
 pub use core_file::{Bytes, CoreError, CoreFile, MappedFile};
-pub use damage::{Damage, Damages};
+pub use damage::{Damage, Damages, OutsideWords};
 pub use facts::{Field, ObjectFacts, Referrer};
 pub use heap::{Heap, Space};
 pub use library::{Library, LibraryError, ThreadPlace, ThreadRecord, World};

@@ -1,8 +1,8 @@
 //! Damage in a heap: what cannot be, wherever the process was stopped.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::damage::{Damage, Damages};
+use super::damage::{Damage, Damages, OutsideWords};
 use super::heap::{BlockWord, Heap, Object};
 use super::library::ThreadRecord;
 use super::memory::{array, read, u32_at, word};
@@ -39,6 +39,32 @@ impl Heap<'_> {
         self.for_each_object(|_, object| self.verify_object(object, &self.types.get(object.type_number), &mut damages));
         damages.places.sort_by_key(|(address, _)| *address);
         damages
+    }
+
+    /// Returns the words in the place of references that are no values of a [`stopworld::Gc`], by type, the rarest first: a field that was
+    /// overwritten is one of few, and a type that may have other values has many of them.
+    pub fn words_outside(&self) -> Vec<OutsideWords> {
+        let mut found: HashMap<u32, OutsideWords> = HashMap::new();
+        if self.tables.pointers != 0 {
+            return Vec::new();
+        }
+        self.for_each_object(|_, object| {
+            let number = object.type_number;
+            let of_type = self.types.get(number);
+            if of_type.shape == Shape::Any {
+                return;
+            }
+            self.for_each_reference(object, &of_type, |offset, value| {
+                if value != 0 && value % 2 == 0 && !self.contains(value) {
+                    let (type_name, object) = (&of_type.name, object.address);
+                    let first = || OutsideWords { type_name: type_name.clone(), count: 0, object, offset, value };
+                    found.entry(number).or_insert_with(first).count += 1;
+                }
+            });
+        });
+        let mut found: Vec<OutsideWords> = found.into_values().collect();
+        found.sort_by_key(|words| (words.count, words.object));
+        found
     }
 
     /// Returns the address of the block that a thread was sweeping, or of the large object that it was making.
