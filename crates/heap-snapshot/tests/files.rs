@@ -295,8 +295,8 @@ proptest! {
             match read(&file[..end]) {
                 Err(Error::Damaged { at, .. }) => prop_assert!(at <= end as u64),
                 Err(error) => prop_assert!(false, "{}", error),
-                // HPROF files may end after any record, and JSON without the newline after it.
-                Ok(part) if file[0] == b'J' => prop_assert!(part.objects() <= graph.objects()),
+                // An HPROF file without a heap dump has no objects. JSON may end without the newline after it.
+                Ok(part) if file[0] == b'J' => prop_assert_eq!(part.objects(), 0),
                 Ok(part) => prop_assert_eq!((end, part.objects()), (file.len() - 1, graph.objects())),
             }
             let at = (at * file.len() as f64) as usize;
@@ -375,6 +375,44 @@ fn types_with_the_same_name_share_a_string_of_a_heapsnapshot() {
     assert_eq!(names.len(), 2);
     assert_eq!(names[0], names[1], "{}", json["strings"]);
     assert_eq!(json["strings"][names[0] as usize], "Node");
+}
+
+/// The offset and the tag of each record of an HPROF file.
+fn records_of(file: &[u8]) -> Vec<(usize, u8)> {
+    let mut at = "JAVA PROFILE 1.0.2".len() + 1 + 4 + 8;
+    let mut records = Vec::new();
+    while at < file.len() {
+        records.push((at, file[at]));
+        at += 9 + u32::from_be_bytes(file[at + 5..at + 9].try_into().unwrap()) as usize;
+    }
+    records
+}
+
+/// The heap dump has two segments. A file that is cut after one of them is truncated, also between two records.
+#[test]
+fn a_heap_dump_in_segments_without_its_end_is_truncated() {
+    let objects = vec![("Node".to_owned(), 32); 60_000];
+    let file = as_hprof(&built(&Plan { objects, references: vec![], roots: vec![] }));
+    let records = records_of(&file);
+    let segments: Vec<_> = records.iter().filter(|(_, tag)| *tag == 0x1c).collect();
+    assert!(segments.len() >= 2, "{records:?}");
+    for (cut, _) in records.iter().filter(|(at, _)| *at > segments[0].0) {
+        let error = hprof::read(Cursor::new(&file[..*cut])).unwrap_err().to_string();
+        let expected = format!("byte {cut}: the file is truncated: the record that ends the heap dump is missing");
+        assert_eq!(error, expected);
+    }
+    assert_eq!(hprof::read(Cursor::new(&file)).unwrap().objects(), 60_000);
+}
+
+/// Older Java machines write the heap as one record, which no other record ends.
+#[test]
+fn a_heap_dump_in_one_record_needs_no_end() {
+    let mut file = as_hprof(&list());
+    let records = records_of(&file);
+    let [.., (segment, 0x1c), (end, 0x2c)] = records[..] else { panic!("{records:?}") };
+    file.truncate(end);
+    file[segment] = 0x0c;
+    assert_eq!(hprof::read(Cursor::new(&file)).unwrap().objects(), 3);
 }
 
 /// Each root of a thread is grouped by the thread's name, so the name is cut, between two characters.

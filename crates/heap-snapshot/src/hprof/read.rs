@@ -9,8 +9,8 @@ use std::io::{Read, Seek};
 use trace_io::source::Source;
 
 use super::{
-    CLASS, HEAP_DUMP, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY, OBJECT_CLASS,
-    PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS,
+    CLASS, HEAP_DUMP, HEAP_DUMP_END, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY,
+    OBJECT_CLASS, PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS,
     ROOT_THREAD_BLOCK, ROOT_THREAD_OBJECT, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
 };
 use crate::addresses::{Addresses, AddressesBuilder};
@@ -217,11 +217,18 @@ impl<R: Read> File<R> {
     }
 
     fn records(&mut self, pass: &mut impl Pass) -> Result<()> {
+        // A heap dump in segments ends with a record of its own. A dump in one record does not.
+        let mut is_open = false;
         while self.source.has(1).map_err(Error::Input)? {
             let tag = self.u8()?;
             self.skip(4)?;
             let length = u64::from(self.u32()?);
             let end = self.source.offset() + length;
+            match tag {
+                HEAP_DUMP_SEGMENT => is_open = true,
+                HEAP_DUMP_END => is_open = false,
+                _ => {}
+            }
             match tag {
                 HEAP_DUMP | HEAP_DUMP_SEGMENT => {
                     while self.source.offset() < end {
@@ -234,6 +241,10 @@ impl<R: Read> File<R> {
                 Some(rest) => self.skip(rest)?,
                 None => return Error::damaged(end, "the contents of a record exceed its length"),
             }
+        }
+        if is_open {
+            let what = "the file is truncated: the record that ends the heap dump is missing";
+            return Error::damaged(self.source.offset(), what);
         }
         Ok(())
     }

@@ -265,6 +265,8 @@ fn diff_prints_what_has_grown() {
 #[case("snapshot heap.nettrace -o a.hprof --collection 99", 1, &["collection 99 has no complete heap dump; those that have one: 1"])]
 #[case("snapshot 4194304 -o a.hprof", 1, &["process 4194304"])]
 #[case("snapshot cut.hprof -o a.hprof", 1, &["cut.hprof: byte ", "the file is truncated"])]
+#[case("snapshot no-end.hprof -o a.hprof", 1, &["no-end.hprof: byte ", "the record that ends the heap dump is missing"])]
+#[case("heap no-end.hprof", 1, &["no-end.hprof: byte ", "the file is truncated"])]
 #[case("heap text", 1, &["text: not a heap snapshot"])]
 #[case("heap", 2, &["FILE", "stopworld heap --help"])]
 #[case("heap heap.nettrace --why 0xzz", 2, &["'0xzz'", "0x7f3a10002040"])]
@@ -286,6 +288,8 @@ fn what_can_not_be_done_is_one_line_and_leaves_the_output(
     run(directory.path(), "snapshot heap.nettrace -o whole.hprof");
     let whole = fs::read(path("whole.hprof")).unwrap();
     fs::write(path("cut.hprof"), &whole[..whole.len() - 1000]).unwrap();
+    // The record that ends the heap dump has nothing but a tag, a time and a length.
+    fs::write(path("no-end.hprof"), &whole[..whole.len() - 9]).unwrap();
     run(directory.path(), "run graph --trace plain.nettrace");
     for output in ["a.hprof", "a.heapsnapshot", "a.json"] {
         fs::write(path(output), "earlier").unwrap();
