@@ -173,7 +173,7 @@ fn wait(
     let (within, refused) = match stop() {
         Ok(()) => (silence, None),
         // The reply follows the end of the stream, so a long stream delays it.
-        Err(ClientError::Connection(error)) if is_timeout(&error) => (Duration::ZERO, None),
+        Err(ClientError::Silent { .. }) => (Duration::ZERO, None),
         // If the process has ended, the stream ends soon, and the failure of the request is not an error.
         Err(error) => (LAST_BYTES, Some(error)),
     };
@@ -200,11 +200,6 @@ fn wait(
         }
         over = events.recv_timeout(silence);
     }
-}
-
-/// Returns whether a read from a socket failed because its time limit expired.
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Returns the error for a file that can't be written, with its remedy.
@@ -248,7 +243,7 @@ pub(super) fn counters(arguments: &LiveCounters) -> Result<u8, Failure> {
         level: 4,
         arguments: format!("EventCounterIntervalSec={seconds}"),
     };
-    let name = client.process_info().map_or_else(|_| String::new(), |info| info.command_line);
+    let name = client.command_line().map_err(anyhow::Error::from)?;
     let session = client.collect(&[provider], MEGABYTES, Rundown::LeftOut).map_err(anyhow::Error::from)?;
     let Session { id, stream } = session;
     let (stream, received) = CountedStream::new(stream);
@@ -371,7 +366,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(100);
 
     fn late_reply() -> Result<(), ClientError> {
-        Err(ClientError::Connection(io::ErrorKind::WouldBlock.into()))
+        Err(ClientError::Silent { pid: 1, within: SHORT })
     }
 
     #[rstest]

@@ -279,7 +279,7 @@ impl Heap for Counted<'_> {
 
 /// Records a heap dump of a running process to an unnamed file.
 pub(super) fn record(pid: u32, timeout: Duration) -> anyhow::Result<File> {
-    let client = Client::of_process(pid)?;
+    let client = Client::of_process(pid)?.with_reply_time(timeout);
     let providers = [Provider {
         name: "Microsoft-Windows-DotNETRuntime".into(),
         keywords: HEAP_DUMP,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::address::{self, NoSocket};
 use super::message::{HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, message, put_string, set};
 
-/// The time limit for a reply. It is long because the end of a session waits until its buffers are sent.
+/// The default time limit for a reply. It is long because the end of a session waits until its buffers are sent.
 const REPLY_TIME: Duration = Duration::from_secs(30);
 /// CollectTracing, version 2: every runtime since .NET Core 3.0 supports it.
 const COLLECT_TRACING_2: u8 = 3;
@@ -29,7 +29,7 @@ pub enum ClientError {
     #[error(transparent)]
     NoSocket(#[from] NoSocket),
     /// The socket file exists, but connecting to it failed.
-    #[error("can't connect to {path}: {error}", path = .path.display())]
+    #[error("can't connect to {path}", path = .path.display())]
     Connect {
         /// The path of the socket.
         path: PathBuf,
@@ -46,8 +46,16 @@ pub enum ClientError {
     /// The reply is malformed.
     #[error("the process sent a malformed reply")]
     Nonsense,
-    /// The connection broke, or the reply did not arrive in time.
-    #[error("the process did not reply: {0}")]
+    /// The reply did not arrive in time.
+    #[error("process {pid} did not answer within {} s: is it stopped?", .within.as_secs_f64())]
+    Silent {
+        /// The id of the process.
+        pid: u32,
+        /// The time limit.
+        within: Duration,
+    },
+    /// The connection broke.
+    #[error("the process did not reply")]
     Connection(#[from] io::Error),
     /// The request exceeds the size of a message.
     #[error("the request is too long: request fewer providers")]
@@ -96,7 +104,9 @@ pub struct ProcessInfo {
 /// A client of one process.
 #[derive(Clone, Debug)]
 pub struct Client {
+    pid: u32,
     path: PathBuf,
+    reply_time: Duration,
 }
 
 /// A running session. Its stream must be read to the end.
@@ -114,7 +124,13 @@ impl Client {
     /// # Errors
     /// If the caller can find no socket of the process.
     pub fn of_process(pid: u32) -> Result<Client, ClientError> {
-        Ok(Client { path: address::of_process(pid)? })
+        Ok(Client { pid, path: address::of_process(pid)?, reply_time: REPLY_TIME })
+    }
+
+    /// Sets the time limit for each reply, which must not be zero. The default is 30 seconds.
+    #[must_use]
+    pub fn with_reply_time(self, reply_time: Duration) -> Client {
+        Client { reply_time, ..self }
     }
 
     /// Returns the path of the socket.
@@ -137,6 +153,18 @@ impl Client {
             }
         }
         answer.and(Err(ClientError::Nonsense))
+    }
+
+    /// Requests the command line of the process; empty if the process does not report it.
+    ///
+    /// # Errors
+    /// If the process does not answer in time: it would not answer another request, either.
+    pub fn command_line(&self) -> Result<String, ClientError> {
+        match self.process_info() {
+            Ok(info) => Ok(info.command_line),
+            Err(error @ ClientError::Silent { .. }) => Err(error),
+            Err(_) => Ok(String::new()),
+        }
     }
 
     /// Starts a session, for which the process reserves a buffer of `megabytes`.
@@ -174,14 +202,14 @@ impl Client {
         let request = message(set, id, payload).ok_or(ClientError::TooLong)?;
         let mut stream =
             UnixStream::connect(&self.path).map_err(|error| ClientError::Connect { path: self.path.clone(), error })?;
-        stream.set_read_timeout(Some(REPLY_TIME))?;
-        stream.set_write_timeout(Some(REPLY_TIME))?;
-        stream.write_all(&request)?;
+        stream.set_read_timeout(Some(self.reply_time))?;
+        stream.set_write_timeout(Some(self.reply_time))?;
+        stream.write_all(&request).map_err(|error| self.broken(error))?;
         let mut head = [0; HEADER_BYTES];
-        stream.read_exact(&mut head)?;
+        stream.read_exact(&mut head).map_err(|error| self.broken(error))?;
         let header = Header::parse(&head).map_err(|_| ClientError::Nonsense)?;
         let mut reply = vec![0; header.payload];
-        stream.read_exact(&mut reply)?;
+        stream.read_exact(&mut reply).map_err(|error| self.broken(error))?;
         if header.set != set::SERVER {
             return Err(ClientError::Nonsense);
         }
@@ -189,6 +217,16 @@ impl Client {
             return Err(refusal(Payload::of(&reply).u32().unwrap_or_default()));
         }
         Ok((stream, reply))
+    }
+
+    /// Returns the error for a connection that failed, or whose time limit expired.
+    fn broken(&self, error: io::Error) -> ClientError {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                ClientError::Silent { pid: self.pid, within: self.reply_time }
+            }
+            _ => ClientError::Connection(error),
+        }
     }
 }
 
@@ -211,4 +249,42 @@ pub(super) fn info(id: u8, reply: &[u8]) -> Result<ProcessInfo, Refusal> {
     let (command_line, system, architecture) = (reply.string()?, reply.string()?, reply.string()?);
     let (name, version) = if id == PROCESS_INFO { Default::default() } else { (reply.string()?, reply.string()?) };
     Ok(ProcessInfo { pid, command_line, system, architecture, name, version })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// The listener accepts no connection, as a stopped process.
+    #[test]
+    fn a_process_that_does_not_answer_is_named_after_the_time_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let client = Client { pid: 12, path, reply_time: REPLY_TIME }.with_reply_time(Duration::from_millis(1_250));
+        for silent in [client.command_line().map(drop), client.stop(1)].map(Result::unwrap_err) {
+            assert_eq!(silent.to_string(), "process 12 did not answer within 1.25 s: is it stopped?");
+            assert!(silent.source().is_none());
+        }
+    }
+
+    /// Callers print an error with its sources, so each text must occur once.
+    #[test]
+    fn the_text_of_an_error_does_not_repeat_its_source() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let client = Client { pid: 12, path: path.clone(), reply_time: REPLY_TIME };
+        let refused = client.process_info().unwrap_err();
+        assert_eq!(refused.to_string(), format!("can't connect to {}", path.display()));
+        assert!(refused.source().is_some());
+        let listener = UnixListener::bind(&path).unwrap();
+        let closing = std::thread::spawn(move || drop(listener.accept().unwrap()));
+        let broken = client.process_info().unwrap_err();
+        closing.join().unwrap();
+        assert_eq!(broken.to_string(), "the process did not reply");
+        assert!(broken.source().is_some());
+    }
 }

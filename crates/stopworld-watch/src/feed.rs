@@ -64,7 +64,7 @@ impl Feed {
     /// The process has no socket, or refuses the session.
     pub fn start(pid: u32) -> Result<Feed, ClientError> {
         let client = Client::of_process(pid)?;
-        let command_line = client.process_info().map(|info| info.command_line).unwrap_or_default();
+        let command_line = client.command_line()?;
         let Session { id, stream } = client.collect(&providers(), MEGABYTES, Rundown::LeftOut)?;
         let shared = Arc::new(Shared {
             target: Target { pid, command_line },

@@ -170,3 +170,30 @@ fn a_process_that_cannot_be_asked_is_one_line(#[values("trace", "counters")] act
     assert!(code == Some(1) && line.contains("can't connect to") && line.lines().count() == 1, "{line}");
     assert!(!file.exists(), "no file for a trace that did not start");
 }
+
+/// The three commands wait at the same time, because each waits for half a minute.
+#[test]
+fn a_stopped_process_is_reported_in_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut child, _) = run(directory.path(), &["--diagnostics"]);
+    let pid = child.id();
+    // SAFETY: a plain system call on a process that this test started.
+    assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
+    let commands = ["trace PID -o none", "counters PID", "watch PID --web"].map(|line| {
+        let mut command = stopworld();
+        command.args(line.replace("PID", &pid.to_string()).split(' ')).current_dir(directory.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let begun = std::time::Instant::now();
+    let outputs = commands.map(|command| command.wait_with_output().unwrap());
+    let taken = begun.elapsed();
+    child.kill().unwrap();
+    ended(&mut child);
+    for output in outputs {
+        let line = String::from_utf8(output.stderr).unwrap();
+        let expected = format!("error: process {pid} did not answer within 30 s: is it stopped?\n");
+        assert_eq!((output.status.code(), line), (Some(1), expected));
+    }
+    assert!((29..50).contains(&taken.as_secs()), "{taken:?}");
+    assert!(!directory.path().join("none").exists());
+}

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use heap_snapshot::{Builder, Dominators, Graph, Heap, Label, RootGroup, RootKind, v8};
 use rstest::rstest;
@@ -121,6 +122,23 @@ fn a_running_process_sends_its_heap() {
     let table = text(&run(directory.path(), "heap live.hprof").stdout);
     // One of the two may have nothing on its stack at this moment.
     assert!(table.contains("roots: stacks of thread ") && table.contains(" \"graph-"), "{table}");
+}
+
+#[test]
+fn a_stopped_process_is_reported_after_the_timeout() {
+    let directory = command_support::directory();
+    let subject = Subject::start(directory.path());
+    let pid = subject.0.id();
+    // SAFETY: a plain system call on a process that this test started.
+    assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
+    let mut command = command_support::stopworld(directory.path(), &format!("snapshot {pid} --timeout 1.5 -o x.hprof"));
+    let begun = Instant::now();
+    let output = command.env("TMPDIR", directory.path()).output().unwrap();
+    let taken = begun.elapsed();
+    let expected = format!("error: process {pid} did not answer within 1.5 s: is it stopped?\n");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), expected));
+    assert!((Duration::from_millis(1_500)..Duration::from_secs(15)).contains(&taken), "{taken:?}");
+    assert!(!directory.path().join("x.hprof").exists());
 }
 
 /// Set in the process that [`the_subject`] is, to the number of objects in its second world.
