@@ -542,7 +542,7 @@ pub(super) struct Dump {
     #[arg(long, value_name = "NAME")]
     pub(super) provider: Option<String>,
 
-    /// List only events with this name (GC/Start) or number
+    /// List only events with this name (GC/Start, or with its provider as --counts prints it: stopworld/ThreadStopped) or number
     #[arg(long, value_name = "NAME|ID")]
     pub(super) event: Option<String>,
 

@@ -168,6 +168,12 @@ pub(super) struct Dumper<'a, W: Write> {
     has_stacks: bool,
 }
 
+/// Returns the name after `PROVIDER/`, as `--counts` prints names, if the text begins with this provider.
+fn of_provider<'a>(text: &'a str, provider: &str) -> Option<&'a str> {
+    let (prefix, rest) = text.split_at_checked(provider.len())?;
+    if prefix.eq_ignore_ascii_case(provider) { rest.strip_prefix('/') } else { None }
+}
+
 /// The maximum size of a printed stack in bytes. Further frames are counted.
 const MOST_STACK_BYTES: usize = 1 << 20;
 /// The number of names that are kept.
@@ -237,9 +243,10 @@ impl<'a, W: Write> Dumper<'a, W> {
             )),
             (_, Some(wanted), None) => {
                 let of = provider.as_ref().map_or(String::new(), |name| format!(" of provider '{name}'"));
+                let name = self.providers.iter().find_map(|known| of_provider(wanted, known)).unwrap_or(wanted);
                 Some(format!(
                     "no event matches: the file has no event '{wanted}'{of}{}; {REMEDY}",
-                    near(wanted, &self.names)
+                    near(name, &self.names)
                 ))
             }
             (Some(wanted), None, None) => Some(format!("no event matches: provider '{wanted}' has none; {REMEDY}")),
@@ -322,8 +329,9 @@ impl<W: Write> Visitor for Dumper<'_, W> {
         let is_provider =
             self.arguments.provider.as_ref().is_none_or(|wanted| kind.provider.eq_ignore_ascii_case(wanted));
         let is_event = self.arguments.event.as_ref().is_none_or(|wanted| {
-            title.eq_ignore_ascii_case(wanted)
-                || kind.name.eq_ignore_ascii_case(wanted)
+            let has_name = |name: &str| title.eq_ignore_ascii_case(name) || kind.name.eq_ignore_ascii_case(name);
+            has_name(wanted)
+                || of_provider(wanted, &kind.provider).is_some_and(has_name)
                 || wanted.parse() == Ok(kind.event)
         });
         if self.names.len() < MOST_NAMES {
