@@ -357,6 +357,7 @@ impl StoppedWorld<'_> {
             collecting: self.collecting,
             handshake: &self.threads.handshake,
             epoch: self.epoch,
+            requested_at: self.asked_at,
             world: self.threads.published(),
             budget: &self.budget,
         };

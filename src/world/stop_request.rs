@@ -19,6 +19,7 @@ pub struct StopRequest<'a> {
     pub(super) collecting: Option<&'static ThreadStopInfo>,
     pub(super) handshake: &'a Handshake,
     pub(super) epoch: u64,
+    pub(super) requested_at: u64,
     pub(super) world: &'a PublishedWorld,
     pub(super) budget: &'a Cell<Budget>,
 }
@@ -57,6 +58,12 @@ impl StopRequest<'_> {
     /// Returns the number of this stop: 1 for the first stop of the world, then one more for each.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// Returns the time of this request, by CLOCK_MONOTONIC in nanoseconds. The events of a collection measure from it how long each
+    /// thread took to stop, until its [`stopped_at`](ThreadStopInfo::stopped_at).
+    pub fn requested_at(&self) -> u64 {
+        self.requested_at
     }
 
     /// Returns the configured time for a stop.

@@ -16,7 +16,6 @@ use stopworld::{
     ThreadName, ThreadStopInfo, ThreadVtable, Tid,
 };
 use stopworld_analysis::report::stops::{Activity, StopReport, Stops, ThreadStop};
-use stopworld_platform::os::clock::now_ns;
 use stopworld_platform::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// The number of observations that the queue holds. A stop makes one for each thread of the world.
@@ -47,11 +46,10 @@ unsafe impl ThreadVtable for StopObserver {
     }
 
     fn stop_world(&self, stop: &StopRequest<'_>) -> Result<(), StopError> {
-        let requested = now_ns();
         self.inner.stop_world(stop)?;
         let queue = &self.log.queue;
         for thread in stop.threads() {
-            let (activity, ns) = observe(thread, requested);
+            let (activity, ns) = observe(thread, stop.requested_at());
             queue.push(&ThreadStop { stop: stop.epoch(), name: thread.name(), activity, ns });
         }
         if let Some(thread) = stop.collecting() {
