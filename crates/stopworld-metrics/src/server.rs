@@ -5,6 +5,10 @@
 //! One thread accepts connections, and each connection has a thread of its own, which answers one request and closes. So a client that
 //! sends its request slowly, or that does not read, delays no other scrape. Its connection ends after [`TIME_LIMIT`]; there are at most
 //! [`CONNECTIONS`] at a time, and further ones wait in the queue of the system. Bodies of requests are not read.
+//!
+//! A page in a browser of this machine must not read the metrics. The same-origin policy prevents it, unless the page's own name was made
+//! to resolve to 127.0.0.1 (DNS rebinding). The browser then sends this name as `Host`, so a server at a loopback address answers only
+//! requests to an IP address or to `localhost`.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -67,7 +71,8 @@ fn remedy(error: &io::Error) -> &'static str {
 /// A server of metrics, until dropped. Its port is free shortly after that.
 ///
 /// Its threads are not attached to any world. It has no authentication: every process that can connect to the address can read the
-/// metrics, so bind it to a loopback address (`127.0.0.1`), or put a server with access control before it.
+/// metrics, so bind it to a loopback address (`127.0.0.1`), or put a server with access control before it. At a loopback address, requests
+/// whose `Host` is neither an IP address nor `localhost` are refused with status 421.
 ///
 /// Its drop ends the open connections, and takes at most a second or two.
 #[derive(Debug)]
@@ -200,6 +205,11 @@ struct Accepting(Arc<Connections>);
 
 impl Accepting {
     fn run(self, metrics: &Metrics, listener: &TcpListener) {
+        // A socket that listens has an address.
+        let names = match listener.local_addr() {
+            Ok(address) if !address.ip().to_canonical().is_loopback() => Names::Any,
+            _ => Names::Local,
+        };
         while self.0.wait_for_room() {
             let connection = match listener.accept() {
                 Ok((stream, _)) => self.0.open(stream),
@@ -212,7 +222,7 @@ impl Accepting {
             let metrics = metrics.clone();
             let thread = thread::Builder::new().name("metrics".to_owned());
             // Without a thread, the connection is closed.
-            let _ = thread.spawn(move || connection.serve(&metrics));
+            let _ = thread.spawn(move || connection.serve(&metrics, names));
         }
     }
 }
@@ -239,15 +249,15 @@ impl Drop for Connection {
 
 impl Connection {
     /// Answers one request. A client that disappears or is too slow gets no answer.
-    fn serve(mut self, metrics: &Metrics) {
-        let Ok(Some(answer)) = self.answer(metrics) else { return };
+    fn serve(mut self, metrics: &Metrics, names: Names) {
+        let Ok(Some(answer)) = self.answer(metrics, names) else { return };
         if self.write(&answer).is_ok() && self.stream.shutdown(Shutdown::Write).is_ok() {
             self.linger();
         }
     }
 
     /// Reads the head of a request. Returns the answer; `None` if the client has closed the connection.
-    fn answer(&self, metrics: &Metrics) -> io::Result<Option<Vec<u8>>> {
+    fn answer(&self, metrics: &Metrics, names: Names) -> io::Result<Option<Vec<u8>>> {
         let mut head = Vec::new();
         let mut buffer = [0; 1024];
         loop {
@@ -258,6 +268,10 @@ impl Connection {
             let mut headers = [httparse::EMPTY_HEADER; HEADERS];
             let mut request = httparse::Request::new(&mut headers);
             let answer = match request.parse(&head) {
+                Ok(httparse::Status::Complete(_)) if !names.admit(&request) => {
+                    let why = "the server listens at a loopback address: request it by its IP address or as localhost";
+                    Answer::refusal("421 Misdirected Request", why)
+                }
                 Ok(httparse::Status::Complete(_)) => answer(metrics, &request),
                 Ok(httparse::Status::Partial) if head.len() < HEAD => continue,
                 Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
@@ -309,6 +323,35 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+/// The names by which a server can be requested.
+#[derive(Clone, Copy, Debug)]
+enum Names {
+    Any,
+    /// IP addresses, and `localhost`.
+    Local,
+}
+
+impl Names {
+    /// Returns whether the server may answer the request. One without `Host` is not from a browser.
+    fn admit(self, request: &httparse::Request<'_, '_>) -> bool {
+        let mut hosts = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Host"));
+        matches!(self, Names::Any) || hosts.all(|host| std::str::from_utf8(host.value).is_ok_and(is_local))
+    }
+}
+
+/// Returns whether the value of a `Host`, which may end with a port, is an IP address or `localhost`.
+fn is_local(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() => name,
+        _ => host,
+    };
+    let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    match in_brackets {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok(),
     }
 }
 

@@ -250,6 +250,37 @@ fn a_server_answers(
     assert_eq!(body.is_empty(), method == "HEAD");
 }
 
+/// A page whose name was made to resolve to 127.0.0.1 sends its own name.
+#[rstest]
+#[case::address("127.0.0.1:0", "Host: 127.0.0.1:9464\r\n", "200")]
+#[case::no_port("127.0.0.1:0", "Host: 127.0.0.1\r\n", "200")]
+#[case::name("127.0.0.1:0", "host: LocalHost:9464\r\n", "200")]
+#[case::address_6("127.0.0.1:0", "Host: [::1]:9464\r\n", "200")]
+#[case::not_from_a_browser("127.0.0.1:0", "", "200")]
+#[case::another_name("127.0.0.1:0", "Host: evil.example:9464\r\n", "421")]
+#[case::no_port_of_another_name("127.0.0.1:0", "Host: evil.example\r\n", "421")]
+#[case::a_name_below("127.0.0.1:0", "Host: 127.0.0.1.evil.example:9464\r\n", "421")]
+#[case::a_name_that_ends("127.0.0.1:0", "Host: evil-localhost\r\n", "421")]
+#[case::one_of_two("127.0.0.1:0", "Host: localhost\r\nHost: evil.example\r\n", "421")]
+#[case::nothing("127.0.0.1:0", "Host: \r\n", "421")]
+#[case::not_text("127.0.0.1:0", "Host: \u{e9}\r\n", "421")]
+#[case::all_addresses("0.0.0.0:0", "Host: gc.example:9464\r\n", "200")]
+fn a_server_at_a_loopback_address_refuses_other_names(
+    #[case] address: &str,
+    #[case] hosts: &str,
+    #[case] status: &str,
+) {
+    let metrics = Metrics::new();
+    let server = Server::bind(&metrics, address).unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", server.address().port())).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with(&format!("HTTP/1.1 {status}")), "{response}");
+    assert_eq!(response.contains("stopworld_worlds"), status == "200", "{response}");
+    assert_eq!(response.contains("by its IP address or as localhost"), status == "421", "{response}");
+}
+
 #[test]
 fn scrapes_go_on_while_a_world_collects() {
     let metrics = Metrics::new();
@@ -287,8 +318,8 @@ fn sent(address: SocketAddr, bytes: &[u8]) -> TcpStream {
 }
 
 #[rstest]
-#[case::a_body_that_is_not_sent(b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", 1)]
-#[case::answers_that_are_not_read(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 3000)]
+#[case::a_body_that_is_not_sent(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", 1)]
+#[case::answers_that_are_not_read(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 3000)]
 #[case::no_request(b"", 1)]
 #[case::half_a_request(b"GET /metr", 1)]
 fn a_client_that_stalls_delays_no_scrape_and_no_drop(#[case] bytes: &[u8], #[case] times: usize) {
