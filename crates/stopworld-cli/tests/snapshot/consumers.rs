@@ -11,7 +11,7 @@ use stopworld_analysis::snapshot::OpenedHeap;
 use crate::command_support::{self, run, text};
 use crate::random_heap::random_heap;
 use crate::skipped::skipped;
-use crate::{Census, recorded};
+use crate::{Census, assert_retained, recorded};
 
 /// The folder into which `.ci/heap-readers` installs.
 fn readers() -> PathBuf {
@@ -133,7 +133,7 @@ fn visualvm_finds_our_objects_sizes_and_retained_sizes() {
     }
 }
 
-/// A real heap: the objects and bytes of each type are those of the dump.
+/// A real heap: the objects and bytes of each type are those of the dump, and in memlab each object retains as much as in `stopworld heap`.
 #[test]
 fn memlab_and_visualvm_count_the_objects_of_a_run() {
     let directory = command_support::directory();
@@ -150,7 +150,9 @@ fn memlab_and_visualvm_count_the_objects_of_a_run() {
         }
         census
     };
-    if let Some(found) = memlab(&directory.path().join("heap.heapsnapshot")) {
+    let file = directory.path().join("heap.heapsnapshot");
+    if let Some(found) = memlab(&file) {
+        assert_retained(&file, found.iter().map(|(_, retained, _)| *retained));
         assert_eq!(count(&mut found.into_iter().map(|(size, _, name)| (name, size))), expected);
     }
     if let Some((_, found)) = visualvm_of_ours(&directory.path().join("heap.hprof")) {

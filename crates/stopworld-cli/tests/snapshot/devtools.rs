@@ -12,7 +12,7 @@ use crate::command_support::{self, run, text};
 use crate::page_support;
 use crate::random_heap::random_heap;
 use crate::skipped::skipped;
-use crate::{Census, recorded};
+use crate::{Census, assert_retained, recorded};
 
 /// A node in DevTools.
 struct Node {
@@ -57,14 +57,15 @@ fn devtools_find_our_objects_sizes_and_retained_sizes() {
     }
 }
 
-/// A real heap: the objects and bytes of each type are those of the dump.
+/// A real heap: the objects and bytes of each type are those of the dump, and each object retains as much as in `stopworld heap`.
 #[test]
-fn devtools_count_the_objects_of_a_run() {
+fn devtools_find_the_objects_and_retained_sizes_of_a_run() {
     let directory = command_support::directory();
     let expected = recorded(directory.path());
     let output = run(directory.path(), "snapshot heap.nettrace -o heap.heapsnapshot");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let file = fs::read(directory.path().join("heap.heapsnapshot")).unwrap();
+    let path = directory.path().join("heap.heapsnapshot");
+    let file = fs::read(&path).unwrap();
     let Some(nodes) = devtools(std::str::from_utf8(&file).unwrap()) else { return };
     let groups = v8::read(&file[..]).unwrap().groups().len();
     let mut census = Census::new();
@@ -73,6 +74,7 @@ fn devtools_count_the_objects_of_a_run() {
         *row = (row.0 + 1, row.1 + node.size);
     }
     assert_eq!(census, expected);
+    assert_retained(&path, nodes[1 + groups..].iter().map(|node| node.retained));
     let all: u64 = expected.values().map(|row| row.1).sum();
     assert!(nodes[0].retained > 0 && nodes[0].retained <= all, "{} of {all}", nodes[0].retained);
 }

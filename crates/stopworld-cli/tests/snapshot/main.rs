@@ -20,8 +20,10 @@ mod skipped;
 mod threads;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 
+use heap_snapshot::{Dominators, Heap, v8};
 use nettrace_rules::{Trace, dumps};
 
 /// The number of objects of each type, and their bytes.
@@ -33,6 +35,20 @@ fn recorded(directory: &Path) -> Census {
     let output = command_support::run(directory, line);
     assert_eq!(output.status.code(), Some(0), "{}", command_support::text(&output.stderr));
     census(&directory.join("heap.nettrace"))
+}
+
+/// Compares the retained sizes that another program found in a `.heapsnapshot`, in the order of its objects, with those of `stopworld heap`.
+fn assert_retained(file: &Path, found: impl ExactSizeIterator<Item = u64>) {
+    let graph = v8::read(File::open(file).unwrap()).unwrap();
+    let dominators = Dominators::of(&graph);
+    assert_eq!(found.len(), graph.objects() as usize);
+    let (mut reached, mut retain_others) = (0, 0);
+    for (object, retained) in (0..graph.objects()).zip(found).filter(|(object, _)| dominators.is_reached(*object)) {
+        assert_eq!(retained, dominators.retained(object), "object {object}, a {}", graph.type_name(object));
+        reached += 1;
+        retain_others += usize::from(retained > graph.size(object));
+    }
+    assert!(reached > 10_000 && retain_others > 100, "{reached} objects, {retain_others} retain others");
 }
 
 /// Counts the objects of the last dump of a trace.
