@@ -1,6 +1,7 @@
 //! `run --alloc-stacks`: one profile in each of its formats, each read by its consumer. The figures must equal those of the library.
 
 use crate::command_support;
+use crate::pprof::assert_rules_of_perfetto;
 use crate::skipped;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,6 +162,7 @@ fn gos_pprof_reads_the_stacks_and_all_four_values() {
     let directory = directory();
     let file = directory.path().join("run.pb.gz");
     pprof::allocations(&allocations, &mut fs::File::create(&file).unwrap()).unwrap();
+    assert!(assert_rules_of_perfetto(&file).mapped > 0);
     let Some(read) = read_by_go(&file) else { return };
     assert_eq!(read, expected(&allocations));
 }
@@ -262,6 +264,8 @@ fn a_run_writes_the_stacks_of_its_workload(#[case] name: &str) {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let file = directory.path().join(name);
     if name.ends_with(".pb.gz") {
+        let locations = assert_rules_of_perfetto(&file);
+        assert!(locations.mapped > 0 && locations.inlined > 0, "{} and {}", locations.mapped, locations.inlined);
         let Some(stacks) = read_by_go_functions(&file) else { return };
         assert!(stacks.contains("stopworld_workloads::gcbench"), "{stacks}");
         return;

@@ -4,7 +4,7 @@
 use crate::command_support;
 use crate::skipped;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -299,11 +299,23 @@ fn values(file: &Path) -> Vec<u64> {
     messages(&uncompressed(file), 2).map(|sample| numbers(sample, 2)[0]).collect()
 }
 
+/// What the locations of a profile have.
+pub(crate) struct Locations {
+    /// The number that are in a mapping.
+    pub(crate) mapped: usize,
+    /// The number with the lines of several functions: all but the last are inlined.
+    pub(crate) inlined: usize,
+}
+
 /// Checks the rules of the importer of Perfetto: it recognizes a file by the wire types of the fields of `Profile`, needs a table of
-/// texts, and silently leaves out samples without a location and frames whose location or function it does not find.
-fn assert_rules_of_perfetto(file: &Path) {
-    let all = uncompressed(file);
-    for field in &all {
+/// texts, and silently leaves out samples without a location, frames whose location or function it does not find, and mappings that it does
+/// not find.
+pub(crate) fn assert_rules_of_perfetto(file: &Path) -> Locations {
+    assert_rules(&uncompressed(file))
+}
+
+fn assert_rules(all: &[Field]) -> Locations {
+    for field in all {
         match field {
             Field::Bytes(number, _) => assert!([1, 2, 3, 4, 5, 6, 11, 13].contains(number), "field {number}"),
             Field::Number(number, _) => {
@@ -311,30 +323,83 @@ fn assert_rules_of_perfetto(file: &Path) {
             }
         }
     }
-    let texts: Vec<String> = messages(&all, 6).map(text).collect();
+    let texts: Vec<String> = messages(all, 6).map(text).collect();
     assert_eq!(texts[0], "");
     let is_text = |index: u64| (1..texts.len() as u64).contains(&index);
-    let functions: BTreeMap<u64, u64> = messages(&all, 5).map(|f| (numbers(f, 1)[0], numbers(f, 2)[0])).collect();
+    // A number that is 0 is not in the file.
+    let number = |message: &[u8], field| numbers(message, field).first().copied().unwrap_or(0);
+    let functions: BTreeMap<u64, u64> = messages(all, 5).map(|f| (number(f, 1), number(f, 2))).collect();
     assert!(functions.iter().all(|(id, name)| *id > 0 && is_text(*name)));
-    let locations: BTreeMap<u64, u64> = messages(&all, 4)
-        .map(|location| {
-            let location_fields = fields(location);
-            let line = messages(&location_fields, 4).next().unwrap();
-            (numbers(location, 1)[0], numbers(line, 1)[0])
-        })
-        .collect();
-    assert!(locations.iter().all(|(id, function)| *id > 0 && functions.contains_key(function)));
+    assert!(messages(all, 5).all(|function| number(function, 4) < texts.len() as u64));
+    let mappings: BTreeMap<u64, &[u8]> = messages(all, 3).map(|mapping| (number(mapping, 1), mapping)).collect();
+    assert!(mappings.iter().all(|(id, mapping)| *id > 0 && is_text(number(mapping, 5))));
+    let mut ids = BTreeSet::new();
+    let mut found = Locations { mapped: 0, inlined: 0 };
+    for location in messages(all, 4) {
+        let location_fields = fields(location);
+        let lines: Vec<u64> = messages(&location_fields, 4).map(|line| number(line, 1)).collect();
+        assert!(!lines.is_empty() && lines.iter().all(|function| functions.contains_key(function)), "{lines:?}");
+        found.inlined += usize::from(lines.len() > 1);
+        let (mapping, address) = (number(location, 2), number(location, 3));
+        if mapping > 0 {
+            let mapping = mappings.get(&mapping).unwrap_or_else(|| panic!("no mapping {mapping}"));
+            assert!((number(mapping, 2)..number(mapping, 3)).contains(&address), "{address:#x}");
+            found.mapped += 1;
+        }
+        let id = number(location, 1);
+        assert!(id > 0 && ids.insert(id), "location {id}");
+    }
     let types =
-        messages(&all, 1).inspect(|value| assert!(is_text(numbers(value, 1)[0]) && is_text(numbers(value, 2)[0])));
+        messages(all, 1).inspect(|value| assert!(is_text(numbers(value, 1)[0]) && is_text(numbers(value, 2)[0])));
     let types = types.count();
     let mut samples = 0;
-    for sample in messages(&all, 2) {
+    for sample in messages(all, 2) {
         let stack = numbers(sample, 1);
-        assert!(!stack.is_empty() && stack.iter().all(|location| locations.contains_key(location)));
+        assert!(!stack.is_empty() && stack.iter().all(|location| ids.contains(location)));
         assert_eq!(numbers(sample, 2).len(), types);
         samples += 1;
     }
     assert!(samples > 0);
+    found
+}
+
+/// A message: for each field its number, with a number or with bytes. All of them are short.
+fn message(numbers: &[(u8, u8)], parts: &[(u8, &[u8])]) -> Vec<u8> {
+    let numbers = numbers.iter().flat_map(|(field, value)| [field << 3, *value]);
+    let parts = parts.iter().flat_map(|(field, bytes)| [&[field << 3 | 2, bytes.len() as u8], *bytes].concat());
+    numbers.chain(parts).collect()
+}
+
+/// A profile with one function, one mapping (from 16 to 32) and one location with two lines: what is wrong in it is found.
+#[rstest]
+#[case::right(1, 20, [1, 1], true)]
+#[case::no_mapping(0, 20, [1, 1], true)]
+#[case::unknown_mapping(2, 20, [1, 1], false)]
+#[case::outside_of_its_mapping(1, 40, [1, 1], false)]
+#[case::unknown_first_function(1, 20, [2, 1], false)]
+#[case::unknown_second_function(1, 20, [1, 2], false)]
+fn the_rules_refuse_a_wrong_location(
+    #[case] mapping: u8,
+    #[case] address: u8,
+    #[case] functions: [u8; 2],
+    #[case] is_right: bool,
+) {
+    let lines = functions.map(|function| message(&[(1, function)], &[]));
+    let profile = [
+        (1, message(&[(1, 1), (2, 1)], &[])),
+        (2, message(&[(1, 1), (2, 5)], &[])),
+        (3, message(&[(1, 1), (2, 16), (3, 32), (5, 1)], &[])),
+        (4, message(&[(1, 1), (2, mapping), (3, address)], &[(4, &lines[0]), (4, &lines[1])])),
+        (5, message(&[(1, 1), (2, 1)], &[])),
+        (6, vec![]),
+        (6, b"name".to_vec()),
+    ];
+    let profile: Vec<Field> = profile.into_iter().map(|(number, bytes)| Field::Bytes(number, bytes)).collect();
+    let found = std::panic::catch_unwind(|| assert_rules(&profile));
+    assert_eq!(found.is_ok(), is_right);
+    if let Ok(found) = found {
+        assert_eq!((found.mapped, found.inlined), (usize::from(mapping > 0), 1));
+    }
 }
 
 #[test]
