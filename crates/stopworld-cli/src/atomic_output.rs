@@ -4,6 +4,7 @@
 //! If the command fails or is killed, the existing file is unchanged. If SIGINT, SIGTERM or SIGHUP ends the command, the
 //! temporary file is removed. An output that is not a regular file (a pipe, a device, standard output) is written directly.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Stdout, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -109,13 +110,18 @@ fn temporary_beside(target: &Path, path: &Path) -> anyhow::Result<NamedTempFile>
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    tempfile::Builder::new()
-        .prefix(".stopworld-")
-        .make_in(directory, |path| OpenOptions::new().write(true).create_new(true).open(path))
-        .map_err(|error| {
-            let (name, reason) = (path.display(), error.kind());
-            anyhow!("can't write {name}: {reason}; its directory must exist and be writable: create it, or name another file")
-        })
+    // The error of `make_in` names the temporary file, which the user does not know, and has no number.
+    let failed = Cell::new(None);
+    let create = |path: &Path| {
+        let created = OpenOptions::new().write(true).create_new(true).open(path);
+        created.inspect_err(|error| failed.set(error.raw_os_error()))
+    };
+    tempfile::Builder::new().prefix(".stopworld-").make_in(directory, create).map_err(|error| {
+        let (name, reason) = (path.display(), failed.get().map_or(error, io::Error::from_raw_os_error));
+        anyhow!(
+            "can't write {name}: {reason}; its directory must exist and be writable: create it, or name another file"
+        )
+    })
 }
 
 /// Returns the file to replace. A symbolic link stays: the file that it points to is replaced, or created if there is none.

@@ -276,7 +276,7 @@ fn diff_prints_what_has_grown() {
 #[case("snapshot none.nettrace -o a.heapsnapshot", 1, &["can't open none.nettrace", "No such file"])]
 #[case("snapshot text -o a.heapsnapshot", 1, &["text: not a heap snapshot: expected", "HPROF", ".nettrace with a heap dump"])]
 #[case("snapshot text -o a.json", 2, &["a.json", "end it in .heapsnapshot", ".hprof"])]
-#[case("snapshot text -o no/a.hprof", 1, &["no/a.hprof", "its directory must exist", "or name another file"])]
+#[case("snapshot text -o no/a.hprof", 1, &["can't write no/a.hprof: No such file or directory (os error 2); its directory must exist", "or name another file"])]
 #[case("snapshot text -o -", 2, &["'-'", "not written to standard output", ".hprof"])]
 #[case("snapshot plain.nettrace -o a.hprof", 1, &["plain.nettrace: the trace has no heap dump", "--events GC+Type+GCHeapDump"])]
 #[case("snapshot cut.nettrace -o a.hprof", 1, &["cut.nettrace: the trace ends inside the heap dump of collection 1"])]
