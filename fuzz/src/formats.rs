@@ -104,7 +104,11 @@ pub fn convert_json(trace: &[u8]) {
 pub(crate) fn not_converted(error: &ConvertError) {
     match error {
         ConvertError::Unreadable(message) => names_a_byte(message),
-        ConvertError::Empty | ConvertError::Unknown(_) | ConvertError::Timeline | ConvertError::Eventlog => {}
+        ConvertError::Empty
+        | ConvertError::Unknown(_)
+        | ConvertError::Heap
+        | ConvertError::Timeline
+        | ConvertError::Eventlog => {}
         error => panic!("{error}"),
     }
 }
