@@ -47,7 +47,8 @@ impl BlockWord {
     }
 
     pub(crate) fn is_large_tail(self) -> bool {
-        self.0 & LARGE_TAIL != 0
+        // A damaged word may be of several kinds at once. It is then not the tail of a large object for any question.
+        self.0 & (LARGE_TAIL | LARGE_HEAD | CELLS) == LARGE_TAIL
     }
 
     fn is_unswept(self) -> bool {
@@ -683,6 +684,20 @@ impl<'m> Heap<'m> {
                 "the address is in a block without objects, or in one that could not be read"
             }
             None => "the address is in a block without objects",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An object that is found in a block must be found again by its address.
+    #[test]
+    fn a_block_with_objects_of_its_own_is_no_tail() {
+        for flags in [0, LARGE_HEAD, CELLS, LARGE_HEAD | CELLS] {
+            assert_eq!(BlockWord(LARGE_TAIL | flags | 1).is_large_tail(), flags == 0);
+            assert!(!BlockWord(flags).is_large_tail());
         }
     }
 }
