@@ -375,7 +375,7 @@ fn damage(heap: &Heap<'_>, records: &[ThreadRecord], report: &mut Report) {
             report.line(format_args!("  {more} more"));
         }
     }
-    suspects(&heap.words_outside(), report);
+    suspects(&damages.outside, report);
 }
 
 /// Lists words that may be damaged references.

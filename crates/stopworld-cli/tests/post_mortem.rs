@@ -238,6 +238,11 @@ impl Dead {
         line.unwrap_or_else(|| panic!("no {name} in {}", self.said)).to_owned()
     }
 
+    /// Returns the address of the list's first object.
+    fn head(&self) -> u64 {
+        u64::from_str_radix(self.address("head").trim_start_matches("0x"), 16).unwrap()
+    }
+
     /// Returns objects and bytes by type, as the process counted them.
     fn census(&self) -> BTreeMap<String, (u64, u64)> {
         let rows = self.said.lines().filter_map(|line| line.strip_prefix("census "));
@@ -286,6 +291,14 @@ impl Headers {
         // The program headers follow the file header, which has their number at byte 56.
         let all = (0..self.word(56) & 0xffff).map(|index| 64 + 56 * index);
         all.filter(|at| self.word(*at) & 0xffff_ffff == 1)
+    }
+
+    /// Returns where the header of the only segment with an address is.
+    fn load_with(&self, address: u64) -> u64 {
+        let has_address = |at: &u64| (self.word(at + 16)..self.word(at + 16) + self.word(at + 32)).contains(&address);
+        let found: Vec<u64> = self.loads().filter(has_address).collect();
+        assert_eq!(found.len(), 1);
+        found[0]
     }
 }
 
@@ -489,12 +502,8 @@ fn a_core_that_is_cut_off_gives_what_is_there() {
 #[test]
 fn a_core_without_the_objects_is_not_called_sound() {
     let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
-    let head = u64::from_str_radix(dead.address("head").trim_start_matches("0x"), 16).unwrap();
     let core = Headers::of(&dead.core);
-    let has_head = |at: &u64| (core.word(at + 16)..core.word(at + 16) + core.word(at + 32)).contains(&head);
-    let of_objects: Vec<u64> = core.loads().filter(has_head).collect();
-    assert_eq!(of_objects.len(), 1);
-    core.file.write_all_at(&[0; 8], of_objects[0] + 32).unwrap();
+    core.file.write_all_at(&[0; 8], core.load_with(dead.head()) + 32).unwrap();
     let output = dead.core(&[]);
     let report = said(&output);
     assert_eq!((output.status.code(), types(&report).len()), (Some(1), 0), "{report}");
@@ -509,10 +518,8 @@ fn a_core_without_the_objects_is_not_called_sound() {
 #[test]
 fn a_reference_that_was_overwritten_is_listed() {
     let Some(dead) = ended_at("running", &this(), Writer::Kernel) else { return };
-    let head = u64::from_str_radix(dead.address("head").trim_start_matches("0x"), 16).unwrap();
-    let core = Headers::of(&dead.core);
-    let has_head = |at: &u64| (core.word(at + 16)..core.word(at + 16) + core.word(at + 32)).contains(&head);
-    let segment = core.loads().find(has_head).unwrap();
+    let (head, core) = (dead.head(), Headers::of(&dead.core));
+    let segment = core.load_with(head);
     let place = core.word(segment + 8) + head - core.word(segment + 16);
     let overwrite = |value: u64| core.file.write_all_at(&value.to_le_bytes(), place).unwrap();
     let heap = || Command::new(STOPWORLD).arg("heap").arg(&dead.core).output().unwrap();

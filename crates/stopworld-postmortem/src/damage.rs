@@ -74,6 +74,9 @@ pub struct Damages {
     pub places: Vec<(u64, Damage)>,
     /// The number of all of them.
     pub count: u64,
+    /// What may be damage, by type, the rarest first: a field that was overwritten is one of few, and a type that may have other values has
+    /// many of them.
+    pub outside: Vec<OutsideWords>,
 }
 
 impl Damages {

@@ -36,35 +36,15 @@ impl Heap<'_> {
                 self.verify_runs(block, dense, &mut damages);
             }
         }
-        self.for_each_object(|_, object| self.verify_object(object, &self.types.get(object.type_number), &mut damages));
-        damages.places.sort_by_key(|(address, _)| *address);
-        damages
-    }
-
-    /// Returns the words in the place of references that are no values of a [`stopworld::Gc`], by type, the rarest first: a field that was
-    /// overwritten is one of few, and a type that may have other values has many of them.
-    pub fn words_outside(&self) -> Vec<OutsideWords> {
-        let mut found: HashMap<u32, OutsideWords> = HashMap::new();
-        if self.tables.pointers != 0 {
-            return Vec::new();
-        }
+        let mut outside = HashMap::new();
         self.for_each_object(|_, object| {
-            let number = object.type_number;
-            let of_type = self.types.get(number);
-            if of_type.shape == Shape::Any {
-                return;
-            }
-            self.for_each_reference(object, &of_type, |offset, value| {
-                if value != 0 && value % 2 == 0 && !self.contains(value) {
-                    let (type_name, object) = (&of_type.name, object.address);
-                    let first = || OutsideWords { type_name: type_name.clone(), count: 0, object, offset, value };
-                    found.entry(number).or_insert_with(first).count += 1;
-                }
-            });
+            let of_type = self.types.get(object.type_number);
+            self.verify_object(object, &of_type, &mut damages, &mut outside);
         });
-        let mut found: Vec<OutsideWords> = found.into_values().collect();
-        found.sort_by_key(|words| (words.count, words.object));
-        found
+        damages.places.sort_by_key(|(address, _)| *address);
+        damages.outside = outside.into_values().collect();
+        damages.outside.sort_by_key(|words| (words.count, words.object));
+        damages
     }
 
     /// Returns the address of the block that a thread was sweeping, or of the large object that it was making.
@@ -81,7 +61,13 @@ impl Heap<'_> {
         sweeping.checked_sub(1)
     }
 
-    fn verify_object(&self, object: &Object, of_type: &Type, damages: &mut Damages) {
+    fn verify_object(
+        &self,
+        object: &Object,
+        of_type: &Type,
+        damages: &mut Damages,
+        outside: &mut HashMap<u32, OutsideWords>,
+    ) {
         let length = word(self.memory, object.address).unwrap_or(0);
         let bytes = match of_type.stride {
             Some(stride) => length.saturating_mul(stride).saturating_add(8),
@@ -98,9 +84,16 @@ impl Heap<'_> {
             return;
         }
         self.for_each_reference(object, of_type, |offset, target| {
-            if target % 2 == 0 && self.contains(target) && self.at(target).is_none() {
-                let type_name = of_type.name.clone();
-                damages.add(object.address, || Damage::Dangling { type_name, offset, target });
+            if target == 0 || target % 2 == 1 {
+                return;
+            }
+            let type_name = || of_type.name.clone();
+            if !self.contains(target) {
+                let first =
+                    || OutsideWords { type_name: type_name(), count: 0, object: object.address, offset, value: target };
+                outside.entry(object.type_number).or_insert_with(first).count += 1;
+            } else if self.at(target).is_none() {
+                damages.add(object.address, || Damage::Dangling { type_name: type_name(), offset, target });
             }
         });
     }
