@@ -71,7 +71,7 @@ impl MarkStack {
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let memory = Reservation::new(bytes.max(4096), 4096)?;
         memory.commit_table()?;
-        memory.include_in_cores(0, memory.len().min(BYTES_IN_CORES))?;
+        memory.include_in_cores(0, memory.len().min(BYTES_IN_CORES));
         let capacity = bytes.max(64) / size_of::<usize>();
         let tasks = Tasks { memory: memory.base().cast(), capacity, bottom: 0, top: 0 };
         Ok(Self { tasks, high: 0, _memory: memory })

@@ -407,7 +407,7 @@ impl Blocks {
         ];
         for (table, bytes) in tables.into_iter().chain(kinds) {
             // The table of words has one more, and the length of each is a multiple of a page.
-            table.include_in_cores(0, ((to + 1) * bytes).next_multiple_of(page_size()).min(table.len()))?;
+            table.include_in_cores(0, ((to + 1) * bytes).next_multiple_of(page_size()).min(table.len()));
         }
         Ok(())
     }

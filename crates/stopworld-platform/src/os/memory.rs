@@ -156,7 +156,8 @@ impl Reservation {
     /// page.
     pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
         self.make_usable(offset, len)?;
-        self.include_in_cores(offset, len)
+        self.include_in_cores(offset, len);
+        Ok(())
     }
 
     /// Makes everything readable and writable, for a large table of which only the beginning is used at first. Core files have the parts that
@@ -165,11 +166,11 @@ impl Reservation {
         self.make_usable(0, self.len)
     }
 
-    /// Makes `[offset, offset + len)` a part of core files. Both must be multiples of a page.
-    pub fn include_in_cores(&self, offset: usize, len: usize) -> io::Result<()> {
+    /// Makes `[offset, offset + len)` a part of core files. Both must be multiples of a page. If the kernel refuses, the memory can be used
+    /// all the same.
+    pub fn include_in_cores(&self, offset: usize, len: usize) {
         // SAFETY: the range is inside our own mapping (checked by `at`); the advice changes no contents.
-        let r = unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_DODUMP) };
-        if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        unsafe { libc::madvise(self.at(offset, len), len, libc::MADV_DODUMP) };
     }
 
     fn make_usable(&self, offset: usize, len: usize) -> io::Result<()> {
