@@ -224,11 +224,7 @@ impl<R: Read> File<R> {
             self.skip(4)?;
             let length = u64::from(self.u32()?);
             let end = self.source.offset() + length;
-            match tag {
-                HEAP_DUMP_SEGMENT => is_open = true,
-                HEAP_DUMP_END => is_open = false,
-                _ => {}
-            }
+            is_open = tag == HEAP_DUMP_SEGMENT || is_open && tag != HEAP_DUMP_END;
             match tag {
                 HEAP_DUMP | HEAP_DUMP_SEGMENT => {
                     while self.source.offset() < end {
