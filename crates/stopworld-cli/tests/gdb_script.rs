@@ -163,12 +163,13 @@ fn workloads_reach_their_right_results_with_threads_stopped(#[case] workload: &[
     let end = Instant::now() + Duration::from_secs(1800);
     while !over {
         assert!(Instant::now() < end, "{}", gdb.ask("stopworld threads"));
-        // All threads run for a while; then the next one that calls the function stops.
-        std::thread::sleep(Duration::from_millis(200));
+        // All threads run for a while; then the next one that calls the function stops. Short turns, because the others can
+        // often do only little before they wait for the stopped thread, and some turns must see a collection.
+        std::thread::sleep(Duration::from_millis(20));
         gdb.ask(&format!("tbreak stopworld_workloads::{function}"));
         let before = collections_so_far(&mut gdb);
         // Waits until other threads have collected meanwhile, or until they wait for the stopped thread, for example to join it.
-        let long_enough = Instant::now() + Duration::from_secs(1);
+        let long_enough = Instant::now() + Duration::from_millis(500);
         while collections_so_far(&mut gdb).is_some_and(|now| Some(now) < before.map(|n| n + 25))
             && Instant::now() < long_enough
         {}
