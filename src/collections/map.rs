@@ -1,17 +1,16 @@
 //! [`GcHashMap`], a hash table.
 //!
 //! ```text
-//!   index    | 0 | 3 | 0 | 1 | 2 | 0 | 0 | 0 |      the number of an entry, or 0; linear probing
-//!   entries  | hash, key, value | hash, key, value | hash, key, value |
+//!   index    | 0 | hash, 3 | 0 | hash, 1 | hash, 2 | 0 | 0 | 0 |      half of a hash and the number of an entry, or 0; linear probing
+//!   entries  | key, value | key, value | key, value |
 //! ```
 //!
 //! The entries are a vector in the order of insertion, so the marker and iterators read them in a row, and only they are scanned. The index
-//! has four bytes for each place and no references. A removed entry is replaced by the last one, and the places after its place in the
+//! has eight bytes for each place and no references. A removed entry is replaced by the last one, and the places after its place in the
 //! index are shifted back, so there are no marks of removed entries.
 //!
 //! A map that has had room for at most `SMALL` entries has no index: it compares the keys one by one, and hashes none. Many maps are that small
-//! (the fields of an object, the variables of a block), and so each of them takes one array instead of two. The hashes are stored when the
-//! index is made.
+//! (the fields of an object, the variables of a block), and so each of them takes one array instead of two, without hashes.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -28,22 +27,46 @@ use crate::{Mutator, OutOfMemory, Trace};
 /// The number of entries up to which a map needs no index.
 const SMALL: usize = 8;
 
-/// One entry. The hash has a meaning only while the map has an index. Being a word, it makes each entry whole words.
+/// The number of entries for which the first insertion makes room. More would be unused in most small maps.
+const FIRST: usize = 2;
+
+/// One entry.
 #[derive(Trace)]
 struct Slot<K: Trace, V: Trace> {
-    hash: u64,
     key: K,
     value: V,
+}
+
+/// The half of a hash that the index has. The index uses its lower bits as a place.
+type Hash32 = u32;
+
+/// A place of the index that has an entry.
+#[derive(Clone, Copy)]
+struct Taken {
+    hash: Hash32,
+    entry: usize,
 }
 
 /// The positions of entries, by their hashes. Without references.
 #[derive(Trace)]
 struct Positions {
-    /// One more than the number of an entry, or 0. The capacity is 0 or a power of two, and at least a quarter of the places are 0.
-    places: Storage<u32>,
+    /// In the lower half one more than the number of an entry, or 0; in the upper half its hash. The capacity is 0 or a power of two, and at
+    /// least a quarter of the places are 0.
+    places: Storage<u64>,
 }
 
 impl Positions {
+    const NONE: Self = Self { places: Storage::EMPTY };
+
+    /// Creates an index with room for `wanted` entries, without any.
+    fn with_room(mutator: &Mutator, wanted: usize) -> Result<Self, OutOfMemory> {
+        let places = (wanted.saturating_mul(4) / 3 + 1).checked_next_power_of_two().unwrap_or(usize::MAX);
+        if places > 1 << u32::BITS {
+            return Err(mutator.out_of_memory(places.saturating_mul(size_of::<u64>())));
+        }
+        Ok(Self { places: Storage::new(mutator, places)? })
+    }
+
     /// Returns whether there is an index. Without one, all entries are searched.
     fn exists(&self) -> bool {
         self.places.capacity() > 0
@@ -58,58 +81,63 @@ impl Positions {
         self.places.capacity().wrapping_sub(1)
     }
 
-    fn get(&self, place: usize) -> u32 {
+    fn get(&self, place: usize) -> Option<Taken> {
         // SAFETY: callers mask the place, and there is storage; fresh storage is 0, which is a number.
-        unsafe { self.places.place(place).read() }
+        let word = unsafe { self.places.place(place).read() };
+        let entry = (word as u32).checked_sub(1)?;
+        Some(Taken { hash: (word >> 32) as Hash32, entry: entry as usize })
     }
 
-    fn set(&mut self, place: usize, position: u32) {
+    fn set(&mut self, place: usize, taken: Option<Taken>) {
+        let word = taken.map_or(0, |Taken { hash, entry }| u64::from(hash) << 32 | (entry as u64 + 1));
         // SAFETY: as in `get`; this is the owner.
-        unsafe { self.places.place(place).write(position) };
+        unsafe { self.places.place(place).write(word) };
     }
 
-    /// Visits the places where an entry with this hash may be, until `is_it` accepts the number of an entry. There is an index.
-    fn find(&self, hash: u64, mut is_it: impl FnMut(usize) -> bool) -> Option<usize> {
+    /// The places that have an entry.
+    fn taken(&self) -> impl Iterator<Item = Taken> {
+        (0..self.places.capacity()).filter_map(|place| self.get(place))
+    }
+
+    /// Visits the entries with this hash, until `is_it` accepts the number of one; returns its place and its number. There is an index.
+    fn find(&self, hash: Hash32, mut is_it: impl FnMut(usize) -> bool) -> Option<(usize, usize)> {
         let mut place = hash as usize & self.mask();
         loop {
-            let entry = self.get(place).checked_sub(1)?;
-            if is_it(entry as usize) {
-                return Some(place);
+            let taken = self.get(place)?;
+            if taken.hash == hash && is_it(taken.entry) {
+                return Some((place, taken.entry));
             }
             place = (place + 1) & self.mask();
         }
     }
 
     /// Adds an entry. There is a place.
-    fn add(&mut self, hash: u64, entry: usize) {
-        let mut place = hash as usize & self.mask();
-        while self.get(place) != 0 {
+    fn add(&mut self, taken: Taken) {
+        let mut place = taken.hash as usize & self.mask();
+        while self.get(place).is_some() {
             place = (place + 1) & self.mask();
         }
-        self.set(place, entry as u32 + 1);
+        self.set(place, Some(taken));
     }
 
-    /// Removes what is at a place, and shifts back the ones after it that would not be found any more. `hash_of` returns the hash of an entry.
-    fn remove(&mut self, place: usize, hash_of: impl Fn(usize) -> u64) {
+    /// Removes what is at a place, and shifts back the ones after it that would not be found any more.
+    fn remove(&mut self, place: usize) {
         let (mut hole, mut place) = (place, place);
         loop {
             place = (place + 1) & self.mask();
-            let position = self.get(place);
-            if position == 0 {
-                break;
-            }
-            let home = hash_of(position as usize - 1) as usize & self.mask();
+            let Some(taken) = self.get(place) else { break };
+            let home = taken.hash as usize & self.mask();
             // The entry may move to the hole unless its home is after the hole.
             if place.wrapping_sub(home) & self.mask() >= place.wrapping_sub(hole) & self.mask() {
-                self.set(hole, position);
+                self.set(hole, Some(taken));
                 hole = place;
             }
         }
-        self.set(hole, 0);
+        self.set(hole, None);
     }
 
     fn clear(&mut self) {
-        (0..self.places.capacity()).for_each(|place| self.set(place, 0));
+        (0..self.places.capacity()).for_each(|place| self.set(place, None));
     }
 }
 
@@ -163,7 +191,7 @@ impl<K: Trace, V: Trace> GcHashMap<K, V> {
 impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
     /// Creates an empty map that hashes with `hasher`.
     pub const fn with_hasher(hasher: S) -> Self {
-        Self { entries: GcVec::new(), index: Positions { places: Storage::EMPTY }, hasher }
+        Self { entries: GcVec::new(), index: Positions::NONE, hasher }
     }
 
     /// Returns the map's hasher.
@@ -225,20 +253,23 @@ impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
 
     /// Keeps the entries for which `keep` returns true, in their order.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        let mut hashes = vec![0; if self.index.exists() { self.len() } else { 0 }];
+        self.index.taken().for_each(|taken| hashes[taken.entry] = taken.hash);
         // While the index is empty, a panic of `keep` leaves a map that has no wrong positions: it finds nothing, or has no index and finds
         // what is left.
         self.index.clear();
-        self.entries.retain_mut(|slot| keep(&slot.key, &mut slot.value));
-        self.index_all();
-    }
-
-    /// Adds all entries to the index, if there is one. It is empty and has room.
-    fn index_all(&mut self) {
-        if !self.index.exists() {
-            return;
-        }
-        for (position, slot) in self.entries.iter().enumerate() {
-            self.index.add(slot.hash, position);
+        let (mut before, mut kept) = (0, 0);
+        self.entries.retain_mut(|slot| {
+            let keeps = keep(&slot.key, &mut slot.value);
+            if keeps && let Some(&hash) = hashes.get(before) {
+                hashes[kept] = hash;
+                kept += 1;
+            }
+            before += 1;
+            keeps
+        });
+        for (entry, &hash) in hashes[..kept].iter().enumerate() {
+            self.index.add(Taken { hash, entry });
         }
     }
 }
@@ -262,32 +293,37 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     /// # Errors
     /// There is no room in the heap, or more than 3 × 2³⁰ entries are wanted; the map is unchanged.
     pub fn reserve(&mut self, mutator: &Mutator, additional: usize) -> Result<(), OutOfMemory> {
-        self.entries.reserve(mutator, additional)?;
-        let wanted = self.len() + additional;
-        if wanted <= self.index.room() { Ok(()) } else { self.set_places(mutator, wanted) }
+        let wanted = self.len().saturating_add(additional);
+        if self.entries.capacity() == 0 {
+            self.entries = GcVec::with_capacity(mutator, wanted)?;
+        } else {
+            self.entries.reserve(mutator, additional)?;
+        }
+        if wanted <= self.index.room() { Ok(()) } else { self.set_room(mutator, wanted) }
     }
 
     /// Makes a new index, with room for `wanted` entries, which are more than [`SMALL`].
-    fn set_places(&mut self, mutator: &Mutator, wanted: usize) -> Result<(), OutOfMemory> {
-        let places = (wanted.saturating_mul(4) / 3 + 1).checked_next_power_of_two().unwrap_or(usize::MAX);
-        if places > 1 << u32::BITS {
-            return Err(mutator.out_of_memory(places.saturating_mul(size_of::<u32>())));
-        }
-        let places = Storage::new(mutator, places)?;
-        if !self.index.exists() {
-            // If a hash panics, there still is no index.
-            for slot in self.entries.iter_mut() {
-                slot.hash = self.hasher.hash_one(&slot.key);
+    fn set_room(&mut self, mutator: &Mutator, wanted: usize) -> Result<(), OutOfMemory> {
+        let mut index = Positions::with_room(mutator, wanted)?;
+        if self.index.exists() {
+            self.index.taken().for_each(|taken| index.add(taken));
+        } else {
+            for (entry, slot) in self.entries.iter().enumerate() {
+                index.add(Taken { hash: self.hash(&slot.key), entry });
             }
         }
-        self.index = Positions { places };
-        self.index_all();
+        self.index = index;
         Ok(())
     }
 
+    fn hash<Q: ?Sized + Hash>(&self, key: &Q) -> Hash32 {
+        let hash = self.hasher.hash_one(key);
+        (hash ^ hash >> 32) as Hash32
+    }
+
     /// Returns the hash of a key, if the map has an index.
-    fn hash_of<Q: ?Sized + Hash>(&self, key: &Q) -> Option<u64> {
-        self.index.exists().then(|| self.hasher.hash_one(key))
+    fn hash_of<Q: ?Sized + Hash>(&self, key: &Q) -> Option<Hash32> {
+        self.index.exists().then(|| self.hash(key))
     }
 
     /// Returns the place in the index (0 if there is no index) and the number of the entry with this key.
@@ -298,19 +334,14 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         self.find_hashed(self.hash_of(key), key)
     }
 
-    fn find_hashed<Q: ?Sized + Eq>(&self, hash: Option<u64>, key: &Q) -> Option<(usize, usize)>
+    fn find_hashed<Q: ?Sized + Eq>(&self, hash: Option<Hash32>, key: &Q) -> Option<(usize, usize)>
     where
         K: Borrow<Q>,
     {
-        let Some(hash) = hash else {
-            return self.entries.iter().position(|slot| slot.key.borrow() == key).map(|entry| (0, entry));
-        };
-        let is_it = |entry: usize| {
-            let slot = &self.entries[entry];
-            slot.hash == hash && slot.key.borrow() == key
-        };
-        let place = self.index.find(hash, is_it)?;
-        Some((place, self.index.get(place) as usize - 1))
+        match hash {
+            Some(hash) => self.index.find(hash, |entry| self.entries[entry].key.borrow() == key),
+            None => self.entries.iter().position(|slot| slot.key.borrow() == key).map(|entry| (0, entry)),
+        }
     }
 
     /// Returns the value of a key.
@@ -386,19 +417,29 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     }
 
     fn remove_at(&mut self, place: usize, entry: usize) -> (K, V) {
-        let Self { entries, index, .. } = self;
-        if index.exists() {
-            index.remove(place, |entry| entries[entry].hash);
-            let last = entries.len() - 1;
+        let last = self.len() - 1;
+        if self.index.exists() {
             // The last entry takes the place of the removed one.
-            if entry != last
-                && let Some(place) = index.find(entries[last].hash, |other| other == last)
-            {
-                index.set(place, entry as u32 + 1);
+            let moved = if entry == last { None } else { Some(self.place_of(last)) };
+            if let Some((place, hash)) = moved {
+                self.index.set(place, Some(Taken { hash, entry }));
             }
+            self.index.remove(place);
         }
-        let slot = entries.swap_remove(entry);
+        let slot = self.entries.swap_remove(entry);
         (slot.key, slot.value)
+    }
+
+    /// Returns the place of an entry in the index, and its hash.
+    fn place_of(&self, entry: usize) -> (usize, Hash32) {
+        let hash = self.hash(&self.entries[entry].key);
+        if let Some((place, _)) = self.index.find(hash, |other| other == entry) {
+            return (place, hash);
+        }
+        // The key has another hash than at its insertion. It is not found by its key any more, but its position must stay right.
+        let is_it = |&place: &usize| self.index.get(place).is_some_and(|taken| taken.entry == entry);
+        let place = (0..=self.index.mask()).find(is_it).expect("each entry has a place");
+        (place, self.index.get(place).map_or(hash, |taken| taken.hash))
     }
 
     /// Inserts the items of an iterator, which may allocate.
@@ -406,6 +447,10 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     /// # Errors
     /// As [`reserve`](Self::reserve). The items before the error are inserted.
     pub fn extend(&mut self, mutator: &Mutator, items: impl IntoIterator<Item = (K, V)>) -> Result<(), OutOfMemory> {
+        let items = items.into_iter();
+        if self.entries.capacity() == 0 {
+            self.reserve(mutator, items.size_hint().0)?;
+        }
         for (key, value) in items {
             self.insert(mutator, key, value)?;
         }
@@ -419,10 +464,10 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     pub fn shrink_to_fit(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory> {
         self.entries.shrink_to_fit(mutator)?;
         if self.len() <= SMALL {
-            self.index = Positions { places: Storage::EMPTY };
+            self.index = Positions::NONE;
             return Ok(());
         }
-        self.set_places(mutator, self.len())
+        self.set_room(mutator, self.len())
     }
 }
 
@@ -445,7 +490,7 @@ pub struct OccupiedEntry<'a, K: Trace, V: Trace, S = RandomState> {
 pub struct VacantEntry<'a, K: Trace, V: Trace, S = RandomState> {
     map: &'a mut GcHashMap<K, V, S>,
     /// The hash of the key, if the map has an index.
-    hash: Option<u64>,
+    hash: Option<Hash32>,
     key: K,
 }
 
@@ -542,13 +587,13 @@ impl<'a, K: Trace + Eq + Hash, V: Trace, S: BuildHasher> VacantEntry<'a, K, V, S
     /// As [`GcHashMap::reserve`]; key and value are dropped.
     pub fn insert(self, mutator: &Mutator, value: V) -> Result<&'a mut V, OutOfMemory> {
         let Self { map, hash, key } = self;
-        map.reserve(mutator, 1)?;
+        map.reserve(mutator, if map.entries.capacity() == 0 { FIRST } else { 1 })?;
         let entry = map.len();
         // The index may be new.
         let hash = hash.or_else(|| map.hash_of(&key));
-        map.entries.push(mutator, Slot { hash: hash.unwrap_or(0), key, value })?;
+        map.entries.push(mutator, Slot { key, value })?;
         if let Some(hash) = hash {
-            map.index.add(hash, entry);
+            map.index.add(Taken { hash, entry });
         }
         Ok(&mut map.entries[entry].value)
     }
@@ -630,7 +675,7 @@ macro_rules! iterator {
 }
 
 iterator!(Entries yields (&'a K, &'a V): slot => (&slot.key, &slot.value));
-iterator!(EntriesMut yields (&'a K, &'a mut V): Slot { key, value, .. } => (&*key, value));
+iterator!(EntriesMut yields (&'a K, &'a mut V): Slot { key, value } => (&*key, value));
 iterator!(Keys yields &'a K: slot => &slot.key);
 
 impl<K: Trace, V: Trace> Clone for Entries<'_, K, V> {

@@ -10,7 +10,7 @@
 //! | [`GcVec`] | `Vec` | one array |
 //! | [`GcString`] | `String` | one array of bytes |
 //! | [`GcDeque`] | `VecDeque` | one array, used as a ring |
-//! | [`GcHashMap`], [`GcHashSet`] | `HashMap`, `HashSet` | an array of entries in the order of insertion, and beyond 8 entries an index of 4 bytes for each place |
+//! | [`GcHashMap`], [`GcHashSet`] | `HashMap`, `HashSet` | an array of entries in the order of insertion, and beyond 8 entries an index of 8 bytes for each place |
 //! | [`WeakMap`] | | a table of entries, and an object for each value |
 //! | [`GcMutex`] | `Mutex` | none of its own |
 //!

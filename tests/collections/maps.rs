@@ -234,6 +234,53 @@ fn a_map_hashes_its_keys_only_when_it_has_more_than_eight() {
     });
 }
 
+/// A hasher whose results change.
+#[derive(Clone, Default)]
+struct Changing(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl BuildHasher for Changing {
+    type Hasher = BadHasher;
+
+    fn build_hasher(&self) -> BadHasher {
+        BadHasher(self.0.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn an_entry_that_moves_is_found_also_if_its_hash_was_another_for_a_while() {
+    for_each_case(By::Signals, 1, Just(()), |m, ()| {
+        let hasher = Changing::default();
+        let mut map = GcHashMap::with_hasher(hasher.clone());
+        for number in 0..20_u64 {
+            map.insert(m, number, 10 * number).unwrap();
+        }
+        // The last entry takes the place of the first one: no key has the hash that it was inserted with.
+        let first = map.entry(0);
+        hasher.0.store(1, std::sync::atomic::Ordering::Relaxed);
+        let Entry::Occupied(first) = first else { panic!("0 is a key") };
+        assert_eq!(first.remove(), 0);
+        hasher.0.store(0, std::sync::atomic::Ordering::Relaxed);
+        assert!((1..20).all(|number| map.get(&number) == Some(&(10 * number))), "{map:?}");
+        map.retain(|number, _| number % 3 == 0);
+        assert_eq!((1..20).filter(|number| map.contains_key(number)).collect::<Vec<_>>(), [3, 6, 9, 12, 15, 18]);
+    });
+}
+
+#[test]
+fn a_small_map_has_little_room_that_it_does_not_use() {
+    for_each_case(By::Signals, 1, Just(()), |m, ()| {
+        let mut map: GcHashMap<u64, u64> = GcHashMap::new();
+        let mut rooms = Vec::new();
+        for number in 0..5 {
+            map.insert(m, number, number).unwrap();
+            rooms.push(map.capacity());
+        }
+        assert_eq!(rooms, [2, 2, 4, 4, 8]);
+        let of_three = GcHashMap::<u64, u64>::from_iter(m, (0..3).map(|number| (number, number))).unwrap();
+        assert_eq!(of_three.capacity(), 3);
+    });
+}
+
 #[test]
 fn keys_by_address_are_different_for_equal_objects() {
     for_each_case(By::Signals, 1, Just(()), |m, ()| {
