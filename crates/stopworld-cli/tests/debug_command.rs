@@ -641,12 +641,16 @@ fn ctrl_c_stops_a_program_that_was_attached_to() {
 
 #[test]
 fn the_program_receives_ctrl_c_if_the_rule_says_so() {
-    let program = "trap 'echo caught; exit 3' INT; while :; do sleep 0.1; done";
+    let program = "trap 'echo caught; exit 3' INT; echo ready; while :; do sleep 0.1; done";
     let mut terminal = Terminal::start(STOPWORLD, &["debug", "--", "/bin/sh", "-c", program]);
     terminal.until("lists the commands");
     terminal.ask("handle SIGINT nostop pass");
-    terminal.ask("cont");
-    terminal.ask("wait 0.5");
+    // Without its trap the program would be killed by the signal.
+    let (deadline, mut said) = (Instant::now() + LIMIT, terminal.ask("cont"));
+    while !said.contains("ready") {
+        assert!(Instant::now() < deadline, "{said}");
+        said += &terminal.ask("wait 0.1");
+    }
     terminal.type_line("wait");
     terminal.begins_to_wait();
     terminal.press_ctrl_c();
@@ -660,10 +664,16 @@ fn the_program_receives_ctrl_c_if_the_rule_says_so() {
 fn a_script_that_is_interrupted_names_its_line_or_goes_on() {
     let mut talk = Conversation::with_graph("full");
     talk.wait_for_a_collection();
-    writeln!(talk.input, "wait").unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    kill(Pid::from_raw(talk.child.id() as i32), Signal::SIGINT).unwrap();
-    let said = talk.ask("mode");
+    writeln!(talk.input, "wait\nhelp quit").unwrap();
+    // A signal that arrives before the command begins stops the threads, and the command waits all the same: so there may be several.
+    let (deadline, mut said) = (Instant::now() + LIMIT, String::new());
+    while !said.contains("\nquit: ") {
+        match talk.lines.recv_timeout(Duration::from_millis(500)) {
+            Ok(line) => said.extend(["\n", &line]),
+            Err(_) => kill(Pid::from_raw(talk.child.id() as i32), Signal::SIGINT).unwrap(),
+        }
+        assert!(Instant::now() < deadline, "{said}");
+    }
     assert!(said.contains("threads are stopped"), "{said}");
     assert!(talk.errors.recv_timeout(LIMIT).unwrap().contains("interrupted by SIGINT"));
     assert!(talk.threads().iter().any(|row| row[1] == "main" && row[2] == "stopped by you"));
