@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::{STOPWORLD, begin, directory, run, signal, size, stopworld, text, wait_until};
@@ -124,11 +125,15 @@ pub fn is_left_behind(file: &str, more: &str) -> Vec<u8> {
     let directory = directory();
     let path = directory.path().join(file);
     fs::write(directory.path().join("loop.scm"), "(define (loop n) (cons n n) (loop (+ n 1))) (loop 0)").unwrap();
-    let child = begin(directory.path(), &format!("run lisp loop.scm --trace {file} {more}"));
+    let mut child = begin(directory.path(), &format!("run lisp loop.scm --trace {file} {more}"));
     wait_until("something is written", || size(&path) > 0);
     signal(&child, Signal::SIGTERM);
-    std::thread::sleep(Duration::from_millis(50));
-    signal(&child, Signal::SIGTERM);
+    // The program sees only one signal if it had no time between the two.
+    wait_until("it ends", || {
+        std::thread::sleep(Duration::from_millis(50));
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        child.try_wait().unwrap().is_some()
+    });
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(143));
     fs::read(path).unwrap()
