@@ -112,16 +112,18 @@ impl Drop for Subject {
 fn a_running_process_sends_its_heap() {
     let directory = command_support::directory();
     let subject = Subject::start(directory.path());
-    let mut command =
-        command_support::stopworld(directory.path(), &format!("snapshot {} -o live.hprof", subject.0.id()));
-    let output = command.env("TMPDIR", directory.path()).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let census = printed(directory.path(), "live.hprof");
-    let vertices: u64 = census.iter().filter(|(name, _)| name.contains("graph::Vertex")).map(|(_, row)| row.0).sum();
-    assert!(vertices > 1000, "{census:?}");
-    let table = text(&run(directory.path(), "heap live.hprof").stdout);
-    // One of the two may have nothing on its stack at this moment.
-    assert!(table.contains("roots: stacks of thread ") && table.contains(" \"graph-"), "{table}");
+    // Before the workload's first pass, and between two passes, its threads have no objects.
+    command_support::wait_until("a snapshot has a graph", || {
+        let mut command =
+            command_support::stopworld(directory.path(), &format!("snapshot {} -o live.hprof", subject.0.id()));
+        let output = command.env("TMPDIR", directory.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let census = printed(directory.path(), "live.hprof");
+        let of_graph = census.iter().filter(|(name, _)| name.contains("graph::Vertex"));
+        let table = text(&run(directory.path(), "heap live.hprof").stdout);
+        let is_of_threads = table.contains("roots: stacks of thread ") && table.contains(" \"graph-");
+        of_graph.map(|(_, row)| row.0).sum::<u64>() > 1000 && is_of_threads
+    });
 }
 
 #[test]
