@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::facts::{Facts, TestResult};
 
 /// The time limit for an answer. It allows for a loaded machine; an answer that takes longer will never arrive.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A child process with line-based input and output. It is killed when this is dropped.
 pub struct Talker {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::hazard;
+use crate::hazard::patience::patience;
 use crate::hazard::{
     By, Flags, Hidden, Payload, builder, collect, collection_kills, mask_suspend_signal, spawn, wait_for, world,
 };
@@ -92,7 +93,7 @@ fn a_thread_that_collects_in_a_loop_does_not_starve_the_others(
     #[case] step: fn(&World, Mutator) -> Mutator,
 ) {
     const STEPS: u64 = 20_000;
-    const LIMIT: Duration = Duration::from_secs(20);
+    let limit = patience(600, 20);
     let world = world(By::Signals);
     let (done, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let other = std::thread::spawn({
@@ -112,7 +113,7 @@ fn a_thread_that_collects_in_a_loop_does_not_starve_the_others(
     wait_for("the other thread to attach", || done.load(Ordering::Relaxed) > 0);
     let begin = Instant::now();
     let (mut collections, mut paused) = (0, Duration::ZERO);
-    while done.load(Ordering::Relaxed) < STEPS && begin.elapsed() < LIMIT {
+    while done.load(Ordering::Relaxed) < STEPS && begin.elapsed() < limit {
         paused += Duration::from_nanos(m.collect().unwrap().pause_ns);
         collections += 1;
     }

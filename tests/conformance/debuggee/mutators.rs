@@ -108,7 +108,7 @@ impl Running {
         let handle = unsafe { world.spawn(name, body) }.map_err(|error| error.to_string())?;
         let begun = Instant::now();
         while !shared.ready.load(Ordering::Acquire) {
-            if begun.elapsed() > Duration::from_secs(30) {
+            if begun.elapsed() > Duration::from_secs(120) {
                 return Err(format!("{name} did not start in time"));
             }
             std::thread::sleep(Duration::from_micros(200));

@@ -18,7 +18,7 @@ use support::library::{self, Library, Settings};
 use support::run::{run, tail};
 
 /// The slowest takes 4 s with bdwgc on an idle machine.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// The unpacked source package; `None`, with a report, if there is none.
 fn sources() -> Option<PathBuf> {

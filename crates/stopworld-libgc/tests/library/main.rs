@@ -58,7 +58,7 @@ impl Scene {
     /// A command that runs the program.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("timeout");
-        command.arg("300").arg(program).env("LD_LIBRARY_PATH", self.0.path());
+        command.arg("1200").arg(program).env("LD_LIBRARY_PATH", self.0.path());
         command
     }
 }
