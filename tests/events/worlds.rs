@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use event_support::{LiveBytes, build, categories, listening, names_emitted, objects, told};
 use rstest::rstest;
 use stopworld::events::{Category, Event, EventId, EventSet, Record, Selection, Sink};
-use stopworld::{Stopper, World};
+use stopworld::{CollectionReport, Stopper, World};
 use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until, WORKLOADS, Workload};
 
 /// A time limit for the runs of these tests, far longer than any of them takes, even on a busy machine.
@@ -82,11 +82,13 @@ fn no_step_has_the_time_in_which_stops_are_reported() {
     let world = World::builder().heap_limit(32 << 20).listen(Arc::new(Slow(slow)), stops).build().unwrap();
     // SAFETY: no references.
     let m = unsafe { world.attach("main") }.unwrap();
-    let report = m.collect().unwrap();
+    let reports = [(); 3].map(|()| m.collect().unwrap());
     let slow = slow.as_nanos() as u64;
-    assert!(report.pause_ns >= slow, "the listener was called: {report:?}");
-    let steps = [report.stop_ns, report.roots_ns, report.mark_ns, report.weak_ns, report.sweep_ns, report.restart_ns];
-    assert!(steps.iter().all(|ns| *ns < slow), "{report:?}");
+    assert!(reports.iter().all(|report| report.pause_ns >= slow), "the listener was called: {reports:?}");
+    // On a busy machine any step may take as long, but not in each collection.
+    let steps: [fn(&CollectionReport) -> u64; 6] =
+        [|r| r.stop_ns, |r| r.roots_ns, |r| r.mark_ns, |r| r.weak_ns, |r| r.sweep_ns, |r| r.restart_ns];
+    assert!(steps.iter().all(|step| reports.iter().any(|report| step(report) < slow)), "{reports:?}");
 }
 
 /// Counts as [`LiveBytes`], but records only the ends of collections that have begun since `is_on` was set.
