@@ -189,6 +189,9 @@ fn the_slowest_thread_is_named(
         let info = all.attach("slow").unwrap();
         sender.send(()).unwrap();
         // The thread does not reach a safepoint for a long time.
+        while !info.state.is_held() {
+            std::thread::yield_now();
+        }
         std::thread::sleep(Duration::from_millis(500));
         match then {
             Then::PollsASafepoint => info.safepoint(),
