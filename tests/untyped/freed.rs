@@ -95,11 +95,11 @@ fn large_objects_that_are_freed_cause_no_collection() {
     assert_eq!(world.totals().collections, 0);
 }
 
-/// Takes and frees cells. Each has its owner's number while it is allocated.
+/// Takes and frees cells until `over`, and at least a few. Each has its owner's number while it is allocated.
 fn hammer(mutator: &Mutator, kind: UntypedKind, owner: usize, over: &AtomicBool) -> usize {
     let mut held: [Option<(NonNull<usize>, usize)>; 64] = [None; 64];
     let (mut state, mut rounds) = (owner * 2 + 1, 0_usize);
-    while !over.load(Ordering::Relaxed) {
+    while rounds < 100 || !over.load(Ordering::Relaxed) {
         rounds += 1;
         // An odd number is no address of an object.
         let mark = (owner << 32 | rounds) << 1 | 1;

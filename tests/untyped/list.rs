@@ -35,12 +35,12 @@ fn for_each_word(list: NonNull<u8>, mut visit: impl FnMut(&mut usize)) -> usize 
     count
 }
 
-/// Makes lists until `over`, and examines each before it is dropped: all its objects must be there, and must be its own. Returns the number
-/// of lists with more than one object.
+/// Makes lists until `over`, and at least a few. Examines each before it is dropped: all its objects must be there, and must be its own.
+/// Returns the number of lists with more than one object.
 fn make_lists(mutator: &Mutator, bytes: usize, kind: UntypedKind, over: &AtomicBool) -> usize {
     let mut kept = [None; KEPT];
     let (mut round, mut long) = (0, 0);
-    while !over.load(Ordering::Relaxed) {
+    while round < 100 || !over.load(Ordering::Relaxed) {
         let (list, count) = make(mutator, bytes, kind);
         assert_eq!(for_each_word(list, |word| assert_eq!(std::mem::replace(word, round * 2 + 1), 0)), count);
         long += usize::from(count > 1);
