@@ -181,7 +181,7 @@ fn gos_pprof_reads_a_time_profile_as_its_folded_stacks() {
             (stack.to_owned(), vec![ticks, ticks * 1_000_000])
         })
         .collect();
-    assert!(expected.len() > 1 && sum(&expected, 0) > 100, "{folded}");
+    assert!(expected.len() > 1 && sum(&expected, 0) > 10, "{folded}");
     let Some(printed) = go_pprof(&file, &["-raw"]) else { return };
     let read = raw(&printed);
     assert_eq!(read.types, ["samples/count", "time/nanoseconds"]);

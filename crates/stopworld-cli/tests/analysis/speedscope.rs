@@ -129,6 +129,6 @@ fn speedscope_has_the_ticks_of_a_time_profile() {
     for stacks in [&mut sum, &mut expected] {
         stacks.remove(&Vec::new());
     }
-    assert!(expected.values().sum::<u64>() > 100, "{expected:?}");
+    assert!(expected.values().sum::<u64>() > 10, "{expected:?}");
     assert_eq!(sum, expected);
 }

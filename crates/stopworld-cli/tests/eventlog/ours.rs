@@ -116,8 +116,8 @@ fn stacks_that_are_cut_alike_are_one_band() {
 #[test]
 fn a_time_profile_has_the_capabilities_of_the_threads() {
     let directory = directory();
-    // Some processor time belongs to no mutator: to the collector's own threads, and to the start of the process.
-    let arguments = "run graph --threads 2 --time-profile --tick 0.001 --trace o.eventlog";
+    // A few milliseconds of processor time belong to no mutator: to the collector's own threads, and to the start of the process.
+    let arguments = "run graph --threads 2 --time-profile --tick 0.0001 --trace o.eventlog";
     let output = run(directory.path(), arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let log = fs::read(directory.path().join("o.eventlog")).unwrap();
