@@ -255,8 +255,12 @@ fn a_thread_that_a_debugger_holds_is_named_with_the_debugger_and_stops_again_aft
 }
 
 /// `.debug.frozen-owner`: wherever the debugger catches it, also while it owns a lock or sweeps.
+///
+/// In a process of its own: a fork of another test holds the locks of all worlds while it waits for one that the held thread owns, and the
+/// error would name the thread that forks.
 #[test]
 fn a_thread_that_a_debugger_holds_in_the_allocator_is_named() {
+    alone!("a_thread_that_a_debugger_holds_in_the_allocator_is_named");
     let world = builder().stop_timeout(Duration::from_millis(100)).build().unwrap();
     let held = Busy::new(&world, "in the allocator");
     let tid = world.threads()[0].tid;
