@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::hazard::{builder, collect, spawn};
+use crate::hazard::{builder, collect, spawn, wait_for};
 use crate::numbered_list::{a_list, sum};
 use rstest::rstest;
 use stopworld::debugger::bridge::DebuggerBridge;
@@ -184,7 +184,7 @@ fn a_stop_from_a_region_that_a_frozen_thread_blocks_times_out(#[values(How::Sign
         let error = m.blocking(|| world.collect()).unwrap_err();
         end.store(true, Ordering::Relaxed);
         m.blocking(|| deaf.join()).unwrap();
-        m.blocking(|| world.collect()).unwrap();
+        m.blocking(|| wait_for("a collection", || world.collect().is_ok()));
         error.to_string()
     });
     assert!(error.contains("thread \"deaf\"") && error.contains("1 of 1"), "{error}");
