@@ -380,23 +380,25 @@ mod tests {
 
     #[test]
     fn a_stream_that_continues_after_the_stop_is_awaited() {
+        /// The limit is ten steps of the stream, because each may take longer on a busy machine.
+        const LIMIT: Duration = Duration::from_secs(1);
         let (send, events) = mpsc::channel();
         let received = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&received);
         // The stream continues for longer than the limit, and longer than the client waits for the reply.
         let stream = thread::spawn(move || {
-            for _ in 0..20 {
-                thread::sleep(SHORT / 5);
+            for _ in 0..30 {
+                thread::sleep(LIMIT / 10);
                 counted.fetch_add(1, Ordering::Relaxed);
             }
             send.send(WaitEvent::Over).unwrap();
         });
         let stop = || {
-            thread::sleep(SHORT);
+            thread::sleep(LIMIT);
             late_reply()
         };
-        wait(&events, &received, Some(Duration::ZERO), SHORT, stop).expect("the stream ends");
-        assert_eq!(received.load(Ordering::Relaxed), 20);
+        wait(&events, &received, Some(Duration::ZERO), LIMIT, stop).expect("the stream ends");
+        assert_eq!(received.load(Ordering::Relaxed), 30);
         stream.join().unwrap();
     }
 
