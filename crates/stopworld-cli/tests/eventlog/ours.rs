@@ -35,8 +35,9 @@ impl Visitor for Live {
 #[case("hT", Breakdown::ClosureType)]
 fn the_samples_of_a_profile_are_the_live_bytes(#[case] profile: &str, #[case] breakdown: Breakdown) {
     let directory = directory();
-    let arguments =
-        format!("run gcbench --depth 12 --initial-heap 512k --profile {profile} --time-profile --trace o.eventlog");
+    // The run takes a few milliseconds.
+    let settings = format!("--initial-heap 512k --profile {profile} --time-profile --tick 0.0001");
+    let arguments = format!("run gcbench --depth 12 {settings} --trace o.eventlog");
     let output = run(directory.path(), &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let log = fs::read(directory.path().join("o.eventlog")).unwrap();

@@ -414,7 +414,7 @@ fn ticks_are_in_the_log_and_in_the_text() {
     let prof = profile_text::Options::new(files.path("t.prof"), profile_text::Kind::Time).start().unwrap();
     let time = TimeProfile { interval: Duration::from_micros(200), clock: TickClock::Cpu };
     let world = small().record_to(&trace).record_to(&prof).time_profile(time).build().unwrap();
-    run(&world, "gcbench", 2);
+    run(&world, "graph", 2);
     end(world);
     let finished = [trace.finish().unwrap(), prof.finish().unwrap()];
     assert!(finished.iter().all(|finished| finished.is_complete()), "{finished:?}");
