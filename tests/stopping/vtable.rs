@@ -255,8 +255,11 @@ fn no_stop_begins_while_the_vtable_is_notified_of_a_thread() {
 }
 
 /// `.vtable.exited-before-free`: when the vtable is notified of a thread's exit, the record still belongs to that thread.
+///
+/// In a process of its own: the child of a fork of another test would notify this vtable with the locks taken, and wait for itself.
 #[test]
 fn the_vtable_is_notified_of_an_exit_while_the_record_is_still_the_threads() {
+    crate::alone!("the_vtable_is_notified_of_an_exit_while_the_record_is_still_the_threads");
     let world = world(By::Signals);
     let asked = world.clone();
     let watching = Watching::asking(Duration::ZERO, move |tid, slot| {
