@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::hazard::patience::patience;
 use crate::hazard::{builder, collect, spawn, wait_for};
 use crate::numbered_list::{a_list, sum};
 use rstest::rstest;
@@ -70,7 +71,7 @@ fn in_time<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let thread = std::thread::spawn(move || {
         let _ = sender.send(body());
     });
-    match receiver.recv_timeout(Duration::from_secs(60)) {
+    match receiver.recv_timeout(patience(600, 60)) {
         Ok(result) => {
             thread.join().unwrap();
             result

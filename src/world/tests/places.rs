@@ -78,7 +78,7 @@ pub(crate) fn is_found_between(
         })
     };
     let info = receiver.recv().unwrap();
-    assert!(within(Duration::from_secs(20), || flags[1].load(Ordering::Acquire)));
+    assert!(within(LONG, || flags[1].load(Ordering::Acquire)));
     before(info.tid());
     let world = stop(threads);
     let mut found = false;

@@ -23,7 +23,7 @@ const DIRECTORY: &str = "../../tests/fixtures/eventlog";
 
 fn run(arguments: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));
-    command.args(arguments).arg(file).timeout(Duration::from_secs(60)).output().expect("stopworld starts")
+    command.args(arguments).arg(file).timeout(Duration::from_secs(300)).output().expect("stopworld starts")
 }
 
 fn stdout(output: &Output) -> String {

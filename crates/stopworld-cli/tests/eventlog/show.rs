@@ -16,7 +16,7 @@ use flate2::read::GzDecoder;
 use rstest::rstest;
 use trace_data::third_party;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn show(arguments: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stopworld"));

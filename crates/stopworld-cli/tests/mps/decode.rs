@@ -15,7 +15,7 @@ use std::time::Duration;
 use assert_cmd::Command;
 use rstest::rstest;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn eventcnv(arguments: &[&OsStr]) -> Output {
     command(arguments).output().expect("stopworld starts")
