@@ -472,6 +472,8 @@ fn a_file_that_is_no_heapsnapshot_is_refused_with_the_place(#[case] file: &[u8],
 #[case("\"nodes\":[9,", "\"nodes\":[99999999999999999999,", "the number exceeds 64 bits")]
 #[case("\"nodes\":[9,0,1,0,1", "\"nodes\":[9,0,1,0,2", "the nodes have 5 edges, and the file has 4")]
 #[case("\"strings\":[", "\"strings\":[\"\\q\",", "unknown escape")]
+#[case("\"node_count\":", "\"node_count\":1", "`node_count` is 1")]
+#[case("\"edge_count\":", "\"edge_count\":1", "`edge_count` is 1")]
 fn a_damaged_heapsnapshot_names_the_place(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
     let file = String::from_utf8(as_v8(&list())).unwrap();
     assert!(file.contains(from), "{file}");

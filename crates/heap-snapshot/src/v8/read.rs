@@ -39,6 +39,9 @@ struct Edge {
 #[derive(Debug, Default)]
 struct File {
     meta: Option<Meta>,
+    /// The numbers of nodes and edges that the head of the file states.
+    node_count: Option<u64>,
+    edge_count: Option<u64>,
     nodes: Vec<Node>,
     edges: Vec<Edge>,
     strings: Vec<String>,
@@ -63,6 +66,14 @@ pub fn read(input: impl Read) -> Result<Graph> {
         "snapshot" => json.object(|json, key| match key {
             "meta" => {
                 file.meta = Some(meta(json)?);
+                Ok(())
+            }
+            "node_count" => {
+                file.node_count = Some(json.number()?);
+                Ok(())
+            }
+            "edge_count" => {
+                file.edge_count = Some(json.number()?);
                 Ok(())
             }
             _ => json.skip(),
@@ -182,6 +193,16 @@ fn edges<R: Read>(json: &mut Json<R>, file: &mut File) -> Result<()> {
 }
 
 fn graph(meta: &Meta, file: &File, end: u64) -> Result<Graph> {
+    for (name, stated, found) in [
+        ("node_count", file.node_count, file.nodes.len() as u64),
+        ("edge_count", file.edge_count, file.edges.len() as u64),
+    ] {
+        if let Some(stated) = stated
+            && stated != found
+        {
+            return Error::damaged(end, format!("`{name}` is {stated}, and the file has {found}"));
+        }
+    }
     let stated: u64 = file.nodes.iter().map(|node| u64::from(node.edges)).sum();
     if stated != file.edges.len() as u64 {
         return Error::damaged(end, format!("the nodes have {stated} edges, and the file has {}", file.edges.len()));
