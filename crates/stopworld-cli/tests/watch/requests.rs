@@ -55,7 +55,12 @@ fn only_requests_of_the_page_get_data() {
     }
     // An action is a POST of the page itself.
     assert_eq!(watched.request("POST", &path(&watched.token, "collect"), &own).status, 403, "without an origin");
-    assert_eq!(watched.own("GET", "collect").status, 405);
+    let wrong_method = watched.own("GET", "collect");
+    assert_eq!((wrong_method.status, wrong_method.header("allow")), (405, Some("POST")));
+    assert_eq!(watched.own("POST", "events").status, 405);
+    for (method, name) in [("GET", "nothing"), ("POST", "nothing"), ("GET", "collect/it")] {
+        assert_eq!(watched.own(method, name).status, 404, "{method} {name}");
+    }
     assert_eq!(subject.tell("collections"), "2", "no refused request has reached the process");
     assert_eq!(watched.end(libc::SIGTERM), Some(0));
 }

@@ -16,7 +16,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
@@ -196,7 +196,7 @@ fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/{token}/", get(page))
         .route("/{token}/events", get(events))
-        .route("/{token}/{action}", post(action))
+        .route("/{token}/{action}", post(action).fallback(other_method))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), guard))
         .with_state(shared)
 }
@@ -305,6 +305,14 @@ impl Follower {
         drop(history);
         (self.cursor, self.is_behind) = (cursor, is_more);
         Event::default().id(cursor.id()).data(json)
+    }
+}
+
+/// Answers a request that is not POST: 404 if there is no such action, 405 if there is.
+async fn other_method(Path((_, name)): Path<(String, String)>) -> Response {
+    match Action::named(&name) {
+        Some(_) => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "POST")]).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
     }
 }
 
