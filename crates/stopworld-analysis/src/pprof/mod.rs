@@ -1,17 +1,17 @@
 //! Profiles in the format of pprof: the message `Profile` of profile.proto, compressed by gzip.
 //!
-//! `go tool pprof`, Perfetto, Pyroscope and Parca read it. A profile is a list of samples: a stack, and one value for each of the
+//! `go tool pprof` and Perfetto read it; the files were not tried with Pyroscope and Parca. A profile is a list of samples: a stack, and one value for each of the
 //! profile's sample types. All texts are in one table, to which everything else refers by index; index 0 is the empty text.
 //!
 //! | profile | stack | values |
 //! |---|---|---|
 //! | time | cost centres, innermost first, then `MAIN`; `GC` and other activities outside the program alone | `samples` (ticks), `time` |
-//! | heap, of one sample | the cost centres, or one frame with the name of the band | `inuse_space` |
+//! | heap, of one sample | the cost centres, or one frame with the name of the band | `inuse_objects` (if the log has them), `inuse_space` |
 //! | objects of a snapshot | one frame with the name of the type | `inuse_objects`, `inuse_space` |
-//! | allocations | the call stack, with addresses, inlined functions and lines; the labels `type` and `bytes` | `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space` |
+//! | allocations | the call stack, with addresses, inlined functions and lines; the labels `type`, `bytes`, `cost_centre` and `cost_centre_stack` | `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space` |
 //!
-//! What is not written: an eventlog has neither the numbers of objects nor what was allocated in total, so a heap profile has only
-//! `inuse_space`; and no `alloc_objects` or `alloc_space`. Only locations of allocations have addresses and mappings: cost centres have none.
+//! What is not written: an eventlog of GHC and a `.hp` file have no numbers of objects, so their heap profiles have only `inuse_space`. No heap
+//! profile has what was allocated in total: there is no `alloc_objects` and no `alloc_space`. Only locations of allocations have addresses and mappings: cost centres have none.
 //!
 //! Perfetto identifies a location without a mapping and an address by the name of its function, and go's pprof groups by that name. So the
 //! name contains the module of a cost centre. A function has no `system_name`: if it equals the name, go's pprof takes the name for one of C++
@@ -62,23 +62,28 @@ pub fn time(profiles: &Profiles, out: &mut dyn Write) -> io::Result<()> {
     builder.write(out)
 }
 
-/// Writes a sample of a heap profile: the live bytes of each band.
+/// Writes a sample of a heap profile: the live bytes of each band, and the number of objects if the file has it.
 ///
 /// # Errors
 /// Writing failed.
 pub fn heap(profiles: &Profiles, sample: &HeapSample, out: &mut dyn Write) -> io::Result<()> {
     let mut builder = Builder::of(profiles);
-    builder.sample_type("inuse_space", "bytes");
+    let has_objects = !sample.objects.is_empty();
+    if has_objects {
+        builder.sample_type("inuse_objects", "count");
+    }
+    builder.profile.default_sample_type = builder.sample_type("inuse_space", "bytes").r#type;
     let seconds = sample.time_ns as f64 / 1e9;
     builder.comment(&format!("live bytes by {} at {seconds:.6} s", profiles.heap.breakdown.name()));
     // Readers drop samples whose values are 0.
-    for &(band, bytes) in sample.values.iter().filter(|(_, bytes)| *bytes > 0) {
+    for (index, &(band, bytes)) in sample.values.iter().enumerate().filter(|(_, (_, bytes))| *bytes > 0) {
         let frames = match &profiles.heap.bands[band as usize] {
             Band::Stack(stack) => builder.stack(*stack, profiles),
             Band::Label(label) => vec![builder.frame(label, "")],
             Band::Others => vec![builder.frame("(others)", "")],
         };
-        builder.sample(frames, [as_value(bytes)]);
+        let objects = has_objects.then(|| as_value(sample.objects.get(index).copied().unwrap_or(0)));
+        builder.sample(frames, objects.into_iter().chain([as_value(bytes)]));
     }
     builder.write(out)
 }

@@ -7,7 +7,8 @@ use super::centres::{Centres, StackId, Stacks};
 use super::thinned::Thinned;
 use ghc_eventlog::events::Breakdown as Number;
 
-/// The most values (the bytes of a band in a sample) that are kept, which take 64 MiB. When there are more, every other sample is dropped.
+/// The most values (the bytes of a band in a sample) that are kept, which take 64 MiB. Two numbers of objects count as one value. When there
+/// are more, every other sample is dropped.
 const MOST_VALUES: usize = 4 << 20;
 const MOST_SAMPLES: usize = 64 << 10;
 /// Maximum number of bands; all further ones are merged into one band.
@@ -88,13 +89,15 @@ pub enum Band {
     Others,
 }
 
-/// The live bytes of each band at one time.
+/// The live bytes of each band at one time, and the number of objects if the file has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The time it describes, in nanoseconds since the start of the program.
     pub time_ns: u64,
     /// Bands by their numbers, with their bytes; each band occurs once.
     pub values: Vec<(u32, u64)>,
+    /// The number of objects of each band, in the order of `values`. Empty if the file has no numbers of objects.
+    pub objects: Vec<u64>,
 }
 
 impl Sample {
@@ -167,9 +170,16 @@ pub struct HeapProfile {
     names: usize,
     values: usize,
     current: Option<Sample>,
+    /// The index in the sample of the band that was added last.
+    latest: Option<usize>,
     /// Whether samples are passed to a callback instead of kept. Then `ended` has the latest complete sample.
     hands_out: bool,
     ended: Option<Sample>,
+}
+
+/// Returns the memory of a sample, as a number of values.
+fn numbers(sample: &Sample) -> usize {
+    sample.values.len() + sample.objects.len() / 2
 }
 
 /// Passes the samples of a profile that [hands them out](HeapProfile::handing_out) to a callback, until the callback fails.
@@ -223,6 +233,7 @@ impl Default for HeapProfile {
             names: 0,
             values: 0,
             current: None,
+            latest: None,
             hands_out: false,
             ended: None,
         }
@@ -248,7 +259,8 @@ impl HeapProfile {
     /// Begins a sample; ends the previous one if it is still open.
     pub fn begin_sample(&mut self, time_ns: u64) {
         self.end_sample();
-        self.current = Some(Sample { time_ns, values: Vec::new() });
+        self.latest = None;
+        self.current = Some(Sample { time_ns, values: Vec::new(), objects: Vec::new() });
     }
 
     /// Ends the sample.
@@ -258,11 +270,11 @@ impl HeapProfile {
             self.ended = Some(sample);
             return;
         }
-        self.values += sample.values.len();
+        self.values += numbers(&sample);
         self.samples.push(sample);
         if self.values > MOST_VALUES {
             self.samples.halve();
-            self.values = self.samples.kept().iter().map(|sample| sample.values.len()).sum();
+            self.values = self.samples.kept().iter().map(numbers).sum();
         }
     }
 
@@ -308,6 +320,14 @@ impl HeapProfile {
                 sample.values.push((band, bytes));
             }
         }
+        self.latest = Some(self.places[index]);
+    }
+
+    /// Adds objects to the band that was added last.
+    pub fn add_objects(&mut self, objects: u64) {
+        let (Some(sample), Some(index)) = (&mut self.current, self.latest) else { return };
+        sample.objects.resize(sample.values.len(), 0);
+        sample.objects[index] = sample.objects[index].saturating_add(objects);
     }
 
     /// Returns the number of a new band, or of the band for the rest if there is no room.

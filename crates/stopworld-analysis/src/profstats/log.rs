@@ -165,6 +165,7 @@ impl Profiles {
             Record::HeapProfSampleString(band) => {
                 self.heap.add_label(&String::from_utf8_lossy(&band.label), band.residency);
             }
+            Record::HeapProfSampleObjects(band) => self.heap.add_objects(band.objects),
             Record::HeapProfSampleEnd(_) => self.heap.end_sample(),
             _ => {}
         }

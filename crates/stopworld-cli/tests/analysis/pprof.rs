@@ -72,13 +72,13 @@ fn total(top: &str) -> u64 {
     total.trim_end_matches(|unit: char| unit.is_ascii_alphabetic()).parse().unwrap()
 }
 
-/// The bands of the last sample as the library reads them: frames outermost first, with their bytes.
+/// The bands of the last sample as the library reads them: frames outermost first, with their objects, if the log has them, and bytes.
 fn last_sample(file: &Path) -> BTreeMap<String, Vec<u64>> {
     let (profiles, summary) = Profiles::read(fs::File::open(file).unwrap());
     assert_eq!(summary.damage, None);
     let Profiles { heap, stacks, centres, .. } = &profiles;
     let last = heap.samples.kept().iter().rfind(|sample| !sample.values.is_empty()).unwrap();
-    let bands = last.values.iter().filter(|(_, bytes)| *bytes > 0).map(|&(band, bytes)| {
+    let bands = last.values.iter().enumerate().filter(|(_, (_, bytes))| *bytes > 0).map(|(index, &(band, bytes))| {
         let frames = match &heap.bands[band as usize] {
             Band::Stack(stack) => {
                 let mut frames = vec!["MAIN".to_owned()];
@@ -94,7 +94,7 @@ fn last_sample(file: &Path) -> BTreeMap<String, Vec<u64>> {
             Band::Label(label) => label.clone(),
             Band::Others => panic!("there are few bands"),
         };
-        (frames, vec![bytes])
+        (frames, last.objects.get(index).copied().into_iter().chain([bytes]).collect())
     });
     bands.collect()
 }
@@ -131,11 +131,21 @@ fn gos_pprof_reads_the_last_sample_of_a_heap_profile(#[case] source: &str) {
     assert_rules_of_perfetto(&file);
     let Some(printed) = go_pprof(&file, &["-raw"]) else { return };
     let read = raw(&printed);
-    assert_eq!(read.types, ["inuse_space/bytes"]);
+    let types: &[&str] = match source {
+        "hc" | "hy" => &["inuse_objects/count", "inuse_space/bytes"],
+        _ => &["inuse_space/bytes"],
+    };
+    assert_eq!(read.types, types);
     let expected = last_sample(&log);
     assert_eq!(read.samples, expected);
     let top = go_pprof(&file, &["-top", "-unit=B", "-nodefraction=0"]).unwrap();
-    assert_eq!(total(&top), sum(&expected, 0), "{top}");
+    assert_eq!(total(&top), sum(&expected, types.len() - 1), "{top}");
+    if types.len() > 1 {
+        let top = go_pprof(&file, &["-top", "-sample_index=inuse_objects", "-nodefraction=0"]).unwrap();
+        assert!(top.starts_with("Type: inuse_objects") || top.contains("\nType: inuse_objects"), "{top}");
+        assert_eq!(total(&top), sum(&expected, 0), "{top}");
+        assert!(sum(&expected, 0) > 100, "{expected:?}");
+    }
 }
 
 #[rstest]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use eventlog_rules::{Event, Log, check, check_beginning, ticks_by_number, ticks_by_order};
 use ghc_eventlog::events::id;
 use rstest::rstest;
-use stopworld::profile::census::{Breakdown, Census, Every, Filters, HeapProfile};
+use stopworld::profile::census::{Band, Breakdown, Census, Every, Filters, HeapProfile};
 use stopworld::profile::{StackId, TickClock, TimeProfile};
 use stopworld::{Charging, World, cost_centre};
 use stopworld_trace::{eventlog, profile_text};
@@ -40,12 +40,13 @@ impl Files {
     }
 }
 
-/// A sample of a log: its bands by key; the key of a stack is its centres.
+/// A sample of a log: the bytes and the objects of its bands by key; the key of a stack is its centres.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Sample {
     era: u64,
     taken: Option<u64>,
     bands: BTreeMap<String, u64>,
+    objects: BTreeMap<String, u64>,
 }
 
 impl Sample {
@@ -68,7 +69,9 @@ fn stack(event: &Event, at: usize, names: &Names) -> String {
 fn samples(log: &Log) -> Vec<Sample> {
     let (mut names, mut samples) = (Names::new(), Vec::new());
     let mut open: Option<Sample> = None;
-    for event in log.events.iter().filter(|event| (160..=168).contains(&event.id)) {
+    let mut latest = String::new();
+    let is_of_profile = |id: u16| (160..=168).contains(&id) || id == id::HEAP_PROF_SAMPLE_OBJECTS;
+    for event in log.events.iter().filter(|event| is_of_profile(event.id)) {
         assert_eq!(event.capability, None, "{event:?}");
         match event.id {
             id::HEAP_PROF_COST_CENTRE => {
@@ -91,6 +94,11 @@ fn samples(log: &Log) -> Vec<Sample> {
                 };
                 let before = open.as_mut().unwrap().bands.insert(heading.clone(), event.u64(1));
                 assert_eq!(before, None, "{heading} twice in a sample");
+                latest = heading;
+            }
+            id::HEAP_PROF_SAMPLE_OBJECTS => {
+                assert_eq!((event.payload[0], event.payload.len()), (0, 9));
+                assert_eq!(open.as_mut().unwrap().objects.insert(latest.clone(), event.u64(1)), None, "{latest}");
             }
             id::HEAP_PROF_SAMPLE_END => {
                 let sample = open.take().unwrap();
@@ -114,7 +122,7 @@ fn kept(profile: HeapProfile) -> (HeapProfile, Censuses) {
     (profile.on_census(move |census| kept.lock().unwrap().push(census.clone())), censuses)
 }
 
-fn headings(census: &Census) -> BTreeMap<String, u64> {
+fn headings(census: &Census, value: fn(&Band) -> u64) -> BTreeMap<String, u64> {
     let mut headings = BTreeMap::new();
     for band in &census.bands {
         let centres = |stack| StackId::from_raw(stack).centres().map(|centre| centre.label()).collect::<Vec<_>>();
@@ -123,7 +131,7 @@ fn headings(census: &Census) -> BTreeMap<String, u64> {
             Some(0) => "MAIN".to_owned(),
             Some(stack) => centres(stack).join("/"),
         };
-        assert_eq!(headings.insert(heading, band.bytes), None);
+        assert_eq!(headings.insert(heading, value(band)), None);
     }
     headings
 }
@@ -182,7 +190,8 @@ fn a_log_has_the_censuses_to_the_byte(
     // A census may be reported after the next collection has begun, so the reports may be out of order.
     censuses.sort_by_key(|census| census.era);
     for ((sample, census), seen) in samples.iter().zip(&*censuses).zip(&seen) {
-        assert_eq!((sample.era, &sample.bands), (census.era, &headings(census)));
+        assert_eq!((sample.era, &sample.bands), (census.era, &headings(census, |band| band.bytes)));
+        assert_eq!(sample.objects, headings(census, |band| band.objects));
         assert_eq!(sample.sum(), seen.live, "{by}: all that lives and no more");
     }
 

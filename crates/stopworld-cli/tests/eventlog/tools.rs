@@ -20,7 +20,7 @@ use stopworld::World;
 use stopworld_trace::eventlog;
 
 /// The names that ghc-events gives to the events whose numbers are checked.
-const NAMES: [(&str, u16); 29] = [
+const NAMES: [(&str, u16); 30] = [
     ("BlocksSize", id::BLOCKS_SIZE),
     ("CapCreate", id::CAP_CREATE),
     ("CapDelete", id::CAP_DELETE),
@@ -48,6 +48,8 @@ const NAMES: [(&str, u16); 29] = [
     ("StartGC", id::GC_START),
     ("StopThread", id::STOP_THREAD),
     ("ThreadLabel", id::THREAD_LABEL),
+    // A type of ours, which the library does not know.
+    ("UnknownEvent", id::HEAP_PROF_SAMPLE_OBJECTS),
     ("UserMarker", id::USER_MARKER),
     ("UserMessage", id::USER_MSG),
 ];

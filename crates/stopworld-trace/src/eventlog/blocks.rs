@@ -11,7 +11,7 @@ use ghc_eventlog::format::BLOCK_HEAD;
 use ghc_eventlog::write::{self, END};
 
 /// The event types that this writer uses.
-const WRITTEN: [u16; 45] = [
+const WRITTEN: [u16; 46] = [
     id::CREATE_THREAD,
     id::RUN_THREAD,
     id::STOP_THREAD,
@@ -57,6 +57,7 @@ const WRITTEN: [u16; 45] = [
     id::HEAP_BIO_PROF_SAMPLE_BEGIN,
     id::PROF_SAMPLE_COST_CENTRE,
     id::PROF_BEGIN,
+    id::HEAP_PROF_SAMPLE_OBJECTS,
 ];
 
 /// Returns whether the header declares this type.

@@ -45,6 +45,13 @@ const CENTRES: u32 = 1 << 20;
 /// Maximum number of definitions repeated after each flush.
 const MOST_AT_A_FLUSH: u32 = 4096;
 
+/// What the objects of a band amount to.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    bytes: u64,
+    objects: u64,
+}
+
 /// The profiles of a log.
 #[derive(Debug)]
 pub(super) struct Profile {
@@ -53,8 +60,8 @@ pub(super) struct Profile {
     breakdown: u32,
     /// Whether its samples are computed at the end (biography) and contain the times that they describe.
     looks_back: bool,
-    /// A band that is held back because its stack was truncated, and its bytes so far; the next band may have to be merged with it.
-    cut: Option<(StackId, u64)>,
+    /// A band that is held back because its stack was truncated, and its size so far; the next band may have to be merged with it.
+    cut: Option<(StackId, Size)>,
     /// The labels of the filters announced for the next profile, indexed by their kind.
     filters: [u64; FILTERS],
     /// A bit for each centre that is defined in the file.
@@ -108,7 +115,10 @@ impl Profile {
                 self.put_cut(to)?;
                 to.write(NO_CAPABILITY, &ghc::HeapProfSampleBegin { era: census.era })?;
             }
-            Event::CensusBand(band) => self.band(band.label, band.bytes, band.stack, to)?,
+            Event::CensusBand(band) => {
+                let size = Size { bytes: band.bytes, objects: band.objects };
+                self.band(band.label, size, band.stack, to)?;
+            }
             Event::CensusEnd(census) => {
                 self.put_cut(to)?;
                 to.write(NO_CAPABILITY, &ghc::HeapProfSampleEnd { era: census.era })?;
@@ -145,35 +155,39 @@ impl Profile {
         Ok(true)
     }
 
-    fn band(&mut self, label: u64, bytes: u64, stack: u32, to: &mut Blocks) -> io::Result<()> {
+    fn band(&mut self, label: u64, size: Size, stack: u32, to: &mut Blocks) -> io::Result<()> {
         if self.breakdown == Breakdown::CostCentre as u32 || stack != 0 {
             self.define_stack(stack, to)?;
             let stack = StackId::from_raw(stack);
             if !is_cut(stack) {
-                return self.put_band(stack, bytes, to);
+                return self.put_band(stack, size, to);
             }
             if let Some((before, sum)) = &mut self.cut
                 && kept(*before).eq(kept(stack))
             {
-                *sum = sum.saturating_add(bytes);
+                sum.bytes = sum.bytes.saturating_add(size.bytes);
+                sum.objects = sum.objects.saturating_add(size.objects);
                 return Ok(());
             }
             self.put_cut(to)?;
-            self.cut = Some((stack, bytes));
+            self.cut = Some((stack, size));
             return Ok(());
         }
-        let band = ghc::HeapProfSampleString { profile: THE_PROFILE, residency: bytes, label: ended(label) };
-        to.write(NO_CAPABILITY, &band)
+        let band = ghc::HeapProfSampleString { profile: THE_PROFILE, residency: size.bytes, label: ended(label) };
+        to.write(NO_CAPABILITY, &band)?;
+        put_objects(size, to)
     }
 
-    fn put_band(&mut self, stack: StackId, bytes: u64, to: &mut Blocks) -> io::Result<()> {
+    fn put_band(&mut self, stack: StackId, size: Size, to: &mut Blocks) -> io::Result<()> {
         let stack = self.stack.fill(numbers(stack));
-        to.write(NO_CAPABILITY, &ghc::HeapProfSampleCostCentre { profile: THE_PROFILE, residency: bytes, stack })
+        let band = ghc::HeapProfSampleCostCentre { profile: THE_PROFILE, residency: size.bytes, stack };
+        to.write(NO_CAPABILITY, &band)?;
+        put_objects(size, to)
     }
 
     /// Writes the band that was held back. Called when no other band can be merged with it.
     fn put_cut(&mut self, to: &mut Blocks) -> io::Result<()> {
-        self.cut.take().map_or(Ok(()), |(stack, bytes)| self.put_band(stack, bytes, to))
+        self.cut.take().map_or(Ok(()), |(stack, size)| self.put_band(stack, size, to))
     }
 
     /// Begins the ticks of a world. Returns false if the log already has ticks with another interval.
@@ -277,6 +291,11 @@ impl LastDefinitions {
         };
         if self.0 > MOST_AT_A_FLUSH { None } else { falling_from(self.0).map(of_centre).sum() }
     }
+}
+
+/// Writes the number of objects of the band that was just written.
+fn put_objects(size: Size, to: &mut Blocks) -> io::Result<()> {
+    to.write(NO_CAPABILITY, &ghc::HeapProfSampleObjects { profile: THE_PROFILE, objects: size.objects })
 }
 
 /// Returns a centre's number in the file.

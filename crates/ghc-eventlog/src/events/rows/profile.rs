@@ -117,5 +117,13 @@ macro_rules! profile_rows {
         TICKY_COUNTER_BEGIN_SAMPLE = 212 "Ticky-ticky entry counter begin sample" {
             TickyCounterBeginSample {} "ticky begin counter sample"
         }
+
+        /// The live objects of the band before: not a type of GHC. A reader that does not know it prints the description.
+        HEAP_PROF_SAMPLE_OBJECTS = 1000 "Heap profile object count" {
+            HeapProfSampleObjects {
+                profile: u8 [Id] "the profile",
+                objects: u64 [Count] "live objects",
+            } "Heap profile object count"
+        }
     }}};
 }
