@@ -4,7 +4,7 @@
 //! stopped world no thread is in the middle of a change, and after marking the table can be searched for objects that have died. It only gets
 //! smaller then, so nothing is allocated.
 //!
-//! Samples are counted by *site*: call stack, type and size. The table holds a bounded number of sites and of live objects, and counts what it has
+//! Samples are counted by *site*: call stack, cost centre stack, type and size. The table holds a bounded number of sites and of live objects, and counts what it has
 //! no room for. An object that has no room is counted in its site, but not followed: it is not in use.
 //!
 //! The program may free objects itself, and few of them are sampled. So the table counts its objects by *region* of the address space, without
@@ -29,6 +29,8 @@ const REGIONS: usize = 1 << 12;
 pub(crate) struct Site {
     /// The number of the call stack; 0 if it is not known.
     pub(crate) stack: u32,
+    /// The number of the thread's cost centre stack.
+    pub(crate) cost_stack: u32,
     pub(crate) type_info: &'static TypeInfo,
     /// The bytes of the heap that each object takes: its cell, or its blocks.
     pub(crate) object_bytes: u64,
@@ -65,7 +67,7 @@ pub(crate) struct Samples {
 struct Table {
     sites: Vec<Counted>,
     /// The index of each site.
-    index: HashMap<(u32, usize, u64), u32>,
+    index: HashMap<(u32, u32, usize, u64), u32>,
     /// The sampled objects that are alive, by payload address, with the index of their site.
     objects: HashMap<usize, u32>,
     dropped: u64,
@@ -175,7 +177,7 @@ impl Table {
     }
 
     fn index_of(&mut self, site: Site) -> Option<u32> {
-        let key = (site.stack, std::ptr::from_ref(site.type_info) as usize, site.object_bytes);
+        let key = (site.stack, site.cost_stack, std::ptr::from_ref(site.type_info) as usize, site.object_bytes);
         let next = self.sites.len();
         match self.index.entry(key) {
             Entry::Occupied(known) => Some(*known.get()),
@@ -194,7 +196,7 @@ mod tests {
     use crate::heap::trace::Described;
 
     fn site(stack: u32, object_bytes: u64) -> Site {
-        Site { stack, type_info: u64::INFO, object_bytes }
+        Site { stack, cost_stack: 0, type_info: u64::INFO, object_bytes }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A world that [samples its allocations](crate::WorldBuilder::allocation_sampling) takes the call stack of some of them, on average of one in
 //! each 512 KiB, and follows the sampled objects until they die. So a profile has what was allocated in total, and what was in use after the last
-//! collection, by call stack and type, as the heap profiles of Go and jemalloc do.
+//! collection, by call stack, cost centre and type, as the heap profiles of Go and jemalloc do.
 //!
 //! ```
 //! use stopworld::World;
@@ -38,6 +38,7 @@ use std::hash::{BuildHasher, RandomState};
 use crate::collector::samples::{Counted, Counts, Site};
 use crate::heap::trace::TypeInfo;
 use crate::os::loaded;
+use crate::profile::StackId;
 use crate::sync::TraceStore;
 
 /// The largest number of frames in a call stack. Those of outer frames are left out.
@@ -101,11 +102,14 @@ impl CallStack {
     }
 }
 
-/// The allocations with one call stack, of one type and size.
+/// The allocations with one call stack and cost centre stack, of one type and size.
 #[derive(Clone, Copy, Debug)]
 pub struct AllocationSite {
     /// The call stack; `None` if the thread was on a stack that the world does not know, or the store of call stacks was full.
     pub call_stack: Option<CallStack>,
+    /// The cost centres that the thread was in; [`StackId::MAIN`] in a program without them. A world records it whether or not it
+    /// [charges](crate::Charging) its allocations.
+    pub cost_stack: StackId,
     /// The type of the objects.
     pub type_info: &'static TypeInfo,
     /// The bytes of the heap that each object takes.
@@ -116,18 +120,22 @@ pub struct AllocationSite {
     pub samples_in_use: u64,
     /// The number of objects that a sample stands for.
     pub objects_per_sample: f64,
+    /// The number of bytes that a sample stands for, rounded: the amount in the [event](crate::events::EventId::AllocationSampled) of the sample.
+    pub bytes_per_sample: u64,
 }
 
 impl AllocationSite {
     fn of(counted: Counted, interval_bytes: u64) -> Self {
-        let Counted { site: Site { stack, type_info, object_bytes }, allocated, freed } = counted;
+        let Counted { site: Site { stack, cost_stack, type_info, object_bytes }, allocated, freed } = counted;
         Self {
             call_stack: CallStack::from_raw(stack),
+            cost_stack: StackId::from_raw(cost_stack),
             type_info,
             object_bytes,
             samples: allocated,
             samples_in_use: allocated - freed,
             objects_per_sample: objects_per_sample(object_bytes, interval_bytes),
+            bytes_per_sample: bytes_per_sample(object_bytes, interval_bytes),
         }
     }
 
@@ -136,9 +144,9 @@ impl AllocationSite {
         self.samples as f64 * self.objects_per_sample
     }
 
-    /// Returns their estimated bytes.
+    /// Returns their estimated bytes, an integer.
     pub fn allocated_bytes(&self) -> f64 {
-        self.allocated_objects() * self.object_bytes as f64
+        self.samples as f64 * self.bytes_per_sample as f64
     }
 
     /// Returns the estimated number of objects that were alive after the last collection, or were allocated since.
@@ -146,9 +154,9 @@ impl AllocationSite {
         self.samples_in_use as f64 * self.objects_per_sample
     }
 
-    /// Returns their estimated bytes.
+    /// Returns their estimated bytes, an integer.
     pub fn bytes_in_use(&self) -> f64 {
-        self.objects_in_use() * self.object_bytes as f64
+        self.samples_in_use as f64 * self.bytes_per_sample as f64
     }
 }
 
@@ -156,6 +164,12 @@ impl AllocationSite {
 pub(crate) fn objects_per_sample(object_bytes: u64, interval_bytes: u64) -> f64 {
     let probability = -(-(object_bytes as f64) / interval_bytes as f64).exp_m1();
     probability.recip()
+}
+
+/// Returns the number of bytes that a sample stands for. They are rounded here and nowhere else, so the totals of a profile and of the events of
+/// its samples are equal.
+pub(crate) fn bytes_per_sample(object_bytes: u64, interval_bytes: u64) -> u64 {
+    (object_bytes as f64 * objects_per_sample(object_bytes, interval_bytes)).round() as u64
 }
 
 /// What a world has allocated, by call stack: see the [module](self).

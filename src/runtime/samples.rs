@@ -9,7 +9,7 @@ use crate::events::EventId;
 use crate::heap::layout::Space;
 use crate::heap::layout::{CELL_BYTES, CLASSES};
 use crate::heap::trace::TypeInfo;
-use crate::profile::allocations::{CallStack, objects_per_sample};
+use crate::profile::allocations::{CallStack, bytes_per_sample};
 
 impl Mutator {
     /// Samples the allocation that is about to use the cell at the bin's cursor, if this cell was chosen.
@@ -46,14 +46,16 @@ impl Mutator {
         let Some(samples) = samples else { return };
         let stack = self.walker.call_stack(threads, self.record).map_or(0, CallStack::get);
         let mut held = self.lock(samples.lock());
-        samples.add(&mut held, payload, Site { stack, type_info: info, object_bytes: bytes as u64 });
+        let cost_stack = self.record.cost_stack();
+        let site = Site { stack, cost_stack, type_info: info, object_bytes: bytes as u64 };
+        samples.add(&mut held, payload, site);
         added();
         // A stop takes the lock first, so it must not be held while this thread waits for room for the event.
         drop(held);
         if events.is_enabled(EventId::AllocationSampled) {
-            let stands_for = bytes as f64 * objects_per_sample(bytes as u64, samples.interval_bytes);
+            let stands_for = bytes_per_sample(bytes as u64, samples.interval_bytes);
             let of_type = ptr::from_ref(info) as usize;
-            events.fire_allocation_sampled(payload, of_type, bytes, stands_for.round() as u64, stack, space as u32);
+            events.fire_allocation_sampled(payload, of_type, bytes, stands_for, stack, space as u32);
         }
     }
 }

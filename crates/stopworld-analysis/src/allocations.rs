@@ -9,7 +9,7 @@
 //! | [pprof](crate::pprof::allocations) | `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space` |
 //! | [folded](Allocations::folded) | allocated bytes |
 //! | [speedscope](Allocations::speedscope) | two profiles: allocated bytes, and bytes in use |
-//! | [text](Allocations::text) | all four, by function and by call stack |
+//! | [text](Allocations::text) | all four, by function, by cost centre stack, and by call stack |
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 use stopworld::profile::allocations::{AllocationProfile, AllocationSite, ProgramModule};
+use stopworld::profile::{CentreId, StackId};
 use stopworld_platform::symbols::{CodePlace, Symbols};
 
 use crate::json::Items;
@@ -30,26 +31,27 @@ const UNKNOWN: &str = "(unknown)";
 /// The number of rows of each table of the text.
 const MOST_ROWS: usize = 30;
 
-/// Estimated numbers of objects and of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Estimated numbers of objects and of bytes. The bytes of a sample are rounded when it is taken, and the objects of a site here, so the sums of
+/// sites are equal in all formats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimates {
     /// Objects that were allocated.
-    pub alloc_objects: f64,
+    pub alloc_objects: u64,
     /// Their bytes.
-    pub alloc_space: f64,
+    pub alloc_space: u64,
     /// Objects that were alive after the last collection, or were allocated since.
-    pub inuse_objects: f64,
+    pub inuse_objects: u64,
     /// Their bytes.
-    pub inuse_space: f64,
+    pub inuse_space: u64,
 }
 
 impl Estimates {
     fn of(site: &AllocationSite) -> Self {
         Self {
-            alloc_objects: site.allocated_objects(),
-            alloc_space: site.allocated_bytes(),
-            inuse_objects: site.objects_in_use(),
-            inuse_space: site.bytes_in_use(),
+            alloc_objects: site.allocated_objects().round() as u64,
+            alloc_space: site.allocated_bytes() as u64,
+            inuse_objects: site.objects_in_use().round() as u64,
+            inuse_space: site.bytes_in_use() as u64,
         }
     }
 
@@ -60,9 +62,9 @@ impl Estimates {
         self.inuse_space += other.inuse_space;
     }
 
-    /// Returns the four numbers, rounded, in the order of the fields.
-    pub fn rounded(&self) -> [u64; 4] {
-        [self.alloc_objects, self.alloc_space, self.inuse_objects, self.inuse_space].map(|value| value.round() as u64)
+    /// Returns the four numbers, in the order of the fields.
+    pub fn values(&self) -> [u64; 4] {
+        [self.alloc_objects, self.alloc_space, self.inuse_objects, self.inuse_space]
     }
 }
 
@@ -75,11 +77,35 @@ pub struct CallFrame {
     pub calls: Vec<CodePlace>,
 }
 
-/// The allocations of one call stack, type and size.
+/// The cost centres that a thread was in, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostCentres {
+    /// The innermost centre, with its module.
+    pub innermost: String,
+    /// The labels of all centres, innermost first, separated by `/`, as the bands of a [census](stopworld::profile::census::Band) have them.
+    pub path: String,
+}
+
+impl CostCentres {
+    fn of(stack: StackId) -> Self {
+        let centre = stack.centre();
+        let innermost = match (centre.is_built_in(), centre.module()) {
+            (true, _) | (_, "") => centre.label().to_owned(),
+            (_, module) => format!("{module}.{}", centre.label()),
+        };
+        let labels: Vec<&str> = stack.centres().map(CentreId::label).collect();
+        let path = if labels.is_empty() { innermost.clone() } else { labels.join("/") };
+        Self { innermost, path }
+    }
+}
+
+/// The allocations of one call stack, cost centre stack, type and size.
 #[derive(Clone, Debug)]
 pub struct NamedSite {
     /// The program's own frames, innermost first. Empty if the stack is not known. Sites with one call stack share them.
     pub frames: Arc<[CallFrame]>,
+    /// The cost centres of the thread. Sites with one stack of centres share them.
+    pub cost_centres: Arc<CostCentres>,
     /// The type of the objects.
     pub type_name: &'static str,
     /// The bytes that each object takes.
@@ -114,12 +140,16 @@ impl Allocations {
     pub fn of(profile: &AllocationProfile) -> Allocations {
         let mut symbols = Symbols::new();
         let mut known: HashMap<_, Arc<[CallFrame]>> = HashMap::new();
+        let mut centres: HashMap<StackId, Arc<CostCentres>> = HashMap::new();
         let sites = profile.sites.iter().map(|site| NamedSite {
             frames: Arc::clone(known.entry(site.call_stack).or_insert_with(|| {
                 let stack: Vec<usize> = site.call_stack.iter().flat_map(|stack| stack.return_addresses()).collect();
                 let own = symbols.own_frames(&stack);
                 own.into_iter().map(|(index, calls)| CallFrame { address: stack[index] as u64 - 1, calls }).collect()
             })),
+            cost_centres: Arc::clone(
+                centres.entry(site.cost_stack).or_insert_with(|| Arc::new(CostCentres::of(site.cost_stack))),
+            ),
             type_name: site.type_info.name(),
             object_bytes: site.object_bytes,
             estimates: Estimates::of(site),
@@ -153,7 +183,7 @@ impl Allocations {
     pub fn folded_lines(&self) -> Vec<String> {
         let line = |(names, estimates): (Vec<&str>, Estimates)| {
             let names: Vec<String> = names.into_iter().map(folded::frame).collect();
-            format!("{} {}", names.join(";"), estimates.rounded()[1])
+            format!("{} {}", names.join(";"), estimates.values()[1])
         };
         self.by_stack().into_iter().map(line).collect()
     }
@@ -176,7 +206,7 @@ impl Allocations {
         names.sort_unstable();
         names.dedup();
         let names = &names;
-        let weights = |value: usize| move |estimates: &Estimates| estimates.rounded()[value];
+        let weights = |value: usize| move |estimates: &Estimates| estimates.values()[value];
         let profile = |name: &str, value: usize| {
             let weight = weights(value);
             let entries: Vec<_> =
@@ -200,7 +230,7 @@ impl Allocations {
         speedscope::write_file(out, name, &profiles, frames)
     }
 
-    /// Returns the report as text: the functions that allocate, and the call stacks, those with the most allocated bytes first.
+    /// Returns the report as text: the functions that allocate, the cost centre stacks if there are any, and the call stacks, those with the most allocated bytes first.
     pub fn text(&self) -> String {
         let total = self.total();
         let mut functions: BTreeMap<(&str, &str), Estimates> = BTreeMap::new();
@@ -209,6 +239,12 @@ impl Allocations {
             functions.entry((innermost, site.type_name)).or_default().add(&site.estimates);
         }
         let functions = functions.into_iter().map(|((function, of), sum)| (format!("{function} ({of})"), sum));
+        let mut centres: BTreeMap<(&str, &str), Estimates> = BTreeMap::new();
+        for site in &self.sites {
+            centres.entry((&site.cost_centres.path, site.type_name)).or_default().add(&site.estimates);
+        }
+        let has_centres = centres.keys().any(|(path, _)| *path != CentreId::MAIN.label());
+        let centres = centres.into_iter().map(|((path, of), sum)| (format!("{path} ({of})"), sum));
         let stacks = self.by_stack().into_iter().map(|(mut names, sum)| {
             names.reverse();
             (names.join(" < "), sum)
@@ -224,13 +260,17 @@ impl Allocations {
                 self.untracked
             );
         }
-        for (title, rows) in [("by function (type)", rows(functions)), ("by call stack, innermost first", rows(stacks))]
-        {
+        let mut tables = vec![("by function (type)", rows(functions))];
+        if has_centres {
+            tables.push(("by cost centre stack, innermost first (type)", rows(centres)));
+        }
+        tables.push(("by call stack, innermost first", rows(stacks)));
+        for (title, rows) in tables {
             let mut table = Table::new();
             table.load_preset(NOTHING);
             table.set_header(["alloc_objects", "alloc_space", "inuse_objects", "inuse_space", title]);
             let row = |sum: &Estimates, name: &str| {
-                sum.rounded().map(|value| value.to_string()).into_iter().chain([name.to_owned()]).collect::<Vec<_>>()
+                sum.values().map(|value| value.to_string()).into_iter().chain([name.to_owned()]).collect::<Vec<_>>()
             };
             table.add_row(row(&total, "total"));
             rows.iter().take(MOST_ROWS).for_each(|(name, sum)| {
@@ -250,6 +290,6 @@ impl Allocations {
 /// The rows of a table, those with the most allocated bytes first.
 fn rows(rows: impl Iterator<Item = (String, Estimates)>) -> Vec<(String, Estimates)> {
     let mut rows: Vec<_> = rows.collect();
-    rows.sort_by(|(a, sum), (b, other)| other.alloc_space.total_cmp(&sum.alloc_space).then_with(|| a.cmp(b)));
+    rows.sort_by(|(a, sum), (b, other)| other.alloc_space.cmp(&sum.alloc_space).then_with(|| a.cmp(b)));
     rows
 }

@@ -404,7 +404,7 @@ pub(super) struct Heapprof {
     #[arg(long, group = "heapprof_form")]
     pub(super) html: bool,
 
-    /// Write one sample in the format of pprof: for `go tool pprof`, Perfetto, Pyroscope and Parca
+    /// Write one sample in the format of pprof: for `go tool pprof` and Perfetto
     #[arg(long, group = "heapprof_form")]
     pub(super) pprof: bool,
 
@@ -435,7 +435,7 @@ pub(super) struct Timeprof {
     #[arg(long, group = "timeprof_form")]
     pub(super) speedscope: bool,
 
-    /// Write the profile in the format of pprof: for `go tool pprof`, Perfetto, Pyroscope and Parca
+    /// Write the profile in the format of pprof: for `go tool pprof` and Perfetto
     #[arg(long, group = "timeprof_form")]
     pub(super) pprof: bool,
 }

@@ -39,7 +39,7 @@ pub fn allocations(allocations: &Allocations, out: &mut dyn Write) -> io::Result
             frames => frames.iter().map(|frame| calls.location(&mut builder, frame, &allocations.modules)).collect(),
         };
         let label = builder.labels(site);
-        let value = site.estimates.rounded().map(as_value).into();
+        let value = site.estimates.values().map(as_value).into();
         builder.profile.sample.push(Sample { location_id, value, label });
     }
     builder.write(out)
@@ -123,10 +123,20 @@ impl Builder {
         self.profile.mapping.push(mapping);
     }
 
-    /// The type and size of a site's objects.
+    /// The type and size of a site's objects, and the cost centres of the thread. A reader that is asked to use a label as frames takes one
+    /// text for each label, so the stack of centres is one text, and the innermost centre another.
     fn labels(&mut self, site: &NamedSite) -> Vec<Label> {
-        let type_name = Label { key: self.text("type"), str: self.text(site.type_name), num: 0, num_unit: 0 };
+        let texts = [
+            ("type", site.type_name),
+            ("cost_centre", &site.cost_centres.innermost),
+            ("cost_centre_stack", &site.cost_centres.path),
+        ];
+        let mut labels: Vec<Label> = Vec::with_capacity(texts.len() + 1);
+        for (key, text) in texts {
+            labels.push(Label { key: self.text(key), str: self.text(text), num: 0, num_unit: 0 });
+        }
         let (key, num_unit) = (self.text("bytes"), self.text("bytes"));
-        vec![type_name, Label { key, str: 0, num: as_value(site.object_bytes), num_unit }]
+        labels.push(Label { key, str: 0, num: as_value(site.object_bytes), num_unit });
+        labels
     }
 }

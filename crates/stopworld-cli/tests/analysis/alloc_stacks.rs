@@ -16,7 +16,8 @@ use rstest::rstest;
 use serde_json::Value;
 use skipped::skipped;
 use stopworld::profile::allocations::{AllocationSampling, ProgramModule};
-use stopworld::{Mutator, World, keep_alive};
+use stopworld::profile::census::{Band, Breakdown, CensusRequest};
+use stopworld::{Charging, Mutator, World, cost_centre, keep_alive};
 use stopworld_analysis::allocations::Allocations;
 use stopworld_analysis::pprof;
 
@@ -69,7 +70,7 @@ fn expected(allocations: &Allocations) -> BTreeMap<Vec<String>, [u64; 4]> {
         let mut names: Vec<String> = calls.map(|call| last(call.function()).to_owned()).collect();
         names.reverse();
         let values = stacks.entry(names).or_default();
-        values.iter_mut().zip(site.estimates.rounded()).for_each(|(value, more)| *value += more);
+        values.iter_mut().zip(site.estimates.values()).for_each(|(value, more)| *value += more);
     }
     stacks
 }
@@ -145,7 +146,7 @@ fn read_by_go(file: &Path) -> Option<BTreeMap<Vec<String>, [u64; 4]>> {
     );
     // A sample, and the lines of its labels.
     for (values, locations) in lines
-        .filter(|line| !line.trim().starts_with("bytes:") && !line.trim().starts_with("type:"))
+        .filter(|line| !line.trim().starts_with("bytes:") && !line.trim().starts_with("cost_centre:"))
         .filter_map(|line| line.rsplit_once(": "))
     {
         let mut calls: Vec<String> = locations.split_whitespace().flat_map(|number| names[number].clone()).collect();
@@ -165,6 +166,76 @@ fn gos_pprof_reads_the_stacks_and_all_four_values() {
     assert!(assert_rules_of_perfetto(&file).mapped > 0);
     let Some(read) = read_by_go(&file) else { return };
     assert_eq!(read, expected(&allocations));
+}
+
+/// The objects and bytes that `go tool pprof` shows of the samples with a label.
+fn shown_by_go(file: &Path, value: &str, label: &str, is: &str) -> Option<u64> {
+    let focus = format!("-tagfocus={label}=^{is}$");
+    let top = printed_by_go(&["-top", &format!("-sample_index={value}"), "-unit=B", "-nodefraction=0", &focus], file)?;
+    // `Showing nodes accounting for 1234B, 10% of 12340B total`
+    let (_, after) = top.split_once("accounting for ").unwrap();
+    Some(after.split(',').next().unwrap().trim_end_matches('B').parse().unwrap())
+}
+
+/// With an interval of one byte practically every object is sampled, so what is in use is what a census counts.
+#[test]
+fn gos_pprof_divides_all_four_values_by_cost_centre_and_type() {
+    let sampling = AllocationSampling { seed: 3, ..AllocationSampling::every(1) };
+    let builder = World::builder().heap_limit(64 << 20).allocation_sampling(sampling).charge_allocations(Charging::On);
+    let world = builder.build().unwrap();
+    // SAFETY: this thread keeps its references in roots.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let mut numbers = vec![m.root(m.alloc(0_u64).unwrap())];
+    let fractions: Vec<_> = {
+        let _outer = cost_centre!("outer");
+        numbers.extend((1..=100_u64).map(|number| m.root(m.alloc(number).unwrap())));
+        let _inner = cost_centre!("inner");
+        innermost(&m, 500);
+        (0..30_u8).map(|number| m.root(m.alloc(f64::from(number)).unwrap())).collect()
+    };
+    let directory = directory();
+    let file = directory.path().join("run.pb.gz");
+    for (label, by) in [("cost_centre_stack", Breakdown::CostCentre), ("type", Breakdown::Type)] {
+        // Each census is a collection, after which fewer objects may be in use.
+        let census = world.census(&CensusRequest::by(by)).unwrap();
+        let allocations = Allocations::of(&world.allocation_profile().unwrap());
+        pprof::allocations(&allocations, &mut fs::File::create(&file).unwrap()).unwrap();
+        assert_rules_of_perfetto(&file);
+        let text = allocations.text();
+        assert!(text.contains("inner/outer (u64)"), "{text}");
+        assert!(census.bands.len() > 1, "{census:?}");
+        for Band { label: band, bytes, objects, stack } in &census.bands {
+            let name = if *stack == Some(0) { "MAIN" } else { band.as_str() };
+            let Some(seen) = shown_by_go(&file, "inuse_space", label, name) else { return };
+            assert_eq!(seen, *bytes, "{label} {name}");
+            assert_eq!(shown_by_go(&file, "inuse_objects", label, name), Some(*objects), "{label} {name}");
+        }
+    }
+    drop((numbers, fractions));
+    let module = module_path!();
+    for (value, expected) in [("alloc_objects", [1, 100, 530]), ("alloc_space", [16, 1600, 530 * 16])] {
+        let names = ["MAIN".to_owned(), format!("{module}.outer"), format!("{module}.inner")];
+        for (name, expected) in names.into_iter().zip(expected) {
+            assert_eq!(shown_by_go(&file, value, "cost_centre", &name), Some(expected), "{value} of {name}");
+        }
+    }
+    let top = printed_by_go(&["-top", "-sample_index=inuse_objects", "-tagroot=cost_centre,type"], &file).unwrap();
+    assert!(top.contains(&format!("{module}.inner")), "{top}");
+}
+
+/// The cost centres of a workload, in the file that the command writes.
+#[test]
+fn a_run_has_the_cost_centres_of_its_workload() {
+    let directory = directory();
+    let output = run(directory.path(), "run gcbench --depth 12 --alloc-interval 4KiB --alloc-stacks run.pb.gz");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let file = directory.path().join("run.pb.gz");
+    let centres =
+        ["top down", "bottom up", "long-lived data"].map(|name| format!("stopworld_workloads::gcbench.{name}"));
+    for centre in centres {
+        let Some(bytes) = shown_by_go(&file, "alloc_space", "cost_centre", &centre) else { return };
+        assert!(bytes > 0, "{centre}");
+    }
 }
 
 unsafe extern "C" {
@@ -229,9 +300,8 @@ fn folded_and_speedscope_have_the_same_bytes() {
             (names.split(';').map(|name| last(name).to_owned()).collect(), bytes.parse().unwrap())
         })
         .collect();
-    let is_near = |a: u64, b: u64| a.abs_diff(b) <= allocations.sites.len() as u64;
     assert_eq!(folded.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    assert!(folded.iter().all(|(stack, bytes)| is_near(*bytes, expected[stack][1])), "{folded:?} {expected:?}");
+    assert!(folded.iter().all(|(stack, bytes)| *bytes == expected[stack][1]), "{folded:?} {expected:?}");
 
     let mut written = Vec::new();
     allocations.speedscope("run", &mut written).unwrap();
@@ -244,7 +314,7 @@ fn folded_and_speedscope_have_the_same_bytes() {
         assert_eq!(samples.len(), weights.len());
         for (stack, weight) in samples.iter().zip(weights) {
             let stack: Vec<String> = stack.as_array().unwrap().iter().map(name).collect();
-            assert!(is_near(weight.as_u64().unwrap(), expected[&stack][value]), "{stack:?}");
+            assert_eq!(weight.as_u64(), Some(expected[&stack][value]), "{stack:?}");
         }
         let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
         assert_eq!(profile["endValue"].as_u64(), Some(sum));

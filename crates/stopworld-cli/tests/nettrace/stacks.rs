@@ -133,14 +133,14 @@ fn names<'a>(functions: &'a Functions, process: u64, stack: &'a [u64]) -> Vec<&'
 }
 
 /// The number of samples and the sum of what they stand for, by stack, type and size.
-type Sums = BTreeMap<(Vec<u64>, String, u64), (u64, f64)>;
+type Sums = BTreeMap<(Vec<u64>, String, u64), (u64, u64)>;
 
 fn sums_of_profile(profile: &AllocationProfile) -> Sums {
     let mut sums = Sums::new();
     for site in &profile.sites {
         let stack = site.call_stack.unwrap().return_addresses().map(|address| address as u64 - 1);
         let sum = sums.entry((stack.collect(), site.type_info.name().to_owned(), site.object_bytes)).or_default();
-        *sum = (sum.0 + site.samples, sum.1 + site.allocated_bytes());
+        *sum = (sum.0 + site.samples, sum.1 + site.allocated_bytes() as u64);
     }
     sums
 }
@@ -149,12 +149,12 @@ fn sums_of_trace(samples: &[Sample]) -> Sums {
     let mut sums = Sums::new();
     for Sample { stack, type_name, object_bytes, amount, .. } in samples.iter().cloned() {
         let sum = sums.entry((stack, type_name, object_bytes)).or_default();
-        *sum = (sum.0 + 1, sum.1 + amount as f64);
+        *sum = (sum.0 + 1, sum.1 + amount as u64);
     }
     sums
 }
 
-/// Asserts that a trace has the samples of a profile. A sample in a trace stands for a whole number of bytes.
+/// Asserts that a trace has the samples of a profile, to the byte.
 fn are_the_profile(samples: &[Sample], profile: &AllocationProfile) {
     assert_eq!((profile.dropped, samples.is_empty()), (0, false));
     let (expected, seen) = (sums_of_profile(profile), sums_of_trace(samples));
@@ -162,7 +162,7 @@ fn are_the_profile(samples: &[Sample], profile: &AllocationProfile) {
     for (of, (count, bytes)) in &expected {
         let (seen_count, seen_bytes) = seen[of];
         assert_eq!(seen_count, *count, "{of:?}");
-        assert!((seen_bytes - bytes).abs() <= *count as f64 / 2.0 + 1e-6, "{of:?}: {seen_bytes} of {bytes}");
+        assert_eq!(seen_bytes, *bytes, "{of:?}");
     }
 }
 
