@@ -48,7 +48,7 @@ const NAMES: [(&str, u16); 30] = [
     ("StartGC", id::GC_START),
     ("StopThread", id::STOP_THREAD),
     ("ThreadLabel", id::THREAD_LABEL),
-    // A type of ours, which the library does not know.
+    // A type of stopworld, which the library does not know.
     ("UnknownEvent", id::HEAP_PROF_SAMPLE_OBJECTS),
     ("UserMarker", id::USER_MARKER),
     ("UserMessage", id::USER_MSG),
