@@ -17,6 +17,7 @@
 //! that race write the same value. Once in 255 collections the epoch wraps, and all bytes are cleared.
 
 use std::io;
+use std::ops::Range;
 
 use super::compact::{KINDS_PER_BLOCK, KindBytes, KindTable};
 use super::huge_pages::bytes_to_copy;
@@ -434,14 +435,22 @@ impl Blocks {
         unsafe { (*(cell.header as *const AtomicUsize)).load(Relaxed) }
     }
 
-    /// Makes huge pages of the first `committed` bytes of the heap, and of their mark bytes, and asks for huge pages for the rest.
-    pub(crate) fn use_huge_pages(&self, committed: usize) {
+    /// Asks for huge pages for what is after the first `committed` bytes of the heap, and for the mark bytes, which are copied. Returns how many of
+    /// the heap's first bytes are to be [copied](Self::copy_to_huge_pages).
+    pub(crate) fn use_huge_pages(&self, committed: usize) -> usize {
         let marks_of_it = committed / BLOCK_BYTES * MARKS_PER_BLOCK;
-        for (table, low) in [(&self.memory, committed), (&self.marks, marks_of_it)] {
+        let [heap, marks] = [(&self.memory, committed), (&self.marks, marks_of_it)].map(|(table, low)| {
             let low = bytes_to_copy(low, table.len());
-            table.collapse(0, low);
             table.huge_pages(low, table.len() - low);
-        }
+            low
+        });
+        self.marks.collapse(0, marks);
+        heap
+    }
+
+    /// Makes huge pages of a part of the heap.
+    pub(crate) fn copy_to_huge_pages(&self, part: Range<usize>) {
+        self.memory.collapse(part.start, part.len());
     }
 
     /// Returns a copy of the address map. It is valid as long as the heap exists.

@@ -1,9 +1,13 @@
 //! When the heap moves to huge pages.
 //!
 //! Huge pages help marking, and cost a copy of the heap and the memory around few objects. So the heap is copied, once, when collections
-//! have already marked for about as long as the copy takes: a program whose heap is large only for a moment does not pay for it.
+//! have already marked for about as long as the copy takes: a program whose heap is large only for a moment does not pay for it. A thread that
+//! collects copies a part of the heap, for about as long as its collection has marked, so it is not away for much longer than the pause.
+
+use std::ops::Range;
 
 use super::layout::CHUNK_BYTES;
+use crate::sync::{AtomicUsize, Ordering::Relaxed};
 
 /// With this many live bytes, huge pages may be useful: they halve the time to mark a large random graph. In a heap with fewer live objects
 /// they would contain memory that is never used.
@@ -35,6 +39,32 @@ pub(super) fn choose(marked_ns: u64, mark_ns: u64, live_bytes: u64, committed_by
     if marked_ns < committed_bytes.saturating_mul(COPY_NS_PER_BYTE) { Choice::Count(marked_ns) } else { Choice::Move }
 }
 
+/// The first bytes of the heap, which move to huge pages part by part.
+#[derive(Default)]
+pub(super) struct Copying {
+    next: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Copying {
+    /// Begins to copy the first `bytes`. Called once.
+    pub(super) fn begin(&self, bytes: usize) {
+        // Relaxed, here and below: a thread that does not see it yet copies nothing.
+        self.end.store(bytes, Relaxed);
+    }
+
+    /// Takes the part to copy after a collection that marked for `mark_ns`. No two threads take the same part.
+    pub(super) fn take(&self, mark_ns: u64) -> Option<Range<usize>> {
+        let end = self.end.load(Relaxed);
+        if self.next.load(Relaxed) >= end {
+            return None;
+        }
+        let bytes = bytes_to_copy((mark_ns / COPY_NS_PER_BYTE) as usize, end).max(CHUNK_BYTES);
+        let start = self.next.fetch_add(bytes, Relaxed);
+        (start < end).then(|| start..(start + bytes).min(end))
+    }
+}
+
 /// Returns how many of a table's first bytes are copied if `used` of its `len` bytes are in use: whole chunks.
 pub(super) fn bytes_to_copy(used: usize, len: usize) -> usize {
     (used / CHUNK_BYTES * CHUNK_BYTES).min(len)
@@ -64,6 +94,20 @@ mod tests {
         #[case] expected: Choice,
     ) {
         assert_eq!(choose(marked_ns, mark_ns, live_bytes, committed_bytes), expected);
+    }
+
+    #[test]
+    fn the_parts_are_as_large_as_the_marking_was_long_and_together_the_whole() {
+        let copying = Copying::default();
+        assert_eq!(copying.take(1 << 40), None, "not begun");
+        copying.begin(9 * CHUNK_BYTES);
+        let nanoseconds = |chunks| chunks * CHUNK_BYTES as u64 * COPY_NS_PER_BYTE;
+        let parts = [0, nanoseconds(1), nanoseconds(3), nanoseconds(2) - 1, u64::MAX, nanoseconds(1)];
+        let chunks = |part: Range<usize>| (part.start / CHUNK_BYTES, part.end / CHUNK_BYTES);
+        assert_eq!(
+            parts.map(|mark_ns| copying.take(mark_ns).map(chunks)),
+            [Some((0, 1)), Some((1, 2)), Some((2, 5)), Some((5, 6)), Some((6, 9)), None]
+        );
     }
 
     #[rstest]

@@ -63,7 +63,7 @@ use cache::AllocationCache;
 use charges::{Account, Charges, Charging};
 use free_blocks::{BlockRun, FreeBlocks};
 use gate::{SweepGate, Sweeping};
-use huge_pages::Choice;
+use huge_pages::{Choice, Copying};
 use layout::{
     BINS, BLOCK_BYTES, BLOCK_SHIFT, CELL_BYTES, CHUNK_BLOCKS, CHUNK_BYTES, CLASSES, SPACES, Space, cells_per_block,
 };
@@ -163,6 +163,8 @@ pub(crate) struct Heap {
     /// Nanoseconds of marking in the collections that count for the choice of huge pages ([`huge_pages::choose`]);
     /// [`huge_pages::MOVED`] when they are used.
     large_marking_ns: AtomicU64,
+    /// What of the heap is still to be copied into huge pages.
+    copying: Copying,
     /// 0, [`NOW`] or [`WHEN_DUE`]; reset when a collection begins.
     requested: AtomicU32,
     /// Only their addresses are used: events identify the spaces by them.
@@ -225,6 +227,7 @@ impl Heap {
             committed_bytes: AtomicU64::new(0),
             announced_bytes: AtomicU64::new(0),
             large_marking_ns: AtomicU64::new(0),
+            copying: Copying::default(),
             requested: AtomicU32::new(0),
             pools: [0; SPACES],
             listed: [const { AtomicBool::new(false) }; BINS],
@@ -582,7 +585,7 @@ impl Heap {
 
     /// Called after each collection, in the running world, with the bytes that it left alive and the time that it marked: chooses between
     /// small and huge pages. The copy into huge pages runs here, on the thread that collected and outside of the pause: about 2 ns for each
-    /// committed byte, once.
+    /// committed byte, once, after each collection for about as long as it marked.
     pub(crate) fn choose_pages(&self, live_bytes: u64, mark_ns: u64) {
         // Relaxed: if two threads come here at once, the time of one collection may not count, or the advice is given twice.
         let (marked_ns, committed) = (self.large_marking_ns.load(Relaxed), self.committed_bytes());
@@ -591,8 +594,11 @@ impl Heap {
             Choice::Count(marked_ns) => self.large_marking_ns.store(marked_ns, Relaxed),
             Choice::Move => {
                 self.large_marking_ns.store(huge_pages::MOVED, Relaxed);
-                self.blocks.use_huge_pages(committed as usize);
+                self.copying.begin(self.blocks.use_huge_pages(committed as usize));
             }
+        }
+        if let Some(part) = self.copying.take(mark_ns) {
+            self.blocks.copy_to_huge_pages(part);
         }
     }
 
