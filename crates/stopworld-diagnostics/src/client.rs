@@ -9,6 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use socket2::{Domain, SockAddr, Socket, Type};
+
 use super::address::{self, NoSocket};
 use super::message::{HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, message, put_string, set};
 
@@ -200,10 +202,11 @@ impl Client {
 
     fn ask(&self, set: u8, id: u8, payload: &[u8]) -> Result<(UnixStream, Vec<u8>), ClientError> {
         let request = message(set, id, payload).ok_or(ClientError::TooLong)?;
-        let mut stream =
-            UnixStream::connect(&self.path).map_err(|error| ClientError::Connect { path: self.path.clone(), error })?;
+        let mut stream = self.connect().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => self.broken(error),
+            _ => ClientError::Connect { path: self.path.clone(), error },
+        })?;
         stream.set_read_timeout(Some(self.reply_time))?;
-        stream.set_write_timeout(Some(self.reply_time))?;
         stream.write_all(&request).map_err(|error| self.broken(error))?;
         let mut head = [0; HEADER_BYTES];
         stream.read_exact(&mut head).map_err(|error| self.broken(error))?;
@@ -217,6 +220,15 @@ impl Client {
             return Err(refusal(Payload::of(&reply).u32().unwrap_or_default()));
         }
         Ok((stream, reply))
+    }
+
+    /// Connects, within the time limit, which also applies to what is written then.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // Before it connects: the queue of a process that is stopped may be full, and then connecting waits for a place in it.
+        socket.set_write_timeout(Some(self.reply_time))?;
+        socket.connect(&SockAddr::unix(&self.path)?)?;
+        Ok(socket.into())
     }
 
     /// Returns the error for a connection that failed, or whose time limit expired.
@@ -269,6 +281,28 @@ mod tests {
             assert_eq!(silent.to_string(), "process 12 did not answer within 1.25 s: is it stopped?");
             assert!(silent.source().is_none());
         }
+    }
+
+    #[test]
+    fn a_process_whose_queue_of_connections_is_full_is_named_after_the_time_limit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let socket = || Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        let address = SockAddr::unix(&path).unwrap();
+        let listener = socket();
+        listener.bind(&address).unwrap();
+        listener.listen(1).unwrap();
+        let waiting = std::iter::repeat_with(|| {
+            let socket = socket();
+            socket.set_nonblocking(true).unwrap();
+            socket.connect(&address).map(|()| socket)
+        });
+        let _waiting: Vec<Socket> = waiting.map_while(Result::ok).collect();
+        let client = Client { pid: 12, path, reply_time: Duration::from_millis(250) };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(client.stop(1)));
+        let answer = receiver.recv_timeout(Duration::from_secs(60)).expect("the time limit applies");
+        assert_eq!(answer.unwrap_err().to_string(), "process 12 did not answer within 0.25 s: is it stopped?");
     }
 
     /// Callers print an error with its sources, so each text must occur once.
