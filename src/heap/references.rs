@@ -155,15 +155,22 @@ mod tests {
     use crate::heap::layout::{BLOCK_BYTES, CELL_BYTES, FIRST_CELL, HEADED_CLASSES, HEADER_BYTES, cells_per_block};
     use proptest::prelude::*;
 
-    /// The payload of the object that an address refers to, found by looking at every cell.
+    /// The payload of the object that an address refers to, found by looking at every cell. A payload address also counts in the space after the
+    /// last cell, in which there is never an object.
     fn naive(blocks: &Blocks, cell_bytes: usize, word: usize, references: References) -> Option<usize> {
-        (0..cells_per_block(cell_bytes)).find_map(|index| {
+        let cells = cells_per_block(cell_bytes);
+        (0..=cells).find_map(|index| {
             let payload = blocks.start(1) + FIRST_CELL + index * cell_bytes + HEADER_BYTES;
+            if index == cells && payload >= blocks.start(2) {
+                return None;
+            }
             let end = payload + cell_bytes - HEADER_BYTES;
             let distance = word.checked_sub(payload);
+            let is_base = distance == Some(0);
             let refers = match references {
-                References::Exact => distance == Some(0),
-                References::Interior => word > payload - HEADER_BYTES && word <= end,
+                References::Exact => is_base,
+                References::Bases { .. } if index == cells => is_base,
+                References::Interior => index < cells && word > payload - HEADER_BYTES && word <= end,
                 References::Bases { displacements } => {
                     word <= end && distance.is_some_and(|at| at == 0 || at < 64 && displacements >> at & 1 == 1)
                 }
@@ -190,6 +197,24 @@ mod tests {
             let word = blocks.start(1) + offset;
             let found = references.find(blocks.map(), word).map(|target| target.payload);
             prop_assert_eq!(found, naive(&blocks, CELL_BYTES[class], word, references));
+        }
+    }
+
+    #[test]
+    fn words_about_the_last_cell_refer_to_what_a_search_finds() {
+        for (class, &cell_bytes) in CELL_BYTES.iter().enumerate().take(HEADED_CLASSES) {
+            let blocks = Blocks::reserve(4).unwrap();
+            blocks.set_cells(1, class);
+            let last = FIRST_CELL + (cells_per_block(cell_bytes) - 1) * cell_bytes;
+            for offset in last..=BLOCK_BYTES {
+                let word = blocks.start(1) + offset;
+                let bases = References::Bases { displacements: 1 << 3 | 1 << 8 };
+                for references in [References::Exact, References::Interior, bases] {
+                    let found = references.find(blocks.map(), word).map(|target| target.payload);
+                    let expected = naive(&blocks, cell_bytes, word, references);
+                    assert_eq!(found, expected, "class {class}, offset {offset}, {references:?}");
+                }
+            }
         }
     }
 
