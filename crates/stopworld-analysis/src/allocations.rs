@@ -230,7 +230,8 @@ impl Allocations {
         speedscope::write_file(out, name, &profiles, frames)
     }
 
-    /// Returns the report as text: the functions that allocate, the cost centre stacks if there are any, and the call stacks, those with the most allocated bytes first.
+    /// Returns the report as text: the functions that allocate, the cost centre stacks if there are any, and the call stacks, those with the
+    /// most allocated bytes first.
     pub fn text(&self) -> String {
         let total = self.total();
         let mut functions: BTreeMap<(&str, &str), Estimates> = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! Profiles in the format of pprof: the message `Profile` of profile.proto, compressed by gzip.
 //!
-//! `go tool pprof` and Perfetto read it; the files were not tried with Pyroscope and Parca. A profile is a list of samples: a stack, and one value for each of the
+//! `go tool pprof` and Perfetto read it; the files were not tried with Pyroscope and Parca. A profile is a list of samples: a stack, and one
+//! value for each of the
 //! profile's sample types. All texts are in one table, to which everything else refers by index; index 0 is the empty text.
 //!
 //! | profile | stack | values |
@@ -11,7 +12,8 @@
 //! | allocations | the call stack, with addresses, inlined functions and lines; the labels `type`, `bytes`, `cost_centre` and `cost_centre_stack` | `alloc_objects`, `alloc_space`, `inuse_objects`, `inuse_space` |
 //!
 //! What is not written: an eventlog of GHC and a `.hp` file have no numbers of objects, so their heap profiles have only `inuse_space`. No heap
-//! profile has what was allocated in total: there is no `alloc_objects` and no `alloc_space`. Only locations of allocations have addresses and mappings: cost centres have none.
+//! profile has what was allocated in total: there is no `alloc_objects` and no `alloc_space`. Only locations of allocations have addresses and
+//! mappings: cost centres have none.
 //!
 //! Perfetto identifies a location without a mapping and an address by the name of its function, and go's pprof groups by that name. So the
 //! name contains the module of a cost centre. A function has no `system_name`: if it equals the name, go's pprof takes the name for one of C++
