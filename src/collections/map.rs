@@ -251,24 +251,50 @@ impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
         mem::take(&mut self.entries).into_iter().map(|slot| (slot.key, slot.value))
     }
 
-    /// Keeps the entries for which `keep` returns true, in their order.
+    /// Keeps the entries for which `keep` returns true, in their order. A map of more than eight entries takes four bytes of malloc's memory for
+    /// each of them meanwhile.
+    ///
+    /// # Panics
+    /// If `keep` does. Then all entries are in the map, in another order.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let mut hashes = vec![0; if self.index.exists() { self.len() } else { 0 }];
-        self.index.taken().for_each(|taken| hashes[taken.entry] = taken.hash);
-        // While the index is empty, a panic of `keep` leaves a map that has no wrong positions: it finds nothing, or has no index and finds
-        // what is left.
-        self.index.clear();
-        let (mut before, mut kept) = (0, 0);
-        self.entries.retain_mut(|slot| {
+        let mut moving = Moving::entries_of(self);
+        let (mut at, mut kept) = (0, 0);
+        moving.entries.retain_mut(|slot| {
             let keeps = keep(&slot.key, &mut slot.value);
-            if keeps && let Some(&hash) = hashes.get(before) {
-                hashes[kept] = hash;
+            if keeps {
+                // As the entries will be.
+                if !moving.hashes.is_empty() {
+                    moving.hashes.swap(kept, at);
+                }
                 kept += 1;
             }
-            before += 1;
+            at += 1;
             keeps
         });
-        for (entry, &hash) in hashes[..kept].iter().enumerate() {
+    }
+}
+
+/// The entries of a map while they are moved. When it is dropped, also by a panic, the index has their new positions.
+struct Moving<'a, K: Trace, V: Trace> {
+    entries: &'a mut GcVec<Slot<K, V>>,
+    index: &'a mut Positions,
+    /// The hash of each entry, which is moved as the entry is. Empty if there is no index.
+    hashes: Vec<Hash32>,
+}
+
+impl<'a, K: Trace, V: Trace> Moving<'a, K, V> {
+    fn entries_of<S>(map: &'a mut GcHashMap<K, V, S>) -> Self {
+        let GcHashMap { entries, index, .. } = map;
+        let mut hashes = vec![0; if index.exists() { entries.len() } else { 0 }];
+        index.taken().for_each(|taken| hashes[taken.entry] = taken.hash);
+        Self { entries, index, hashes }
+    }
+}
+
+impl<K: Trace, V: Trace> Drop for Moving<'_, K, V> {
+    fn drop(&mut self) {
+        self.index.clear();
+        for (entry, &hash) in self.hashes.iter().take(self.entries.len()).enumerate() {
             self.index.add(Taken { hash, entry });
         }
     }
@@ -419,9 +445,9 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     fn remove_at(&mut self, place: usize, entry: usize) -> (K, V) {
         let last = self.len() - 1;
         if self.index.exists() {
-            // The last entry takes the place of the removed one.
-            let moved = if entry == last { None } else { Some(self.place_of(last)) };
-            if let Some((place, hash)) = moved {
+            if entry != last {
+                // The last entry takes the place of the removed one.
+                let (place, hash) = self.place_of(last);
                 self.index.set(place, Some(Taken { hash, entry }));
             }
             self.index.remove(place);

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -236,13 +238,13 @@ fn a_map_hashes_its_keys_only_when_it_has_more_than_eight() {
 
 /// A hasher whose results change.
 #[derive(Clone, Default)]
-struct Changing(std::sync::Arc<std::sync::atomic::AtomicU64>);
+struct Changing(Arc<AtomicU64>);
 
 impl BuildHasher for Changing {
     type Hasher = BadHasher;
 
     fn build_hasher(&self) -> BadHasher {
-        BadHasher(self.0.load(std::sync::atomic::Ordering::Relaxed))
+        BadHasher(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -256,10 +258,10 @@ fn an_entry_that_moves_is_found_also_if_its_hash_was_another_for_a_while() {
         }
         // The last entry takes the place of the first one: no key has the hash that it was inserted with.
         let first = map.entry(0);
-        hasher.0.store(1, std::sync::atomic::Ordering::Relaxed);
+        hasher.0.store(1, Ordering::Relaxed);
         let Entry::Occupied(first) = first else { panic!("0 is a key") };
         assert_eq!(first.remove(), 0);
-        hasher.0.store(0, std::sync::atomic::Ordering::Relaxed);
+        hasher.0.store(0, Ordering::Relaxed);
         assert!((1..20).all(|number| map.get(&number) == Some(&(10 * number))), "{map:?}");
         map.retain(|number, _| number % 3 == 0);
         assert_eq!((1..20).filter(|number| map.contains_key(number)).collect::<Vec<_>>(), [3, 6, 9, 12, 15, 18]);
@@ -307,11 +309,13 @@ fn a_panic_of_a_closure_leaves_a_map_that_can_be_used() {
         });
         std::panic::catch_unwind(retain).unwrap_err();
         assert_eq!(map.len(), 20, "nothing was removed yet");
+        assert!((0..20).all(|number| map.get(&number).is_some_and(|value| **value == number)), "{map:?}");
         for number in 0..20 {
             map.insert(m, number, m.alloc(number).unwrap()).unwrap();
             assert_eq!(*map[&number], number);
             assert_eq!(map.remove(&number).as_deref(), Some(&number));
         }
+        assert!(map.is_empty(), "each key was in the map once: {map:?}");
         map.clear();
         assert!(map.insert(m, 1, m.alloc(1).unwrap()).unwrap().is_none());
         assert_eq!(map.len(), 1);
