@@ -110,7 +110,7 @@ fn speedscope_has_the_allocations_of_a_run() {
 fn speedscope_has_the_ticks_of_a_time_profile() {
     let directory = directory();
     let output =
-        run(directory.path(), "run graph --seconds 1 --threads 2 --time-profile --tick 0.001 --trace run.eventlog");
+        run(directory.path(), "run graph --seconds 4 --threads 2 --time-profile --tick 0.001 --trace run.eventlog");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let printed = |form: &str| text(&run(directory.path(), &format!("timeprof run.eventlog {form}")).stdout);
     let file = directory.path().join("run.json");
@@ -129,6 +129,6 @@ fn speedscope_has_the_ticks_of_a_time_profile() {
     for stacks in [&mut sum, &mut expected] {
         stacks.remove(&Vec::new());
     }
-    assert!(expected.values().sum::<u64>() > 10, "{expected:?}");
+    assert!(expected.values().sum::<u64>() > 100, "{expected:?}");
     assert_eq!(sum, expected);
 }
