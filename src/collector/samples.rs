@@ -5,8 +5,7 @@
 //! smaller then, so nothing is allocated.
 //!
 //! Samples are counted by *site*: call stack, cost centre stack, type and size. The table holds a bounded number of sites and of live objects,
-//! and counts what it has
-//! no room for. An object that has no room is counted in its site, but not followed: it is not in use.
+//! and counts what it has no room for. An object that has no room is counted in its site, but not followed: it is not in use.
 //!
 //! The program may free objects itself, and few of them are sampled. So the table counts its objects by *region* of the address space, without
 //! the lock: an object in a region with count 0 is not sampled.

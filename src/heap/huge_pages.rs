@@ -47,7 +47,7 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// Begins to copy the first `bytes`. Called once.
+    /// Begins to copy the first `bytes`. A second call, by a thread that chose the move at the same time, only changes the end.
     pub(super) fn begin(&self, bytes: usize) {
         // Relaxed, here and below: a thread that does not see it yet copies nothing.
         self.end.store(bytes, Relaxed);

@@ -1,8 +1,7 @@
 //! Profiles in the format of pprof: the message `Profile` of profile.proto, compressed by gzip.
 //!
 //! `go tool pprof` and Perfetto read it; the files were not tried with Pyroscope and Parca. A profile is a list of samples: a stack, and one
-//! value for each of the
-//! profile's sample types. All texts are in one table, to which everything else refers by index; index 0 is the empty text.
+//! value for each of the profile's sample types. All texts are in one table, to which everything else refers by index; index 0 is the empty text.
 //!
 //! | profile | stack | values |
 //! |---|---|---|
