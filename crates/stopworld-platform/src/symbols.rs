@@ -147,7 +147,7 @@ impl Module {
 struct Calls {
     all: Vec<CodePlace>,
     /// Those that a report shows.
-    shown: Range<usize>,
+    shown: Vec<CodePlace>,
 }
 
 /// The names of the program and its libraries.
@@ -219,11 +219,10 @@ impl Symbols {
         &self.calls(number, addresses).all
     }
 
-    /// Returns the program's own calls of a backtrace, innermost first: without the libraries that the innermost ones have called, and without
-    /// what called the program's `main` or a thread's closure.
+    /// Returns the program's own calls of a backtrace, innermost first: without calls inside libraries, and without what called the program's
+    /// `main` or a thread's closure. All calls, if none is the program's own.
     pub fn places(&mut self, number: u32, addresses: impl Iterator<Item = usize>) -> &[CodePlace] {
-        let Calls { all, shown } = self.calls(number, addresses);
-        &all[shown.clone()]
+        &self.calls(number, addresses).shown
     }
 
     fn calls(&mut self, number: u32, addresses: impl Iterator<Item = usize>) -> &Calls {
@@ -233,7 +232,7 @@ impl Symbols {
                 // The address is the one after the call, which may be the last instruction of its function.
                 all.extend_from_slice(&self.at_address(address - 1));
             }
-            let shown = own_calls(&all, |origin| origin == Origin::Program);
+            let shown = program_calls(&all);
             self.calls.insert(number, Calls { all, shown });
         }
         &self.calls[&number]
@@ -308,6 +307,17 @@ fn look_up(modules: &mut [Module], address: usize, here: &Path) -> Arc<[CodePlac
     }
 }
 
+/// Returns the calls of a backtrace that are the program's own, without those of libraries between them. All, if none is.
+fn program_calls(all: &[CodePlace]) -> Vec<CodePlace> {
+    let is_own = |origin| origin == Origin::Program;
+    let calls = &all[own_calls(all, is_own)];
+    if calls.first().is_some_and(|place| is_own(place.origin)) {
+        calls.iter().filter(|place| is_own(place.origin)).cloned().collect()
+    } else {
+        calls.to_vec()
+    }
+}
+
 /// Returns which of the calls of a backtrace are the program's own: from the first to the last whose origin is. All, if none is.
 fn own_calls(all: &[CodePlace], is_own: impl Fn(Origin) -> bool) -> Range<usize> {
     let end = all.iter().position(|place| is_a_beginning(&place.function)).unwrap_or(all.len());
@@ -352,10 +362,15 @@ mod tests {
 
     #[rstest]
     #[case::closure(&["alloc::alloc", "app::fill", "core::ops::function::FnOnce::call_once", "app::run", "app::main",
-        "core::ops::function::FnOnce::call_once", "std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "main"], 1..5)]
-    #[case::c_program(&["alloc::alloc", "app::fill", "main", "_start"], 1..2)]
-    #[case::libraries_only(&["alloc::alloc", "std::rt::lang_start"], 0..2)]
-    fn a_report_shows_the_programs_own_calls(#[case] functions: &[&str], #[case] expected: Range<usize>) {
+        "core::ops::function::FnOnce::call_once", "std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "main"], 1..5,
+        &["app::fill", "app::run", "app::main"])]
+    #[case::c_program(&["alloc::alloc", "app::fill", "main", "_start"], 1..2, &["app::fill"])]
+    #[case::libraries_only(&["alloc::alloc", "std::rt::lang_start"], 0..2, &["alloc::alloc", "std::rt::lang_start"])]
+    fn a_report_shows_the_programs_own_calls(
+        #[case] functions: &[&str],
+        #[case] expected: Range<usize>,
+        #[case] shown: &[&str],
+    ) {
         let place = |function: &&str| CodePlace {
             function: (*function).into(),
             has_symbol: true,
@@ -365,6 +380,7 @@ mod tests {
         };
         let all: Vec<_> = functions.iter().map(place).collect();
         assert_eq!(own_calls(&all, |origin| origin == Origin::Program), expected);
+        assert_eq!(program_calls(&all).iter().map(|place| &*place.function).collect::<Vec<_>>(), shown);
     }
 
     /// Functions that the compiler has inlined have names without a path, if the program has only line tables.
