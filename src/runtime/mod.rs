@@ -23,6 +23,7 @@ mod profiling;
 mod recording;
 mod registration;
 mod reserve;
+mod roots;
 mod samples;
 mod spawn;
 pub(crate) mod untyped;

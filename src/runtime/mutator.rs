@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::inner::ThreadNews;
 use super::own_walker::OwnWalker;
-use super::{Exhausted, OutOfMemory, Root, StackGuard, World};
+use super::{Exhausted, OutOfMemory, StackGuard, World};
 #[cfg(feature = "check")]
 use crate::collector::promise::Promise;
 use crate::collector::report::{CollectionReport, Reason};
@@ -235,14 +235,6 @@ impl Mutator {
         self.alloc(WeakCell::new(target))
     }
 
-    /// Returns a handle that keeps the object alive, and that can be stored anywhere. Takes a lock.
-    ///
-    /// # Panics
-    /// If the table of roots is full; see [`Root`].
-    pub fn root<T: ?Sized + 'static>(&self, gc: Gc<T>) -> Root<T> {
-        Root::new(&self.world, gc)
-    }
-
     /// Names an object in the trace, for example a data structure of the program, if a consumer has enabled names. The name
     /// belongs to the address: after the object has been freed, it applies to the next object at this address, until that is named.
     pub fn name_object<T: ?Sized>(&self, gc: Gc<T>, text: &str) {
@@ -293,7 +285,8 @@ impl Mutator {
     /// # Why the region reaches no object, although its result may be anything
     /// A reference can come into the region in three ways. Captured values are `Send`, which neither a `Gc` nor a mutator is, nor a `&T`
     /// to a type that contains one; so the region can neither use a `Gc` of its caller, nor get one from a [`Root`], for which it needs a
-    /// mutator. Thread-locals are excluded by the safety requirement of [`World::attach`]. And a thread that is attached can't attach again.
+    /// mutator. Thread-locals are excluded by the safety requirement of [`World::attach`]; with a mutator from a thread-local,
+    /// [`Root::get`] panics here, and so does an allocation as soon as the thread needs more cells. And a thread that is attached can't attach again.
     /// A `&u64` into an object is `Send`: its address stays on this stack, in view of the collector, until the region ends.
     ///
     /// So the result contains no `Gc`, and need not be `Send`: it never leaves the thread. A guard like `MutexGuard` is held from
@@ -759,20 +752,6 @@ impl Drop for Mutator {
 impl fmt::Debug for Mutator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mutator").field("name", &self.name()).field("tid", &self.tid()).finish_non_exhaustive()
-    }
-}
-
-impl<T: ?Sized + 'static> Root<T> {
-    /// Returns the object. Costs one load.
-    ///
-    /// # Panics
-    /// If `mutator` belongs to another world than this root.
-    #[inline]
-    pub fn get(&self, mutator: &Mutator) -> Gc<T> {
-        refuse_inside("Root::get");
-        assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "the root belongs to another world");
-        // SAFETY: the slot holds the address of a `T`, and keeps that object alive.
-        unsafe { Gc::from_addr(self.world.collector.roots.get(self.slot)) }
     }
 }
 

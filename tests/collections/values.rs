@@ -1,5 +1,6 @@
 //! References to types without a size, the usual traits, finalizers that are closures, guards out of blocking regions.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -335,4 +336,25 @@ fn a_guard_is_returned_from_a_blocking_region(#[values(By::Signals, By::Safepoin
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     assert_eq!(*total.lock().unwrap(), 150);
+}
+
+/// The types do not exclude a mutator in a thread-local: the contract of `attach` does.
+#[test]
+fn a_root_is_not_read_in_a_blocking_region() {
+    thread_local! {
+        static MUTATOR: RefCell<Option<Mutator>> = const { RefCell::new(None) };
+    }
+    let world = build(builder(), By::Signals);
+    // SAFETY: this thread keeps no `Gc`.
+    MUTATOR.set(Some(unsafe { world.attach("main") }.unwrap()));
+    let with = |f: &dyn Fn(&Mutator)| MUTATOR.with_borrow(|mutator| f(mutator.as_ref().unwrap()));
+    let root = MUTATOR.with_borrow(|m| m.as_ref().unwrap().root(m.as_ref().unwrap().alloc(7_u64).unwrap()));
+    with(&|m| assert_eq!(*root.get(m), 7));
+    let panic = catch_unwind(AssertUnwindSafe(|| {
+        with(&|m| m.blocking(|| MUTATOR.with_borrow(|m| _ = root.get(m.as_ref().unwrap()))));
+    }));
+    let message = *panic.unwrap_err().downcast::<&str>().unwrap();
+    assert!(message.starts_with("a thread uses a root inside its own blocking region"), "{message}");
+    with(&|m| assert_eq!(*root.get(m), 7));
+    MUTATOR.take();
 }
