@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example hidden -- MISTAKE
 //!
-//! A mistake is one of hash-map, boxed, static, thread-local, future and xored; hash-map-fixed is the first one, corrected. What to look at: each report
+//! A mistake is one of hash-map, boxed, static, thread-local, future, leaf and xored; hash-map-fixed is the first one, corrected. What to look at: each report
 //! names the type of the object that would be freed, where it was allocated, and where the block was allocated that hides the reference.
 //! A reference that is xored is not an address, and is not found.
 
@@ -15,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use stopworld::check::{Allocator, CheckPromise};
-use stopworld::{Gc, GcHashMap, Mutator, OutOfMemory, Trace, World};
+use stopworld::{Gc, GcHashMap, GcVec, Leaf, Mutator, OutOfMemory, Trace, World};
 
 #[global_allocator]
 static GLOBAL: Allocator = Allocator::new();
@@ -123,6 +123,24 @@ fn in_a_future(m: &Mutator) -> Result<u64, Box<dyn Error>> {
     }
 }
 
+/// Claims to be `Send + Sync`, as a wrapper that only the thread which has made it can open.
+struct Wrapped(Gc<Account>);
+
+// SAFETY: only the main thread uses it.
+unsafe impl Send for Wrapped {}
+// SAFETY: as above.
+unsafe impl Sync for Wrapped {}
+
+fn in_a_leaf(m: &Mutator) -> Result<u64, Box<dyn Error>> {
+    let mut accounts = GcVec::new();
+    for number in 0..COUNT as u64 {
+        let account = m.alloc(Leaf(Wrapped(open_account(m, number)?)))?;
+        accounts.push(m, account)?;
+    }
+    m.collect()?;
+    Ok(accounts[7].0.0.balance)
+}
+
 /// Returns whether the recovered address is odd: the object is gone.
 fn xored(m: &Mutator) -> Result<u64, Box<dyn Error>> {
     const KEY: usize = 0x5555_5555_5555_5555;
@@ -152,8 +170,9 @@ pub fn run(mistake: &str) -> Result<u64, Box<dyn Error>> {
         "static" => in_a_static(&m),
         "thread-local" => in_a_thread_local(&m),
         "future" => in_a_future(&m),
+        "leaf" => in_a_leaf(&m),
         "xored" => xored(&m),
-        _ => Err("usage: hidden hash-map|hash-map-fixed|boxed|static|thread-local|future|xored".into()),
+        _ => Err("usage: hidden hash-map|hash-map-fixed|boxed|static|thread-local|future|leaf|xored".into()),
     }
 }
 

@@ -15,10 +15,12 @@ use std::process::{Command, ExitCode, Output};
 enum Expected {
     /// In a block that this function has allocated.
     Block(&'static str),
+    /// In an object of this type that this function has allocated.
+    Object(&'static str, &'static str),
     At(&'static str),
     Nothing,
 }
-use Expected::{At, Block, Nothing};
+use Expected::{At, Block, Nothing, Object};
 
 /// The rows, with the mistakes that stand for them.
 const ROWS: &[(&str, &[(&str, Expected)])] = &[
@@ -34,6 +36,10 @@ const ROWS: &[(&str, &[(&str, Expected)])] = &[
         ],
     ),
     ("a future or another coroutine", &[("future", Block("hidden::in_a_future::begin"))]),
+    (
+        "a `Leaf` or a skipped field, by a wrapper that claims to be `Send + Sync`",
+        &[("leaf", Object("Leaf<mistakes::hidden::Wrapped>, at byte 0, which is not scanned", "hidden::in_a_leaf"))],
+    ),
     ("an integer that is not its address (xor, compressed, in a file)", &[("xored", Nothing)]),
 ];
 
@@ -68,6 +74,13 @@ fn check(mistake: &str, expected: Expected) -> Result<(), String> {
             claim(
                 names(lines[place + 1], &format!("allocated by mistakes::{function} (")),
                 "the report should name where the block was allocated",
+            )
+        }
+        Object(text, function) => {
+            claim(lines[place].ends_with(text), "the reference is in an object of this type")?;
+            claim(
+                names(lines[place + 1], &format!("allocated by mistakes::{function} (")),
+                "the report should name where the object was allocated",
             )
         }
         At(text) => claim(lines[place].ends_with(text), "the report should name the variable"),

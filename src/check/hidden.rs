@@ -25,6 +25,15 @@ pub enum HiddenIn {
         /// The calls that allocated the block, innermost first, without those inside the standard library.
         allocated: Vec<CodePlace>,
     },
+    /// In a live object, in a word that the collector does not scan: in a [`Leaf`](crate::Leaf) or in a field with `#[trace(skip)]`.
+    Object {
+        /// The type of that object, as the compiler names it.
+        type_name: &'static str,
+        /// The distance of the reference from the beginning of the object, in bytes.
+        offset: usize,
+        /// The calls that allocated the object, innermost first, without those inside this library.
+        allocated: Vec<CodePlace>,
+    },
     /// In a static variable.
     Static {
         /// The variable's path, if the symbols name it.
@@ -102,6 +111,7 @@ pub(super) fn names<'n>(hidden_in: &'n HiddenIn, places: &'n [CodePlace]) -> imp
     let name = match hidden_in {
         HiddenIn::Block { .. } if places.is_empty() => Some(UNKNOWN),
         HiddenIn::Block { .. } => None,
+        HiddenIn::Object { type_name, .. } => Some(*type_name),
         HiddenIn::Static { name } => Some(name.as_deref().unwrap_or(UNKNOWN)),
         HiddenIn::ThreadLocal => Some(THREAD_LOCAL),
     };
@@ -141,6 +151,12 @@ impl fmt::Display for HiddenReference {
                 writeln!(f)?;
                 print_places(f, allocated)?;
             }
+            HiddenIn::Object { type_name, offset, allocated } => {
+                write!(f, "  hidden in   an object, {type_name}, at byte {offset}, which is not scanned")?;
+                at(f)?;
+                writeln!(f)?;
+                print_places(f, allocated)?;
+            }
             HiddenIn::Static { name } => {
                 write!(f, "  hidden in   the static variable {}", name.as_deref().unwrap_or("(without a symbol)"))?;
                 at(f)?;
@@ -155,7 +171,7 @@ impl fmt::Display for HiddenReference {
         if self.more > 0 {
             writeln!(f, "  others      {}", self.more)?;
         }
-        writeln!(f, "  instead     a GcCell of an object, a GcVec or GcHashMap, a Root, or register_range")
+        writeln!(f, "  instead     a local variable, a traced field of an object, a Root, or register_range")
     }
 }
 

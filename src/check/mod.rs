@@ -1,6 +1,6 @@
 //! Finds references that the collector does not see: the promise of [`World::attach`](crate::World::attach), checked.
 //!
-//! A [`Gc`](crate::Gc) in a `Box`, a `Vec`, a `static` or a thread-local does not keep its object alive. The object is freed, and a later use
+//! A [`Gc`](crate::Gc) in a `Box`, a `Vec`, a `static`, a thread-local or a `Leaf` does not keep its object alive. The object is freed, and a later use
 //! reads what has been allocated there since. In a test or a debug build, with the feature `check`, the collector can search for such a
 //! reference at the moment when it would free the object:
 //!
@@ -21,11 +21,13 @@
 //!
 //! * every live block of the [`Allocator`], as far as it was not allocated for the collector itself;
 //! * the writable segments of the program and its libraries: their statics;
+//! * the words of each live object that marking does not read: of a [`Leaf`](crate::Leaf), of a field with `#[trace(skip)]`, of a number; but not of
+//!   an array whose elements have no references;
 //! * the main thread's thread-local variables, if that thread has attached, in the program and the libraries that were loaded with it. Those of
 //!   other threads are at the end of their stacks, which are scanned as roots.
 //!
 //! Each aligned word there that is an address in an object that is not marked is a *hidden reference*. References that the collector sees are
-//! never reported, because their objects are marked. The time is linear in the memory that is searched, whatever the size of the heap is.
+//! never reported, because their objects are marked. The time is linear in the memory that is searched.
 //!
 //! An object that waits for its finalizer in this collection, and what that refers to, counts as about to be freed. So a world with a
 //! [binding](crate::WorldBuilder::binding), whose code marks more objects later, cannot be checked.
@@ -46,7 +48,7 @@
 //! A word that the program will not read again looks like a reference. Blocks are zeroed when they are allocated, and left out when they are
 //! freed. So capacity that was never used holds nothing. What was removed stays: the element that a `Vec` has popped, the
 //! entry that a `HashMap` has removed, the old variant of an enum. And the padding of a value that was moved
-//! to a block may hold a word that was on the stack. Such a word is reported. The report names the block, the offset and
+//! to a block or to an object may hold a word that was on the stack. Such a word is reported. The report names the block, the offset and
 //! the backtrace of its allocation; [`CheckPromise::suppress`] leaves it out. Each word is reported once; a new mistake with the same
 //! word, object address and place of the object's allocation is taken for the old one.
 //!

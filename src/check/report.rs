@@ -23,7 +23,17 @@ const MOST_REMEMBERED: usize = 1 << 20;
 /// Where a hidden reference is, as the search notes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    Block { address: usize, bytes: usize, trace: TraceId },
+    Block {
+        address: usize,
+        bytes: usize,
+        trace: TraceId,
+    },
+    /// In a word of a live object that marking does not read.
+    Object {
+        address: usize,
+        type_name: &'static str,
+        trace: TraceId,
+    },
     Static,
     ThreadLocal,
 }
@@ -156,6 +166,9 @@ impl Reporter {
         let mut objects: HashMap<usize, Option<usize>> = HashMap::new();
         for reference in new {
             let mut is_suppressed = |hidden_in: &HiddenIn, symbols: &mut Symbols| match reference.place {
+                Place::Object { trace, .. } => {
+                    self.settings.suppresses(names(hidden_in, symbols.all_places(trace.0, trace.frames())))
+                }
                 Place::Block { trace, .. } => *suppressed.entry(trace).or_insert_with(|| {
                     self.settings.suppresses(names(hidden_in, symbols.all_places(trace.0, trace.frames())))
                 }),
@@ -260,6 +273,11 @@ fn hidden_in(found: &Found, symbols: &mut Symbols) -> HiddenIn {
     match found.place {
         Place::Block { address, bytes, trace } => HiddenIn::Block {
             bytes,
+            offset: found.slot - address,
+            allocated: symbols.places(trace.0, trace.frames()).to_vec(),
+        },
+        Place::Object { address, type_name, trace } => HiddenIn::Object {
+            type_name,
             offset: found.slot - address,
             allocated: symbols.places(trace.0, trace.frames()).to_vec(),
         },

@@ -290,7 +290,7 @@ impl Collector {
         // Before weak references are cleared and finalizers queued: an object that the search keeps is alive for these too (`.promise.keep`).
         #[cfg(feature = "check")]
         if let Some(search) = search {
-            search.run(&self.heap, &mut marking, number);
+            search.run(&self.live_heap(stopped, finalizer_tables, number), &mut marking);
             phases.skip_time();
         }
 

@@ -535,7 +535,8 @@ pub const fn bits_of<W: Word>(value: W) -> usize {
 
 /// A value without references to collected objects, as an object of its own.
 ///
-/// `T: Send + Sync` keeps every `Gc` out. If `T` has drop glue, it runs once, on the finalizer thread, after the
+/// `T: Send + Sync` keeps every `Gc` out: it is neither. A wrapper that claims to be both, because only one thread can open it, may hide one:
+/// that breaks the promise of [`World::attach`](crate::World::attach), and the [checker](crate::check) finds it. If `T` has drop glue, it runs once, on the finalizer thread, after the
 /// restart of a collection that found the object dead; if the world closes first, it does not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
@@ -549,7 +550,8 @@ impl<T: Send + Sync> Deref for Leaf<T> {
     }
 }
 
-// SAFETY: `Send + Sync` types hold no `Gc` (it is neither), so there is nothing to trace, and they may be shared.
+// SAFETY: `Send + Sync` types hold no `Gc` (it is neither; a wrapper that claims to be both breaks the promise of `attach`), so there is nothing to
+// trace, and they may be shared.
 unsafe impl<T: Send + Sync + 'static> Trace for Leaf<T> {
     const NAME: &'static str = "Leaf";
     const LAYOUT: Layout = Layout::LEAF;

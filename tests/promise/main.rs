@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use hazard::{By, build, builder};
 use rstest::rstest;
 use stopworld::check::{Allocator, CheckPromise, HiddenIn, HiddenReference};
-use stopworld::{Gc, GcCell, Mutator, Root, Trace, WeakCell, World, testing};
+use stopworld::{Gc, GcCell, Leaf, Mutator, Root, Trace, WeakCell, World, testing};
 
 /// Aborts when it is called in the stopped world.
 struct Watched;
@@ -54,6 +54,22 @@ static GLOBAL: Allocator<Watched> = Allocator::over(Watched);
 struct Node {
     number: u64,
     next: GcCell<Option<Gc<Node>>>,
+}
+
+/// Claims to be `Send + Sync`, as a wrapper that only one thread can open.
+#[expect(dead_code, reason = "only the collector reads it")]
+struct Wrapped(Gc<Node>);
+
+// SAFETY: only its number is read, or the object has a root.
+unsafe impl Send for Wrapped {}
+// SAFETY: as above.
+unsafe impl Sync for Wrapped {}
+
+#[derive(Trace)]
+struct Skipping {
+    #[trace(skip = "hides a reference")]
+    hidden: Wrapped,
+    seen: Option<Gc<Node>>,
 }
 
 fn node(m: &Mutator, number: u64, next: Option<Gc<Node>>) -> Gc<Node> {
@@ -312,4 +328,47 @@ fn a_search_finds_the_same_while_all_threads_allocate(#[values(By::Signals, By::
         ends.store(true, Ordering::Relaxed);
         assert_eq!(found, hidden.len(), "each hidden reference is found, and reported once");
     });
+}
+
+/// A reference in a live object, in a word that marking does not read.
+#[rstest]
+#[case::leaf("leaf", "Leaf<promise::Wrapped>", 0)]
+#[case::field("field", "promise::Skipping", std::mem::offset_of!(Skipping, hidden))]
+#[case::element("element", "Array<promise::Skipping>", 8 + size_of::<Skipping>() + std::mem::offset_of!(Skipping, hidden))]
+fn a_reference_in_an_object_that_is_not_scanned_is_found(#[case] kind: &str, #[case] holder: &str, #[case] at: usize) {
+    let reports = Reports::default();
+    let world = build(builder().check_promise(reports.of(CheckPromise::report())), By::Signals);
+    let (hidden, roots) = attached(&world, |m| {
+        let (object, seen) = (node(m, 7, None), node(m, 8, None));
+        let skipping = |hidden| Skipping { hidden: Wrapped(hidden), seen: Some(seen) };
+        let roots = match kind {
+            "leaf" => (Some(m.root(m.alloc(Leaf(Wrapped(object))).unwrap())), None, None),
+            "field" => (None, Some(m.root(m.alloc(skipping(object)).unwrap())), None),
+            _ => {
+                let array = m.alloc_array(2, |index| skipping(if index == 0 { seen } else { object })).unwrap();
+                (None, None, Some(m.root(array)))
+            }
+        };
+        (!object.addr(), roots)
+    });
+    world.collect().unwrap();
+    let [report] = reports.take().try_into().expect("one object is hidden");
+    assert_eq!(report.object_address(), !hidden);
+    let HiddenIn::Object { type_name, offset, allocated } = report.hidden_in() else { panic!("{report}") };
+    assert!(type_name.ends_with(holder), "{type_name}");
+    assert_eq!((*offset, allocated[0].file()), (at, Some("tests/promise/main.rs")));
+    let text = report.to_string();
+    assert!(text.contains(&format!("{holder}, at byte {at}, which is not scanned\n")), "{text}");
+    drop(roots);
+}
+
+#[test]
+fn a_pattern_matches_the_type_of_the_object_that_hides_a_reference() {
+    let reports = Reports::default();
+    let check = reports.of(CheckPromise::report()).suppress("Leaf<promise::Wrapped>");
+    let world = build(builder().check_promise(check), By::Signals);
+    let root = attached(&world, |m| m.root(m.alloc(Leaf(Wrapped(node(m, 7, None)))).unwrap()));
+    world.collect().unwrap();
+    assert_eq!(reports.texts(), [] as [&str; 0]);
+    drop(root);
 }

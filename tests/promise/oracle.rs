@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use stopworld::Root;
 use stopworld::check::{CheckPromise, HiddenReference};
+use stopworld::{Leaf, Root};
 
 use super::hazard::{By, build, builder};
-use super::{Node, Reports, attached, node};
+use super::{Node, Reports, Skipping, Wrapped, attached, node};
 
 /// Where an object is referred to, besides by other objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,12 @@ enum Held {
     ByBox,
     /// By the middle of a block, at this distance from its beginning.
     InBlock(usize),
+    /// By a live object that is not scanned.
+    InLeaf,
+    /// By a skipped field of a live object.
+    InField,
+    /// By a leaf that no root reaches.
+    InDeadLeaf,
 }
 
 fn held() -> impl Strategy<Value = Held> {
@@ -25,6 +31,9 @@ fn held() -> impl Strategy<Value = Held> {
         1 => Just(Held::ByRoot),
         1 => Just(Held::ByBox),
         1 => (0..100_000_usize).prop_map(Held::InBlock),
+        1 => Just(Held::InLeaf),
+        1 => Just(Held::InField),
+        1 => Just(Held::InDeadLeaf),
     ]
 }
 
@@ -54,9 +63,10 @@ proptest! {
         let reports = Reports::default();
         let check = if keeps { CheckPromise::keep() } else { CheckPromise::report() };
         let world = build(builder().check_promise(reports.of(check)), By::Signals);
-        let (roots, hidden, inverted) = attached(&world, |m| {
+        let (roots, leaves, hidden, inverted) = attached(&world, |m| {
             let nodes: Vec<_> = (0..count as u64).map(|number| node(m, number, None)).collect();
             let (mut roots, mut hidden): (Vec<Root<Node>>, Vec<Box<[usize]>>) = (Vec::new(), Vec::new());
+            let (mut leaves, mut skipping): (Vec<Root<Leaf<Wrapped>>>, Vec<Root<Skipping>>) = (Vec::new(), Vec::new());
             for (object, (held, next)) in nodes.iter().zip(&objects) {
                 object.next.set(Some(nodes[*next]));
                 match held {
@@ -68,20 +78,24 @@ proptest! {
                         block[*at] = object.addr();
                         hidden.push(block);
                     }
+                    Held::InLeaf => leaves.push(m.root(m.alloc(Leaf(Wrapped(*object))).unwrap())),
+                    Held::InField => skipping.push(m.root(m.alloc(Skipping { hidden: Wrapped(*object), seen: None }).unwrap())),
+                    Held::InDeadLeaf => _ = m.alloc(Leaf(Wrapped(*object))).unwrap(),
                 }
             }
-            (roots, hidden, nodes.iter().map(|object| !object.addr()).collect::<Vec<_>>())
+            (roots, (leaves, skipping), hidden, nodes.iter().map(|object| !object.addr()).collect::<Vec<_>>())
         });
         let collected = world.collect().unwrap();
 
-        let is_hidden = |held| matches!(held, Held::ByBox | Held::InBlock(_));
+        let is_hidden = |held| matches!(held, Held::ByBox | Held::InBlock(_) | Held::InLeaf | Held::InField);
+        let others = leaves.0.len() + leaves.1.len();
         let seen = reached(&objects, |held| held == Held::ByRoot);
         let expected: BTreeSet<usize> = (0..count).filter(|object| is_hidden(objects[*object].0) && !seen.contains(object)).collect();
         let number_of = |report: &HiddenReference| inverted.iter().position(|word| !word == report.object_address()).unwrap();
         let reported: BTreeSet<usize> = reports.take().iter().map(number_of).collect();
         prop_assert_eq!(reported, expected);
         let alive = if keeps { reached(&objects, |held| held == Held::ByRoot || is_hidden(held)) } else { seen };
-        prop_assert_eq!(collected.live_objects, alive.len() as u64);
-        drop((roots, hidden));
+        prop_assert_eq!(collected.live_objects, (alive.len() + others) as u64);
+        drop((roots, leaves, hidden));
     }
 }

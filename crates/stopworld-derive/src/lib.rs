@@ -64,7 +64,7 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// | attribute | on | meaning |
 /// |---|---|---|
-/// | `#[trace(skip = "reason")]` | a field | The field is not scanned, and its type need not be `Trace`. It must be `Send + Sync + 'static`, which excludes every `Gc`. |
+/// | `#[trace(skip = "reason")]` | a field | The field is not scanned, and its type need not be `Trace`. It must be `Send + Sync + 'static`, which excludes every `Gc`, unless a wrapper claims to be both. |
 /// | `#[trace(bound = "T: Bound")]` | the type | These bounds replace `T: Trace` for each type parameter. |
 ///
 /// # Layout

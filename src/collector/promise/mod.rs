@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use self::sites::Sites;
 use super::ephemerons;
+use super::live_heap::{LiveHeap, Object};
 use super::parallel::Marking;
 pub(crate) use crate::check::MayPanic;
 use crate::check::{
@@ -39,9 +40,10 @@ use crate::check::{
 };
 use crate::events::{EventId, EventSet, Events, ListenError, Selection};
 use crate::heap::Heap;
-use crate::heap::trace::TypeInfo;
+use crate::heap::array::ARRAY_HEAD_BYTES;
+use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::loaded::{self, thread_pointer};
-use crate::os::memory::page_size;
+use crate::os::memory::{conservative_word, page_size};
 use crate::os::own_memory::{MOST_RANGES, Range, copy_to};
 use crate::os::{Errno, thread};
 use crate::sabotage::{Guard, removed};
@@ -198,9 +200,9 @@ pub(crate) struct Search<'a> {
 
 impl Search<'_> {
     /// Searches all memory for hidden references. Called in the stopped world, after marking.
-    pub(super) fn run(&mut self, heap: &Heap, marking: &mut Marking<'_>, number: u32) {
-        self.number = number;
-        self.search(heap, None);
+    pub(super) fn run(&mut self, live_heap: &LiveHeap<'_>, marking: &mut Marking<'_>) {
+        self.number = live_heap.number();
+        self.search(live_heap, None);
         if !self.promise.reporter.keeps() || self.hidden.is_empty() || removed(Guard::PromiseKeep) {
             return;
         }
@@ -208,7 +210,7 @@ impl Search<'_> {
             marking.marker.keep(object);
         }
         if self.has_more_hidden {
-            self.search(heap, Some(marking));
+            self.search(live_heap, Some(marking));
         }
         marking.run_on();
         ephemerons::mark_values(marking);
@@ -227,7 +229,8 @@ impl Search<'_> {
     }
 
     /// Searches all memory. Notes what it finds, or, with `keeping`, keeps it.
-    fn search(&mut self, heap: &Heap, mut keeping: Option<&mut Marking<'_>>) {
+    fn search(&mut self, live_heap: &LiveHeap<'_>, mut keeping: Option<&mut Marking<'_>>) {
+        let heap = live_heap.heap();
         for index in 0..self.areas.len() {
             let (low, high, place) = self.areas[index];
             self.add(heap, &mut keeping, low, high, place, None);
@@ -238,6 +241,26 @@ impl Search<'_> {
             self.add(heap, &mut keeping, address, address + bytes, place, Some(block));
         });
         self.look(heap, &mut keeping);
+        live_heap.for_each_cell(|cell| {
+            if cell.lives {
+                self.look_at_object(heap, &mut keeping, &cell.object());
+            }
+        });
+    }
+
+    /// Looks at the words of a live object that marking does not read.
+    fn look_at_object(&mut self, heap: &Heap, keeping: &mut Option<&mut Marking<'_>>, object: &Object) {
+        let (info, address) = (object.info, object.payload());
+        for_each_unscanned_word(address, info, |slot| {
+            // SAFETY: a word of a live object.
+            let word = unsafe { conservative_word(slot) };
+            if is_in_heap(heap, word) {
+                let place =
+                    Place::Object { address, type_name: info.rust_name(), trace: self.promise.sites.of(address) };
+                let piece = Piece { range: Range { low: slot, bytes: WORD }, place, block: None };
+                self.examine(heap, keeping, slot, word, &piece);
+            }
+        });
     }
 
     /// Adds a range to what is searched. Reads what was added before if there is no room.
@@ -287,7 +310,7 @@ impl Search<'_> {
                 let readable = bytes.min(copied) / WORD * WORD;
                 for index in 0..readable / WORD {
                     let word = self.copy[at + index] as usize;
-                    if word.wrapping_sub(heap.blocks.base()) < heap.blocks.reserved_bytes() {
+                    if is_in_heap(heap, word) {
                         self.examine(heap, keeping, low + index * WORD, word, &piece);
                     }
                 }
@@ -353,5 +376,39 @@ impl Search<'_> {
         } else {
             self.more += 1;
         }
+    }
+}
+
+/// Returns whether a word may be an address in this heap.
+fn is_in_heap(heap: &Heap, word: usize) -> bool {
+    word.wrapping_sub(heap.blocks.base()) < heap.blocks.reserved_bytes()
+}
+
+/// Visits the address of each aligned word of a live object that belongs to its value and that marking does not read. Not the words of an
+/// array whose elements have no references: the size of an element is not known.
+fn for_each_unscanned_word(payload: usize, info: &TypeInfo, mut visit: impl FnMut(usize)) {
+    let mut visit_others = |value: usize, bytes: usize, bitmaps: &[u64]| {
+        for word in 0..bytes / WORD {
+            let is_scanned =
+                bitmaps.get(word / u64::BITS as usize).is_some_and(|bits| bits >> (word % u64::BITS as usize) & 1 == 1);
+            if !is_scanned {
+                visit(value + word * WORD);
+            }
+        }
+    };
+    match info.shape {
+        Shape::Leaf if info.is_array => {}
+        Shape::Leaf => visit_others(payload, info.size(), &[]),
+        Shape::Words(bits) => visit_others(payload, info.size(), &[bits]),
+        Shape::Wide(ref bitmaps) => visit_others(payload, info.size(), bitmaps),
+        Shape::Array { ephemerons: false, stride, ref element } => {
+            // SAFETY: a live array's first word is its length.
+            let length = unsafe { conservative_word(payload) };
+            for index in 0..length {
+                visit_others(payload + ARRAY_HEAD_BYTES + index * stride as usize, stride as usize, element);
+            }
+        }
+        // The target of a weak reference and the keys of a weak map are not kept alive by design. Of the others, each word is scanned.
+        Shape::Array { ephemerons: true, .. } | Shape::Weak | Shape::Untyped | Shape::Bound => {}
     }
 }
