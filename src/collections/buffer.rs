@@ -4,12 +4,26 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
 use std::ptr;
 
-use crate::heap::array::{ARRAY_HEAD_BYTES, Buffer};
+use crate::heap::array::{ARRAY_HEAD_BYTES, Buffer, check_elements};
 use crate::heap::pointer::Gc;
-use crate::{Mutator, OutOfMemory, Trace};
+use crate::{Layout, Mutator, OutOfMemory, Trace};
 
 /// The smallest capacity that grown storage gets.
 const LEAST: usize = 4;
+
+/// Marks storage as the owner of its values.
+struct Elements<T>(PhantomData<T>);
+
+// SAFETY: it has no bytes.
+unsafe impl<T: Trace> Trace for Elements<T> {
+    const NAME: &'static str = "Elements";
+    /// Computed where a type with a collection is declared: there a wrong element is found.
+    const LAYOUT: Layout = {
+        check_elements::<T>();
+        Layout::LEAF
+    };
+    const ZERO_IS_READABLE: bool = true;
+}
 
 /// Storage for a number of values. It does not know which of its places have values; its owner does.
 ///
@@ -17,18 +31,18 @@ const LEAST: usize = 4;
 #[derive(Trace)]
 pub(super) struct Storage<T: Trace> {
     buffer: Option<Gc<Buffer<T>>>,
-    owns: PhantomData<T>,
+    owns: Elements<T>,
 }
 
 impl<T: Trace> Storage<T> {
-    pub(super) const EMPTY: Self = Self { buffer: None, owns: PhantomData };
+    pub(super) const EMPTY: Self = Self { buffer: None, owns: Elements(PhantomData) };
 
     /// Allocates storage for `capacity` values, all places without one.
     pub(super) fn new(mutator: &Mutator, capacity: usize) -> Result<Self, OutOfMemory> {
         if capacity == 0 {
             return Ok(Self::EMPTY);
         }
-        Ok(Self { buffer: Some(mutator.alloc_buffer(capacity)?), owns: PhantomData })
+        Ok(Self { buffer: Some(mutator.alloc_buffer(capacity)?), owns: Elements(PhantomData) })
     }
 
     pub(super) fn capacity(&self) -> usize {

@@ -75,9 +75,17 @@ unsafe impl<T: Trace> Trace for Array<T> {
     const SHAPE: Shape = shape_of_array::<T>();
 }
 
+/// Refuses elements with drop glue, when a constant is computed.
+pub(crate) const fn check_elements<T>() {
+    assert!(
+        !needs_drop::<T>(),
+        "the elements of an array or a collection can't have drop glue: make each an object of its own, `Gc<Leaf<T>>`"
+    );
+}
+
 /// The shape of a length word and the elements after it.
 pub(crate) const fn shape_of_array<T: Trace>() -> Shape {
-    assert!(!needs_drop::<T>(), "the elements of a collected array can't have drop glue");
+    check_elements::<T>();
     assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
     if T::LAYOUT.is_leaf() {
         return Shape::Leaf;

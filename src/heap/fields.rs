@@ -1,9 +1,13 @@
 //! The types of the language and of the standard library that can be fields of collected objects ([`Trace`]), and those that a
 //! [`GcCell`](crate::GcCell) can hold ([`Word`]).
 
+use std::cmp;
 use std::marker::PhantomData;
 use std::mem::{offset_of, size_of};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num;
+use std::ops;
+use std::sync::atomic::AtomicPtr;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::trace::{Layout, Trace, UsedWords, Word};
@@ -54,6 +58,65 @@ unsafe impl<T: Trace> Trace for Option<T> {
     }
 }
 
+// SAFETY: a value without references has the layout of a leaf. In every other, any word may be a reference.
+unsafe impl<T: Trace, E: Trace> Trace for Result<T, E> {
+    const NAME: &'static str = "Result";
+    const LAYOUT: Layout =
+        if T::LAYOUT.is_leaf() && E::LAYOUT.is_leaf() { Layout::LEAF } else { Layout::any_word(size_of::<Self>()) };
+    const MUTABLE: bool = T::MUTABLE || E::MUTABLE;
+    const ZERO_IS_READABLE: bool = T::ZERO_IS_READABLE && E::ZERO_IS_READABLE;
+
+    unsafe fn clear_unused(value: *mut Self) {
+        if !Self::LAYOUT.is_any_word() {
+            return;
+        }
+        let mut used = UsedWords::of(value);
+        // SAFETY: the caller's promise, and the constant.
+        unsafe {
+            match &mut *value {
+                Ok(inner) => {
+                    used.add(inner);
+                    T::clear_unused(inner);
+                }
+                Err(inner) => {
+                    used.add(inner);
+                    E::clear_unused(inner);
+                }
+            }
+            if Self::ZERO_IS_READABLE {
+                used.clear();
+            }
+        }
+    }
+}
+
+/// Structs of the standard library whose fields are public.
+macro_rules! structs {
+    ($($type:ident::$name:ident: $($field:tt),+;)+) => {$(
+        // SAFETY: the layout is the union of the fields' own layouts at their real offsets, and each field is `Trace`.
+        unsafe impl<T: Trace> Trace for $type::$name<T> {
+            const NAME: &'static str = stringify!($name);
+            const LAYOUT: Layout = Layout::LEAF $(.with(offset_of!(Self, $field), T::LAYOUT))+;
+            const MUTABLE: bool = T::MUTABLE;
+            const ZERO_IS_READABLE: bool = T::ZERO_IS_READABLE;
+
+            unsafe fn clear_unused(value: *mut Self) {
+                // SAFETY: the caller's promise, for each field.
+                $(unsafe { T::clear_unused(&raw mut (*value).$field) };)+
+            }
+        }
+    )+};
+}
+
+structs! {
+    num::Wrapping: 0;
+    num::Saturating: 0;
+    cmp::Reverse: 0;
+    ops::Range: start, end;
+    ops::RangeFrom: start;
+    ops::RangeTo: end;
+}
+
 // SAFETY: it has no bytes. Whether a type may be shared by threads depends on its markers, too, and what `T: Trace` marks may be shared. A marker
 // for any type `T` is `PhantomData<fn() -> T>`.
 unsafe impl<T: ?Sized + Trace> Trace for PhantomData<T> {
@@ -99,18 +162,29 @@ tuples! {
 
 macro_rules! functions {
     ($($($parameter:ident)*;)+) => {$(
+        functions!(@kinds [fn($($parameter),*) -> R] [$($parameter)*]);
+        functions!(@kinds [unsafe fn($($parameter),*) -> R] [$($parameter)*]);
+        functions!(@kinds [extern "C" fn($($parameter),*) -> R] [$($parameter)*]);
+        functions!(@kinds [unsafe extern "C" fn($($parameter),*) -> R] [$($parameter)*]);
+    )+};
+    (@kinds [$($type:tt)+] [$($parameter:ident)*]) => {
         // SAFETY: a pointer to code, which is no reference to an object.
-        unsafe impl<R: 'static $(, $parameter: 'static)*> Trace for fn($($parameter),*) -> R {
+        unsafe impl<R: 'static $(, $parameter: 'static)*> Trace for $($type)+ {
             const NAME: &'static str = "fn";
             const LAYOUT: Layout = Layout::LEAF;
             const ZERO_IS_READABLE: bool = true;
         }
 
         // SAFETY: a pointer to code is a word, the same for all threads, and no reference to an object.
-        unsafe impl<R: 'static $(, $parameter: 'static)*> Word for fn($($parameter),*) -> R {
+        unsafe impl<R: 'static $(, $parameter: 'static)*> Word for $($type)+ {
             const MAY_REFER: bool = false;
         }
-    )+};
+
+        // SAFETY: as for the pointer itself; `None` is 0.
+        unsafe impl<R: 'static $(, $parameter: 'static)*> Word for Option<$($type)+> {
+            const MAY_REFER: bool = false;
+        }
+    };
 }
 
 functions! {
@@ -166,7 +240,22 @@ leaves!(
     sync::AtomicU32,
     sync::AtomicU64,
     sync::AtomicUsize,
+    cmp::Ordering,
+    ops::RangeFull,
+    Ipv4Addr,
+    Ipv6Addr,
+    IpAddr,
+    SocketAddr,
+    num::NonZeroU128,
+    num::NonZeroI128,
 );
+
+// SAFETY: a word that safe code can't use as a reference to an object, `Sync` and without drop glue.
+unsafe impl<T: 'static> Trace for AtomicPtr<T> {
+    const NAME: &'static str = "AtomicPtr";
+    const LAYOUT: Layout = Layout::LEAF;
+    const ZERO_IS_READABLE: bool = true;
+}
 
 /// Numbers that are not zero.
 macro_rules! not_zero {
@@ -204,7 +293,7 @@ not_zero!(
 );
 
 macro_rules! plain_words {
-    ($($type:ty),*) => {$(
+    ($($type:ty),* $(,)?) => {$(
         // SAFETY: a value of at most 8 bytes without padding, which is no reference.
         unsafe impl Word for $type {
             const MAY_REFER: bool = false;
@@ -212,4 +301,38 @@ macro_rules! plain_words {
     )*};
 }
 
-plain_words!((), bool, char, f32, f64, usize, isize, u64, i64, u32, i32, u16, i16, u8, i8);
+plain_words!(
+    (),
+    bool,
+    char,
+    f32,
+    f64,
+    usize,
+    isize,
+    u64,
+    i64,
+    u32,
+    i32,
+    u16,
+    i16,
+    u8,
+    i8,
+    cmp::Ordering,
+    Option<bool>,
+    Option<char>,
+    Option<cmp::Ordering>,
+);
+
+// The numbers of `None` are among the values that the type itself does not have, so no byte is padding.
+const _: () = assert!(size_of::<Option<bool>>() == 1 && size_of::<Option<char>>() == 4);
+const _: () = assert!(size_of::<Option<cmp::Ordering>>() == 1);
+
+// SAFETY: a pointer that is valid for ever, the same for all threads. The collector frees nothing to which a reference for ever refers.
+unsafe impl<T: Sync + 'static> Word for &'static T {
+    const MAY_REFER: bool = false;
+}
+
+// SAFETY: as above; `None` is 0.
+unsafe impl<T: Sync + 'static> Word for Option<&'static T> {
+    const MAY_REFER: bool = false;
+}

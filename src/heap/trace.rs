@@ -155,6 +155,7 @@ impl fmt::Debug for Layout {
     note = "for a type of your own, write `#[derive(stopworld::Trace)]`",
     note = "for a field that changes, use `GcCell<T>` in place of `Cell<T>` or `RefCell<T>`; for a list, `Gc<[T]>` or `GcVec<T>`",
     note = "a value without references (`String`, `Vec<u8>`, `Mutex<u32>`) is an object of its own: `Gc<Leaf<T>>`",
+    note = "a plain value of a type that is not yours is a `Leaf<T>`, also as a field",
     note = "a field that the collector need not scan: `#[trace(skip = \"reason\")]`"
 )]
 pub unsafe trait Trace: 'static {
@@ -494,7 +495,8 @@ unsafe fn drop_erased<T>(payload: *mut u8) {
 #[diagnostic::on_unimplemented(
     message = "a `GcCell` can't hold `{Self}`",
     label = "not one word that the collector knows",
-    note = "a `GcCell` is one atomic word: a `Gc`, an `Option<Gc>`, a number, a `bool`, a `char`, or a function",
+    note = "a `GcCell` is one atomic word: a `Gc`, an `Option<Gc>`, a number, a `bool`, a `char`, a function, or a `&'static T`",
+    note = "for an `Option` of a number, use `Option<NonZeroU32>` and its like, or a number that stands for `None`",
     note = "for an enum without fields, write `#[derive(Clone, Copy, stopworld::Word)]`",
     note = "for a larger value, allocate it and store the reference: `GcCell<Gc<T>>`"
 )]

@@ -1,12 +1,33 @@
 //! The layouts that the macro generates.
 
+use std::cmp::{Ordering, Reverse};
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::num::NonZeroU32;
-use std::sync::atomic::AtomicI64;
+use std::net::IpAddr;
+use std::num::{NonZeroU32, NonZeroU128, Wrapping};
+use std::sync::atomic::{AtomicI64, AtomicPtr};
 
 use proptest::prelude::*;
 use stopworld::{Array, Gc, GcCell, Layout, Leaf, Trace, Weak, Word, World};
+
+type Action = fn(u64) -> u64;
+
+/// The description of a type, as an interpreter has it.
+struct Kind {
+    name: &'static str,
+}
+
+/// The crate with another name.
+mod runtime {
+    pub use stopworld as gc;
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Trace, Word)]
+#[trace(crate = "self::runtime::gc")]
+enum Color {
+    White,
+    Black,
+}
 
 /// One of everything that a field may be.
 #[derive(Trace)]
@@ -26,6 +47,18 @@ struct Everything {
     weak: Weak<Everything>,
     array: Gc<Array<Option<Gc<Everything>>>>,
     pair: (u32, Gc<u64>),
+    same: Wrapping<u32>,
+    later: Reverse<Gc<u64>>,
+    both: std::ops::Range<Gc<u64>>,
+    foreign: unsafe extern "C" fn(*const u8) -> i32,
+    compared: Leaf<fn(&str, &str) -> Ordering>,
+    address: IpAddr,
+    pointer: AtomicPtr<u8>,
+    wide: Option<NonZeroU128>,
+    order: GcCell<Option<Ordering>>,
+    action: GcCell<Option<Action>>,
+    kind: GcCell<&'static Kind>,
+    answer: Result<u32, Ordering>,
     several: [Gc<u64>; 2],
     #[cfg(any())]
     absent: String,
@@ -42,6 +75,9 @@ fn a_struct_has_exactly_the_references_of_its_fields() {
         offset_of!(Everything, weak),
         offset_of!(Everything, array),
         offset_of!(Everything, pair) + offset_of!((u32, Gc<u64>), 1),
+        offset_of!(Everything, later),
+        offset_of!(Everything, both) + offset_of!(std::ops::Range<Gc<u64>>, start),
+        offset_of!(Everything, both) + offset_of!(std::ops::Range<Gc<u64>>, end),
         offset_of!(Everything, several),
         offset_of!(Everything, several) + 8,
     ];
@@ -202,5 +238,52 @@ proptest! {
         prop_assert_eq!(through_a_cell(NonZeroU32::new(large.0), None), None);
         prop_assert_eq!(through_a_cell(None, NonZeroU32::new(large.0)), NonZeroU32::new(large.0));
         prop_assert_eq!(through_a_cell::<fn(u32, u32) -> u32>(u32::wrapping_mul, add)(2, 3), 5);
+        let order = others.0.cmp(&true);
+        for value in [None, Some(others)] {
+            let (flag, letter) = value.unzip();
+            prop_assert_eq!(through_a_cell(Some(true), flag), flag);
+            prop_assert_eq!(through_a_cell(None, letter), letter);
+            prop_assert_eq!(through_a_cell(Some(Ordering::Greater), flag.map(|_| order)), flag.map(|_| order));
+            let function: Option<fn(u32, u32) -> u32> = flag.map(|_| add as fn(u32, u32) -> u32);
+            prop_assert_eq!(through_a_cell(None, function).map(|add| add(2, 3)), flag.map(|_| 5));
+            static KIND: Kind = Kind { name: "kind" };
+            let kind = flag.map(|_| &KIND);
+            prop_assert_eq!(through_a_cell(None, kind).map(|kind| kind.name), flag.map(|_| "kind"));
+            prop_assert_eq!(through_a_cell(&Kind { name: "" }, &KIND).name, "kind");
+        }
+        prop_assert_eq!(through_a_cell(Ordering::Less, order), order);
+        prop_assert_eq!(through_a_cell(Color::White, Color::Black), Color::Black);
     }
+}
+
+type Either = Result<([u64; 2], Gc<u64>), Gc<u64>>;
+
+/// A `Result` with references: what its variant refers to lives, and a word that the variant does not use is cleared.
+#[test]
+fn a_result_keeps_what_its_variant_refers_to() {
+    assert_eq!(<Result<u32, f64>>::LAYOUT, Layout::LEAF);
+    assert_eq!(Either::LAYOUT, Layout::any_word(size_of::<Either>()));
+    let world = World::builder().build().unwrap();
+    // SAFETY: this thread keeps every `Gc` in local variables.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let object = |number| m.alloc::<u64>(number).unwrap();
+    let (good, bad): (Gc<Either>, Gc<Either>) =
+        (m.alloc(Ok(([7; 2], object(1)))).unwrap(), m.alloc(Err(object(2))).unwrap());
+    m.collect().unwrap();
+    assert!(matches!(&*good, Ok(([7, 7], one)) if **one == 1));
+    assert!(matches!(&*bad, Err(two) if **two == 2));
+
+    let mut value: Either = Ok(([7; 2], object(3)));
+    let Ok((numbers, _)) = &mut value else { unreachable!() };
+    let numbers = numbers.each_mut().map(std::ptr::from_mut);
+    value = Err(object(4));
+    let reference = std::ptr::from_ref(value.as_ref().unwrap_err());
+    let unused = *numbers.iter().rfind(|number| number.addr() != reference.addr()).unwrap();
+    // SAFETY: a word of the value that its variant does not use, and a valid value.
+    unsafe {
+        unused.write(5);
+        Either::clear_unused(&raw mut value);
+        assert_eq!(unused.read(), 0);
+    }
+    assert!(matches!(value, Err(four) if *four == 4));
 }

@@ -2,21 +2,35 @@
 
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Field, LitStr, Meta, Result, Token, WherePredicate};
+use syn::{Attribute, Field, LitStr, Meta, Path, Result, Token, WherePredicate, parse_quote};
 
-/// The bounds of `#[trace(bound = "…")]` on the type; `None` without the attribute.
-pub fn bounds(attributes: &[Attribute]) -> Result<Option<Vec<WherePredicate>>> {
-    let mut bounds = None;
+/// The options of a type.
+pub struct TypeOptions {
+    /// The bounds of `#[trace(bound = "…")]`; `None` without the attribute.
+    pub bounds: Option<Vec<WherePredicate>>,
+    /// The path of `#[trace(crate = "…")]` to the crate `stopworld`.
+    pub library: Path,
+}
+
+/// Reads the options of a type.
+pub fn of_type(attributes: &[Attribute]) -> Result<TypeOptions> {
+    let mut options = TypeOptions { bounds: None, library: parse_quote!(::stopworld) };
     each_trace_argument(attributes, |argument| {
-        if !argument.path.is_ident("bound") {
-            return Err(argument.error("a type has no such option; the only one is `bound = \"T: Bound\"`"));
+        if argument.path.is_ident("bound") {
+            let text: LitStr = argument.value()?.parse()?;
+            let predicates = text.parse_with(Punctuated::<WherePredicate, Token![,]>::parse_terminated)?;
+            options.bounds = Some(predicates.into_iter().collect());
+        } else if argument.path.is_ident("crate") {
+            let text: LitStr = argument.value()?.parse()?;
+            options.library = text.parse_with(Path::parse_mod_style)?;
+        } else {
+            let message =
+                "a type has no such option; there are `bound = \"T: Bound\"` and `crate = \"path::to::stopworld\"`";
+            return Err(argument.error(message));
         }
-        let text: LitStr = argument.value()?.parse()?;
-        let predicates = text.parse_with(Punctuated::<WherePredicate, Token![,]>::parse_terminated)?;
-        bounds = Some(predicates.into_iter().collect());
         Ok(())
     })?;
-    Ok(bounds)
+    Ok(options)
 }
 
 /// Returns whether the field has `#[trace(skip = "reason")]`.

@@ -3,13 +3,15 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Data, DataEnum, DeriveInput, Field, Fields, Index, Member, Result, WherePredicate, parse_quote};
+use syn::{Data, DataEnum, DeriveInput, Field, Fields, Index, Member, Path, Result, WherePredicate, parse_quote};
 
-use crate::{attributes, scoped};
+use crate::attributes::TypeOptions;
+use crate::{attributes, sample, scoped};
 
 /// Generates `unsafe impl Trace`, and checks that are made where the type is declared.
 pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
     attributes::refuse_packed(&input.attrs)?;
+    let TypeOptions { bounds, library } = attributes::of_type(&input.attrs)?;
     let lifetime = scoped::lifetime(input)?;
     let declared = input;
     let for_the_heap = lifetime.as_ref().map(|lifetime| scoped::for_the_heap(input, lifetime)).transpose()?;
@@ -25,7 +27,7 @@ pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
     };
     let name = &input.ident;
     let text = name.to_string();
-    let generics = with_bounds(input)?;
+    let generics = with_bounds(input, bounds);
     let scoped = scoped::scoped(declared, lifetime.as_ref(), &generics);
     let (parameters, arguments, conditions) = generics.split_for_impl();
     let arguments = if lifetime.is_some() {
@@ -33,34 +35,52 @@ pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
     } else {
         quote! { #arguments }
     };
-    // A generic type is checked when a type is put in for each parameter, a type without parameters here.
-    let check = input.generics.params.is_empty().then(|| {
-        quote! { const _: ::stopworld::Layout = <#name #arguments as ::stopworld::Trace>::LAYOUT; }
-    });
-    Ok(quote! {
-        #[automatically_derived]
-        // SAFETY: the layout has the references of each field, every field is shared safely because its type is `Trace` or `Sync`, and the
-        // constant `LAYOUT` does not compile if the type has references and drop glue.
-        unsafe impl #parameters ::stopworld::Trace for #name #arguments #conditions {
-            const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", #text);
-            #body
-        }
-        #check
-        #scoped
-    })
+    // The constant is checked here for a type without parameters, and for a generic one with a plain type for each parameter. The rest is checked
+    // where the generic type is used.
+    let checked = if input.generics.params.is_empty() {
+        Some(quote! { #name #arguments })
+    } else {
+        sample::arguments(&generics).map(|arguments| quote! { #name <#(#arguments),*> })
+    };
+    let check =
+        checked.map(|checked| quote! { const _: __stopworld::Layout = <#checked as __stopworld::Trace>::LAYOUT; });
+    Ok(with_library(
+        &library,
+        &quote! {
+            #[automatically_derived]
+            // SAFETY: the layout has the references of each field, every field is shared safely because its type is `Trace` or `Sync`, and the
+            // constant `LAYOUT` does not compile if the type has references and drop glue.
+            unsafe impl #parameters __stopworld::Trace for #name #arguments #conditions {
+                const NAME: &'static str = ::core::concat!(::core::module_path!(), "::", #text);
+                #body
+            }
+            #check
+            #scoped
+        },
+    ))
+}
+
+/// Lets the generated code name the crate `stopworld`, which the program may know by another name.
+pub fn with_library(library: &Path, code: &TokenStream) -> TokenStream {
+    quote! {
+        const _: () = {
+            use #library as __stopworld;
+            #code
+        };
+    }
 }
 
 /// Adds `T: Trace` for each type parameter, or the bounds of the attribute.
-fn with_bounds(input: &DeriveInput) -> Result<syn::Generics> {
+fn with_bounds(input: &DeriveInput, bounds: Option<Vec<WherePredicate>>) -> syn::Generics {
     let mut generics = input.generics.clone();
-    let bounds = attributes::bounds(&input.attrs)?.unwrap_or_else(|| {
+    let bounds = bounds.unwrap_or_else(|| {
         let parameters = input.generics.type_params().map(|parameter| &parameter.ident);
-        parameters.map(|parameter| parse_quote!(#parameter: ::stopworld::Trace)).collect::<Vec<WherePredicate>>()
+        parameters.map(|parameter| parse_quote!(#parameter: __stopworld::Trace)).collect::<Vec<WherePredicate>>()
     });
     if !bounds.is_empty() {
         generics.make_where_clause().predicates.extend(bounds);
     }
-    Ok(generics)
+    generics
 }
 
 /// A field, in a struct or in a variant of an enum.
@@ -76,13 +96,13 @@ impl Part<'_> {
     /// The field's type as a `Trace`. A type that is not one is reported at the field.
     fn traced(&self) -> TokenStream {
         let (of_type, span) = (&self.field.ty, self.field.ty.span());
-        quote_spanned! { span=> <#of_type as ::stopworld::Trace> }
+        quote_spanned! { span=> <#of_type as __stopworld::Trace> }
     }
 
     /// Code that compiles only if the field, if it is skipped, has no references. A type that may have some is reported at the field.
     fn without_references(&self, reference: &TokenStream) -> Option<TokenStream> {
         let span = self.field.ty.span();
-        self.skipped.then(|| quote_spanned! { span=> ::stopworld::__private::has_no_references(#reference); })
+        self.skipped.then(|| quote_spanned! { span=> __stopworld::__private::has_no_references(#reference); })
     }
 }
 
@@ -112,15 +132,15 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     let is_traced = parts.iter().all(|part| !part.skipped);
     let every = every_field(&parts);
     Ok(quote! {
-        const LAYOUT: ::stopworld::Layout = {
+        const LAYOUT: __stopworld::Layout = {
             #(#alignments)*
-            let layout = ::stopworld::Layout::LEAF #(.with(::core::mem::offset_of!(Self, #members), #types::LAYOUT))*;
+            let layout = __stopworld::Layout::LEAF #(.with(::core::mem::offset_of!(Self, #members), #types::LAYOUT))*;
             #checks
             layout
         };
         const MUTABLE: bool = false #(|| #types::MUTABLE)*;
         const ZERO_IS_READABLE: bool = #is_traced #(&& #types::ZERO_IS_READABLE)*;
-        const DESCRIPTION: ::core::option::Option<usize> = ::stopworld::TypeInfo::first_description(
+        const DESCRIPTION: ::core::option::Option<usize> = __stopworld::TypeInfo::first_description(
             &[#((::core::mem::offset_of!(Self, #members), #types::DESCRIPTION)),*],
         );
 
@@ -185,12 +205,12 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     let types: Vec<_> = parts.iter().filter(|part| !part.skipped).map(Part::traced).collect();
     let checks = checks(input, &parts);
     Ok(quote! {
-        const LAYOUT: ::stopworld::Layout = {
+        const LAYOUT: __stopworld::Layout = {
             let is_leaf = true #(&& #types::LAYOUT.is_leaf())*;
             let layout = if is_leaf {
-                ::stopworld::Layout::LEAF
+                __stopworld::Layout::LEAF
             } else {
-                ::stopworld::Layout::any_word(::core::mem::size_of::<Self>())
+                __stopworld::Layout::any_word(::core::mem::size_of::<Self>())
             };
             #checks
             layout
@@ -202,7 +222,7 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             if Self::LAYOUT.is_leaf() {
                 return;
             }
-            let mut used = ::stopworld::__private::UsedWords::of(value);
+            let mut used = __stopworld::__private::UsedWords::of(value);
             // SAFETY: the caller's promise.
             match unsafe { &mut *value } {
                 #(#arms)*

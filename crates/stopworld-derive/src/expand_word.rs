@@ -5,6 +5,9 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Result};
 
+use crate::attributes;
+use crate::expand::with_library;
+
 /// Generates `unsafe impl Word` for an enum without fields, and a check that its values have no padding.
 pub fn word(input: &DeriveInput) -> Result<TokenStream> {
     let Data::Enum(data) = &input.data else {
@@ -28,15 +31,19 @@ pub fn word(input: &DeriveInput) -> Result<TokenStream> {
     }
     let name = &input.ident;
     let variants = data.variants.iter().map(|variant| &variant.ident);
-    Ok(quote! {
-        #[automatically_derived]
-        // SAFETY: the constant below reads all bytes of each value as a word, which does not compile if one of them is padding or the enum
-        // has more than 8. The values are the variants, and no reference is among them.
-        unsafe impl ::stopworld::Word for #name {
-            const MAY_REFER: bool = false;
-        }
-        const _: () = {
-            #(let _ = ::stopworld::__private::bits_of(#name::#variants);)*
-        };
-    })
+    let library = attributes::of_type(&input.attrs)?.library;
+    Ok(with_library(
+        &library,
+        &quote! {
+            #[automatically_derived]
+            // SAFETY: the constant below reads all bytes of each value as a word, which does not compile if one of them is padding or the enum
+            // has more than 8. The values are the variants, and no reference is among them.
+            unsafe impl __stopworld::Word for #name {
+                const MAY_REFER: bool = false;
+            }
+            const _: () = {
+                #(let _ = __stopworld::__private::bits_of(#name::#variants);)*
+            };
+        },
+    ))
 }

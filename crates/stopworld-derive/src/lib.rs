@@ -14,6 +14,7 @@
 mod attributes;
 mod expand;
 mod expand_word;
+mod sample;
 mod scoped;
 
 use proc_macro::TokenStream;
@@ -66,6 +67,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// |---|---|---|
 /// | `#[trace(skip = "reason")]` | a field | The field is not scanned, and its type need not be `Trace`. It must be `Send + Sync + 'static`, which excludes every `Gc`, unless a wrapper claims to be both. |
 /// | `#[trace(bound = "T: Bound")]` | the type | These bounds replace `T: Trace` for each type parameter. |
+/// | `#[trace(crate = "path")]` | the type, also for `#[derive(Word)]` | The path of the crate `stopworld`, if it has another name here or is re-exported: `"::gc"`, `"my_runtime::stopworld"`. |
 ///
 /// # Layout
 ///
@@ -85,8 +87,12 @@ use syn::{DeriveInput, parse_macro_input};
 /// * A reference of the language with a lifetime, `&'a str`: an object can't borrow.
 /// * `#[repr(packed)]`, and an alignment of more than 16 bytes.
 ///
-/// The errors appear in `cargo check`. For a generic type, the last two appear in `cargo build`, for each type of which an object is
-/// allocated.
+/// The errors appear in `cargo check`. Those about drop glue, `packed` and alignment appear there for a generic type, too, if they do not depend on
+/// its parameters, and if these have only bounds of the standard library such as `Copy` or `Hash`; otherwise they appear in `cargo build`, for
+/// each type of which an object is allocated.
+///
+/// A function whose parameters are references, `fn(&Node) -> u64`, has no `Trace`: the compiler says that the implementation is not general enough.
+/// Such a field is a `Leaf<fn(&Node) -> u64>`.
 #[proc_macro_derive(Trace, attributes(trace))]
 pub fn derive_trace(input: TokenStream) -> TokenStream {
     expand::trace(&parse_macro_input!(input as DeriveInput)).unwrap_or_else(syn::Error::into_compile_error).into()
@@ -122,7 +128,7 @@ pub fn derive_trace(input: TokenStream) -> TokenStream {
 ///     One,
 /// }
 /// ```
-#[proc_macro_derive(Word)]
+#[proc_macro_derive(Word, attributes(trace))]
 pub fn derive_word(input: TokenStream) -> TokenStream {
     expand_word::word(&parse_macro_input!(input as DeriveInput)).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -63,7 +63,7 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
         return quote! {
             #[automatically_derived]
             // SAFETY: it has no lifetime parameter, and no field that borrows: each is `Trace`, so `'static`.
-            unsafe impl #parameters ::stopworld::Scoped for #name #arguments #conditions {
+            unsafe impl #parameters __stopworld::Scoped for #name #arguments #conditions {
                 type In<'__stopworld> = Self;
                 type Static = Self;
             }
@@ -71,12 +71,12 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
     };
     let checks = fields(input).filter(|field| depends_on(field.ty.to_token_stream(), lifetime)).map(|field| {
         let (of_type, span) = (&field.ty, field.ty.span());
-        quote_spanned! { span=> ::stopworld::__private::assert_scoped::<#lifetime, #of_type>(); }
+        quote_spanned! { span=> __stopworld::__private::assert_scoped::<#lifetime, #of_type>(); }
     });
     quote! {
         #[automatically_derived]
         // SAFETY: each field with the lifetime is checked below.
-        unsafe impl<#lifetime> ::stopworld::Scoped for #name<#lifetime> {
+        unsafe impl<#lifetime> __stopworld::Scoped for #name<#lifetime> {
             type In<'__stopworld> = #name<'__stopworld>;
             type Static = #name<'static>;
         }

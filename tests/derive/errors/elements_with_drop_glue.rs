@@ -1,0 +1,8 @@
+use stopworld::{GcVec, Leaf, Trace};
+
+#[derive(Trace)]
+struct Names {
+    names: GcVec<Leaf<String>>,
+}
+
+fn main() {}
