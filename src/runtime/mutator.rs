@@ -92,7 +92,7 @@ impl World {
     /// # Safety
     /// While attached, the thread keeps every `Gc` of this world that it will use again, and every
     /// [collection](crate::collections), where the collector looks: on its stack or in its registers, in other collected objects, in
-    /// a [`Root`], or in a registered range. A `Box`, a `Vec`, a thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
+    /// a [`Root`](crate::Root), or in a registered range. A `Box`, a `Vec`, a thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
     /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
     ///
     /// In a [blocking](Mutator::blocking) region, also of a function that is documented to run code of the program in one
@@ -284,7 +284,7 @@ impl Mutator {
     ///
     /// # Why the region reaches no object, although its result may be anything
     /// A reference can come into the region in three ways. Captured values are `Send`, which neither a `Gc` nor a mutator is, nor a `&T`
-    /// to a type that contains one; so the region can neither use a `Gc` of its caller, nor get one from a [`Root`], for which it needs a
+    /// to a type that contains one; so the region can neither use a `Gc` of its caller, nor get one from a [`Root`](crate::Root), for which it needs a
     /// mutator. Thread-locals are excluded by the safety requirement of [`World::attach`]; with a mutator from a thread-local,
     /// [`Root::get`](crate::Root::get) panics here, and so does an allocation as soon as the thread needs more cells. And a thread that is attached can't attach again.
     /// A `&u64` into an object is `Send`: its address stays on this stack, in view of the collector, until the region ends.
