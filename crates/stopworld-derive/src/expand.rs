@@ -1,7 +1,7 @@
 //! Generates the implementation of `Trace`.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DataEnum, DeriveInput, Field, Fields, Index, Member, Path, Result, WherePredicate, parse_quote};
 
@@ -46,7 +46,7 @@ pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
         checked.map(|checked| quote! { const _: __stopworld::Layout = <#checked as __stopworld::Trace>::LAYOUT; });
     Ok(with_library(
         &library,
-        &quote! {
+        quote! {
             #[automatically_derived]
             // SAFETY: the layout has the references of each field, every field is shared safely because its type is `Trace` or `Sync`, and the
             // constant `LAYOUT` does not compile if the type has references and drop glue.
@@ -60,14 +60,26 @@ pub fn trace(input: &DeriveInput) -> Result<TokenStream> {
     ))
 }
 
-/// Lets the generated code name the crate `stopworld`, which the program may know by another name.
-pub fn with_library(library: &Path, code: &TokenStream) -> TokenStream {
-    quote! {
-        const _: () = {
-            use #library as __stopworld;
-            #code
-        };
-    }
+/// Replaces `__stopworld` in generated code by the path of the crate `stopworld`, which the program may know by another name. An import of this
+/// name would let the crate's own unit tests be linked with the crate itself.
+pub fn with_library(library: &Path, code: TokenStream) -> TokenStream {
+    code.into_iter()
+        .flat_map(|token| match token {
+            TokenTree::Group(group) => {
+                let mut replaced = Group::new(group.delimiter(), with_library(library, group.stream()));
+                replaced.set_span(group.span());
+                TokenStream::from(TokenTree::Group(replaced))
+            }
+            TokenTree::Ident(ident) if ident == "__stopworld" => {
+                let at_its_place = |mut token: TokenTree| {
+                    token.set_span(ident.span());
+                    token
+                };
+                library.to_token_stream().into_iter().map(at_its_place).collect()
+            }
+            other => other.into(),
+        })
+        .collect()
 }
 
 /// Adds `T: Trace` for each type parameter, or the bounds of the attribute.

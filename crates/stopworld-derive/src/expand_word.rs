@@ -34,7 +34,7 @@ pub fn word(input: &DeriveInput) -> Result<TokenStream> {
     let library = attributes::of_type(&input.attrs)?.library;
     Ok(with_library(
         &library,
-        &quote! {
+        quote! {
             #[automatically_derived]
             // SAFETY: the constant below reads all bytes of each value as a word, which does not compile if one of them is padding or the enum
             // has more than 8. The values are the variants, and no reference is among them.

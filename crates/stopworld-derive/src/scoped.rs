@@ -64,7 +64,7 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
             #[automatically_derived]
             // SAFETY: it has no lifetime parameter, and no field that borrows: each is `Trace`, so `'static`.
             unsafe impl #parameters __stopworld::Scoped for #name #arguments #conditions {
-                type In<'__stopworld> = Self;
+                type In<'__scope> = Self;
                 type Static = Self;
             }
         };
@@ -77,7 +77,7 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
         #[automatically_derived]
         // SAFETY: each field with the lifetime is checked below.
         unsafe impl<#lifetime> __stopworld::Scoped for #name<#lifetime> {
-            type In<'__stopworld> = #name<'__stopworld>;
+            type In<'__scope> = #name<'__scope>;
             type Static = #name<'static>;
         }
         const _: () = {
