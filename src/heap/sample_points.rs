@@ -59,7 +59,7 @@ impl SamplePoints {
 
     /// Chooses the distance to the next point.
     fn choose(&self) {
-        self.distance.store((-self.random().ln() * self.interval) as u64, Relaxed);
+        self.distance.store((-libm::log(self.random()) * self.interval) as u64, Relaxed);
     }
 
     /// Passes the bytes that the thread has taken. Returns the offset of the first point in them, if there is one. The next point is then

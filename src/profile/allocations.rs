@@ -162,7 +162,7 @@ impl AllocationSite {
 
 /// Returns the number of objects that a sampled one stands for: the inverse of the probability that it is sampled.
 pub(crate) fn objects_per_sample(object_bytes: u64, interval_bytes: u64) -> f64 {
-    let probability = -(-(object_bytes as f64) / interval_bytes as f64).exp_m1();
+    let probability = -libm::expm1(-(object_bytes as f64) / interval_bytes as f64);
     probability.recip()
 }
 
