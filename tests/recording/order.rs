@@ -347,6 +347,7 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
     let _alone = alone();
+    FROM_HANDLER.store(0, Ordering::Relaxed);
     let looker = Looker::default();
     let consumer = INTERRUPTED.record_to(Box::new(looker.clone()), Selection::everything()).unwrap();
     let action = SigAction::new(SigHandler::Handler(fire_in_handler), SaFlags::SA_RESTART, SigSet::empty());
@@ -382,6 +383,63 @@ fn a_handler_that_interrupts_a_fire_fires_and_nothing_is_torn() {
     assert_eq!(handlers, FROM_HANDLER.load(Ordering::Relaxed));
     assert_eq!(objects, fired);
     assert_eq!(ended.totals.fired, fired + FROM_HANDLER.load(Ordering::Relaxed));
+}
+
+/// The flag of the processor that raises SIGTRAP after each instruction.
+const TRAP_FLAG: u64 = 0x100;
+/// The instructions since the flag was set, and the one after which the handler fires.
+static STEPS: AtomicU64 = AtomicU64::new(0);
+static TARGET: AtomicU64 = AtomicU64::new(0);
+/// Set when the fire that is stepped through is over.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn fire_at_the_target(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let (step, target) = (STEPS.fetch_add(1, Ordering::Relaxed), TARGET.load(Ordering::Relaxed));
+    if step < target && !IS_OVER.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: the kernel passes a context to a handler that was registered with SA_SIGINFO.
+    let flags = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_EFL as usize] };
+    *flags &= !(TRAP_FLAG as i64);
+    if step == target {
+        INTERRUPTED.fire_object_freed(7, 8);
+        FROM_HANDLER.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// `.event.nested`: a handler interrupts a fire after its first instruction, another fire after its second, and so on.
+#[test]
+fn a_handler_after_each_instruction_of_a_fire_fires_and_nothing_is_torn() {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+    let _alone = alone();
+    FROM_HANDLER.store(0, Ordering::Relaxed);
+    let looker = Looker::default();
+    let consumer = INTERRUPTED.record_to(Box::new(looker.clone()), Selection::everything()).unwrap();
+    let action = SigAction::new(SigHandler::SigAction(fire_at_the_target), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler fires an event, counts, and changes the flag of its own thread.
+    let before = unsafe { sigaction(Signal::SIGTRAP, &action) }.unwrap();
+    let mut fired = 0_u64;
+    for target in 0.. {
+        STEPS.store(0, Ordering::Relaxed);
+        TARGET.store(target, Ordering::Relaxed);
+        IS_OVER.store(false, Ordering::Relaxed);
+        // SAFETY: sets the trap flag, whose signal has a handler.
+        unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {flag}", "popfq", flag = const TRAP_FLAG) };
+        INTERRUPTED.fire_object_allocated(fired as usize, !fired as usize);
+        IS_OVER.store(true, Ordering::Relaxed);
+        fired += 1;
+        if STEPS.load(Ordering::Relaxed) <= target || TORN.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    // SAFETY: the action that was there before.
+    unsafe { sigaction(Signal::SIGTRAP, &before) }.unwrap();
+    let ended = INTERRUPTED.end_recording(consumer).unwrap();
+    assert!(ended.error.is_none(), "{:?}", ended.error);
+    let handled = FROM_HANDLER.load(Ordering::Relaxed);
+    assert!(handled > 50, "a fire has more than {handled} instructions");
+    assert_eq!(*looker.0.lock().unwrap(), (fired, handled));
 }
 
 /// A consumer that takes no records until it is released.
