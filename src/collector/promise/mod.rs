@@ -408,7 +408,7 @@ fn for_each_unscanned_word(payload: usize, info: &TypeInfo, mut visit: impl FnMu
                 visit_others(payload + ARRAY_HEAD_BYTES + index * stride as usize, stride as usize, element);
             }
         }
-        // The target of a weak reference and the keys of a weak map are not kept alive by design. Of the others, each word is scanned.
+        // A weak reference does not keep its target, nor a weak map its keys; marking reads each word of the others.
         Shape::Array { ephemerons: true, .. } | Shape::Weak | Shape::Untyped | Shape::Bound => {}
     }
 }
