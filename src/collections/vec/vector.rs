@@ -9,7 +9,7 @@ use std::mem;
 use std::ops::{Deref, Index, IndexMut};
 use std::slice::{self, SliceIndex};
 
-use super::buffer::Storage;
+use crate::collections::buffer::Storage;
 use crate::{Gc, Mutator, OutOfMemory, Trace};
 
 /// A growing array in the collected heap, with the interface of `Vec`. See [`collections`](crate::collections).
@@ -75,7 +75,7 @@ impl<T: Trace> GcVec<T> {
     }
 
     #[inline(always)]
-    pub(super) fn as_mut_slice(&mut self) -> &mut [T] {
+    pub(in crate::collections) fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: the first `len` places have values, and this is their only owner, which is borrowed.
         unsafe { slice::from_raw_parts_mut(self.storage.places(), self.len) }
     }
@@ -239,7 +239,7 @@ impl<T: Trace> GcVec<T> {
     }
 
     /// Rotates the elements from `at` on so that the one at `middle` becomes the one at `at`.
-    pub(super) fn rotate_from(&mut self, at: usize, middle: usize) {
+    pub(in crate::collections) fn rotate_from(&mut self, at: usize, middle: usize) {
         // Three reversals, which only swap elements in place.
         let all = &mut self.as_mut_slice()[at..];
         all[..middle - at].reverse();

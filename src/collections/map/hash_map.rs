@@ -20,8 +20,8 @@ use std::mem;
 use std::ops::Index;
 use std::slice;
 
-use super::buffer::Storage;
-use super::vec::GcVec;
+use crate::collections::buffer::Storage;
+use crate::collections::vec::GcVec;
 use crate::{Mutator, OutOfMemory, Trace};
 
 /// The number of entries up to which a map needs no index.

@@ -7,7 +7,7 @@ use std::mem;
 use std::ops::{Index, IndexMut};
 use std::slice;
 
-use super::buffer::Storage;
+use crate::collections::buffer::Storage;
 use crate::{Mutator, OutOfMemory, Trace};
 
 /// A queue with two ends in the collected heap, with the interface of `VecDeque`. See [`collections`](crate::collections).

@@ -1,0 +1,5 @@
+//! [`GcDeque`], a queue with two ends.
+
+mod queue;
+
+pub use queue::GcDeque;

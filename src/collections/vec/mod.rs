@@ -1,0 +1,5 @@
+//! [`GcVec`], a growing array.
+
+mod vector;
+
+pub use vector::{GcVec, IntoIter};
