@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of};
+use std::ops::{Bound, Range, RangeBounds};
 use std::ptr;
 
 use crate::heap::array::{ARRAY_HEAD_BYTES, Buffer, check_elements};
@@ -27,7 +28,8 @@ unsafe impl<T: Trace> Trace for Elements<T> {
 
 /// Storage for a number of values. It does not know which of its places have values; its owner does.
 ///
-/// Every place that has no value is 0, so that the collector can scan all of them. The owner is the only one that refers to the storage.
+/// Every place that has no value is 0, or has the words of a value that was lost with an iterator that was leaked. So the collector can scan
+/// all places. The owner is the only one that refers to the storage.
 #[derive(Trace)]
 pub(super) struct Storage<T: Trace> {
     buffer: Option<Gc<Buffer<T>>>,
@@ -136,6 +138,27 @@ impl<T: Trace> Storage<T> {
             }
         }
     }
+}
+
+/// Returns the range of indices that `range` is for `len` elements.
+///
+/// # Panics
+/// If it ends beyond `len`, or before it begins.
+pub(super) fn checked_range(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
+    let past = |index: usize| index.checked_add(1).expect("the range ends beyond all indices");
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => past(before),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => past(last),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    assert!(start <= end, "the range begins at {start}, but ends at {end}");
+    assert!(end <= len, "the range ends at {end}, beyond the length {len}");
+    start..end
 }
 
 /// Moves values word by word, so that the collector finds a whole word in each place whenever it stops this thread. In overlapping ranges

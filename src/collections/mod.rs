@@ -59,10 +59,10 @@ mod string;
 mod vec;
 mod weak_map;
 
-pub use deque::GcDeque;
+pub use deque::{DequeDrain, DequeIntoIter, DequeIter, DequeIterMut, GcDeque};
 pub use map::{Entries, EntriesMut, Entry, GcHashMap, Keys, OccupiedEntry, VacantEntry};
 pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
 pub use string::{GcString, GcStringWriter};
-pub use vec::{GcVec, IntoIter};
+pub use vec::{Drain, GcVec, IntoIter, IterMut};
 pub use weak_map::WeakMap;

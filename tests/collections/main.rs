@@ -9,6 +9,7 @@ mod hazard;
 #[path = "../heap_support/mod.rs"]
 mod heap_support;
 mod maps;
+mod queues;
 mod sequences;
 mod shared;
 mod texts;

@@ -1,11 +1,11 @@
-//! `GcVec` and `GcDeque` against `Vec` and `VecDeque`.
+//! `GcVec` against `Vec`.
 
-use std::collections::VecDeque;
+use std::ops::Range;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::{Gc, GcDeque, GcVec, Mutator, Trace};
+use stopworld::{Gc, GcVec, Mutator, Trace};
 
 use super::for_each_case;
 use super::hazard::By;
@@ -38,6 +38,11 @@ impl Plain {
         }
     }
 
+    /// Another one, which depends on this.
+    pub fn next(self) -> Self {
+        Plain(self.0.wrapping_mul(7).wrapping_add(1))
+    }
+
     pub fn of(element: &Element) -> Self {
         match element {
             Element::Number(number) => Plain(*number as u8),
@@ -52,6 +57,12 @@ impl Plain {
 
 pub fn plain() -> impl Strategy<Value = Plain> + Clone {
     any::<u8>().prop_map(Plain)
+}
+
+/// A range of the indices of `len` elements.
+pub fn range_of((one, other): (usize, usize), len: usize) -> Range<usize> {
+    let (one, other) = (one % (len + 1), other % (len + 1));
+    one.min(other)..one.max(other)
 }
 
 #[derive(Clone, Debug)]
@@ -74,13 +85,54 @@ enum Step {
     Sort,
     SortUnstable,
     Shrink,
-    Drain,
+    ShrinkTo(usize),
+    /// A range, and whether each of some steps of the iterator is at the back.
+    Drain((usize, usize), Vec<bool>),
+    /// A range, a divisor, and how many are taken.
+    ExtractIf((usize, usize), u8, usize),
+    Splice((usize, usize), Vec<Plain>),
+    DedupBy(u8),
+    DedupByKey(u8),
+    ResizeWith(usize, Plain),
+    Fill(Plain),
+    FillWith(Plain),
+    RotateRight(usize),
+    ExtendFromSlice(Vec<Plain>),
+    ExtendFromWithin((usize, usize)),
+    RetainMut(u8),
+    PopIf(u8),
+    ChangeEnds(Plain),
+    ChangeTwo(usize, usize),
+    ChangeAll,
+    Clone,
     Clear,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let at = 0..40_usize;
+    let range = (0..40_usize, 0..40_usize);
+    let changes = prop_oneof![
+        at.clone().prop_map(Step::ShrinkTo),
+        (range.clone(), vec(any::<bool>(), 0..6)).prop_map(|(range, backs)| Step::Drain(range, backs)),
+        (range.clone(), 1..5_u8, 0..9_usize).prop_map(|(range, divisor, most)| Step::ExtractIf(range, divisor, most)),
+        (range.clone(), vec(plain(), 0..12)).prop_map(|(range, values)| Step::Splice(range, values)),
+        (1..9_u8).prop_map(Step::DedupBy),
+        (1..9_u8).prop_map(Step::DedupByKey),
+        (at.clone(), plain()).prop_map(|(at, value)| Step::ResizeWith(at, value)),
+        plain().prop_map(Step::Fill),
+        plain().prop_map(Step::FillWith),
+        at.clone().prop_map(Step::RotateRight),
+        vec(plain(), 0..12).prop_map(Step::ExtendFromSlice),
+        range.prop_map(Step::ExtendFromWithin),
+        (2..9_u8).prop_map(Step::RetainMut),
+        (1..4_u8).prop_map(Step::PopIf),
+        plain().prop_map(Step::ChangeEnds),
+        (at.clone(), at.clone()).prop_map(|(one, other)| Step::ChangeTwo(one, other)),
+        Just(Step::ChangeAll),
+        Just(Step::Clone),
+    ];
     let step = prop_oneof![
+        16 => changes,
         6 => plain().prop_map(Step::Push),
         2 => Just(Step::Pop),
         3 => (at.clone(), plain()).prop_map(|(at, value)| Step::Insert(at, value)),
@@ -99,7 +151,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Sort),
         1 => Just(Step::SortUnstable),
         1 => Just(Step::Shrink),
-        1 => Just(Step::Drain),
         1 => Just(Step::Clear),
     ];
     vec(step, 1..40)
@@ -181,21 +232,144 @@ fn apply(m: &Mutator, ours: &mut GcVec<Element>, model: &mut Vec<Plain>, step: S
             ours.shrink_to_fit(m).unwrap();
             assert_eq!(ours.capacity(), len);
         }
-        Step::Drain => {
-            let mut drained = ours.drain();
-            let ends = (drained.next(), drained.next_back());
-            let mut expected = model.drain(..);
-            assert_eq!(ends.0.as_ref().map(Plain::of), expected.next());
-            assert_eq!(ends.1.as_ref().map(Plain::of), expected.next_back());
-            assert!(drained.map(|element| Plain::of(&element)).eq(expected));
+        step => apply_to_many(m, ours, model, step),
+    }
+    assert_eq!(ours.iter().map(Plain::of).collect::<Vec<_>>(), *model);
+    assert!(ours.capacity() >= ours.len());
+}
+
+/// [`apply`] for the functions that change many elements.
+fn apply_to_many(m: &Mutator, ours: &mut GcVec<Element>, model: &mut Vec<Plain>, step: Step) {
+    let len = model.len();
+    let elements = |plain: Vec<Plain>| plain.into_iter().map(|plain| plain.make(m));
+    // Allocates, and so collects, in the middle of an operation.
+    let of = |element: &Element| Plain(*m.alloc(Plain::of(element).0).unwrap());
+    match step {
+        Step::ShrinkTo(capacity) => {
+            let before = ours.capacity();
+            ours.shrink_to(m, capacity).unwrap();
+            assert_eq!(ours.capacity(), before.min(capacity.max(len)));
+        }
+        Step::Drain(range, backs) => {
+            let range = range_of(range, len);
+            let (capacity, mut drained, mut expected) =
+                (ours.capacity(), ours.drain(range.clone()), model.drain(range));
+            for back in backs {
+                let one = if back { drained.next_back() } else { drained.next() };
+                m.collect().unwrap();
+                assert_eq!(one.as_ref().map(Plain::of), if back { expected.next_back() } else { expected.next() });
+                assert_eq!(drained.len(), expected.len());
+                assert!(drained.as_slice().iter().map(Plain::of).eq(expected.as_slice().iter().copied()));
+            }
+            drop((drained, expected));
+            assert_eq!(ours.capacity(), capacity);
+        }
+        Step::ExtractIf(range, divisor, most) => {
+            let range = range_of(range, len);
+            let mut taken = GcVec::new();
+            for element in ours.extract_if(range.clone(), |element| of(element).0.is_multiple_of(divisor)).take(most) {
+                taken.push(m, element).unwrap();
+            }
+            let expected = model.extract_if(range, |plain| plain.0.is_multiple_of(divisor)).take(most);
+            assert!(expected.eq(taken.iter().map(Plain::of)));
+        }
+        Step::Splice(range, values) => {
+            let range = range_of(range, len);
+            let removed = ours.splice(m, range.clone(), elements(values.clone())).unwrap();
+            m.collect().unwrap();
+            assert!(model.splice(range, values).eq(removed.map(|element| of(&element))));
+        }
+        Step::DedupBy(divisor) => {
+            // The arguments are in the order of std's.
+            ours.dedup_by(|one, kept| of(one).0 / divisor == of(kept).0 / divisor && of(one).0 >= of(kept).0);
+            model.dedup_by(|one, kept| one.0 / divisor == kept.0 / divisor && one.0 >= kept.0);
+        }
+        Step::DedupByKey(divisor) => {
+            ours.dedup_by_key(|element| of(element).0 % divisor);
+            model.dedup_by_key(|plain| plain.0 % divisor);
+        }
+        Step::ResizeWith(at, value) => {
+            let (mut one, mut other) = (value, value);
+            let next = |value: &mut Plain| std::mem::replace(value, value.next());
+            ours.resize_with(m, at, || next(&mut one).make(m)).unwrap();
+            model.resize_with(at, || next(&mut other));
+        }
+        Step::Fill(value) => {
+            ours.fill(value.make(m));
+            model.fill(value);
+        }
+        Step::FillWith(value) => {
+            let (mut one, mut other) = (value, value);
+            let next = |value: &mut Plain| std::mem::replace(value, value.next());
+            ours.fill_with(|| next(&mut one).make(m));
+            model.fill_with(|| next(&mut other));
+        }
+        Step::RotateRight(count) => {
+            ours.rotate_right(count % (len + 1));
+            model.rotate_right(count % (len + 1));
+        }
+        Step::ExtendFromSlice(values) => {
+            let slice = GcVec::from_iter(m, elements(values.clone())).unwrap();
+            ours.extend_from_slice(m, &slice).unwrap();
+            model.extend_from_slice(&values);
+        }
+        Step::ExtendFromWithin(range) => {
+            let range = range_of(range, len);
+            ours.extend_from_within(m, range.clone()).unwrap();
+            model.extend_from_within(range);
+        }
+        Step::RetainMut(divisor) => {
+            ours.retain_mut(|element| {
+                *element = of(element).next().make(m);
+                !of(element).0.is_multiple_of(divisor)
+            });
+            model.retain_mut(|plain| {
+                *plain = plain.next();
+                !plain.0.is_multiple_of(divisor)
+            });
+        }
+        Step::PopIf(divisor) => {
+            let popped = ours.pop_if(|element| of(element).0.is_multiple_of(divisor));
+            assert_eq!(popped.as_ref().map(Plain::of), model.pop_if(|plain| plain.0.is_multiple_of(divisor)));
+        }
+        Step::ChangeEnds(value) => {
+            if let Some(first) = ours.first_mut() {
+                *first = value.make(m);
+            }
+            if let Some(last) = ours.last_mut() {
+                *last = value.next().make(m);
+            }
+            model.first_mut().into_iter().for_each(|first| *first = value);
+            model.last_mut().into_iter().for_each(|last| *last = value.next());
+        }
+        Step::ChangeTwo(one, other) => {
+            let (two, model) = (ours.get_disjoint_mut([one, other]), model.get_disjoint_mut([one, other]));
+            assert_eq!(two.is_ok(), model.is_ok());
+            if let (Ok([one, other]), Ok([plain, other_plain])) = (two, model) {
+                std::mem::swap(one, other);
+                std::mem::swap(plain, other_plain);
+            }
+        }
+        Step::ChangeAll => {
+            for element in &mut *ours {
+                *element = of(element).next().make(m);
+            }
+            for plain in &mut *model {
+                *plain = plain.next();
+            }
+            assert!(ours.iter_mut().rev().map(|element| of(element)).eq(model.iter().rev().copied()));
+        }
+        Step::Clone => {
+            let copy = ours.try_clone(m).unwrap();
+            assert_eq!((copy.capacity(), &copy), (len, &*ours));
+            *ours = copy;
         }
         Step::Clear => {
             ours.clear();
             model.clear();
         }
+        step => unreachable!("{step:?} is applied by the other function"),
     }
-    assert_eq!(ours.iter().map(Plain::of).collect::<Vec<_>>(), *model);
-    assert!(ours.capacity() >= ours.len());
 }
 
 #[rstest]
@@ -267,90 +441,42 @@ fn the_elements_of_a_long_sort_survive_collections_in_its_comparisons(#[values(B
     assert!(numbers.iter().map(|number| **number).eq(0..count));
 }
 
-#[derive(Clone, Debug)]
-enum QueueStep {
-    PushFront(Plain),
-    PushBack(Plain),
-    PopFront,
-    PopBack,
-    Insert(usize, Plain),
-    Remove(usize),
-    Swap(usize, usize),
-    Retain(u8),
-    Truncate(usize),
-    Extend(Vec<Plain>),
-    Drain,
-}
-
-fn queue_steps() -> impl Strategy<Value = Vec<QueueStep>> {
-    let at = 0..30_usize;
-    let step = prop_oneof![
-        5 => plain().prop_map(QueueStep::PushFront),
-        5 => plain().prop_map(QueueStep::PushBack),
-        4 => Just(QueueStep::PopFront),
-        3 => Just(QueueStep::PopBack),
-        1 => (at.clone(), plain()).prop_map(|(at, value)| QueueStep::Insert(at, value)),
-        1 => at.clone().prop_map(QueueStep::Remove),
-        1 => (at.clone(), at.clone()).prop_map(|(one, other)| QueueStep::Swap(one, other)),
-        1 => (2..9_u8).prop_map(QueueStep::Retain),
-        1 => at.prop_map(QueueStep::Truncate),
-        1 => vec(plain(), 0..9).prop_map(QueueStep::Extend),
-        1 => Just(QueueStep::Drain),
-    ];
-    vec(step, 1..60)
-}
-
-fn apply_to_queue(m: &Mutator, ours: &mut GcDeque<Element>, model: &mut VecDeque<Plain>, step: QueueStep) {
-    match step {
-        QueueStep::PushFront(value) => {
-            ours.push_front(m, value.make(m)).unwrap();
-            model.push_front(value);
-        }
-        QueueStep::PushBack(value) => {
-            ours.push_back(m, value.make(m)).unwrap();
-            model.push_back(value);
-        }
-        QueueStep::PopFront => assert_eq!(ours.pop_front().as_ref().map(Plain::of), model.pop_front()),
-        QueueStep::PopBack => assert_eq!(ours.pop_back().as_ref().map(Plain::of), model.pop_back()),
-        QueueStep::Insert(at, value) => {
-            let at = at % (model.len() + 1);
-            ours.insert(m, at, value.make(m)).unwrap();
-            model.insert(at, value);
-        }
-        QueueStep::Remove(at) => assert_eq!(ours.remove(at).as_ref().map(Plain::of), model.remove(at)),
-        QueueStep::Swap(one, other) => {
-            if one < model.len() && other < model.len() {
-                ours.swap(one, other);
-                model.swap(one, other);
-            }
-        }
-        QueueStep::Retain(divisor) => {
-            ours.retain(|element| !Plain::of(element).0.is_multiple_of(divisor));
-            model.retain(|plain| !plain.0.is_multiple_of(divisor));
-        }
-        QueueStep::Truncate(len) => {
-            ours.truncate(len);
-            model.truncate(len);
-        }
-        QueueStep::Extend(values) => {
-            ours.extend(m, values.iter().map(|plain| plain.make(m))).unwrap();
-            model.extend(values);
-        }
-        QueueStep::Drain => {
-            assert!(ours.drain().map(|element| Plain::of(&element)).eq(model.drain(..)));
-        }
-    }
-    assert!(ours.iter().map(Plain::of).eq(model.iter().copied()));
-    assert!(ours.iter_mut().rev().map(|element| Plain::of(element)).eq(model.iter().rev().copied()));
-    assert_eq!(ours.front().map(Plain::of), model.front().copied());
-    assert_eq!(ours.back().map(Plain::of), model.back().copied());
+/// `==` of these very types, also of references.
+pub fn eq<T: PartialEq<U> + ?Sized, U: ?Sized>(one: &T, other: &U) -> bool {
+    one == other
 }
 
 #[rstest]
-fn a_queue_is_what_std_makes_of_the_same_steps(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
-    for_each_case(by, 100, queue_steps(), |m, steps| {
-        let (mut ours, mut model) = (GcDeque::new(), VecDeque::new());
-        steps.into_iter().for_each(|step| apply_to_queue(m, &mut ours, &mut model, step));
-        assert_eq!(ours.len(), model.len());
+fn vectors_are_compared_as_those_of_std(#[values(By::Signals, By::Safepoints, By::Debugger)] by: By) {
+    for_each_case(by, 60, (vec(0..3_u64, 0..4), vec(0..3_u64, 0..4)), |m, (one, other)| {
+        let make =
+            |numbers: &[u64]| GcVec::from_iter(m, numbers.iter().map(|number| m.alloc(*number).unwrap())).unwrap();
+        let (ours, others) = (make(&one), make(&other));
+        let equal = one == other;
+        assert_eq!(ours == others, equal);
+        assert_eq!(ours.cmp(&others), one.cmp(&other));
+        assert_eq!(ours.partial_cmp(&others), one.partial_cmp(&other));
+        // With what need not be collected.
+        let plain = GcVec::from_iter(m, one.iter().copied()).unwrap();
+        let mut others = other.clone();
+        let (slice, all) = (&other[..], &mut others[..]);
+        assert_eq!([eq(&plain, &other), eq(&plain, slice), eq(&plain, &slice), eq(&plain, &all)], [equal; 4]);
+        assert_eq!([eq(&other, &plain), eq(slice, &plain), eq(&slice, &plain), eq(&all, &plain)], [equal; 4]);
+        if let Ok(other) = <[u64; 3]>::try_from(other) {
+            assert_eq!([eq(&plain, &other), eq(&plain, &&other)], [equal; 2]);
+        }
+        for number in 0..4 {
+            assert_eq!(plain.contains(&number), one.contains(&number));
+        }
+        let (mut sorted, mut model) = (plain, one);
+        sorted.sort_unstable_by_key(|number| 3 - number);
+        model.sort_unstable_by_key(|number| 3 - number);
+        assert_eq!(sorted, model);
+        sorted.reverse();
+        model.reverse();
+        for number in 0..4 {
+            assert_eq!(sorted.binary_search(&number).is_ok(), model.binary_search(&number).is_ok());
+            assert_eq!(sorted.partition_point(|other| *other < number), model.partition_point(|other| *other < number));
+        }
     });
 }

@@ -1,5 +1,10 @@
 //! [`GcVec`], a growing array.
 
+mod compare;
+mod drain;
+mod iter;
 mod vector;
 
-pub use vector::{GcVec, IntoIter};
+pub use drain::Drain;
+pub use iter::{IntoIter, IterMut};
+pub use vector::GcVec;

@@ -1,21 +1,21 @@
-//! [`GcVec`], a growing array.
+//! The vector, and what does not remove a range of its elements.
 
 use std::borrow::Borrow;
 use std::cmp;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::iter::FusedIterator;
 use std::mem;
-use std::ops::{Deref, Index, IndexMut};
-use std::slice::{self, SliceIndex};
+use std::ops::{Deref, Index, IndexMut, RangeBounds};
+use std::slice::{self, GetDisjointMutError, SliceIndex};
 
-use crate::collections::buffer::Storage;
+use super::iter::{IntoIter, IterMut};
+use crate::collections::buffer::{Storage, checked_range};
 use crate::{Gc, Mutator, OutOfMemory, Trace};
 
 /// A growing array in the collected heap, with the interface of `Vec`. See [`collections`](crate::collections).
 ///
-/// It dereferences to a slice, for reading. There is no `&mut [T]`: std's stable sort moves elements through memory of malloc, where
-/// the collector would not see them. The functions for which std needs a mutable slice are methods here.
+/// It dereferences to a slice, for reading: `len`, `iter`, `first`, `contains`, `binary_search`, `chunks` and all other functions of slices. There
+/// is no `&mut [T]`: std's stable sort moves elements through memory of malloc, where the collector would not see them. The functions for
+/// which std needs a mutable slice are methods here.
 ///
 /// ```
 /// use stopworld::{GcVec, World};
@@ -34,17 +34,17 @@ use crate::{Gc, Mutator, OutOfMemory, Trace};
 /// ```
 #[derive(Trace)]
 pub struct GcVec<T: Trace> {
-    storage: Storage<T>,
-    len: usize,
+    pub(super) storage: Storage<T>,
+    pub(super) len: usize,
 }
 
 impl<T: Trace> GcVec<T> {
-    /// Creates an empty vector, without storage.
+    /// Creates an empty vector, without storage. O(1).
     pub const fn new() -> Self {
         Self { storage: Storage::EMPTY, len: 0 }
     }
 
-    /// Creates an empty vector with room for `capacity` elements.
+    /// Creates an empty vector with room for `capacity` elements, with one allocation.
     ///
     /// # Errors
     /// There is no room in the heap, here and in all functions that take a mutator. The vector is unchanged.
@@ -52,7 +52,8 @@ impl<T: Trace> GcVec<T> {
         Ok(Self { storage: Storage::new(mutator, capacity)?, len: 0 })
     }
 
-    /// Creates a vector of the items of an iterator. The iterator may allocate.
+    /// Creates a vector of the items of an iterator. The iterator may allocate. O(n), with one allocation if the lower bound of its
+    /// [`size_hint`](Iterator::size_hint) is exact, and O(log n) allocations otherwise.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
@@ -62,12 +63,36 @@ impl<T: Trace> GcVec<T> {
         Ok(vec)
     }
 
-    /// Returns the number of elements for which there is room.
+    /// # Safety
+    /// The first `len` places have values, and the others have none.
+    pub(in crate::collections) unsafe fn from_parts(storage: Storage<T>, len: usize) -> Self {
+        Self { storage, len }
+    }
+
+    /// Returns the storage, whose first places have values, and their number.
+    pub(in crate::collections) fn into_parts(self) -> (Storage<T>, usize) {
+        (self.storage, self.len)
+    }
+
+    /// Copies the vector: allocates an array of the exact size, and clones each element. O(n).
+    ///
+    /// # Errors
+    /// As [`with_capacity`](Self::with_capacity).
+    pub fn try_clone(&self, mutator: &Mutator) -> Result<Self, OutOfMemory>
+    where
+        T: Clone,
+    {
+        let mut copy = Self::with_capacity(mutator, self.len)?;
+        copy.extend(mutator, self.iter().cloned())?;
+        Ok(copy)
+    }
+
+    /// Returns the number of elements for which there is room. O(1).
     pub fn capacity(&self) -> usize {
         self.storage.capacity()
     }
 
-    /// Returns the elements as a slice.
+    /// Returns the elements as a slice. O(1).
     #[inline(always)]
     pub fn as_slice(&self) -> &[T] {
         // SAFETY: the first `len` places have values. The result borrows the owner, so no value changes meanwhile.
@@ -81,6 +106,7 @@ impl<T: Trace> GcVec<T> {
     }
 
     /// Makes room for `additional` more elements, and for more than that if there was too little, so that growing one by one is cheap.
+    /// Moves all elements to a new array if there is too little room: O(n), and otherwise O(1).
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
@@ -92,12 +118,21 @@ impl<T: Trace> GcVec<T> {
         self.set_capacity(mutator, self.storage.grown(wanted))
     }
 
-    /// Releases the room that is not used, by moving to storage of the exact size.
+    /// Releases the room that is not used, by moving all elements to a new array of the exact size: O(n).
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
     pub fn shrink_to_fit(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory> {
-        if self.capacity() == self.len { Ok(()) } else { self.set_capacity(mutator, self.len) }
+        self.shrink_to(mutator, 0)
+    }
+
+    /// As [`shrink_to_fit`](Self::shrink_to_fit), but leaves room for at least `capacity` elements. Does nothing if the capacity is smaller.
+    ///
+    /// # Errors
+    /// As [`with_capacity`](Self::with_capacity).
+    pub fn shrink_to(&mut self, mutator: &Mutator, capacity: usize) -> Result<(), OutOfMemory> {
+        let capacity = capacity.max(self.len);
+        if self.capacity() <= capacity { Ok(()) } else { self.set_capacity(mutator, capacity) }
     }
 
     fn set_capacity(&mut self, mutator: &Mutator, capacity: usize) -> Result<(), OutOfMemory> {
@@ -108,7 +143,7 @@ impl<T: Trace> GcVec<T> {
         Ok(())
     }
 
-    /// Appends an element.
+    /// Appends an element. O(1) on average: moves all elements to a new array of twice the capacity if there is no room.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity); `value` is dropped.
@@ -120,14 +155,22 @@ impl<T: Trace> GcVec<T> {
         Ok(())
     }
 
-    /// Removes the last element and returns it.
+    /// Removes the last element and returns it. O(1).
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
         // SAFETY: it was the last element.
         Some(unsafe { self.storage.take(self.len) })
     }
 
-    /// Inserts an element before the one at `index`, or at the end. The elements after it are moved.
+    /// Removes the last element and returns it, if there is one and `remove` returns true for it. O(1).
+    ///
+    /// # Panics
+    /// If `remove` does. The element stays.
+    pub fn pop_if(&mut self, remove: impl FnOnce(&mut T) -> bool) -> Option<T> {
+        if remove(self.last_mut()?) { self.pop() } else { None }
+    }
+
+    /// Inserts an element before the one at `index`, or at the end. The elements after it are moved: O(n - index).
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -146,7 +189,7 @@ impl<T: Trace> GcVec<T> {
         Ok(())
     }
 
-    /// Removes the element at `index` and returns it. The elements after it are moved.
+    /// Removes the element at `index` and returns it. The elements after it are moved: O(n - index).
     ///
     /// # Panics
     /// If `index` is beyond the end.
@@ -162,7 +205,7 @@ impl<T: Trace> GcVec<T> {
         }
     }
 
-    /// Removes the element at `index` and returns it. The last element takes its place.
+    /// Removes the element at `index` and returns it. The last element takes its place. O(1).
     ///
     /// # Panics
     /// If `index` is beyond the end.
@@ -180,7 +223,7 @@ impl<T: Trace> GcVec<T> {
         }
     }
 
-    /// Removes all elements from `len` on.
+    /// Removes all elements from `len` on. O(removed elements), as their places are cleared.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             let removed = self.len - len;
@@ -190,33 +233,59 @@ impl<T: Trace> GcVec<T> {
         }
     }
 
-    /// Removes all elements, and keeps the storage.
+    /// Removes all elements, and keeps the storage. O(n).
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Returns a mutable reference to an element.
+    /// Returns a mutable reference to an element. O(1).
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.as_mut_slice().get_mut(index)
     }
 
-    /// Returns a mutable reference to the first element.
+    /// Returns a mutable reference to the first element. O(1).
     pub fn first_mut(&mut self) -> Option<&mut T> {
         self.as_mut_slice().first_mut()
     }
 
-    /// Returns a mutable reference to the last element.
+    /// Returns a mutable reference to the last element. O(1).
     pub fn last_mut(&mut self) -> Option<&mut T> {
         self.as_mut_slice().last_mut()
     }
 
-    /// Iterates over mutable references to the elements.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut T> + ExactSizeIterator + FusedIterator {
-        // The type is hidden: `IterMut::into_slice` would give out a mutable slice.
-        self.as_mut_slice().iter_mut()
+    /// Returns mutable references to several elements. O(`N`²).
+    ///
+    /// # Errors
+    /// An index is beyond the end, or occurs twice.
+    pub fn get_disjoint_mut<const N: usize>(
+        &mut self,
+        indices: [usize; N],
+    ) -> Result<[&mut T; N], GetDisjointMutError> {
+        self.as_mut_slice().get_disjoint_mut(indices)
     }
 
-    /// Exchanges two elements.
+    /// Iterates over mutable references to the elements. O(1), as is each step.
+    pub fn iter_mut(&mut self) -> IterMut<'_, T> {
+        IterMut::over(self.as_mut_slice())
+    }
+
+    /// Sets all elements to clones of `value`. O(n).
+    ///
+    /// # Panics
+    /// If `clone` does. Then only the elements before are set, here and in all functions that call a function for each element.
+    pub fn fill(&mut self, value: T)
+    where
+        T: Clone,
+    {
+        self.as_mut_slice().fill(value);
+    }
+
+    /// Sets each element to a result of `make`, which may allocate. O(n).
+    pub fn fill_with(&mut self, make: impl FnMut() -> T) {
+        self.as_mut_slice().fill_with(make);
+    }
+
+    /// Exchanges two elements. O(1).
     ///
     /// # Panics
     /// If an index is beyond the end.
@@ -224,18 +293,27 @@ impl<T: Trace> GcVec<T> {
         self.as_mut_slice().swap(one, other);
     }
 
-    /// Reverses the order of the elements.
+    /// Reverses the order of the elements. O(n).
     pub fn reverse(&mut self) {
         self.as_mut_slice().reverse();
     }
 
-    /// Rotates the elements so that the one at `middle` becomes the first.
+    /// Rotates the elements so that the one at `middle` becomes the first. O(n).
     ///
     /// # Panics
     /// If `middle` is larger than the length.
     pub fn rotate_left(&mut self, middle: usize) {
         assert!(middle <= self.len, "the index {middle} is beyond the length {}", self.len);
         self.rotate_from(0, middle);
+    }
+
+    /// Rotates the elements so that the last `count` of them become the first. O(n).
+    ///
+    /// # Panics
+    /// If `count` is larger than the length.
+    pub fn rotate_right(&mut self, count: usize) {
+        assert!(count <= self.len, "the count {count} is larger than the length {}", self.len);
+        self.rotate_from(0, self.len - count);
     }
 
     /// Rotates the elements from `at` on so that the one at `middle` becomes the one at `at`.
@@ -247,12 +325,18 @@ impl<T: Trace> GcVec<T> {
         all.reverse();
     }
 
-    /// Keeps the elements for which `keep` returns true, in their order.
+    /// Keeps the elements for which `keep` returns true, in their order. O(n).
+    ///
+    /// # Panics
+    /// If `keep` does. Then all elements are in the vector, in another order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.retain_mut(|value| keep(value));
     }
 
     /// As [`retain`](Self::retain); `keep` may change the elements.
+    ///
+    /// # Panics
+    /// As [`retain`](Self::retain).
     pub fn retain_mut(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
         // The kept elements are swapped to the front. So every place has a value whenever `keep` is called, which may panic.
         let mut kept = 0;
@@ -265,14 +349,35 @@ impl<T: Trace> GcVec<T> {
         self.truncate(kept);
     }
 
-    /// Removes all but the first of consecutive equal elements.
+    /// Removes all but the first of consecutive equal elements. O(n).
+    ///
+    /// # Panics
+    /// As [`dedup_by`](Self::dedup_by).
     pub fn dedup(&mut self)
     where
         T: PartialEq,
     {
+        self.dedup_by(|one, kept| one == kept);
+    }
+
+    /// Removes all but the first of consecutive elements that have the same key. O(n).
+    ///
+    /// # Panics
+    /// As [`dedup_by`](Self::dedup_by).
+    pub fn dedup_by_key<K: PartialEq>(&mut self, mut key: impl FnMut(&mut T) -> K) {
+        self.dedup_by(|one, kept| key(one) == key(kept));
+    }
+
+    /// Removes each element for which `same` returns true, called with the element and with the one that was kept last. O(n).
+    ///
+    /// # Panics
+    /// If `same` does. Then all elements are in the vector, in another order.
+    pub fn dedup_by(&mut self, mut same: impl FnMut(&mut T, &mut T) -> bool) {
+        // As in `retain_mut`: every place has a value at each call.
         let mut kept = self.len.min(1);
         for index in 1..self.len {
-            if self[index] != self[kept - 1] {
+            let (before, from_index) = self.as_mut_slice().split_at_mut(index);
+            if !same(&mut from_index[0], &mut before[kept - 1]) {
                 self.swap(kept, index);
                 kept += 1;
             }
@@ -280,7 +385,7 @@ impl<T: Trace> GcVec<T> {
         self.truncate(kept);
     }
 
-    /// Appends the items of an iterator. The iterator may allocate.
+    /// Appends the items of an iterator. The iterator may allocate. O(items), with allocations as [`push`](Self::push).
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity). The items before the error are appended.
@@ -293,7 +398,7 @@ impl<T: Trace> GcVec<T> {
         Ok(())
     }
 
-    /// Appends clones of the elements of a slice.
+    /// Appends clones of the elements of a slice. O(elements), and at most one allocation.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
@@ -304,7 +409,32 @@ impl<T: Trace> GcVec<T> {
         self.extend(mutator, elements.iter().cloned())
     }
 
-    /// Sets the length: appends clones of `value`, or removes elements at the end.
+    /// Appends clones of a range of the own elements. O(elements), and at most one allocation.
+    ///
+    /// # Errors
+    /// As [`with_capacity`](Self::with_capacity).
+    ///
+    /// # Panics
+    /// If the range ends beyond the length, or before it begins.
+    pub fn extend_from_within(&mut self, mutator: &Mutator, range: impl RangeBounds<usize>) -> Result<(), OutOfMemory>
+    where
+        T: Clone,
+    {
+        let range = checked_range(range, self.len);
+        self.reserve(mutator, range.len())?;
+        range.into_iter().try_for_each(|index| self.push(mutator, self[index].clone()))
+    }
+
+    /// Sets the length: appends results of `make`, which may allocate, or removes elements at the end. O(change), and at most one allocation.
+    ///
+    /// # Errors
+    /// As [`with_capacity`](Self::with_capacity).
+    pub fn resize_with(&mut self, mutator: &Mutator, len: usize, make: impl FnMut() -> T) -> Result<(), OutOfMemory> {
+        self.truncate(len);
+        self.extend(mutator, std::iter::repeat_with(make).take(len - self.len))
+    }
+
+    /// Sets the length: appends clones of `value`, or removes elements at the end. O(change), and at most one allocation.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
@@ -316,7 +446,7 @@ impl<T: Trace> GcVec<T> {
         self.extend(mutator, std::iter::repeat_n(value, len - self.len))
     }
 
-    /// Moves all elements of `other` to the end of this vector.
+    /// Moves all elements of `other` to the end of this vector. O(their number), and at most one allocation. `other` keeps its storage.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity); both are unchanged.
@@ -332,10 +462,10 @@ impl<T: Trace> GcVec<T> {
         Ok(())
     }
 
-    /// Moves the elements from `at` on to a new vector.
+    /// Moves the elements from `at` on to a new vector. O(n - at), and one allocation.
     ///
     /// # Errors
-    /// As [`with_capacity`](Self::with_capacity).
+    /// As [`with_capacity`](Self::with_capacity); this vector is unchanged.
     ///
     /// # Panics
     /// If `at` is larger than the length.
@@ -353,12 +483,7 @@ impl<T: Trace> GcVec<T> {
         Ok(other)
     }
 
-    /// Removes all elements, and returns an iterator over them. Unlike that of std, it takes the storage with it.
-    pub fn drain(&mut self) -> IntoIter<T> {
-        mem::take(self).into_iter()
-    }
-
-    /// Moves the elements to an array of the exact length, which can be shared.
+    /// Moves the elements to an array of the exact length, which can be shared. O(n), and one allocation.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
@@ -368,10 +493,14 @@ impl<T: Trace> GcVec<T> {
         mutator.alloc_array(len, |_| items.next().expect("an iterator with as many items as the vector had elements"))
     }
 
-    /// Sorts the elements, and keeps the order of equal ones. Copies the elements once in the collected heap, besides what std's sort does.
+    /// Sorts the elements, and keeps the order of equal ones. O(n log n). Copies the elements once in the collected heap, besides what std's sort
+    /// does, which allocates memory of malloc for up to n elements.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
+    ///
+    /// # Panics
+    /// If the comparison does, or perhaps if it is not a total order. Then all elements are in the vector, in some order.
     pub fn sort(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory>
     where
         T: Ord,
@@ -417,12 +546,20 @@ impl<T: Trace> GcVec<T> {
         Ok(())
     }
 
-    /// Sorts the elements in place, without an allocation. The order of equal ones is not kept.
+    /// Sorts the elements in place, without an allocation. The order of equal ones is not kept. O(n log n).
+    ///
+    /// # Panics
+    /// As [`sort`](Self::sort).
     pub fn sort_unstable(&mut self)
     where
         T: Ord,
     {
         self.sort_unstable_by(T::cmp);
+    }
+
+    /// As [`sort_unstable`](Self::sort_unstable), by a key. The function may allocate.
+    pub fn sort_unstable_by_key<K: Ord>(&mut self, mut key: impl FnMut(&T) -> K) {
+        self.sort_unstable_by(|one, other| key(one).cmp(&key(other)));
     }
 
     /// As [`sort_unstable`](Self::sort_unstable), by a function, which may allocate.
@@ -467,32 +604,6 @@ impl<T: Trace + fmt::Debug> fmt::Debug for GcVec<T> {
     }
 }
 
-impl<T: Trace + PartialEq> PartialEq for GcVec<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl<T: Trace + Eq> Eq for GcVec<T> {}
-
-impl<T: Trace + PartialOrd> PartialOrd for GcVec<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
-        self.as_slice().partial_cmp(other.as_slice())
-    }
-}
-
-impl<T: Trace + Ord> Ord for GcVec<T> {
-    fn cmp(&self, other: &Self) -> cmp::Ordering {
-        self.as_slice().cmp(other.as_slice())
-    }
-}
-
-impl<T: Trace + Hash> Hash for GcVec<T> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_slice().hash(state);
-    }
-}
-
 impl<T: Trace> AsRef<[T]> for GcVec<T> {
     fn as_ref(&self) -> &[T] {
         self
@@ -519,46 +630,16 @@ impl<T: Trace> IntoIterator for GcVec<T> {
     type IntoIter = IntoIter<T>;
 
     fn into_iter(self) -> IntoIter<T> {
-        IntoIter { first: 0, end: self.len, storage: self.storage }
+        // SAFETY: the first `len` places have values.
+        unsafe { IntoIter::of(self.storage, self.len) }
     }
 }
 
-/// An iterator over the elements of a [`GcVec`] by value. Like the vector, it is kept where the collector looks.
-#[derive(Trace)]
-pub struct IntoIter<T: Trace> {
-    storage: Storage<T>,
-    first: usize,
-    end: usize,
-}
+impl<'a, T: Trace> IntoIterator for &'a mut GcVec<T> {
+    type Item = &'a mut T;
+    type IntoIter = IterMut<'a, T>;
 
-impl<T: Trace> Iterator for IntoIter<T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        if self.first == self.end {
-            return None;
-        }
-        self.first += 1;
-        // SAFETY: the places from `first` to `end` have values.
-        Some(unsafe { self.storage.take(self.first - 1) })
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.end - self.first, Some(self.end - self.first))
+    fn into_iter(self) -> IterMut<'a, T> {
+        self.iter_mut()
     }
 }
-
-impl<T: Trace> DoubleEndedIterator for IntoIter<T> {
-    fn next_back(&mut self) -> Option<T> {
-        if self.first == self.end {
-            return None;
-        }
-        self.end -= 1;
-        // SAFETY: as in `next`.
-        Some(unsafe { self.storage.take(self.end) })
-    }
-}
-
-impl<T: Trace> ExactSizeIterator for IntoIter<T> {}
-
-impl<T: Trace> FusedIterator for IntoIter<T> {}
