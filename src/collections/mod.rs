@@ -60,7 +60,9 @@ mod vec;
 mod weak_map;
 
 pub use deque::{DequeDrain, DequeIntoIter, DequeIter, DequeIterMut, GcDeque};
-pub use map::{Entries, EntriesMut, Entry, GcHashMap, Keys, OccupiedEntry, VacantEntry};
+pub use map::{
+    Entries, EntriesMut, Entry, GcHashMap, IntoEntries, IntoKeys, IntoValues, Keys, OccupiedEntry, VacantEntry,
+};
 pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
 pub use string::{GcString, GcStringWriter};

@@ -1,145 +1,14 @@
-//! [`GcHashMap`], a hash table.
-//!
-//! ```text
-//!   index    | 0 | hash, 3 | 0 | hash, 1 | hash, 2 | 0 | 0 | 0 |      half of a hash and the number of an entry, or 0; linear probing
-//!   entries  | key, value | key, value | key, value |
-//! ```
-//!
-//! The entries are a vector in the order of insertion, so the marker and iterators read them in a row, and only they are scanned. The index
-//! has eight bytes for each place and no references. A removed entry is replaced by the last one, and the places after its place in the
-//! index are shifted back, so there are no marks of removed entries.
-//!
-//! A map that has had room for at most `SMALL` entries has no index: it compares the keys one by one, and hashes none. Many maps are that small
-//! (the fields of an object, the variables of a block), and so each of them takes one array instead of two, without hashes.
+//! The map, and what reads it or changes one entry. The head of `mod.rs` describes its memory.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::iter::FusedIterator;
-use std::mem;
 use std::ops::Index;
-use std::slice;
 
-use crate::collections::buffer::Storage;
+use super::index::{Hash32, Positions, SMALL, Taken};
+use super::iter::{Entries, EntriesMut, IntoEntries, IntoKeys, IntoValues, Keys, Slot};
 use crate::collections::vec::GcVec;
 use crate::{Mutator, OutOfMemory, Trace};
-
-/// The number of entries up to which a map needs no index.
-const SMALL: usize = 8;
-
-/// The number of entries for which the first insertion makes room. More would be unused in most small maps.
-const FIRST: usize = 2;
-
-/// One entry.
-#[derive(Trace)]
-struct Slot<K: Trace, V: Trace> {
-    key: K,
-    value: V,
-}
-
-/// The half of a hash that the index has. The index uses its lower bits as a place.
-type Hash32 = u32;
-
-/// A place of the index that has an entry.
-#[derive(Clone, Copy)]
-struct Taken {
-    hash: Hash32,
-    entry: usize,
-}
-
-/// The positions of entries, by their hashes. Without references.
-#[derive(Trace)]
-struct Positions {
-    /// In the lower half one more than the number of an entry, or 0; in the upper half its hash. The capacity is 0 or a power of two, and at
-    /// least a quarter of the places are 0.
-    places: Storage<u64>,
-}
-
-impl Positions {
-    const NONE: Self = Self { places: Storage::EMPTY };
-
-    /// Creates an index with room for `wanted` entries, without any.
-    fn with_room(mutator: &Mutator, wanted: usize) -> Result<Self, OutOfMemory> {
-        let places = (wanted.saturating_mul(4) / 3 + 1).checked_next_power_of_two().unwrap_or(usize::MAX);
-        if places > 1 << u32::BITS {
-            return Err(mutator.out_of_memory(places.saturating_mul(size_of::<u64>())));
-        }
-        Ok(Self { places: Storage::new(mutator, places)? })
-    }
-
-    /// Returns whether there is an index. Without one, all entries are searched.
-    fn exists(&self) -> bool {
-        self.places.capacity() > 0
-    }
-
-    /// The number of entries for which there is room.
-    fn room(&self) -> usize {
-        if self.exists() { self.places.capacity() / 4 * 3 } else { SMALL }
-    }
-
-    fn mask(&self) -> usize {
-        self.places.capacity().wrapping_sub(1)
-    }
-
-    fn get(&self, place: usize) -> Option<Taken> {
-        // SAFETY: callers mask the place, and there is storage; fresh storage is 0, which is a number.
-        let word = unsafe { self.places.place(place).read() };
-        let entry = (word as u32).checked_sub(1)?;
-        Some(Taken { hash: (word >> 32) as Hash32, entry: entry as usize })
-    }
-
-    fn set(&mut self, place: usize, taken: Option<Taken>) {
-        let word = taken.map_or(0, |Taken { hash, entry }| u64::from(hash) << 32 | (entry as u64 + 1));
-        // SAFETY: as in `get`; this is the owner.
-        unsafe { self.places.place(place).write(word) };
-    }
-
-    /// The places that have an entry.
-    fn taken(&self) -> impl Iterator<Item = Taken> {
-        (0..self.places.capacity()).filter_map(|place| self.get(place))
-    }
-
-    /// Visits the entries with this hash, until `is_it` accepts the number of one; returns its place and its number. There is an index.
-    fn find(&self, hash: Hash32, mut is_it: impl FnMut(usize) -> bool) -> Option<(usize, usize)> {
-        let mut place = hash as usize & self.mask();
-        loop {
-            let taken = self.get(place)?;
-            if taken.hash == hash && is_it(taken.entry) {
-                return Some((place, taken.entry));
-            }
-            place = (place + 1) & self.mask();
-        }
-    }
-
-    /// Adds an entry. There is a place.
-    fn add(&mut self, taken: Taken) {
-        let mut place = taken.hash as usize & self.mask();
-        while self.get(place).is_some() {
-            place = (place + 1) & self.mask();
-        }
-        self.set(place, Some(taken));
-    }
-
-    /// Removes what is at a place, and shifts back the ones after it that would not be found any more.
-    fn remove(&mut self, place: usize) {
-        let (mut hole, mut place) = (place, place);
-        loop {
-            place = (place + 1) & self.mask();
-            let Some(taken) = self.get(place) else { break };
-            let home = taken.hash as usize & self.mask();
-            // The entry may move to the hole unless its home is after the hole.
-            if place.wrapping_sub(home) & self.mask() >= place.wrapping_sub(hole) & self.mask() {
-                self.set(hole, Some(taken));
-                hole = place;
-            }
-        }
-        self.set(hole, None);
-    }
-
-    fn clear(&mut self) {
-        (0..self.places.capacity()).for_each(|place| self.set(place, None));
-    }
-}
 
 /// A hash map in the collected heap, with the interface of `HashMap`. See [`collections`](crate::collections).
 ///
@@ -162,19 +31,19 @@ impl Positions {
 #[derive(Trace)]
 #[trace(bound = "K: Trace, V: Trace, S: Send + Sync + 'static")]
 pub struct GcHashMap<K: Trace, V: Trace, S = RandomState> {
-    entries: GcVec<Slot<K, V>>,
-    index: Positions,
+    pub(super) entries: GcVec<Slot<K, V>>,
+    pub(super) index: Positions,
     #[trace(skip = "a hasher has no references: it is `Send` and `Sync`")]
     hasher: S,
 }
 
 impl<K: Trace, V: Trace> GcHashMap<K, V> {
-    /// Creates an empty map, without storage.
+    /// Creates an empty map, without storage. O(1).
     pub fn new() -> Self {
         Self::with_hasher(RandomState::new())
     }
 
-    /// Creates an empty map with room for `capacity` entries.
+    /// Creates an empty map with room for `capacity` entries. One allocation for up to eight entries, and two for more.
     ///
     /// # Errors
     /// There is no room in the heap, here and in all functions that take a mutator. The map is unchanged.
@@ -182,126 +51,115 @@ impl<K: Trace, V: Trace> GcHashMap<K, V> {
     where
         K: Eq + Hash,
     {
-        let mut map = Self::new();
-        map.reserve(mutator, capacity)?;
-        Ok(map)
+        Self::with_capacity_and_hasher(mutator, capacity, RandomState::new())
     }
 }
 
 impl<K: Trace, V: Trace, S> GcHashMap<K, V, S> {
-    /// Creates an empty map that hashes with `hasher`.
+    /// Creates an empty map that hashes with `hasher`. O(1).
     pub const fn with_hasher(hasher: S) -> Self {
         Self { entries: GcVec::new(), index: Positions::NONE, hasher }
     }
 
-    /// Returns the map's hasher.
+    /// Returns the map's hasher. O(1).
     pub fn hasher(&self) -> &S {
         &self.hasher
     }
 
-    /// Returns the number of entries.
+    /// Returns the number of entries. O(1).
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there is no entry.
+    /// Returns whether there is no entry. O(1).
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns the number of entries for which there is room.
+    /// Returns the number of entries for which there is room. O(1).
     pub fn capacity(&self) -> usize {
         self.entries.capacity().min(self.index.room())
     }
 
-    /// Iterates over the entries.
+    /// Iterates over the entries. O(1), as is each step.
     pub fn iter(&self) -> Entries<'_, K, V> {
         Entries { slots: self.entries.iter() }
     }
 
-    /// Iterates over the entries, with mutable references to the values.
+    /// Iterates over the entries, with mutable references to the values. O(1), as is each step.
     pub fn iter_mut(&mut self) -> EntriesMut<'_, K, V> {
-        EntriesMut { slots: self.entries.as_mut_slice().iter_mut() }
+        EntriesMut { slots: self.entries.iter_mut() }
     }
 
-    /// Iterates over the keys.
+    /// Iterates over the keys. O(1), as is each step.
     pub fn keys(&self) -> Keys<'_, K, V> {
         Keys { slots: self.entries.iter() }
     }
 
-    /// Iterates over the values.
+    /// Iterates over the values. O(1), as is each step.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> + Clone {
         self.entries.iter().map(|slot| &slot.value)
     }
 
-    /// Iterates over mutable references to the values.
+    /// Iterates over mutable references to the values. O(1), as is each step.
     pub fn values_mut(&mut self) -> impl ExactSizeIterator<Item = &mut V> {
         self.entries.iter_mut().map(|slot| &mut slot.value)
     }
 
-    /// Removes all entries, and keeps the storage.
+    /// Returns an iterator over the keys by value. O(1).
+    pub fn into_keys(self) -> IntoKeys<K, V> {
+        IntoKeys { slots: self.entries.into_iter() }
+    }
+
+    /// Returns an iterator over the values by value. O(1).
+    pub fn into_values(self) -> IntoValues<K, V> {
+        IntoValues { slots: self.entries.into_iter() }
+    }
+
+    /// Copies the map: clones each entry, and hashes none. O(n), with one allocation for up to eight entries, and two for more.
+    ///
+    /// # Errors
+    /// There is no room in the heap.
+    ///
+    /// # Panics
+    /// If a `clone` does. Then the clones are dropped.
+    pub fn try_clone(&self, mutator: &Mutator) -> Result<Self, OutOfMemory>
+    where
+        K: Clone,
+        V: Clone,
+        S: Clone,
+    {
+        let mut entries = GcVec::with_capacity(mutator, self.len())?;
+        let clones = self.iter().map(|(key, value)| Slot { key: key.clone(), value: value.clone() });
+        entries.extend(mutator, clones)?;
+        let mut index = Positions::NONE;
+        if self.len() > SMALL {
+            index = Positions::with_room(mutator, self.len())?;
+            self.index.taken().for_each(|taken| _ = index.add(taken));
+        }
+        Ok(Self { entries, index, hasher: self.hasher.clone() })
+    }
+
+    /// Removes all entries, and keeps the storage. O(capacity).
     pub fn clear(&mut self) {
         self.entries.clear();
         self.index.clear();
     }
-
-    /// Removes all entries, and returns an iterator over them.
-    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (K, V)> + use<K, V, S> {
-        self.index.clear();
-        mem::take(&mut self.entries).into_iter().map(|slot| (slot.key, slot.value))
-    }
-
-    /// Keeps the entries for which `keep` returns true, in their order. A map of more than eight entries takes four bytes of malloc's memory for
-    /// each of them meanwhile.
-    ///
-    /// # Panics
-    /// If `keep` does. Then all entries are in the map, in another order.
-    pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let mut moving = Moving::entries_of(self);
-        let (mut at, mut kept) = (0, 0);
-        moving.entries.retain_mut(|slot| {
-            let keeps = keep(&slot.key, &mut slot.value);
-            if keeps {
-                // As the entries will be.
-                if !moving.hashes.is_empty() {
-                    moving.hashes.swap(kept, at);
-                }
-                kept += 1;
-            }
-            at += 1;
-            keeps
-        });
-    }
-}
-
-/// The entries of a map while they are moved. When it is dropped, also by a panic, the index has their new positions.
-struct Moving<'a, K: Trace, V: Trace> {
-    entries: &'a mut GcVec<Slot<K, V>>,
-    index: &'a mut Positions,
-    /// The hash of each entry, which is moved as the entry is. Empty if there is no index.
-    hashes: Vec<Hash32>,
-}
-
-impl<'a, K: Trace, V: Trace> Moving<'a, K, V> {
-    fn entries_of<S>(map: &'a mut GcHashMap<K, V, S>) -> Self {
-        let GcHashMap { entries, index, .. } = map;
-        let mut hashes = vec![0; if index.exists() { entries.len() } else { 0 }];
-        index.taken().for_each(|taken| hashes[taken.entry] = taken.hash);
-        Self { entries, index, hashes }
-    }
-}
-
-impl<K: Trace, V: Trace> Drop for Moving<'_, K, V> {
-    fn drop(&mut self) {
-        self.index.clear();
-        for (entry, &hash) in self.hashes.iter().take(self.entries.len()).enumerate() {
-            self.index.add(Taken { hash, entry });
-        }
-    }
 }
 
 impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
-    /// Creates a map of the items of an iterator, which may allocate.
+    /// Creates an empty map that hashes with `hasher`, with room for `capacity` entries.
+    /// One allocation for up to eight entries, and two for more.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn with_capacity_and_hasher(mutator: &Mutator, capacity: usize, hasher: S) -> Result<Self, OutOfMemory> {
+        let mut map = Self::with_hasher(hasher);
+        map.reserve(mutator, capacity)?;
+        Ok(map)
+    }
+
+    /// Creates a map of the items of an iterator, which may allocate. O(n). Of items with the same key, the last value is in the map.
     ///
     /// # Errors
     /// There is no room in the heap.
@@ -314,7 +172,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         Ok(map)
     }
 
-    /// Makes room for `additional` more entries.
+    /// Makes room for `additional` more entries. O(n) if there was too little, and otherwise O(1). At most two allocations.
     ///
     /// # Errors
     /// There is no room in the heap, or more than 3 × 2³⁰ entries are wanted; the map is unchanged.
@@ -332,7 +190,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     fn set_room(&mut self, mutator: &Mutator, wanted: usize) -> Result<(), OutOfMemory> {
         let mut index = Positions::with_room(mutator, wanted)?;
         if self.index.exists() {
-            self.index.taken().for_each(|taken| index.add(taken));
+            self.index.taken().for_each(|taken| _ = index.add(taken));
         } else {
             for (entry, slot) in self.entries.iter().enumerate() {
                 index.add(Taken { hash: self.hash(&slot.key), entry });
@@ -348,19 +206,19 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     }
 
     /// Returns the hash of a key, if the map has an index.
-    fn hash_of<Q: ?Sized + Hash>(&self, key: &Q) -> Option<Hash32> {
+    pub(super) fn hash_of<Q: ?Sized + Hash>(&self, key: &Q) -> Option<Hash32> {
         self.index.exists().then(|| self.hash(key))
     }
 
     /// Returns the place in the index (0 if there is no index) and the number of the entry with this key.
-    fn find<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<(usize, usize)>
+    pub(super) fn find<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<(usize, usize)>
     where
         K: Borrow<Q>,
     {
         self.find_hashed(self.hash_of(key), key)
     }
 
-    fn find_hashed<Q: ?Sized + Eq>(&self, hash: Option<Hash32>, key: &Q) -> Option<(usize, usize)>
+    pub(super) fn find_hashed<Q: ?Sized + Eq>(&self, hash: Option<Hash32>, key: &Q) -> Option<(usize, usize)>
     where
         K: Borrow<Q>,
     {
@@ -370,7 +228,10 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         }
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key. O(1) on average, as are all functions with a key.
+    ///
+    /// # Panics
+    /// If `eq` or `hash` of the key do, here and in all functions with a key. The map is unchanged.
     pub fn get<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -378,7 +239,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         self.get_key_value(key).map(|(_, value)| value)
     }
 
-    /// Returns the key that is in the map, and its value.
+    /// Returns the key that is in the map, and its value. O(1) on average.
     pub fn get_key_value<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> Option<(&K, &V)>
     where
         K: Borrow<Q>,
@@ -388,7 +249,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         Some((&slot.key, &slot.value))
     }
 
-    /// Returns a mutable reference to the value of a key.
+    /// Returns a mutable reference to the value of a key. O(1) on average.
     pub fn get_mut<Q: ?Sized + Eq + Hash>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -397,7 +258,24 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         Some(&mut self.entries[entry].value)
     }
 
-    /// Returns whether the map has this key.
+    /// Returns mutable references to the values of several keys. O(`N`²), and `N` searches.
+    ///
+    /// # Panics
+    /// If two of the keys are in the map and are equal.
+    pub fn get_disjoint_mut<Q: ?Sized + Eq + Hash, const N: usize>(&mut self, keys: [&Q; N]) -> [Option<&mut V>; N]
+    where
+        K: Borrow<Q>,
+    {
+        let found = keys.map(|key| self.find(key).map(|(_, entry)| entry));
+        for (number, entry) in found.iter().enumerate() {
+            assert!(entry.is_none() || !found[..number].contains(entry), "two of the keys are equal");
+        }
+        let slots = self.entries.as_mut_slice().as_mut_ptr();
+        // SAFETY: these are different entries, of a vector that the results borrow exclusively.
+        found.map(|entry| entry.map(|entry| unsafe { &mut (*slots.add(entry)).value }))
+    }
+
+    /// Returns whether the map has this key. O(1) on average.
     pub fn contains_key<Q: ?Sized + Eq + Hash>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -405,27 +283,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         self.find(key).is_some()
     }
 
-    /// Sets the value of a key, and returns its previous value. The key that is in the map stays.
-    ///
-    /// # Errors
-    /// As [`reserve`](Self::reserve); key and value are dropped.
-    pub fn insert(&mut self, mutator: &Mutator, key: K, value: V) -> Result<Option<V>, OutOfMemory> {
-        match self.entry(key) {
-            Entry::Occupied(mut entry) => Ok(Some(entry.insert(value))),
-            Entry::Vacant(entry) => entry.insert(mutator, value).map(|_| None),
-        }
-    }
-
-    /// Returns the entry of a key, to read, change or insert it with one search.
-    pub fn entry(&mut self, key: K) -> Entry<'_, K, V, S> {
-        let hash = self.hash_of(&key);
-        match self.find_hashed(hash, &key) {
-            Some((place, entry)) => Entry::Occupied(OccupiedEntry { map: self, place, entry }),
-            None => Entry::Vacant(VacantEntry { map: self, hash, key }),
-        }
-    }
-
-    /// Removes a key, and returns its value.
+    /// Removes a key, and returns its value. O(1) on average. The last entry takes the place of the removed one.
     pub fn remove<Q: ?Sized + Eq + Hash>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -433,7 +291,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         self.remove_entry(key).map(|(_, value)| value)
     }
 
-    /// Removes a key, and returns it with its value.
+    /// Removes a key, and returns it with its value. O(1) on average.
     pub fn remove_entry<Q: ?Sized + Eq + Hash>(&mut self, key: &Q) -> Option<(K, V)>
     where
         K: Borrow<Q>,
@@ -442,7 +300,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         Some(self.remove_at(place, entry))
     }
 
-    fn remove_at(&mut self, place: usize, entry: usize) -> (K, V) {
+    pub(super) fn remove_at(&mut self, place: usize, entry: usize) -> (K, V) {
         let last = self.len() - 1;
         if self.index.exists() {
             if entry != last {
@@ -468,7 +326,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         (place, self.index.get(place).map_or(hash, |taken| taken.hash))
     }
 
-    /// Inserts the items of an iterator, which may allocate.
+    /// Inserts the items of an iterator, which may allocate. O(items).
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve). The items before the error are inserted.
@@ -483,145 +341,29 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         Ok(())
     }
 
-    /// Releases the room that is not used.
+    /// Releases the room that is not used, by moving all entries to new arrays: O(n).
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn shrink_to_fit(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory> {
-        self.entries.shrink_to_fit(mutator)?;
-        if self.len() <= SMALL {
+        self.shrink_to(mutator, 0)
+    }
+
+    /// As [`shrink_to_fit`](Self::shrink_to_fit), but leaves room for at least `capacity` entries. Does nothing if the capacity is smaller.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn shrink_to(&mut self, mutator: &Mutator, capacity: usize) -> Result<(), OutOfMemory> {
+        let capacity = capacity.max(self.len());
+        if self.entries.capacity().max(self.index.room()) <= capacity {
+            return Ok(());
+        }
+        self.entries.shrink_to(mutator, capacity)?;
+        if capacity <= SMALL {
             self.index = Positions::NONE;
             return Ok(());
         }
-        self.set_room(mutator, self.len())
-    }
-}
-
-/// The entry of a key in a [`GcHashMap`].
-pub enum Entry<'a, K: Trace, V: Trace, S = RandomState> {
-    /// The map has the key.
-    Occupied(OccupiedEntry<'a, K, V, S>),
-    /// The map does not have the key.
-    Vacant(VacantEntry<'a, K, V, S>),
-}
-
-/// An [`Entry`] of a key that the map has.
-pub struct OccupiedEntry<'a, K: Trace, V: Trace, S = RandomState> {
-    map: &'a mut GcHashMap<K, V, S>,
-    place: usize,
-    entry: usize,
-}
-
-/// An [`Entry`] of a key that the map does not have.
-pub struct VacantEntry<'a, K: Trace, V: Trace, S = RandomState> {
-    map: &'a mut GcHashMap<K, V, S>,
-    /// The hash of the key, if the map has an index.
-    hash: Option<Hash32>,
-    key: K,
-}
-
-impl<'a, K: Trace + Eq + Hash, V: Trace, S: BuildHasher> Entry<'a, K, V, S> {
-    /// Returns the value; inserts `default` first if there is none.
-    ///
-    /// # Errors
-    /// As [`GcHashMap::reserve`].
-    pub fn or_insert(self, mutator: &Mutator, default: V) -> Result<&'a mut V, OutOfMemory> {
-        self.or_insert_with(mutator, || default)
-    }
-
-    /// Returns the value; inserts the result of `default` first if there is none.
-    ///
-    /// # Errors
-    /// As [`GcHashMap::reserve`].
-    pub fn or_insert_with(self, mutator: &Mutator, default: impl FnOnce() -> V) -> Result<&'a mut V, OutOfMemory> {
-        match self {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => entry.insert(mutator, default()),
-        }
-    }
-
-    /// Returns the value; inserts the default of the type first if there is none.
-    ///
-    /// # Errors
-    /// As [`GcHashMap::reserve`].
-    pub fn or_default(self, mutator: &Mutator) -> Result<&'a mut V, OutOfMemory>
-    where
-        V: Default,
-    {
-        self.or_insert_with(mutator, V::default)
-    }
-
-    /// Changes the value, if there is one.
-    #[must_use]
-    pub fn and_modify(mut self, change: impl FnOnce(&mut V)) -> Self {
-        if let Entry::Occupied(entry) = &mut self {
-            change(entry.get_mut());
-        }
-        self
-    }
-
-    /// Returns the key.
-    pub fn key(&self) -> &K {
-        match self {
-            Entry::Occupied(entry) => entry.key(),
-            Entry::Vacant(entry) => entry.key(),
-        }
-    }
-}
-
-impl<'a, K: Trace + Eq + Hash, V: Trace, S: BuildHasher> OccupiedEntry<'a, K, V, S> {
-    /// Returns the key that is in the map.
-    pub fn key(&self) -> &K {
-        &self.map.entries[self.entry].key
-    }
-
-    /// Returns the value.
-    pub fn get(&self) -> &V {
-        &self.map.entries[self.entry].value
-    }
-
-    /// Returns a mutable reference to the value.
-    pub fn get_mut(&mut self) -> &mut V {
-        &mut self.map.entries[self.entry].value
-    }
-
-    /// Returns a mutable reference to the value that lives as long as the borrow of the map.
-    pub fn into_mut(self) -> &'a mut V {
-        &mut self.map.entries[self.entry].value
-    }
-
-    /// Sets the value and returns the previous one.
-    pub fn insert(&mut self, value: V) -> V {
-        mem::replace(self.get_mut(), value)
-    }
-
-    /// Removes the entry and returns its value.
-    pub fn remove(self) -> V {
-        self.map.remove_at(self.place, self.entry).1
-    }
-}
-
-impl<'a, K: Trace + Eq + Hash, V: Trace, S: BuildHasher> VacantEntry<'a, K, V, S> {
-    /// Returns the key that was looked up.
-    pub fn key(&self) -> &K {
-        &self.key
-    }
-
-    /// Inserts the key with this value.
-    ///
-    /// # Errors
-    /// As [`GcHashMap::reserve`]; key and value are dropped.
-    pub fn insert(self, mutator: &Mutator, value: V) -> Result<&'a mut V, OutOfMemory> {
-        let Self { map, hash, key } = self;
-        map.reserve(mutator, if map.entries.capacity() == 0 { FIRST } else { 1 })?;
-        let entry = map.len();
-        // The index may be new.
-        let hash = hash.or_else(|| map.hash_of(&key));
-        map.entries.push(mutator, Slot { key, value })?;
-        if let Some(hash) = hash {
-            map.index.add(Taken { hash, entry });
-        }
-        Ok(&mut map.entries[entry].value)
+        if capacity < self.index.room() { self.set_room(mutator, capacity) } else { Ok(()) }
     }
 }
 
@@ -659,63 +401,6 @@ where
     }
 }
 
-/// An iterator over the entries of a [`GcHashMap`].
-pub struct Entries<'a, K: Trace, V: Trace> {
-    slots: slice::Iter<'a, Slot<K, V>>,
-}
-
-/// An iterator over the entries of a [`GcHashMap`], with mutable references to the values.
-pub struct EntriesMut<'a, K: Trace, V: Trace> {
-    slots: slice::IterMut<'a, Slot<K, V>>,
-}
-
-/// An iterator over the keys of a [`GcHashMap`], or over the values of a [`GcHashSet`](crate::GcHashSet).
-pub struct Keys<'a, K: Trace, V: Trace> {
-    slots: slice::Iter<'a, Slot<K, V>>,
-}
-
-macro_rules! iterator {
-    ($name:ident yields $item:ty: $slot:pat => $of_slot:expr) => {
-        impl<'a, K: Trace, V: Trace> Iterator for $name<'a, K, V> {
-            type Item = $item;
-
-            fn next(&mut self) -> Option<$item> {
-                self.slots.next().map(|$slot| $of_slot)
-            }
-
-            fn size_hint(&self) -> (usize, Option<usize>) {
-                self.slots.size_hint()
-            }
-        }
-
-        impl<K: Trace, V: Trace> ExactSizeIterator for $name<'_, K, V> {}
-
-        impl<K: Trace, V: Trace> FusedIterator for $name<'_, K, V> {}
-
-        impl<K: Trace, V: Trace> fmt::Debug for $name<'_, K, V> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($name)).field("len", &self.len()).finish()
-            }
-        }
-    };
-}
-
-iterator!(Entries yields (&'a K, &'a V): slot => (&slot.key, &slot.value));
-iterator!(EntriesMut yields (&'a K, &'a mut V): Slot { key, value } => (&*key, value));
-iterator!(Keys yields &'a K: slot => &slot.key);
-
-impl<K: Trace, V: Trace> Clone for Entries<'_, K, V> {
-    fn clone(&self) -> Self {
-        Self { slots: self.slots.clone() }
-    }
-}
-
-impl<K: Trace, V: Trace> Clone for Keys<'_, K, V> {
-    fn clone(&self) -> Self {
-        Self { slots: self.slots.clone() }
-    }
-}
-
 impl<'a, K: Trace, V: Trace, S> IntoIterator for &'a GcHashMap<K, V, S> {
     type Item = (&'a K, &'a V);
     type IntoIter = Entries<'a, K, V>;
@@ -731,5 +416,14 @@ impl<'a, K: Trace, V: Trace, S> IntoIterator for &'a mut GcHashMap<K, V, S> {
 
     fn into_iter(self) -> EntriesMut<'a, K, V> {
         self.iter_mut()
+    }
+}
+
+impl<K: Trace, V: Trace, S> IntoIterator for GcHashMap<K, V, S> {
+    type Item = (K, V);
+    type IntoIter = IntoEntries<K, V>;
+
+    fn into_iter(self) -> IntoEntries<K, V> {
+        IntoEntries { slots: self.entries.into_iter() }
     }
 }
