@@ -65,6 +65,6 @@ pub use map::{
 };
 pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
-pub use string::{GcString, GcStringWriter};
+pub use string::{GcString, GcStringWriter, StringDrain, TextPiece};
 pub use vec::{Drain, GcVec, IntoIter, IterMut};
 pub use weak_map::WeakMap;
