@@ -67,4 +67,6 @@ pub use mutex::{GcMutex, GcMutexGuard};
 pub use set::GcHashSet;
 pub use string::{GcString, GcStringWriter, StringDrain, TextPiece};
 pub use vec::{Drain, GcVec, IntoIter, IterMut};
-pub use weak_map::WeakMap;
+pub use weak_map::{
+    WeakDrain, WeakEntries, WeakEntriesMut, WeakEntry, WeakIntoEntries, WeakMap, WeakOccupiedEntry, WeakVacantEntry,
+};

@@ -9,6 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rstest::rstest;
+use stopworld::collections::WeakEntry;
 use stopworld::{
     ByAddress, Gc, GcCell, GcMutex, GcVec, Leaf, Mutator, Root, Trace, Weak, WeakMap, World, WorldBuilder,
 };
@@ -27,6 +28,17 @@ enum Step {
     Retain(u8),
     Reserve(usize),
     Shrink,
+    ShrinkTo(usize),
+    RemoveEntry(usize),
+    OrInsertWithKey(usize, Plain),
+    AndModify(usize, Plain),
+    InsertEntry(usize, Plain),
+    RemoveOccupied(usize),
+    ChangeAll,
+    /// How many entries are taken before the iterator is dropped.
+    Drain(usize),
+    ByValue,
+    Clone,
     Clear,
 }
 
@@ -42,6 +54,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (2..9_u8).prop_map(Step::Retain),
         1 => (0..50_usize).prop_map(Step::Reserve),
         1 => Just(Step::Shrink),
+        1 => (0..60_usize).prop_map(Step::ShrinkTo),
+        2 => key().prop_map(Step::RemoveEntry),
+        2 => (key(), plain()).prop_map(|(key, value)| Step::OrInsertWithKey(key, value)),
+        2 => (key(), plain()).prop_map(|(key, value)| Step::AndModify(key, value)),
+        2 => (key(), plain()).prop_map(|(key, value)| Step::InsertEntry(key, value)),
+        2 => key().prop_map(Step::RemoveOccupied),
+        1 => Just(Step::ChangeAll),
+        1 => (0..40_usize).prop_map(Step::Drain),
+        1 => Just(Step::ByValue),
+        1 => Just(Step::Clone),
         1 => Just(Step::Clear),
     ];
     vec(step, 1..80)
@@ -86,12 +108,101 @@ fn apply(
             ours.clear();
             model.clear();
         }
+        step => apply_to_entries(m, keys, ours, model, step),
     }
     let seen: HashMap<_, _> = ours.iter().map(|(key, value)| (*key as usize, Plain::of(value))).collect();
     assert_eq!((&seen, ours.len()), (&*model, model.len()));
     for (index, key) in keys.iter().enumerate() {
         assert_eq!(ours.get(*key).map(Plain::of), model.get(&index).copied());
     }
+}
+
+/// [`apply`] for the other functions.
+fn apply_to_entries(
+    m: &Mutator,
+    keys: &[Gc<u64>],
+    ours: &mut WeakMap<u64, Element>,
+    model: &mut HashMap<usize, Plain>,
+    step: Step,
+) {
+    // Allocates, and so collects, in the middle of an operation.
+    let of = |value: &Element| Plain(*m.alloc(Plain::of(value).0).unwrap());
+    match step {
+        Step::ShrinkTo(capacity) => {
+            let before = ours.capacity();
+            ours.shrink_to(m, capacity).unwrap();
+            assert!(ours.capacity() >= before.min(capacity.max(model.len())) && ours.capacity() <= before);
+            assert!(ours.capacity() <= (model.len().max(capacity) * 3).max(6), "{} for {capacity}", ours.capacity());
+        }
+        Step::RemoveEntry(key) => {
+            let removed = ours.remove_entry(keys[key]).map(|(key, value)| (*key as usize, of(&value)));
+            assert_eq!(removed, model.remove_entry(&key));
+        }
+        Step::OrInsertWithKey(key, value) => {
+            let entry = ours.entry(keys[key]);
+            let found = entry.or_insert_with_key(m, |same| Plain(value.0.wrapping_add(*same as u8)).make(m)).unwrap();
+            let expected = model.entry(key).or_insert_with_key(|same| Plain(value.0.wrapping_add(*same as u8)));
+            assert_eq!(of(found), *expected);
+        }
+        Step::AndModify(key, value) => {
+            let entry = ours.entry(keys[key]).and_modify(|place| *place = of(place).next().make(m));
+            assert!(Gc::ptr_eq(entry.key(), keys[key]));
+            let found = of(entry.or_insert(m, value.make(m)).unwrap());
+            assert_eq!(found, *model.entry(key).and_modify(|place| *place = place.next()).or_insert(value));
+        }
+        Step::InsertEntry(key, value) => {
+            let mut entry = ours.entry(keys[key]).insert_entry(m, value.make(m)).unwrap();
+            m.collect().unwrap();
+            assert_eq!((*entry.key() as usize, Plain::of(entry.get())), (key, value));
+            assert_eq!(of(&entry.insert(value.next().make(m))), value);
+            model.insert(key, value.next());
+        }
+        Step::RemoveOccupied(key) => {
+            let removed = match ours.entry(keys[key]) {
+                WeakEntry::Occupied(entry) if key % 2 == 0 => Some(of(&entry.remove())),
+                WeakEntry::Occupied(entry) => {
+                    let (same, value) = entry.remove_entry();
+                    assert!(Gc::ptr_eq(same, keys[key]));
+                    Some(of(&value))
+                }
+                WeakEntry::Vacant(entry) => {
+                    assert!(Gc::ptr_eq(entry.key(), keys[key]));
+                    None
+                }
+            };
+            assert_eq!(removed, model.remove(&key));
+        }
+        Step::ChangeAll => {
+            for (_, value) in &mut *ours {
+                *value = of(value).next().make(m);
+            }
+            ours.values_mut().for_each(|value| *value = of(value).next().make(m));
+            model.values_mut().for_each(|value| *value = value.next().next());
+        }
+        Step::Drain(most) => {
+            let mut drained = ours.drain();
+            let mut taken = HashMap::new();
+            for (key, value) in drained.by_ref().take(most) {
+                assert!(taken.insert(*key as usize, of(&value)).is_none());
+            }
+            drop(drained);
+            assert_eq!(taken.len(), most.min(model.len()));
+            assert!(taken.iter().all(|(key, value)| model.get(key) == Some(value)));
+            model.clear();
+        }
+        Step::ByValue => {
+            let copy = ours.try_clone(m).unwrap();
+            let entries: HashMap<_, _> = copy.into_iter().map(|(key, value)| (*key as usize, of(&value))).collect();
+            assert_eq!(entries, *model);
+        }
+        Step::Clone => *ours = ours.try_clone(m).unwrap(),
+        step => unreachable!("{step:?} is applied by the other function"),
+    }
+    let mut seen = HashMap::new();
+    for (key, value) in &*ours {
+        seen.insert(*key as usize, of(value));
+    }
+    assert_eq!(seen, *model);
 }
 
 #[rstest]
@@ -644,5 +755,30 @@ fn a_key_that_is_in_use_keeps_its_entry_at_any_instruction() {
                 assert!(entries <= number as usize + 1 && len <= number as usize + 1, "{entries} {len}");
             }
         });
+    });
+}
+
+/// What nothing else has: the entry, the iterator and the values that were taken out of a map keep it.
+#[test]
+fn an_entry_and_a_drain_keep_what_they_have() {
+    for_each_case(By::Signals, 20, 1..40_usize, |m, length| {
+        let texts = |m: &Mutator| {
+            let mut map = WeakMap::new();
+            for number in 0..length {
+                map.insert(m, m.alloc(number as u64).unwrap(), m.alloc_str(&format!("{number}")).unwrap()).unwrap();
+            }
+            map
+        };
+        let mut map = texts(m);
+        let entry = map.entry(m.alloc(7_u64).unwrap()).or_insert(m, m.alloc_str("7").unwrap()).unwrap();
+        m.collect().unwrap();
+        assert_eq!(&**entry, "7");
+        let check = |(key, value): (Gc<u64>, Gc<str>)| {
+            m.collect().unwrap();
+            assert_eq!(key.to_string(), *value);
+        };
+        map.drain().for_each(check);
+        assert_eq!((map.len(), map.iter().count()), (0, 0));
+        texts(m).into_iter().for_each(check);
     });
 }

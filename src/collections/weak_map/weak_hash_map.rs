@@ -1,21 +1,10 @@
-//! [`WeakMap`], values that live as long as objects.
-//!
-//! ```text
-//!   table    | key, value | removed | key, value |      |  …      open addressing, by the address of the key
-//!                    |
-//!                    ▼
-//!                  value                                          an object of its own
-//! ```
-//!
-//! The table is an [`Ephemerons`]: the collector keeps the value of an entry while the key is alive, and removes the entry when the key is dead.
-//! Why each value is an object of its own: a `&V` may be in use when its key dies. It is the address of the value's object, which it keeps alive,
-//! as any address of an object on a stack does. In the table itself, the value would be cleared with its entry.
+//! The map. The head of `mod.rs` describes its memory.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, needs_drop};
-use std::slice;
 
+use super::iter::{WeakEntries, WeakEntriesMut, entry_of, value_of};
 use crate::heap::ephemerons::{ELEMENT_BYTES, Ephemeron, Ephemerons};
 use crate::{Gc, Mutator, OutOfMemory, Trace, keep_alive};
 
@@ -85,18 +74,18 @@ const MOST: usize = 1 << 31;
 #[derive(Trace)]
 #[trace(bound = "V: Trace")]
 pub struct WeakMap<K: ?Sized + 'static, V: Trace> {
-    table: Option<Gc<Ephemerons>>,
+    pub(super) table: Option<Gc<Ephemerons>>,
     _maps: PhantomData<(Gc<K>, V)>,
 }
 
 impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
-    /// Creates an empty map, without a table.
+    /// Creates an empty map, without a table. O(1).
     pub const fn new() -> Self {
         const { assert!(!needs_drop::<V>(), "the values of a `WeakMap` can't have drop glue") };
         Self { table: None, _maps: PhantomData }
     }
 
-    /// Creates an empty map with room for `capacity` entries.
+    /// Creates an empty map with room for `capacity` entries, with one allocation.
     ///
     /// # Errors
     /// There is no room in the heap, here and in all functions that take a mutator. The map is unchanged.
@@ -106,7 +95,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         Ok(map)
     }
 
-    /// Creates a map of the items of an iterator, which may allocate.
+    /// Creates a map of the items of an iterator, which may allocate. O(n), with an allocation for each item, and O(log n) for the table.
     ///
     /// # Errors
     /// As [`with_capacity`](Self::with_capacity).
@@ -116,17 +105,33 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         Ok(map)
     }
 
-    /// Returns the number of entries. Those whose keys have become unreachable since the last collection count.
+    /// Copies the map: clones each value into an object of its own. O(places of the table).
+    ///
+    /// # Errors
+    /// As [`with_capacity`](Self::with_capacity).
+    ///
+    /// # Panics
+    /// If `clone` does. Then the clones are dropped.
+    pub fn try_clone(&self, mutator: &Mutator) -> Result<Self, OutOfMemory>
+    where
+        V: Clone,
+    {
+        let mut copy = Self::with_capacity(mutator, self.len())?;
+        copy.extend(mutator, self.iter().map(|(key, value)| (key, value.clone())))?;
+        Ok(copy)
+    }
+
+    /// Returns the number of entries. O(1). Those whose keys have become unreachable since the last collection count.
     pub fn len(&self) -> usize {
         self.table.as_ref().map_or(0, |table| table.live())
     }
 
-    /// Returns whether [`len`](Self::len) is 0.
+    /// Returns whether [`len`](Self::len) is 0. O(1).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the number of entries for which the table has room.
+    /// Returns the number of entries for which the table has room. O(1).
     pub fn capacity(&self) -> usize {
         self.places().len() / 4 * 3
     }
@@ -135,11 +140,11 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         self.table.as_ref().map_or(&[], |table| table.places())
     }
 
-    fn find(&self, key: Gc<K>) -> Option<&Ephemeron> {
+    pub(super) fn find(&self, key: Gc<K>) -> Option<&Ephemeron> {
         self.table.as_ref()?.find(key.addr())
     }
 
-    /// Returns the value of a key.
+    /// Returns the value of a key. O(1) on average, as are all functions with a key.
     pub fn get(&self, key: Gc<K>) -> Option<&V> {
         let value = self.find(key).and_then(|place| value_of(place)).map(|value| {
             // SAFETY: an object with a `V`. The caller has its address, which keeps it alive. Only a `&mut` to this map can change it.
@@ -150,7 +155,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         value
     }
 
-    /// Returns a mutable reference to the value of a key.
+    /// Returns a mutable reference to the value of a key. O(1) on average.
     pub fn get_mut(&mut self, key: Gc<K>) -> Option<&mut V> {
         let value = self.find(key).and_then(|place| value_of(place)).map(|value| {
             // SAFETY: as in `get`; the borrow of the map is exclusive, and an object with a value belongs to one map.
@@ -160,12 +165,13 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         value
     }
 
-    /// Returns whether the map has an entry with this key.
+    /// Returns whether the map has an entry with this key. O(1) on average.
     pub fn contains_key(&self, key: Gc<K>) -> bool {
         self.get(key).is_some()
     }
 
-    /// Sets the value of a key, and returns its previous value.
+    /// Sets the value of a key, and returns its previous value. O(1) on average. A new entry takes one allocation for the value, and
+    /// perhaps one for a table of another size.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve); `value` is dropped.
@@ -197,7 +203,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
     }
 
     /// Adds an entry whose key is not in the map. Returns the address of the value, which this thread's stack keeps alive.
-    fn insert_new(&mut self, mutator: &Mutator, key: Gc<K>, value: V) -> Result<*mut V, OutOfMemory> {
+    pub(super) fn insert_new(&mut self, mutator: &Mutator, key: Gc<K>, value: V) -> Result<*mut V, OutOfMemory> {
         self.reserve(mutator, 1)?;
         let value = mutator.alloc(value)?;
         if let Some(table) = self.table {
@@ -208,25 +214,33 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         Ok(value.as_ptr().cast_mut())
     }
 
-    /// Removes a key, and returns its value.
+    /// Removes a key, and returns its value. O(1) on average.
     pub fn remove(&mut self, key: Gc<K>) -> Option<V> {
+        self.remove_entry(key).map(|(_, value)| value)
+    }
+
+    /// Removes a key, and returns it with its value. O(1) on average.
+    pub fn remove_entry(&mut self, key: Gc<K>) -> Option<(Gc<K>, V)> {
         let table = self.table?;
         let place = table.find(key.addr())?;
         let value: *mut V = value_of(place)?;
         table.remove(place);
         keep_alive(key);
         // SAFETY: a value that the map owned, and that nothing refers to any more. Its address is on this stack.
-        Some(unsafe { value.read() })
+        Some((key, unsafe { value.read() }))
     }
 
-    /// Removes all entries, and keeps the table.
+    /// Removes all entries, and keeps the table. O(places of the table).
     pub fn clear(&mut self) {
         if let Some(table) = self.table {
             table.clear();
         }
     }
 
-    /// Keeps the entries for which `keep` returns true.
+    /// Keeps the entries for which `keep` returns true. O(places of the table). The function may allocate.
+    ///
+    /// # Panics
+    /// If `keep` does. Then its entry and those that it has not seen stay.
     pub fn retain(&mut self, mut keep: impl FnMut(Gc<K>, &mut V) -> bool) {
         let Some(table) = self.table else { return };
         for place in table.places() {
@@ -238,7 +252,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         }
     }
 
-    /// Iterates over the entries, in no particular order.
+    /// Iterates over the entries, in no particular order. O(1); all steps together are O(places of the table).
     ///
     /// The iterator yields references, so it can't be sent to another thread, or into a blocking region:
     ///
@@ -249,28 +263,33 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
     ///     mutator.blocking(move || entries.count())
     /// }
     /// ```
-    pub fn iter(&self) -> impl Iterator<Item = (Gc<K>, &V)> + Clone {
-        // SAFETY: as in `get`.
-        Entries::<(Gc<K>, &V), K, V>::of(self.places()).map(|(key, value)| (key, unsafe { &*value }))
+    pub fn iter(&self) -> WeakEntries<'_, K, V> {
+        WeakEntries::over(self.places())
     }
 
     /// Iterates over the entries, with mutable references to the values.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Gc<K>, &mut V)> {
-        // SAFETY: as in `get_mut`; each entry has a value of its own.
-        Entries::<(Gc<K>, &mut V), K, V>::of(self.places()).map(|(key, value)| (key, unsafe { &mut *value }))
+    /// O(1); all steps together are O(places of the table).
+    pub fn iter_mut(&mut self) -> WeakEntriesMut<'_, K, V> {
+        // SAFETY: the map is borrowed exclusively.
+        unsafe { WeakEntriesMut::over(self.places()) }
     }
 
-    /// Iterates over the keys.
+    /// Iterates over the keys. O(1); all steps together are O(places of the table).
     pub fn keys(&self) -> impl Iterator<Item = Gc<K>> + Clone {
         self.iter().map(|(key, _)| key)
     }
 
-    /// Iterates over the values.
+    /// Iterates over the values. O(1); all steps together are O(places of the table).
     pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Inserts the items of an iterator, which may allocate.
+    /// Iterates over mutable references to the values. O(1); all steps together are O(places of the table).
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.iter_mut().map(|(_, value)| value)
+    }
+
+    /// Inserts the items of an iterator, which may allocate. O(items).
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve). The items before the error are inserted.
@@ -285,7 +304,8 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         Ok(())
     }
 
-    /// Makes room in the table for `additional` more entries. Their values still need room in the heap.
+    /// Makes room in the table for `additional` more entries. Their values still need room in the heap. O(places of the table) and one
+    /// allocation if there was too little, and otherwise O(1).
     ///
     /// # Errors
     /// There is no room in the heap, or more than 2³⁰ entries are wanted; the map is unchanged.
@@ -301,9 +321,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
 
     /// Makes a new table, with room for the entries and `additional` more.
     fn set_places(&mut self, mutator: &Mutator, live: usize, additional: usize) -> Result<(), OutOfMemory> {
-        // Between a quarter and a half full, so that the next new table pays off: there were as many insertions or removals before it.
-        let wanted = live.saturating_add(additional).saturating_mul(2).max(LEAST);
-        let places = wanted.checked_next_power_of_two().unwrap_or(usize::MAX);
+        let places = places_for(live, additional);
         if places > MOST {
             return Err(mutator.out_of_memory(places.saturating_mul(ELEMENT_BYTES)));
         }
@@ -318,71 +336,38 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         Ok(())
     }
 
-    /// Makes the table as small as its entries allow; releases it if there is none.
+    /// Makes the table as small as its entries allow; releases it if there is none. O(places of the table), and at most one allocation.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
     pub fn shrink_to_fit(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory> {
-        if self.is_empty() {
+        self.shrink_to(mutator, 0)
+    }
+
+    /// As [`shrink_to_fit`](Self::shrink_to_fit), but leaves room for at least `capacity` entries. Does nothing if the capacity is smaller.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve).
+    pub fn shrink_to(&mut self, mutator: &Mutator, capacity: usize) -> Result<(), OutOfMemory> {
+        let live = self.len();
+        if live == 0 && capacity == 0 {
             self.table = None;
             return Ok(());
         }
-        self.set_places(mutator, self.len(), 0)
+        let additional = capacity.saturating_sub(live);
+        if places_for(live, additional) < self.places().len() {
+            self.set_places(mutator, live, additional)
+        } else {
+            Ok(())
+        }
     }
 }
 
-/// An iterator over the entries of a table. `Item` is what is made of them: the iterator may be sent to another thread only if that may.
-struct Entries<'a, Item, K: ?Sized, V> {
-    places: slice::Iter<'a, Ephemeron>,
-    _yields: PhantomData<(Item, Gc<K>, *mut V)>,
-}
-
-impl<'a, Item, K: ?Sized, V> Entries<'a, Item, K, V> {
-    fn of(places: &'a [Ephemeron]) -> Self {
-        Self { places: places.iter(), _yields: PhantomData }
-    }
-}
-
-impl<Item, K: ?Sized, V> Clone for Entries<'_, Item, K, V> {
-    fn clone(&self) -> Self {
-        Self { places: self.places.clone(), _yields: PhantomData }
-    }
-}
-
-impl<Item, K: ?Sized + 'static, V: Trace> Iterator for Entries<'_, Item, K, V> {
-    type Item = (Gc<K>, *mut V);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.places.find_map(entry_of::<K, V>)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, self.places.size_hint().1)
-    }
-}
-
-/// Returns the address of the value of an entry, if there is an entry.
-fn value_of<V: Trace>(place: &Ephemeron) -> Option<*mut V> {
-    let value = place.value();
-    if value == 0 {
-        return None;
-    }
-    // SAFETY: the entry was there when the word was loaded, so the object was alive, and now it is in a register or on this stack.
-    let value: Gc<V> = unsafe { Gc::from_addr(value) };
-    // The reference shows the read to profiles. The pointer does not come from it: values may be changed through it.
-    let _: &V = &value;
-    Some(value.as_ptr().cast_mut())
-}
-
-/// Returns the key of an entry and the address of its value, if there is an entry.
-fn entry_of<K: ?Sized + 'static, V: Trace>(place: &Ephemeron) -> Option<(Gc<K>, *mut V)> {
-    let key = place.key()?;
-    // SAFETY: as in `value_of`.
-    let key: Gc<K> = unsafe { Gc::from_addr(key) };
-    let value = value_of(place)?;
-    // The key is alive until the value is loaded, so both are of one entry.
-    keep_alive(key);
-    Some((key, value))
+/// The number of places in a new table.
+fn places_for(live: usize, additional: usize) -> usize {
+    // Between a quarter and a half full, so that the next new table pays off: there were as many insertions or removals before it.
+    let wanted = live.saturating_add(additional).saturating_mul(2).max(LEAST);
+    wanted.checked_next_power_of_two().unwrap_or(usize::MAX)
 }
 
 impl<K: ?Sized + 'static, V: Trace> Default for WeakMap<K, V> {
@@ -394,5 +379,23 @@ impl<K: ?Sized + 'static, V: Trace> Default for WeakMap<K, V> {
 impl<K: ?Sized + fmt::Debug + 'static, V: Trace + fmt::Debug> fmt::Debug for WeakMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<'a, K: ?Sized + 'static, V: Trace> IntoIterator for &'a WeakMap<K, V> {
+    type Item = (Gc<K>, &'a V);
+    type IntoIter = WeakEntries<'a, K, V>;
+
+    fn into_iter(self) -> WeakEntries<'a, K, V> {
+        self.iter()
+    }
+}
+
+impl<'a, K: ?Sized + 'static, V: Trace> IntoIterator for &'a mut WeakMap<K, V> {
+    type Item = (Gc<K>, &'a mut V);
+    type IntoIter = WeakEntriesMut<'a, K, V>;
+
+    fn into_iter(self) -> WeakEntriesMut<'a, K, V> {
+        self.iter_mut()
     }
 }
