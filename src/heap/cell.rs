@@ -11,6 +11,7 @@ use crate::sync::{AtomicUsize, Ordering};
 ///
 /// It is an atomic because a thread may be stopped at any instruction, and other threads may read the field: a word is written
 /// completely or not at all. There is no write barrier: the collector always traces the whole heap.
+/// Each function is O(1), one or two atomic instructions unless it says otherwise, and allocates nothing.
 ///
 /// ```
 /// use stopworld::{Gc, GcCell};
@@ -69,6 +70,50 @@ impl<W: Word> GcCell<W> {
     pub fn replace(&self, value: W) -> W {
         // AcqRel: Release pairs with `get`, Acquire with the `set` whose value this takes.
         let bits = self.bits.swap(value.to_bits(), Ordering::AcqRel);
+        // SAFETY: as in `get`.
+        unsafe { W::from_bits(bits) }
+    }
+
+    /// Sets the field to the default value of the type, and returns its previous value.
+    #[inline]
+    pub fn take(&self) -> W
+    where
+        W: Default,
+    {
+        self.replace(W::default())
+    }
+
+    /// Sets the field to what `change` makes of its value, and returns the previous value. No other thread's change gets lost: if there is one
+    /// meanwhile, `change` is called again, with the new value. The function may allocate.
+    ///
+    /// # Panics
+    /// If `change` does. The field is unchanged.
+    #[inline]
+    pub fn update(&self, mut change: impl FnMut(W) -> W) -> W {
+        // Acquire and AcqRel: as `get` and `replace`.
+        let mut before = self.bits.load(Ordering::Acquire);
+        loop {
+            // SAFETY: as in `get`.
+            let new = change(unsafe { W::from_bits(before) });
+            match self.bits.compare_exchange(before, new.to_bits(), Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: as in `get`.
+                Ok(before) => return unsafe { W::from_bits(before) },
+                Err(other) => before = other,
+            }
+        }
+    }
+
+    /// Exchanges the values of two fields. Each is read and written by atomic operations, but not both at once: another thread can see the
+    /// same value in both, and a value that another thread sets meanwhile may get lost.
+    #[inline]
+    pub fn swap(&self, other: &Self) {
+        self.set(other.replace(self.get()));
+    }
+
+    /// Returns the field's value. No atomic operation is needed: the field has one owner.
+    #[inline]
+    pub fn into_inner(mut self) -> W {
+        let bits = *self.bits.get_mut();
         // SAFETY: as in `get`.
         unsafe { W::from_bits(bits) }
     }
@@ -159,6 +204,34 @@ mod tests {
         assert_eq!(cell.get(), 1.5);
         cell.set(-0.0);
         assert_eq!(cell.get().to_bits(), (-0.0_f64).to_bits());
+    }
+
+    #[test]
+    fn a_cell_is_taken_swapped_and_consumed_as_that_of_std() {
+        let (cell, other) = (GcCell::new(5_u64), GcCell::new(7));
+        cell.swap(&other);
+        assert_eq!((cell.get(), other.get()), (7, 5));
+        cell.swap(&cell);
+        assert_eq!((cell.take(), cell.get()), (7, 0));
+        assert_eq!((other.update(|value| value * 2), other.into_inner()), (5, 10));
+        assert_eq!(GcCell::<Option<Gc<str>>>::default().into_inner(), None);
+    }
+
+    #[test]
+    fn an_update_is_repeated_if_the_field_has_changed_meanwhile() {
+        let cell = GcCell::new(1_u64);
+        let mut seen = Vec::new();
+        let before = cell.update(|value| {
+            seen.push(value);
+            if value == 1 {
+                cell.set(10);
+            }
+            value + 1
+        });
+        assert_eq!((seen, before, cell.get()), (vec![1, 10], 10, 11));
+        let panics = std::panic::AssertUnwindSafe(|| cell.update(|_| panic!("no value")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(cell.get(), 11);
     }
 
     #[test]
