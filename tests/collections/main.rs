@@ -8,6 +8,7 @@
 mod hazard;
 #[path = "../heap_support/mod.rs"]
 mod heap_support;
+mod leaks;
 mod maps;
 mod queues;
 mod sequences;
