@@ -32,6 +32,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What is different from std
+//! * `Clone`, `Extend`, `FromIterator`, `From<[T; N]>` and the operators of sets have no place for a mutator and an error. Their functions are
+//!   methods: `try_clone`, `extend`, `from_iter`, `try_union` and so on. `write!` needs [`GcString::writer`].
+//! * Nothing gives out a `&mut [T]` ([`GcVec`] says why). So `chunks_mut`, `split_at_mut`, `select_nth_unstable`, `as_mut_slices` and
+//!   `sort_by_cached_key` are missing. [`GcDeque::make_contiguous`] returns a `&[T]`; sort a [`GcVec`], which a queue becomes by `From`.
+//! * [`GcVec::splice`] replaces the range at once.
+//! * Missing are functions for the memory behind a collection (`leak`, `from_raw_parts`, `spare_capacity_mut`, `into_boxed_slice`), the UTF-16
+//!   functions of `String`, and what is unstable in std.
+//!
+//! Everything else has the meaning that it has in std, also after a panic of a closure and after an iterator has been leaked, as far as std
+//! defines that. No element is used twice or seen after it is gone; each function says which ones may be lost.
+//!
 //! # Where a collection may be
 //! Where a `Gc` may be ([`World::attach`](crate::World::attach)): in a local variable, or in a collected object. It contains a `Gc`, so it
 //! is neither `Send` nor `Sync`, and it is `Trace`, so it can be a field of an object or an element of another collection. Elements are of

@@ -51,12 +51,12 @@ pub struct GcMutexGuard<'a, T: Trace> {
 }
 
 impl<T: Trace> GcMutex<T> {
-    /// Makes a free lock with its value.
+    /// Makes a free lock with its value. O(1).
     pub const fn new(value: T) -> Self {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock; waits until it is free.
+    /// Takes the lock; waits until it is free. O(1) without a wait.
     ///
     /// # Panics
     /// If this thread holds the lock already.
@@ -70,18 +70,18 @@ impl<T: Trace> GcMutex<T> {
         Some(GcMutexGuard { value: &self.value, _held: held })
     }
 
-    /// Takes the lock if it is free.
+    /// Takes the lock if it is free. O(1).
     pub fn try_lock(&self) -> Option<GcMutexGuard<'_, T>> {
         let held = self.lock.try_lock().ok()?;
         Some(GcMutexGuard { value: &self.value, _held: held })
     }
 
-    /// Returns a mutable reference to the value. No lock is needed: the borrow is exclusive.
+    /// Returns a mutable reference to the value. No lock is needed: the borrow is exclusive. O(1).
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// Returns the value.
+    /// Returns the value. O(1).
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
