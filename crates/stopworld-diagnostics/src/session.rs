@@ -103,7 +103,9 @@ impl Control {
         let events = world.events();
         recording.join(events, |WorldSelection { providers, facts }, number| {
             facts.note(number, world);
-            events.select_recorded(recording.consumer(), Selection::of(Live::needs_of(providers, world)))
+            events.select_recorded(recording.consumer(), Selection::of(Live::needs_of(providers, world)))?;
+            facts.note_threads(world);
+            Ok(())
         })
     }
 }

@@ -17,6 +17,7 @@
 //! | `options`, `trace`, `worlds` | a trace in any format: how it is started, its worlds, its end |
 //! | `format` | the properties that distinguish one format from another |
 //! | `list` | the formats by name, for programs whose users choose one |
+//! | `notes` | facts about a running world that its events do not have |
 //! | `target`, `trace_output`, `failure` | the file or the caller's destination; its buffer; reports of its failure |
 //! | `progress`, `finished`, `trace_error` | the results |
 
@@ -27,6 +28,7 @@ mod format;
 mod list;
 pub mod mps;
 pub mod nettrace;
+mod notes;
 mod options;
 pub mod perfetto;
 pub mod profile_text;

@@ -123,11 +123,13 @@ impl<W: Write> Drawing<'_, W> {
             }
         }
         let id = decoded::id_of(meaning, event.kind, &fields);
-        if id == Some(EventId::DumpStack)
+        if let Some(id @ (EventId::DumpStack | EventId::ThreadAttached)) = id
             && let Some(name) = drawn.fields.text("label").filter(|name| !name.is_empty())
         {
             let track = Track { thread: drawn.word("tid"), ..drawn.track };
-            if self.named.len() >= MOST_NAMED || self.named.insert((track.process, track.thread)) {
+            let is_new = self.named.len() >= MOST_NAMED || self.named.insert((track.process, track.thread));
+            // A thread that attaches may have the id of an earlier one.
+            if is_new || id == EventId::ThreadAttached {
                 timeline.name_thread(track, name)?;
             }
         }
@@ -141,10 +143,6 @@ impl<W: Write> Drawing<'_, W> {
 
 /// Draws an event of the stopworld provider.
 fn of_ours<W: Write>(timeline: &mut CollectorTimeline<Page<W>>, id: EventId, drawn: &Drawn<'_>) -> io::Result<()> {
-    if id == EventId::ThreadAttached {
-        let track = Track { thread: drawn.word("tid"), ..drawn.track };
-        timeline.name_thread(track, drawn.fields.text("label").unwrap_or_default())?;
-    }
     let moment = Moment {
         id,
         track: drawn.track,

@@ -388,10 +388,12 @@ impl<W: Write> Writing<'_, W> {
     /// Converts an event of the stopworld provider. Such an event does not state its world, so all of them go to one arena.
     fn of_ours(&mut self, id: EventId, fields: &DecodedFields, clock: u64) -> io::Result<Option<&'static str>> {
         const NUMBER: u64 = 0;
-        if id.descriptor().mps.is_empty() && !matches!(id, EventId::ThreadAttached) {
+        let word = |name: &str| fields.number(name).unwrap_or(0);
+        // A thread that attached before its trace began has no address to which a label could belong.
+        let has_label = id == EventId::ThreadAttached && word("record_addr") != 0;
+        if id.descriptor().mps.is_empty() && !has_label {
             return Ok(Some(NO_RECORD));
         }
-        let word = |name: &str| fields.number(name).unwrap_or(0);
         let arena = self.arena(NUMBER, clock)?;
         let open = self.trace(NUMBER, None);
         match (id, open) {

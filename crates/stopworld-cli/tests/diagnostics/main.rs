@@ -308,7 +308,11 @@ fn a_rundown_has_the_version_and_the_settings() {
     subject.tell("collect");
     let stream = read(&subject.client.end(session));
     let rundown = "Microsoft-Windows-DotNETRuntimeRundown";
-    assert_eq!(stream.providers(), [RUNTIME, rundown]);
+    assert_eq!(stream.providers(), [RUNTIME, rundown, OWN]);
+    // The names of the threads, which had attached before.
+    let named: Vec<&str> =
+        stream.events.iter().filter(|event| event.kind.provider == OWN).map(|event| event.kind.name.as_str()).collect();
+    assert!(!named.is_empty() && named.iter().all(|name| *name == "ThreadAttached"), "{named:?}");
     let settings =
         stream.events.iter().find(|event| event.kind.provider == rundown && event.kind.event == SETTINGS).unwrap();
     assert_eq!(settings.payload[..8], (64u64 << 20).to_le_bytes());

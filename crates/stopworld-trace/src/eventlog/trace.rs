@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use super::classes::Classes;
 use super::process::Head;
-use super::shared_state::{ExistingThread, Facts, RunningProfile, RunningProfiles, SharedState};
+use super::shared_state::{Facts, Note, RunningProfile, RunningProfiles, SharedState};
 use super::writer::{Writer, WriterSettings};
 use crate::format::{Format, Joining};
+use crate::notes::ExistingThread;
 use crate::progress::Progress;
 use crate::target::Target;
 use crate::worlds::Worlds;
@@ -66,7 +67,7 @@ impl Format for Eventlog {
     fn replayer(&self, target: Target, recording: &Recording<Worlds>) -> io::Result<Box<dyn Consumer>> {
         let living = recording.with(|worlds| worlds.living());
         let writer = recording.with(|_| {
-            let before = self.shared_state.last_note();
+            let before = self.shared_state.notes.count();
             for world in &living {
                 if let Some(number) = world.events().world_number() {
                     let profiled = self.shared_state.profiled(usize::from(number.0));
@@ -103,12 +104,10 @@ impl Eventlog {
     /// Publishes a note of the attached threads and the running profiles, because the events of their beginnings may not be in the log. The
     /// caller ensures that no thread attaches or detaches meanwhile, so no thread in the note has detached.
     fn note(&self, threads: &[ThreadInfo], number: WorldNumber, profiled: RunningProfiles) {
-        let present = threads
-            .iter()
-            .map(|thread| ExistingThread { tid: thread.tid.0 as u32, label: thread.label.map_or(0, Label::get) });
-        let present: Box<[ExistingThread]> = present.collect();
-        if !present.is_empty() || profiled.is_some() {
-            self.shared_state.note(usize::from(number.0), Clock::of_process().now(), present, profiled);
+        let threads = ExistingThread::all(threads);
+        if !threads.is_empty() || profiled.is_some() {
+            let ticks = Clock::of_process().now();
+            self.shared_state.notes.push(Note { world: usize::from(number.0), ticks, threads, profiled });
         }
     }
 }

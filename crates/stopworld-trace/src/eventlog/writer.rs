@@ -9,7 +9,6 @@
 
 use std::fmt;
 use std::io;
-use std::ptr;
 use std::sync::Arc;
 
 use super::blocks::Blocks;
@@ -18,7 +17,7 @@ use super::classes::Classes;
 use super::collection::Collection;
 use super::process::{self, CLOCK, FIRST_SET, Head, PROCESS};
 use super::profile::Profile;
-use super::shared_state::{Note, SharedState};
+use super::shared_state::SharedState;
 use super::text::{self, Line};
 use crate::trace_output::TraceOutput;
 use ghc_eventlog::events::{self as ghc, CapsetKind, StopReason, Text};
@@ -68,16 +67,13 @@ pub(super) struct Writer {
     /// The world with a collection of which the log has the beginning but not the end.
     collecting: Option<usize>,
     profile: Profile,
-    /// The newest note that was read.
-    read: *const Note,
+    /// The number of notes that were read.
+    read: u64,
     /// The latest time seen, in ticks.
     reached: u64,
     /// The message that is being written.
     line: Line,
 }
-
-// SAFETY: the pointer refers to a note of the shared state, which the writer shares by an `Arc`; notes do not change.
-unsafe impl Send for Writer {}
 
 impl Writer {
     /// Allocates everything that the writer will need, so this must not be called in a drain.
@@ -86,12 +82,12 @@ impl Writer {
         shared_state: Arc<SharedState>,
         trace_output: TraceOutput,
     ) -> io::Result<Writer> {
-        Writer::after(ptr::null(), settings, shared_state, trace_output)
+        Writer::after(0, settings, shared_state, trace_output)
     }
 
-    /// Like [`new`](Self::new), but ignores the notes up to `read`.
+    /// Like [`new`](Self::new), but ignores the first `read` notes.
     pub(super) fn after(
-        read: *const Note,
+        read: u64,
         settings: WriterSettings,
         shared_state: Arc<SharedState>,
         trace_output: TraceOutput,
@@ -233,9 +229,9 @@ impl Writer {
     #[inline(never)]
     fn read_notes(&mut self) -> io::Result<()> {
         let shared_state = Arc::clone(&self.shared_state);
-        let last = shared_state.last_note();
+        let last = shared_state.notes.count();
         let read = std::mem::replace(&mut self.read, last);
-        for note in shared_state.notes(last, read) {
+        for note in shared_state.notes.between(read, last) {
             if let Some(begun) = note.profiled.heap {
                 self.profile.runs(note.world, begun, &mut self.blocks)?;
             }
@@ -243,7 +239,7 @@ impl Writer {
                 self.begin_ticks(interval_ns, note.world)?;
             }
         }
-        let unread = shared_state.notes(last, read);
+        let unread = shared_state.notes.between(read, last);
         if !self.settings.classes.threads {
             return Ok(());
         }
@@ -629,7 +625,7 @@ impl Consumer for Writer {
         if !self.worlds[number].introduced {
             self.introduce_world(number)?;
         }
-        if self.shared_state.last_note() != self.read {
+        if self.shared_state.notes.count() != self.read {
             self.read_notes()?;
         }
         self.write_record(record, number)?;

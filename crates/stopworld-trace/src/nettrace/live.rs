@@ -6,6 +6,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::output::TraceOutput;
 use super::sequencer::{Head, opener};
@@ -17,7 +18,12 @@ use stopworld::World;
 use stopworld::events::EventSet;
 use stopworld::events::record::{Consumer, Lost, Policy, Recorded, RecordingThread, WorldNumber};
 
-/// The facts about the worlds of a trace that their events do not have: their heap limits, and whether they sample their allocations.
+/// How often the list of a world's threads is tried.
+const THREAD_LIST_TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(1);
+
+/// The facts about the worlds of a trace that their events do not have: their heap limits, whether they sample their allocations, and the
+/// names of the threads that attached before.
 #[derive(Clone, Debug)]
 pub struct WorldFacts(Arc<SharedState>);
 
@@ -34,6 +40,19 @@ impl WorldFacts {
     /// If there is no world with this number.
     pub fn note(&self, number: WorldNumber, world: &World) {
         self.0.note(number, world);
+    }
+
+    /// Stores the names of the threads that have attached. Call it after the world's events have been selected, on one thread at a time.
+    ///
+    /// Waits no longer than a usual collection: a debugger can keep a world stopped, and its list of threads locked, for any time. The
+    /// trace then has no names of these threads.
+    pub fn note_threads(&self, world: &World) {
+        for _ in 0..THREAD_LIST_TRIES {
+            if world.try_with_threads(|threads| self.0.note_threads(threads)).is_some() {
+                return;
+            }
+            std::thread::sleep(BETWEEN_TRIES);
+        }
     }
 }
 
@@ -69,8 +88,14 @@ impl Live {
     ) -> io::Result<Live> {
         let sender = opener();
         let head = Head::now();
-        let settings =
-            WriterSettings { container: Container::V4, providers, policy: Policy::Dropping, head, opener: sender };
+        let settings = WriterSettings {
+            container: Container::V4,
+            providers,
+            policy: Policy::Dropping,
+            head,
+            opener: sender,
+            noted: 0,
+        };
         let mut writer = Writer::without_head(&settings, facts.0, TraceOutput::to(destination))?;
         writer.keep_only(wants);
         writer.begin()?;

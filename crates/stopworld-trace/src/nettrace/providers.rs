@@ -162,11 +162,12 @@ impl Providers {
         self.wants(Kind::Net(Net::GCAllocationTick))
     }
 
-    /// Returns whether the trace is to have this event of the provider `stopworld`: its group and level are requested. The event DumpStack
-    /// belongs to the roots of a heap dump, and is in the trace if they are.
+    /// Returns whether the trace is to have this event of the provider `stopworld`: its group and level are requested, or it
+    /// belongs to .NET events of the trace: the stacks of a heap dump with roots, the names of threads with the collections.
     pub fn wants_own(&self, id: EventId) -> bool {
-        if id == EventId::DumpStack {
-            return self.wants(Kind::Net(Net::GCBulkRootEdge));
+        let belongs = belongs_to(id, |net| self.wants(Kind::Net(net)));
+        if belongs || id == EventId::DumpStack {
+            return belongs;
         }
         let group = id.descriptor().group;
         is_own(id)
@@ -196,6 +197,16 @@ impl Providers {
         // After this event, the world's number may belong to another world.
         events.insert(EventId::WorldClosed);
         events
+    }
+}
+
+/// Returns whether a trace with these .NET events also has this own event: a heap dump with its roots has their stacks, which no other trace
+/// has, and a trace of the collections with a rundown has the names of the threads.
+pub(super) fn belongs_to(id: EventId, has: impl Fn(Net) -> bool) -> bool {
+    match id {
+        EventId::DumpStack => has(Net::GCBulkRootEdge),
+        EventId::ThreadAttached => has(Net::GCStart) && has(Net::RuntimeInformationDCStart),
+        _ => false,
     }
 }
 
@@ -350,6 +361,13 @@ mod tests {
         assert!(!own.wants_own(EventId::GcStart), "it is a .NET event");
         assert!(!own.wants_own(EventId::DumpStack) && !Providers::default().wants_own(EventId::DumpStack));
         assert!(Providers::parse_keywords("GCHeapDump").unwrap().wants_own(EventId::DumpStack), "it is part of a dump");
+        assert!(
+            Providers::default().wants_own(EventId::ThreadAttached),
+            "the names of threads belong to the collections"
+        );
+        assert!(!Providers::parse_keywords("GCHandle").unwrap().wants_own(EventId::ThreadAttached));
+        let without_rundown = Providers { rundown: false, ..Providers::default() };
+        assert!(!without_rundown.wants_own(EventId::ThreadAttached));
         assert!(!own.wants_own(EventId::ObjectAllocated), "Verbose");
         assert!(Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::ObjectAllocated));
         assert!(!Providers::parse("stopworld:8:5").unwrap().wants_own(EventId::RootsBegin), "another keyword");

@@ -1,11 +1,13 @@
-//! State shared by the owner of a trace and its writer: independent numbers.
+//! State shared by the owner of a trace and its writer: independent numbers, and notes of the threads that attached before the trace joined
+//! their world.
 
 use std::sync::Arc;
 
+use crate::notes::{ExistingThread, Notes};
 use crate::progress::Progress;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use stopworld::World;
 use stopworld::events::record::{MAX_WORLDS, WorldNumber};
+use stopworld::{ThreadInfo, World};
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -14,6 +16,7 @@ pub(super) struct SharedState {
     limits: [AtomicU64; MAX_WORLDS],
     /// Whether each world samples its allocations. Stored like the limit.
     sampling: [AtomicBool; MAX_WORLDS],
+    pub(super) threads: Notes<Box<[ExistingThread]>>,
     pub(super) progress: Arc<Progress>,
 }
 
@@ -22,6 +25,7 @@ impl SharedState {
         SharedState {
             limits: [const { AtomicU64::new(0) }; MAX_WORLDS],
             sampling: [const { AtomicBool::new(false) }; MAX_WORLDS],
+            threads: Notes::new(),
             progress: Arc::default(),
         }
     }
@@ -31,6 +35,14 @@ impl SharedState {
         let number = usize::from(number.0);
         self.limits[number].store(world.heap_limit(), Ordering::Relaxed);
         self.sampling[number].store(world.samples_allocations(), Ordering::Relaxed);
+    }
+
+    /// Publishes a note of the attached threads of a world whose events are recorded already, so that no thread is missed. Only one thread
+    /// may do so at a time.
+    pub(super) fn note_threads(&self, threads: &[ThreadInfo]) {
+        if !threads.is_empty() {
+            self.threads.push(ExistingThread::all(threads));
+        }
     }
 
     pub(super) fn limit(&self, world: usize) -> u64 {

@@ -12,8 +12,9 @@ use super::{Container, Destination};
 use crate::format::{Format, Joining};
 use crate::progress::Progress;
 use crate::target::Target;
+use crate::worlds::Worlds;
 use stopworld::events::Selection;
-use stopworld::events::record::{Consumer, Policy, RecordError};
+use stopworld::events::record::{Consumer, Policy, RecordError, Recording};
 
 /// The .NET format.
 #[derive(Debug)]
@@ -76,10 +77,23 @@ impl Format for Nettrace {
     }
 
     fn writer(&self, target: Target) -> io::Result<Box<dyn Consumer>> {
-        let Settings { providers, container } = &self.settings;
-        let settings =
-            WriterSettings { container: *container, providers, policy: self.policy, head: self.head, opener: opener() };
-        Ok(Box::new(Writer::new(&settings, Arc::clone(&self.shared_state), target.trace_output())?))
+        self.writer_after(0, target)
+    }
+
+    /// Also notes the attached threads, because the recorder may have overwritten their attach events.
+    fn replayer(&self, target: Target, recording: &Recording<Worlds>) -> io::Result<Box<dyn Consumer>> {
+        let living = recording.with(|worlds| worlds.living());
+        let noted = recording.with(|_| {
+            let noted = self.shared_state.threads.count();
+            for world in &living {
+                // Do not wait for the lock: the thread that holds it may be the one that panics.
+                world.try_with_threads(|threads| self.shared_state.note_threads(threads));
+            }
+            noted
+        });
+        // A world whose last other handle was dropped meanwhile is closed here.
+        drop(living);
+        self.writer_after(noted, target)
     }
 
     fn selection(&self) -> Selection {
@@ -88,7 +102,19 @@ impl Format for Nettrace {
 
     fn join(&self, joining: &Joining<'_>) -> Result<(), RecordError> {
         self.shared_state.note(joining.number, joining.world);
-        joining.select(Selection::of(self.settings.providers.selection_of(joining.world)))
+        joining.select(Selection::of(self.settings.providers.selection_of(joining.world)))?;
+        joining.world.with_threads(|threads| self.shared_state.note_threads(threads));
+        Ok(())
+    }
+}
+
+impl Nettrace {
+    /// Makes a writer that ignores the first `noted` notes of threads.
+    fn writer_after(&self, noted: u64, target: Target) -> io::Result<Box<dyn Consumer>> {
+        let Settings { providers, container } = &self.settings;
+        let (container, policy, head) = (*container, self.policy, self.head);
+        let settings = WriterSettings { container, providers, policy, head, opener: opener(), noted };
+        Ok(Box::new(Writer::new(&settings, Arc::clone(&self.shared_state), target.trace_output())?))
     }
 }
 

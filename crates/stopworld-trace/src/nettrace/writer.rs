@@ -23,7 +23,7 @@ use super::collection::{CONDEMNED, Collection, Spaces, reason};
 use super::dump::Dump;
 use super::event_writer::EventWriter;
 use super::output::TraceOutput;
-use super::providers::Providers;
+use super::providers::{Providers, belongs_to};
 use super::rundown::Rundown;
 use super::schema::{Kind, Net, Written, type_of};
 use super::sequencer::{Head, MOST_PAYLOAD, Sequencer};
@@ -70,6 +70,8 @@ pub(super) struct Writer {
     /// Number of worlds in the trace so far.
     introduced: u16,
     names: Names,
+    /// The number of notes of threads that were read.
+    noted: u64,
     dump: Option<Dump>,
     /// The latest time seen, in ticks.
     reached: u64,
@@ -86,6 +88,8 @@ pub(super) struct WriterSettings<'a> {
     pub(super) head: Head,
     /// The thread that started the trace.
     pub(super) opener: RecordingThread,
+    /// The number of notes of threads to ignore.
+    pub(super) noted: u64,
 }
 
 impl Writer {
@@ -106,7 +110,7 @@ impl Writer {
         shared_state: Arc<SharedState>,
         trace_output: TraceOutput,
     ) -> io::Result<Writer> {
-        let WriterSettings { container, providers, policy, head, opener } = *settings;
+        let WriterSettings { container, providers, policy, head, opener, noted } = *settings;
         let is_wanted = |net: &&Net| providers.wants(Kind::Net(**net));
         let wanted = Net::ALL.iter().filter(is_wanted).fold(0, |bits, net| bits | 1 << *net as u64);
         let bulk = [Net::BulkType, Net::GCBulkNode, Net::GCBulkEdge, Net::GCBulkRootEdge, Net::GCBulkRootStaticVar];
@@ -119,6 +123,7 @@ impl Writer {
             worlds: vec![World::default(); MAX_WORLDS].into(),
             introduced: 0,
             names: Names::new(),
+            noted,
             dump: bulk.iter().any(|net| wanted & 1 << *net as u64 != 0).then(Dump::new),
             reached: head.ticks,
             rundown: providers.rundown,
@@ -134,9 +139,9 @@ impl Writer {
         };
         let kept = Net::ALL.iter().filter(|net| wants(Kind::Net(**net))).fold(0, |bits, net| bits | 1 << *net as u64);
         self.event_writer.wanted &= kept;
-        let is_kept = |id: EventId| match id {
-            EventId::DumpStack => self.event_writer.wants(Net::GCBulkRootEdge),
-            _ => wants(Kind::Own(id)),
+        let is_kept = |id| {
+            let belongs = belongs_to(id, |net| self.event_writer.wants(net));
+            belongs || id != EventId::DumpStack && wants(Kind::Own(id))
         };
         self.own = EventId::all().filter(|id| self.own.contains(*id) && is_kept(*id)).collect();
     }
@@ -165,6 +170,7 @@ impl Writer {
         if let Some(dump) = &mut self.dump {
             dump.end(&mut self.event_writer, ticks)?;
         }
+        self.name_threads(self.reached)?;
         let is_last = !self.has_rundown();
         let closed = self.event_writer.sequencer.flush(self.reached, is_last);
         self.publish_progress();
@@ -225,8 +231,13 @@ impl Writer {
 
     /// Writes an own event.
     fn own(&mut self, record: &Recorded) -> io::Result<()> {
-        self.event_writer.own(record.id, record.ticks, record.thread, |to| {
-            for (field, value) in record.id.descriptor().fields.iter().zip(record.fields()) {
+        self.own_with(record.id, record.ticks, record.thread, record.fields())
+    }
+
+    /// Writes an own event with these fields.
+    fn own_with(&mut self, id: EventId, ticks: u64, thread: RecordingThread, fields: &[u64]) -> io::Result<()> {
+        let fill = |to: &mut Bytes| {
+            for (field, value) in id.descriptor().fields.iter().zip(fields) {
                 match type_of(field) {
                     FieldType::Z16 => {
                         let text = Label::from_raw(*value).and_then(|label| Labels::of_the_process().text(label));
@@ -236,7 +247,22 @@ impl Writer {
                     _ => to.u64(*value),
                 }
             }
-        })?;
+        };
+        self.event_writer.own(id, ticks, thread, fill).map(drop)
+    }
+
+    /// Writes the names of the threads that attached before the trace joined their world, if there are new notes of such threads.
+    fn name_threads(&mut self, ticks: u64) -> io::Result<()> {
+        let count = self.shared_state.threads.count();
+        let noted = std::mem::replace(&mut self.noted, count);
+        if noted == count || !self.own.contains(EventId::ThreadAttached) {
+            return Ok(());
+        }
+        let shared_state = Arc::clone(&self.shared_state);
+        for thread in shared_state.threads.between(noted, count).flatten() {
+            // The address of its stop record is not known.
+            self.own_with(EventId::ThreadAttached, ticks, self.opener, &[thread.tid.into(), 0, thread.label])?;
+        }
         Ok(())
     }
 
@@ -505,9 +531,12 @@ impl Consumer for Writer {
             self.introduce_world(record, number)?;
         }
         if self.own.contains(record.id) {
-            if record.id == EventId::DumpStack {
+            match record.id {
                 // The roots before it are on another stack.
-                self.dumped(|dump, event_writer| dump.end_stack(event_writer, record))?;
+                EventId::DumpStack => self.dumped(|dump, event_writer| dump.end_stack(event_writer, record))?,
+                // The thread may have the kernel id of an earlier one.
+                EventId::ThreadAttached => self.name_threads(record.ticks)?,
+                _ => {}
             }
             self.own(record)?;
         }
@@ -525,6 +554,7 @@ impl Consumer for Writer {
 
     /// `.event.crash`: after each flush, the file is a complete trace with its end tag.
     fn flush(&mut self) -> io::Result<()> {
+        self.name_threads(self.reached)?;
         let flushed = self.event_writer.sequencer.flush(self.reached, false);
         self.publish_progress();
         flushed
