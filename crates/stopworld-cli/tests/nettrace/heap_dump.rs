@@ -1,6 +1,6 @@
 //! Heap dumps: every live object once, every reference, every root; with no more memory than the rings have, however large the heap is.
 
-use crate::nettrace_rules;
+use crate::{nettrace_rules, writer_support};
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until};
 const DUMP: &str = "Microsoft-Windows-DotNETRuntime:0x180001:4";
 
 fn start(directory: &tempfile::TempDir, providers: &str, container: Container) -> Trace {
-    let options = Options::new(directory.path().join("dump.nettrace")).container(container);
-    options.providers(Providers::parse(providers).unwrap()).start().unwrap()
+    let (path, providers) = (directory.path().join("dump.nettrace"), Providers::parse(providers).unwrap());
+    writer_support::start(|| Options::new(&path).container(container).providers(providers.clone()))
 }
 
 fn finish(directory: &tempfile::TempDir, trace: &Trace) -> Parsed {

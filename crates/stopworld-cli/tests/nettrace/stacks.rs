@@ -29,7 +29,7 @@ use rstest::rstest;
 use stopworld::profile::allocations::{AllocationProfile, AllocationSampling};
 use stopworld::{Mutator, Stopper, World, WorldBuilder};
 use stopworld_trace::nettrace::{Container, Destination, Options, Providers, Trace};
-use writer_support::{File, end, small};
+use writer_support::{File, end, small, start};
 
 const INTERVAL: u64 = 4096;
 
@@ -171,7 +171,7 @@ fn a_trace_has_the_samples_of_the_profile_with_their_call_stacks(
     #[values(Container::V4, Container::V6)] container: Container,
 ) {
     let file = File::new();
-    let trace = options(&file).container(container).start().unwrap();
+    let trace = start(|| options(&file).container(container));
     let world = sampling().record_to(&trace).build().unwrap();
     work(&world, &trace);
     let profile = world.allocation_profile().unwrap();
@@ -226,7 +226,7 @@ fn a_trace_has_the_samples_of_the_profile_with_their_call_stacks(
 fn a_world_reports_ticks_or_samples(#[case] builder: WorldBuilder, #[case] is_sampled: bool) {
     let file = File::new();
     let providers = Providers::parse("Microsoft-Windows-DotNETRuntime:0x2000001:5").unwrap();
-    let trace = options(&file).providers(providers).start().unwrap();
+    let trace = start(|| options(&file).providers(providers.clone()));
     let world = builder.record_to(&trace).build().unwrap();
     work(&world, &trace);
     end(world);
@@ -248,7 +248,7 @@ fn a_world_reports_ticks_or_samples(#[case] builder: WorldBuilder, #[case] is_sa
 #[test]
 fn a_trace_without_its_end_has_the_addresses() {
     let file = File::new();
-    let trace = options(&file).start().unwrap();
+    let trace = start(|| options(&file));
     let world = sampling().record_to(&trace).build().unwrap();
     work(&world, &trace);
     trace.flush().unwrap();
@@ -308,7 +308,7 @@ fn the_child_of_a_fork_does_not_damage_the_samples_of_its_parent() {
     const CHILDREN: usize = 20;
     let _watchdog = Watchdog::new("a child of the fork does not end", 300, 20);
     let file = File::new();
-    let trace = options(&file).start().unwrap();
+    let trace = start(|| options(&file));
     let world = sampling().record_to(&trace).build().unwrap();
     let is_over = AtomicBool::new(false);
     let failed = std::thread::scope(|scope| {
@@ -356,7 +356,7 @@ fn forked(work: impl FnOnce() -> Option<()>) -> i32 {
 #[test]
 fn a_flight_recorder_keeps_samples_and_writes_their_names() {
     let file = File::new();
-    let trace = options(&file).flight_recorder(8 << 20).start().unwrap();
+    let trace = start(|| options(&file).flight_recorder(8 << 20));
     let world = sampling().record_to(&trace).build().unwrap();
     work(&world, &trace);
     trace.write_flight().unwrap();
@@ -386,8 +386,7 @@ impl Destination for FailingAt {
 #[case::the_names_fail("MethodDCEndVerbose", true, false)]
 #[case::the_samples_fail("GCAllocationTick", true, true)]
 fn losses_are_counted(#[case] text: &'static str, #[case] fails: bool, #[case] are_lost: bool) {
-    let options = Options::to(Box::new(FailingAt(text)));
-    let trace = options.providers(Providers::with_allocations()).start().unwrap();
+    let trace = start(|| Options::to(Box::new(FailingAt(text))).providers(Providers::with_allocations()));
     let world = sampling().record_to(&trace).build().unwrap();
     // SAFETY: this thread keeps no `Gc`.
     let m = unsafe { world.attach("main") }.unwrap();
@@ -486,7 +485,7 @@ fn dumped(file: &Path, options: &str, is_piped: bool) -> (String, String) {
 #[rstest]
 fn dump_prints_stacks_with_names(#[values(false, true)] is_piped: bool) {
     let file = File::new();
-    let trace = options(&file).start().unwrap();
+    let trace = start(|| options(&file));
     let world = sampling().record_to(&trace).build().unwrap();
     work(&world, &trace);
     trace.flush().unwrap();
@@ -514,7 +513,7 @@ fn dump_prints_stacks_with_names(#[values(false, true)] is_piped: bool) {
 #[test]
 fn control_characters_in_a_name_do_not_reach_the_terminal() {
     let file = File::new();
-    let trace = options(&file).start().unwrap();
+    let trace = start(|| options(&file));
     let world = sampling().record_to(&trace).build().unwrap();
     work(&world, &trace);
     end(world);
@@ -557,9 +556,10 @@ fn finish_does_not_keep_a_collection_from_the_thread_that_holds_the_loader(
 ) {
     let _watchdog = Watchdog::new("`finish` and a collection wait for each other", 60, 60);
     let file = File::new();
-    let options = options(&file);
-    let options = if is_flight_recorder { options.flight_recorder(1 << 20) } else { options };
-    let trace = options.start().unwrap();
+    let trace = start(|| {
+        let options = options(&file);
+        if is_flight_recorder { options.flight_recorder(1 << 20) } else { options }
+    });
     let world = sampling().stopper(stopper).record_to(&trace).build().unwrap();
     let (holds, is_held) = mpsc::channel();
     let (collected, has_collected) = mpsc::channel();

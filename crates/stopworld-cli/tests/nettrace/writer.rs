@@ -23,7 +23,7 @@ const VERBOSE: &str =
 
 fn start(file: &File, providers: &str, container: Container) -> Trace {
     let providers = Providers::parse(providers).unwrap();
-    Options::new(file.path()).providers(providers).container(container).start().unwrap()
+    writer_support::start(|| Options::new(file.path()).providers(providers.clone()).container(container))
 }
 
 fn parsed_in(file: &File) -> Parsed {
@@ -185,6 +185,11 @@ fn a_trace_has_what_was_requested_and_nothing_else(
         let kind = &event.kind;
         match kind.provider.as_str() {
             EVENT_PIPE | RUNDOWN => {}
+            // The names of threads belong to the collections.
+            OWN => {
+                assert_eq!((kind.name.as_str(), provider), ("ThreadAttached", DEFAULT));
+                assert!(keywords & 1 != 0 && level >= 4, "{asked}");
+            }
             name => {
                 assert_eq!(name, provider);
                 assert!(kind.keywords & keywords != 0 && kind.level <= level, "{kind:?}");
@@ -226,6 +231,52 @@ fn events_unknown_to_dotnet_are_in_the_stopworld_provider() {
     let sum = |name: &str| parsed.named(name).map(|event| event.number("bytes")).sum::<u64>();
     let live: u64 = ["small_bytes", "large_bytes", "pinned_bytes"].iter().map(|field| after.number(field)).sum();
     assert_eq!(sum("ObjectAllocated") - sum("ObjectFreed"), live);
+}
+
+/// The names of the threads in a trace, by their ids.
+fn names(parsed: &Parsed) -> Vec<(u64, String)> {
+    parsed.named("ThreadAttached").map(|event| (event.number("tid"), event.text("label"))).collect()
+}
+
+/// A trace with the default events names its threads: those that attach while it is written, and those that had attached before it joined
+/// their world.
+#[rstest]
+fn a_trace_of_collections_has_the_names_of_threads(
+    #[values(Container::V4, Container::V6)] container: Container,
+    #[values(false, true)] is_flight_recorder: bool,
+) {
+    let file = File::new();
+    let world = small().build().unwrap();
+    // SAFETY: there are no references.
+    let early = unsafe { world.attach("early") }.unwrap();
+    let trace = writer_support::start(|| {
+        let options = Options::new(file.path()).container(container);
+        if is_flight_recorder { options.flight_recorder(1 << 20) } else { options }
+    });
+    world.record_to(&trace).unwrap();
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            // SAFETY: there are no references.
+            let late = unsafe { world.attach("late") }.unwrap();
+            late.collect().unwrap();
+            stopworld_platform::os::thread::gettid().0
+        });
+        let late = early.blocking(|| work.join().unwrap());
+        early.collect().unwrap();
+        if is_flight_recorder {
+            trace.write_flight().unwrap();
+        } else {
+            trace.flush().unwrap();
+        }
+        let mut named = names(&parsed_in(&file));
+        named.sort();
+        let this = stopworld_platform::os::thread::gettid().0;
+        let mut expected = vec![(this as u64, "early".to_owned()), (late as u64, "late".to_owned())];
+        expected.sort();
+        assert_eq!(named, expected);
+    });
+    drop(early);
+    trace.finish().unwrap();
 }
 
 #[test]
@@ -346,8 +397,9 @@ fn sessions_are_not_mixed() {
 #[test]
 fn a_flight_recorder_is_written_as_a_whole_trace() {
     let file = File::new();
-    let options = Options::new(file.path()).flight_recorder(8 << 20);
-    let trace = options.providers(Providers::parse(VERBOSE).unwrap()).start().unwrap();
+    let providers = Providers::parse(VERBOSE).unwrap();
+    let options = || Options::new(file.path()).flight_recorder(8 << 20).providers(providers.clone());
+    let trace = writer_support::start(options);
     let world = small().record_to(&trace).build().unwrap();
     work(&world, 50_000);
     for _ in 0..2 {

@@ -6,9 +6,11 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use stopworld::events::record::RecordError;
 use stopworld::{CollectionReport, Mutator, World, WorldBuilder};
+use stopworld_trace::{Format, Options, Trace, TraceError};
 use stopworld_workloads::lisp::Interpreter;
 use stopworld_workloads::{self as workloads, RunControl, RunPlan, Until};
 
@@ -28,6 +30,20 @@ impl File {
 
     pub fn bytes(&self) -> Vec<u8> {
         std::fs::read(self.path()).unwrap()
+    }
+}
+
+/// Starts a trace with these options. A process can write only a few traces at once, and tests run in parallel: waits until there is room for
+/// another. So a test may have two traces at once only if few tests do.
+pub fn start<F: Format>(options: impl Fn() -> Options<F>) -> Trace<F> {
+    let begun = Instant::now();
+    loop {
+        match options().start() {
+            Err(TraceError::Record(RecordError::TooManyConsumers)) if begun.elapsed() < Duration::from_secs(120) => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            started => return started.unwrap(),
+        }
     }
 }
 
