@@ -396,7 +396,7 @@ pub(super) struct Heapprof {
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
 
-    /// Print a CSV line for each band of each sample: time in seconds, band, bytes
+    /// Print a CSV line for each band of each sample: time in seconds, band, bytes, objects (if the file has their numbers)
     #[arg(long, group = "heapprof_form")]
     pub(super) csv: bool,
 

@@ -83,7 +83,7 @@ pub fn heap(profiles: &Profiles, sample: &HeapSample, out: &mut dyn Write) -> io
             Band::Label(label) => vec![builder.frame(label, "")],
             Band::Others => vec![builder.frame("(others)", "")],
         };
-        let objects = has_objects.then(|| as_value(sample.objects.get(index).copied().unwrap_or(0)));
+        let objects = sample.objects_at(index).map(as_value);
         builder.sample(frames, objects.into_iter().chain([as_value(bytes)]));
     }
     builder.write(out)

@@ -105,6 +105,12 @@ impl Sample {
     pub fn total(&self) -> u64 {
         self.values.iter().fold(0, |sum, &(_, bytes)| sum.saturating_add(bytes))
     }
+
+    /// Returns the number of objects of the band at this index of `values`, or `None` if the file does not have it.
+    pub fn objects_at(&self, index: usize) -> Option<u64> {
+        // Bands after the last one with a number have no entry.
+        (!self.objects.is_empty()).then(|| self.objects.get(index).copied().unwrap_or(0))
+    }
 }
 
 /// A heap figure that is measured from time to time.
@@ -156,6 +162,8 @@ pub struct HeapProfile {
     pub period_ns: u64,
     /// The bands.
     pub bands: Vec<Band>,
+    /// Whether the file has numbers of objects.
+    pub has_objects: bool,
     /// The samples; sorted by time once the profile is [finished](Self::finish).
     pub samples: Thinned<Sample>,
     /// Begin and end of each collection.
@@ -223,6 +231,7 @@ impl Default for HeapProfile {
             filters: Vec::new(),
             period_ns: 0,
             bands: Vec::new(),
+            has_objects: false,
             samples: Thinned::new(MOST_SAMPLES),
             collections: Thinned::new(MOST_POINTS),
             figures: std::array::from_fn(|_| Thinned::new(MOST_POINTS)),
@@ -326,6 +335,7 @@ impl HeapProfile {
     /// Adds objects to the band that was added last.
     pub fn add_objects(&mut self, objects: u64) {
         let (Some(sample), Some(index)) = (&mut self.current, self.latest) else { return };
+        self.has_objects = true;
         sample.objects.resize(sample.values.len(), 0);
         sample.objects[index] = sample.objects[index].saturating_add(objects);
     }
@@ -371,7 +381,10 @@ impl HeapProfile {
         let count = self.samples.kept().len().max(1) as u64;
         rows.iter_mut().for_each(|row| row.mean = (row.sum / u128::from(count)) as u64);
         if let Some(last) = self.samples.kept().iter().rev().find(|sample| !sample.values.is_empty()) {
-            last.values.iter().for_each(|&(band, bytes)| rows[band as usize].last = bytes);
+            for (index, &(band, bytes)) in last.values.iter().enumerate() {
+                rows[band as usize].last = bytes;
+                rows[band as usize].last_objects = last.objects_at(index).unwrap_or(0);
+            }
         }
         rows.sort_by_key(|row| (std::cmp::Reverse(row.sum), row.band));
         rows
@@ -393,11 +406,13 @@ pub struct Row {
     pub peak_ns: u64,
     /// Its bytes in the last sample that has any band.
     pub last: u64,
+    /// Its objects in that sample; 0 if the file has no numbers of objects.
+    pub last_objects: u64,
 }
 
 impl Row {
     fn of(band: u32) -> Row {
-        Row { band, sum: 0, mean: 0, peak: 0, peak_ns: 0, last: 0 }
+        Row { band, sum: 0, mean: 0, peak: 0, peak_ns: 0, last: 0, last_objects: 0 }
     }
 
     fn add(&mut self, time_ns: u64, bytes: u64) {

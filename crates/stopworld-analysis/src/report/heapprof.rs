@@ -69,29 +69,31 @@ fn bands(profiles: &Profiles, most: usize) -> Table {
     let rows = heap.rows();
     let all: u128 = rows.iter().map(|row| row.sum).sum();
     let mut table = empty();
-    table.set_header([heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %", "over time"]);
+    let mut heads = vec![heap.breakdown.name(), "mean", "peak", "at, s", "last"];
+    heads.extend(heap.has_objects.then_some("objects"));
+    heads.extend(["share, %", "over time"]);
+    table.set_header(&heads);
     let pictures = Pictures::of(heap, &rows[..most.min(rows.len())]);
     for (index, row) in rows.iter().take(most).enumerate() {
         let name = heap.name(row.band, stacks, centres);
         let [mean, peak, last] = [row.mean, row.peak, row.last].map(|bytes| Bytes(bytes).to_string());
         let share = format!("{:.1}", share(row.sum, all));
-        table.add_row([cut(&name), mean, peak, seconds(row.peak_ns), last, share, pictures.line(index, row.peak)]);
+        let mut cells = vec![cut(&name), mean, peak, seconds(row.peak_ns), last];
+        cells.extend(heap.has_objects.then(|| row.last_objects.to_string()));
+        cells.extend([share, pictures.line(index, row.peak)]);
+        table.add_row(cells);
     }
     if let Some(rest) = rows.get(most..).filter(|rest| !rest.is_empty()) {
-        let sum = |of: fn(&Row) -> u64| Bytes(rest.iter().map(of).fold(0, u64::saturating_add)).to_string();
+        let sum = |of: fn(&Row) -> u64| rest.iter().map(of).fold(0, u64::saturating_add);
+        let bytes = |of: fn(&Row) -> u64| Bytes(sum(of)).to_string();
         let share = format!("{:.1}", share(rest.iter().map(|row| row.sum).sum(), all));
         let name = format!("{} more", rest.len());
-        table.add_row([
-            name,
-            sum(|row| row.mean),
-            String::new(),
-            String::new(),
-            sum(|row| row.last),
-            share,
-            String::new(),
-        ]);
+        let mut cells = vec![name, bytes(|row| row.mean), String::new(), String::new(), bytes(|row| row.last)];
+        cells.extend(heap.has_objects.then(|| sum(|row| row.last_objects).to_string()));
+        cells.extend([share, String::new()]);
+        table.add_row(cells);
     }
-    align_right(&mut table, 1..6);
+    align_right(&mut table, 1..heads.len() - 1);
     table
 }
 
@@ -140,7 +142,7 @@ impl Pictures {
     }
 }
 
-/// Writes one line for each band of each sample: time in seconds, band, bytes.
+/// Writes one line for each band of each sample: time in seconds, band, bytes, and the number of objects if the file has numbers of objects.
 ///
 /// # Errors
 ///
@@ -165,7 +167,7 @@ impl<'p> Csv<'p> {
     ///
     /// Writing failed.
     pub fn begin(profiles: &'p Profiles, out: &mut dyn Write) -> io::Result<Csv<'p>> {
-        writeln!(out, "time_s,band,bytes")?;
+        writeln!(out, "time_s,band,bytes{}", if profiles.heap.has_objects { ",objects" } else { "" })?;
         let mut csv = Csv { profiles, names: Vec::new() };
         let mut kept = 0;
         while kept < MOST_NAMES
@@ -195,10 +197,14 @@ impl<'p> Csv<'p> {
     /// Writing failed.
     pub fn sample(&self, sample: &Sample, out: &mut dyn Write) -> io::Result<()> {
         let time = sample.time_ns;
-        for (band, bytes) in &sample.values {
-            if let Some(name) = self.name(*band) {
-                writeln!(out, "{}.{:09},{name},{bytes}", time / 1_000_000_000, time % 1_000_000_000)?;
+        for (index, (band, bytes)) in sample.values.iter().enumerate() {
+            let Some(name) = self.name(*band) else { continue };
+            write!(out, "{}.{:09},{name},{bytes}", time / 1_000_000_000, time % 1_000_000_000)?;
+            if self.profiles.heap.has_objects {
+                out.write_all(b",")?;
+                sample.objects_at(index).map_or(Ok(()), |objects| write!(out, "{objects}"))?;
             }
+            out.write_all(b"\n")?;
         }
         Ok(())
     }

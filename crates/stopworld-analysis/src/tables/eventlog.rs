@@ -332,7 +332,7 @@ fn bands(file: &File, expected: (u64, u64), facts: &ProcessFacts, sink: &mut dyn
     let passed = Profiles::each_sample(BufReader::new(file), |sample| {
         number += 1;
         let at = i64::try_from(sample.time_ns).unwrap_or(i64::MAX);
-        sample.values.iter().try_for_each(|&(band, bytes)| {
+        sample.values.iter().enumerate().try_for_each(|(index, &(band, bytes))| {
             let name = names.get(band as usize).map_or("", String::as_str);
             let cells = [
                 Cell::Int(number),
@@ -341,6 +341,7 @@ fn bands(file: &File, expected: (u64, u64), facts: &ProcessFacts, sink: &mut dyn
                 Cell::Text(heap.breakdown.name()),
                 Cell::Text(name),
                 Cell::Int(clamped(bytes)),
+                sample.objects_at(index).map(clamped).into(),
             ];
             sink.row(Table::Bands, &cells)
         })

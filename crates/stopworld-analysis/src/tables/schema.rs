@@ -176,6 +176,7 @@ const BANDS: &[Column] = &[
     text("breakdown", "the property by which objects are grouped"),
     text("band", "the group").required(),
     int("bytes", "the live bytes of the group").required(),
+    int("objects", "the live objects of the group"),
 ];
 
 /// The columns that each table has after its own.

@@ -2,6 +2,7 @@
 //!
 //! Next to each log under `fixtures/eventlog` that has a heap profile is the `.hp` file that the same run wrote.
 
+use crate::command_support;
 use crate::eventlog_support;
 use crate::trace_data;
 
@@ -140,6 +141,43 @@ fn csv_has_every_number() {
         of_log(&log("leak.hc")).heap.samples.kept().iter().map(stopworld_analysis::profstats::Sample::total).sum();
     assert_eq!(sum, expected);
     assert!(output.contains(",insertAll.step/insertAll/main.m/main,"));
+}
+
+/// Our own logs have the number of objects of each band. Logs of GHC have none.
+#[test]
+fn objects_are_shown_if_the_log_has_them() {
+    let directory = command_support::directory();
+    let arguments = "run gcbench --depth 10 --collections 5 --profile hy --trace run.eventlog";
+    let recorded = command_support::run(directory.path(), arguments);
+    assert_eq!(recorded.status.code(), Some(0), "{}", text_of(&recorded.stderr));
+    let file = directory.path().join("run.eventlog");
+    let csv = stdout(&run(&["heapprof", "--csv"], &file));
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("time_s,band,bytes,objects"));
+    let nodes: Vec<[u64; 2]> = lines
+        .map(|line| line.rsplitn(3, ',').collect::<Vec<_>>())
+        .filter(|cells| cells[2].ends_with(",Node"))
+        .map(|cells| [cells[0].parse().unwrap(), cells[1].parse().unwrap()])
+        .collect();
+    // A node takes a cell of 32 bytes.
+    assert!(nodes.iter().all(|[objects, bytes]| *objects > 0 && *bytes == 32 * objects), "{nodes:?}");
+    let last = nodes.last().expect("there are nodes")[0];
+    let cells = |report: &str, name: &str| {
+        let line = report.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("no {name} in {report}"));
+        line.split('┆').map(|cell| cell.trim_matches([' ', '│']).to_owned()).collect::<Vec<_>>()
+    };
+    let report = stdout(&run(&["heapprof"], &file));
+    let column = cells(&report, " mean ").iter().position(|head| head == "objects").expect("there is a column");
+    assert_eq!(cells(&report, " Node ")[column], last.to_string(), "{report}");
+    let page = stdout(&run(&["heapprof", "--html"], &file));
+    let of_node = page.rsplit("Node</th>").next().expect("a text has a last part");
+    let row: Vec<&str> = of_node.split("</tr>").next().unwrap().split("<td>").skip(1).collect();
+    assert_eq!(row[4].trim_end_matches("</td>").replace(',', ""), last.to_string(), "{row:?}");
+
+    for form in [&["heapprof"][..], &["heapprof", "--html"], &["heapprof", "--csv"]] {
+        let report = stdout(&run(form, &log("leak.hc")));
+        assert!(!report.contains("objects"), "{report}");
+    }
 }
 
 /// More samples than are kept in memory: the CSV has a line for each, also when the input is a pipe.

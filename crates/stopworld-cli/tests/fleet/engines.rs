@@ -29,7 +29,7 @@ fn duckdb(engine: &Path, dataset: &Path, sql: &str) -> Value {
     const SCRIPT: &str = "\
 import duckdb, json, sys
 dataset, sql = sys.argv[1:]
-for table in ['collections', 'stops', 'events', 'traces', 'phases']:
+for table in ['collections', 'stops', 'events', 'traces', 'phases', 'threads', 'bands']:
     sql = sql.replace('@' + table, f\"read_parquet('{dataset}/{table}/**/*.parquet', hive_partitioning = true)\")
 print(json.dumps(duckdb.sql(sql).fetchall(), default=str))";
     let mut python = Command::new("python3");
@@ -72,6 +72,12 @@ fn duckdb_finds_the_collections_of_a_real_run() {
     let ([stops, stopped], [collections, paused]) = (numbers(&stops), numbers(&pauses));
     // gcstats computes with milliseconds.
     assert!(stops == collections && (stopped - paused).abs() <= stops, "{stopped} {paused}");
+    // A trace with the default events names its threads.
+    let named =
+        "SELECT count(*), count(name), count(*) FILTER (name = 'main') FROM @threads WHERE process = 'stopworld'";
+    let named = duckdb(&engine, &out, named);
+    assert!(named[0][0].as_i64().unwrap() >= 3, "{named}");
+    assert_eq!((&named[0][1], &named[0][2]), (&named[0][0], &Value::from(3)), "{named}");
     // The events are those that `dump` counts.
     let events =
         duckdb(&engine, &out, "SELECT sum(n)::BIGINT FROM (SELECT count(*) AS n FROM @events GROUP BY trace_file)");
@@ -84,6 +90,28 @@ fn duckdb_finds_the_collections_of_a_real_run() {
         })
         .sum();
     assert_eq!(events, serde_json::json!([[counted]]));
+}
+
+/// The objects and bytes of each band of each sample are those of `heapprof`.
+#[test]
+fn duckdb_finds_the_objects_of_a_heap_profile() {
+    let Some(engine) = installed("duckdb") else { return };
+    let here = directory();
+    succeeded(&run(here.path(), "run gcbench --depth 10 --collections 5 --profile hy --trace run.eventlog"));
+    succeeded(&run(here.path(), "convert run.eventlog out.parquet"));
+    let found = duckdb(
+        &engine,
+        &here.path().join("out.parquet"),
+        "SELECT sum(bytes)::BIGINT, sum(objects)::BIGINT, count(*) FILTER (objects IS NULL) FROM @bands",
+    );
+    let csv = text(&run(here.path(), "heapprof run.eventlog --csv").stdout);
+    let sums = csv.lines().skip(1).fold([0_i64; 2], |[bytes, objects], line| {
+        let mut cells = line.rsplit(',').map(|cell| cell.parse::<i64>().unwrap());
+        let more = cells.next().unwrap();
+        [bytes + cells.next().unwrap(), objects + more]
+    });
+    assert!(sums[1] > 100, "{csv}");
+    assert_eq!(found, serde_json::json!([[sums[0], sums[1], 0]]));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::band::{class, seconds};
+use crate::gcstats::number::Grouped;
 use crate::profstats::heap::Row;
 use crate::profstats::{Band, Profiles, StackId};
 use crate::report::Bytes;
@@ -33,6 +34,7 @@ pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
             tr {
                 th.name scope="row" { i class={ "swatch " (class(&name, heap.breakdown, place)) } {} (name) }
                 td { (Bytes(row.mean)) } td { (Bytes(row.peak)) } td { (seconds(row.peak_ns)) } td { (Bytes(row.last)) }
+                @if heap.has_objects { td { (Grouped(row.last_objects as f64, 0)) } }
                 td { (share(row.sum, all)) }
             }
         }
@@ -41,7 +43,10 @@ pub(super) fn bands(profiles: &Profiles, rows: &[Row]) -> Markup {
         Some(left) if left > 0 => format!("The {MOST_ROWS} largest bands; {left} are not shown"),
         _ => "Bands, largest first".to_owned(),
     };
-    titled(&caption, &[heap.breakdown.name(), "mean", "peak", "at, s", "last", "share, %"], &body)
+    let mut heads = vec![heap.breakdown.name(), "mean", "peak", "at, s", "last"];
+    heads.extend(heap.has_objects.then_some("objects, last"));
+    heads.push("share, %");
+    titled(&caption, &heads, &body)
 }
 
 /// Returns the tree of cost centres: the live bytes allocated under each, as a mean over the samples.
