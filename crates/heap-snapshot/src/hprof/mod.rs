@@ -17,12 +17,16 @@
 //! | [`Label`](crate::Label) | a field: `+16`, `[2]`, or its name; in an array the references come first, then nulls |
 //! | size | the size in the class; the length of the array |
 //! | root | handle: JNI global; static: sticky class; on a stack: Java frame, or native stack if the thread is unknown; another root of a thread: thread block; else unknown |
+//! | group of roots | an array of the class `stopworld.Roots[]`, which is a root, with the objects to which the roots refer |
 //! | thread of a group of roots, on its stack or others | a thread with one frame, and three objects: the thread, its name, the characters of the name |
 //!
 //! Readers compute the size of an array from its length, as 24 + 8 × length. So an array that has no null is 8 bytes larger than the
 //! object that it stands for. A size below 16 bytes becomes 16.
 //!
-//! VisualVM also requires some classes of Java, which are written and have no objects except those of threads. The class
+//! VisualVM computes retained sizes from references alone, and overlooks a root of an object to which another object refers. The array of a
+//! group is a reference for each root, so the object has two and is not retained by the other one.
+//!
+//! VisualVM also requires some classes of Java, which are written and have no objects except those of threads and of groups of roots. The class
 //! `java.lang.Object` has the size 16: so it knows that the sizes of classes include a header.
 
 mod plan;
@@ -66,6 +70,8 @@ const ARRAY_HEADER: u64 = 24;
 const OBJECT_CLASS: &str = "java/lang/Object";
 /// The class of the objects that stand for threads.
 const THREAD_CLASS: &str = "stopworld/Thread";
+/// The class of the arrays that stand for groups of roots.
+const ROOTS_CLASS: &str = "[Lstopworld/Roots;";
 /// The number of objects of a thread: it, its name, the characters of the name.
 const THREAD_OBJECTS: usize = 3;
 /// The distance of the ids of objects and classes that are not in the heap.

@@ -11,7 +11,7 @@ use trace_io::source::Source;
 use super::{
     CLASS, HEAP_DUMP, HEAP_DUMP_END, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY,
     OBJECT_CLASS, PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS,
-    ROOT_THREAD_BLOCK, ROOT_THREAD_OBJECT, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
+    ROOT_THREAD_BLOCK, ROOT_THREAD_OBJECT, ROOTS_CLASS, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
 };
 use crate::addresses::{Addresses, AddressesBuilder};
 use crate::error::{Error, Result};
@@ -29,7 +29,8 @@ const DEEPEST: usize = 256;
 /// Reads a heap dump.
 ///
 /// Classes with static fields are roots of the kind static. The size of an object is that of its class, of an array 24 + 8 × length.
-/// References to objects that the file does not have are left out, and so are the objects with which [`write`](super::write) describes threads.
+/// References to objects that the file does not have are left out, and so are the objects with which [`write`](super::write) describes threads
+/// and groups of roots.
 ///
 /// # Errors
 /// The input can't be read, or it is damaged.
@@ -102,6 +103,8 @@ struct First {
     objects: AddressesBuilder,
     /// The class of the objects with which this crate describes threads.
     thread_class: Option<u64>,
+    /// The class of the arrays with which it describes groups of roots.
+    roots_class: Option<u64>,
     /// The ids of these objects and of those that belong to them.
     of_threads: HashSet<u64>,
     /// The places in the file of the objects that are left out.
@@ -373,8 +376,10 @@ impl Pass for First {
                 let name = file.id()?;
                 self.names.insert(id, name);
                 // The first one: a type of the heap may have the same name.
-                if self.strings.get(&name).is_some_and(|name| name == THREAD_CLASS) {
-                    self.thread_class.get_or_insert(id);
+                match self.strings.get(&name).map(String::as_str) {
+                    Some(THREAD_CLASS) => drop(self.thread_class.get_or_insert(id)),
+                    Some(ROOTS_CLASS) => drop(self.roots_class.get_or_insert(id)),
+                    _ => {}
                 }
             }
             START_THREAD => {
@@ -398,7 +403,8 @@ impl Pass for First {
             let ids = (0..THREAD_OBJECTS as u64).map(|index| object.id.wrapping_add(index * ID_STEP));
             self.of_threads.extend(ids);
         }
-        if self.of_threads.contains(&object.id) {
+        let is_of_roots = self.roots_class.is_some_and(|class| class == object.class);
+        if is_of_roots || self.of_threads.contains(&object.id) {
             self.left_out.insert(self.seen);
         } else {
             self.objects.push(object.id);

@@ -7,7 +7,8 @@ use super::record::Records;
 use super::threads::{ThreadClasses, threads};
 use super::{
     ARRAY_HEADER, CLASS, HEADER, ID_STEP, INSTANCE, LOAD_CLASS, OBJECT_ARRAY, OBJECT_CLASS, REFERENCE, ROOT_JAVA_FRAME,
-    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_THREAD_BLOCK, ROOT_UNKNOWN, STACK_TRACE, THREAD_CLASS,
+    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_THREAD_BLOCK, ROOT_UNKNOWN, ROOTS_CLASS, STACK_TRACE,
+    THREAD_CLASS,
 };
 use crate::error::{Error, Result};
 use crate::heap::{Heap, Label, Object, Root, RootKind};
@@ -34,12 +35,14 @@ const REQUIRED: &[Required] = &[
     ("[I", Some(0), &[], 16),
     ("[J", Some(0), &[], 16),
     ("[Ljava/lang/Object;", Some(0), &[], 16),
+    (ROOTS_CLASS, Some(0), &[], 16),
     (THREAD_CLASS, Some(THREAD), &[], 48),
 ];
 /// The places of classes in the list.
 const THREAD: usize = 2;
 const STRING_CLASS: usize = 3;
 const OWN_THREAD: usize = REQUIRED.len() - 1;
+const ROOTS: usize = OWN_THREAD - 1;
 /// Boolean, int and long.
 const THREAD_FIELDS: &[(&str, u8)] =
     &[("name", REFERENCE), ("daemon", 4), ("priority", 10), ("tid", 11), ("threadStatus", 10)];
@@ -71,6 +74,7 @@ pub fn write(heap: &dyn Heap, out: impl Write) -> Result<()> {
     let required: Vec<u64> = REQUIRED.iter().map(|_| next_id()).collect();
     let plans = plan(heap, &mut next_id)?;
     let threads = threads(heap, &mut next_id);
+    let groups: Vec<u64> = heap.groups().iter().map(|_| next_id()).collect();
     let mut writer = Writer { records: Records::begin(out)?, serial: 0 };
     for ((name, parent, fields, size), id) in REQUIRED.iter().zip(&required) {
         let field = |(name, kind): &(&str, u8)| Ok((writer.records.string(name)?, *kind));
@@ -92,6 +96,7 @@ pub fn write(heap: &dyn Heap, out: impl Write) -> Result<()> {
     for root in heap.roots() {
         writer.root(heap, root)?;
     }
+    writer.groups(heap, &groups, required[ROOTS])?;
     let mut buffer = Vec::new();
     heap.visit(&mut |object| writer.object(heap, &plans[object.type_index as usize], object, &mut buffer))?;
     writer.records.finish()
@@ -153,6 +158,24 @@ impl<W: Write> Writer<W> {
             RootKind::Finalizer | RootKind::Other => self.records.dump(&[&[ROOT_UNKNOWN], &object]),
         }
         self.records.dumped()
+    }
+
+    /// Writes an array for each group of roots, with these ids, of this class.
+    fn groups(&mut self, heap: &dyn Heap, ids: &[u64], class: u64) -> Result<()> {
+        let mut targets: Vec<Vec<u64>> = vec![Vec::new(); ids.len()];
+        for root in heap.roots() {
+            targets[root.group as usize].push(heap.address(root.target));
+        }
+        for (id, targets) in ids.iter().zip(&mut targets) {
+            targets.sort_unstable();
+            targets.dedup();
+            let (id, length) = (id.to_be_bytes(), (targets.len() as u32).to_be_bytes());
+            self.records.dump(&[&[ROOT_UNKNOWN], &id]);
+            self.records.dump(&[&[OBJECT_ARRAY], &id, &TRACE, &length, &class.to_be_bytes()]);
+            targets.iter().for_each(|target| self.records.dump(&[&target.to_be_bytes()]));
+            self.records.dumped()?;
+        }
+        Ok(())
     }
 
     fn object(&mut self, heap: &dyn Heap, plan: &Plan, object: &Object<'_>, buffer: &mut Vec<u8>) -> Result<()> {

@@ -2,8 +2,7 @@
 
 use heap_snapshot::{Builder, Graph, Label, RootGroup, RootKind};
 
-/// A heap of random references. Nothing refers to the objects that roots refer to: VisualVM overlooks a root of an object that another
-/// object dominates.
+/// A heap of random references, also to the objects that roots refer to.
 pub fn random_heap() -> Graph {
     const OBJECTS: u32 = 3000;
     const ROOTS: u32 = 10;
@@ -21,7 +20,7 @@ pub fn random_heap() -> Graph {
             .object(0x7f00_0000_0000 + 4096 * u64::from(object), ["leaf", "pair", "array"][kind as usize], size)
             .unwrap();
         for reference in 0..[0, 2, 100][kind as usize].min(1 + random(100)) {
-            builder.reference(Label::Offset(8 * reference), ROOTS + random(OBJECTS - ROOTS));
+            builder.reference(Label::Offset(8 * reference), random(OBJECTS));
         }
     }
     for root in 0..ROOTS {

@@ -83,13 +83,13 @@ fn visualvm(dump: &Path) -> Option<(usize, Vec<Instance>)> {
     Some((roots, lines.map(object).collect()))
 }
 
-/// The objects that stand for threads in our files.
-const OF_THREADS: [&str; 3] = ["stopworld.Thread", "java.lang.String", "char[]"];
+/// The objects that stand for threads and groups of roots in our files.
+const OF_ROOTS: [&str; 4] = ["stopworld.Thread", "java.lang.String", "char[]", "stopworld.Roots[]"];
 
-/// As [`visualvm`], without the objects of threads.
+/// As [`visualvm`], without the objects of threads and of groups of roots.
 fn visualvm_of_ours(dump: &Path) -> Option<(usize, Vec<Instance>)> {
     let (roots, mut found) = visualvm(dump)?;
-    found.retain(|object| !OF_THREADS.contains(&object.class.as_str()));
+    found.retain(|object| !OF_ROOTS.contains(&object.class.as_str()));
     Some((roots, found))
 }
 
@@ -121,7 +121,7 @@ fn visualvm_finds_our_objects_sizes_and_retained_sizes() {
     hprof::write(&graph, File::create(&file).unwrap()).unwrap();
     let Some((roots, found)) = visualvm_of_ours(&file) else { return };
     let threads = graph.groups().iter().filter(|group| group.kind == RootKind::Stack && group.thread.is_some()).count();
-    assert_eq!((roots, found.len()), (graph.roots().len() + threads, graph.objects() as usize));
+    assert_eq!((roots, found.len()), (graph.roots().len() + threads + graph.groups().len(), graph.objects() as usize));
     let dominators = Dominators::of(&graph);
     for Instance { address, size, retained, class } in found {
         let object = graph.find(address).unwrap();
@@ -156,6 +156,13 @@ fn memlab_and_visualvm_count_the_objects_of_a_run() {
         assert_eq!(count(&mut found.into_iter().map(|(size, _, name)| (name, size))), expected);
     }
     if let Some((_, found)) = visualvm_of_ours(&directory.path().join("heap.hprof")) {
+        let trace = File::open(directory.path().join("heap.nettrace")).unwrap();
+        let graph = OpenedHeap::open(trace, None).unwrap().into_graph().unwrap();
+        let dominators = Dominators::of(&graph);
+        for Instance { address, retained, class, .. } in &found {
+            let object = graph.find(*address).unwrap();
+            assert_eq!(*retained, dominators.retained(object), "the object {address:#x}, a {class}");
+        }
         // A class for each size, and arrays.
         let name = |class: &str| class.split(" (").next().unwrap().trim_end_matches("[]").to_owned();
         assert_eq!(count(&mut found.into_iter().map(|object| (name(&object.class), object.size))), expected);
