@@ -218,6 +218,25 @@ fn our_reader_shows_our_logs_as_ghc_events_does(#[case] arguments: &str) {
     is_shown_as_ghc_events_does(arguments);
 }
 
+/// The numbers of objects have a type of event that ghc-events does not know: it prints the type's description for each, and all bands.
+#[test]
+fn ghc_events_shows_bands_with_and_without_numbers_of_objects() {
+    if !has("ghc-events") {
+        return;
+    }
+    let directory = directory();
+    let output = run(directory.path(), "run graph --threads 2 --profile hy --trace t.eventlog");
+    assert_eq!(output.status.code(), Some(0));
+    let shown = Command::new("ghc-events").args(["show", "t.eventlog"]).current_dir(directory.path()).output().unwrap();
+    assert!(shown.status.success() && shown.stderr.is_empty(), "{}", text(&shown.stderr));
+    let shown = text(&shown.stdout);
+    let count = |what: &str| shown.lines().filter(|line| line.contains(what)).count();
+    let log = Log::read(&directory.path().join("t.eventlog"));
+    let bands = log.count(id::HEAP_PROF_SAMPLE_STRING);
+    assert!(bands > 0 && log.count(id::HEAP_PROF_SAMPLE_OBJECTS) == bands, "{bands}");
+    assert_eq!((count("heap prof sample 0, residency "), count(": Heap profile object count")), (bands, bands + 1));
+}
+
 fn is_shown_as_ghc_events_does(arguments: &str) {
     if has("ghc-events") {
         let directory = directory();
