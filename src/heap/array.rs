@@ -1,5 +1,6 @@
 //! The objects behind references to types without a size: arrays, and values with a method table.
 
+use std::marker::PhantomData;
 use std::mem::{align_of, needs_drop, offset_of, size_of};
 
 use super::pointer::{METADATA_BYTES, Wide};
@@ -66,9 +67,54 @@ impl<T> Dyn<T> {
     }
 }
 
+/// The name of an array of elements of the type `T`, in traces and heap profiles: `Node[]`, or `Node[8]` if all have this length. Rust's
+/// spelling, `[Node]`, is not used, because a name that begins with a bracket is a signature in heap dumps of Java.
+pub(crate) struct ArrayName<T, const N: usize>(PhantomData<T>);
+
+/// The length of an array whose type does not have it.
+const ANY: usize = usize::MAX;
+
+/// The longest name of an array. An array whose name would be longer has the name of its elements.
+const LONGEST_NAME: usize = 256;
+
+impl<T: Trace, const N: usize> ArrayName<T, N> {
+    const BYTES: &'static ([u8; LONGEST_NAME], usize) = &with_brackets(T::NAME, N);
+    pub(crate) const NAME: &'static str = match str::from_utf8(Self::BYTES.0.split_at(Self::BYTES.1).0) {
+        Ok(name) if !name.is_empty() => name,
+        _ => T::NAME,
+    };
+}
+
+/// Returns the name with the length in brackets, and the name's own length, which is 0 if there is no room.
+const fn with_brackets(element: &str, length: usize) -> ([u8; LONGEST_NAME], usize) {
+    let (mut name, element, mut at) = ([0; LONGEST_NAME], element.as_bytes(), 0);
+    let digits = match length {
+        ANY => 0,
+        0 => 1,
+        _ => length.ilog10() as usize + 1,
+    };
+    if element.len() + digits + 2 > LONGEST_NAME {
+        return (name, 0);
+    }
+    while at < element.len() {
+        name[at] = element[at];
+        at += 1;
+    }
+    name[at] = b'[';
+    let end = at + 1 + digits;
+    let (mut digit, mut rest) = (end, length);
+    while digit > at + 1 {
+        digit -= 1;
+        name[digit] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    name[end] = b']';
+    (name, end + 1)
+}
+
 // SAFETY: the shape makes the collector scan the elements that follow the length word, which is no reference.
 unsafe impl<T: Trace> Trace for Array<T> {
-    const NAME: &'static str = T::NAME;
+    const NAME: &'static str = ArrayName::<T, ANY>::NAME;
     const LAYOUT: Layout = Layout::LEAF;
     const MUTABLE: bool = T::MUTABLE;
     const IS_ARRAY: bool = true;
@@ -143,9 +189,35 @@ impl<T> Buffer<T> {
 
 // SAFETY: as for an array.
 unsafe impl<T: Trace> Trace for Buffer<T> {
-    const NAME: &'static str = T::NAME;
+    const NAME: &'static str = ArrayName::<T, ANY>::NAME;
     const LAYOUT: Layout = Layout::LEAF;
     const MUTABLE: bool = !T::LAYOUT.is_leaf();
     const IS_ARRAY: bool = true;
     const SHAPE: Shape = shape_of_array::<T>();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::pointer::Gc;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(Array::<u64>::NAME, "u64[]")]
+    #[case(Buffer::<Gc<u64>>::NAME, "Gc[]")]
+    #[case(<[u8; 0]>::NAME, "u8[0]")]
+    #[case(<[u8; 9]>::NAME, "u8[9]")]
+    #[case(<[[u8; 10]; 4096]>::NAME, "u8[10][4096]")]
+    #[case(Text::NAME, "str")]
+    #[case(Dyn::<u64>::NAME, "u64")]
+    fn an_array_is_named_by_its_elements(#[case] name: &str, #[case] expected: &str) {
+        assert_eq!(name, expected);
+    }
+
+    #[test]
+    fn an_array_without_room_for_its_name_has_that_of_its_elements() {
+        let longest = "n".repeat(LONGEST_NAME - 2);
+        assert_eq!(with_brackets(&longest, ANY).1, LONGEST_NAME);
+        assert_eq!((with_brackets(&longest, 0).1, with_brackets(&format!("{longest}n"), ANY).1), (0, 0));
+    }
 }

@@ -10,12 +10,13 @@ use std::ops;
 use std::sync::atomic::AtomicPtr;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::array::ArrayName;
 use super::trace::{Layout, Trace, UsedWords, Word};
 use crate::sync;
 
 // SAFETY: the elements lie `size_of::<T>()` apart, each with the layout of `T`.
 unsafe impl<T: Trace, const N: usize> Trace for [T; N] {
-    const NAME: &'static str = "[T; N]";
+    const NAME: &'static str = ArrayName::<T, N>::NAME;
     const LAYOUT: Layout = T::LAYOUT.repeated(N, size_of::<T>());
     const MUTABLE: bool = T::MUTABLE;
     const ZERO_IS_READABLE: bool = T::ZERO_IS_READABLE;

@@ -86,16 +86,20 @@ impl DescribedType {
         if let Some(word) = references.last_word().filter(|word| *word >= words) {
             return Err(DescribeError::ReferenceBeyondTheEnd { word, words });
         }
-        let name: &'static str = Box::leak(Box::from(name));
         // The description is leaked: an object's header points to its description, and the collector may read it at any time.
-        let make = |size, shape| &*Box::leak(Box::new(TypeInfo::of_described(name, size, 8, shape)));
-        let object = make(bytes, Shape::of_layout(&references));
+        let make = |name: String, size, shape| {
+            &*Box::leak(Box::new(TypeInfo::of_described(Box::leak(name.into_boxed_str()), size, 8, shape)))
+        };
+        let object = make(name.to_owned(), bytes, Shape::of_layout(&references));
         let stride = u32::try_from(bytes).ok().filter(|_| bytes.is_multiple_of(8) || references.is_leaf());
         let shape = |stride| match references.is_leaf() {
             true => Shape::Leaf,
             false => Shape::Array { stride, element: references.bitmaps(), ephemerons: false },
         };
-        Ok(DescribedType { object, array: stride.map(|stride| make(ARRAY_HEAD_BYTES, shape(stride))) })
+        Ok(DescribedType {
+            object,
+            array: stride.map(|stride| make(format!("{name}[]"), ARRAY_HEAD_BYTES, shape(stride))),
+        })
     }
 
     /// Makes a [`Layout`] from bitmaps: bit `b` of `references[i]` is set if word `64 * i + b` of the object may hold a reference.

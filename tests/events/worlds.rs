@@ -231,7 +231,7 @@ fn a_thread_names_a_type_once_to_each_listener() {
     // SAFETY: no reference is kept.
     let m = unsafe { world.attach("main") }.unwrap();
     let allocate = || assert!((0..100_000).all(|_| m.alloc([0_u64; 8]).is_ok()));
-    let named = |sink| names_emitted(sink).into_iter().filter(|(_, text)| *text == "[T; N]").count();
+    let named = |sink| names_emitted(sink).into_iter().filter(|(_, text)| *text == "u64[8]").count();
     let first = listening(&world, categories(&[Category::User]));
     allocate();
     assert_eq!(named(&first), 1);

@@ -487,11 +487,14 @@ fn a_damaged_heapsnapshot_names_the_place(#[case] from: &str, #[case] to: &str, 
 fn types_become_classes_by_size_or_arrays() {
     let mut objects: Vec<_> = (2..4).map(|words| ("two sizes".to_owned(), 16 * words)).collect();
     objects.extend((0..100).map(|words| ("many sizes".to_owned(), 32 + 16 * words)));
-    objects.push(("wide".to_owned(), 2048));
+    objects.extend((2..4).map(|words| ("short[]".to_owned(), 16 * words)));
+    objects.push(("wide[]".to_owned(), 2048));
     let wide = objects.len() - 1;
     let references = (0..100).map(|word| (wide, Label::Offset(8 * word), word as usize)).collect();
     let file = as_hprof(&built(&Plan { objects, references, roots: vec![] }));
-    for class in ["[Lmany sizes;", "two sizes (32 bytes)", "two sizes (48 bytes)", "[Lwide;"] {
+    for class in
+        ["[Lmany sizes (array);", "two sizes (32 bytes)", "two sizes (48 bytes)", "[Lwide;", "short[] (32 bytes)"]
+    {
         assert!(file.windows(class.len()).any(|bytes| bytes == class.as_bytes()), "{class}");
     }
     let read = hprof::read(Cursor::new(file)).unwrap();
@@ -499,7 +502,7 @@ fn types_become_classes_by_size_or_arrays() {
     for index in 0..read.objects() {
         *counts.entry(read.type_name(index)).or_insert(0) += 1;
     }
-    let expected = [("many sizes", 100), ("two sizes", 2), ("wide", 1)];
+    let expected = [("many sizes", 100), ("short[]", 2), ("two sizes", 2), ("wide[]", 1)];
     assert_eq!(counts, BTreeMap::from(expected));
     assert_eq!(read.size(wide as u32), 2048);
 }

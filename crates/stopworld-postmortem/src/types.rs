@@ -119,7 +119,7 @@ impl<'m> Types<'m> {
         let at = &self.layout;
         let mut bytes = vec![0; at.size];
         if read(self.memory, header, &mut bytes).is_err() {
-            return self.memory.is_left_out(header).then(|| unknown(format!("(type at {header:#x})")));
+            return self.memory.is_left_out(header).then(|| unknown(format!("(type {header:#x})")));
         }
         if u64_at(&bytes, at.magic) != self.magic {
             return None;
@@ -139,7 +139,7 @@ impl<'m> Types<'m> {
         let known = read(self.memory, name, &mut text).is_ok() && length > 0;
         let has_stride = number == 3;
         Some(Type {
-            name: if known { String::from_utf8_lossy(&text).into_owned() } else { format!("(type at {header:#x})") },
+            name: if known { String::from_utf8_lossy(&text).into_owned() } else { format!("(type {header:#x})") },
             shape,
             value_bytes: u64_at(&bytes, at.value_bytes),
             stride: has_stride.then_some(stride),

@@ -108,7 +108,7 @@ fn damage_is_found_at_its_address_and_the_rest_is_read() {
     expected.sort_by_key(|(address, _)| *address);
     // The names of types are in read-only memory, which the core does not have.
     let unnamed = |damage| match damage {
-        Damage::Dangling { type_name, offset, target } if type_name.starts_with("(type at 0x") => {
+        Damage::Dangling { type_name, offset, target } if type_name.starts_with("(type 0x") => {
             dangles_at(offset, target)
         }
         damage => damage,

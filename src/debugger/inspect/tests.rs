@@ -94,10 +94,10 @@ fn a_search_that_needs_the_stack_list_while_a_thread_changes_it_is_busy() {
 #[rstest]
 #[case::small(|m: &Mutator| pair(m, None, None).addr(), "Pair", 24, 32, 2, 0, 0)]
 #[case::pinned(|m: &Mutator| m.alloc_pinned(5_u64).unwrap().addr(), "u64", 8, 16, 0, 1, LEAF | PINNED)]
-#[case::array(|m: &Mutator| m.alloc_array(9, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell", 80, 88, 9, 0, ARRAY)]
-#[case::numbers(|m: &Mutator| m.alloc_array(9, |i| i as u64).unwrap().addr(), "u64", 80, 88, 0, 0, ARRAY | LEAF)]
-#[case::large(|m: &Mutator| m.alloc_array(5000, |i| i as u64).unwrap().addr(), "u64", 40_008, 49_152, 0, 2, ARRAY | LEAF | LARGE)]
-#[case::large_array(|m: &Mutator| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell", 40_008, 49_152, 5000, 2, ARRAY | LARGE)]
+#[case::array(|m: &Mutator| m.alloc_array(9, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell[]", 80, 88, 9, 0, ARRAY)]
+#[case::numbers(|m: &Mutator| m.alloc_array(9, |i| i as u64).unwrap().addr(), "u64[]", 80, 88, 0, 0, ARRAY | LEAF)]
+#[case::large(|m: &Mutator| m.alloc_array(5000, |i| i as u64).unwrap().addr(), "u64[]", 40_008, 49_152, 0, 2, ARRAY | LEAF | LARGE)]
+#[case::large_array(|m: &Mutator| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell[]", 40_008, 49_152, 5000, 2, ARRAY | LARGE)]
 #[case::weak(|m: &Mutator| m.alloc_weak(pair(m, None, None)).unwrap().addr(), "Weak", 16, 24, 1, 0, WEAK)]
 #[case::dropped(|m: &Mutator| m.alloc(Leaf(String::from("x"))).unwrap().addr(), "Leaf", 24, 32, 0, 0, LEAF | DROPS)]
 #[case::bytes(|m: &Mutator| m.alloc_bytes(100).unwrap().addr(), "bytes", 104, 112, 0, 0, LEAF)]
@@ -381,7 +381,7 @@ fn a_census_counts_all_objects() {
     let rows: Vec<(String, u64, u64)> =
         rows.iter().map(|row| (text(row.type_name, row.type_name_bytes), row.objects, row.bytes)).collect();
     let pair = format!("{}::Pair", module_path!());
-    assert_eq!(rows, [("u64".to_owned(), 1, 49_152), (pair, 100, 3200)]);
+    assert_eq!(rows, [("u64[]".to_owned(), 1, 49_152), (pair, 100, 3200)]);
 }
 
 /// The record of the only thread.

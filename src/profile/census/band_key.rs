@@ -172,13 +172,7 @@ impl BandKey {
         // SAFETY: only the address of a description, which lives for ever, becomes such a band key.
         let info = || unsafe { &*((self.0 & !TAG) as *const TypeInfo) };
         match self.0 & TAG {
-            DESCRIBED_BY_TYPE => {
-                let info = info();
-                visit(info.name());
-                if info.is_array {
-                    visit("[]");
-                }
-            }
+            DESCRIBED_BY_TYPE => visit(info().name()),
             DESCRIBED_BY_ITSELF => {
                 let text = Label::from_raw(value).and_then(|label| Labels::of_the_process().text(label));
                 visit(text.unwrap_or("?"));

@@ -13,7 +13,7 @@
 //! | in the model | in the file |
 //! |---|---|
 //! | type | a class; if its objects have several sizes, a class for each size, `Name (48 bytes)` |
-//! | type with more than 64 sizes, or more than 64 different labels, or a label twice in an object | an array class, `Name[]` |
+//! | type with more than 64 sizes, or more than 64 different labels, or a label twice in an object | an array class: `Name[]` if the type has this name, otherwise `Name (array)[]` |
 //! | [`Label`](crate::Label) | a field: `+16`, `[2]`, or its name; in an array the references come first, then nulls |
 //! | size | the size in the class; the length of the array |
 //! | root | handle: JNI global; static: sticky class; on a stack: Java frame, or native stack if the thread is unknown; another root of a thread: thread block; else unknown |
@@ -68,6 +68,10 @@ const HEADER: u64 = 16;
 /// The bytes of an array before its elements.
 const ARRAY_HEADER: u64 = 24;
 const OBJECT_CLASS: &str = "java/lang/Object";
+/// How the name of an array type ends in the model, and in viewers, which append it to an array class of the type's elements.
+const BRACKETS: &str = "[]";
+/// How the name of another type ends in the array class that stands for it.
+const NO_ARRAY: &str = " (array)";
 /// The class of the objects that stand for threads.
 const THREAD_CLASS: &str = "stopworld/Thread";
 /// The class of the arrays that stand for groups of roots.

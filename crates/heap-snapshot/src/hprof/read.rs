@@ -9,9 +9,10 @@ use std::io::{Read, Seek};
 use trace_io::source::Source;
 
 use super::{
-    CLASS, HEAP_DUMP, HEAP_DUMP_END, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, OBJECT_ARRAY,
-    OBJECT_CLASS, PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS,
-    ROOT_THREAD_BLOCK, ROOT_THREAD_OBJECT, ROOTS_CLASS, START_THREAD, STRING, THREAD_CLASS, THREAD_OBJECTS,
+    BRACKETS, CLASS, HEAP_DUMP, HEAP_DUMP_END, HEAP_DUMP_SEGMENT, ID_STEP, INSTANCE, LOAD_CLASS, MAGIC, NO_ARRAY,
+    OBJECT_ARRAY, OBJECT_CLASS, PRIMITIVE_ARRAY, REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK,
+    ROOT_STICKY_CLASS, ROOT_THREAD_BLOCK, ROOT_THREAD_OBJECT, ROOTS_CLASS, START_THREAD, STRING, THREAD_CLASS,
+    THREAD_OBJECTS,
 };
 use crate::addresses::{Addresses, AddressesBuilder};
 use crate::error::{Error, Result};
@@ -427,7 +428,7 @@ impl First {
             return if name.starts_with('[') { array(name) } else { java(name) };
         }
         if let Some(of_array) = name.strip_prefix("[L").and_then(|name| name.strip_suffix(';')) {
-            return of_array.to_owned();
+            return of_array.strip_suffix(NO_ARRAY).map_or_else(|| format!("{of_array}{BRACKETS}"), str::to_owned);
         }
         let of_size = name.strip_suffix(" bytes)").and_then(|name| name.rsplit_once(" ("));
         of_size.filter(|(_, size)| size.parse::<u64>().is_ok()).map_or(name, |(of_size, _)| of_size).to_owned()

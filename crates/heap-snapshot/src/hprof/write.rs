@@ -6,9 +6,9 @@ use super::plan::{Plan, plan};
 use super::record::Records;
 use super::threads::{ThreadClasses, threads};
 use super::{
-    ARRAY_HEADER, CLASS, HEADER, ID_STEP, INSTANCE, LOAD_CLASS, OBJECT_ARRAY, OBJECT_CLASS, REFERENCE, ROOT_JAVA_FRAME,
-    ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_THREAD_BLOCK, ROOT_UNKNOWN, ROOTS_CLASS, STACK_TRACE,
-    THREAD_CLASS,
+    ARRAY_HEADER, BRACKETS, CLASS, HEADER, ID_STEP, INSTANCE, LOAD_CLASS, NO_ARRAY, OBJECT_ARRAY, OBJECT_CLASS,
+    REFERENCE, ROOT_JAVA_FRAME, ROOT_JNI_GLOBAL, ROOT_NATIVE_STACK, ROOT_STICKY_CLASS, ROOT_THREAD_BLOCK, ROOT_UNKNOWN,
+    ROOTS_CLASS, STACK_TRACE, THREAD_CLASS,
 };
 use crate::error::{Error, Result};
 use crate::heap::{Heap, Label, Object, Root, RootKind};
@@ -129,7 +129,10 @@ impl<W: Write> Writer<W> {
     fn classes_of(&mut self, plan: &Plan, name: &str, names: &[String], parent: u64) -> Result<()> {
         // Readers show a slash as a dot, and what follows "[L" as the elements of an array.
         match plan {
-            Plan::Array { class } => self.class(*class, &format!("[L{name};"), parent, HEADER, &[]),
+            Plan::Array { class } => {
+                let element = name.strip_suffix(BRACKETS).map_or_else(|| format!("{name}{NO_ARRAY}"), str::to_owned);
+                self.class(*class, &format!("[L{element};"), parent, HEADER, &[])
+            }
             Plan::Classes { labels, sizes } => {
                 let field = |label: &Label| Ok((self.records.string(&label.text(names))?, REFERENCE));
                 let fields = labels.iter().map(field).collect::<Result<Vec<_>>>()?;

@@ -164,7 +164,7 @@ fn memlab_and_visualvm_count_the_objects_of_a_run() {
             assert_eq!(*retained, dominators.retained(object), "the object {address:#x}, a {class}");
         }
         // A class for each size, and arrays.
-        let name = |class: &str| class.split(" (").next().unwrap().trim_end_matches("[]").to_owned();
+        let name = |class: &str| class.split(" (").next().unwrap().to_owned();
         assert_eq!(count(&mut found.into_iter().map(|object| (name(&object.class), object.size))), expected);
     }
 }

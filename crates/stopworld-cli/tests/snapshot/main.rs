@@ -13,11 +13,14 @@ mod nettrace_rules;
 mod nettrace_support;
 #[path = "../page_support/mod.rs"]
 mod page_support;
+#[path = "../../../stopworld-postmortem/tests/support/mod.rs"]
+mod postmortem_support;
 #[path = "../random_heap/mod.rs"]
 mod random_heap;
 #[path = "../../../../tests/skipped/mod.rs"]
 mod skipped;
 mod threads;
+mod type_names;
 
 use std::collections::BTreeMap;
 use std::fs::File;
