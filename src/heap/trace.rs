@@ -538,7 +538,7 @@ pub const fn bits_of<W: Word>(value: W) -> usize {
 /// A value without references to collected objects, as an object of its own.
 ///
 /// `T: Send + Sync` keeps every `Gc` out: it is neither. A wrapper that claims to be both, because only one thread can open it, may hide one:
-/// that breaks the promise of [`World::attach`](crate::World::attach), and the [checker](crate::check) finds it. If `T` has drop glue, it runs once, on the finalizer thread, after the
+/// that breaks the promise of [`World::attach`](crate::World::attach), and the checker (feature `check`) finds it. If `T` has drop glue, it runs once, on the finalizer thread, after the
 /// restart of a collection that found the object dead; if the world closes first, it does not run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
