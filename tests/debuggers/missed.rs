@@ -57,6 +57,11 @@ fn collects_and_attaches(misses_the_collector: bool) {
         while !over.load(Ordering::Relaxed) {
             assert_eq!(sum(a_list(m, 300)), 44_850);
             counted.fetch_add(1, Ordering::Relaxed);
+            // Nearly always the debugger freezes it here, where it neither collects nor has a lock of the world.
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(1) {
+                std::hint::spin_loop();
+            }
         }
     };
     // SAFETY: every reference is in a local variable.
