@@ -119,6 +119,7 @@ impl Collector {
         }
         #[cfg(feature = "check")]
         let mut search = self.promise.as_ref().map(Promise::prepare);
+        self.events.forget_the_ended();
         // Take every lock that the stopped world needs, before the first signal. The recorder is drained first: while the locks are held, no
         // thread waits for it.
         record::catch_up();

@@ -116,7 +116,15 @@ impl Listeners {
 
     /// Returns the right to change the listeners. Waits while another thread has it.
     pub(super) fn change(&self) -> Change<'_> {
-        let lock = self.lock.lock();
+        self.change_under(self.lock.lock())
+    }
+
+    /// Returns the right to change the listeners, if no thread has it, this one included.
+    pub(super) fn try_change(&self) -> Option<Change<'_>> {
+        self.lock.try_lock().ok().map(|lock| self.change_under(lock))
+    }
+
+    fn change_under<'a>(&'a self, lock: LockGuard<'a>) -> Change<'a> {
         // SAFETY: the lock is held as long as the `Change` lives, so there is no other reference to the registrations.
         let registrations = self.registrations.with_mut(|registrations| unsafe { &mut *registrations });
         Change { slots: &self.slots, registrations, _lock: lock }

@@ -141,6 +141,17 @@ impl Events {
         self.recording.store(std::ptr::from_ref(world).cast_mut(), Ordering::Release);
     }
 
+    /// Turns off the events of consumers that have ended, if the end was not told to this world (see `end_recording`). Called before each
+    /// collection. If another thread changes the listeners at this moment, the next call does it.
+    pub(crate) fn forget_the_ended(&self) {
+        let recorded = self.recorded_world().map_or(EventSet::NONE, RecordedWorld::recorded);
+        if self.enabled.load() != self.heard.load() | recorded
+            && let Some(change) = self.listeners.try_change()
+        {
+            self.enable(&change);
+        }
+    }
+
     /// Updates the words that the fire functions test, after a change of the listeners or of the recording.
     pub(super) fn enable(&self, listeners: &Change<'_>) {
         let heard = listeners.union();

@@ -346,6 +346,10 @@ impl EnabledWords {
         self.0[group].load(Ordering::Relaxed)
     }
 
+    pub(super) fn load(&self) -> EventSet {
+        EventSet::from_words(std::array::from_fn(|group| self.word(group)))
+    }
+
     pub(super) fn store(&self, events: EventSet) {
         self.0.iter().zip(events.words()).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
     }

@@ -433,3 +433,35 @@ fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
+
+/// `.event.exact`: a trace of several worlds is ended through one of them. The others compute nothing for it from their next collection on.
+#[test]
+fn a_world_forgets_what_an_ended_consumer_wanted() {
+    /// Wants no record.
+    #[derive(Debug)]
+    struct Ignores;
+
+    impl Consumer for Ignores {
+        fn record(&mut self, _: &Recorded) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    static ANCHOR: Events = Events::new();
+    let _alone = alone();
+    let world = World::builder().build().unwrap();
+    let events = world.events();
+    let dumps = Selection::of([EventId::DumpNode].into_iter().collect());
+    let ids = [EventId::DumpNode, EventId::ObjectAllocated, EventId::GcStart];
+    let enabled = || ids.map(|id| events.is_enabled(id));
+    let listener = events.listen(Arc::new(stopworld::events::NullSink), dumps).unwrap();
+    let consumer = ANCHOR.record_to(Box::new(Ignores), Selection::nothing()).unwrap();
+    events.record_also_to(consumer, Selection::everything()).unwrap();
+    world.collect().unwrap();
+    assert_eq!(enabled(), [true; 3]);
+    ANCHOR.end_recording(consumer).unwrap();
+    world.collect().unwrap();
+    assert_eq!(enabled(), [true, false, false]);
+    events.unlisten(listener).unwrap();
+    assert_eq!(enabled(), [false; 3]);
+}

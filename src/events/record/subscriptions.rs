@@ -108,8 +108,8 @@ impl Events {
     }
 
     /// Ends a consumer, for all its worlds: removes its selections, drains, closes it, and returns it with its numbers.
-    /// (Its other worlds update the words that their fire functions test only at the next change of a selection there. Until then a fire
-    /// may call the out-of-line function although no consumer wants the event.)
+    /// (Its other worlds update the words that their fire functions test before their next collection. Until then a fire
+    /// may call the out-of-line function, and data may be computed for it, although no consumer wants the event.)
     ///
     /// # Errors
     /// The consumer has ended already.
