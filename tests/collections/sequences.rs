@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rstest::rstest;
-use stopworld::{Gc, GcVec, Mutator, Trace};
+use stopworld::{Gc, GcCell, GcVec, Mutator, Trace};
 
 use super::for_each_case;
 use super::hazard::By;
@@ -418,13 +418,43 @@ fn a_vector_of_vectors_in_an_object_keeps_everything() {
     });
 }
 
-/// `GcVec::sort` keeps what its elements refer to while std's sort has them in memory of malloc.
+/// An element with a cell that a comparison sets, so large that std's sort moves long runs through memory of malloc.
+#[derive(Trace)]
+struct Changing {
+    key: u64,
+    seen: GcCell<Option<Gc<u64>>>,
+    _rest: [u64; 6],
+}
+
+/// What a comparison stores in an element lives, wherever the sort has the element at that moment.
+#[rstest]
+fn a_comparison_may_change_what_the_elements_refer_to(#[values(By::Signals, By::Safepoints)] by: By) {
+    for_each_case(by, 4, (vec(0..50_u64, 300..500), 70..160_usize), |m, (keys, run)| {
+        let mut keys = keys;
+        keys.chunks_mut(run).for_each(|run| run.sort_unstable());
+        let element =
+            |(index, key): (usize, &u64)| Changing { key: *key, seen: GcCell::new(None), _rest: [index as u64; 6] };
+        let mut ours = GcVec::from_iter(m, keys.iter().enumerate().map(element)).unwrap();
+        let see = |element: &Changing| element.seen.set(Some(m.alloc(element.key + 1000).unwrap()));
+        ours.sort_by(m, |one, other| {
+            see(one);
+            see(other);
+            one.key.cmp(&other.key)
+        })
+        .unwrap();
+        let mut expected: Vec<(u64, u64)> = keys.iter().copied().zip(0..).collect();
+        expected.sort();
+        assert!(ours.iter().map(|element| (element.key, element._rest[0])).eq(expected));
+        assert!(ours.iter().all(|element| element.seen.get().is_some_and(|seen| *seen == element.key + 1000)));
+    });
+}
+
+/// `GcVec::sort` keeps what its elements refer to.
 #[rstest]
 fn the_elements_of_a_long_sort_survive_collections_in_its_comparisons(#[values(By::Signals, By::Safepoints)] by: By) {
     let world = super::hazard::build(super::hazard::builder(), by);
     // SAFETY: this thread keeps every `Gc` and every collection in local variables.
     let m = &unsafe { world.attach("main") }.unwrap();
-    // More than std sorts on the stack, which is 4 KiB. Ascending and descending runs make it merge.
     let count = 5000_u64;
     let shuffled = (0..count).map(|index| m.alloc(index * 7919 % count).unwrap());
     let mut numbers = GcVec::from_iter(m, shuffled).unwrap();

@@ -3,6 +3,7 @@
 mod compare;
 mod drain;
 mod iter;
+mod sort;
 mod vector;
 
 pub use drain::Drain;

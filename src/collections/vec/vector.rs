@@ -493,59 +493,6 @@ impl<T: Trace> GcVec<T> {
         mutator.alloc_array(len, |_| items.next().expect("an iterator with as many items as the vector had elements"))
     }
 
-    /// Sorts the elements, and keeps the order of equal ones. O(n log n). Copies the elements once in the collected heap, besides what std's sort
-    /// does, which allocates memory of malloc for up to n elements.
-    ///
-    /// # Errors
-    /// As [`with_capacity`](Self::with_capacity).
-    ///
-    /// # Panics
-    /// If the comparison does, or perhaps if it is not a total order. Then all elements are in the vector, in some order.
-    pub fn sort(&mut self, mutator: &Mutator) -> Result<(), OutOfMemory>
-    where
-        T: Ord,
-    {
-        self.sort_by(mutator, T::cmp)
-    }
-
-    /// As [`sort`](Self::sort), by a key.
-    ///
-    /// # Errors
-    /// As [`with_capacity`](Self::with_capacity).
-    pub fn sort_by_key<K: Ord>(&mut self, mutator: &Mutator, mut key: impl FnMut(&T) -> K) -> Result<(), OutOfMemory> {
-        self.sort_by(mutator, |one, other| key(one).cmp(&key(other)))
-    }
-
-    /// As [`sort`](Self::sort), by a function, which may allocate.
-    ///
-    /// # Errors
-    /// As [`with_capacity`](Self::with_capacity).
-    pub fn sort_by(
-        &mut self,
-        mutator: &Mutator,
-        compare: impl FnMut(&T, &T) -> cmp::Ordering,
-    ) -> Result<(), OutOfMemory> {
-        /// Keeps the copies in view of the collector to the end of the sort, also if it panics.
-        struct Copies<T: Trace>(Storage<T>);
-
-        impl<T: Trace> Drop for Copies<T> {
-            fn drop(&mut self) {
-                std::hint::black_box(self.0.places());
-            }
-        }
-
-        // Std's sort may move elements through memory of malloc, where the collector does not see them. So what they refer to is kept
-        // by copies.
-        let copies = if T::LAYOUT.is_leaf() { 0 } else { self.len };
-        let mut copies = Copies(Storage::new(mutator, copies)?);
-        if copies.0.capacity() > 0 {
-            // SAFETY: there is room. The copies are never used as values.
-            unsafe { self.storage.copy_to(0, &mut copies.0, 0, self.len) };
-        }
-        self.as_mut_slice().sort_by(compare);
-        Ok(())
-    }
-
     /// Sorts the elements in place, without an allocation. The order of equal ones is not kept. O(n log n).
     ///
     /// # Panics
