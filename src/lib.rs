@@ -78,13 +78,7 @@ pub mod untyped {
 /// For code that the derive macro generates.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::heap::trace::{UsedWords, bits_of};
-
-    /// Compiles only for types that contain no `Gc`, which is neither `Send` nor `Sync`.
-    pub const fn has_no_references<T: Send + Sync + 'static>(_: &T) {}
-
-    /// Compiles only if the lifetime of a scope is in `T` nowhere but in references to collected objects.
-    pub const fn assert_scoped<'gc, T: crate::Scoped<In<'gc> = T>>() {}
+    pub use crate::heap::trace::UsedWords;
 }
 
 // The derive macro names this crate from outside.

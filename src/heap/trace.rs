@@ -379,19 +379,6 @@ impl TypeInfo {
         self.rust_name() == DESCRIBED_AT_RUN_TIME
     }
 
-    /// For [`#[derive(Trace)]`](macro@crate::Trace): returns the offset of the first field that is a description, given the offsets of the fields.
-    #[doc(hidden)]
-    pub const fn first_description(fields: &[(usize, Option<usize>)]) -> Option<usize> {
-        let mut index = 0;
-        while index < fields.len() {
-            if let (offset, Some(within)) = fields[index] {
-                return Some(offset + within);
-            }
-            index += 1;
-        }
-        None
-    }
-
     /// The type's name, as traces and heap profiles show it.
     pub fn name(&self) -> &'static str {
         self.name

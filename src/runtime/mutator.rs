@@ -286,7 +286,7 @@ impl Mutator {
     /// A reference can come into the region in three ways. Captured values are `Send`, which neither a `Gc` nor a mutator is, nor a `&T`
     /// to a type that contains one; so the region can neither use a `Gc` of its caller, nor get one from a [`Root`](crate::Root), for which it needs a
     /// mutator. Thread-locals are excluded by the safety requirement of [`World::attach`]; with a mutator from a thread-local,
-    /// [`Root::get`](crate::Root::get) panics here, and so does an allocation as soon as the thread needs more cells. And a thread that is attached can't attach again.
+    /// [`Root::get`](crate::Root::get) panics here, and so does an allocation as soon as the thread needs more cells; `serde` returns an error. And a thread that is attached can't attach again.
     /// A `&u64` into an object is `Send`: its address stays on this stack, in view of the collector, until the region ends.
     ///
     /// So the result contains no `Gc`, and need not be `Send`: it never leaves the thread. A guard like `MutexGuard` is held from

@@ -6,6 +6,11 @@ use crate::heap::pointer::Gc;
 use crate::os::callback::refuse_inside;
 
 impl Mutator {
+    /// Returns whether this thread is in its own [blocking](Self::blocking) region, where a stop does not wait for it: it must not use an object.
+    pub(crate) fn is_in_blocking_region(&self) -> bool {
+        self.record.is_blocking()
+    }
+
     /// Returns a handle that keeps the object alive, and that can be stored anywhere. Takes a lock.
     ///
     /// # Panics
@@ -26,7 +31,7 @@ impl<T: ?Sized + 'static> Root<T> {
         refuse_inside("Root::get");
         assert!(std::ptr::eq(&*self.world, &**mutator.world().inner()), "the root belongs to another world");
         assert!(
-            !mutator.record.is_blocking(),
+            !mutator.is_in_blocking_region(),
             "a thread uses a root inside its own blocking region, where a stop does not wait for it: take the object before or after the region"
         );
         // SAFETY: the slot holds the address of a `T`, and keeps that object alive.

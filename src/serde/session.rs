@@ -60,6 +60,9 @@ pub(super) fn mutator<R, E>(
     no_mutator: impl FnOnce(&'static str) -> E,
 ) -> Result<R, E> {
     with_session(|session| match session {
+        Some(session) if session.mutator.is_in_blocking_region() => Err(no_mutator(
+            "this thread is in a blocking region (`Mutator::blocking`), where it can't use collected objects: call serde before or after it",
+        )),
         Some(session) => body(session.mutator),
         None => Err(no_mutator(
             "this thread has no mutator for collected objects: call serde in `stopworld::serde::with_mutator`",
@@ -69,7 +72,8 @@ pub(super) fn mutator<R, E>(
 
 /// Calls `body` with the mutator of [`with_mutator`], if there is one.
 pub(super) fn any_mutator<R>(body: impl FnOnce(Option<&Mutator>) -> R) -> R {
-    with_session(|session| body(session.map(|session| session.mutator)))
+    let outside = |session: &Session<'_>| !session.mutator.is_in_blocking_region();
+    with_session(|session| body(session.filter(|session| outside(session)).map(|session| session.mutator)))
 }
 
 /// Calls `body` with the graph that this thread is writing or reading, if any.

@@ -2,6 +2,7 @@
 
 mod graph;
 mod layouts;
+mod names;
 
 /// Each file in `errors/` fails to compile, with the message beside it.
 #[test]

@@ -181,3 +181,15 @@ fn whatever_serialize_does_the_next_graph_is_right(#[case] mood: Mood) {
         });
     });
 }
+
+/// A stop does not wait for a thread in a region: it gets no object there, although serde finds the mutator without naming it.
+#[test]
+fn nothing_is_read_in_a_blocking_region() {
+    paranoid(|m| {
+        with_mutator(m, || {
+            let message = m.blocking(|| serde_json::from_str::<Gc<u64>>("5").unwrap_err().to_string());
+            assert!(message.starts_with("this thread is in a blocking region"), "{message}");
+            assert_eq!(*serde_json::from_str::<Gc<u64>>("5").unwrap(), 5);
+        });
+    });
+}

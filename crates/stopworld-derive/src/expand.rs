@@ -114,7 +114,13 @@ impl Part<'_> {
     /// Code that compiles only if the field, if it is skipped, has no references. A type that may have some is reported at the field.
     fn without_references(&self, reference: &TokenStream) -> Option<TokenStream> {
         let span = self.field.ty.span();
-        self.skipped.then(|| quote_spanned! { span=> __stopworld::__private::has_no_references(#reference); })
+        // Written out: a function of the library could be replaced by one of a module that `#[trace(crate = "…")]` names.
+        self.skipped.then(|| {
+            quote_spanned! { span=> {
+                fn __has_no_references<T: ::core::marker::Send + ::core::marker::Sync + 'static>(_: &T) {}
+                __has_no_references(#reference);
+            } }
+        })
     }
 }
 
@@ -146,20 +152,24 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
     Ok(quote! {
         const LAYOUT: __stopworld::Layout = {
             #(#alignments)*
-            let layout = __stopworld::Layout::LEAF #(.with(::core::mem::offset_of!(Self, #members), #types::LAYOUT))*;
+            let __layout = __stopworld::Layout::LEAF #(.with(::core::mem::offset_of!(Self, #members), #types::LAYOUT))*;
             #checks
-            layout
+            __layout
         };
         const MUTABLE: bool = false #(|| #types::MUTABLE)*;
         const ZERO_IS_READABLE: bool = #is_traced #(&& #types::ZERO_IS_READABLE)*;
-        const DESCRIPTION: ::core::option::Option<usize> = __stopworld::TypeInfo::first_description(
-            &[#((::core::mem::offset_of!(Self, #members), #types::DESCRIPTION)),*],
-        );
+        const DESCRIPTION: ::core::option::Option<usize> = {
+            let mut __first = ::core::option::Option::None;
+            #(if let (::core::option::Option::None, ::core::option::Option::Some(__within)) = (__first, #types::DESCRIPTION) {
+                __first = ::core::option::Option::Some(::core::mem::offset_of!(Self, #members) + __within);
+            })*
+            __first
+        };
 
-        unsafe fn clear_unused(value: *mut Self) {
+        unsafe fn clear_unused(__value: *mut Self) {
             #every
             // SAFETY: the caller's promise, for each field.
-            #(unsafe { #types::clear_unused(&raw mut (*value).#members) };)*
+            #(unsafe { #types::clear_unused(&raw mut (*__value).#members) };)*
         }
     })
 }
@@ -168,7 +178,7 @@ fn of_struct(input: &DeriveInput, fields: &Fields) -> Result<TokenStream> {
 /// struct after this one. In an enum, the patterns of `clear_unused` do the same.
 fn every_field(parts: &[Part<'_>]) -> TokenStream {
     let members = parts.iter().map(|part| &part.member);
-    let names: Vec<_> = (0..parts.len()).map(|index| format_ident!("field_{index}")).collect();
+    let names: Vec<_> = (0..parts.len()).map(|index| format_ident!("__field_{index}")).collect();
     let patterns = parts.iter().zip(&names).map(|(part, name)| {
         if part.skipped {
             quote! { #name }
@@ -178,8 +188,8 @@ fn every_field(parts: &[Part<'_>]) -> TokenStream {
     });
     let skipped = parts.iter().zip(&names).map(|(part, name)| part.without_references(&quote! { #name }));
     quote! {
-        let _ = |value: &Self| {
-            let Self { #(#members: #patterns),* } = value;
+        let _ = |__value: &Self| {
+            let Self { #(#members: #patterns),* } = __value;
             #(#skipped)*
         };
     }
@@ -195,7 +205,7 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
         attributes::refuse_on_variant(&variant.attrs)?;
         let fields = parts_of(&variant.fields, Some(&variant.ident.to_string()))?;
         let (name, members) = (&variant.ident, fields.iter().map(|part| &part.member));
-        let bindings: Vec<_> = (0..fields.len()).map(|index| format_ident!("field_{index}")).collect();
+        let bindings: Vec<_> = (0..fields.len()).map(|index| format_ident!("__field_{index}")).collect();
         let clear = fields.iter().zip(&bindings).filter(|(part, _)| !part.skipped).map(|(part, binding)| {
             let traced = part.traced();
             quote! { unsafe { #traced::clear_unused(#binding) }; }
@@ -204,7 +214,7 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
             fields.iter().zip(&bindings).map(|(part, binding)| part.without_references(&quote! { &*#binding }));
         arms.push(quote! {
             Self::#name { #(#members: #bindings),* } => {
-                #(used.add(#bindings);)*
+                #(__used.add(#bindings);)*
                 #(#clear)*
                 #(#skipped)*
             }
@@ -218,36 +228,36 @@ fn of_enum(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     let checks = checks(input, &parts);
     Ok(quote! {
         const LAYOUT: __stopworld::Layout = {
-            let is_leaf = true #(&& #types::LAYOUT.is_leaf())*;
-            let layout = if is_leaf {
+            let __is_leaf = true #(&& #types::LAYOUT.is_leaf())*;
+            let __layout = if __is_leaf {
                 __stopworld::Layout::LEAF
             } else {
                 __stopworld::Layout::any_word(::core::mem::size_of::<Self>())
             };
             #checks
-            layout
+            __layout
         };
         const MUTABLE: bool = false #(|| #types::MUTABLE)*;
         const ZERO_IS_READABLE: bool = #is_plain #(&& #types::ZERO_IS_READABLE)*;
 
-        unsafe fn clear_unused(value: *mut Self) {
-            if Self::LAYOUT.is_leaf() {
+        unsafe fn clear_unused(__value: *mut Self) {
+            if <Self as __stopworld::Trace>::LAYOUT.is_leaf() {
                 return;
             }
-            let mut used = __stopworld::__private::UsedWords::of(value);
+            let mut __used = __stopworld::__private::UsedWords::of(__value);
             // SAFETY: the caller's promise.
-            match unsafe { &mut *value } {
+            match unsafe { &mut *__value } {
                 #(#arms)*
             }
-            if Self::ZERO_IS_READABLE {
+            if <Self as __stopworld::Trace>::ZERO_IS_READABLE {
                 // SAFETY: the caller's promise, and the constant.
-                unsafe { used.clear() };
+                unsafe { __used.clear() };
             }
         }
     })
 }
 
-/// Checks that are made when the layout is computed. They use a variable `layout`.
+/// Checks that are made when the layout is computed. They use a variable `__layout`.
 fn checks(input: &DeriveInput, parts: &[Part<'_>]) -> TokenStream {
     let name = &input.ident;
     let fields = parts.iter().map(|part| {
@@ -257,7 +267,7 @@ fn checks(input: &DeriveInput, parts: &[Part<'_>]) -> TokenStream {
              it refers to are gone. Put the field into an object of its own (`Gc<Leaf<…>>`), or use `Mutator::set_finalizer`"
         );
         quote! {
-            ::core::assert!(layout.is_leaf() || !::core::mem::needs_drop::<#of_type>(), #dropped);
+            ::core::assert!(__layout.is_leaf() || !::core::mem::needs_drop::<#of_type>(), #dropped);
         }
     });
     let dropped = format!(
@@ -269,7 +279,7 @@ fn checks(input: &DeriveInput, parts: &[Part<'_>]) -> TokenStream {
     );
     quote! {
         #(#fields)*
-        ::core::assert!(layout.is_leaf() || !::core::mem::needs_drop::<Self>(), #dropped);
+        ::core::assert!(__layout.is_leaf() || !::core::mem::needs_drop::<Self>(), #dropped);
         ::core::assert!(::core::mem::align_of::<Self>() <= 16, #aligned);
     }
 }

@@ -4,23 +4,11 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{GenericParam, Generics, Type, TypeParamBound, WherePredicate};
 
-/// Traits that `u8` has, by the last part of their paths.
-const TRAITS_OF_A_BYTE: [&str; 14] = [
-    "Trace",
-    "Word",
-    "Copy",
-    "Clone",
-    "Eq",
-    "PartialEq",
-    "Ord",
-    "PartialOrd",
-    "Hash",
-    "Debug",
-    "Default",
-    "Send",
-    "Sync",
-    "Sized",
-];
+/// Traits that `u8` has, by the names that they have without an import. Another name may be that of a trait of the program.
+const TRAITS_OF_A_BYTE: [&str; 11] =
+    ["Trace", "Copy", "Clone", "Eq", "PartialEq", "Ord", "PartialOrd", "Default", "Send", "Sync", "Sized"];
+/// Traits of the standard library that `u8` has, by the last part of their paths.
+const TRAITS_OF_STD: [&str; 2] = ["Hash", "Debug"];
 
 /// Returns an argument for each parameter: `u8` for a type. `None` if the bounds may exclude it.
 pub fn arguments(generics: &Generics) -> Option<Vec<TokenStream>> {
@@ -53,10 +41,18 @@ fn argument(parameter: &GenericParam) -> Option<TokenStream> {
 fn is_usual(bound: &TypeParamBound) -> bool {
     match bound {
         TypeParamBound::Trait(of_trait) => {
-            of_trait.lifetimes.is_none()
-                && of_trait.path.segments.last().is_some_and(|last| {
-                    last.arguments.is_empty() && TRAITS_OF_A_BYTE.iter().any(|name| last.ident == name)
-                })
+            let segments = &of_trait.path.segments;
+            let is_known_crate = matches!(segments.first(), Some(first) if ["std", "core", "stopworld", "__stopworld"].iter().any(|name| first.ident == name));
+            let is_one_of = |names: &[&str]| {
+                segments
+                    .last()
+                    .is_some_and(|last| last.arguments.is_empty() && names.iter().any(|name| last.ident == name))
+            };
+            let is_known = match segments.len() {
+                1 => is_one_of(&TRAITS_OF_A_BYTE),
+                _ => is_known_crate && (is_one_of(&TRAITS_OF_A_BYTE) || is_one_of(&TRAITS_OF_STD)),
+            };
+            of_trait.lifetimes.is_none() && is_known
         }
         TypeParamBound::Lifetime(lifetime) => lifetime.ident == "static",
         _ => false,

@@ -71,7 +71,10 @@ pub fn scoped(input: &DeriveInput, lifetime: Option<&Lifetime>, generics: &Gener
     };
     let checks = fields(input).filter(|field| depends_on(field.ty.to_token_stream(), lifetime)).map(|field| {
         let (of_type, span) = (&field.ty, field.ty.span());
-        quote_spanned! { span=> __stopworld::__private::assert_scoped::<#lifetime, #of_type>(); }
+        quote_spanned! { span=> {
+            fn __is_scoped<'gc, T: __stopworld::Scoped<In<'gc> = T>>() {}
+            __is_scoped::<#lifetime, #of_type>();
+        } }
     });
     quote! {
         #[automatically_derived]
