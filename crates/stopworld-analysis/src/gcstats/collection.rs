@@ -50,7 +50,9 @@ impl Reason {
 pub struct Collection {
     /// Its index among the collections of the process, from 0; collections that never ended are included.
     pub index: u64,
-    /// The number that the runtime gave it.
+    /// The number of its world in the trace, from 0; in a trace of .NET, the number of the runtime. Always 0 with the rules of PerfView.
+    pub world: u16,
+    /// The number that the runtime gave it. Each world counts its own collections.
     pub number: i32,
     /// How it ran.
     pub kind: Kind,

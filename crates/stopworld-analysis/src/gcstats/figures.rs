@@ -8,13 +8,16 @@
 //! The heap peaks when a collection begins. For a background collection, the peak may occur in a collection that runs meanwhile, and that
 //! is known only later. So `peaks` processes all collections before `Walk` does.
 //!
+//! The neighbours of a collection are those of its own world.
+//!
 //! The sums are added in the same order as in PerfView, so that they agree to the last digit.
 
 use std::io;
 
 use super::Rules;
 use super::collection::{Collection, GENERATIONS, HeapHistory, HeapStats, Kind, LARGE, PINNED, megabytes};
-use super::store::Store;
+use super::store::{self, Store};
+use super::worlds::ByWorld;
 
 /// Maximum number of background collections that are considered open. A runtime has one at a time; a trace that claims more loses
 /// the peak of the oldest.
@@ -46,19 +49,19 @@ pub struct Figures {
 }
 
 /// Returns the peak size of the heap for each background collection, in order.
-pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
+pub(super) fn peaks(stores: &[Store], rules: Rules) -> io::Result<Vec<f64>> {
     let mut peaks = Vec::new();
-    if !store.has_background() {
+    if !stores.iter().any(Store::has_background) {
         return Ok(peaks);
     }
     let mut walk = Walk::new(rules, &[]);
-    // The background collections during which later ones may begin: their index, and the time of their end.
-    let mut open: Vec<(usize, f64)> = Vec::new();
-    store.for_each(|collection| {
+    // The background collections during which later ones may begin: their world, their index, and the time of their end.
+    let mut open: Vec<(u16, usize, f64)> = Vec::new();
+    store::for_each(stores, |collection| {
         let before = walk.figures(collection).heap_before;
-        open.retain(|&(which, until)| {
+        open.retain(|&(world, which, until)| {
             let inside = collection.pause_start <= until;
-            if inside {
+            if inside && world == collection.world {
                 peaks[which] = f64::max(peaks[which], before);
             }
             inside
@@ -68,7 +71,7 @@ pub(super) fn peaks(store: &Store, rules: Rules) -> io::Result<Vec<f64>> {
                 if open.len() == MOST_OPEN {
                     open.remove(0);
                 }
-                open.push((peaks.len(), collection.pause_start + collection.duration));
+                open.push((collection.world, peaks.len(), collection.pause_start + collection.duration));
             }
             peaks.push(before);
         }
@@ -82,6 +85,12 @@ pub(super) struct Walk<'a> {
     rules: Rules,
     /// The peaks of the background collections still to come.
     peaks: &'a [f64],
+    worlds: ByWorld<Before>,
+}
+
+/// The data of the earlier collections of a world that are needed for the next.
+#[derive(Default)]
+struct Before {
     previous: Option<Previous>,
     /// The latest known statistics, except those of the first collection, which PerfView never uses.
     stats: Option<HeapStats>,
@@ -97,13 +106,15 @@ struct Previous {
 impl<'a> Walk<'a> {
     /// Starts before the first collection.
     pub(super) fn new(rules: Rules, peaks: &'a [f64]) -> Walk<'a> {
-        Walk { rules, peaks, previous: None, stats: None }
+        Walk { rules, peaks, worlds: ByWorld::default() }
     }
 
     /// Returns the figures of the next collection.
     pub(super) fn figures(&mut self, collection: &Collection) -> Figures {
+        let rules = self.rules;
+        let known = self.worlds.get(collection.world, |_| true, |_| Before::default());
         let mut figures = Figures::default();
-        figures.before = std::array::from_fn(|generation| self.before(collection, generation));
+        figures.before = std::array::from_fn(|generation| known.size_before(collection, generation));
         figures.heap_before = figures.before.iter().fold(0.0, |sum, part| sum + part);
         figures.peak = figures.heap_before;
         if collection.kind == Kind::BACKGROUND
@@ -112,20 +123,22 @@ impl<'a> Walk<'a> {
             figures.peak = *peak;
             self.peaks = rest;
         }
-        figures.allocated_young = self.allocated(collection, 0);
-        figures.allocated_large = self.allocated(collection, LARGE);
-        figures.allocated_pinned = self.allocated(collection, PINNED);
+        figures.allocated_young = known.allocated(rules, collection, 0);
+        figures.allocated_large = known.allocated(rules, collection, LARGE);
+        figures.allocated_pinned = known.allocated(rules, collection, PINNED);
         figures.allocated = figures.allocated_young + figures.allocated_large + figures.allocated_pinned;
         figures.rate = figures.allocated * 1000.0 / collection.since_last;
         let after = collection.after_mb();
         figures.peak_by_after = if after == 0.0 { 0.0 } else { figures.peak / after };
-        figures.pause_percent = self.pause_percent(collection);
-        self.step(collection);
+        figures.pause_percent = known.pause_percent(collection);
+        known.step(collection);
         if collection.complete { figures } else { Figures { heap_before: figures.heap_before, ..Figures::default() } }
     }
+}
 
+impl Before {
     fn step(&mut self, collection: &Collection) {
-        if collection.index > 0 && collection.stats.is_some() {
+        if self.previous.is_some() && collection.stats.is_some() {
             self.stats.clone_from(&collection.stats);
         }
         let previous = self.previous.get_or_insert(Previous { heaps: Vec::new(), generation: 0, end: 0.0 });
@@ -135,12 +148,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the size of a generation when the collection began.
-    fn before(&self, collection: &Collection, generation: usize) -> f64 {
+    fn size_before(&self, collection: &Collection, generation: usize) -> f64 {
         if collection.has_history_of(generation) {
             return collection.sum_mb(generation, |data| data.size_before);
         }
         let ticked = if generation == 0 { collection.ticked[0] } else { 0.0 };
-        if collection.index == 0 {
+        if self.previous.is_none() {
             return ticked;
         }
         let Some(last) = &self.stats else { return 0.0 };
@@ -154,8 +167,8 @@ impl<'a> Walk<'a> {
         f64::max(megabytes(size), ticked)
     }
 
-    fn allocated(&self, collection: &Collection, generation: usize) -> f64 {
-        let ticked = match (generation, self.rules) {
+    fn allocated(&self, rules: Rules, collection: &Collection, generation: usize) -> f64 {
+        let ticked = match (generation, rules) {
             (0, _) => collection.ticked[0],
             // In place of the pinned objects, PerfView counts the large objects a second time.
             (PINNED, Rules::Ours) => collection.ticked[2],

@@ -17,7 +17,8 @@
 //! The rules, each of which has a test:
 //! * Only suspensions for a collection or its preparation count. For other suspensions (a sampler stops the world a thousand times a
 //!   second) only the suspending thread is remembered, so that the restarts by that thread can be ignored.
-//! * A start without a suspension before it, and a start with the same number as the previous collection, are ignored.
+//! * A start without a suspension before it, and a start with the same number as the previous collection, are ignored. The number does not count
+//!   if a suspension lies between the two starts.
 //! * An event belongs to the newest collection if that is not complete, otherwise to the one in the background.
 //! * The server collector reports the histories of a background collection's heaps after its `HeapStats`. Such a history belongs
 //!   to the collection that was completed last. PerfView applies this to the server collector only, which it recognises by its
@@ -31,6 +32,8 @@
 //!
 //! * If the end of a collection has the same time as its start, PerfView considers it not ended, and never counts it. A collection can be
 //!   shorter than one tick of the clock.
+//! * PerfView has one collection at a time for a process, and ignores a number that it has just seen. The worlds of this project count their
+//!   collections from 1 each, and may be collected at the same time. So there is a machine for each of them (see `worlds`).
 //! * PerfView keeps the end of an old suspension. So if `SuspendEnd` is missing, the length of the suspension is that of some other
 //!   one, or negative. Here it lasts until the start of the collection, as in PerfView for the first collection.
 //! * PerfView stores thread ids in signed 32 bits; macOS has larger ids.
@@ -49,7 +52,7 @@ const KEPT_PINNED: usize = 1 << 10;
 /// No thread.
 const NOBODY: i64 = -1;
 
-/// The collections of a process so far.
+/// The collections so far of a process, or of one of its worlds.
 pub(super) struct Machine {
     rules: Rules,
     /// The newest collection.
@@ -61,8 +64,8 @@ pub(super) struct Machine {
     server: Detector,
     /// Whether the newest collection is a background collection.
     last_is_background: bool,
-    /// The number of collections.
-    count: u64,
+    /// The number of the world, or of the runtime: `ClrInstanceID`.
+    world: u16,
     /// Objects known to be pinned, up to the limit of the [store](Store::pin). An object beyond the limit counts each time that an
     /// event names it.
     pinned: HashSet<u64>,
@@ -72,6 +75,8 @@ pub(super) struct Machine {
     stopped_otherwise: i64,
     suspend_begin: Option<f64>,
     suspend_end: Option<f64>,
+    /// Whether threads were suspended for a collection, or for its preparation, since the newest collection started.
+    suspended_since_start: bool,
     last_reason_was_preparation: bool,
     /// Whether `End` of the newest collection was seen. PerfView infers this from the duration.
     ended: bool,
@@ -93,6 +98,15 @@ struct Ticks {
     bad: bool,
 }
 
+/// The fields of a start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Started {
+    pub(super) number: i32,
+    pub(super) generation: i32,
+    pub(super) reason: Reason,
+    pub(super) kind: Kind,
+}
+
 /// The reason why the threads were suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
@@ -112,7 +126,7 @@ impl Stop {
 }
 
 impl Machine {
-    pub(super) fn new(rules: Rules, store: Store) -> Machine {
+    pub(super) fn new(rules: Rules, world: u16, store: Store) -> Machine {
         Machine {
             rules,
             last: None,
@@ -120,13 +134,14 @@ impl Machine {
             background_was_last: false,
             server: Detector::default(),
             last_is_background: false,
-            count: 0,
+            world,
             pinned: HashSet::new(),
             stopped_for_gc: NOBODY,
             stopped_for_preparation: NOBODY,
             stopped_otherwise: NOBODY,
             suspend_begin: None,
             suspend_end: None,
+            suspended_since_start: false,
             last_reason_was_preparation: false,
             ended: false,
             old_concurrent: false,
@@ -137,13 +152,26 @@ impl Machine {
     }
 
     /// Ends the trace and returns all collections.
-    pub(super) fn finish(mut self) -> Store {
+    pub(super) fn finish(self) -> Store {
+        let drop_provisional = self.server.is_server() != Some(true);
+        let mut store = self.retire();
+        store.drop_provisional = drop_provisional;
+        store
+    }
+
+    /// Returns the collections for a machine of another world, which adds its own.
+    pub(super) fn retire(mut self) -> Store {
         self.retire_background();
         if let Some(last) = self.last.take() {
             self.store.push(&last);
         }
-        self.store.drop_provisional = self.server.is_server() != Some(true);
+        self.store.unpin(self.pinned.len());
         self.store
+    }
+
+    /// Returns whether no collection is in progress.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.last_is_open() && self.background.as_ref().is_none_or(|background| background.complete)
     }
 
     pub(super) fn suspend_begin(&mut self, now: f64, thread: u64, stop: Stop) {
@@ -158,6 +186,7 @@ impl Machine {
         }
         self.last_reason_was_preparation = stop == Stop::Preparation;
         self.suspend_begin = Some(now);
+        self.suspended_since_start = true;
         if self.rules == Rules::Ours {
             self.suspend_end = None;
         }
@@ -221,16 +250,20 @@ impl Machine {
         self.old_concurrent |= old_concurrent;
     }
 
-    pub(super) fn start(&mut self, now: f64, number: i32, generation: i32, reason: Reason, kind: Kind) {
+    /// Handles the start of a collection. `begun` is the number of collections of the process that have begun.
+    pub(super) fn start(&mut self, now: f64, begun: &mut u64, started: Started) {
+        let Started { number, generation, reason, kind } = started;
         self.server.start();
         let anybody = self.stopped_for_gc > 0 || self.stopped_otherwise > 0;
-        if !anybody || self.last.as_ref().is_some_and(|last| last.number == number) {
+        let may_repeat = self.rules == Rules::LikePerfView || !self.suspended_since_start;
+        if !anybody || (may_repeat && self.last.as_ref().is_some_and(|last| last.number == number)) {
             return;
         }
         let of_background = kind == Kind::BLOCKING
             && self.last.as_ref().is_some_and(|last| last.kind == Kind::BACKGROUND && !last.complete);
         let mut collection = Collection {
-            index: self.count,
+            index: *begun,
+            world: self.world,
             number,
             kind,
             reason,
@@ -251,6 +284,7 @@ impl Machine {
         if kind == Kind::BACKGROUND {
             collection.pause = collection.suspend;
         }
+        *begun += 1;
         self.begin(collection);
     }
 
@@ -268,7 +302,7 @@ impl Machine {
             }
         }
         self.last_is_background = collection.kind == Kind::BACKGROUND;
-        self.count += 1;
+        self.suspended_since_start = false;
         self.ended = false;
         self.old_concurrent = false;
         self.store.unpin(self.pinned.len());

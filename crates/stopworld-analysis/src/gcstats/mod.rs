@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   events ─► Traced ──► Machine ──────► Store ─────────► Walk ───────► Rollup, exports, tables
-//!             by process  collections     final ones,      figures that
-//!                         take shape      bounded memory   need neighbours
+//!             by process  by world:       final ones,      figures that
+//!                         collections     bounded memory   need neighbours
+//!                         take shape
 //! ```
 //!
 //! [`Analysis`] is a [`Visitor`]: it requests only the types of events that are needed here and keeps no events, so a trace may be of any
@@ -17,6 +18,7 @@
 //! | column `Peak/After Ratio` | the ratio | always `2` |
 //! | allocated MB per ms of pause, of a generation | uses its own allocation | uses that of all generations |
 //! | suspension without an end | ends when the collection begins | ends when some other suspension ended |
+//! | several worlds, each with its own numbers | are told apart | a number that was just seen is ignored, and pauses at the same time are mixed up |
 //! | a program's name in quotes | without the quotes | with one of the quotes |
 //!
 //! One defect cannot be reproduced: for a `HeapStats` that is shorter than its version requires, PerfView reads the bytes that
@@ -26,6 +28,7 @@
 //! |---|---|
 //! | `process` | the handlers of a process's events; the process with its results |
 //! | `machine` | from events to collections |
+//! | `worlds` | a machine for each world of a process |
 //! | `collection` | a collection as its events describe it |
 //! | `server` | whether a process has the server or the workstation collector |
 //! | `store`, `pack` | many collections in memory of a fixed size |
@@ -44,6 +47,7 @@ mod rollup;
 mod rules;
 mod server;
 mod store;
+mod worlds;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -111,7 +115,7 @@ impl Analysis {
     ///
     /// A temporary file could not be read back.
     pub fn finish(self) -> io::Result<Vec<Process>> {
-        let processes = self.processes.into_values().map(|process| process.finish(self.rules));
+        let processes = self.processes.into_values().map(Traced::finish);
         processes.filter_map(io::Result::transpose).collect()
     }
 

@@ -55,6 +55,16 @@ impl Pack for u64 {
     }
 }
 
+impl Pack for u16 {
+    fn pack(&self, to: &mut Vec<u8>) {
+        u64::from(*self).pack(to);
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> u16 {
+        u64::unpack(from) as u16
+    }
+}
+
 impl Pack for i64 {
     fn pack(&self, to: &mut Vec<u8>) {
         // Negative numbers are rare and small.
@@ -175,7 +185,7 @@ macro_rules! pack {
 
 pack! {
     Collection {
-        index, number, kind, reason, generation, pause_start, start, duration, pause, suspend, final_pause, since_last,
+        index, world, number, kind, reason, generation, pause_start, start, duration, pause, suspend, final_pause, since_last,
         complete, ticked, stats, global, heaps, marks, is_provisional, committed_before, committed_after, loh, free_buckets,
         plug_buckets, pinned_bytes, plug_bytes,
     }

@@ -5,9 +5,10 @@ use std::io;
 use super::Rules;
 use super::collection::Collection;
 use super::figures::{Figures, Walk, peaks};
-use super::machine::{Machine, Stop};
+use super::machine::{Machine, Started, Stop};
 use super::rollup::Rollup;
-use super::store::{Shared, Store};
+use super::store::{self, Shared, Store};
+use super::worlds::ByWorld;
 use nettrace::clr::gc::{
     AllocationTick, CommittedUsage, Dynamic, End, EndV0, PinObject, Start, StartV0, SuspendBegin, SuspendBeginV0,
 };
@@ -28,7 +29,12 @@ pub(super) struct Traced {
     pub(super) identity: Identity,
     /// Whether the runtime itself has fired events, and not only the event pipe.
     managed: bool,
-    machine: Machine,
+    rules: Rules,
+    shared: Shared,
+    /// The machine of each world.
+    machines: ByWorld<Machine>,
+    /// The number of collections that have begun, in all worlds.
+    begun: u64,
 }
 
 /// The identity of a process.
@@ -107,8 +113,29 @@ impl Traced {
         Traced {
             identity: Identity { process, ..Identity::default() },
             managed: false,
-            machine: Machine::new(rules, Store::new(shared)),
+            rules,
+            shared: shared.clone(),
+            machines: ByWorld::default(),
+            begun: 0,
         }
+    }
+
+    /// Returns the machine of a world. An event without the number of its world is of the same world as the event before.
+    fn machine(&mut self, world: Option<u16>) -> &mut Machine {
+        self.machine_and_count(world).0
+    }
+
+    /// Like [`machine`](Self::machine), with the number of collections that have begun.
+    fn machine_and_count(&mut self, world: Option<u16>) -> (&mut Machine, &mut u64) {
+        let world = match self.rules {
+            Rules::Ours => world.or(self.machines.latest()).unwrap_or(0),
+            Rules::LikePerfView => 0,
+        };
+        let machine = self.machines.get(world, Machine::is_idle, |replaced| {
+            let store = replaced.map_or_else(|| Store::new(&self.shared), Machine::retire);
+            Machine::new(self.rules, world, store)
+        });
+        (machine, &mut self.begun)
     }
 
     /// Records that the process has a .NET runtime.
@@ -117,13 +144,18 @@ impl Traced {
     }
 
     /// Returns the process with its collections; `None` if no runtime was found in it.
-    pub(super) fn finish(self, rules: Rules) -> io::Result<Option<Process>> {
+    pub(super) fn finish(self) -> io::Result<Option<Process>> {
         if !self.managed {
             return Ok(None);
         }
-        let last_stats = self.machine.last_stats;
-        let store = self.machine.finish();
-        let peaks = peaks(&store, rules)?;
+        let rules = self.rules;
+        let mut last_stats = 0.0;
+        let finish = |machine: Machine| {
+            last_stats = f64::max(last_stats, machine.last_stats);
+            machine.finish()
+        };
+        let stores: Vec<Store> = self.machines.into_states().map(finish).collect();
+        let peaks = peaks(&stores, rules)?;
         let mut process = Process {
             identity: self.identity,
             all: Rollup::default(),
@@ -131,7 +163,7 @@ impl Traced {
             detailed: false,
             duration: 0.0,
             rules,
-            store,
+            stores,
             peaks,
         };
         process.roll_up(last_stats)?;
@@ -153,14 +185,15 @@ pub struct Process {
     /// The time from the first pause to the statistics of the last collection, in milliseconds.
     pub duration: f64,
     rules: Rules,
-    store: Store,
+    /// The collections, by world.
+    stores: Vec<Store>,
     peaks: Vec<f64>,
 }
 
 impl Process {
     /// Returns the number of collections that began, including those that never ended.
     pub fn begun(&self) -> u64 {
-        self.store.count
+        self.stores.iter().map(|store| store.count).sum()
     }
 
     /// Returns the rules by which the figures are computed.
@@ -178,7 +211,7 @@ impl Process {
         mut each: impl FnMut(&Collection, &Figures) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut walk = Walk::new(self.rules, &self.peaks);
-        self.store.for_each(|collection| each(collection, &walk.figures(collection)))
+        store::for_each(&self.stores, |collection| each(collection, &walk.figures(collection)))
     }
 
     /// Returns the pauses as a percentage of the process's duration.
@@ -224,54 +257,61 @@ impl Traced {
         let (Some(number), Some(reason)) = (number, reason) else { return };
         let generation = view.depth().unwrap_or(0) as i32;
         let kind = Kind(view.kind().unwrap_or(0) as i32);
-        self.machine.start(event.now, number, generation, Reason(reason as i32), kind);
+        let started = Started { number, generation, reason: Reason(reason as i32), kind };
+        let (machine, begun) = self.machine_and_count(view.clr_instance_id());
+        machine.start(event.now, begun, started);
     }
 
     pub(super) fn end(&mut self, event: &Event<'_>) {
+        let view = End::new(event.version, event.payload);
         let number = match event.version {
             0 => EndV0::new(0, event.payload).count(),
-            _ => End::new(event.version, event.payload).count(),
+            _ => view.count(),
         };
         if number.is_some() {
-            self.machine.end(event.now);
+            self.machine(view.clr_instance_id()).end(event.now);
         }
     }
 
     pub(super) fn suspend_begin(&mut self, event: &Event<'_>) {
+        let view = SuspendBegin::new(event.version, event.payload);
         let reason = match event.version {
             0 => SuspendBeginV0::new(0, event.payload).reason().map(u32::from),
-            _ => SuspendBegin::new(event.version, event.payload).reason(),
+            _ => view.reason(),
         };
         if let Some(reason) = reason {
-            self.machine.suspend_begin(event.now, event.thread, Stop::of(reason));
+            self.machine(view.clr_instance_id()).suspend_begin(event.now, event.thread, Stop::of(reason));
         }
     }
 
     pub(super) fn suspend_end(&mut self, event: &Event<'_>) {
-        self.machine.suspend_end(event.now, event.thread);
+        let world = gc::SuspendEnd::new(event.version, event.payload).clr_instance_id();
+        self.machine(world).suspend_end(event.now, event.thread);
     }
 
     pub(super) fn restart_end(&mut self, event: &Event<'_>) {
-        self.machine.restart_end(event.now, event.thread);
+        let world = gc::RestartEnd::new(event.version, event.payload).clr_instance_id();
+        self.machine(world).restart_end(event.now, event.thread);
     }
 
     pub(super) fn heap_stats(&mut self, event: &Event<'_>) {
-        if let Some(stats) = heap_stats(&gc::HeapStats::new(event.version, event.payload)) {
-            self.machine.heap_stats(event.now, stats);
+        let view = gc::HeapStats::new(event.version, event.payload);
+        if let Some(stats) = heap_stats(&view) {
+            self.machine(view.clr_instance_id()).heap_stats(event.now, stats);
         }
     }
 
     pub(super) fn allocation(&mut self, event: &Event<'_>) {
         let tick = AllocationTick::new(event.version, event.payload);
         if let (Some(bytes), Some(kind)) = (tick.bytes(), tick.kind()) {
-            self.machine.allocation(kind, bytes);
+            self.machine(tick.clr_instance_id()).allocation(kind, bytes);
         }
     }
 
     pub(super) fn mark(&mut self, event: &Event<'_>) {
         let mark = MarkWithType::new(event.version, event.payload);
         if let (Some(heap), Some(sort), Some(bytes)) = (mark.heap_num(), mark.kind(), mark.promoted()) {
-            self.machine.mark(event.now, event.thread, heap, sort, Some(bytes));
+            self.machine(mark.clr_instance_id()).mark(event.now, event.thread, heap, sort, Some(bytes));
         }
     }
 
@@ -293,15 +333,17 @@ impl Traced {
 
     fn private_mark(&mut self, event: &Event<'_>, sort: MarkRoot) {
         // The four events have the same layout.
-        if let Some(heap) = private::PrivateMarkStackRoots::new(event.version, event.payload).heap_num() {
-            self.machine.mark(event.now, event.thread, heap, sort.code(), None);
+        let mark = private::PrivateMarkStackRoots::new(event.version, event.payload);
+        if let Some(heap) = mark.heap_num() {
+            self.machine(mark.clr_instance_id()).mark(event.now, event.thread, heap, sort.code(), None);
         }
     }
 
     pub(super) fn global_history(&mut self, event: &Event<'_>) {
-        let Some(history) = global_history(&GlobalHeapHistory::new(event.version, event.payload)) else { return };
+        let view = GlobalHeapHistory::new(event.version, event.payload);
+        let Some(history) = global_history(&view) else { return };
         self.identity.heaps.get_or_insert(history.heaps);
-        if let Some(current) = self.machine.described() {
+        if let Some(current) = self.machine(view.clr_instance_id()).described() {
             current.global = Some(history);
         }
     }
@@ -313,7 +355,7 @@ impl Traced {
         if event.version < 3 || view.most_generations() < 4 {
             return;
         }
-        if let Some(current) = self.machine.described()
+        if let Some(current) = self.machine(view.clr_instance_id()).described()
             && current.heaps.len() < MOST_ROWS
         {
             current.heaps.push(HeapHistory { generations: view.generations().take(MOST_GENERATIONS).collect() });
@@ -323,20 +365,22 @@ impl Traced {
     pub(super) fn pinned(&mut self, event: &Event<'_>) {
         let pin = PinObject::new(event.version, event.payload);
         if let (Some(object), Some(bytes)) = (pin.object_id(), pin.object_size()) {
-            self.machine.pinned(object, bytes as i64);
+            self.machine(pin.clr_instance_id()).pinned(object, bytes as i64);
         }
     }
 
     pub(super) fn plug(&mut self, event: &Event<'_>) {
         let plug = private::PinPlug::new(event.version, event.payload);
-        if let (Some(current), Some(start), Some(end)) = (self.machine.current(), plug.start(), plug.end()) {
+        let current = self.machine(plug.clr_instance_id()).current();
+        if let (Some(current), Some(start), Some(end)) = (current, plug.start(), plug.end()) {
             current.plug_bytes = current.plug_bytes.wrapping_add(end.wrapping_sub(start) as i64);
         }
     }
 
     pub(super) fn dynamic(&mut self, event: &Event<'_>) {
-        if let Some(usage) = CommittedUsage::of(&Dynamic::new(event.version, event.payload))
-            && let Some(current) = self.machine.described()
+        let view = Dynamic::new(event.version, event.payload);
+        if let Some(usage) = CommittedUsage::of(&view)
+            && let Some(current) = self.machine(view.clr_instance_id()).described()
         {
             match current.committed_before {
                 None => current.committed_before = Some(usage),
@@ -346,15 +390,16 @@ impl Traced {
     }
 
     pub(super) fn loh_compact(&mut self, event: &Event<'_>) {
-        if let Some(current) = self.machine.current() {
+        let view = LohCompact::new(event.version, event.payload);
+        if let Some(current) = self.machine(view.clr_instance_id()).current() {
             let room = MOST_ROWS - current.loh.len();
-            current.loh.extend(LohCompact::new(event.version, event.payload).heaps().take(room));
+            current.loh.extend(view.heaps().take(room));
         }
     }
 
     pub(super) fn fit_buckets(&mut self, event: &Event<'_>) {
         let view = FitBucketInfo::new(event.version, event.payload);
-        if let Some(current) = self.machine.current() {
+        if let Some(current) = self.machine(view.clr_instance_id()).current() {
             let rows = match view.bucket_kind() {
                 Some(0) => &mut current.free_buckets,
                 Some(1) => &mut current.plug_buckets,

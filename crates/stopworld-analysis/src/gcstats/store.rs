@@ -1,11 +1,11 @@
-//! All collections of a process, in memory of a fixed size.
+//! All collections of a process, or of one of its worlds, in memory of a fixed size.
 //!
 //! A trace of 10 GB can hold millions of collections, and every report needs all of them at the end; some reports begin with sums over all
 //! collections. So a collection is packed into bytes as soon as it cannot change any more. When there are many, the bytes are written to a
 //! file, and read again in order as often as a report needs.
 //!
 //! Collections become final in the order in which they began, except background collections, during which others begin and end. Background
-//! collections have a log of their own, and reading merges the two logs by index.
+//! collections have a log of their own, and reading merges the two logs of each world by index.
 //!
 //! A trace may have many processes. All share one file and one memory limit, so memory does not grow with the number of processes.
 //!
@@ -29,7 +29,7 @@ const ALL_IN_MEMORY: usize = 32 << 20;
 const MOST_PINNED: usize = 1 << 18;
 /// The smallest number of bytes to write at once: fewer are not worth a system call.
 const LEAST: usize = 64 << 10;
-/// The size of reads from the file.
+/// The size of reads from the file, of all worlds of a process together.
 const READ_AHEAD: usize = 256 << 10;
 
 /// The state that the stores of a trace share.
@@ -70,7 +70,7 @@ impl Spill {
     }
 }
 
-/// The collections of a process.
+/// The collections of a process, or of one of its worlds.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     ordinary: Log,
@@ -109,36 +109,40 @@ impl Store {
 
     /// Returns whether any collection ran in the background.
     pub(super) fn has_background(&self) -> bool {
-        !self.background.in_file.is_empty() || !self.background.memory.is_empty()
+        !self.background.is_empty()
     }
+}
 
-    /// Calls `each` with all collections in the order in which they began.
-    ///
-    /// # Errors
-    ///
-    /// The temporary file cannot be read back.
-    pub(super) fn for_each<E: From<io::Error>>(
-        &self,
-        mut each: impl FnMut(&Collection) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut logs = [self.ordinary.entries()?, self.background.entries()?];
-        let mut heads = [Collection::default(), Collection::default()];
-        let mut has_next = [logs[0].next(&mut heads[0])?, logs[1].next(&mut heads[1])?];
-        loop {
-            let first = match has_next {
-                [true, true] => usize::from(heads[1].index < heads[0].index),
-                [true, false] => 0,
-                [false, true] => 1,
-                [false, false] => return Ok(()),
-            };
-            let collection = &mut heads[first];
-            if self.drop_provisional && collection.is_provisional {
-                collection.forget_histories();
-            }
-            each(collection)?;
-            has_next[first] = logs[first].next(collection)?;
+/// Calls `each` with the collections of all stores in the order in which they began.
+///
+/// # Errors
+///
+/// The temporary file cannot be read back.
+pub(super) fn for_each<E: From<io::Error>>(
+    stores: &[Store],
+    mut each: impl FnMut(&Collection) -> Result<(), E>,
+) -> Result<(), E> {
+    let read_ahead = READ_AHEAD / stores.len().max(1);
+    let logs = stores.iter().flat_map(|store| [(&store.ordinary, store), (&store.background, store)]);
+    let mut heads = Vec::new();
+    for (log, store) in logs.filter(|(log, _)| !log.is_empty()) {
+        let mut entries = log.entries(read_ahead)?;
+        let mut collection = Collection::default();
+        if entries.next(&mut collection)? {
+            heads.push((entries, collection, store.drop_provisional));
         }
     }
+    while let Some(first) = (0..heads.len()).min_by_key(|&log| heads[log].1.index) {
+        let (entries, collection, drop_provisional) = &mut heads[first];
+        if *drop_provisional && collection.is_provisional {
+            collection.forget_histories();
+        }
+        each(collection)?;
+        if !entries.next(collection)? {
+            heads.swap_remove(first);
+        }
+    }
+    Ok(())
 }
 
 /// Packed collections, one after the other, each preceded by its length.
@@ -174,10 +178,14 @@ impl Log {
         Ok(())
     }
 
-    fn entries(&self) -> io::Result<Entries<'_>> {
+    fn is_empty(&self) -> bool {
+        self.in_file.is_empty() && self.memory.is_empty()
+    }
+
+    fn entries(&self, read_ahead: usize) -> io::Result<Entries<'_>> {
         let file = self.shared.get().file.as_ref().map(File::try_clone).transpose()?;
         let in_file = Parts { file, parts: &self.in_file, read: 0 };
-        Ok(Entries { bytes: BufReader::with_capacity(READ_AHEAD, in_file).chain(&self.memory), entry: Vec::new() })
+        Ok(Entries { bytes: BufReader::with_capacity(read_ahead, in_file).chain(&self.memory), entry: Vec::new() })
     }
 }
 
@@ -258,7 +266,7 @@ mod tests {
         assert!(!store.ordinary.in_file.is_empty(), "nothing was written to the file");
         for _ in 0..2 {
             let mut next = 0;
-            let all = store.for_each(|found| {
+            let all = for_each(std::slice::from_ref(&store), |found| {
                 let kind = if next % 7 == 0 { Kind::BACKGROUND } else { Kind::BLOCKING };
                 assert_eq!(*found, collection(next, kind));
                 next += 1;
@@ -285,7 +293,7 @@ mod tests {
         assert!(written > 0 && in_memory < ALL_IN_MEMORY + 400 * LEAST / 2, "{in_memory} {written}");
         for store in &stores {
             let mut next = 0;
-            let all = store.for_each(|found| {
+            let all = for_each(std::slice::from_ref(store), |found| {
                 assert_eq!(*found, collection(next, Kind::BLOCKING));
                 next += 1;
                 Ok::<_, io::Error>(())

@@ -14,7 +14,7 @@ use nettrace::{EventType, Interest, NetEvent, Reader, Summary, ThreadInfo, Trace
 use stopworld::events::EventId;
 use trace_io::json::Quoted;
 
-/// The maximum number of threads that have begun a stop, at once.
+/// The maximum number of threads that have begun a stop, or a phase, at once.
 const MOST_STOPS: usize = 1 << 12;
 /// The maximum number of event types that are known at once.
 const MOST_TYPES: usize = 1 << 17;
@@ -74,7 +74,7 @@ pub(super) fn read(
         types: HashMap::new(),
         threads: ThreadRows::default(),
         stops: HashMap::new(),
-        phase: None,
+        phases: HashMap::new(),
         fields: String::new(),
         failed: None,
     };
@@ -120,8 +120,9 @@ struct Rows<'a> {
     threads: ThreadRows,
     /// The stops that have begun, by the thread that began them and will end them.
     stops: HashMap<i64, Stop>,
-    /// The phase that has begun: its name, the number of the collection, and its start.
-    phase: Option<(&'static str, i64, i64)>,
+    /// The phase that has begun in the collection of each thread: its name, the number of the collection, and its start. Several worlds may be
+    /// collected at once.
+    phases: HashMap<i64, (&'static str, i64, i64)>,
     fields: String,
     failed: Option<io::Error>,
 }
@@ -146,7 +147,7 @@ impl Rows<'_> {
         }
         let fields = decoded::fields(event, self.pointer_bytes);
         match (meaning, decoded::id_of(meaning, event.kind, &fields)) {
-            (EventMeaning::Own(_), Some(id)) => self.own_step(id, &fields, at),
+            (EventMeaning::Own(_), Some(id)) => self.own_step(id, &fields, clamped(event.thread), at),
             (EventMeaning::Net(_), Some(id)) => self.runtime_step(id, &fields, clamped(event.thread), at),
             _ => Ok(()),
         }
@@ -237,7 +238,7 @@ impl Rows<'_> {
     }
 
     /// A step that the provider of stopworld reports.
-    fn own_step(&mut self, id: EventId, fields: &DecodedFields, at: i64) -> io::Result<()> {
+    fn own_step(&mut self, id: EventId, fields: &DecodedFields, thread: i64, at: i64) -> io::Result<()> {
         let number = clamped(fields.number("number").unwrap_or(0));
         let begins = match id {
             EventId::ThreadAttached => {
@@ -268,7 +269,10 @@ impl Rows<'_> {
             | EventId::StopAbandoned => None,
             _ => return Ok(()),
         };
-        let ended = std::mem::replace(&mut self.phase, begins.map(|name| (name, number, at)));
+        let ended = self.phases.remove(&thread);
+        if let Some(name) = begins.filter(|_| self.phases.len() < MOST_STOPS) {
+            self.phases.insert(thread, (name, number, at));
+        }
         match ended.filter(|_| self.wants(Table::Phases)) {
             Some((name, number, start)) => {
                 let cells = [Cell::Int(number), Cell::Text(name), Cell::Null, Cell::Int(start), Cell::Int(at - start)];

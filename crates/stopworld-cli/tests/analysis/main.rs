@@ -13,6 +13,7 @@ mod gcstats_rules;
 #[path = "../gcstats_support/mod.rs"]
 mod gcstats_support;
 mod gcstats_traces;
+mod gcstats_worlds;
 mod heap_map_page;
 mod heapprof_page;
 #[path = "../mps_stream/mod.rs"]

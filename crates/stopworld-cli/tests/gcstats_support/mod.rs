@@ -66,7 +66,10 @@ pub struct AnalysisFeed {
     /// The clock, in µs since the trace began.
     pub now: i64,
     pub thread: u64,
-    number: u32,
+    /// The world of the events that the methods make.
+    pub world: u16,
+    /// The number of the latest collection.
+    pub number: u32,
 }
 
 impl AnalysisFeed {
@@ -87,7 +90,7 @@ impl AnalysisFeed {
             sampling_period_ns: 0,
             pairs: Vec::new(),
         });
-        AnalysisFeed { analysis, types: Vec::new(), now: 0, thread: 100, number: 0 }
+        AnalysisFeed { analysis, types: Vec::new(), now: 0, thread: 100, world: 0, number: 0 }
     }
 
     /// Adds an event of the runtime provider at the current time.
@@ -136,15 +139,15 @@ impl AnalysisFeed {
     }
 
     pub fn suspend_begin(&mut self, reason: u32) -> &mut AnalysisFeed {
-        self.event(9, 1, &bytes().u32(reason).u32(self.number).u16(0))
+        self.event(9, 1, &bytes().u32(reason).u32(self.number).u16(self.world))
     }
 
     pub fn suspend_end(&mut self) -> &mut AnalysisFeed {
-        self.event(8, 1, &bytes().u16(0))
+        self.event(8, 1, &bytes().u16(self.world))
     }
 
     pub fn restart_end(&mut self) -> &mut AnalysisFeed {
-        self.event(3, 1, &bytes().u16(0))
+        self.event(3, 1, &bytes().u16(self.world))
     }
 
     /// Begins the next collection.
@@ -154,29 +157,29 @@ impl AnalysisFeed {
     }
 
     pub fn start_of(&mut self, number: u32, generation: u32, reason: u32, kind: u32) -> &mut AnalysisFeed {
-        self.event(1, 2, &bytes().u32(number).u32(generation).u32(reason).u32(kind).u16(0).u64(0))
+        self.event(1, 2, &bytes().u32(number).u32(generation).u32(reason).u32(kind).u16(self.world).u64(0))
     }
 
     pub fn end(&mut self) -> &mut AnalysisFeed {
-        self.event(2, 1, &bytes().u32(self.number).u32(0).u16(0))
+        self.event(2, 1, &bytes().u32(self.number).u32(0).u16(self.world))
     }
 
     /// Adds the statistics of the heap. `sizes` are the sizes of generations 0 to 4; a tenth of each is promoted.
     pub fn heap_stats(&mut self, sizes: [u64; 5]) -> &mut AnalysisFeed {
         let stats = sizes[..4].iter().fold(bytes(), |stats, size| stats.u64(*size).u64(size / 10));
-        let stats = stats.u64(0).u64(0).u32(5).u32(0).u32(20).u16(0).u64(sizes[4]).u64(sizes[4] / 10);
+        let stats = stats.u64(0).u64(0).u32(5).u32(0).u32(20).u16(self.world).u64(sizes[4]).u64(sizes[4] / 10);
         self.event(4, 2, &stats)
     }
 
     pub fn heap_history(&mut self, generations: &[Generation]) -> &mut AnalysisFeed {
-        let head = (0..6).fold(bytes().u16(0), |head, _| head.u64(0));
+        let head = (0..6).fold(bytes().u16(self.world), |head, _| head.u64(0));
         let head = (0..6).fold(head, |head, _| head.u32(0)).u64(0).u32(generations.len() as u32);
         let all = generations.iter().flatten().fold(head, |all, number| all.u64(*number));
         self.event(204, 3, &all)
     }
 
     pub fn allocation(&mut self, kind: u32, amount: u64) -> &mut AnalysisFeed {
-        let tick = bytes().u32(amount as u32).u32(kind).u16(0).u64(amount).u64(1).z16("System.Byte[]").u32(0);
+        let tick = bytes().u32(amount as u32).u32(kind).u16(self.world).u64(amount).u64(1).z16("System.Byte[]").u32(0);
         self.event(10, 4, &tick.u64(2).u64(3))
     }
 

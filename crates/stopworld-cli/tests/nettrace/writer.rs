@@ -347,9 +347,15 @@ fn a_trace_without_a_world_is_a_trace() {
 fn worlds_share_a_trace_and_can_be_distinguished() {
     let file = File::new();
     let trace = start(&file, COLLECTIONS, Container::V4);
-    let worlds: Vec<_> = (0..3).map(|_| small().record_to(&trace).build().unwrap()).collect();
+    let worlds: Vec<_> = (0..3).map(|_| reporting(small().record_to(&trace))).collect();
+    let (worlds, reports): (Vec<_>, Vec<_>) =
+        worlds.into_iter().map(|(builder, reports)| (builder.build().unwrap(), reports)).unzip();
+    // The worlds collect at the same time, then one after the other.
     std::thread::scope(|scope| worlds.iter().for_each(|world| drop(scope.spawn(|| work(world, 50_000)))));
-    drop(worlds);
+    for _ in 0..10 {
+        worlds.iter().for_each(|world| work(world, 100));
+    }
+    worlds.into_iter().for_each(end);
     finish(&trace);
     let parsed = parsed_in(&file);
     let seen = check(&parsed);
@@ -358,6 +364,23 @@ fn worlds_share_a_trace_and_can_be_distinguished() {
     numbers.dedup();
     assert_eq!(numbers, [0, 1, 2]);
     assert_eq!(parsed.named("GCSettingsRundown").count(), 3);
+    // GCStats has the collections of all worlds, with the collector's own figures.
+    let (processes, _) = analyse(Reader::new(&file.bytes()[..]), Rules::Ours).unwrap();
+    let mut found: Vec<(u32, u64)> = Vec::new();
+    let each = processes[0].for_each(|collection, _| {
+        assert!(collection.complete, "{collection:?}");
+        found.push((collection.number as u32, (collection.pause * 1e6 / 100.0).round() as u64));
+        Ok::<_, std::io::Error>(())
+    });
+    each.unwrap();
+    let of_reports = reports.iter().flat_map(Reports::sorted);
+    let mut expected: Vec<(u32, u64)> =
+        of_reports.map(|report| (report.number, (report.pause_ns as f64 / 100.0).round() as u64)).collect();
+    [&mut found, &mut expected].map(|all| all.sort_unstable());
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.0 == expected.0 && found.1.abs_diff(expected.1) <= 1, "{found:?} instead of {expected:?}");
+    }
 }
 
 /// A world that exists already is traced from then on, and its first collection is complete or absent.
