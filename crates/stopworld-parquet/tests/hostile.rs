@@ -8,7 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ghc_eventlog::events::{GcEnd, GcStart, HeapLive, WallClockTime};
+use ghc_eventlog::events::{
+    CreateThread, GcEnd, GcStart, HeapLive, RequestSeqGc, RtsIdentifier, RunThread, StopReason, StopThread,
+    WallClockTime,
+};
 use ghc_eventlog::write::Log;
 use nettrace_support::{Block, Event, Form, Type, file};
 use parquet::file::reader::SerializedFileReader;
@@ -186,6 +189,148 @@ fn log(trace: &Path, write: impl FnOnce(&mut Log<Vec<u8>>) -> io::Result<()>) {
     let mut log = Log::new(Vec::new());
     write(&mut log).unwrap();
     fs::write(trace, log.finish().unwrap()).unwrap();
+}
+
+/// An event of an eventlog, with its capability. Threads have the numbers of their capabilities.
+#[derive(Clone, Copy, Debug)]
+enum Logged {
+    Request(u16),
+    Stop(u16),
+    Start(u16),
+    End(u16),
+    Live(u16, u64),
+    Attach(u16),
+    Run(u16),
+}
+
+/// Writes an eventlog of this runtime, with these events at their times.
+fn timed_log(trace: &Path, runtime: &str, events: &[(u64, Logged)]) {
+    log(trace, |log| {
+        log.write(None, &RtsIdentifier { capset: 0, name: runtime.into() })?;
+        for &(at, event) in events {
+            log.set_time(at);
+            match event {
+                Logged::Request(cap) => log.write(Some(cap), &RequestSeqGc {}),
+                Logged::Stop(cap) => {
+                    let reason = StopReason::YIELDING;
+                    log.write(Some(cap), &StopThread { thread: cap.into(), reason, info: 0 })
+                }
+                Logged::Start(cap) => log.write(Some(cap), &GcStart {}),
+                Logged::End(cap) => log.write(Some(cap), &GcEnd {}),
+                Logged::Live(cap, bytes) => log.write(Some(cap), &HeapLive { capset: 0, bytes }),
+                Logged::Attach(cap) => {
+                    log.write(Some(cap), &CreateThread { thread: cap.into() })?;
+                    log.write(Some(cap), &RunThread { thread: cap.into() })
+                }
+                Logged::Run(cap) => log.write(Some(cap), &RunThread { thread: cap.into() }),
+            }?;
+        }
+        Ok(())
+    });
+}
+
+const OURS: &str = "stopworld 0.1.0";
+
+/// A collection from 200 to 300 that was requested at 100, with what happens to threads.
+#[rstest]
+#[case::ghc("GHC-9.0.2 rts_l", &[0, 1], &[(310, Logged::Run(1)), (320, Logged::Run(0))], 200)]
+#[case::the_collecting_thread(OURS, &[0, 1], &[(310, Logged::Run(1)), (320, Logged::Run(0))], 220)]
+#[case::not_one_that_attaches(OURS, &[0, 1], &[(310, Logged::Attach(2)), (320, Logged::Run(0))], 220)]
+#[case::collected_by_another_thread(OURS, &[1], &[(310, Logged::Attach(2)), (330, Logged::Run(1))], 230)]
+#[case::no_threads(OURS, &[], &[(900, Logged::Attach(2)), (950, Logged::Stop(2)), (990, Logged::Run(2))], 200)]
+#[case::without_the_restart(OURS, &[0, 1], &[], 200)]
+#[case::of_a_thread_that_has_left(OURS, &[0, 1], &[(310, Logged::Attach(0)), (320, Logged::Run(1))], 200)]
+fn a_pause_of_our_logs_lasts_until_threads_run(
+    #[case] runtime: &str,
+    #[case] stopped: &[u16],
+    #[case] restart: &[(u64, Logged)],
+    #[case] pause: i64,
+) {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.eventlog"), folder.path().join("dataset"));
+    let mut events = vec![(100, Logged::Request(0))];
+    events.extend(stopped.iter().map(|cap| (150, Logged::Stop(*cap))));
+    events.extend([(200, Logged::Start(0)), (300, Logged::End(0)), (305, Logged::Live(0, 7))]);
+    events.extend(restart);
+    timed_log(&trace, runtime, &events);
+    converted(&trace, &dataset).unwrap();
+    let rows = columns(&dataset, Table::Collections, ["pause_ns", "stop_ns", "duration_ns", "heap_after_bytes"]);
+    assert_eq!(rows, [[pause, 100, 100, 7].map(Field::Long)]);
+    assert_eq!(columns(&dataset, Table::Stops, ["duration_ns"]), [[Field::Long(pause)]]);
+    let phases: i64 = columns(&dataset, Table::Phases, ["duration_ns"])
+        .iter()
+        .map(|[duration]| if let Field::Long(ns) = duration { *ns } else { panic!("{duration}") })
+        .sum();
+    assert_eq!(phases, pause);
+}
+
+/// The second collection is requested during the first, and begins before the threads of the first run again.
+#[test]
+fn collections_of_two_worlds_are_not_mixed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.eventlog"), folder.path().join("dataset"));
+    let events = [
+        // No collection follows this request.
+        (10, Logged::Request(1)),
+        (100, Logged::Request(0)),
+        (100, Logged::Stop(0)),
+        (150, Logged::Request(1)),
+        (150, Logged::Stop(1)),
+        (200, Logged::Start(0)),
+        (300, Logged::End(0)),
+        (310, Logged::Start(1)),
+        (320, Logged::Live(0, 7)),
+        (330, Logged::Run(0)),
+        (400, Logged::End(1)),
+        (410, Logged::Live(1, 8)),
+        (450, Logged::Run(1)),
+    ];
+    timed_log(&trace, OURS, &events);
+    converted(&trace, &dataset).unwrap();
+    let rows = columns(
+        &dataset,
+        Table::Collections,
+        ["number", "start_ns", "pause_ns", "stop_ns", "duration_ns", "heap_after_bytes"],
+    );
+    assert_eq!(rows, [[1, 100, 230, 100, 100, 7], [2, 150, 300, 160, 90, 8]].map(|row| row.map(Field::Long)));
+}
+
+/// Phases of collections at the same time, each by a thread of its own.
+#[test]
+fn the_phases_of_two_worlds_are_not_mixed_up() {
+    /// The type code for integers of 64 bits.
+    const U64: u8 = 12;
+    let own_type = |(id, name): (u32, &str)| Type {
+        id,
+        provider: "stopworld".to_owned(),
+        event: 60_000 + id,
+        name: name.to_owned(),
+        version: 0,
+        level: 4,
+        keywords: 2,
+        fields: vec![("number".to_owned(), U64)],
+        ..Type::default()
+    };
+    let types = Block::Types([(1, "MarkBegin"), (2, "MarkEnd"), (3, "WeakEnd")].map(own_type).to_vec());
+    let number = |number: u64| number.to_le_bytes().to_vec();
+    let events = vec![
+        event(1, 2, 1, 1_000, number(5)),
+        event(1, 4, 1, 1_100, number(6)),
+        event(2, 2, 2, 1_300, number(5)),
+        event(2, 4, 2, 1_700, number(6)),
+        event(3, 2, 3, 1_900, number(5)),
+        event(3, 4, 3, 2_800, number(6)),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.nettrace"), folder.path().join("dataset"));
+    fs::write(&trace, file(Form::V4, 8, &[types, Block::Events(events)])).unwrap();
+    converted(&trace, &dataset).unwrap();
+    let phases = columns(&dataset, Table::Phases, ["number", "phase", "duration_ns"]);
+    let expected = [(5, "mark", 300), (6, "mark", 600), (5, "weak", 600), (6, "weak", 1_100)];
+    assert_eq!(
+        phases,
+        expected.map(|(number, phase, ns)| [Field::Long(number), Field::Str(phase.to_owned()), Field::Long(ns)])
+    );
 }
 
 #[test]

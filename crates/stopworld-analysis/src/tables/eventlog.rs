@@ -1,10 +1,15 @@
 //! A GHC eventlog: collections, stops, threads, heap figures, bands of heap profiles, events.
 //!
-//! With several capabilities each of them reports the beginning and the end of a collection. A collection begins with the first of these beginnings and
+//! In a log of GHC each capability reports the beginning and the end of a collection. A collection begins with the first of these beginnings and
 //! ends with the last of these ends. Threads are stopped from the request for a collection (`REQUEST_SEQ_GC`, `REQUEST_PAR_GC`), or from its beginning if
 //! there is no request, to its end. They have stopped when the collection begins: GHC writes `GC_GLOBAL_SYNC` only just before the end.
+//!
+//! In a log of this project all events of a collection are on the capability of the collecting thread, and the threads are restarted after the
+//! end: they are stopped until the collecting thread runs again (`RUN_THREAD`). If that thread is not one of the world, they are stopped until any
+//! stopped thread runs. Without the events of threads the restart is unknown, and the pause ends with the collection. The log has no collections at
+//! the same time, but the next one, of another world, may begin before the threads are restarted; and a request may be followed by none.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader};
 
@@ -13,12 +18,14 @@ use super::sink::{ProcessFacts, RowSink, TraceRead, clamped, program_of, rewind}
 use super::thread_rows::ThreadRows;
 use crate::convert::ConvertError;
 use crate::profstats::Profiles;
-use ghc_eventlog::events::Record;
+use ghc_eventlog::events::{Record, StopReason};
 use ghc_eventlog::read::{Event, Summary, Visitor, by_time, in_file_order, show};
 use trace_io::and_more_places;
 
 /// Maximum number of capabilities whose collections are distinguished.
 const MOST_CAPABILITIES: usize = 4096;
+/// The beginning of the runtime's name in a log of this project.
+const OURS: &str = "stopworld ";
 /// Maximum length of a text that is kept, in bytes.
 const LONGEST_TEXT: usize = 64 << 10;
 
@@ -36,9 +43,12 @@ pub(super) fn read(file: &File, wanted: &[Table], sink: &mut dyn RowSink) -> Res
         sink,
         wanted: Table::ALL.map(|table| wanted.contains(&table)),
         threads: ThreadRows::default(),
+        is_ours: facts.runtime.as_ref().is_some_and(|runtime| runtime.starts_with(OURS)),
         running: HashMap::new(),
-        requested: None,
-        collection: None,
+        stopped: HashSet::new(),
+        requested: BTreeMap::new(),
+        open: BTreeMap::new(),
+        restarts_with_any: None,
         collections: 0,
         text: Vec::new(),
         failed: None,
@@ -105,6 +115,7 @@ impl Visitor for FirstReading {
 /// A collection that has begun.
 #[derive(Default)]
 struct Collection {
+    number: i64,
     start: i64,
     /// The request for it, and its kind.
     requested: Option<(i64, &'static str)>,
@@ -114,6 +125,8 @@ struct Collection {
     stats: Option<(i64, i64)>,
     /// The end, as soon as no capability collects.
     end: Option<i64>,
+    /// When threads ran again.
+    restart: Option<i64>,
     live: Option<i64>,
 }
 
@@ -122,11 +135,18 @@ struct Rows<'a> {
     sink: &'a mut dyn RowSink,
     wanted: [bool; Table::ALL.len()],
     threads: ThreadRows,
+    /// Whether this project wrote the log.
+    is_ours: bool,
     /// The thread that runs on each capability.
     running: HashMap<u16, u32>,
-    requested: Option<(i64, &'static str)>,
-    /// The current collection, or the last one, whose figures may follow its end.
-    collection: Option<Collection>,
+    /// The capabilities whose threads have stopped and may be restarted.
+    stopped: HashSet<u16>,
+    /// The requests, by [key](Rows::key).
+    requested: BTreeMap<u16, (i64, &'static str)>,
+    /// The current collections, and those that have ended, whose figures or restart may follow, by [key](Rows::key).
+    open: BTreeMap<u16, Collection>,
+    /// The key of the collection that has ended and whose threads run again as soon as any thread does.
+    restarts_with_any: Option<u16>,
     collections: i64,
     text: Vec<u8>,
     failed: Option<io::Error>,
@@ -145,13 +165,17 @@ impl Rows<'_> {
         let Some(record) = Record::of(event) else { return Ok(()) };
         let cap = event.cap.unwrap_or(u16::MAX);
         match record {
-            Record::RequestSeqGc(_) => self.request(at, "sequential"),
-            Record::RequestParGc(_) => self.request(at, "parallel"),
+            Record::RequestSeqGc(_) => self.request(at, cap, "sequential"),
+            Record::RequestParGc(_) => self.request(at, cap, "parallel"),
             Record::GcStart(_) => self.begin(at, cap)?,
             Record::GcEnd(_) => self.end(at, cap),
-            Record::GcStats(stats) => self.stats(stats.generation, stats.copied),
+            Record::GcStats(stats) => {
+                if let Some(collection) = self.open.get_mut(&self.key(cap)) {
+                    collection.stats = Some((stats.generation.into(), clamped(stats.copied)));
+                }
+            }
             Record::HeapLive(heap) => {
-                if let Some(collection) = &mut self.collection {
+                if let Some(collection) = self.open.get_mut(&self.key(cap)) {
                     collection.live = collection.live.or(Some(clamped(heap.bytes)));
                 }
                 self.heap_sample(at, "live bytes", heap.bytes)?;
@@ -163,12 +187,20 @@ impl Rows<'_> {
                 if self.running.len() < MOST_CAPABILITIES {
                     self.running.insert(cap, run.thread);
                 }
+                self.run(at, cap)?;
             }
             Record::StopThread(stop) => {
                 self.threads.event(stop.thread.into(), at);
                 self.running.remove(&cap);
+                // The thread of a capability that has finished does not run again.
+                if stop.reason != StopReason::FINISHED {
+                    self.stopped.insert(cap);
+                }
             }
-            Record::CreateThread(create) => self.threads.event(create.thread.into(), at),
+            Record::CreateThread(create) => {
+                self.threads.event(create.thread.into(), at);
+                self.stopped.remove(&cap);
+            }
             Record::ThreadLabel(named) => {
                 let label = &named.label[..named.label.len().min(LONGEST_TEXT)];
                 self.threads.name(named.thread.into(), &String::from_utf8_lossy(label));
@@ -196,17 +228,30 @@ impl Rows<'_> {
         self.sink.row(Table::Events, &cells)
     }
 
-    fn request(&mut self, at: i64, kind: &'static str) {
-        self.requested = self.requested.or(Some((at, kind)));
+    /// Returns the key of a collection whose events are on this capability: GHC has one collection at a time, on all of them.
+    fn key(&self, cap: u16) -> u16 {
+        if self.is_ours { cap } else { 0 }
+    }
+
+    fn request(&mut self, at: i64, cap: u16, kind: &'static str) {
+        let key = self.key(cap);
+        // In a log of this project a thread whose request was followed by no collection may make another.
+        if self.is_ours || !self.requested.contains_key(&key) {
+            self.requested.insert(key, (at, kind));
+        }
     }
 
     fn begin(&mut self, at: i64, cap: u16) -> io::Result<()> {
-        if self.collection.as_ref().is_some_and(|collection| collection.end.is_some()) {
-            self.pass_on()?;
+        let key = self.key(cap);
+        if self.open.get(&key).is_some_and(|collection| self.is_ours || collection.end.is_some()) {
+            self.pass_on(key)?;
         }
-        let requested = self.requested.take();
-        let collection =
-            self.collection.get_or_insert_with(|| Collection { start: at, requested, ..Collection::default() });
+        let requested = self.requested.remove(&key);
+        let collections = &mut self.collections;
+        let collection = self.open.entry(key).or_insert_with(|| {
+            *collections += 1;
+            Collection { number: *collections, start: at, requested, ..Collection::default() }
+        });
         if collection.caps.len() < MOST_CAPABILITIES {
             collection.caps.insert(cap);
         }
@@ -214,18 +259,32 @@ impl Rows<'_> {
     }
 
     fn end(&mut self, at: i64, cap: u16) {
-        if let Some(collection) = &mut self.collection
+        let key = self.key(cap);
+        if let Some(collection) = self.open.get_mut(&key)
             && collection.caps.remove(&cap)
             && collection.caps.is_empty()
         {
             collection.end = Some(at.max(collection.start));
+            if !self.stopped.contains(&cap) && !self.stopped.is_empty() {
+                self.restarts_with_any = Some(key);
+            }
         }
     }
 
-    fn stats(&mut self, generation: u16, copied: u64) {
-        if let Some(collection) = &mut self.collection {
-            collection.stats = Some((generation.into(), clamped(copied)));
+    /// A thread runs on this capability.
+    fn run(&mut self, at: i64, cap: u16) -> io::Result<()> {
+        // A thread that did not stop has attached just now.
+        if !self.stopped.remove(&cap) || !self.is_ours {
+            return Ok(());
         }
+        let has_ended = |key: &u16| self.open.get(key).is_some_and(|collection| collection.end.is_some());
+        let Some(key) = Some(cap).filter(has_ended).or_else(|| self.restarts_with_any.take().filter(has_ended)) else {
+            return Ok(());
+        };
+        if let Some(collection) = self.open.get_mut(&key) {
+            collection.restart = Some(at.max(collection.start));
+        }
+        self.pass_on(key)
     }
 
     fn heap_sample(&mut self, at: i64, figure: &str, bytes: u64) -> io::Result<()> {
@@ -236,13 +295,12 @@ impl Rows<'_> {
         self.sink.row(Table::HeapSamples, &cells)
     }
 
-    /// Passes on the rows of the collection, which is complete or will never be.
-    fn pass_on(&mut self) -> io::Result<()> {
-        let Some(collection) = self.collection.take() else { return Ok(()) };
-        self.collections += 1;
-        let number = Cell::Int(self.collections);
+    /// Passes on the rows of a collection, which is complete or will never be.
+    fn pass_on(&mut self, key: u16) -> io::Result<()> {
+        let Some(collection) = self.open.remove(&key) else { return Ok(()) };
+        let number = Cell::Int(collection.number);
         let asked = collection.requested.map_or(collection.start, |(at, _)| at);
-        let pause = collection.end.map(|end| end - asked);
+        let pause = collection.restart.or(collection.end).map(|end| end - asked);
         let stop = collection.requested.map(|(at, _)| collection.start - at);
         let is_complete = collection.end.is_some();
         if self.wants(Table::Collections) {
@@ -279,7 +337,13 @@ impl Rows<'_> {
         }
         if self.wants(Table::Phases) {
             let collect = collection.end.map(|end| end - collection.start);
-            for (phase, from, length) in [("stop", asked, stop), ("collect", collection.start, collect)] {
+            let restart = collection.end.zip(collection.restart).map(|(end, restart)| (end, restart - end));
+            let phases = [
+                ("stop", asked, stop),
+                ("collect", collection.start, collect),
+                ("restart", restart.map_or(0, |(end, _)| end), restart.map(|(_, length)| length)),
+            ];
+            for (phase, from, length) in phases {
                 let Some(length) = length else { continue };
                 let cells = [number, Cell::Text(phase), Cell::Null, Cell::Int(from), Cell::Int(length)];
                 self.sink.row(Table::Phases, &cells)?;
@@ -292,7 +356,11 @@ impl Rows<'_> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        self.pass_on()?;
+        let mut left: Vec<(i64, u16)> = self.open.iter().map(|(key, collection)| (collection.number, *key)).collect();
+        left.sort_unstable();
+        for (_, key) in left {
+            self.pass_on(key)?;
+        }
         if self.wants(Table::Threads) {
             self.threads.finish(self.sink)?;
         }

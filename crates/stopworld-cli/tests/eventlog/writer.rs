@@ -3,6 +3,8 @@
 use crate::eventlog_rules;
 use crate::writer_support;
 
+use std::fs;
+use std::io;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use ghc_eventlog::events::id;
 use rstest::rstest;
 use stopworld::debugger::mock::MockDebugger;
 use stopworld::{Stopper, World};
+use stopworld_analysis::convert::ConvertOptions;
+use stopworld_analysis::tables::{self, Cell, ProcessFacts, RowSink, Table};
 use stopworld_trace::Finished;
 use stopworld_trace::eventlog::{Classes, Options, Trace};
 use writer_support::{File, Reports, WORKLOADS, end, reporting, run, small};
@@ -28,6 +32,37 @@ fn finish(trace: &Trace) -> Finished {
     let finished = trace.finish().unwrap();
     assert!(finished.is_complete(), "{finished:?}");
     finished
+}
+
+/// The pauses in the table of collections.
+#[derive(Default)]
+struct Pauses(Vec<i64>);
+
+impl RowSink for Pauses {
+    fn process(&mut self, _: &ProcessFacts) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> io::Result<()> {
+        let pause = table.columns().iter().zip(cells).find(|(column, _)| column.name == "pause_ns");
+        let Some((_, Cell::Int(pause))) = pause else { panic!("{cells:?}") };
+        self.0.push(*pause);
+        Ok(())
+    }
+}
+
+/// Asserts that a dataset of a log has the pauses of the collector's reports.
+fn tables_have_the_pauses(file: &File, reports: &Reports) {
+    let mut pauses = Pauses::default();
+    let file = fs::File::open(file.path()).unwrap();
+    tables::read(&file, &[Table::Collections], &ConvertOptions::default(), &mut pauses).unwrap();
+    let mut expected: Vec<i64> = reports.sorted().iter().map(|report| report.pause_ns as i64).collect();
+    // The rows are in the order in which threads were restarted.
+    [&mut pauses.0, &mut expected].map(|all| all.sort_unstable());
+    assert_eq!(pauses.0.len(), expected.len());
+    for (pause, expected) in pauses.0.iter().zip(&expected) {
+        assert!((pause - expected).abs() <= 2, "{pause} ns instead of {expected} ns");
+    }
 }
 
 /// Asserts that the collections in a log agree with the collector's reports in every figure.
@@ -69,10 +104,11 @@ fn logs_of_all_workloads_obey_the_rules(
     let finished = finish(&trace);
     let log = log_in(&file);
     assert_eq!(log.events.len() as u64, finished.records);
-    assert_eq!(std::fs::metadata(file.path()).unwrap().len(), finished.bytes + 2, "the log and its end marker");
+    assert_eq!(fs::metadata(file.path()).unwrap().len(), finished.bytes + 2, "the log and its end marker");
     let seen = check(&log);
     assert!(!seen.is_empty());
     are_the_reports(&seen, &reports);
+    tables_have_the_pauses(&file, &reports);
     assert_eq!(log.all(id::OSPROCESS_PID).next().unwrap().u32(4), std::process::id());
     let info = log.all(id::HEAP_INFO_GHC).next().unwrap();
     assert_eq!((info.u16(4), info.u64(6)), (1, 256 << 20));
