@@ -18,7 +18,7 @@
 //! | column `Peak/After Ratio` | the ratio | always `2` |
 //! | allocated MB per ms of pause, of a generation | uses its own allocation | uses that of all generations |
 //! | suspension without an end | ends when the collection begins | ends when some other suspension ended |
-//! | several worlds, each with its own numbers | are told apart | a number that was just seen is ignored, and pauses at the same time are mixed up |
+//! | the collections of several worlds | are distinguished | are ignored if the number is that of the collection before; pauses that overlap are mixed up |
 //! | a program's name in quotes | without the quotes | with one of the quotes |
 //!
 //! One defect cannot be reproduced: for a `HeapStats` that is shorter than its version requires, PerfView reads the bytes that
