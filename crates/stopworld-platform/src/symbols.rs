@@ -26,8 +26,15 @@ enum Origin {
     Program,
     /// A package from a registry.
     Package,
-    /// The standard library, or the collector.
-    Runtime,
+    /// The standard library.
+    Standard,
+    Collector,
+}
+
+impl Origin {
+    fn is_runtime(self) -> bool {
+        matches!(self, Self::Standard | Self::Collector)
+    }
 }
 
 impl CodePlace {
@@ -76,9 +83,10 @@ pub struct Function {
     pub file_begin: usize,
 }
 
-/// Where the functions begin that are between the program's code and an allocator: they are left out in front of a backtrace.
-const LIBRARIES: [&str; 8] =
-    ["stopworld::", "stopworld_platform::", "stopworld_fire_", "alloc::", "std::", "core::", "__rust", "_Unwind_"];
+/// How the paths of the collector's functions begin. They are left out in front of a backtrace, and so are those of the standard library.
+const COLLECTOR: [&str; 3] = ["stopworld::", "stopworld_platform::", "stopworld_fire_"];
+/// How the paths of the standard library's functions begin, and those of the functions that the compiler adds.
+const STANDARD: [&str; 5] = ["alloc::", "std::", "core::", "__rust", "_Unwind_"];
 /// Parts of the paths of source files of the standard library. Inlined functions have names without a path.
 const STANDARD_FILES: [&str; 3] = ["/rustc/", "/rust/deps/", "/rustlib/src/rust/library/"];
 /// A part of the paths of source files of packages from a registry. The name of the registry and that of the package follow.
@@ -89,12 +97,14 @@ const OWN_PACKAGES: &str = "stopworld-";
 const OWN_FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 /// How that ends in the repository, which has the package `stopworld` at its root.
 const IN_REPOSITORY: &str = "/crates/stopworld-platform";
-/// The functions with which the program begins, besides those of the standard library: they, and what called them, are left out at the end.
-const BEGINNINGS: [&str; 2] = ["main", "_start"];
+/// The C function that calls Rust's `main`. With line tables only, Rust's `main` has this name too, but also a source file.
+const C_MAIN: &str = "main";
+/// How the names of the functions begin that call `main`.
+const CALLERS_OF_MAIN: [&str; 2] = ["_start", "__libc_start_"];
 
-fn is_of_a_library(function: &str) -> bool {
+fn begins_like(function: &str, paths: &[&str]) -> bool {
     let path = function.trim_start_matches(['<', '&', '*']);
-    LIBRARIES.iter().any(|library| path.starts_with(library))
+    paths.iter().any(|begin| path.starts_with(begin))
 }
 
 /// Returns whether a path is that of a source file of the package `stopworld`, or of this one, in the folders where they were compiled.
@@ -107,19 +117,22 @@ fn is_own_file(path: &str) -> bool {
 fn origin(function: &str, path: Option<&str>) -> Origin {
     let path = path.unwrap_or_default();
     let package = path.split_once(PACKAGE_FILES).and_then(|(_, rest)| rest.split_once('/')).map(|(_, package)| package);
-    let is_file_of_the_runtime = is_own_file(path) || STANDARD_FILES.iter().any(|part| path.contains(part));
     match package {
-        _ if is_of_a_library(function) || is_file_of_the_runtime => Origin::Runtime,
-        Some(package) if package.starts_with(OWN_PACKAGES) => Origin::Runtime,
+        _ if begins_like(function, &COLLECTOR) || is_own_file(path) => Origin::Collector,
+        _ if begins_like(function, &STANDARD) => Origin::Standard,
+        _ if STANDARD_FILES.iter().any(|part| path.contains(part)) => Origin::Standard,
+        Some(package) if package.starts_with(OWN_PACKAGES) => Origin::Collector,
         Some(_) => Origin::Package,
         None => Origin::Program,
     }
 }
 
-fn is_a_beginning(function: &str) -> bool {
-    let path = function.trim_start_matches('<');
+/// Returns whether this is a function with which the program begins: it, and what called it, are left out at the end of a backtrace.
+fn is_a_beginning(place: &CodePlace) -> bool {
     // Not `FnOnce::call_once`: it is also between the functions of the program.
-    path.contains("__rust_begin_short_backtrace") || BEGINNINGS.contains(&path)
+    place.function.contains("__rust_begin_short_backtrace")
+        || (&*place.function == C_MAIN && place.file.is_none())
+        || CALLERS_OF_MAIN.iter().any(|begin| place.function.starts_with(begin))
 }
 
 /// A file in memory.
@@ -220,7 +233,7 @@ impl Symbols {
     }
 
     /// Returns the program's own calls of a backtrace, innermost first: without calls inside libraries, and without what called the program's
-    /// `main` or a thread's closure. All calls, if none is the program's own.
+    /// `main` or a thread's closure. If none is the program's own: all calls but the innermost ones of the collector.
     pub fn places(&mut self, number: u32, addresses: impl Iterator<Item = usize>) -> &[CodePlace] {
         &self.calls(number, addresses).shown
     }
@@ -247,7 +260,7 @@ impl Symbols {
             frames.resize(all.len(), index);
         }
         let mut own: Vec<(usize, Vec<CodePlace>)> = Vec::new();
-        let shown = own_calls(&all, |origin| origin != Origin::Runtime);
+        let shown = own_calls(&all, |origin| !origin.is_runtime());
         for (place, frame) in all.drain(shown.clone()).zip(&frames[shown]) {
             match own.last_mut() {
                 Some((last, places)) if last == frame => places.push(place),
@@ -307,7 +320,8 @@ fn look_up(modules: &mut [Module], address: usize, here: &Path) -> Arc<[CodePlac
     }
 }
 
-/// Returns the calls of a backtrace that are the program's own, without those of libraries between them. All, if none is.
+/// Returns the calls of a backtrace that are the program's own, without those of libraries between them. If none is: those that
+/// [`own_calls`] returns.
 fn program_calls(all: &[CodePlace]) -> Vec<CodePlace> {
     let is_own = |origin| origin == Origin::Program;
     let calls = &all[own_calls(all, is_own)];
@@ -318,13 +332,14 @@ fn program_calls(all: &[CodePlace]) -> Vec<CodePlace> {
     }
 }
 
-/// Returns which of the calls of a backtrace are the program's own: from the first to the last whose origin is. All, if none is.
+/// Returns which of the calls of a backtrace are the program's own: from the first to the last whose origin is. If none is: all calls but the
+/// innermost ones of the collector.
 fn own_calls(all: &[CodePlace], is_own: impl Fn(Origin) -> bool) -> Range<usize> {
-    let end = all.iter().position(|place| is_a_beginning(&place.function)).unwrap_or(all.len());
+    let end = all.iter().position(is_a_beginning).unwrap_or(all.len());
     let is_own = |place: &CodePlace| is_own(place.origin);
     match (all[..end].iter().position(is_own), all[..end].iter().rposition(is_own)) {
         (Some(first), Some(last)) => first..last + 1,
-        _ => 0..all.len(),
+        _ => all.iter().position(|place| place.origin != Origin::Collector).unwrap_or(0)..all.len(),
     }
 }
 
@@ -352,12 +367,13 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("<alloc::vec::Vec<app::Node>>::push", true)]
-    #[case("app::fill", false)]
-    #[case("<app::Node as core::clone::Clone>::clone", false)]
-    #[case("stopworld_cli::main", false)]
-    fn functions_of_libraries_are_known_by_their_paths(#[case] function: &str, #[case] expected: bool) {
-        assert_eq!(is_of_a_library(function), expected);
+    #[case("<alloc::vec::Vec<app::Node>>::push", Origin::Standard)]
+    #[case("<stopworld::check::Allocator as core::alloc::global::GlobalAlloc>::alloc", Origin::Collector)]
+    #[case("app::fill", Origin::Program)]
+    #[case("<app::Node as core::clone::Clone>::clone", Origin::Program)]
+    #[case("stopworld_cli::main", Origin::Program)]
+    fn functions_of_libraries_are_known_by_their_paths(#[case] function: &str, #[case] expected: Origin) {
+        assert_eq!(origin(function, None), expected);
     }
 
     #[rstest]
@@ -365,18 +381,24 @@ mod tests {
         "core::ops::function::FnOnce::call_once", "std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "main"], 1..5,
         &["app::fill", "app::run", "app::main"])]
     #[case::c_program(&["alloc::alloc", "app::fill", "main", "_start"], 1..2, &["app::fill"])]
+    #[case::c_program_with_lines(&["alloc::alloc", "fill (app.c)", "main (app.c)", "__libc_start_call_main", "_start"], 1..3, &["fill", "main"])]
+    #[case::line_tables_only(&["stopworld_platform::os::unwind::return_addresses", "alloc::alloc", "main (src/main.rs)",
+        "std::sys::backtrace::__rust_begin_short_backtrace", "std::rt::lang_start", "main", "__libc_start_call_main", "_start"], 2..3, &["main"])]
     #[case::libraries_only(&["alloc::alloc", "std::rt::lang_start"], 0..2, &["alloc::alloc", "std::rt::lang_start"])]
+    #[case::without_own_calls(&["stopworld_platform::os::unwind::return_addresses", "stopworld::check::alloc", "alloc::alloc", "main"], 2..4,
+        &["alloc::alloc", "main"])]
     fn a_report_shows_the_programs_own_calls(
         #[case] functions: &[&str],
         #[case] expected: Range<usize>,
         #[case] shown: &[&str],
     ) {
-        let place = |function: &&str| CodePlace {
-            function: (*function).into(),
-            has_symbol: true,
-            file: None,
-            line: None,
-            origin: origin(function, None),
+        let place = |place: &&str| {
+            let (function, file) = match place.strip_suffix(')').and_then(|place| place.split_once(" (")) {
+                Some((function, file)) => (function, Some(file)),
+                None => (*place, None),
+            };
+            let origin = origin(function, file);
+            CodePlace { function: function.into(), has_symbol: true, file: file.map(Arc::from), line: None, origin }
         };
         let all: Vec<_> = functions.iter().map(place).collect();
         assert_eq!(own_calls(&all, |origin| origin == Origin::Program), expected);
@@ -392,7 +414,7 @@ mod tests {
     #[case("srcs/heap.rs", false)]
     fn files_of_the_collector_are_known_by_their_folders(#[case] file: &str, #[case] expected: bool) {
         let repository = OWN_FOLDER.strip_suffix(IN_REPOSITORY).unwrap();
-        assert_eq!(origin("refill", Some(&format!("{repository}/{file}"))) == Origin::Runtime, expected);
+        assert_eq!(origin("refill", Some(&format!("{repository}/{file}"))) == Origin::Collector, expected);
     }
 
     #[test]
@@ -438,7 +460,7 @@ mod tests {
             ("std::rt::lang_start", "/rustc/0123/library/std/src/rt.rs".to_owned()),
         ];
         let all: Vec<_> = all.iter().map(|(function, path)| place((*function, path.as_str()))).collect();
-        assert_eq!(own_calls(&all, |origin| origin != Origin::Runtime), 2..4);
+        assert_eq!(own_calls(&all, |origin| !origin.is_runtime()), 2..4);
         assert_eq!(own_calls(&all, |origin| origin == Origin::Program), 3..4);
     }
 }
