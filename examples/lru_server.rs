@@ -374,18 +374,14 @@ pub fn self_test(world: &World, clients: usize, requests: usize, out: &mut impl 
 
 /// Runs the program with these arguments.
 pub fn run(builder: WorldBuilder, arguments: &[&str], out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    let parsed = |port: &str| port.parse().map_err(|_| USAGE);
     match *arguments {
         [] => self_test(&builder.build()?, 4, 10_000, out),
-        ["serve", port] => serve(&builder.build()?, port.parse().map_err(|_| USAGE)?, 100_000),
-        ["serve", port, entries] => {
-            serve(&builder.build()?, port.parse().map_err(|_| USAGE)?, entries.parse().map_err(|_| USAGE)?)
-        }
+        ["serve", port] => serve(&builder.build()?, parsed(port)?, 100_000),
+        ["serve", port, entries] => serve(&builder.build()?, parsed(port)?, entries.parse().map_err(|_| USAGE)?),
         ["client", port] => {
-            let mut client = Client::connect(port.parse().map_err(|_| USAGE)?)?;
-            for line in io::stdin().lines() {
-                writeln!(out, "{}", client.ask(format_args!("{}", line?))?)?;
-            }
-            Ok(())
+            let mut client = Client::connect(parsed(port)?)?;
+            io::stdin().lines().try_for_each(|line| Ok(writeln!(out, "{}", client.ask(format_args!("{}", line?))?)?))
         }
         _ => Err(USAGE.into()),
     }
