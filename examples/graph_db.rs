@@ -17,10 +17,13 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
+use std::process::ExitCode;
 
 use stopworld::{
     ByAddress, Gc, GcDeque, GcHashMap, GcMutex, GcVec, Mutator, OutOfMemory, Root, Trace, WeakMap, World, WorldBuilder,
 };
+
+const USAGE: &str = "usage: graph_db [FILE | -]";
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -275,15 +278,26 @@ fn session(
     }
 }
 
-fn main() -> Outcome<()> {
-    let world = World::builder().heap_limit(256 << 20);
-    let out = &mut std::io::stdout();
-    match std::env::args().nth(1).as_deref() {
-        None => run(world, &mut TOUR.as_bytes(), out),
-        Some("-") => run(world, &mut BufReader::new(std::io::stdin()), out),
-        Some(file) => {
+/// Runs the program with these arguments. Returns its exit status.
+pub fn start(builder: WorldBuilder, arguments: &[&str], out: &mut (impl Write + Send)) -> Outcome<u8> {
+    match *arguments {
+        [] => run(builder, &mut TOUR.as_bytes(), out)?,
+        ["-"] => run(builder, &mut BufReader::new(std::io::stdin()), out)?,
+        ["--help"] => writeln!(out, "{USAGE}")?,
+        [file] if !file.starts_with('-') => {
             let commands = File::open(file).map_err(|error| format!("{file}: {error}"))?;
-            run(world, &mut BufReader::new(commands), out)
+            run(builder, &mut BufReader::new(commands), out)?;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return Ok(2);
         }
     }
+    Ok(0)
+}
+
+fn main() -> Outcome<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Ok(start(World::builder().heap_limit(256 << 20), &arguments, &mut std::io::stdout())?.into())
 }

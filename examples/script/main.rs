@@ -16,11 +16,13 @@ mod parser;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::process::ExitCode;
 
 use stopworld::{ByAddress, Gc, GcHashMap, GcMutex, GcVec, Mutator, Trace, World, WorldBuilder};
 
 /// The program that runs if there is no other.
 pub const TOUR: &str = include_str!("tour.script");
+const USAGE: &str = "usage: script [FILE]";
 /// How deep expressions and calls may be nested, and the stack that the interpreter's thread needs for that without optimisation.
 const DEEPEST: usize = 2000;
 const STACK_BYTES: usize = 64 << 20;
@@ -333,10 +335,25 @@ pub fn run(builder: WorldBuilder, program: &str, out: &mut (impl Write + Send)) 
     Ok(())
 }
 
-fn main() -> Outcome<()> {
-    let program = match std::env::args().nth(1) {
-        Some(file) => std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?,
-        None => TOUR.to_owned(),
-    };
-    run(World::builder().heap_limit(256 << 20), &program, &mut std::io::stdout())
+/// Runs the interpreter with these arguments. Returns its exit status.
+pub fn start(builder: WorldBuilder, arguments: &[&str], out: &mut (impl Write + Send)) -> Outcome<u8> {
+    match *arguments {
+        [] => run(builder, TOUR, out)?,
+        ["--help"] => writeln!(out, "{USAGE}")?,
+        [file] if !file.starts_with('-') => {
+            let program = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+            run(builder, &program, out)?;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return Ok(2);
+        }
+    }
+    Ok(0)
+}
+
+fn main() -> Outcome<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Ok(start(World::builder().heap_limit(256 << 20), &arguments, &mut std::io::stdout())?.into())
 }

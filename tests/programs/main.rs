@@ -238,6 +238,18 @@ fn the_graph_database_names_the_mistake(#[case] commands: &str, #[case] message:
     assert!(error.starts_with(message), "{error}");
 }
 
+#[rstest]
+#[case(&["--help"], 0)]
+#[case(&["--version"], 2)]
+#[case(&["Cargo.toml", "more"], 2)]
+fn the_database_and_the_interpreter_explain_their_use(#[case] arguments: &[&str], #[case] status: u8) {
+    let (mut database, mut interpreter) = (Vec::new(), Vec::new());
+    assert_eq!(graph_db::start(builder(None), arguments, &mut database).unwrap(), status);
+    assert_eq!(script::start(builder(None), arguments, &mut interpreter).unwrap(), status);
+    let expected = if status == 0 { ["usage: graph_db [FILE | -]\n", "usage: script [FILE]\n"] } else { [""; 2] };
+    assert_eq!([database, interpreter].map(|out| String::from_utf8(out).unwrap()), expected);
+}
+
 /// Sends `requests`, ends that direction, and returns all replies of a server, whose listener first fails.
 fn replies(world: &World, shared: &lru_server::Shared, requests: &'static [u8]) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
