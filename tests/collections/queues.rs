@@ -8,7 +8,7 @@ use rstest::rstest;
 use stopworld::{GcDeque, GcVec, Mutator};
 
 use super::for_each_case;
-use super::hazard::By;
+use super::hazard::{self, By};
 use super::sequences::{Element, Plain, eq, plain, range_of};
 
 #[derive(Clone, Debug)]
@@ -294,6 +294,23 @@ fn a_queue_is_what_std_makes_of_the_same_steps(#[values(By::Signals, By::Safepoi
         steps.into_iter().for_each(|step| apply(m, &mut ours, &mut model, step));
         assert_eq!(ours.len(), model.len());
     });
+}
+
+/// The sum of two places of such a queue is more than the largest number.
+#[test]
+fn a_queue_without_bytes_may_have_the_largest_capacity() {
+    let world = hazard::world(By::Safepoints);
+    // SAFETY: the queue is in a local variable, and has no references.
+    let m = &unsafe { world.attach("main") }.unwrap();
+    let mut queue = GcDeque::with_capacity(m, usize::MAX).unwrap();
+    queue.push_front(m, ()).unwrap();
+    queue.push_back(m, ()).unwrap();
+    queue.push_back(m, ()).unwrap();
+    assert_eq!((queue.len(), queue.iter().count(), queue.capacity()), (3, 3, usize::MAX));
+    assert_eq!(
+        [queue.pop_front(), queue.pop_back(), queue.pop_back(), queue.pop_back()],
+        [Some(()), Some(()), Some(()), None]
+    );
 }
 
 #[rstest]

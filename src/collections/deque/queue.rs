@@ -142,8 +142,9 @@ impl<T: Trace> GcDeque<T> {
 
     /// The place of the element with this index, which is at most the capacity.
     pub(super) fn place_of(&self, index: usize) -> usize {
-        let place = self.head + index;
-        if place < self.capacity() { place } else { place - self.capacity() }
+        // The capacity of a queue of values without bytes may be the largest number.
+        let to_the_end = self.capacity() - self.head;
+        if index < to_the_end { self.head + index } else { index - to_the_end }
     }
 
     /// Moves an element to another index, whose value is gone. The old one must be cleared, or written.
