@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::slice;
 use std::time::{Duration, Instant};
 
 use super::cell::GcCell;
@@ -105,6 +106,16 @@ impl<T: ?Sized + Ord> Ord for Local<'_, T> {
 impl<T: ?Sized + Hash> Hash for Local<'_, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);
+    }
+}
+
+/// A loop over the elements of an array, which are valid until the end of the scope.
+impl<'gc, T: 'gc> IntoIterator for &Local<'gc, [T]> {
+    type Item = &'gc T;
+    type IntoIter = slice::Iter<'gc, T>;
+
+    fn into_iter(self) -> slice::Iter<'gc, T> {
+        self.get().iter()
     }
 }
 

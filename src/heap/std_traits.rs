@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
+use std::slice;
 
 use super::pointer::Gc;
 use super::trace::{Layout, Trace, Word};
@@ -64,6 +65,16 @@ impl<T: ?Sized> AsRef<T> for Gc<T> {
 impl<T: ?Sized> Borrow<T> for Gc<T> {
     fn borrow(&self) -> &T {
         self
+    }
+}
+
+/// A loop over the elements of an array, as over those of a `&Rc<[T]>`.
+impl<'a, T> IntoIterator for &'a Gc<[T]> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+
+    fn into_iter(self) -> slice::Iter<'a, T> {
+        self.iter()
     }
 }
 

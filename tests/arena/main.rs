@@ -183,6 +183,21 @@ fn random_programs_keep_exactly_what_the_root_reaches(#[values(By::Signals, By::
 }
 
 #[test]
+fn a_loop_over_an_array_has_references_to_the_end_of_the_scope() {
+    let world = hazard::world(By::Safepoints);
+    graph(&world).enter(|scope, _| {
+        let mut elements = Vec::new();
+        {
+            let array = scope.alloc_slice(&[1, 2, 3]).unwrap();
+            for element in &array {
+                elements.push(element);
+            }
+        }
+        assert_eq!(elements, [&1, &2, &3]);
+    });
+}
+
+#[test]
 fn a_collection_in_a_scope_is_an_error_and_one_by_another_thread_waits_for_its_end() {
     let world = hazard::world(By::Signals);
     let arena = graph(&world);

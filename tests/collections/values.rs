@@ -44,6 +44,11 @@ fn objects_without_a_size_live_as_long_as_they_are_referenced(
         object.changing.set(m.alloc_slice(&texts[1..]).unwrap());
         m.collect().unwrap();
         assert_eq!(*object.text, *words[0]);
+        let mut lengths = Vec::new();
+        for length in &object.numbers {
+            lengths.push(*length as usize);
+        }
+        assert!(lengths.into_iter().eq(words.iter().map(String::len)));
         assert!(object.numbers.iter().zip(&words).all(|(len, word)| *len as usize == word.len()));
         assert!(object.texts.iter().zip(&words).all(|(text, word)| **text == **word));
         assert_eq!(object.shown.unwrap().to_string(), words[0]);
