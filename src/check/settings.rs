@@ -43,7 +43,9 @@ impl CheckPromise {
         Self { action, suppressed: WRITERS.map(str::to_owned).into(), most: MOST_REPORTS, listener: None }
     }
 
-    /// Reports each hidden reference, and frees the object, as the collection would without the check.
+    /// Reports each hidden reference, and frees the object, as the collection would without the check. Each collection searches all blocks of the
+    /// allocator and all statics while the world is stopped, and each allocation walks the stack, with this function and with the two others: see
+    /// [the module](crate::check).
     pub fn report() -> Self {
         Self::with(Action::Report)
     }
@@ -70,7 +72,8 @@ impl CheckPromise {
     /// Leaves out the reports in which `pattern` matches a function or a file of the backtrace of the block, or the name of the static
     /// variable. The pattern matches a part of the name; `*` in it stands for any text. All calls of the backtrace count, also those inside
     /// libraries, which reports leave out. A block or a static without known names has the name `unknown`, and all thread-local
-    /// variables have the name `thread-local`. May be called several times.
+    /// variables have the name `thread-local`. May be called several times. Each new report compares each name with each pattern; a collection without
+    /// hidden references does not.
     ///
     /// Further patterns are in the environment variable `STOPWORLD_SUPPRESS_HIDDEN`, separated by commas; it is read when the world is built.
     ///
@@ -82,6 +85,7 @@ impl CheckPromise {
     }
 
     /// Sets the largest number of objects that one collection reports; the others are counted in one line. Default: 10.
+    /// Each report looks up names in the debugging information.
     #[must_use]
     pub fn most_reports(mut self, count: usize) -> Self {
         self.most = count;
@@ -89,7 +93,7 @@ impl CheckPromise {
     }
 
     /// Sets a function that receives each report instead of the standard error stream. Called on the collecting thread, after the world has
-    /// restarted and the locks of the collection are released.
+    /// restarted and the locks of the collection are released. The collecting thread waits for it; the others do not.
     #[must_use]
     pub fn on_report(mut self, listener: impl Fn(&HiddenReference) + Send + Sync + 'static) -> Self {
         self.listener = Some(Box::new(listener));

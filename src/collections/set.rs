@@ -115,7 +115,8 @@ impl<T: Trace, S> GcHashSet<T, S> {
         self.map.retain(|value, ()| keep(value));
     }
 
-    /// Removes the values for which `remove` returns true, and returns an iterator over them. See [`GcHashMap::extract_if`].
+    /// Removes the values for which `remove` returns true, and returns an iterator over them. O(n) in total. A set of more than eight values takes
+    /// four bytes of malloc's memory for each of them meanwhile. See [`GcHashMap::extract_if`].
     ///
     /// # Panics
     /// If `remove` does. Then its value stays, too.

@@ -35,7 +35,8 @@ impl<'gc, T: ?Sized> Local<'gc, T> {
         Self { gc, _scope: PhantomData }
     }
 
-    /// Returns a reference to the value that is valid until the end of the scope. `Deref` borrows from the `Local` instead.
+    /// Returns a reference to the value that is valid until the end of the scope. `Deref` borrows from the `Local` instead. Costs nothing; one load
+    /// if `T` has no size.
     pub fn get(self) -> &'gc T
     where
         T: 'gc,
@@ -44,12 +45,12 @@ impl<'gc, T: ?Sized> Local<'gc, T> {
         unsafe { &*self.gc.as_ptr() }
     }
 
-    /// Returns whether both refer to the same object. (`==` compares the values.)
+    /// Returns whether both refer to the same object. (`==` compares the values.) Costs a comparison of two words.
     pub fn ptr_eq(this: Self, other: Self) -> bool {
         Gc::ptr_eq(this.gc, other.gc)
     }
 
-    /// Returns the address of the object, which does not keep it alive.
+    /// Returns the address of the object, which does not keep it alive. Costs nothing.
     pub fn addr(self) -> usize {
         self.gc.addr()
     }

@@ -126,7 +126,7 @@ impl<R: Scoped<Static = R> + Trace> Arena<R> {
         })
     }
 
-    /// Runs a collection, as [`World::collect`] does.
+    /// Runs a collection, as [`World::collect`] does, at the same cost: it stops all threads, and marks what is reachable.
     ///
     /// # Errors
     /// As for [`World::collect`]. In a scope of this arena it always fails.
@@ -134,7 +134,7 @@ impl<R: Scoped<Static = R> + Trace> Arena<R> {
         self.mutator.collect()
     }
 
-    /// Returns the world of this arena.
+    /// Returns the world of this arena. Costs nothing; a clone of it is two atomic additions.
     pub fn world(&self) -> &World {
         self.mutator.world()
     }

@@ -120,7 +120,8 @@ impl<T: ?Sized + 'static> fmt::Debug for Root<T> {
 
 impl World {
     /// Registers a range of ordinary memory as a root. Each collection scans all aligned words of it conservatively, until the
-    /// guard is dropped. Returns `None` if 65,536 ranges are registered already.
+    /// guard is dropped. Returns `None` if 65,536 ranges are registered already. Takes a lock, for which it waits during a collection, and looks for a
+    /// free place: O(n) for n registered ranges.
     ///
     /// # Safety
     /// The memory is readable until the guard is dropped, and references in it are written as whole words.
