@@ -2,7 +2,7 @@
 //!
 //!     cargo run --example hidden -- MISTAKE
 //!
-//! A mistake is one of hash-map, boxed, static, thread-local, future, leaf and xored; hash-map-fixed is the first one, corrected. What to look at: each report
+//! A mistake is one of hash-map, boxed, static, thread-local, future, leaf, sort and xored; hash-map-fixed is the first one, corrected. What to look at: each report
 //! names the type of the object that would be freed, where it was allocated, and where the block was allocated that hides the reference.
 //! A reference that is xored is not an address, and is not found.
 
@@ -141,6 +141,25 @@ fn in_a_leaf(m: &Mutator) -> Result<u64, Box<dyn Error>> {
     Ok(accounts[7].0.0.balance)
 }
 
+/// Sorts two sorted halves. Std's stable sort copies one half into a block, and merges the two into the array.
+fn in_a_sort(m: &Mutator) -> Result<u64, Box<dyn Error>> {
+    const LENGTH: usize = 1024;
+    let mut accounts = [open_account(m, 0)?; LENGTH];
+    for (index, account) in accounts.iter_mut().enumerate() {
+        *account = open_account(m, (2 * index % LENGTH + 2 * index / LENGTH) as u64)?;
+    }
+    let (mut comparisons, mut collected) = (0, Ok(()));
+    accounts.sort_by(|one, other| {
+        comparisons += 1;
+        if comparisons == LENGTH * 3 / 2 {
+            collected = m.collect().map(drop);
+        }
+        one.number.cmp(&other.number)
+    });
+    collected?;
+    Ok(accounts[7].balance)
+}
+
 /// Returns whether the recovered address is odd: the object is gone.
 fn xored(m: &Mutator) -> Result<u64, Box<dyn Error>> {
     const KEY: usize = 0x5555_5555_5555_5555;
@@ -171,8 +190,9 @@ pub fn run(mistake: &str) -> Result<u64, Box<dyn Error>> {
         "thread-local" => in_a_thread_local(&m),
         "future" => in_a_future(&m),
         "leaf" => in_a_leaf(&m),
+        "sort" => in_a_sort(&m),
         "xored" => xored(&m),
-        _ => Err("usage: hidden hash-map|hash-map-fixed|boxed|static|thread-local|future|leaf|xored".into()),
+        _ => Err("usage: hidden hash-map|hash-map-fixed|boxed|static|thread-local|future|leaf|sort|xored".into()),
     }
 }
 

@@ -40,6 +40,7 @@ const ROWS: &[(&str, &[(&str, Expected)])] = &[
         "a `Leaf` or a skipped field, by a wrapper that claims to be `Send + Sync`",
         &[("leaf", Object("Leaf<mistakes::hidden::Wrapped>, at byte 0, which is not scanned", "hidden::in_a_leaf"))],
     ),
+    ("an array that std's stable sort (`sort`, `sort_by` …) sorts", &[("sort", Block("hidden::in_a_sort"))]),
     ("an integer that is not its address (xor, compressed, in a file)", &[("xored", Nothing)]),
 ];
 

@@ -36,7 +36,8 @@
 //! * `Clone`, `Extend`, `FromIterator`, `From<[T; N]>` and the operators of sets have no place for a mutator and an error. Their functions are
 //!   methods: `try_clone`, `extend`, `from_iter`, `try_union` and so on. `write!` needs [`GcString::writer`].
 //! * Nothing gives out a `&mut [T]` ([`GcVec`] says why). So `chunks_mut`, `split_at_mut`, `select_nth_unstable`, `as_mut_slices` and
-//!   `sort_by_cached_key` are missing. [`GcDeque::make_contiguous`] returns a `&[T]`; sort a [`GcVec`], which a queue becomes by `From`.
+//!   `sort_by_cached_key` are missing. An element that is an array is a slice itself: do not sort it by std's stable sort, but by
+//!   `sort_unstable`. [`GcDeque::make_contiguous`] returns a `&[T]`; sort a [`GcVec`], which a queue becomes by `From`.
 //! * [`GcVec::splice`] replaces the range at once.
 //! * Missing are functions for the memory behind a collection (`leak`, `from_raw_parts`, `spare_capacity_mut`, `into_boxed_slice`), the UTF-16
 //!   functions of `String`, and what is unstable in std.

@@ -93,7 +93,8 @@ impl World {
     /// While attached, the thread keeps every `Gc` of this world that it will use again, and every
     /// [collection](crate::collections), where the collector looks: on its stack or in its registers, in other collected objects, in
     /// a [`Root`](crate::Root), or in a registered range. A `Box`, a `Vec`, a thread-local or a future is not enough. The same holds for references into objects, which are `Send` although a `Gc` is not
-    /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers.
+    /// (the closure of a scoped thread is in a `Box`), and for the finalizers that the thread registers. The stable sort of std (`slice::sort_by` and
+    /// others) moves elements through such a `Vec`: an array with a `Gc` is sorted by `sort_unstable`, or in a [`GcVec`](crate::GcVec).
     ///
     /// In a [blocking](Mutator::blocking) region, also of a function that is documented to run code of the program in one
     /// ([`in_blocking_region`](crate::events::record::in_blocking_region) and others), and in code that the collector calls (an event [sink](crate::events::Sink), a

@@ -15,7 +15,8 @@ use crate::{Gc, Mutator, OutOfMemory, Trace};
 ///
 /// It dereferences to a slice, for reading: `len`, `iter`, `first`, `contains`, `binary_search`, `chunks` and all other functions of slices. There
 /// is no `&mut [T]`: std's stable sort moves elements through memory of malloc, where the collector would not see them. The functions for
-/// which std needs a mutable slice are methods here.
+/// which std needs a mutable slice are methods here. An element that is an array with references is sorted by `sort_unstable`: `vec[0].sort()` would
+/// be such a stable sort.
 ///
 /// ```
 /// use stopworld::{GcVec, World};
