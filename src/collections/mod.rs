@@ -48,7 +48,7 @@
 //! # Where a collection may be
 //! Where a `Gc` may be ([`World::attach`](crate::World::attach)): in a local variable, or in a collected object. It contains a `Gc`, so it
 //! is neither `Send` nor `Sync`, and it is `Trace`, so it can be a field of an object or an element of another collection. Elements are of
-//! any type that is `Trace` and has no drop glue.
+//! any type that is `Trace`, has no drop glue, and is aligned to at most 8 bytes. A `u128` is aligned to 16: store it as two `u64`, or as a `Gc<u128>`.
 //!
 //! # Why this is sound
 //! A collection is not `Copy`, and nothing gives out its storage. So the borrow checker decides which references to elements exist: `&mut`

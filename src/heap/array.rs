@@ -36,7 +36,10 @@ impl<T> Dyn<T> {
     /// The metadata must be set before the object is used as a `Gc<dyn Trait>`.
     pub(crate) fn new(value: T) -> Self {
         const {
-            assert!(align_of::<T>() <= METADATA_BYTES, "a value behind a `Gc<dyn Trait>` is aligned to at most 8 bytes")
+            assert!(
+                align_of::<T>() <= METADATA_BYTES,
+                "a value behind a `Gc<dyn Trait>` can't be aligned to more than 8 bytes, as a `u128` is: store it as two `u64`, or as a `Gc` in the value"
+            )
         };
         Self { metadata: std::ptr::null(), value }
     }
@@ -121,18 +124,22 @@ unsafe impl<T: Trace> Trace for Array<T> {
     const SHAPE: Shape = shape_of_array::<T>();
 }
 
-/// Refuses elements with drop glue, when a constant is computed.
+/// Refuses elements with drop glue, and elements aligned to more than 8 bytes, when a constant is computed.
 pub(crate) const fn check_elements<T>() {
     assert!(
         !needs_drop::<T>(),
         "the elements of an array or a collection can't have drop glue: make each an object of its own, `Gc<Leaf<T>>`"
+    );
+    assert!(
+        align_of::<T>() <= 8,
+        "the elements of an array or a collection can't be aligned to more than 8 bytes, as a `u128` is: make each an object of its own, `Gc<T>`, or store a `u128` as two `u64`"
     );
 }
 
 /// The shape of a length word and the elements after it.
 pub(crate) const fn shape_of_array<T: Trace>() -> Shape {
     check_elements::<T>();
-    assert!(size_of::<T>() <= u32::MAX as usize && align_of::<T>() <= 8, "array elements are aligned to at most 8");
+    assert!(size_of::<T>() <= u32::MAX as usize, "an array element has at most 4 GiB");
     if T::LAYOUT.is_leaf() {
         return Shape::Leaf;
     }
