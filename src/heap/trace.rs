@@ -153,9 +153,9 @@ impl fmt::Debug for Layout {
     message = "`{Self}` can't be part of a collected object",
     label = "not `Trace`",
     note = "for a type of your own, write `#[derive(stopworld::Trace)]`",
-    note = "for a field that changes, use `GcCell<T>` in place of `Cell<T>` or `RefCell<T>`; for a list, `Gc<[T]>` or `GcVec<T>`",
-    note = "a value without references (`String`, `Vec<u8>`, `Mutex<u32>`) is an object of its own: `Gc<Leaf<T>>`",
-    note = "a plain value of a type that is not yours is a `Leaf<T>`, also as a field",
+    note = "in an object, use `GcCell<T>` in place of `Cell<T>` or `RefCell<T>`, and `Gc<T>` in place of `Root<T>`",
+    note = "for a collection, use `Gc<[T]>`, `GcVec`, `GcDeque`, `GcHashMap` or `GcHashSet`; for a text, `Gc<str>` or `GcString`",
+    note = "another value without references (`Vec<u8>`, a `Uuid`) is an object of its own, `Gc<Leaf<T>>`; if it has no drop glue, also a field, `Leaf<T>`",
     note = "a field that the collector need not scan: `#[trace(skip = \"reason\")]`"
 )]
 pub unsafe trait Trace: 'static {
