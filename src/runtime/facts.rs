@@ -20,6 +20,8 @@ use crate::world::stop_info::ThreadStopInfo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorldFacts {
+    /// The world's number in this process; never used twice. Debuggers and `stopworld core` show it.
+    pub number: u64,
     /// The address by which events name the world.
     pub address: usize,
     /// The start address of the heap.
@@ -85,6 +87,7 @@ impl World {
         let collector = self.collector();
         let heap = &collector.heap;
         WorldFacts {
+            number: collector.threads.published().number(),
             address: std::ptr::from_ref(&**self.inner()) as usize,
             heap_base: heap.blocks.base(),
             reserved_bytes: heap.blocks.reserved_bytes(),

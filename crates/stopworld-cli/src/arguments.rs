@@ -445,7 +445,7 @@ A process must have its diagnostics socket open, as `stopworld run --diagnostics
 are stopped while it sends the heap. A heap of more than about 700,000 objects and references may be sent faster than it can be read, and \
 is then refused as incomplete: use --ptrace, or record a trace to a file instead. With --ptrace the process needs no socket and does not \
 collect: its threads are stopped while its memory is read, and dead objects that no collection has found yet are in the snapshot, too; \
-no root reaches them. Without --collection the last complete heap dump of a trace is used. FILE may be a core file. A \
+no root reaches them. Without --collection the last complete heap dump of a trace is used. If a process, a trace or a core file has several worlds, an error lists their numbers, and --world selects one; a trace numbers its worlds from 0. FILE may be a core file. A \
 snapshot can be converted, too: FILE may be a .heapsnapshot or an HPROF file.
 
 Memory use is about 2 bytes for each object of a trace of this collector, and at most 30 of another one. The output replaces an existing file only when it is complete, and if no part of the heap is missing. A pipe is first copied to an unnamed file in TMPDIR (or /tmp).

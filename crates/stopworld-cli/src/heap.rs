@@ -14,7 +14,7 @@ use super::snapshot::{check_options, no_dumps};
 use heap_snapshot::{Dominators, Graph, paths};
 use stopworld_analysis::pprof;
 use stopworld_analysis::report::{heap_map, heap_objects};
-use stopworld_analysis::snapshot::{OpenedHeap, TypeRow, census, growth};
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap, TypeRow, census, growth};
 
 /// `stopworld heap`.
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
@@ -85,7 +85,8 @@ fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph
     if arguments.diff.is_none() {
         check_options(file, &opened, &arguments.core, arguments.collection)?;
     }
-    let opened = OpenedHeap::open(opened, arguments.collection);
+    let choice = DumpChoice { collection: arguments.collection, world: arguments.core.world };
+    let opened = OpenedHeap::open(opened, choice);
     opened.and_then(OpenedHeap::into_graph).map_err(|error| anyhow!("{name}: {error}").into())
 }
 

@@ -53,7 +53,7 @@ pub(super) struct CoreSource {
     #[arg(long, value_name = "FILE")]
     pub(super) program: Option<PathBuf>,
 
-    /// The number of the world, if the process of the core had several
+    /// The number of the world, if the process or the trace has several
     #[arg(long, value_name = "N", value_parser = world, allow_negative_numbers = true)]
     pub(super) world: Option<u64>,
 }

@@ -16,7 +16,7 @@ use super::arguments::Settings;
 use super::atomic_output::Output;
 use super::exit::Failure;
 use super::snapshot::{Opened, format_of, write};
-use stopworld_analysis::snapshot::SnapshotFormat;
+use stopworld_analysis::snapshot::{DumpChoice, SnapshotFormat};
 use stopworld_trace::nettrace::{Options, Providers, Trace};
 
 /// The events of a heap dump: GC, Type and GCHeapDump, at level Informational.
@@ -100,7 +100,8 @@ impl RunSnapshot {
         }
         // Collections after the wanted one may have been recorded, too.
         let wanted = collections.min(self.wanted) as i32;
-        let opened = Opened::new(dump, Some(wanted)).map_err(|error| anyhow!("--snapshot: {error}"))?;
+        let opened = Opened::new(dump, DumpChoice { collection: Some(wanted), world: None })
+            .map_err(|error| anyhow!("--snapshot: {error}"))?;
         match write(opened, Output::open(&self.path)?, &self.path, self.format) {
             Ok(_) => Ok(()),
             Err(Failure::Usage(line)) => Err(anyhow!(line)),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -22,11 +22,10 @@ use super::heap_input::{open, process};
 use super::post_mortem::Found;
 use super::post_mortem_arguments::CoreSource;
 use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
-use nettrace::clr::Payload;
 use nettrace::clr::bulk::BulkNode;
-use nettrace::clr::gc::{End, Start};
+use nettrace::clr::gc::End;
 use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
-use stopworld_analysis::snapshot::{OpenedHeap, SnapshotError, SnapshotFormat};
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap, SnapshotError, SnapshotFormat};
 use stopworld_diagnostics::client::{Client, Provider, Rundown};
 use stopworld_platform::os::remedy::remedy_of;
 
@@ -38,8 +37,6 @@ const MEGABYTES: u32 = 256;
 const HEAP_DUMP: u64 = 0x1 | 0x8_0000 | 0x10_0000 | 0x80_0000 | 0x100_0000;
 /// Level Informational.
 const INFORMATIONAL: u32 = 4;
-/// The time in which another world of the process sends its heap, after one that is empty.
-const OTHER_WORLDS: Duration = Duration::from_secs(1);
 
 /// `stopworld snapshot`.
 pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
@@ -47,7 +44,6 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     let name = arguments.input.display();
     let process = process(&arguments.input);
     let source = &arguments.core;
-    let selects_in_core = source.world.is_some() || source.program.is_some();
     if let Some(pid) = process.filter(|_| arguments.ptrace) {
         let output = Output::open(&arguments.output)?;
         let found = super::post_mortem::ptrace_graph(pid, arguments.core.world)?;
@@ -58,14 +54,14 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     }
     // The output is opened before the work begins.
     if let Some(pid) = process {
-        if selects_in_core || arguments.collection.is_some() {
+        if source.program.is_some() || arguments.collection.is_some() {
             return Err(Failure::Usage(format!(
-                "--world, --program and --collection: process {pid} collects and sends its heap itself; --world works with --ptrace"
+                "--program and --collection: process {pid} collects and sends its heap itself: omit them"
             )));
         }
         let output = Output::open(&arguments.output)?;
-        let trace = record(pid, arguments.timeout)?;
-        let opened = Opened::new(trace, None).map_err(|error| of_process(pid, error))?;
+        let trace = record(pid, source.world, arguments.timeout)?;
+        let opened = Opened::new(trace, DumpChoice::default()).map_err(|error| of_process(pid, error))?;
         return write(opened, output, &arguments.output, format);
     }
     let file = open(&arguments.input)?;
@@ -78,7 +74,8 @@ pub(super) fn run(arguments: &Snapshot) -> Result<u8, Failure> {
     }
     check_options(&arguments.input, &file, source, arguments.collection)?;
     let output = Output::open(&arguments.output)?;
-    let opened = Opened::new(file, arguments.collection).map_err(|error| anyhow!("{name}: {error}"))?;
+    let choice = DumpChoice { collection: arguments.collection, world: source.world };
+    let opened = Opened::new(file, choice).map_err(|error| anyhow!("{name}: {error}"))?;
     write(opened, output, &arguments.output, format)
 }
 
@@ -95,13 +92,17 @@ pub(super) fn check_options(
     collection: Option<i32>,
 ) -> Result<(), Failure> {
     let name = path.display();
-    if source.world.is_some() || source.program.is_some() {
-        return Err(Failure::Usage(format!("--world and --program are for core files, and {name} is none: omit them")));
+    if source.program.is_some() {
+        return Err(Failure::Usage(format!("--program is for core files, and {name} is none: omit it")));
     }
     // A file of no known format is reported when it is opened.
     match SnapshotFormat::of(file) {
-        Ok(Some(format)) if collection.is_some() && format != SnapshotFormat::Nettrace => Err(no_dumps(&name)),
-        _ => Ok(()),
+        Ok(None | Some(SnapshotFormat::Nettrace)) | Err(_) => Ok(()),
+        Ok(Some(_)) if collection.is_some() => Err(no_dumps(&name)),
+        Ok(Some(_)) if source.world.is_some() => Err(Failure::Usage(format!(
+            "--world selects a world of a core file or of a .nettrace, and {name} has one heap: omit it"
+        ))),
+        Ok(Some(_)) => Ok(()),
     }
 }
 
@@ -137,17 +138,17 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a file with a heap. `collection` selects one of the dumps of a trace.
-    pub(super) fn new(file: File, collection: Option<i32>) -> Result<Opened, SnapshotError> {
+    /// Opens a file with a heap. `choice` selects one of the dumps of a trace.
+    pub(super) fn new(file: File, choice: DumpChoice) -> Result<Opened, SnapshotError> {
         // Opening a trace reads it twice, and so does the writer.
         const READINGS: u64 = 4;
         if SnapshotFormat::of(&file)? != Some(SnapshotFormat::Nettrace) {
-            return Ok(Opened { heap: OpenedHeap::open(file, collection)?, bar: Bar::none() });
+            return Ok(Opened { heap: OpenedHeap::open(file, choice)?, bar: Bar::none() });
         }
         let bar = Bar::new(READINGS * file.metadata()?.len());
         let of_reader = bar.0.clone();
         let on_read = move |count| of_reader.iter().for_each(|bar| bar.inc(count));
-        Ok(Opened { heap: OpenedHeap::open_watched(file, collection, Box::new(on_read))?, bar })
+        Ok(Opened { heap: OpenedHeap::open_watched(file, choice, Box::new(on_read))?, bar })
     }
 }
 
@@ -277,30 +278,57 @@ impl Heap for Counted<'_> {
     }
 }
 
-/// Records a heap dump of a running process to an unnamed file.
-pub(super) fn record(pid: u32, timeout: Duration) -> anyhow::Result<File> {
+/// Returns the number of the world to record: the wanted one, or the only one. `None` for a process of another runtime.
+fn world_of(client: &Client, pid: u32, wanted: Option<u64>) -> anyhow::Result<Option<u64>> {
+    let worlds = client.worlds()?.unwrap_or_default();
+    match (worlds.as_slice(), wanted) {
+        ([], None) => Ok(None),
+        ([], Some(_)) => bail!("process {pid} has no worlds: omit --world"),
+        ([world], None) => Ok(Some(*world)),
+        (_, None) => {
+            bail!("process {pid}: the process has several worlds: --world selects one of {}", numbers(&worlds))
+        }
+        (_, Some(wanted)) if worlds.contains(&wanted) => Ok(Some(wanted)),
+        (_, Some(wanted)) => {
+            bail!("process {pid}: the process has no world {wanted}: it has {}", numbers(&worlds))
+        }
+    }
+}
+
+fn numbers(worlds: &[u64]) -> String {
+    worlds.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Records a heap dump of a running process to an unnamed file. `world` is needed if the process has several.
+pub(super) fn record(pid: u32, world: Option<u64>, timeout: Duration) -> anyhow::Result<File> {
     let client = Client::of_process(pid)?.with_reply_time(timeout);
-    let providers = [Provider {
+    let world = world_of(&client, pid, world)?;
+    let provider = Provider {
         name: "Microsoft-Windows-DotNETRuntime".into(),
         keywords: HEAP_DUMP,
         level: INFORMATIONAL,
         arguments: String::new(),
-    }];
-    let session = client.collect(&providers, MEGABYTES, Rundown::LeftOut)?;
+    };
+    let provider = match world {
+        Some(world) => provider.in_world(world),
+        None => provider,
+    };
+    let session = client.collect(&[provider], MEGABYTES, Rundown::LeftOut)?;
     let copy = tempfile::tempfile().context("can't create a temporary file: set TMPDIR to a directory with room")?;
     session.stream.set_read_timeout(Some(timeout))?;
-    let (send, progress) = mpsc::channel();
+    let (send, over) = mpsc::channel();
     // The request to stop returns after the stream has been read to its end, so another thread makes it.
     let stopper = thread::Builder::new().name("stop".into()).spawn(move || {
-        wait_for_dump(&progress);
+        // Nothing is sent: an error means that there is a dump, or that the stream has ended without one.
+        let _: Result<(), _> = over.recv();
         // If the process has ended, there is nothing to stop.
         let _ = client.stop(session.id);
     })?;
     let failure = Mutex::new(None);
     let tee = Tee { stream: session.stream, copy: &copy, failure: &failure };
-    let mut watch = Watch { progress: Some(send), current: None, seen: false };
+    let mut watch = Watch { over: Some(send), is_dumping: false };
     Reader::new(tee).in_file_order().read(&mut watch);
-    let seen = watch.seen;
+    let seen = watch.has_seen_dump();
     drop(watch);
     // A panic of this thread leaves at worst a session that the process ends by itself.
     let _ = stopper.join();
@@ -363,74 +391,32 @@ impl<R: Read> Read for Tee<'_, R> {
     }
 }
 
-/// What the dump of an empty heap, and the collections after it, report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    /// A heap is empty.
-    Empty,
-    /// Another collection begins. It may be that of a world with objects.
-    Begun,
-}
-
-/// Waits for the heap dump of a world with objects, or for the end of the stream. If a heap is empty, waits a short time for the collection of
-/// another world, and then for its end.
-fn wait_for_dump(progress: &mpsc::Receiver<Progress>) {
-    let mut until = None;
-    // An error means that there is a dump, or that the stream has ended without one.
-    let mut last = progress.recv();
-    while let Ok(now) = last {
-        let until = *until.get_or_insert_with(|| Instant::now() + OTHER_WORLDS);
-        last = match now {
-            Progress::Begun => progress.recv(),
-            Progress::Empty => {
-                progress.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|_| mpsc::RecvError)
-            }
-        };
-    }
-}
-
 /// Notices the end of the first collection with a heap dump.
 struct Watch {
-    /// Is dropped after the dump of a heap that is not empty.
-    progress: Option<mpsc::Sender<Progress>>,
-    /// Whether the dump that is being read has objects; `None` if there is none.
-    current: Option<bool>,
-    seen: bool,
+    /// Is dropped after the dump, which requests the end of the session.
+    over: Option<mpsc::Sender<()>>,
+    /// Whether the current collection has a dump.
+    is_dumping: bool,
+}
+
+impl Watch {
+    fn has_seen_dump(&self) -> bool {
+        self.over.is_none()
+    }
 }
 
 impl Visitor for Watch {
     fn event_type(&mut self, kind: &EventType) -> Interest {
         let is_runtime = kind.provider == "Microsoft-Windows-DotNETRuntime";
-        let is_wanted = [Start::EVENT, BulkNode::EVENT, End::EVENT].contains(&kind.event);
+        let is_wanted = [BulkNode::EVENT, End::EVENT].contains(&kind.event);
         if is_runtime && is_wanted { Interest::Deliver } else { Interest::Skip }
     }
 
     fn event(&mut self, event: &NetEvent<'_>) {
-        // The fields before the rows have the same size everywhere.
-        const POINTER_BYTES: u8 = 8;
         if event.kind.event == BulkNode::EVENT {
-            let count = BulkNode::new(event.version(), Payload::new(event.payload, POINTER_BYTES)).count();
-            self.current = Some(self.current.unwrap_or(false) || count != Some(0));
-        } else if event.kind.event == Start::EVENT {
-            if self.seen {
-                self.report(Progress::Begun);
-            }
-        } else if let Some(has_objects) = self.current.take() {
-            self.seen = true;
-            match has_objects {
-                // Dropping the sender requests the end of the session.
-                true => self.progress = None,
-                false => self.report(Progress::Empty),
-            }
-        }
-    }
-}
-
-impl Watch {
-    fn report(&self, progress: Progress) {
-        if let Some(sender) = &self.progress {
-            // The receiver is gone if the session is being ended already.
-            let _ = sender.send(progress);
+            self.is_dumping = true;
+        } else if std::mem::take(&mut self.is_dumping) {
+            self.over = None;
         }
     }
 }

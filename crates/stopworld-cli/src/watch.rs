@@ -18,7 +18,7 @@ use heap_snapshot::{Heap, v8};
 use nettrace::clr::gc::{End, EndV0, Start, StartV0};
 use nettrace::clr::{Payload, Reason};
 use nettrace::{EventType, Interest, NetEvent, Reader, TraceInfo, Visitor};
-use stopworld_analysis::snapshot::OpenedHeap;
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap};
 use stopworld_diagnostics::Refusal;
 use stopworld_diagnostics::client::{Client, ClientError, Provider, Rundown, Session};
 use stopworld_trace::nettrace::Providers;
@@ -191,8 +191,8 @@ fn unnamed() -> anyhow::Result<File> {
 
 /// Takes a heap snapshot.
 fn heap_snapshot(pid: u32) -> anyhow::Result<File> {
-    let dump = snapshot::record(pid, COLLECTION_TIME)?;
-    let heap = OpenedHeap::open(dump, None).map_err(|error| anyhow!("process {pid}: {error}"))?;
+    let dump = snapshot::record(pid, None, COLLECTION_TIME)?;
+    let heap = OpenedHeap::open(dump, DumpChoice::default()).map_err(|error| anyhow!("process {pid}: {error}"))?;
     let heap: &dyn Heap = match &heap {
         OpenedHeap::Trace(trace) => &**trace,
         OpenedHeap::Graph(graph) => &**graph,

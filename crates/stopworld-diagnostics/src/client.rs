@@ -12,7 +12,8 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::address::{self, NoSocket};
-use super::message::{HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, message, put_string, set};
+use super::message::{HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, WORLDS, message, put_string, set};
+use super::request::WORLD_KEY;
 
 /// The default time limit for a reply. It is long because the end of a session waits until its buffers are sent.
 const REPLY_TIME: Duration = Duration::from_secs(30);
@@ -75,6 +76,16 @@ pub struct Provider {
     pub level: u32,
     /// Further arguments, as `key=value;key=value`.
     pub arguments: String,
+}
+
+impl Provider {
+    /// Adds the argument by which the session records, and collects in, only the world with this number. See [`Client::worlds`].
+    #[must_use]
+    pub fn in_world(mut self, number: u64) -> Provider {
+        let separator = if self.arguments.is_empty() { "" } else { ";" };
+        self.arguments += &format!("{separator}{WORLD_KEY}={number}");
+        self
+    }
 }
 
 /// Whether a session ends with a rundown: what existed before the session (methods, modules). Readers of stacks need it.
@@ -155,6 +166,24 @@ impl Client {
             }
         }
         answer.and(Err(ClientError::Nonsense))
+    }
+
+    /// Requests the numbers of the worlds that are recorded to the socket, the newest first. `None` if the process has no worlds, as that of
+    /// .NET.
+    ///
+    /// # Errors
+    /// If the process does not reply.
+    pub fn worlds(&self) -> Result<Option<Vec<u64>>, ClientError> {
+        const NUMBER_BYTES: usize = 8;
+        let reply = match self.ask(set::STOPWORLD, WORLDS, &[]) {
+            Ok((_, reply)) => reply,
+            Err(ClientError::Refused(_) | ClientError::RefusedBecause(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut reply = Payload::of(&reply);
+        let count = reply.count(NUMBER_BYTES, usize::MAX).map_err(|_| ClientError::Nonsense)?;
+        let numbers: Result<Vec<u64>, Refusal> = (0..count).map(|_| reply.u64()).collect();
+        numbers.map(Some).map_err(|_| ClientError::Nonsense)
     }
 
     /// Requests the command line of the process; empty if the process does not report it.

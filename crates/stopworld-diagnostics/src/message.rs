@@ -22,6 +22,8 @@ pub(crate) mod set {
     pub(crate) const EVENT_PIPE: u8 = 2;
     pub(crate) const PROFILER: u8 = 3;
     pub(crate) const PROCESS: u8 = 4;
+    /// The commands that only this project has.
+    pub(crate) const STOPWORLD: u8 = 0xf0;
     /// The set of replies: id 0 is success, 0xff is an error.
     pub(crate) const SERVER: u8 = 0xff;
 }
@@ -29,6 +31,8 @@ pub(crate) mod set {
 /// The ids of [`set::EVENT_PIPE`]; 2 to 7 are the six versions of CollectTracing.
 pub(crate) const STOP_TRACING: u8 = 1;
 pub(crate) const COLLECT_TRACING: std::ops::RangeInclusive<u8> = 2..=7;
+/// The id of [`set::STOPWORLD`] that requests the numbers of the worlds: an array of u64.
+pub(crate) const WORLDS: u8 = 0;
 /// The id of an error among replies.
 const ERROR: u8 = 0xff;
 

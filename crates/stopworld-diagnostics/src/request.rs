@@ -26,6 +26,9 @@ const PROVIDER_BYTES: usize = 8 + 4 + 4 + 4;
 /// The highest level.
 const HIGHEST: u32 = 5;
 
+/// The key of a provider's argument that selects a world.
+pub(crate) const WORLD_KEY: &str = "StopworldWorld";
+
 /// The kinds of a session. Only streams are supported.
 const STREAM: u32 = 0;
 const USER_EVENTS: u32 = 1;
@@ -103,6 +106,11 @@ impl Collect {
             NETPERF if count > 0 && megabytes > 0 => Err(Refusal::NotSupported),
             _ => Err(Refusal::BadEncoding),
         }
+    }
+
+    /// Returns the number of the only world whose events are requested; `None` for all worlds.
+    pub(crate) fn world(&self) -> Option<u64> {
+        self.providers.iter().find_map(|provider| argument(&provider.arguments, WORLD_KEY)?.parse().ok())
     }
 
     /// Returns whether the request includes this event.

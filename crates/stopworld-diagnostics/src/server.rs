@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::message::{COLLECT_TRACING, HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, refused, set, well};
+use super::message::{
+    COLLECT_TRACING, HEADER_BYTES, Header, Payload, Refusal, STOP_TRACING, WORLDS, refused, set, well,
+};
 use super::process;
 use super::request::Collect;
 use super::session::{Control, Session, collect_if_asked};
@@ -264,6 +266,7 @@ impl Connection {
             (set::PROCESS, 1) => reply(&[]),
             (set::PROCESS, 4) => reply(&process::info(2)),
             (set::PROCESS, 8) => reply(&process::info(3)),
+            (set::STOPWORLD, WORLDS) => reply(&self.server.worlds.list()),
             // Dumps; profilers; the environment, performance maps, start-up hooks.
             (set::DUMP, 1..=3) | (set::PROFILER, 1..=2) | (set::PROCESS, 2 | 3 | 5..=7) => Err(Refusal::NotSupported),
             _ => Err(Refusal::UnknownCommand),

@@ -67,6 +67,8 @@ pub(super) struct Control {
     over: Mutex<bool>,
     ended: Condvar,
     recording: Option<Recording<WorldSelection>>,
+    /// The number of the only world that the session records; `None` if it records all.
+    world: Option<u64>,
 }
 
 /// The events that a session records in each world.
@@ -97,9 +99,12 @@ impl Control {
         self.over.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records this world's events in the session from now on. Has no effect on a world that it already records.
+    /// Records this world's events in the session from now on. Has no effect on a world that it already records, or that is not the
+    /// requested one.
     pub(super) fn join(&self, world: &World) -> Result<(), RecordError> {
-        let Some(recording) = &self.recording else { return Ok(()) };
+        let Some(recording) = self.recording.as_ref().filter(|_| is_requested(self.world, world)) else {
+            return Ok(());
+        };
         let events = world.events();
         recording.join(events, |WorldSelection { providers, facts }, number| {
             facts.note(number, world);
@@ -213,6 +218,7 @@ impl Session {
             over: Mutex::new(false),
             ended: Condvar::new(),
             recording,
+            world: collect.world(),
         });
         let counting = interval(collect).map(|interval| {
             let schedule = Schedule::new(interval, now_ns());
@@ -322,6 +328,11 @@ fn interval(collect: &Collect) -> Option<Duration> {
     intervals.filter_map(|text| counters::interval(&text)).min()
 }
 
+/// Returns whether a session with this request records the world.
+fn is_requested(requested: Option<u64>, world: &World) -> bool {
+    requested.is_none_or(|number| number == world.facts().number)
+}
+
 /// Like the .NET runtime, performs a collection if the client enables the keyword for it. The collection runs on its own
 /// thread, because this thread must write the events that the collection fires.
 pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
@@ -330,7 +341,8 @@ pub(super) fn collect_if_asked(collect: &Collect, worlds: &Worlds) {
     if !collect.providers.iter().any(asks) {
         return;
     }
-    let worlds = worlds.living();
+    let mut worlds = worlds.living();
+    worlds.retain(|world| is_requested(collect.world(), world));
     let induce = move || {
         for world in worlds {
             // A failure is reported to the world's own listener; the protocol can't report it to the client.

@@ -41,6 +41,15 @@ impl Worlds {
         self.numbered().into_iter().map(|(_, world)| world).collect()
     }
 
+    /// Encodes the numbers of the live worlds, the newest first: the payload of a reply.
+    pub(super) fn list(&self) -> Vec<u8> {
+        let mut numbers: Vec<u64> = self.living().iter().map(|world| world.facts().number).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        let mut payload = (numbers.len() as u32).to_le_bytes().to_vec();
+        payload.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        payload
+    }
+
     /// Returns the counters of the live worlds.
     pub(super) fn sources(&self) -> Vec<Source> {
         let worlds = self.numbered();

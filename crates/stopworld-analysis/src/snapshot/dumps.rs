@@ -26,8 +26,8 @@ const LONGEST_THREAD: usize = 512;
 
 /// What a visitor of dumps receives. `dump` is the number of the dump in the file, from 0.
 pub(super) trait DumpVisitor {
-    /// A collection begins, with or without a dump.
-    fn begin(&mut self, dump: usize, collection: i32);
+    /// A collection of a runtime (world) begins, with or without a dump.
+    fn begin(&mut self, dump: usize, collection: i32, world: u16);
 
     /// A collection has a dump; its heap may be empty.
     fn dumped(&mut self, _dump: usize) {}
@@ -142,7 +142,7 @@ impl<'v, V: DumpVisitor> Dumps<'v, V> {
             Start::EVENT => {
                 let start = Start::new(version, payload);
                 let (number, runtime) = (start.count().unwrap_or(0), start.clr_instance_id().unwrap_or(0));
-                visitor.begin(self.begun, number);
+                visitor.begin(self.begun, number, runtime);
                 current.insert(runtime, Current::new(self.begun, event.capture_thread));
                 self.begun += 1;
             }

@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub use census::{Growth, TypeRow, census, growth};
-pub use trace_heap::{OnRead, TraceHeap, TraceHeapError};
+pub use trace_heap::{DumpChoice, OnRead, TraceHeap, TraceHeapError};
 
 use heap_snapshot::{Graph, hprof, v8};
 
@@ -95,23 +95,23 @@ pub enum OpenedHeap {
 }
 
 impl OpenedHeap {
-    /// Opens a file with a heap, whatever its format. `collection` selects one of the dumps of a trace.
+    /// Opens a file with a heap, whatever its format. `choice` selects one of the dumps of a trace.
     ///
     /// # Errors
     /// The file has no heap.
-    pub fn open(file: File, collection: Option<i32>) -> Result<OpenedHeap, SnapshotError> {
-        OpenedHeap::open_watched(file, collection, Box::new(|_| ()))
+    pub fn open(file: File, choice: DumpChoice) -> Result<OpenedHeap, SnapshotError> {
+        OpenedHeap::open_watched(file, choice, Box::new(|_| ()))
     }
 
     /// Like [`open`](Self::open). If the file is a trace, `on_read` is called while it is read: see [`TraceHeap::open_watched`].
     ///
     /// # Errors
     /// The file has no heap.
-    pub fn open_watched(mut file: File, collection: Option<i32>, on_read: OnRead) -> Result<OpenedHeap, SnapshotError> {
+    pub fn open_watched(mut file: File, choice: DumpChoice, on_read: OnRead) -> Result<OpenedHeap, SnapshotError> {
         match SnapshotFormat::of(&file)? {
             None => Err(SnapshotError::Unknown),
             Some(SnapshotFormat::Nettrace) => {
-                Ok(OpenedHeap::Trace(Box::new(TraceHeap::open_watched(file, collection, on_read)?)))
+                Ok(OpenedHeap::Trace(Box::new(TraceHeap::open_watched(file, choice, on_read)?)))
             }
             Some(SnapshotFormat::HeapSnapshot) => {
                 file.seek(SeekFrom::Start(0))?;

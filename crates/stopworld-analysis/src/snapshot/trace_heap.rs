@@ -4,7 +4,7 @@
 //! The file is read once to find the dump and to number its objects, once to count the references whose target is in the dump, and once
 //! for each visit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -32,6 +32,27 @@ pub enum TraceHeapError {
         /// The collections with a complete dump.
         found: Vec<i32>,
     },
+    /// Dumps of several worlds are possible.
+    #[error(
+        "the {} heap dumps of several worlds: --world selects one of {} (numbers of the trace, in the order in which the worlds \
+         first appear in it)",
+        .collection.map_or("trace has".to_owned(), |number| format!("collections with number {number} have")),
+        listed(.worlds)
+    )]
+    SeveralWorlds {
+        /// The requested number of a collection.
+        collection: Option<i32>,
+        /// The numbers of the worlds.
+        worlds: Vec<u16>,
+    },
+    /// No world with this number has a complete dump.
+    #[error("world {wanted} has no complete heap dump in the trace; those that have one: {}", listed(.found))]
+    NoSuchWorld {
+        /// The requested number.
+        wanted: u64,
+        /// The worlds with a complete dump.
+        found: Vec<u16>,
+    },
     /// All dumps have gaps.
     #[error(
         "the heap dump of collection {collection} is incomplete: {missing} references or events are missing; record to a file \
@@ -51,9 +72,18 @@ pub enum TraceHeapError {
     Heap(#[from] Error),
 }
 
-fn listed(collections: &[i32]) -> String {
-    let all: Vec<String> = collections.iter().map(i32::to_string).collect();
+fn listed(numbers: &[impl ToString]) -> String {
+    let all: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+/// Which dump of a trace is used. The default is the last one that is complete and has objects; if none has objects, the last one that is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DumpChoice {
+    /// The number of the collection with the dump.
+    pub collection: Option<i32>,
+    /// The number of the world in the trace (`ClrInstanceID`). Needed if several worlds have a dump with objects.
+    pub world: Option<u64>,
 }
 
 /// A callback that receives the number of bytes read; the numbers of a reading add up to the length of the file.
@@ -104,25 +134,27 @@ pub struct TraceHeap {
 }
 
 impl TraceHeap {
-    /// Finds a dump in a .nettrace file: that of the collection with this number, or the last one that is complete and has objects. If no
-    /// dump has objects, the last one that is complete.
+    /// Finds a dump in a .nettrace file.
     ///
     /// # Errors
-    /// The trace has no such dump, or the dump has gaps.
-    pub fn open(file: File, collection: Option<i32>) -> Result<TraceHeap, TraceHeapError> {
-        TraceHeap::open_watched(file, collection, Box::new(|_| ()))
+    /// The trace has no such dump, the dump has gaps, or several worlds have one.
+    pub fn open(file: File, choice: DumpChoice) -> Result<TraceHeap, TraceHeapError> {
+        TraceHeap::open_watched(file, choice, Box::new(|_| ()))
     }
 
     /// Like [`open`](Self::open), which reads the file twice. `on_read` is called then, and in each visit, which reads it again.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
-    pub fn open_watched(file: File, collection: Option<i32>, on_read: OnRead) -> Result<TraceHeap, TraceHeapError> {
+    pub fn open_watched(file: File, choice: DumpChoice, on_read: OnRead) -> Result<TraceHeap, TraceHeapError> {
         let trace = Trace { file, on_read };
-        let mut scan = Scan { wanted: collection, ..Scan::default() };
+        let mut scan = Scan { wanted: choice, ..Scan::default() };
         let summary = trace.read(&mut scan);
         let damage = summary.damage.map(|damage| damage.to_string());
-        let Some(found) = scan.best else { return Err(scan.failure(collection, damage)) };
+        if let Some(several) = scan.several_worlds() {
+            return Err(several);
+        }
+        let Some(found) = scan.best else { return Err(scan.failure(damage)) };
         let mut type_indices = HashMap::new();
         let mut type_names = Vec::new();
         for type_id in found.types {
@@ -278,6 +310,7 @@ fn changed() -> Error {
 struct FoundDump {
     dump: usize,
     collection: i32,
+    world: u16,
     is_dump: bool,
     addresses: AddressesBuilder,
     /// The types of its objects, in order of appearance.
@@ -310,12 +343,16 @@ impl FoundDump {
 /// The first reading.
 #[derive(Debug, Default)]
 struct Scan {
-    wanted: Option<i32>,
+    wanted: DumpChoice,
     names: HashMap<u64, String>,
     /// The dumps in progress.
     current: Vec<FoundDump>,
     best: Option<FoundDump>,
     complete: Vec<i32>,
+    /// The worlds with a complete dump.
+    worlds: BTreeSet<u16>,
+    /// The worlds with a wanted dump that has objects or gaps.
+    possible: BTreeSet<u16>,
     /// The last dump with gaps: its collection, and what is missing.
     incomplete: Option<(i32, u64)>,
 }
@@ -325,10 +362,35 @@ impl Scan {
         self.current.iter_mut().find(|current| current.dump == dump)
     }
 
+    /// Whether a dump is of the wanted world, if one is wanted.
+    fn is_of_wanted_world(&self, world: u16) -> bool {
+        self.wanted.world.is_none_or(|wanted| wanted == u64::from(world))
+    }
+
+    /// The error for a choice that leaves dumps of several worlds.
+    fn several_worlds(&self) -> Option<TraceHeapError> {
+        let collection = self.wanted.collection;
+        let is_wanted = |dump: &&FoundDump| {
+            self.is_of_wanted_world(dump.world) && collection.is_none_or(|wanted| wanted == dump.collection)
+        };
+        let cut_off = self.current.iter().filter(is_wanted).filter(|dump| !dump.addresses.is_empty());
+        let worlds: BTreeSet<u16> = self.possible.iter().copied().chain(cut_off.map(|dump| dump.world)).collect();
+        let worlds = (worlds.len() > 1).then(|| worlds.into_iter().collect());
+        worlds.map(|worlds| TraceHeapError::SeveralWorlds { collection, worlds })
+    }
+
     /// Why there is no dump.
-    fn failure(&self, wanted: Option<i32>, damage: Option<String>) -> TraceHeapError {
-        let cut_off = self.current.iter().find(|current| current.is_dump);
-        match (wanted, self.incomplete, cut_off) {
+    fn failure(&self, damage: Option<String>) -> TraceHeapError {
+        let cut_off = self.current.iter().find(|dump| dump.is_dump && self.is_of_wanted_world(dump.world));
+        if let Some(wanted) = self.wanted.world
+            && self.complete.is_empty()
+            && self.incomplete.is_none()
+            && cut_off.is_none()
+            && !self.worlds.is_empty()
+        {
+            return TraceHeapError::NoSuchWorld { wanted, found: self.worlds.iter().copied().collect() };
+        }
+        match (self.wanted.collection, self.incomplete, cut_off) {
             (Some(wanted), ..) if !self.complete.is_empty() => {
                 TraceHeapError::NoSuchCollection { wanted, found: self.complete.clone() }
             }
@@ -340,8 +402,8 @@ impl Scan {
 }
 
 impl DumpVisitor for Scan {
-    fn begin(&mut self, dump: usize, collection: i32) {
-        self.current.push(FoundDump { dump, collection, ..FoundDump::default() });
+    fn begin(&mut self, dump: usize, collection: i32, world: u16) {
+        self.current.push(FoundDump { dump, collection, world, ..FoundDump::default() });
     }
 
     fn dumped(&mut self, dump: usize) {
@@ -375,14 +437,25 @@ impl DumpVisitor for Scan {
     fn end(&mut self, dump: usize, missing: u64) {
         let Some(at) = self.current.iter().position(|current| current.dump == dump) else { return };
         let ended = self.current.swap_remove(at);
-        if missing > 0 {
+        let is_whole = missing == 0;
+        if is_whole && ended.is_dump {
+            self.worlds.insert(ended.world);
+        }
+        if !self.is_of_wanted_world(ended.world) {
+            return;
+        }
+        let is_wanted = self.wanted.collection.is_none_or(|wanted| wanted == ended.collection);
+        if is_wanted && ended.is_dump && !(is_whole && ended.addresses.is_empty()) {
+            self.possible.insert(ended.world);
+        }
+        if !is_whole {
             self.incomplete = Some((ended.collection, missing));
         } else if ended.is_dump {
             self.complete.push(ended.collection);
             // At the end of a program its heap is often empty, and so is that of a world of which it makes no use.
             let is_better =
                 !ended.addresses.is_empty() || self.best.as_ref().is_none_or(|best| best.addresses.is_empty());
-            if self.wanted.map_or(is_better, |wanted| wanted == ended.collection) {
+            if is_wanted && is_better {
                 self.best = Some(ended);
             }
         }
@@ -397,7 +470,7 @@ struct Visit<'v> {
 }
 
 impl DumpVisitor for Visit<'_> {
-    fn begin(&mut self, _dump: usize, _collection: i32) {}
+    fn begin(&mut self, _dump: usize, _collection: i32, _world: u16) {}
 
     fn object(&mut self, dump: usize, node: &Node, edges: &[Edge]) -> ControlFlow<()> {
         if dump == self.dump { (self.visit)(node, edges) } else { ControlFlow::Continue(()) }

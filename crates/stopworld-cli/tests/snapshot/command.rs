@@ -44,12 +44,15 @@ fn the_objects_of_a_dump_are_counted_by_type(#[case] file: &str) {
 
 /// An option that selects a heap where there is only one is not ignored: the wrong heap would be shown.
 #[rstest]
-#[case("heap heap.nettrace --world 3", "--world and --program are for core files, and heap.nettrace is none")]
-#[case("heap a.hprof --program /bin/true", "--world and --program are for core files, and a.hprof is none")]
+#[case("heap a.hprof --world 3", "--world selects a world of a core file or of a .nettrace, and a.hprof has one heap")]
+#[case("heap a.hprof --program /bin/true", "--program is for core files, and a.hprof is none")]
 #[case("heap a.hprof --collection 3", "--collection selects a heap dump of a .nettrace, and a.hprof has one heap")]
 #[case("snapshot a.hprof --collection 3 -o b.hprof", "--collection selects a heap dump of a .nettrace, and a.hprof")]
-#[case("snapshot heap.nettrace --world 3 -o b.hprof", "--world and --program are for core files")]
-#[case("snapshot 1 --world 7 -o b.hprof", "--world works with --ptrace")]
+#[case("snapshot heap.nettrace --program /bin/true -o b.hprof", "--program is for core files")]
+#[case(
+    "snapshot 1 --collection 7 -o b.hprof",
+    "--program and --collection: process 1 collects and sends its heap itself"
+)]
 #[case("snapshot 1 --ptrace --collection 7 -o b.hprof", "'--ptrace' cannot be used with '--collection <N>'")]
 fn an_option_that_selects_nothing_is_refused(#[case] arguments: &str, #[case] why: &str) {
     let directory = command_support::directory();
@@ -152,48 +155,81 @@ traced! {
     }
 }
 
-/// A program with two worlds, of which the older one is empty; not a test by itself.
+/// A program with three worlds, of which the first is empty and the third has one object more than the second; not a test by itself.
 #[test]
 fn the_subject() {
     let Some(objects) = std::env::var_os(OBJECTS) else { return };
     let diagnostics = Diagnostics::open().unwrap();
-    let [empty, other] = [(); 2].map(|()| World::builder().record_to(&diagnostics).build().unwrap());
-    // SAFETY: the references are on this thread's stack.
-    let m = unsafe { other.attach("main") }.unwrap();
+    let build = || World::builder().record_to(&diagnostics).build().unwrap();
+    let empty = build();
     let count: u64 = objects.to_str().unwrap().parse().unwrap();
-    let list = (0..count).fold(None, |next, _| Some(m.alloc(Kept { next: GcCell::new(next) }).unwrap()));
-    let handle = list.map(|list| m.root(list));
-    m.blocking(|| {
-        println!("\nready");
-        // The end of its input is the end of the test.
-        std::io::stdin().lines().for_each(drop);
-    });
-    drop((handle, m, empty));
+    let fill = |count| {
+        let world = build();
+        // SAFETY: the references are on this thread's stack.
+        let m = unsafe { world.attach("main") }.unwrap();
+        let list = (0..count).fold(None, |next, _| Some(m.alloc(Kept { next: GcCell::new(next) }).unwrap()));
+        let handle = list.map(|list| m.root(list));
+        drop(m);
+        (world, handle)
+    };
+    let filled = (count > 0).then(|| [fill(count), fill(count + 1)]);
+    println!("\nready");
+    // The end of its input is the end of the test.
+    std::io::stdin().lines().for_each(drop);
+    drop((filled, empty));
 }
 
-/// An empty heap is a heap. A world without objects does not hide another one's.
-#[rstest]
-#[case::hprof("empty.hprof", 0)]
-#[case::heapsnapshot("empty.heapsnapshot", 0)]
-#[case::two_worlds("objects.hprof", 200_000)]
-fn a_process_with_an_empty_world_sends_its_heap(#[case] file: &str, #[case] objects: u64) {
-    let directory = command_support::directory();
+/// Runs `line` with the process id of a program of [`the_subject`] in place of `PID`.
+fn with_subject(directory: &Path, objects: u64, line: &str) -> (Option<i32>, String) {
     let mut subject = Command::new(std::env::current_exe().unwrap());
     subject.args(["command::the_subject", "--exact", "--nocapture", "--test-threads=1"]);
-    subject.env(OBJECTS, objects.to_string()).env("TMPDIR", directory.path());
+    subject.env(OBJECTS, objects.to_string()).env("TMPDIR", directory);
     let mut subject = subject.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(subject.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "ready"));
-    let mut command =
-        command_support::stopworld(directory.path(), &format!("snapshot {} --timeout 20 -o {file}", subject.id()));
-    let output = command.env("TMPDIR", directory.path()).output().unwrap();
+    let mut command = command_support::stopworld(directory, &line.replace("PID", &subject.id().to_string()));
+    let output = command.env("TMPDIR", directory).output().unwrap();
     drop(subject.stdin.take());
     assert!(subject.wait().unwrap().success());
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains(&format!("wrote {objects} objects, ")), "{said}");
+    (output.status.code(), text(&output.stderr))
+}
+
+/// An empty heap is a heap, and a world is never chosen by chance.
+#[rstest]
+#[case::hprof("empty.hprof", 0, "", 0)]
+#[case::heapsnapshot("empty.heapsnapshot", 0, "", 0)]
+#[case::the_second_world("objects.hprof", 200_000, " --world 2", 200_000)]
+#[case::the_third_world("objects.hprof", 20_000, " --world 3", 20_001)]
+#[case::the_empty_world("objects.hprof", 20_000, " --world 1", 0)]
+fn a_process_sends_the_heap_of_a_world(
+    #[case] file: &str,
+    #[case] objects: u64,
+    #[case] world: &str,
+    #[case] expected: u64,
+) {
+    let directory = command_support::directory();
+    let line = format!("snapshot PID --timeout 20{world} -o {file}");
+    let (code, said) = with_subject(directory.path(), objects, &line);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("wrote {expected} objects, ")), "{said}");
     let heap = printed(directory.path(), file);
-    assert_eq!(heap.values().map(|row| row.0).sum::<u64>(), objects);
+    assert_eq!(heap.values().map(|row| row.0).sum::<u64>(), expected);
+}
+
+/// The socket and ptrace report the worlds alike.
+#[rstest]
+#[case("", "the process has several worlds: --world selects one of 3, 2, 1\n")]
+#[case(" --world 4", "the process has no world 4: it has 3, 2, 1\n")]
+fn a_world_of_several_must_be_selected(
+    #[case] world: &str,
+    #[case] expected: &str,
+    #[values("", " --ptrace")] way: &str,
+) {
+    let directory = command_support::directory();
+    let (code, said) = with_subject(directory.path(), 10, &format!("snapshot PID{way}{world} -o x.hprof"));
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.ends_with(expected), "{said}");
+    assert!(!directory.path().join("x.hprof").exists());
 }
 
 /// The heap of the program while it runs, not at its end, when nothing is alive any more.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use heap_snapshot::{Dominators, Graph, Heap, RootKind, hprof, v8};
 
-use stopworld_analysis::snapshot::OpenedHeap;
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap};
 
 use crate::command_support::{self, run, text};
 use crate::random_heap::random_heap;
@@ -157,7 +157,7 @@ fn memlab_and_visualvm_count_the_objects_of_a_run() {
     }
     if let Some((_, found)) = visualvm_of_ours(&directory.path().join("heap.hprof")) {
         let trace = File::open(directory.path().join("heap.nettrace")).unwrap();
-        let graph = OpenedHeap::open(trace, None).unwrap().into_graph().unwrap();
+        let graph = OpenedHeap::open(trace, DumpChoice::default()).unwrap().into_graph().unwrap();
         let dominators = Dominators::of(&graph);
         for Instance { address, retained, class, .. } in &found {
             let object = graph.find(*address).unwrap();
@@ -220,7 +220,7 @@ fn with_threads(directory: &Path, file: &str) -> (Graph, [i32; 2]) {
     let threads = crate::threads::recorded(directory);
     let output = run(directory, &format!("snapshot heap.nettrace -o {file}"));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let opened = OpenedHeap::open(File::open(directory.join("heap.nettrace")).unwrap(), None).unwrap();
+    let opened = OpenedHeap::open(File::open(directory.join("heap.nettrace")).unwrap(), DumpChoice::default()).unwrap();
     (opened.into_graph().unwrap(), threads)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heap_snapshot::{Heap, Label};
 use rstest::rstest;
-use stopworld_analysis::snapshot::TraceHeap;
+use stopworld_analysis::snapshot::{DumpChoice, TraceHeap};
 
 use crate::nettrace_support::{Block, Event, Form, Type, file};
 
@@ -81,7 +81,7 @@ fn a_dump_with_a_gap_is_refused(
     #[case] lost: Option<(usize, u32)>,
     #[case] refused: Option<&str>,
 ) {
-    match (TraceHeap::open(written(events, lost), None), refused) {
+    match (TraceHeap::open(written(events, lost), DumpChoice::default()), refused) {
         (Ok(heap), None) => assert_eq!((heap.collection(), heap.objects(), heap.references()), (1, 2, 2)),
         (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
         (result, expected) => panic!("{result:?} instead of {expected:?}"),
@@ -110,7 +110,7 @@ fn with_another_thread(mut events: Vec<Event>) -> Vec<Event> {
 /// The .NET runtime writes 0 as the field of each reference: references are then numbered.
 #[test]
 fn references_without_fields_are_numbered() {
-    let heap = TraceHeap::open(written(dump(1), None), None).unwrap();
+    let heap = TraceHeap::open(written(dump(1), None), DumpChoice::default()).unwrap();
     let mut labels = Vec::new();
     let visited = heap.visit(&mut |object| {
         labels.extend(object.references.iter().map(|reference| (heap.address(object.index), reference.label)));
@@ -164,7 +164,7 @@ fn with_roots(mut dump: Vec<Event>, roots: Vec<Event>) -> Vec<Event> {
 #[case::a_registered_stack(vec![stack(0, 2, ""), root(0, 0, 1)], &["stacks of registered stacks 1"])]
 #[case::the_dump_of_another_thread(vec![of_another_thread(stack(12, 0, "one")), root(0, 0, 1)], &["stacks 1"])]
 fn a_root_is_on_the_stack_that_was_reported_last(#[case] roots: Vec<Event>, #[case] expected: &[&str]) {
-    let heap = TraceHeap::open(written(with_roots(dump(1), roots), None), None).unwrap();
+    let heap = TraceHeap::open(written(with_roots(dump(1), roots), None), DumpChoice::default()).unwrap();
     assert_eq!(roots_of(&heap), expected);
     assert!(heap.groups().iter().collect::<std::collections::HashSet<_>>().len() == heap.groups().len());
 }
@@ -184,7 +184,7 @@ fn a_stack_belongs_to_the_last_collection_of_its_thread() {
     let unfinished = (1..10).map(|number| of_runtime(number, dump(number.into())).swap_remove(0));
     let last = with_roots(dump(10), vec![stack(12, 0, "one"), root(0, 0, 1)]);
     let events = unfinished.chain(of_runtime(10, last)).collect();
-    let heap = TraceHeap::open(written(events, None), None).unwrap();
+    let heap = TraceHeap::open(written(events, None), DumpChoice::default()).unwrap();
     assert_eq!((heap.collection(), roots_of(&heap)), (10, vec!["stacks of thread 12 \"one\" 1".to_owned()]));
 }
 
@@ -197,7 +197,7 @@ fn of_another_thread(event: Event) -> Event {
 fn a_long_name_is_cut() {
     let name = format!("x{}", "ä".repeat(10_000));
     let roots = vec![stack(12, 0, &name), root(0, 0, 1), root(1, 0, 2)];
-    let heap = TraceHeap::open(written(with_roots(dump(1), roots), None), None).unwrap();
+    let heap = TraceHeap::open(written(with_roots(dump(1), roots), None), DumpChoice::default()).unwrap();
     let group = format!("stacks of thread 12 \"x{}\"", "ä".repeat(255));
     assert_eq!(roots_of(&heap), [format!("{group} 1"), format!("{group} 2")]);
 }
@@ -209,9 +209,9 @@ fn a_dump_with_a_lost_stack_is_refused() {
         let first = [stack(12, 0, "one"), root(0, 0, 1)];
         with_roots(dump(1), first.into_iter().chain(second).chain([root(1, 0, 2)]).collect())
     };
-    let complete = TraceHeap::open(written(roots(Some(stack(13, 0, "two"))), None), None).unwrap();
+    let complete = TraceHeap::open(written(roots(Some(stack(13, 0, "two"))), None), DumpChoice::default()).unwrap();
     assert_eq!(roots_of(&complete), ["stacks of thread 12 \"one\" 1", "stacks of thread 13 \"two\" 2"]);
-    let error = TraceHeap::open(written(roots(None), Some((3, 1))), None).unwrap_err().to_string();
+    let error = TraceHeap::open(written(roots(None), Some((3, 1))), DumpChoice::default()).unwrap_err().to_string();
     assert!(error.contains("collection 1 is incomplete: 1 references or events are missing"), "{error}");
 }
 
@@ -230,11 +230,48 @@ fn each_dump_has_its_own_stacks(#[case] collection: i32, #[case] expected: &[&st
         events.extend(first.next().into_iter().chain(other.next()));
     }
     events.extend(with_roots(dump(3), vec![root(0, 0, 5), stack(13, 0, "two"), root(1, 0, 6)]));
-    let heap = TraceHeap::open(written(events, None), Some(collection)).unwrap();
+    let choice = DumpChoice { collection: Some(collection), world: None };
+    let heap = TraceHeap::open(written(events, None), choice).unwrap();
     assert_eq!(
         (heap.collection(), roots_of(&heap)),
         (collection, expected.iter().map(|&root| root.to_owned()).collect())
     );
+}
+
+/// The worlds of a trace have collections with the same numbers, so a dump is not taken from any of them.
+#[rstest]
+#[case::the_only_world(&[(5, 1), (5, 2)], None, None, Ok(2))]
+#[case::two_worlds(&[(5, 1), (6, 3)], None, None, Err("the trace has heap dumps of several worlds: --world selects one of 5, 6"))]
+#[case::the_first(&[(5, 1), (6, 3)], None, Some(5), Ok(1))]
+#[case::the_second(&[(6, 3), (5, 1)], None, Some(6), Ok(3))]
+#[case::a_number_of_both(&[(5, 1), (6, 1)], Some(1), None, Err("the collections with number 1 have heap dumps of several worlds: --world"))]
+#[case::a_number_of_one(&[(5, 1), (6, 3)], Some(1), None, Ok(1))]
+#[case::a_number_and_a_world(&[(5, 1), (6, 1), (6, 2)], Some(1), Some(6), Ok(1))]
+#[case::a_number_of_another_world(&[(5, 1), (6, 2)], Some(1), Some(6), Err("collection 1 has no complete heap dump; those that have one: 2"))]
+#[case::no_such_world(&[(5, 1), (6, 3)], None, Some(0), Err("world 0 has no complete heap dump in the trace; those that have one: 5, 6"))]
+#[case::a_large_number(&[(5, 1)], None, Some(65_536 + 5), Err("world 65541 has no complete heap dump"))]
+fn a_dump_of_several_worlds_is_selected_by_its_world(
+    #[case] dumps: &[(u16, u64)],
+    #[case] collection: Option<i32>,
+    #[case] world: Option<u64>,
+    #[case] expected: Result<i32, &str>,
+) {
+    let events = dumps.iter().flat_map(|(runtime, number)| of_runtime(*runtime, dump(*number))).collect();
+    match (TraceHeap::open(written(events, None), DumpChoice { collection, world }), expected) {
+        (Ok(heap), Ok(number)) => assert_eq!((heap.collection(), heap.objects()), (number, 2)),
+        (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+        (result, expected) => panic!("{result:?} instead of {expected:?}"),
+    }
+}
+
+/// The world of the dump that is missing may be the one that the user means.
+#[test]
+fn a_world_with_an_incomplete_dump_counts() {
+    for lost in [1, 4] {
+        let events = [of_runtime(5, dump(1)), of_runtime(6, without(dump(1), lost))].concat();
+        let error = TraceHeap::open(written(events, None), DumpChoice::default()).unwrap_err().to_string();
+        assert!(error.contains("--world selects one of 5, 6"), "{error}");
+    }
 }
 
 /// A progress bar counts the bytes of a trace: opening it reads all of them twice, a visit once more. What follows the end of the trace is
@@ -247,7 +284,7 @@ fn reading_reports_the_whole_file_each_time() {
     let read = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&read);
     let on_read = move |count| _ = counter.fetch_add(count, Ordering::Relaxed);
-    let heap = TraceHeap::open_watched(file, None, Box::new(on_read)).unwrap();
+    let heap = TraceHeap::open_watched(file, DumpChoice::default(), Box::new(on_read)).unwrap();
     assert_eq!(read.load(Ordering::Relaxed), 2 * length);
     heap.visit(&mut |_| Ok(())).unwrap();
     assert_eq!(read.load(Ordering::Relaxed), 3 * length);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use heap_snapshot::{Graph, Heap};
 use rstest::rstest;
 use stopworld::{Gc, GcCell, Mutator, World, traced};
-use stopworld_analysis::snapshot::OpenedHeap;
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap};
 use stopworld_trace::nettrace::{Options, Providers};
 
 use crate::command_support::{self, run, text};
@@ -155,7 +155,7 @@ fn each_list_is_below_its_own_thread(
         let output = run(directory.path(), &format!("snapshot {line}"));
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
-    let opened = OpenedHeap::open(File::open(directory.path().join(file)).unwrap(), None).unwrap();
+    let opened = OpenedHeap::open(File::open(directory.path().join(file)).unwrap(), DumpChoice::default()).unwrap();
     let graph = opened.into_graph().unwrap();
     let count = |name: &str, number| Count::from([(name.to_owned(), number)]);
     let mut reached = reached(&graph);
@@ -175,7 +175,8 @@ fn each_list_is_below_its_own_thread(
 fn why_names_the_thread() {
     let directory = command_support::directory();
     let [left, _] = recorded(directory.path());
-    let opened = OpenedHeap::open(File::open(directory.path().join("heap.nettrace")).unwrap(), None).unwrap();
+    let opened =
+        OpenedHeap::open(File::open(directory.path().join("heap.nettrace")).unwrap(), DumpChoice::default()).unwrap();
     let graph = opened.into_graph().unwrap();
     let last = (0..graph.objects())
         .find(|object| graph.type_name(*object).ends_with("Left") && graph.references_of(*object).is_empty());

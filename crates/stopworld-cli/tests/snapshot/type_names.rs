@@ -14,7 +14,7 @@ use stopworld::profile::census::{Breakdown, CensusRequest};
 use stopworld::untyped::UntypedKind;
 use stopworld::{DescribedType, Gc, GcCell, Layout, World, traced};
 use stopworld_analysis::allocations::Allocations;
-use stopworld_analysis::snapshot::OpenedHeap;
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap};
 use stopworld_postmortem::Process;
 use stopworld_trace::nettrace::{Options, Providers};
 
@@ -107,7 +107,7 @@ fn every_export_names_a_type_alike() {
     drop(world);
     trace.finish().unwrap();
 
-    let opened = OpenedHeap::open(File::open(&file).unwrap(), None).unwrap();
+    let opened = OpenedHeap::open(File::open(&file).unwrap(), DumpChoice::default()).unwrap();
     let graph = opened.into_graph().unwrap();
     found.insert("heap dump", of_graph(&graph));
     let mut bytes = Vec::new();
