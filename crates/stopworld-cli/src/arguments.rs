@@ -450,7 +450,7 @@ snapshot can be converted, too: FILE may be a .heapsnapshot or an HPROF file.
 
 Memory use is about 2 bytes for each object of a trace of this collector, and at most 30 of another one. The output replaces an existing file only when it is complete, and if no part of the heap is missing. A pipe is first copied to an unnamed file in TMPDIR (or /tmp).
 
-Exit code: 0, 1 if there is no complete heap dump, a part of a core or of a process can't be read (the rest is written, if it replaces no file), or the output can't \
+Exit code: 0, 1 if there is no complete heap dump, the trace is damaged (a complete dump is written), a part of a core or of a process can't be read (the rest is written, if it replaces no file), or the output can't \
 be written, 2 if the arguments are wrong.";
 
 #[derive(Debug, Args)]
@@ -487,7 +487,7 @@ type it is what its objects retain together. Sizes are in bytes.
 
 The heap is read into memory: about 100 bytes for each object, and 20 for each reference.
 
-Exit code: 0, 1 if the file has no heap, a part of a core can't be read (the rest is reported), or no root reaches the object of --why, 2 if the arguments are wrong, 141 if standard output \
+Exit code: 0, 1 if the file has no heap, a trace is damaged (a complete dump is reported), a part of a core can't be read (the rest is reported), or no root reaches the object of --why, 2 if the arguments are wrong, 141 if standard output \
 was closed.";
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `stopworld heap`: what is in a heap snapshot or a heap dump: objects by type, retained sizes, paths from roots, growth.
 //!
-//! The report goes to standard output. Exit codes: 0; 1 for a file without a heap, or an object that does not exist or is not reached;
+//! The report goes to standard output. Exit codes: 0; 1 for a file without a heap, a damaged trace, or an object that does not exist or is not reached;
 //! 141 if standard output was closed.
 
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use anyhow::anyhow;
 
 use super::arguments::Heap as Arguments;
 use super::exit::{FAILED, Failure, PIPE_CLOSED, refuse_terminal};
-use super::snapshot::{check_options, no_dumps};
+use super::snapshot::{check_options, damaged, no_dumps};
 use heap_snapshot::{Dominators, Graph, paths};
 use stopworld_analysis::pprof;
 use stopworld_analysis::report::{heap_map, heap_objects};
@@ -23,7 +23,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(if code == 0 && !is_whole { FAILED } else { code })
 }
 
-/// Clears `is_whole` if a part of a core can't be read.
+/// Clears `is_whole` if a part of a core can't be read, or a trace is damaged.
 fn report(arguments: &Arguments, is_whole: &mut bool) -> Result<u8, Failure> {
     if let Some([before, after]) = arguments.diff.as_deref() {
         if [before, after].iter().all(|file| file.as_os_str() == "-") {
@@ -86,8 +86,15 @@ fn read(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Graph
         check_options(file, &opened, &arguments.core, arguments.collection)?;
     }
     let choice = DumpChoice { collection: arguments.collection, world: arguments.core.world };
-    let opened = OpenedHeap::open(opened, choice);
-    opened.and_then(OpenedHeap::into_graph).map_err(|error| anyhow!("{name}: {error}").into())
+    let failed = |error| anyhow!("{name}: {error}");
+    let opened = OpenedHeap::open(opened, choice).map_err(failed)?;
+    if let OpenedHeap::Trace(trace) = &opened
+        && let Some(damaged) = damaged(trace)
+    {
+        eprintln!("heap: {name}: {damaged}");
+        *is_whole = false;
+    }
+    Ok(opened.into_graph().map_err(failed)?)
 }
 
 fn types(file: &Path, arguments: &Arguments, is_whole: &mut bool) -> Result<Vec<TypeRow>, Failure> {

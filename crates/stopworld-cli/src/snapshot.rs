@@ -25,7 +25,7 @@ use heap_snapshot::{Heap, Object, Root, RootGroup, hprof, v8};
 use nettrace::clr::bulk::BulkNode;
 use nettrace::clr::gc::End;
 use nettrace::{EventType, Interest, NetEvent, Reader, Visitor};
-use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap, SnapshotError, SnapshotFormat};
+use stopworld_analysis::snapshot::{DumpChoice, OpenedHeap, SnapshotError, SnapshotFormat, TraceHeap};
 use stopworld_diagnostics::client::{Client, Provider, Rundown};
 use stopworld_platform::os::remedy::remedy_of;
 
@@ -152,9 +152,16 @@ impl Opened {
     }
 }
 
-/// Writes a heap in a format. Returns the exit code.
+/// Describes the damage of a trace, if it is damaged, and names the collection whose dump was complete nevertheless.
+pub(super) fn damaged(trace: &TraceHeap) -> Option<String> {
+    let (damage, collection) = (trace.damage()?, trace.collection());
+    Some(format!("the trace is damaged {damage}; the heap dump of collection {collection} is complete and is used"))
+}
+
+/// Writes a heap in a format. Returns the exit code: a damaged trace is a failure, although its complete dump is written.
 pub(super) fn write(opened: Opened, mut output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
     let Opened { heap, bar } = opened;
+    let mut code = 0;
     if let OpenedHeap::Trace(trace) = &heap {
         if trace.left_out() > 0 {
             let number = trace.left_out();
@@ -162,8 +169,9 @@ pub(super) fn write(opened: Opened, mut output: Output, path: &Path, format: Sna
                 "{number} references and roots are left out, because their object is not in the dump"
             ));
         }
-        if let Some(damage) = trace.damage() {
-            bar.print_line(&format!("the trace is damaged {damage}; the heap dump is complete"));
+        if let Some(damaged) = damaged(trace) {
+            bar.print_line(&damaged);
+            code = FAILED;
         }
     }
     let is_graph = matches!(heap, OpenedHeap::Graph(_));
@@ -186,7 +194,7 @@ pub(super) fn write(opened: Opened, mut output: Output, path: &Path, format: Sna
             let (name, roots) = (path.display(), heap.roots().len());
             let (objects, references) = (heap.objects(), heap.references());
             eprintln!("stopworld: wrote {objects} objects, {references} references and {roots} roots to {name}");
-            Ok(0)
+            Ok(code)
         }
         Err(heap_snapshot::Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
         Err(heap_snapshot::Error::Output(error)) => {

@@ -361,6 +361,29 @@ fn what_can_not_be_done_is_one_line_and_leaves_the_output(
     }
 }
 
+/// The end of a damaged trace is missing, so an earlier dump than that of the whole trace may be shown.
+#[rstest]
+#[case("heap cut.nettrace", "heap: cut.nettrace: the trace is damaged ", "│ type ")]
+#[case("heap --diff heap.nettrace cut.nettrace", "heap: cut.nettrace: the trace is damaged ", "│ type ")]
+#[case("snapshot cut.nettrace -o x.hprof", "snapshot: the trace is damaged ", "")]
+fn a_damaged_trace_is_a_failure_after_its_complete_dump(
+    #[case] line: &str,
+    #[case] expected: &str,
+    #[case] printed: &str,
+) {
+    let directory = command_support::directory();
+    recorded(directory.path());
+    let trace = fs::read(directory.path().join("heap.nettrace")).unwrap();
+    fs::write(directory.path().join("cut.nettrace"), &trace[..trace.len() - 5]).unwrap();
+    let output = run(directory.path(), line);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with(expected), "{said}");
+    assert!(said.contains("; the heap dump of collection ") && said.contains(" is complete and is used\n"), "{said}");
+    assert!(text(&output.stdout).contains(printed));
+    assert!(!line.contains("-o x.hprof") || directory.path().join("x.hprof").exists());
+}
+
 /// `.event.full-disk`
 #[test]
 fn a_full_disk_is_one_line() {
