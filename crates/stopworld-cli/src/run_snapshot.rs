@@ -5,9 +5,10 @@
 //! that file at the end of the run.
 
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, anyhow, bail};
 use tempfile::NamedTempFile;
@@ -15,7 +16,7 @@ use tempfile::NamedTempFile;
 use super::arguments::Settings;
 use super::atomic_output::Output;
 use super::exit::Failure;
-use super::snapshot::{Opened, format_of, write};
+use super::snapshot::{Opened, format_of, temporary_is_full, write};
 use stopworld_analysis::snapshot::{DumpChoice, SnapshotFormat};
 use stopworld_trace::nettrace::{Options, Providers, Trace};
 
@@ -30,6 +31,8 @@ pub(super) struct RunSnapshot {
     format: SnapshotFormat,
     wanted: u32,
     progress: Arc<Progress>,
+    /// Ends the recording, and returns why the temporary file is incomplete. `None` after it has been joined.
+    recorder: Mutex<Option<JoinHandle<Option<io::Error>>>>,
 }
 
 /// How many collections are over, and whether the run is.
@@ -66,12 +69,13 @@ impl RunSnapshot {
             Options::new(dump.path()).providers(providers).start().map_err(|error| anyhow!("{no_room} ({error})"))?;
         let progress = Arc::new(Progress::default());
         let (recorded, wanted, all) = (trace.clone(), settings.snapshot_at.get(), Arc::clone(&progress));
-        thread::Builder::new().name("snapshot".into()).spawn(move || {
+        let recorder = thread::Builder::new().name("snapshot".into()).spawn(move || {
             all.wait_for(wanted);
-            // If the run is over, it has finished the trace.
-            let _ = recorded.finish();
+            // Only this thread finishes the trace.
+            recorded.finish().ok().and_then(|finished| finished.error)
         })?;
-        Ok(Some(RunSnapshot { trace, dump, path: path.clone(), format, wanted, progress }))
+        let recorder = Mutex::new(Some(recorder));
+        Ok(Some(RunSnapshot { trace, dump, path: path.clone(), format, wanted, progress, recorder }))
     }
 
     /// Returns a function that counts a collection.
@@ -87,8 +91,11 @@ impl RunSnapshot {
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         self.progress.lock().1 = true;
         self.progress.changed.notify_all();
-        // An error means that it has ended already.
-        let _ = self.trace.finish();
+        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // A panic of the thread leaves a file without an end, which is reported when it is read.
+        if let Some(error) = recorder.and_then(|recorder| recorder.join().ok().flatten()) {
+            return Err(temporary_is_full(&error).context("--snapshot"));
+        }
         let name = self.path.display();
         let dump = File::open(self.dump.path()).context("--snapshot: can't read the temporary file")?;
         let collections = self.progress.lock().0;

@@ -342,12 +342,7 @@ pub(super) fn record(pid: u32, world: Option<u64>, timeout: Duration) -> anyhow:
     let _ = stopper.join();
     let failure = failure.into_inner().unwrap_or_default();
     match failure {
-        Some(TeeFailure::Copy(error)) => {
-            bail!(
-                "can't write the temporary file: {error}; {}, or set TMPDIR to a directory with room",
-                remedy_of(&error)
-            )
-        }
+        Some(TeeFailure::Copy(error)) => Err(temporary_is_full(&error)),
         Some(TeeFailure::Stream(error)) if !seen => bail!(
             "process {pid} sent no heap dump within {timeout:?} ({error}): it may be unable to collect; --timeout waits longer"
         ),
@@ -356,6 +351,12 @@ pub(super) fn record(pid: u32, world: Option<u64>, timeout: Duration) -> anyhow:
         }
         _ => Ok(copy),
     }
+}
+
+/// The error for a temporary file that can't be written.
+pub(super) fn temporary_is_full(error: &io::Error) -> anyhow::Error {
+    let remedy = remedy_of(error);
+    anyhow!("can't write the temporary file: {error}; {remedy}, or set TMPDIR to a directory with room")
 }
 
 enum TeeFailure {

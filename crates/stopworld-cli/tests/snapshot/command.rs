@@ -263,6 +263,22 @@ fn a_run_without_its_snapshot_reports_it_in_one_line(#[case] line: &str, #[case]
     assert!(!directory.path().join("a.hprof").exists());
 }
 
+/// `.event.full-disk`: for the temporary file, a limit of the size of a file stands for a full disk. Up to 2 KiB is nothing of the trace,
+/// and up to 100 KiB is a part of the dump.
+#[rstest]
+fn a_run_whose_temporary_file_is_full_names_its_directory(#[values(1, 2, 100)] blocks: u32) {
+    let directory = command_support::directory();
+    let line =
+        format!("ulimit -f {blocks}; exec {STOPWORLD} run graph --threads 2 --initial-heap 1m --snapshot e.hprof");
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
+    assert!(error.contains("--snapshot: can't write the temporary file: File too large"), "{error}");
+    assert!(error.contains("or set TMPDIR to a directory with room"), "{error}");
+    assert!(!directory.path().join("e.hprof").exists());
+}
+
 /// A list of `length` nodes, which a handle keeps alive, and a node that nothing keeps alive.
 fn list(length: u32) -> Graph {
     let mut builder = Builder::default();
