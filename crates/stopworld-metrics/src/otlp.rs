@@ -155,15 +155,15 @@ impl Instruments {
 
 /// Makes the instruments that are read at each export.
 fn observe_process(meter: &Meter, process: &Arc<ProcessMetrics>) {
-    let gauge = |name: &'static str, unit: &'static str, about: &'static str, value: fn(&Sums) -> i64| {
+    let gauge = |name: &'static str, unit: &'static str, about: &'static str, value: fn(&Sums) -> Option<i64>| {
         let process = Arc::clone(process);
         let gauge = meter.i64_observable_gauge(name).with_unit(unit).with_description(about);
-        gauge.with_callback(move |to| to.observe(value(&process.sums()), &[])).build();
+        gauge.with_callback(move |to| value(&process.sums()).iter().for_each(|value| to.observe(*value, &[]))).build();
     };
-    gauge("stopworld.worlds", "{world}", "Worlds that are not closed", |sums| sums.worlds);
+    gauge("stopworld.worlds", "{world}", "Worlds that are not closed", |sums| Some(sums.worlds));
     gauge("stopworld.threads", "{thread}", "Attached threads", |sums| sums.threads);
-    gauge("stopworld.heap.committed", "By", "Memory that the heaps hold", |sums| sums.committed);
-    gauge("stopworld.heap.limit", "By", "Memory that the heaps may hold", |sums| sums.limit);
+    gauge("stopworld.heap.committed", "By", "Memory that the heaps hold", |sums| Some(sums.committed));
+    gauge("stopworld.heap.limit", "By", "Memory that the heaps may hold", |sums| Some(sums.limit));
     let spaces = Arc::clone(process);
     let live = meter.i64_observable_gauge("stopworld.live").with_unit("By").with_description(LIVE);
     let observe = move |to: &dyn AsyncInstrument<i64>| {

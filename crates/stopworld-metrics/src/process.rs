@@ -21,15 +21,16 @@ pub(crate) struct ProcessMetrics {
 
 struct Member {
     world: WeakWorld,
-    /// The number of its threads when it was last known.
-    threads: usize,
+    /// The number of its threads when it was last known; `None` if it was never known.
+    threads: Option<usize>,
 }
 
 /// The sums over the worlds.
 #[derive(Default)]
 pub(crate) struct Sums {
     pub(crate) worlds: i64,
-    pub(crate) threads: i64,
+    /// `None` if the number of a world is not known yet.
+    pub(crate) threads: Option<i64>,
     pub(crate) committed: i64,
     pub(crate) limit: i64,
     live: SpaceBytes,
@@ -52,23 +53,23 @@ impl ProcessMetrics {
         locked(&self.worlds, |members| {
             members.retain(|member| member.world.is_alive());
             if !members.iter().any(|member| member.world.is(world)) {
-                members.push(Member { world: world.downgrade(), threads: 0 });
+                members.push(Member { world: world.downgrade(), threads: None });
             }
         });
     }
 
     /// Returns the present sums over the worlds.
     pub(crate) fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
+        let mut sums = Sums { threads: Some(0), ..Sums::default() };
         let used: Vec<World> = locked(&self.worlds, |members| {
             let living = members.iter_mut().filter_map(|member| Some((member.world.upgrade()?, &mut member.threads)));
             living
                 .map(|(world, threads)| {
                     let counters = world.counters();
-                    // Unknown while the list of threads is in use.
-                    *threads = counters.threads.unwrap_or(*threads);
+                    // Unknown while the list of threads is in use, as during a collection.
+                    *threads = counters.threads.or(*threads);
                     sums.worlds += 1;
-                    sums.threads += *threads as i64;
+                    sums.threads = sums.threads.zip(*threads).map(|(sum, threads)| sum + threads as i64);
                     sums.committed += counters.committed_bytes as i64;
                     sums.limit += world.heap_limit() as i64;
                     sums.live.small += counters.live.small;
@@ -98,7 +99,9 @@ impl Collector for ProcessMetrics {
             gauge.encode(encoder.encode_descriptor(name, help, unit, gauge.metric_type())?)
         };
         gauge("worlds", "Worlds that are not closed", None, sums.worlds)?;
-        gauge("threads", "Attached threads", None, sums.threads)?;
+        if let Some(threads) = sums.threads {
+            gauge("threads", "Attached threads", None, threads)?;
+        }
         gauge("heap_committed", "Memory that the heaps hold", Some(&Unit::Bytes), sums.committed)?;
         gauge("heap_limit", "Memory that the heaps may hold", Some(&Unit::Bytes), sums.limit)?;
         let mut live = encoder.encode_descriptor("live", LIVE, Some(&Unit::Bytes), MetricType::Gauge)?;

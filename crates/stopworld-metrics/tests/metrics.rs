@@ -119,6 +119,22 @@ fn attach(world: &World) -> Mutator {
     unsafe { world.attach("main") }.unwrap()
 }
 
+/// A collection holds the list of threads, so their number may be unknown.
+#[test]
+fn an_unknown_number_of_threads_is_omitted_or_the_last_one() {
+    let metrics = Metrics::new();
+    let world = World::builder().build().unwrap();
+    let m = attach(&world);
+    let read = || samples(&metrics.text()).get("stopworld_threads").copied();
+    world.with_threads(|_| {
+        world.record_to(&metrics).unwrap();
+        assert_eq!(read(), None);
+    });
+    assert_eq!(read(), Some(1.0));
+    world.with_threads(|_| assert_eq!(read(), Some(1.0)));
+    drop(m);
+}
+
 #[test]
 fn the_metrics_of_a_world_equal_its_own_counters() {
     let metrics = Metrics::new();
