@@ -346,7 +346,7 @@ pub(super) struct Eventcnv {
 }
 
 const EVENTLOG_SHOW_HELP: &str = "\
-The output is byte for byte that of `ghc-events show`, with --inc that of `ghc-events inc`. Without --inc, a pipe is first copied \
+The output is byte for byte that of `ghc-events show` (version 0.21), with --inc that of `ghc-events inc`. Without --inc, a pipe is first copied \
 to an unnamed file in TMPDIR (or /tmp). Memory use stays below 64 MiB for a log of any length. Damage is reported on standard \
 error with its byte offset; everything that can be read is printed.
 

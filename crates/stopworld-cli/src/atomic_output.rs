@@ -84,13 +84,8 @@ impl Output {
         Ok(Output::Replacement(file, target))
     }
 
-    /// Returns whether an existing file stays unchanged until [`finish`](Output::finish).
+    /// Returns whether there is a file that the output replaces at its [end](Output::finish), and that is unchanged until then.
     pub(super) fn replaces(&self) -> bool {
-        matches!(self, Output::Replacement(..))
-    }
-
-    /// Returns whether there is a file that the output replaces at its end.
-    pub(super) fn has_predecessor(&self) -> bool {
         matches!(self, Output::Replacement(_, target) if target.exists())
     }
 

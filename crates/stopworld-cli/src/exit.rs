@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::anyhow;
 use stopworld_platform::os::remedy::remedy_of;
 
 /// Exit code for arguments that can't be understood.
@@ -51,6 +52,11 @@ pub(super) fn check_printed(printed: io::Result<()>) {
 /// Returns the exit code of a command that would end with this one: a command that could not print its output has failed.
 pub(super) fn code(code: u8) -> u8 {
     if code == 0 && UNWRITTEN.load(Ordering::Relaxed) { FAILED } else { code }
+}
+
+/// Returns the failure of a report that could not be written to standard output.
+pub(super) fn unwritten_report(error: &io::Error) -> Failure {
+    anyhow!("can't write the report: {error}; {}", remedy_of(error)).into()
 }
 
 /// Refuses to write a binary file to a terminal.

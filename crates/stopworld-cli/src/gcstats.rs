@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 
 use super::conversion_arguments::Gcstats;
-use super::exit::{FAILED, Failure, PIPE_CLOSED, print};
+use super::exit::{FAILED, Failure, PIPE_CLOSED, print, unwritten_report};
 use super::fleet;
 use nettrace::{Reader, Summary};
 use stopworld_analysis::gcstats::{Process, Rules, analyse};
@@ -92,7 +92,7 @@ fn one(arguments: &Gcstats, file: &Path) -> Result<u8, Failure> {
     match written {
         Ok(()) => Ok(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-        Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
+        Err(error) => Err(unwritten_report(&error)),
     }
 }
 

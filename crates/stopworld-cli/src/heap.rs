@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::anyhow;
 
 use super::arguments::Heap as Arguments;
-use super::exit::{FAILED, Failure, PIPE_CLOSED, refuse_terminal};
+use super::exit::{FAILED, Failure, PIPE_CLOSED, refuse_terminal, unwritten_report};
 use super::snapshot::{check_options, damaged, no_dumps};
 use heap_snapshot::{Dominators, Graph, paths};
 use stopworld_analysis::pprof;
@@ -111,6 +111,6 @@ fn write(report: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Fa
     match report(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(0),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-        Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
+        Err(error) => Err(unwritten_report(&error)),
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use comfy_table::{ContentArrangement, Table, presets};
 
-use super::exit::{FAILED, Failure, PIPE_CLOSED};
+use super::exit::{FAILED, Failure, PIPE_CLOSED, unwritten_report};
 use super::post_mortem_arguments::{Core, CoreSource};
 use super::stopped_process::{self, StoppedMemory, stopped_threads};
 use heap_snapshot::{Dominators, Graph, Heap as _, paths};
@@ -107,7 +107,7 @@ impl Report {
             Ok(()) if self.is_failure || !self.missing.is_empty() => Ok(FAILED),
             Ok(()) => Ok(0),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-            Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
+            Err(error) => Err(unwritten_report(&error)),
         }
     }
 }

@@ -13,7 +13,7 @@ use anyhow::Context;
 use super::arguments::{Heapprof, Timeprof};
 use super::eventlog::open;
 use super::exit::PIPE_CLOSED;
-use super::exit::{FAILED, Failure, refuse_terminal};
+use super::exit::{FAILED, Failure, refuse_terminal, unwritten_report};
 use super::flame_graph;
 use ghc_eventlog::hp::DamageKind;
 use ghc_eventlog::read::seekable;
@@ -187,7 +187,7 @@ fn write(code: u8, report: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Res
     match report(&mut out).and_then(|()| out.flush()) {
         Ok(()) => Ok(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(PIPE_CLOSED),
-        Err(error) => Err(anyhow::Error::new(error).context("can't write the report").into()),
+        Err(error) => Err(unwritten_report(&error)),
     }
 }
 

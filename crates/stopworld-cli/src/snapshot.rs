@@ -109,7 +109,7 @@ pub(super) fn check_options(
 /// Writes the heap of a core or of a process: what could be read of it. A heap of which a part is missing replaces no file, which may be a
 /// whole one.
 fn write_found(found: Found, output: Output, path: &Path, format: SnapshotFormat) -> Result<u8, Failure> {
-    if !found.is_whole && output.has_predecessor() {
+    if !found.is_whole && output.replaces() {
         return Err(anyhow!(
             "{}: the heap is incomplete, so it does not replace the existing file: name another file for what could be read",
             path.display()
@@ -335,7 +335,7 @@ pub(super) fn record(pid: u32, world: Option<u64>, timeout: Duration) -> anyhow:
     let failure = Mutex::new(None);
     let tee = Tee { stream: session.stream, copy: &copy, failure: &failure };
     let mut watch = Watch { over: Some(send), is_dumping: false };
-    Reader::new(tee).in_file_order().read(&mut watch);
+    let summary = Reader::new(tee).in_file_order().read(&mut watch);
     let seen = watch.has_seen_dump();
     drop(watch);
     // A panic of this thread leaves at worst a session that the process ends by itself.
@@ -346,6 +346,10 @@ pub(super) fn record(pid: u32, world: Option<u64>, timeout: Duration) -> anyhow:
         Some(TeeFailure::Stream(error)) if !seen => bail!(
             "process {pid} sent no heap dump within {timeout:?} ({error}): it may be unable to collect; --timeout waits longer"
         ),
+        // The process ends a session with the end tag.
+        _ if !seen && summary.damage.is_some() => {
+            bail!("process {pid} closed the connection before it had sent its heap: it has probably ended")
+        }
         _ if !seen => {
             bail!("process {pid} ended the session without a heap dump: is one of its worlds recorded to the socket?")
         }

@@ -50,6 +50,19 @@ pub enum NoSocket {
     /// The process belongs to another user.
     #[error("process {0} belongs to another user: only that user and root can reach its socket")]
     NotOurs(u32),
+    /// A file by which the socket is found can't be read.
+    #[error(
+        "process {pid}: can't read {path}: {error}; the system permits it only to a process that may trace this one (capability SYS_PTRACE)",
+        path = .path.display()
+    )]
+    Unreadable {
+        /// The id of the process.
+        pid: u32,
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        error: io::Error,
+    },
     /// The process has no socket.
     #[error(
         "process {pid} has no diagnostics socket in {directory}: start it with `stopworld run --diagnostics`, or open one in \
@@ -72,7 +85,10 @@ pub fn of_process(pid: u32) -> Result<PathBuf, NoSocket> {
     let proc = PathBuf::from(format!("/proc/{pid}"));
     let stat = fs::read(proc.join("stat")).map_err(|_| NoSocket::Process(pid))?;
     let environment = match fs::read(proc.join("environ")) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(NoSocket::NotOurs(pid)),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let owner = |path: &Path| fs::metadata(path).map_or(0, |found| found.uid());
+            return Err(denied(pid, error, owner(&proc), owner(Path::new("/proc/self"))));
+        }
         // The process is just ending.
         Err(_) => return Err(NoSocket::Process(pid)),
         Ok(environment) => environment,
@@ -91,6 +107,15 @@ pub fn of_process(pid: u32) -> Result<PathBuf, NoSocket> {
         Some(path) => Ok(path),
         None => newest(&directory, inner).ok_or(NoSocket::None { pid, directory }),
     }
+}
+
+/// Returns the error for an environment that can't be read, of a process of `owner`, by `user`.
+fn denied(pid: u32, error: io::Error, owner: u32, user: u32) -> NoSocket {
+    const ROOT: u32 = 0;
+    if user == owner || user == ROOT {
+        return NoSocket::Unreadable { pid, path: format!("/proc/{pid}/environ").into(), error };
+    }
+    NoSocket::NotOurs(pid)
 }
 
 /// Returns the TMPDIR of an environment in the format of /proc, or the default.
@@ -167,6 +192,20 @@ mod tests {
         assert_eq!(temporary(b"A=b\0TMPDIR=/var/tmp\0C=d"), Path::new("/var/tmp"));
         assert_eq!(temporary(b"XTMPDIR=/var/tmp\0TMPDIR=\0"), Path::new("/tmp"));
         assert_eq!(innermost(b"Name:\tx\nNSpid:\t4711\t12\t1\nNSpgid:\t1\n"), Some(1));
+    }
+
+    #[rstest]
+    #[case::of_another_user(1000, 1001, "process 7 belongs to another user")]
+    #[case::of_root(0, 1001, "process 7 belongs to another user")]
+    #[case::own(1000, 1000, "process 7: can't read /proc/7/environ: permission denied; the system permits it only")]
+    #[case::root(1000, 0, "process 7: can't read /proc/7/environ: permission denied; the system permits it only")]
+    fn an_environment_that_is_denied_is_not_always_that_of_another_user(
+        #[case] owner: u32,
+        #[case] user: u32,
+        #[case] expected: &str,
+    ) {
+        let error = denied(7, io::ErrorKind::PermissionDenied.into(), owner, user).to_string();
+        assert!(error.starts_with(expected), "{error}");
     }
 
     #[test]

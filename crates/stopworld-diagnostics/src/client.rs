@@ -43,6 +43,12 @@ pub enum ClientError {
     /// The process refused the request.
     #[error("the process refused the request: {0}")]
     Refused(Refusal),
+    /// The process refused to start a session.
+    #[error(
+        "the process refused the session: a process of stopworld serves at most eight sessions and trace files together; end one, and try \
+         again"
+    )]
+    NoSession,
     /// The process refused the request with an error number that is not one of [`Refusal`].
     #[error("the process refused the request with error {0:#010x}")]
     RefusedBecause(u32),
@@ -214,7 +220,10 @@ impl Client {
             put_string(&mut payload, &provider.name);
             put_string(&mut payload, &provider.arguments);
         }
-        let (stream, reply) = self.ask(set::EVENT_PIPE, COLLECT_TRACING_2, &payload)?;
+        let (stream, reply) = self.ask(set::EVENT_PIPE, COLLECT_TRACING_2, &payload).map_err(|error| match error {
+            ClientError::Refused(Refusal::Fail) => ClientError::NoSession,
+            error => error,
+        })?;
         // From here on the stream may be silent for any time: there may be no events.
         stream.set_read_timeout(None)?;
         let id = Payload::of(&reply).u64().map_err(|_| ClientError::Nonsense)?;
@@ -332,6 +341,25 @@ mod tests {
         std::thread::spawn(move || sender.send(client.stop(1)));
         let answer = receiver.recv_timeout(Duration::from_secs(60)).expect("the time limit applies");
         assert_eq!(answer.unwrap_err().to_string(), "process 12 did not answer within 0.25 s: is it stopped?");
+    }
+
+    #[test]
+    fn a_refused_session_names_the_limit() {
+        use super::super::message::refused;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let client = Client { pid: 12, path: path.clone(), reply_time: REPLY_TIME };
+        let listener = UnixListener::bind(&path).unwrap();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; HEADER_BYTES];
+            stream.read_exact(&mut head).unwrap();
+            stream.read_exact(&mut vec![0; Header::parse(&head).unwrap().payload]).unwrap();
+            stream.write_all(&refused(Refusal::Fail)).unwrap();
+        });
+        let refused = client.collect(&[], 1, Rundown::LeftOut).unwrap_err().to_string();
+        serving.join().unwrap();
+        assert!(refused.contains("at most eight sessions and trace files"), "{refused}");
     }
 
     /// Callers print an error with its sources, so each text must occur once.

@@ -146,6 +146,39 @@ fn a_stopped_process_is_reported_after_the_timeout() {
     assert!(!directory.path().join("x.hprof").exists());
 }
 
+/// The test is the process: it accepts a session, and closes the connection without a heap.
+#[test]
+fn a_process_that_ends_meanwhile_is_reported() {
+    use std::io::{Read, Write};
+    let directory = command_support::directory();
+    let pid = std::process::id();
+    // Where this process would have its own socket.
+    let path = std::env::temp_dir().join(format!("dotnet-diagnostic-{pid}-1-socket"));
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    // A reply without the request's contents: an error, then a session with the number 1, whose stream is cut in its header.
+    let reply = |id: u8, payload: &[u8]| {
+        let size = (20 + payload.len()) as u16;
+        [b"DOTNET_IPC_V1\0", &size.to_le_bytes()[..], &[0xff, id, 0, 0], payload].concat()
+    };
+    let unknown = reply(0xff, &0x8013_1385_u32.to_le_bytes());
+    let cut = [reply(0, &1_u64.to_le_bytes()), b"Nettrace".to_vec()].concat();
+    std::thread::spawn(move || {
+        for answer in [unknown, cut] {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).unwrap() >= 20);
+            stream.write_all(&answer).unwrap();
+        }
+        // The request to stop is refused.
+        drop(listener);
+    });
+    let output = run(directory.path(), &format!("snapshot {pid} -o x.hprof"));
+    fs::remove_file(&path).unwrap();
+    let expected =
+        format!("error: process {pid} closed the connection before it had sent its heap: it has probably ended\n");
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), expected));
+}
+
 /// Set in the process that [`the_subject`] is, to the number of objects in its second world.
 const OBJECTS: &str = "STOPWORLD_TEST_OBJECTS_OF_A_WORLD";
 
@@ -410,4 +443,44 @@ fn a_full_disk_is_one_line() {
     let error = text(&output.stderr);
     assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
     assert!(error.contains("full.hprof: No space left on device"), "{error}");
+}
+
+/// `.event.full-disk`: a file that did not exist is not called unchanged.
+#[rstest]
+fn a_message_about_the_existing_file_needs_one(#[values(false, true)] exists: bool) {
+    let directory = command_support::directory();
+    recorded(directory.path());
+    if exists {
+        fs::write(directory.path().join("x.hprof"), "earlier").unwrap();
+    }
+    let line = format!("ulimit -f 20; exec {STOPWORLD} snapshot heap.nettrace -o x.hprof");
+    let output = Command::new("sh").args(["-c", &line]).current_dir(directory.path()).output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("x.hprof: File too large"), "{error}");
+    assert_eq!(error.contains("the existing file is unchanged"), exists, "{error}");
+    assert_eq!(directory.path().join("x.hprof").exists(), exists);
+}
+
+/// `.event.full-disk`
+#[test]
+fn a_report_without_room_names_the_remedy() {
+    let directory = command_support::directory();
+    recorded(directory.path());
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = command_support::stopworld(directory.path(), "heap heap.nettrace");
+    let output = command.stdout(full).output().unwrap();
+    let expected = "error: can't write the report: No space left on device (os error 28); make room\n";
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(1), expected));
+}
+
+#[test]
+fn a_closed_standard_error_ends_no_command() {
+    let directory = command_support::directory();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let line = "run graph --threads 2 --initial-heap 1m --snapshot e.hprof";
+    let output = command_support::stopworld(directory.path(), line).stderr(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(directory.path().join("e.hprof").exists());
 }
