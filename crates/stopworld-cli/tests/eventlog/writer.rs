@@ -58,7 +58,7 @@ fn tables_have_the_pauses(file: &File, reports: &Reports) {
     tables::read(&file, &[Table::Collections], &ConvertOptions::default(), &mut pauses).unwrap();
     let mut expected: Vec<i64> = reports.sorted().iter().map(|report| report.pause_ns as i64).collect();
     // The rows are in the order in which threads were restarted.
-    [&mut pauses.0, &mut expected].map(|all| all.sort_unstable());
+    [&mut pauses.0, &mut expected].into_iter().for_each(|all| all.sort_unstable());
     assert_eq!(pauses.0.len(), expected.len());
     for (pause, expected) in pauses.0.iter().zip(&expected) {
         assert!((pause - expected).abs() <= 2, "{pause} ns instead of {expected} ns");

@@ -376,7 +376,7 @@ fn worlds_share_a_trace_and_can_be_distinguished() {
     let of_reports = reports.iter().flat_map(Reports::sorted);
     let mut expected: Vec<(u32, u64)> =
         of_reports.map(|report| (report.number, (report.pause_ns as f64 / 100.0).round() as u64)).collect();
-    [&mut found, &mut expected].map(|all| all.sort_unstable());
+    [&mut found, &mut expected].into_iter().for_each(|all| all.sort_unstable());
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(&expected) {
         assert!(found.0 == expected.0 && found.1.abs_diff(expected.1) <= 1, "{found:?} instead of {expected:?}");
