@@ -34,14 +34,8 @@
 //! errors) goes to standard error. Exit codes: 0; 1 if the run failed; 2 for wrong arguments; 128 + the signal
 //! number if a signal ended the run.
 
-/// Prints a line on standard error as the macro of std does, but ignores an error: a closed standard error must not end the command with a
-/// panic.
-macro_rules! eprintln {
-    ($($line:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($line)*);
-    }};
-}
+#[macro_use]
+mod stderr;
 
 mod alloc_stacks;
 mod arguments;

@@ -117,8 +117,8 @@ impl Part<'_> {
         // Written out: a function of the library could be replaced by one of a module that `#[trace(crate = "…")]` names.
         self.skipped.then(|| {
             quote_spanned! { span=> {
-                fn __has_no_references<T: ::core::marker::Send + ::core::marker::Sync + 'static>(_: &T) {}
-                __has_no_references(#reference);
+                fn __a_skipped_field_has_no_references_so_remove_skip<T: ::core::marker::Send + ::core::marker::Sync + 'static>(_: &T) {}
+                __a_skipped_field_has_no_references_so_remove_skip(#reference);
             } }
         })
     }
