@@ -89,10 +89,7 @@ impl<'a, K: Trace + Eq + Hash, V: Trace, S: BuildHasher> Entry<'a, K, V, S> {
     /// # Errors
     /// As [`GcHashMap::reserve`].
     pub fn or_insert_with(self, mutator: &Mutator, default: impl FnOnce() -> V) -> Result<&'a mut V, OutOfMemory> {
-        match self {
-            Entry::Occupied(entry) => Ok(entry.into_mut()),
-            Entry::Vacant(entry) => entry.insert(mutator, default()),
-        }
+        self.or_insert_with_key(mutator, |_| default())
     }
 
     /// Returns the value; inserts the result of `default`, called with the key, first if there is none. The function may allocate.
