@@ -42,19 +42,22 @@ pub fn word(input: &DeriveInput) -> Result<TokenStream> {
                 const MAY_REFER: bool = false;
             }
             const _: () = {
-            /// A value in the low bytes of a word.
-            #[repr(C)]
-            union __Bits {
-                bits: usize,
-                value: #name,
-            }
-            ::core::assert!(::core::mem::size_of::<#name>() <= ::core::mem::size_of::<usize>(), "a `Word` has at most 8 bytes");
-            #(
-                let mut __bits = __Bits { bits: 0 };
-                __bits.value = #name::#variants;
-                // SAFETY: a byte that is not initialised is an error of this constant.
-                let _ = unsafe { __bits.bits };
-            )*
+                /// `stopworld`'s union of the same shape could be replaced by one of a module that `#[trace(crate = "…")]` names.
+                #[repr(C)]
+                union __Bits {
+                    bits: usize,
+                    value: #name,
+                }
+                ::core::assert!(
+                    ::core::mem::size_of::<#name>() <= ::core::mem::size_of::<usize>(),
+                    "a `Word` has at most 8 bytes"
+                );
+                #(
+                    let mut __bits = __Bits { bits: 0 };
+                    __bits.value = #name::#variants;
+                    // SAFETY: the value is not larger than the word. A byte of it that is not initialised is an error of this constant.
+                    let _ = unsafe { __bits.bits };
+                )*
             };
         },
     ))
