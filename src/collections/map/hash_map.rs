@@ -175,7 +175,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
     /// Makes room for `additional` more entries. O(n) if there was too little, and otherwise O(1). At most two allocations.
     ///
     /// # Errors
-    /// There is no room in the heap, or more than 3 × 2³⁰ entries are wanted; the map is unchanged.
+    /// There is no room in the heap, or more than 7 × 2²⁹ entries are wanted; the map is unchanged.
     pub fn reserve(&mut self, mutator: &Mutator, additional: usize) -> Result<(), OutOfMemory> {
         let wanted = self.len().saturating_add(additional);
         if self.entries.capacity() == 0 {
@@ -322,7 +322,7 @@ impl<K: Trace + Eq + Hash, V: Trace, S: BuildHasher> GcHashMap<K, V, S> {
         }
         // The key has another hash than at its insertion. It is not found by its key any more, but its position must stay right.
         let is_it = |&place: &usize| self.index.get(place).is_some_and(|taken| taken.entry == entry);
-        let place = (0..=self.index.mask()).find(is_it).expect("each entry has a place");
+        let place = (0..self.index.places()).find(is_it).expect("each entry has a place");
         (place, self.index.get(place).map_or(hash, |taken| taken.hash))
     }
 
