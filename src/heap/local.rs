@@ -37,12 +37,14 @@ impl<'gc, T: ?Sized> Local<'gc, T> {
 
     /// Returns a reference to the value that is valid until the end of the scope. `Deref` borrows from the `Local` instead. Costs nothing; one load
     /// if `T` has no size.
-    pub fn get(self) -> &'gc T
+    ///
+    /// This is not a method, so that `local.as_ref()` calls one of the value.
+    pub fn as_ref(this: Self) -> &'gc T
     where
         T: 'gc,
     {
         // SAFETY: no object is freed before the end of the scope (`from_gc`), and values are only shared.
-        unsafe { &*self.gc.as_ptr() }
+        unsafe { &*this.gc.as_ptr() }
     }
 
     /// Returns whether both refer to the same object. (`==` compares the values.) Costs a comparison of two words.
@@ -116,7 +118,7 @@ impl<'gc, T: 'gc> IntoIterator for &Local<'gc, [T]> {
     type IntoIter = slice::Iter<'gc, T>;
 
     fn into_iter(self) -> slice::Iter<'gc, T> {
-        self.get().iter()
+        Local::as_ref(*self).iter()
     }
 }
 
