@@ -92,9 +92,9 @@ fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
     let mut keeper = |kind: usize| {
         let kept = GcCell::new(all[random() % OBJECTS].get());
         let keeper = match kind % 3 {
-            0 => m.alloc(KeepsOne { kept }).expect("room").addr(),
-            1 => m.alloc(KeepsTwo { kept }).expect("room").addr(),
-            _ => m.alloc(KeepsThree { kept }).expect("room").addr(),
+            0 => Gc::addr(m.alloc(KeepsOne { kept }).expect("room")),
+            1 => Gc::addr(m.alloc(KeepsTwo { kept }).expect("room")),
+            _ => Gc::addr(m.alloc(KeepsThree { kept }).expect("room")),
         };
         // SAFETY: an object of this world, which is never read as a number.
         GcCell::new(Some(unsafe { Gc::<u64>::from_addr(keeper) }))
@@ -105,17 +105,17 @@ fn frozen_graph(m: &Mutator, kept: usize) -> Vec<Root<u64>> {
 /// Returns a root that keeps an object of any type alive.
 fn keep<T: ?Sized>(m: &Mutator, gc: Gc<T>) -> Root<u64> {
     // SAFETY: an object of this world, which is never read as a number.
-    m.root(unsafe { Gc::from_addr(gc.addr()) })
+    m.root(unsafe { Gc::from_addr(Gc::addr(gc)) })
 }
 
 fn by_turns(m: &Mutator) -> Vec<Root<u64>> {
     let four = |key| {
         let north = m.alloc(North { next: None, key }).expect("room");
         let next = Some(north);
-        let east = m.alloc(East { next, key }).expect("room").addr();
-        let south = m.alloc(South { next, key }).expect("room").addr();
-        let west = m.alloc(West { next, key }).expect("room").addr();
-        [north.addr(), east, south, west]
+        let east = Gc::addr(m.alloc(East { next, key }).expect("room"));
+        let south = Gc::addr(m.alloc(South { next, key }).expect("room"));
+        let west = Gc::addr(m.alloc(West { next, key }).expect("room"));
+        [Gc::addr(north), east, south, west]
     };
     // 64 objects per array, so that there are fewer roots than objects.
     let some = |_| {

@@ -85,7 +85,7 @@ fn hidden(world: &World) -> Result<usize, Box<dyn Error>> {
             let object = m.alloc(Leaf([7u64; 3]))?;
             // The root is never dropped.
             std::mem::forget(m.root(m.alloc_weak(object)?));
-            Ok(!object.addr())
+            Ok(!Gc::addr(object))
         })
     }?;
     Ok(maker.join().map_err(|_| "the maker panicked")??)

@@ -26,7 +26,7 @@ pub unsafe fn alloc_with_a_pause<T: Trace>(
 /// Returns the cost centre stack that an object is charged to, if its world charges allocations. The object must have been
 /// allocated by the calling thread; or a collection must have ended since its allocation, and no thread may be allocating.
 pub fn charged_to<T: ?Sized>(mutator: &Mutator, gc: Gc<T>) -> Option<StackId> {
-    charged_to_address(mutator, gc.addr())
+    charged_to_address(mutator, Gc::addr(gc))
 }
 
 /// Does the same as [`charged_to`] for the object at an address.

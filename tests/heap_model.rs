@@ -26,7 +26,7 @@ impl Any {
     const NOTHING: Self = Self(0);
 
     fn to<T: ?Sized>(gc: Gc<T>) -> Self {
-        Self(gc.addr())
+        Self(Gc::addr(gc))
     }
 
     fn number(n: u64) -> Self {
@@ -153,11 +153,11 @@ unsafe fn slots<'a>(kind: Kind, any: Any) -> &'a [GcCell<Any>] {
     // SAFETY: the caller's promise.
     unsafe {
         match kind {
-            Kind::Pair | Kind::Pinned => &(*any.as_gc::<Pair>().as_ptr()).slots,
-            Kind::Wide => &(*any.as_gc::<Wide>().as_ptr()).slots,
-            Kind::Huge => &(*any.as_gc::<HugeValue>().as_ptr()).slots,
+            Kind::Pair | Kind::Pinned => &(*Gc::as_ptr(any.as_gc::<Pair>())).slots,
+            Kind::Wide => &(*Gc::as_ptr(any.as_gc::<Wide>())).slots,
+            Kind::Huge => &(*Gc::as_ptr(any.as_gc::<HugeValue>())).slots,
             // Element 0 holds the id.
-            Kind::Refs(_) => &(&*any.as_gc::<Array<GcCell<Any>>>().as_ptr())[1..],
+            Kind::Refs(_) => &(&*Gc::as_ptr(any.as_gc::<Array<GcCell<Any>>>()))[1..],
             Kind::Bytes(_) | Kind::Token | Kind::Weak => &[],
         }
     }

@@ -325,21 +325,21 @@ fn objects_of_described_types_are_traced_as_described_and_nowhere_else() {
             let garbage = m.alloc_bytes(40).unwrap();
             // SAFETY: three words, of which only the second is traced; no other thread knows the object.
             unsafe {
-                let words = new.as_ptr().cast::<usize>().cast_mut();
+                let words = Gc::as_ptr(new).cast::<usize>().cast_mut();
                 words.write(value);
                 words.add(1).write(list);
-                words.add(2).write(garbage.addr());
+                words.add(2).write(Gc::addr(garbage));
             }
-            list = new.addr();
+            list = Gc::addr(new);
         }
         let array = m.alloc_described_array(element, 5000).unwrap();
         for index in 0..5000 {
             let leaf = m.alloc_bytes(8).unwrap();
             // SAFETY: a length, then pairs of words of which the first is traced.
-            unsafe { array.as_ptr().cast::<usize>().cast_mut().add(1 + 2 * index).write(leaf.addr()) };
+            unsafe { Gc::as_ptr(array).cast::<usize>().cast_mut().add(1 + 2 * index).write(Gc::addr(leaf)) };
         }
         // SAFETY: the array's first word.
-        assert_eq!(unsafe { array.as_ptr().cast::<usize>().read() }, 5000);
+        assert_eq!(unsafe { Gc::as_ptr(array).cast::<usize>().read() }, 5000);
         // SAFETY: the node that was made last.
         let (list, array) = (m.root(unsafe { Gc::<Described>::from_addr(list) }), m.root(array));
         (list, array)

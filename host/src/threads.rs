@@ -131,7 +131,7 @@ unsafe fn allocate_with(
     caught(|| {
         // SAFETY: the caller's promise.
         let place = unsafe { place(out, "the output pointer for the object") }?;
-        *place = attached(|attached| make(&attached.mutator))?.as_ptr().cast_mut().cast();
+        *place = Gc::as_ptr(attached(|attached| make(&attached.mutator))?).cast_mut().cast();
         Ok(())
     })
 }
@@ -189,7 +189,7 @@ pub(crate) unsafe extern "C" fn root_get(root: *const Opaque, out: *mut *mut c_v
             }
             Ok(held.root.get(&attached.mutator))
         })?;
-        *place = object.as_ptr().cast_mut().cast();
+        *place = Gc::as_ptr(object).cast_mut().cast();
         Ok(())
     })
 }

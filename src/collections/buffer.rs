@@ -60,7 +60,7 @@ impl<T: Trace> Storage<T> {
     #[inline(always)]
     pub(super) fn places(&self) -> *mut T {
         match self.buffer {
-            Some(buffer) => (buffer.addr() + ARRAY_HEAD_BYTES) as *mut T,
+            Some(buffer) => (Gc::addr(buffer) + ARRAY_HEAD_BYTES) as *mut T,
             None => ptr::dangling_mut(),
         }
     }

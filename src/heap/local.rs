@@ -44,7 +44,7 @@ impl<'gc, T: ?Sized> Local<'gc, T> {
         T: 'gc,
     {
         // SAFETY: no object is freed before the end of the scope (`from_gc`), and values are only shared.
-        unsafe { &*this.gc.as_ptr() }
+        unsafe { &*Gc::as_ptr(this.gc) }
     }
 
     /// Returns whether both refer to the same object. (`==` compares the values.) Costs a comparison of two words.
@@ -53,8 +53,8 @@ impl<'gc, T: ?Sized> Local<'gc, T> {
     }
 
     /// Returns the address of the object, which does not keep it alive. Costs nothing.
-    pub fn addr(self) -> usize {
-        self.gc.addr()
+    pub fn addr(this: Self) -> usize {
+        Gc::addr(this.gc)
     }
 }
 

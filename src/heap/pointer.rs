@@ -59,6 +59,8 @@ use crate::sync::{AtomicUsize, Ordering};
 /// a `&str`. [`ptr_eq`](Self::ptr_eq) compares identity; [`ByAddress`](crate::ByAddress) is a key that does. As for `Rc`, `Debug` and `==`
 /// do not return if objects refer to each other in a cycle, unless the type ends the recursion.
 ///
+/// Its own functions are not methods, as those of `Rc`: `Gc::as_ptr(text)` is a pointer to the `str`, and `text.as_ptr()` what `str` makes of it.
+///
 /// # Types without a size
 /// `Gc<str>` ([`alloc_str`](crate::Mutator::alloc_str)), `Gc<[T]>` ([`alloc_slice`](crate::Mutator::alloc_slice)) and `Gc<dyn Trait>`
 /// ([`alloc_dyn`](crate::Mutator::alloc_dyn)) are one word as well: the length, or the address of the method table, is the first word of
@@ -97,8 +99,8 @@ impl<T: ?Sized> Gc<T> {
     /// Returns the address of the object. The number alone does not keep the object alive, unless it is in scanned memory. Costs nothing: it is
     /// the word itself.
     #[inline(always)]
-    pub fn addr(self) -> usize {
-        self.payload.as_ptr() as usize
+    pub fn addr(this: Self) -> usize {
+        this.payload.as_ptr() as usize
     }
 
     /// Returns whether both refer to the same object. (`==` compares the values.) Objects never move, and two live objects never have the
@@ -110,14 +112,14 @@ impl<T: ?Sized> Gc<T> {
 
     /// Returns a pointer to the value. It keeps the object alive in the same places as the `Gc` does. Costs nothing; one load if `T` has no size.
     #[inline(always)]
-    pub fn as_ptr(self) -> *const T {
+    pub fn as_ptr(this: Self) -> *const T {
         if const { is_thin::<T>() } {
             // SAFETY: a pointer of one word is an address.
-            return unsafe { transmute_copy::<NonNull<u8>, *const T>(&self.payload) };
+            return unsafe { transmute_copy::<NonNull<u8>, *const T>(&this.payload) };
         }
         // SAFETY: the object is live, and begins with its metadata, which never changes.
-        let metadata = unsafe { self.payload.as_ptr().cast::<*const ()>().read() };
-        let wide = Wide { data: self.payload.as_ptr().wrapping_add(METADATA_BYTES), metadata };
+        let metadata = unsafe { this.payload.as_ptr().cast::<*const ()>().read() };
+        let wide = Wide { data: this.payload.as_ptr().wrapping_add(METADATA_BYTES), metadata };
         // SAFETY: a pointer of two words is the address of the value and its metadata; `alloc_dyn` has checked the order.
         unsafe { transmute_copy::<Wide, *const T>(&wide) }
     }
@@ -133,9 +135,9 @@ impl<T: ?Sized> Gc<T> {
     }
 
     /// Returns the description of the object's type. Costs one load, of the object's header.
-    pub fn type_info(self) -> &'static TypeInfo {
+    pub fn type_info(this: Self) -> &'static TypeInfo {
         // SAFETY: a live object's header is the address of a `TypeInfo`, which is never freed.
-        unsafe { *self.payload.as_ptr().byte_sub(HEADER_BYTES).cast::<&'static TypeInfo>() }
+        unsafe { *this.payload.as_ptr().byte_sub(HEADER_BYTES).cast::<&'static TypeInfo>() }
     }
 }
 
@@ -154,9 +156,9 @@ impl<T: ?Sized> Deref for Gc<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         #[cfg(feature = "biography")]
-        super::uses::note(self.addr());
+        super::uses::note(Gc::addr(*self));
         // SAFETY: this `Gc` is in a place that the collector scans (the requirement of `attach`), so the object is live.
-        unsafe { &*self.as_ptr() }
+        unsafe { &*Gc::as_ptr(*self) }
     }
 }
 
@@ -206,7 +208,7 @@ pub type Weak<T> = Gc<WeakCell<T>>;
 
 impl<T: ?Sized + 'static> WeakCell<T> {
     pub(crate) fn new(target: Gc<T>) -> Self {
-        Self { target: AtomicUsize::new(target.addr()), link: AtomicUsize::new(0), _refers: PhantomData }
+        Self { target: AtomicUsize::new(Gc::addr(target)), link: AtomicUsize::new(0), _refers: PhantomData }
     }
 
     /// Returns the target, or `None` if it has been cleared. The returned `Gc` keeps the target alive. Costs one load and a comparison with 0.

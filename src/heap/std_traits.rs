@@ -25,7 +25,7 @@ impl<T: ?Sized + fmt::Display> fmt::Display for Gc<T> {
 impl<T: ?Sized> fmt::Pointer for Gc<T> {
     /// Formats the address of the object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Pointer::fmt(&(self.addr() as *const u8), f)
+        fmt::Pointer::fmt(&(Gc::addr(*self) as *const u8), f)
     }
 }
 
@@ -130,13 +130,13 @@ impl<T: ?Sized> PartialOrd for ByAddress<T> {
 
 impl<T: ?Sized> Ord for ByAddress<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.0.addr().cmp(&other.0.addr())
+        Gc::addr(self.0).cmp(&Gc::addr(other.0))
     }
 }
 
 impl<T: ?Sized> Hash for ByAddress<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.addr().hash(state);
+        Gc::addr(self.0).hash(state);
     }
 }
 

@@ -121,7 +121,7 @@ impl<R: Scoped<Static = R> + Trace> Arena<R> {
             let _inside = Inside::enter(&self.mutator);
             let root = self.root.get(&self.mutator);
             // SAFETY: the same object, with the lifetime of this scope in its type.
-            let root = unsafe { Local::from_gc(Gc::from_addr(root.addr())) };
+            let root = unsafe { Local::from_gc(Gc::from_addr(Gc::addr(root))) };
             scope(&Scope { mutator: &self.mutator, _scope: PhantomData }, root)
         })
     }
@@ -166,7 +166,7 @@ impl<'gc> Scope<'gc> {
         // SAFETY: the same type but for the lifetime.
         let object = self.mutator.alloc(unsafe { same::<T, T::Static>(value) })?;
         // SAFETY: the object that was allocated. This thread is in the scope `'gc`.
-        Ok(unsafe { Local::from_gc(Gc::from_addr(object.addr())) })
+        Ok(unsafe { Local::from_gc(Gc::from_addr(Gc::addr(object))) })
     }
 
     /// Allocates a copy of a text.
@@ -193,7 +193,7 @@ impl<'gc> Scope<'gc> {
         };
         let array = self.mutator.alloc_array::<T::Static>(elements.len(), element)?;
         // SAFETY: this thread is in the scope `'gc`; the elements are the caller's.
-        Ok(unsafe { Local::from_gc(Gc::from_addr(array.addr())) })
+        Ok(unsafe { Local::from_gc(Gc::from_addr(Gc::addr(array))) })
     }
 }
 

@@ -161,7 +161,7 @@ impl Mutator {
         as_dyn: impl for<'a> FnOnce(&'a T) -> &'a U,
     ) -> Result<Gc<U>, OutOfMemory> {
         let object = self.alloc(Dyn::new(value))?;
-        let payload = object.as_ptr().cast_mut();
+        let payload = Gc::as_ptr(object).cast_mut();
         // SAFETY: the object is live, and no other thread has a reference to it. `as_dyn` works for every lifetime of its argument, so its
         // result is valid as long as the value stays where it is, unchanged but for what shared references allow: as long as the object
         // lives. The metadata is checked to be that of a reference to the value.

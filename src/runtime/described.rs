@@ -5,7 +5,7 @@
 //! have no `Drop`.
 //!
 //! ```
-//! use stopworld::{DescribedType, Layout, World};
+//! use stopworld::{DescribedType, Gc, Layout, World};
 //!
 //! let pair = DescribedType::new("pair", 16, Layout::WORD)?;      // the first word is a reference, the second is not
 //! let world = World::builder().build()?;
@@ -13,8 +13,8 @@
 //! let mutator = unsafe { world.attach("main") }?;
 //! let (one, other) = (mutator.alloc_described(pair)?, mutator.alloc_described(pair)?);
 //! // SAFETY: the object has 16 bytes, and its first word is a reference; no other code has a reference to it yet.
-//! unsafe { one.as_ptr().cast::<usize>().cast_mut().write(other.addr()) };
-//! assert_eq!(one.type_info().name(), "pair");
+//! unsafe { Gc::as_ptr(one).cast::<usize>().cast_mut().write(Gc::addr(other)) };
+//! assert_eq!(Gc::type_info(one).name(), "pair");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -64,8 +64,8 @@ impl<T: ?Sized + 'static> Root<T> {
         refuse_inside("Mutator::root");
         let collector = world.collector();
         let roots = &collector.roots;
-        let slot = roots.take(gc.addr(), || lock(collector, &roots.lock)).unwrap_or_else(|| table_is_full(roots));
-        collector.events.fire_root_created(roots.address(slot), gc.addr());
+        let slot = roots.take(Gc::addr(gc), || lock(collector, &roots.lock)).unwrap_or_else(|| table_is_full(roots));
+        collector.events.fire_root_created(roots.address(slot), Gc::addr(gc));
         Self { world: Arc::clone(world.inner()), slot, _refers: PhantomData }
     }
 

@@ -241,7 +241,7 @@ impl Mutator {
     pub fn name_object<T: ?Sized>(&self, gc: Gc<T>, text: &str) {
         let events = &self.world.collector().events;
         if events.is_enabled(EventId::Labelled) {
-            events.name(gc.addr(), text);
+            events.name(Gc::addr(gc), text);
         }
     }
 

@@ -60,7 +60,7 @@ impl Mutator {
         }
         let closure = Box::into_raw(Box::new(finalizer)).cast();
         let action = Action::Call { trampoline: call_or_drop::<T, F>, closure };
-        let registered = self.register(Entry { object: gc.addr(), action });
+        let registered = self.register(Entry { object: Gc::addr(gc), action });
         if registered.is_err() {
             // SAFETY: the table does not contain the entry.
             unsafe { action.discard() };
@@ -73,10 +73,10 @@ impl Mutator {
     pub(super) fn register_drop<T: Trace>(&self, gc: Gc<T>) -> Result<(), OutOfMemory> {
         // The function is always present, because the caller has checked `needs_drop`.
         let Some(drop_in_place) = T::INFO.drop_in_place else { return Ok(()) };
-        let registered = self.register(Entry { object: gc.addr(), action: Action::Drop(drop_in_place) });
+        let registered = self.register(Entry { object: Gc::addr(gc), action: Action::Drop(drop_in_place) });
         if registered.is_err() {
             // SAFETY: no other code has a reference to the object or gets one.
-            unsafe { gc.as_ptr().cast_mut().drop_in_place() };
+            unsafe { Gc::as_ptr(gc).cast_mut().drop_in_place() };
         }
         registered
     }

@@ -30,14 +30,14 @@ fn write_value<T: ?Sized + Serialize, S: Serializer>(object: Gc<T>, serializer: 
         }
     }
     // In the destructor of another thread-local variable there may be no set: then a cycle is not found.
-    let is_new = OUTER.try_with(|outer| outer.borrow_mut().insert(object.addr()));
+    let is_new = OUTER.try_with(|outer| outer.borrow_mut().insert(Gc::addr(object)));
     if is_new == Ok(false) {
         return Err(ser::Error::custom(format!(
             "an object of type `{}` is part of itself, by a cycle of references: serialize a `stopworld::serde::Graph`",
             type_name::<T>()
         )));
     }
-    let _remove = Remove(object.addr());
+    let _remove = Remove(Gc::addr(object));
     object.as_ref().serialize(serializer)
 }
 

@@ -222,17 +222,17 @@ impl GraphState {
     }
 
     fn keep<T: ?Sized>(&self, mutator: &Mutator, object: Gc<T>) -> Result<(), OutOfMemory> {
-        self.keep.borrow_mut().push(mutator, AnyGc { _address: object.addr() })
+        self.keep.borrow_mut().push(mutator, AnyGc { _address: Gc::addr(object) })
     }
 
     pub(super) fn meet<T: ?Sized>(&self, mutator: &Mutator, object: Gc<T>) -> Result<Meeting, OutOfMemory> {
-        if let Some(&(number, finished)) = self.numbers.borrow().get(&object.addr()) {
+        if let Some(&(number, finished)) = self.numbers.borrow().get(&Gc::addr(object)) {
             return Ok(if finished { Meeting::Again(number) } else { Meeting::Cycle });
         }
         self.keep(mutator, object)?;
         let mut numbers = self.numbers.borrow_mut();
         let number = numbers.len() as u64;
-        numbers.insert(object.addr(), (number, false));
+        numbers.insert(Gc::addr(object), (number, false));
         Ok(Meeting::First(number))
     }
 
@@ -247,7 +247,7 @@ impl GraphState {
             if has_places {
                 self.push_unvisited(number, object, VecDeque::new());
             }
-            if let Some((_, finished)) = self.numbers.borrow_mut().get_mut(&object.addr()) {
+            if let Some((_, finished)) = self.numbers.borrow_mut().get_mut(&Gc::addr(object)) {
                 *finished = true;
             }
         }

@@ -164,7 +164,7 @@ fn the_retainers_of_an_object_are_exact_to_the_byte() {
     static WORDS: [std::sync::atomic::AtomicUsize; 1] = [const { std::sync::atomic::AtomicUsize::new(0) }; 1];
     // SAFETY: a static.
     let range = unsafe { world.register_range((&raw const WORDS).cast(), 8) }.unwrap();
-    on_a_thread(&world, |m| WORDS[0].store(one(m).addr(), std::sync::atomic::Ordering::Relaxed));
+    on_a_thread(&world, |m| WORDS[0].store(Gc::addr(one(m)), std::sync::atomic::Ordering::Relaxed));
     let census = check(&world, &CensusRequest::by(Breakdown::Retainer));
     let found: BTreeMap<&str, (u64, u64)> = census
         .bands
@@ -395,9 +395,9 @@ fn build(world: &World, plans: &[ObjectPlan], turned: usize) -> Vec<Root<Leaf<u6
             let called = Description::new(labels[plans[index].name]);
             let to = plans[index].targets(index, plans.len());
             let object = if plans[index].mutable {
-                m.alloc(Mutable { called, one: GcCell::new(None), two: GcCell::new(Any(0)) }).unwrap().addr()
+                Gc::addr(m.alloc(Mutable { called, one: GcCell::new(None), two: GcCell::new(Any(0)) }).unwrap())
             } else {
-                m.alloc(Constant { called, one: GcCell::new(7), to: to.map(at) }).unwrap().addr()
+                Gc::addr(m.alloc(Constant { called, one: GcCell::new(7), to: to.map(at) }).unwrap())
             };
             all[index].set(Any(object));
         }
@@ -491,11 +491,11 @@ proptest! {
                 m.root(unsafe { Gc::<Leaf<u64>>::from_addr(object) })
             };
             let make = |&(kind, size): &(usize, usize)| match kind {
-                0 => keep(one(m).addr()),
-                1 => keep(fixed(m, None).addr()),
-                2 => keep(m.alloc(Right { to: GcCell::new(None), number: 0 }).unwrap().addr()),
-                3 => keep(m.alloc(Left { to: GcCell::new(Some(fixed(m, None))), other: GcCell::new(None), number: 0 }).unwrap().addr()),
-                _ => keep(m.alloc_array(size, |i| i as u64).unwrap().addr()),
+                0 => keep(Gc::addr(one(m))),
+                1 => keep(Gc::addr(fixed(m, None))),
+                2 => keep(Gc::addr(m.alloc(Right { to: GcCell::new(None), number: 0 }).unwrap())),
+                3 => keep(Gc::addr(m.alloc(Left { to: GcCell::new(Some(fixed(m, None))), other: GcCell::new(None), number: 0 }).unwrap())),
+                _ => keep(Gc::addr(m.alloc_array(size, |i| i as u64).unwrap())),
             };
             kinds.iter().map(make).collect::<Vec<_>>()
         });

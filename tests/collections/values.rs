@@ -25,6 +25,31 @@ struct Everything {
     changing: GcCell<Gc<[Gc<str>]>>,
 }
 
+/// A type whose functions have the names of those of `Gc`.
+#[derive(Trace)]
+struct Namesake(u64);
+
+impl Namesake {
+    fn addr(&self) -> u64 {
+        self.0
+    }
+
+    fn type_info(&self) -> &'static str {
+        "namesake"
+    }
+}
+
+#[test]
+fn the_functions_of_a_reference_hide_no_method_of_its_value() {
+    let world = build(builder(), By::Signals);
+    // SAFETY: this thread keeps every `Gc` in local variables.
+    let m = unsafe { world.attach("main") }.unwrap();
+    let (text, namesake) = (m.alloc_str("text").unwrap(), m.alloc(Namesake(7)).unwrap());
+    assert_eq!(text.as_ptr(), text.as_bytes().as_ptr());
+    assert_eq!((namesake.addr(), namesake.type_info()), (7, "namesake"));
+    assert_eq!(Gc::as_ptr(namesake).addr(), Gc::addr(namesake));
+}
+
 #[rstest]
 fn objects_without_a_size_live_as_long_as_they_are_referenced(
     #[values(By::Signals, By::Safepoints, By::Debugger)] by: By,
@@ -194,7 +219,7 @@ proptest! {
         prop_assert_eq!(a.cmp(&b), one.cmp(&other));
         prop_assert_eq!(a.partial_cmp(&b), one.partial_cmp(&other));
         prop_assert_eq!((format!("{a:?}"), format!("{a}")), (format!("{one:?}"), one.clone()));
-        prop_assert_eq!(format!("{a:p}"), format!("{:#x}", a.addr()));
+        prop_assert_eq!(format!("{a:p}"), format!("{:#x}", Gc::addr(a)));
         prop_assert!(Gc::ptr_eq(a, a) && !Gc::ptr_eq(a, b));
         let map = HashMap::from([(a, 1)]);
         prop_assert_eq!(map.get(one.as_str()), Some(&1));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::debuggee;
 use crate::tools::has;
 use rstest::rstest;
-use stopworld::{Leaf, Mutator, Paranoid, World};
+use stopworld::{Gc, Leaf, Mutator, Paranoid, World};
 
 /// The environment variable with the arguments of the debugged program.
 const ARGUMENTS: &str = "STOPWORLD_DEBUGGEE";
@@ -64,7 +64,7 @@ fn on_its_alternate_stack() {
         world.spawn("maker", |m| {
             let object = m.alloc(Leaf([7u64; 3])).unwrap();
             std::mem::forget(m.root(m.alloc_weak(object).unwrap()));
-            DISGUISED.store(!object.addr(), Relaxed);
+            DISGUISED.store(!Gc::addr(object), Relaxed);
         })
     };
     maker.unwrap().join().unwrap();

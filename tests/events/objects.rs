@@ -182,7 +182,7 @@ fn each_reference_that_the_marker_follows_is_reported_with_its_slot(#[case] mark
     for record in told(&sink) {
         let Event::ReferenceFixed(fixed) = record.event() else { panic!("{:?} is of another category", record.id) };
         match fixed.rank {
-            1 if fixed.reference == list.unwrap().addr() => from_root += 1,
+            1 if fixed.reference == Gc::addr(list.unwrap()) => from_root += 1,
             1 => {
                 // SAFETY: the slot of an exact reference is a word of a live object or of a handle.
                 assert_eq!(unsafe { *(fixed.slot_addr as *const usize) }, fixed.reference);
@@ -195,7 +195,7 @@ fn each_reference_that_the_marker_follows_is_reported_with_its_slot(#[case] mark
     while let Some(pair) = at {
         if let Some(next) = pair.left.get() {
             assert!(
-                exact.remove(&(std::ptr::from_ref(&pair.left) as usize, next.addr())),
+                exact.remove(&(std::ptr::from_ref(&pair.left) as usize, Gc::addr(next))),
                 "a reference was not reported"
             );
         }
@@ -328,7 +328,7 @@ fn threads_types_and_data_structures_have_names_when_user_is_on() {
     let names = names_emitted(&sink);
     let has = |name: &str| names.iter().any(|(_, text)| text.ends_with(name));
     assert!(has("a thread of this test") && has("::Pair"), "{names:?}");
-    assert!(names.contains(&(list.addr(), "the list")) && names.contains(&(0x1234, "mine")));
+    assert!(names.contains(&(Gc::addr(list), "the list")) && names.contains(&(0x1234, "mine")));
 }
 
 #[test]

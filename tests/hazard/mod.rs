@@ -136,7 +136,7 @@ impl Hidden {
         fn make(m: &Mutator) -> (usize, Root<WeakCell<Payload>>) {
             let object = m.alloc(Leaf([7; 3])).unwrap();
             let weak = m.alloc_weak(object).unwrap();
-            (!object.addr(), m.root(weak))
+            (!stopworld::Gc::addr(object), m.root(weak))
         }
         // SAFETY: every Gc is a local variable.
         let maker = unsafe {

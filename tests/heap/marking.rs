@@ -55,7 +55,7 @@ fn survives_by(world: &World, offset: impl Fn(Gc<Array<u64>>) -> usize + Send + 
         let neighbour_before = m.alloc_array(length, |i| i as u64).unwrap();
         let object = m.alloc_array(length, |i| i as u64).unwrap();
         let neighbour_behind = m.alloc_array(length, |i| i as u64).unwrap();
-        written.store(object.addr().wrapping_add(offset(object)), Ordering::Relaxed);
+        written.store(Gc::addr(object).wrapping_add(offset(object)), Ordering::Relaxed);
         keep_alive(neighbour_before);
         keep_alive(neighbour_behind);
         m.root(m.alloc_weak(object).unwrap())
@@ -231,10 +231,10 @@ fn an_object_is_alive_up_to_keep_alive() {
     on_a_thread(&world, |m| {
         let object = m.alloc(Leaf(7_u64)).unwrap();
         let weak = m.alloc_weak(object).unwrap();
-        let address = black_box(!object.addr());
+        let address = black_box(!Gc::addr(object));
         m.collect().unwrap();
         assert!(weak.get().is_some());
-        assert_eq!(!address, object.addr());
+        assert_eq!(!address, Gc::addr(object));
         keep_alive(object);
     });
 }
@@ -247,7 +247,7 @@ fn a_registered_range_keeps_what_its_words_refer_to_until_the_guard_is_dropped()
     let guard = unsafe { world.register_range(memory.as_ptr().cast(), 600 * 8) }.unwrap();
     let memory = on_a_thread(&world, move |m| {
         for word in &memory {
-            word.store(tree(m, 3).unwrap().addr(), Ordering::Relaxed);
+            word.store(Gc::addr(tree(m, 3).unwrap()), Ordering::Relaxed);
         }
         memory
     });
@@ -271,7 +271,7 @@ fn many_ranges_may_be_registered_and_each_slot_is_used_again() {
         let addresses = on_a_thread(&world, |m| {
             let held = m.alloc_array(1000, |i| Slot::new(Some(node(m, i as u64).unwrap()))).unwrap();
             let root = m.root(held);
-            (held.iter().map(|slot| slot.get().unwrap().addr()).collect::<Vec<_>>(), root)
+            (held.iter().map(|slot| Gc::addr(slot.get().unwrap())).collect::<Vec<_>>(), root)
         });
         for (word, &address) in words.iter().zip(&addresses.0) {
             word.store(address, Ordering::Relaxed);
@@ -409,7 +409,7 @@ fn references_at_the_very_end_of_two_kilobytes_are_followed_and_nothing_before_t
     let root = on_a_thread(&world, |m| {
         let decoy = node(m, 9).unwrap();
         let value = TwoKilobytes {
-            before: [decoy.addr() as u64; 254],
+            before: [Gc::addr(decoy) as u64; 254],
             references: [GcCell::new(Some(tree(m, 3).unwrap())), GcCell::new(Some(list(m, 10).unwrap()))],
         };
         m.root(m.alloc(value).unwrap())
@@ -450,7 +450,7 @@ fn an_alignment_of_16_is_kept_small_pinned_and_large() {
             let wide = m.alloc(u128::from(i)).unwrap();
             let pinned = m.alloc_pinned(Aligned([i as u8; 16])).unwrap();
             let large = m.alloc(AlignedLarge([i as u8; 40_000])).unwrap();
-            for address in [small.addr(), wide.addr(), pinned.addr(), large.addr()] {
+            for address in [Gc::addr(small), Gc::addr(wide), Gc::addr(pinned), Gc::addr(large)] {
                 assert_eq!(address % 16, 0);
             }
             assert_eq!((small.0, *wide, pinned.0), ([i as u8; 16], u128::from(i), [i as u8; 16]));
@@ -528,7 +528,7 @@ fn a_reference_to_no_object_is_found_and_reported_by_the_verifier() {
         let liar = m.alloc(Liar { word: GcCell::new(0), real: GcCell::new(None) }).unwrap();
         let target = node(m, 1).unwrap();
         // SAFETY: invalid on purpose: an address inside an object, where no object begins. It is never followed.
-        liar.real.set(Some(unsafe { Gc::from_addr(target.addr() + 8) }));
+        liar.real.set(Some(unsafe { Gc::from_addr(Gc::addr(target) + 8) }));
         liar.word.set(1);
         m.root(liar)
     });

@@ -8,14 +8,14 @@ use std::sync::mpsc;
 use rstest::rstest;
 use stopworld::check::CheckPromise;
 use stopworld::untyped::Binding;
-use stopworld::{Mutator, World};
+use stopworld::{Gc, Mutator, World};
 
 use super::hazard::{By, build, builder};
 use super::{Reports, attached, hide, node};
 
 /// Hides references to this many objects in one block.
 fn hide_many(world: &World, count: u64) -> Box<[usize]> {
-    attached(world, |m| (0..count).map(|number| node(m, number, None).addr()).collect())
+    attached(world, |m| (0..count).map(|number| Gc::addr(node(m, number, None))).collect())
 }
 
 fn panics(world: &World) -> bool {
@@ -69,7 +69,7 @@ fn an_object_that_a_kept_object_refers_to_is_reported_if_it_has_a_word_of_its_ow
         let mut link = |number| {
             let object = node(m, number, last);
             last = Some(object);
-            object.addr()
+            Gc::addr(object)
         };
         let mut chain: Vec<usize> = (0..20_000).map(&mut link).collect();
         // The first word that the search finds refers to the object that reaches all others.
@@ -142,8 +142,8 @@ fn the_search_goes_on_after_a_page_that_cannot_be_read() {
     let world = build(builder().check_promise(reports.of(CheckPromise::report())), By::Signals);
     let mut words = vec![0_usize; 100 * PAGE / 8];
     attached(&world, |m| {
-        words[0] = node(m, 1, None).addr();
-        *words.last_mut().unwrap() = node(m, 2, None).addr();
+        words[0] = Gc::addr(node(m, 1, None));
+        *words.last_mut().unwrap() = Gc::addr(node(m, 2, None));
     });
     let page = ((&raw const words[0] as usize) + 40 * PAGE).next_multiple_of(PAGE);
     let protect = |access| {

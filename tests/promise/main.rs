@@ -109,7 +109,7 @@ fn attached<T: Send>(world: &World, work: impl FnOnce(&Mutator) -> T + Send) -> 
 
 #[inline(never)]
 fn hide(m: &Mutator, number: u64) -> Box<usize> {
-    Box::new(node(m, number, None).addr())
+    Box::new(Gc::addr(node(m, number, None)))
 }
 
 /// Overwrites what earlier calls have left below this one on the stack.
@@ -150,7 +150,7 @@ fn a_kept_object_lives_with_all_that_it_refers_to(#[values(By::Signals, By::Safe
         let object = node(m, 1, Some(node(m, 2, Some(node(m, 3, None)))));
         m.set_finalizer(object, move |_, _| _ = counter.fetch_add(1, Ordering::Relaxed)).unwrap();
         let weak: Root<WeakCell<Node>> = m.root(m.alloc_weak(object).unwrap());
-        (Box::new(object.addr()), weak)
+        (Box::new(Gc::addr(object)), weak)
     });
     let alive = |world: &World| {
         attached(world, |m| {
@@ -212,7 +212,7 @@ fn unused_capacity_freed_blocks_and_other_words_are_not_reported() {
     let reports = Reports::default();
     let world = build(builder().check_promise(reports.of(CheckPromise::report())), By::Signals);
     let words = attached(&world, |m| {
-        let addresses: Vec<usize> = (0..1000).map(|number| node(m, number, None).addr()).collect();
+        let addresses: Vec<usize> = (0..1000).map(|number| Gc::addr(node(m, number, None))).collect();
         let words: Vec<usize> = addresses.iter().flat_map(|&word| [word - 8, word - 1, !word, word << 1]).collect();
         drop(addresses);
         words
@@ -230,7 +230,7 @@ fn interior_pointers_count_and_registered_ranges_do_not() {
     let reports = Reports::default();
     let world = build(builder().check_promise(reports.of(CheckPromise::report())), By::Signals);
     let ranges = attached(&world, |m| {
-        let (seen, inside) = (Box::new(node(m, 1, None).addr()), Box::new(node(m, 2, None).addr() + 8));
+        let (seen, inside) = (Box::new(Gc::addr(node(m, 1, None))), Box::new(Gc::addr(node(m, 2, None)) + 8));
         // SAFETY: the box lives longer than the guard.
         (unsafe { m.world().register_range((&raw const *seen).cast(), 8) }, seen, inside)
     });
@@ -249,7 +249,7 @@ fn a_thread_local_of_another_thread_keeps_its_object() {
     let reports = Reports::default();
     let world = build(builder().check_promise(reports.of(CheckPromise::report())), By::Signals);
     attached(&world, |m| {
-        LAST.with(|last| last.iter().for_each(|last| last.set(node(m, 1, None).addr())));
+        LAST.with(|last| last.iter().for_each(|last| last.set(Gc::addr(node(m, 1, None)))));
         assert!(m.collect().unwrap().live_objects >= 8);
         LAST.with(|last| last.iter().for_each(|last| last.set(0)));
     });
@@ -349,7 +349,7 @@ fn a_reference_in_an_object_that_is_not_scanned_is_found(#[case] kind: &str, #[c
                 (None, None, Some(m.root(array)))
             }
         };
-        (!object.addr(), roots)
+        (!Gc::addr(object), roots)
     });
     world.collect().unwrap();
     let [report] = reports.take().try_into().expect("one object is hidden");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use stopworld::check::{CheckPromise, HiddenReference};
-use stopworld::{Leaf, Root};
+use stopworld::{Gc, Leaf, Root};
 
 use super::hazard::{By, build, builder};
 use super::{Node, Reports, Skipping, Wrapped, attached, node};
@@ -72,10 +72,10 @@ proptest! {
                 match held {
                     Held::Nowhere => {}
                     Held::ByRoot => roots.push(m.root(*object)),
-                    Held::ByBox => hidden.push(Box::from([object.addr()])),
+                    Held::ByBox => hidden.push(Box::from([Gc::addr(*object)])),
                     Held::InBlock(at) => {
                         let mut block = vec![0; at + 50].into_boxed_slice();
-                        block[*at] = object.addr();
+                        block[*at] = Gc::addr(*object);
                         hidden.push(block);
                     }
                     Held::InLeaf => leaves.push(m.root(m.alloc(Leaf(Wrapped(*object))).unwrap())),
@@ -83,7 +83,7 @@ proptest! {
                     Held::InDeadLeaf => _ = m.alloc(Leaf(Wrapped(*object))).unwrap(),
                 }
             }
-            (roots, (leaves, skipping), hidden, nodes.iter().map(|object| !object.addr()).collect::<Vec<_>>())
+            (roots, (leaves, skipping), hidden, nodes.iter().map(|object| !Gc::addr(*object)).collect::<Vec<_>>())
         });
         let collected = world.collect().unwrap();
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::hazard::*;
 use stopworld::{
-    GcCell, Leaf, Mutator, SafepointStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, Word, World, traced,
+    Gc, GcCell, Leaf, Mutator, SafepointStopper, Slot, StopError, StopRequest, ThreadVtable, Tid, Word, World, traced,
 };
 
 /// Fails, instead of hanging, if `f` takes longer than anything here may take.
@@ -353,7 +353,7 @@ fn a_word_that_points_past_the_last_cell_of_a_block_is_no_object() {
         let holder = |_| m.alloc(Holder { word: GcCell::new(Anything(1)), more: [0; 3] }).unwrap();
         let all = m.alloc_array(3000, holder).unwrap();
         for holder in all.iter() {
-            holder.word.set(Anything(holder.addr() / BLOCK * BLOCK + BEHIND));
+            holder.word.set(Anything(Gc::addr(*holder) / BLOCK * BLOCK + BEHIND));
         }
         m.collect().unwrap();
         assert!(all.iter().all(|holder| holder.more == [0; 3]));

@@ -88,7 +88,7 @@ fn the_subject() {
     let waiter = unsafe {
         world.spawn("waiter", move |m| {
             let own = m.alloc([7_u64; 4]).unwrap();
-            let address = own.addr();
+            let address = Gc::addr(own);
             m.blocking(move || {
                 started.send(address).unwrap();
                 ends.recv()
@@ -103,21 +103,21 @@ fn the_subject() {
     let list = list(&m);
     let kept = m.root(list);
     let deep = (0..ALIVE / 2).fold(list, |node, _| node.next.get().unwrap());
-    println!("\nhead {:#x}\ndeep {:#x}\nwaiter {of_waiter:#x}", list.addr(), deep.addr());
-    m.alloc_array::<u64>(30_000, |index| index as u64).map(|array| println!("array {:#x}", array.addr())).unwrap();
+    println!("\nhead {:#x}\ndeep {:#x}\nwaiter {of_waiter:#x}", Gc::addr(list), Gc::addr(deep));
+    m.alloc_array::<u64>(30_000, |index| index as u64).map(|array| println!("array {:#x}", Gc::addr(array))).unwrap();
     garbage(&m);
     let listen = |event, after| {
-        let sink = Ends { after: AtomicU64::new(after), an_object: list.addr() };
+        let sink = Ends { after: AtomicU64::new(after), an_object: Gc::addr(list) };
         world.events().listen(Arc::new(sink), Selection::of([event].into_iter().collect())).unwrap()
     };
     match place.as_str() {
-        "running" => tell_and_abort(list.addr()),
+        "running" => tell_and_abort(Gc::addr(list)),
         "worlds" => {
             let before = mappings();
             let others = (0..20).map(|_| World::builder().heap_limit(1 << 20).markers(1).build().unwrap());
             let _others: Vec<World> = others.collect();
             leave_out_since(&before);
-            tell_and_abort(list.addr())
+            tell_and_abort(Gc::addr(list))
         }
         "allocating" => {
             let _listens = listen(EventId::ObjectAllocated, 100);
@@ -141,7 +141,7 @@ fn the_subject() {
             (0..300).for_each(|_| {
                 black_box(rubbish(&m, None));
             });
-            tell_and_abort(list.addr());
+            tell_and_abort(Gc::addr(list));
         }
         _ => panic!("no place: {place}"),
     }

@@ -68,8 +68,12 @@ fn damage_is_found_at_its_address_and_the_rest_is_read() {
     let (broken, dangling) = (list.next.get().unwrap(), list.next.get().unwrap().next.get().unwrap());
     let number = |core: &CoreFile| {
         let process = Process::of_core(core).unwrap();
-        let world =
-            process.worlds().0.into_iter().find(|world| process.heap(world).unwrap().has(list.addr() as u64)).unwrap();
+        let world = process
+            .worlds()
+            .0
+            .into_iter()
+            .find(|world| process.heap(world).unwrap().has(Gc::addr(list) as u64))
+            .unwrap();
         let heap = process.heap(&world).unwrap();
         (heap.objects(), heap.verify(&process.mutators(&world).0))
     };
@@ -90,10 +94,10 @@ fn damage_is_found_at_its_address_and_the_rest_is_read() {
         (offset + address as u64 - start) as usize
     };
     let mut core = whole.clone();
-    let header = place(broken.addr() - 8);
+    let header = place(Gc::addr(broken) - 8);
     core[header..header + 8].copy_from_slice(&0x1234_5678_u64.to_le_bytes());
-    let next = place(dangling.addr() + std::mem::offset_of!(Node, next));
-    let wrong = list.addr() as u64 + 16;
+    let next = place(Gc::addr(dangling) + std::mem::offset_of!(Node, next));
+    let wrong = Gc::addr(list) as u64 + 16;
     core[next..next + 8].copy_from_slice(&wrong.to_le_bytes());
     let (objects, damages) = number(&CoreFile::parse(Box::new(core)).unwrap());
     assert_eq!(objects, 99);
@@ -101,9 +105,9 @@ fn damage_is_found_at_its_address_and_the_rest_is_read() {
     let dangles_at = |offset, target| Damage::Dangling { type_name: String::new(), offset, target };
     let dangles = |target| dangles_at(offset, target);
     let mut expected = vec![
-        (broken.addr() as u64, Damage::Header(0x1234_5678)),
-        (list.addr() as u64, dangles(broken.addr() as u64)),
-        (dangling.addr() as u64, dangles(wrong)),
+        (Gc::addr(broken) as u64, Damage::Header(0x1234_5678)),
+        (Gc::addr(list) as u64, dangles(Gc::addr(broken) as u64)),
+        (Gc::addr(dangling) as u64, dangles(wrong)),
     ];
     expected.sort_by_key(|(address, _)| *address);
     // The names of types are in read-only memory, which the core does not have.

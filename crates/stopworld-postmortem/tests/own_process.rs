@@ -180,14 +180,14 @@ fn a_world_of_typed_objects_is_read_as_the_collector_reads_it() {
     let kept = m.root(array);
     // An object that would be dropped, and is not, because no other thread may use the world.
     let undropped = m.root(m.alloc(Leaf(String::from("text"))).unwrap());
-    compare(&world, array.addr() as u64);
+    compare(&world, Gc::addr(array) as u64);
     m.collect().unwrap();
-    compare(&world, array.addr() as u64);
+    compare(&world, Gc::addr(array) as u64);
     // Blocks with dead cells are swept, and cells are used again.
     for _ in 0..300 {
         node(&m, None, None);
     }
-    compare(&world, array.addr() as u64);
+    compare(&world, Gc::addr(array) as u64);
     drop((kept, undropped));
 }
 
@@ -199,20 +199,20 @@ fn roots_and_retained_sizes_are_those_of_the_program() {
     let list = (0..100).fold(None, |list, _| Some(node(&m, list, None))).unwrap();
     let alone = node(&m, None, None);
     let kept = m.root(list);
-    let words = Box::new([alone.addr()]);
+    let words = Box::new([Gc::addr(alone)]);
     // SAFETY: the words live longer than the guard.
     let range = unsafe { world.register_range(words.as_ptr().cast(), 8) }.unwrap();
     let own = Own::open();
     let process = process(&own);
-    let published = facts(list.addr() as u64).world as u64;
+    let published = facts(Gc::addr(list) as u64).world as u64;
     let found = process.worlds().0.into_iter().find(|world| world.address == published).unwrap();
     let heap = process.heap(&found).unwrap();
     let (graph, _) = process.graph(&found, &heap).unwrap();
     let dominators = Dominators::of(&graph);
-    let first = heap.find(list.addr() as u64).unwrap();
+    let first = heap.find(Gc::addr(list) as u64).unwrap();
     assert_eq!(dominators.retained(first), 100 * graph.size(first));
     let kinds: Vec<String> = graph.roots().iter().map(|root| graph.groups()[root.group as usize].to_string()).collect();
-    for (object, kind) in [(first, "handles"), (heap.find(alone.addr() as u64).unwrap(), "statics")] {
+    for (object, kind) in [(first, "handles"), (heap.find(Gc::addr(alone) as u64).unwrap(), "statics")] {
         let path = heap_snapshot::paths::shortest(&graph, object).unwrap();
         assert_eq!(kinds[graph.roots().iter().position(|root| *root == path.root).unwrap()], kind);
     }

@@ -99,7 +99,7 @@ pub(super) fn value_of<V: Trace>(place: &Ephemeron) -> Option<*mut V> {
     let value: Gc<V> = unsafe { Gc::from_addr(value) };
     // The reference shows the read to profiles. The pointer does not come from it: values may be changed through it.
     let _: &V = &value;
-    Some(value.as_ptr().cast_mut())
+    Some(Gc::as_ptr(value).cast_mut())
 }
 
 /// Returns the key of an entry and the address of its value, if there is an entry.

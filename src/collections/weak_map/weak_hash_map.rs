@@ -141,7 +141,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
     }
 
     pub(super) fn find(&self, key: Gc<K>) -> Option<&Ephemeron> {
-        self.table.as_ref()?.find(key.addr())
+        self.table.as_ref()?.find(Gc::addr(key))
     }
 
     /// Returns the value of a key. O(1) on average, as are all functions with a key.
@@ -207,11 +207,11 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         self.reserve(mutator, 1)?;
         let value = mutator.alloc(value)?;
         if let Some(table) = self.table {
-            table.add(key.addr(), value.addr());
+            table.add(Gc::addr(key), Gc::addr(value));
         }
         keep_alive(value);
         keep_alive(key);
-        Ok(value.as_ptr().cast_mut())
+        Ok(Gc::as_ptr(value).cast_mut())
     }
 
     /// Removes a key, and returns its value. O(1) on average.
@@ -222,7 +222,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
     /// Removes a key, and returns it with its value. O(1) on average.
     pub fn remove_entry(&mut self, key: Gc<K>) -> Option<(Gc<K>, V)> {
         let table = self.table?;
-        let place = table.find(key.addr())?;
+        let place = table.find(Gc::addr(key))?;
         let value: *mut V = value_of(place)?;
         table.remove(place);
         keep_alive(key);
@@ -328,7 +328,7 @@ impl<K: ?Sized + 'static, V: Trace> WeakMap<K, V> {
         let table = mutator.alloc_ephemerons(places)?;
         for place in self.places() {
             if let Some((key, value)) = entry_of::<K, V>(place) {
-                table.add(key.addr(), value.addr());
+                table.add(Gc::addr(key), value.addr());
                 keep_alive(key);
             }
         }

@@ -235,12 +235,13 @@ fn half_built(record: &ThreadStopInfo, mut scan: impl FnMut(usize, usize)) {
 mod tests {
     use super::super::tests::{built, view, world};
     use super::*;
+    use crate::Gc;
 
     /// This can happen if other threads run, and cells are reused.
     #[test]
     fn a_path_with_a_cycle_is_rejected() {
         let world = world();
-        let addresses = built(&world, |m| [1, 2, 3_u64].map(|number| m.alloc(number).unwrap().addr()));
+        let addresses = built(&world, |m| [1, 2, 3_u64].map(|number| Gc::addr(m.alloc(number).unwrap())));
         let view = view(world.collector());
         let [first, second, other] = addresses.map(|address| view.object_at(address).unwrap());
         let mut search = Search::new(&view).unwrap();

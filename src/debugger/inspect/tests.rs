@@ -77,7 +77,7 @@ fn path_to(collector: &Collector, address: usize) -> Vec<Step> {
 #[test]
 fn a_search_that_needs_the_stack_list_while_a_thread_changes_it_is_busy() {
     let world = world();
-    let address = built(&world, |m| m.alloc(7_u64).unwrap().addr());
+    let address = built(&world, |m| Gc::addr(m.alloc(7_u64).unwrap()));
     let collector = world.collector();
     let answer = || {
         let view = view(collector);
@@ -92,17 +92,17 @@ fn a_search_that_needs_the_stack_list_while_a_thread_changes_it_is_busy() {
 
 /// The kind of object to allocate, and the expected facts.
 #[rstest]
-#[case::small(|m: &Mutator| pair(m, None, None).addr(), "Pair", 24, 32, 2, 0, 0)]
-#[case::pinned(|m: &Mutator| m.alloc_pinned(5_u64).unwrap().addr(), "u64", 8, 16, 0, 1, LEAF | PINNED)]
-#[case::array(|m: &Mutator| m.alloc_array(9, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell[]", 80, 88, 9, 0, ARRAY)]
-#[case::numbers(|m: &Mutator| m.alloc_array(9, |i| i as u64).unwrap().addr(), "u64[]", 80, 88, 0, 0, ARRAY | LEAF)]
-#[case::large(|m: &Mutator| m.alloc_array(5000, |i| i as u64).unwrap().addr(), "u64[]", 40_008, 49_152, 0, 2, ARRAY | LEAF | LARGE)]
-#[case::large_array(|m: &Mutator| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr(), "GcCell[]", 40_008, 49_152, 5000, 2, ARRAY | LARGE)]
-#[case::weak(|m: &Mutator| m.alloc_weak(pair(m, None, None)).unwrap().addr(), "Weak", 16, 24, 1, 0, WEAK)]
-#[case::dropped(|m: &Mutator| m.alloc(Leaf(String::from("x"))).unwrap().addr(), "Leaf", 24, 32, 0, 0, LEAF | DROPS)]
-#[case::bytes(|m: &Mutator| m.alloc_bytes(100).unwrap().addr(), "bytes", 104, 112, 0, 0, LEAF)]
+#[case::small(|m: &Mutator| Gc::addr(pair(m, None, None)), "Pair", 24, 32, 2, 0, 0)]
+#[case::pinned(|m: &Mutator| Gc::addr(m.alloc_pinned(5_u64).unwrap()), "u64", 8, 16, 0, 1, LEAF | PINNED)]
+#[case::array(|m: &Mutator| Gc::addr(m.alloc_array(9, |_| GcCell::new(None::<Gc<Pair>>)).unwrap()), "GcCell[]", 80, 88, 9, 0, ARRAY)]
+#[case::numbers(|m: &Mutator| Gc::addr(m.alloc_array(9, |i| i as u64).unwrap()), "u64[]", 80, 88, 0, 0, ARRAY | LEAF)]
+#[case::large(|m: &Mutator| Gc::addr(m.alloc_array(5000, |i| i as u64).unwrap()), "u64[]", 40_008, 49_152, 0, 2, ARRAY | LEAF | LARGE)]
+#[case::large_array(|m: &Mutator| Gc::addr(m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap()), "GcCell[]", 40_008, 49_152, 5000, 2, ARRAY | LARGE)]
+#[case::weak(|m: &Mutator| Gc::addr(m.alloc_weak(pair(m, None, None)).unwrap()), "Weak", 16, 24, 1, 0, WEAK)]
+#[case::dropped(|m: &Mutator| Gc::addr(m.alloc(Leaf(String::from("x"))).unwrap()), "Leaf", 24, 32, 0, 0, LEAF | DROPS)]
+#[case::bytes(|m: &Mutator| Gc::addr(m.alloc_bytes(100).unwrap()), "bytes", 104, 112, 0, 0, LEAF)]
 #[case::described(
-    |m: &Mutator| m.alloc_described(DescribedType::new("pair of words", 16, Layout::WORD).unwrap()).unwrap().addr(),
+    |m: &Mutator| Gc::addr(m.alloc_described(DescribedType::new("pair of words", 16, Layout::WORD).unwrap()).unwrap()),
     "pair of words", 16, 24, 1, 0, 0
 )]
 fn an_object_is_described_from_its_first_byte_to_just_past_its_end(
@@ -137,7 +137,7 @@ fn an_object_is_described_from_its_first_byte_to_just_past_its_end(
 fn addresses_without_an_object_are_distinguished_from_objects() {
     let world = world();
     let (kept, dead) = built(&world, |m| {
-        let dead = pair(m, None, None).addr();
+        let dead = Gc::addr(pair(m, None, None));
         let kept = pair(m, None, None);
         (m.root(kept), dead)
     });
@@ -172,7 +172,7 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
     let header = if header == 0 { Box::leak(Box::new([0_u64; 64])).as_ptr() as usize } else { header };
     let (root, other) = built(&world, |m| {
         let other = pair(m, None, None);
-        (m.root(pair(m, Some(other), None)), other.addr())
+        (m.root(pair(m, Some(other), None)), Gc::addr(other))
     });
     let collector = world.collector();
     // SAFETY: the header of a live object, restored below; no other code reads it.
@@ -193,7 +193,7 @@ fn a_header_that_is_no_type_makes_no_object_and_no_fault(#[case] header: usize) 
 #[test]
 fn a_type_with_an_impossible_alignment_is_described_too() {
     let world = world();
-    let number = built(&world, |m| m.alloc(5_u64).unwrap().addr());
+    let number = built(&world, |m| Gc::addr(m.alloc(5_u64).unwrap()));
     let info = Box::leak(Box::new(TypeInfo::of_described("damaged", 8, 1 << 40, Shape::Leaf)));
     // SAFETY: the header of a live object, restored below; no other code reads it.
     let word = unsafe { &*((number - HEADER_BYTES) as *const AtomicUsize) };
@@ -211,7 +211,7 @@ fn an_array_is_no_longer_than_its_cell() {
     let array = built(&world, |m| {
         let array = m.alloc_array(3, |_| GcCell::new(None::<Gc<Pair>>)).unwrap();
         std::mem::forget(m.root(array));
-        array.addr()
+        Gc::addr(array)
     });
     // SAFETY: the length of a live array, restored below.
     let length = unsafe { &*(array as *const AtomicUsize) };
@@ -229,7 +229,7 @@ fn an_array_is_no_longer_than_its_cell() {
 #[case::larger_than_a_block(40_000)]
 fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: u16) {
     let world = world();
-    let pairs = built(&world, |m| (0..400).map(|_| pair(m, None, None).addr()).collect::<Vec<_>>());
+    let pairs = built(&world, |m| (0..400).map(|_| Gc::addr(pair(m, None, None))).collect::<Vec<_>>());
     let collector = world.collector();
     let blocks = &collector.heap.blocks;
     let block = ((pairs[0] - blocks.base()) / BLOCK_BYTES) as u32;
@@ -250,7 +250,7 @@ fn cells_that_no_block_has_make_no_object_and_no_fault(#[case] cell_bytes: u16) 
 #[test]
 fn a_large_object_is_no_larger_than_the_heap() {
     let world = world();
-    let array = built(&world, |m| m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap().addr());
+    let array = built(&world, |m| Gc::addr(m.alloc_array(5000, |_| GcCell::new(None::<Gc<Pair>>)).unwrap()));
     let collector = world.collector();
     let v = view(collector);
     let object = v.object_at(array).unwrap();
@@ -288,7 +288,7 @@ fn graphs() -> impl Strategy<Value = Graph> {
 fn build(m: &Mutator, graph: &Graph) -> (Vec<usize>, Root<Words>) {
     let index: Gc<Words> = m.alloc_array(graph.len(), |_| GcCell::new(Tagged(0))).unwrap();
     for (place, words) in index.iter().zip(graph) {
-        place.set(Tagged(m.alloc_array(words.len(), |_| GcCell::new(Tagged(0))).unwrap().addr()));
+        place.set(Tagged(Gc::addr(m.alloc_array(words.len(), |_| GcCell::new(Tagged(0))).unwrap())));
     }
     let addresses: Vec<usize> = index.iter().map(|place| place.get().0).collect();
     for (address, words) in addresses.iter().zip(graph) {
@@ -403,7 +403,7 @@ fn a_path_begins_at_a_word_of_a_stack() {
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("holder") }.unwrap();
     let object = pair(&m, Some(pair(&m, None, None)), None);
-    let (target, collector) = (object.head.get().unwrap().addr(), world.collector());
+    let (target, collector) = (Gc::addr(object.head.get().unwrap()), world.collector());
     let path = m.blocking(|| path_to(collector, target));
     assert_eq!((path[0].kind, path[0].tid), (StepKind::Stack as u32, m.tid().0));
     assert_eq!(path.last().unwrap().object, target);
@@ -417,7 +417,7 @@ fn a_path_begins_at_a_word_of_a_save_area() {
     let m = unsafe { world.attach("holder") }.unwrap();
     let (collector, tid) = (world.collector(), m.tid().0);
     let path = m.blocking(|| {
-        let (dead, _) = built(&world, |m| (pair(m, None, None).addr(), ()));
+        let (dead, _) = built(&world, |m| (Gc::addr(pair(m, None, None)), ()));
         let record = record_of(collector);
         let (area, _) = record.save_area();
         // SAFETY: the save area of a thread that is not being stopped.
@@ -440,7 +440,7 @@ fn a_path_begins_at_a_word_of_a_save_area() {
 #[test]
 fn a_path_begins_in_a_registered_range() {
     let world = world();
-    let target = built(&world, |m| pair(m, None, None).addr());
+    let target = built(&world, |m| Gc::addr(pair(m, None, None)));
     let words = [1, 2, target + 8, 4];
     // SAFETY: readable until the end of this function.
     let range = unsafe { world.register_range(words.as_ptr().cast(), 32) };
@@ -472,7 +472,7 @@ fn a_path_begins_at_the_finalizers_queue() {
         m.set_finalizer(pair(m, None, None), wait).unwrap();
         let second = pair(m, None, None);
         m.set_finalizer(second, wait).unwrap();
-        second.addr()
+        Gc::addr(second)
     });
     world.collect().unwrap();
     held.wait();
@@ -486,7 +486,7 @@ fn a_path_begins_at_the_finalizers_queue() {
 fn a_path_begins_at_a_partially_initialised_object() {
     let world = world();
     let collector = world.collector();
-    let target = built(&world, |m| !pair(m, None, None).addr());
+    let target = built(&world, |m| !Gc::addr(pair(m, None, None)));
     let seen = std::sync::Mutex::new(None);
     // SAFETY: every `Gc` is a local variable.
     let m = unsafe { world.attach("builder") }.unwrap();
@@ -533,7 +533,7 @@ fn a_debugger_gets_its_answers_through_the_descriptor() {
     let (root, head, tail) = built(&world, |m| {
         let head = pair(m, None, None);
         let tail = pair(m, Some(head), Some(head));
-        (m.root(tail), head.addr(), tail.addr())
+        (m.root(tail), Gc::addr(head), Gc::addr(tail))
     });
     let published = std::ptr::from_ref(world.collector().threads.published()) as usize;
     let mut facts = ObjectFacts::default();

@@ -100,7 +100,7 @@ fn every_export_names_a_type_alike() {
     found.insert("census", census.bands.iter().map(|band| band.label.clone()).collect());
     let allocations = Allocations::of(&world.allocation_profile().unwrap());
     found.insert("allocations", allocations.sites.iter().map(|site| site.type_name.to_owned()).collect());
-    found.insert("from outside", from_outside(node.addr()));
+    found.insert("from outside", from_outside(Gc::addr(node)));
     black_box(untyped);
     drop(objects);
     drop(m);
