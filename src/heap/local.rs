@@ -39,6 +39,10 @@ impl<'gc, T: ?Sized> Local<'gc, T> {
     /// if `T` has no size.
     ///
     /// This is not a method, so that `local.as_ref()` calls one of the value.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "`AsRef::as_ref` borrows from the `Local`; this function is for what `Deref` does not give"
+    )]
     pub fn as_ref(this: Self) -> &'gc T
     where
         T: 'gc,
