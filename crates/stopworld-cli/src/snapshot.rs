@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use thiserror::Error;
 
 use super::arguments::Snapshot;
 use super::atomic_output::Output;
@@ -286,6 +287,14 @@ impl Heap for Counted<'_> {
     }
 }
 
+/// No world of several was selected.
+#[derive(Debug, Error)]
+#[error("process {pid}: the process has several worlds: --world selects one of {}", numbers(.worlds))]
+pub(super) struct SeveralWorlds {
+    pid: u32,
+    pub(super) worlds: Vec<u64>,
+}
+
 /// Returns the number of the world to record: the wanted one, or the only one. `None` for a process of another runtime.
 fn world_of(client: &Client, pid: u32, wanted: Option<u64>) -> anyhow::Result<Option<u64>> {
     let worlds = client.worlds()?.unwrap_or_default();
@@ -293,9 +302,7 @@ fn world_of(client: &Client, pid: u32, wanted: Option<u64>) -> anyhow::Result<Op
         ([], None) => Ok(None),
         ([], Some(_)) => bail!("process {pid} has no worlds: omit --world"),
         ([world], None) => Ok(Some(*world)),
-        (_, None) => {
-            bail!("process {pid}: the process has several worlds: --world selects one of {}", numbers(&worlds))
-        }
+        (_, None) => Err(SeveralWorlds { pid, worlds }.into()),
         (_, Some(wanted)) if worlds.contains(&wanted) => Ok(Some(wanted)),
         (_, Some(wanted)) => {
             bail!("process {pid}: the process has no world {wanted}: it has {}", numbers(&worlds))

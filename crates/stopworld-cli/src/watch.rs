@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 
 use super::arguments::Watch;
 use super::exit::Failure;
+use super::snapshot::SeveralWorlds;
 use super::{live, snapshot};
 use heap_snapshot::{Heap, v8};
 use nettrace::clr::gc::{End, EndV0, Start, StartV0};
@@ -82,8 +83,8 @@ impl Actions for ProcessActions {
         collect(self.pid).map_err(failed)
     }
 
-    fn snapshot(&self) -> Result<File, ActionError> {
-        heap_snapshot(self.pid).map_err(failed)
+    fn snapshot(&self, world: Option<u64>) -> Result<File, ActionError> {
+        heap_snapshot(self.pid, world).map_err(failed)
     }
 
     fn record(&self) -> Result<File, ActionError> {
@@ -94,6 +95,9 @@ impl Actions for ProcessActions {
 /// Returns the error for the page.
 fn failed(error: anyhow::Error) -> ActionError {
     let text = format!("{error:#}");
+    if let Some(SeveralWorlds { worlds, .. }) = error.downcast_ref() {
+        return ActionError::SeveralWorlds(worlds.clone());
+    }
     match error.downcast_ref() {
         Some(ClientError::Refused(Refusal::NotSupported | Refusal::UnknownCommand)) => ActionError::Unsupported(text),
         _ => ActionError::Failed(text),
@@ -190,8 +194,8 @@ fn unnamed() -> anyhow::Result<File> {
 }
 
 /// Takes a heap snapshot.
-fn heap_snapshot(pid: u32) -> anyhow::Result<File> {
-    let dump = snapshot::record(pid, None, COLLECTION_TIME)?;
+fn heap_snapshot(pid: u32, world: Option<u64>) -> anyhow::Result<File> {
+    let dump = snapshot::record(pid, world, COLLECTION_TIME)?;
     let heap = OpenedHeap::open(dump, DumpChoice::default()).map_err(|error| anyhow!("process {pid}: {error}"))?;
     let heap: &dyn Heap = match &heap {
         OpenedHeap::Trace(trace) => &**trace,

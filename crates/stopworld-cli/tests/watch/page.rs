@@ -161,6 +161,24 @@ fn the_buttons_collect_and_the_charts_zoom() {
     assert_eq!(browser.complaints(), Vec::<&Value>::new());
 }
 
+#[test]
+fn the_page_asks_which_heap_a_snapshot_is_to_show() {
+    let Some(mut browser) = page_support::browser() else { return };
+    let mut subject = Subject::start();
+    subject.tell("world");
+    let watched = Watched::start(subject.pid());
+    browser.visit(&watched.url);
+    browser.until("document.getElementById('snapshot').disabled === false");
+    browser.eval("document.getElementById('snapshot').click()");
+    browser.until("document.querySelectorAll('#answer button').length === 2");
+    let question = "Snapshot: the process has several heaps; take that of World 2World 1";
+    assert_eq!(browser.eval("document.getElementById('answer').textContent"), question);
+    browser.eval("document.querySelector('#answer button:last-child').click()");
+    let file = format!("Snapshot: process-{}.heapsnapshot", subject.pid());
+    browser.until(&format!("document.getElementById('answer').textContent.startsWith('{file}')"));
+    assert_eq!(browser.complaints(), Vec::<&Value>::new());
+}
+
 /// A pause of a world may begin before a pause of another world and end after it. The page has them in the order of their beginnings.
 #[test]
 fn the_pauses_of_two_worlds_are_in_order() {

@@ -188,6 +188,26 @@ fn the_actions_do_what_they_say() {
     assert!((1..=after - before).contains(&collections), "{collections}");
 }
 
+#[test]
+fn a_snapshot_of_several_heaps_is_of_the_selected_one() {
+    let mut subject = Subject::start();
+    subject.tell("keep 100");
+    subject.tell("world");
+    let watched = Watched::start(subject.pid());
+    let choice = watched.own("POST", "snapshot");
+    assert_eq!((choice.status, choice.text().as_str()), (300, "[2, 1]"));
+    let nodes = |world: u64| {
+        let answer = watched.own("POST", &format!("snapshot?world={world}"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        serde_json::from_slice::<Value>(&answer.body).unwrap()["snapshot"]["node_count"].as_u64().unwrap()
+    };
+    let (first, second) = (nodes(1), nodes(2));
+    assert!(first > 100 && second < 100, "{first} and {second}");
+    let none = watched.own("POST", "snapshot?world=3");
+    assert!(none.status == 502 && none.text().contains("has no world 3"), "{}", none.text());
+    assert_eq!(watched.own("POST", "snapshot?world=x").status, 400);
+}
+
 /// A file that is being downloaded takes room in the temporary directory, so there is one at a time.
 #[test]
 fn an_action_is_in_progress_until_its_file_has_been_sent() {

@@ -12,6 +12,8 @@ pub enum ActionError {
     Failed(String),
     /// The process cannot do it at all.
     Unsupported(String),
+    /// The process has several worlds: one of these must be selected.
+    SeveralWorlds(Vec<u64>),
 }
 
 /// What the page can request of the process. Each call may take as long as it needs, and there is at most one call of each at a time.
@@ -22,11 +24,11 @@ pub trait Actions: Send + Sync + 'static {
     /// The process did not collect.
     fn collect(&self) -> Result<(), ActionError>;
 
-    /// Returns a file with a heap snapshot for Chrome DevTools, to be read from its beginning.
+    /// Returns a file with a heap snapshot for Chrome DevTools, to be read from its beginning: of the heap of `world`, or of the only one.
     ///
     /// # Errors
-    /// There is no snapshot.
-    fn snapshot(&self) -> Result<File, ActionError>;
+    /// There is no snapshot, or no world is selected of several.
+    fn snapshot(&self, world: Option<u64>) -> Result<File, ActionError>;
 
     /// Records for ten seconds, and returns a file with the trace, to be read from its beginning.
     ///
@@ -59,11 +61,11 @@ impl Action {
         Action::ALL.into_iter().find(|action| action.name() == name)
     }
 
-    /// Performs the action. Returns the file to download, if it makes one.
-    pub(crate) fn perform(self, actions: &dyn Actions) -> Result<Option<File>, ActionError> {
+    /// Performs the action, in a world if one is selected. Returns the file to download, if it makes one.
+    pub(crate) fn perform(self, actions: &dyn Actions, world: Option<u64>) -> Result<Option<File>, ActionError> {
         match self {
             Action::Collect => actions.collect().map(|()| None),
-            Action::Snapshot => actions.snapshot().map(Some),
+            Action::Snapshot => actions.snapshot(world).map(Some),
             Action::Record => actions.record().map(Some),
         }
     }

@@ -316,8 +316,13 @@ async fn other_method(Path((_, name)): Path<(String, String)>) -> Response {
     }
 }
 
-async fn action(State(shared): State<Arc<Shared>>, Path((_, name)): Path<(String, String)>) -> Response {
+async fn action(State(shared): State<Arc<Shared>>, Path((_, name)): Path<(String, String)>, uri: Uri) -> Response {
     let Some(action) = Action::named(&name) else { return StatusCode::NOT_FOUND.into_response() };
+    let selected = uri.query().map(|query| query.strip_prefix("world=").and_then(|number| number.parse().ok()));
+    if selected == Some(None) {
+        return (StatusCode::BAD_REQUEST, "a world is selected by its number, as by ?world=1\n").into_response();
+    }
+    let world = selected.flatten();
     let ended = shared.feed.history().ended.clone();
     if let Some(reason) = ended {
         return (StatusCode::CONFLICT, reason + "\n").into_response();
@@ -328,7 +333,7 @@ async fn action(State(shared): State<Arc<Shared>>, Path((_, name)): Path<(String
     shared.changed.send_replace(());
     let progress = InProgress { running: Some(running), shared: Arc::clone(&shared) };
     let performed = tokio::task::spawn_blocking(move || {
-        let performed = action.perform(&*progress.shared.actions);
+        let performed = action.perform(&*progress.shared.actions, world);
         if let (Err(ActionError::Unsupported(reason)), Some(running)) = (&performed, &progress.running) {
             running.is_unsupported(reason);
         }
@@ -339,6 +344,9 @@ async fn action(State(shared): State<Arc<Shared>>, Path((_, name)): Path<(String
         Ok(Ok(Some((file, progress)))) => download(file, action, shared.feed.target().pid, progress),
         Ok(Err(ActionError::Failed(reason) | ActionError::Unsupported(reason))) => {
             (StatusCode::BAD_GATEWAY, reason + "\n").into_response()
+        }
+        Ok(Err(ActionError::SeveralWorlds(worlds))) => {
+            (StatusCode::MULTIPLE_CHOICES, format!("{worlds:?}")).into_response()
         }
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the action panicked\n").into_response(),
     }

@@ -314,13 +314,21 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   };
 
-  const act = async (name) => {
+  const act = async (name, query = "") => {
     const button = $(name);
     const answer = $("answer");
     answer.textContent = button.textContent + ": in progress…";
     try {
-      const response = await fetch(name, { method: "POST" });
-      if (!response.ok) {
+      const response = await fetch(name + query, { method: "POST" });
+      if (response.status === 300) {
+        const choices = (await response.json()).map((world) => {
+          const choice = element("button", "World " + number(world, 0));
+          choice.type = "button";
+          choice.addEventListener("click", () => act(name, "?world=" + world));
+          return choice;
+        });
+        answer.replaceChildren(button.textContent + ": the process has several heaps; take that of ", ...choices);
+      } else if (!response.ok) {
         answer.textContent = button.textContent + ": " + (await response.text()).trim();
       } else if (response.status === 204) {
         answer.textContent = button.textContent + ": done";
