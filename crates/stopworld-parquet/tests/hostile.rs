@@ -169,6 +169,41 @@ fn a_stop_ends_when_its_own_thread_restarts_the_others() {
     assert_eq!(stops, expected);
 }
 
+/// Two worlds have collections with the same number, one of them during the other.
+#[test]
+fn stops_and_collections_have_the_number_of_their_world() {
+    let of = |world: u16, words: &[u32]| {
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        [&words[..], &world.to_le_bytes()].concat()
+    };
+    let numbers = ["Count", "Depth", "Reason", "Type"].map(|name| (name, U32));
+    let types = Block::Types(vec![
+        runtime_type(4, 1, &[&numbers[..], &[("ClrInstanceID", U16)]].concat()),
+        runtime_type(5, 2, &[&numbers[..2], &[("ClrInstanceID", U16)]].concat()),
+    ]);
+    let step = |at: i64, sequence: u32, kind: u32, world: u16, words: &[u32]| {
+        event(kind, 2 + 2 * u64::from(world), sequence, at, of(world, words))
+    };
+    let events = [(1_000, 0), (1_050, 1)].into_iter().flat_map(|(start, world)| {
+        [
+            step(start, 1, 1, world, &[1, 0]),
+            step(start + 100, 2, 2, world, &[]),
+            step(start + 200, 3, 4, world, &[1, 0, 0, 0]),
+            step(start + 300, 4, 5, world, &[1, 0]),
+            step(start + 400, 5, 3, world, &[]),
+        ]
+    });
+    let mut events: Vec<Event> = events.collect();
+    events.sort_by_key(|event| event.time);
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, dataset) = (folder.path().join("trace.nettrace"), folder.path().join("dataset"));
+    fs::write(&trace, file(Form::V4, 8, &[runtime_types(), types, Block::Events(events)])).unwrap();
+    converted(&trace, &dataset).unwrap();
+    let expected = [[1, 0, 0], [1, 50, 1]].map(|row| row.map(Field::Long));
+    assert_eq!(columns(&dataset, Table::Stops, ["number", "start_ns", "world"]), expected);
+    assert_eq!(columns(&dataset, Table::Collections, ["number", "start_ns", "world"]), expected);
+}
+
 #[test]
 fn a_process_with_id_0_has_rows() {
     let threads =

@@ -320,6 +320,7 @@ impl Rows<'_> {
                 Cell::Null,
                 Cell::Null,
                 Cell::Bool(is_complete),
+                Cell::Null,
             ];
             self.sink.row(Table::Collections, &cells)?;
         }
@@ -332,6 +333,7 @@ impl Rows<'_> {
                 self.facts.time_of(asked),
                 stop.into(),
                 Cell::Int(pause),
+                Cell::Null,
             ];
             self.sink.row(Table::Stops, &cells)?;
         }

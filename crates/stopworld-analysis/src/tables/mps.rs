@@ -216,6 +216,7 @@ impl Rows<'_> {
                 Cell::Null,
                 Cell::Null,
                 Cell::Int(length),
+                Cell::Null,
             ];
             self.sink.row(Table::Stops, &cells)?;
         }
@@ -249,7 +250,7 @@ impl Rows<'_> {
         if !self.wants(Table::Collections) {
             return Ok(());
         }
-        let mut cells = [Cell::Null; 15];
+        let mut cells = [Cell::Null; 16];
         cells[0] = Cell::Int(trace.number);
         cells[1] = Cell::Int(trace.start);
         cells[3] = trace.pause.filter(|_| trace.end.is_some()).into();

@@ -162,7 +162,7 @@ fn collections(
     passed.map_err(ConvertError::Output)
 }
 
-fn row<'a>(collection: &Collection, figures: &Figures, facts: &ProcessFacts) -> [Cell<'a>; 15] {
+fn row<'a>(collection: &Collection, figures: &Figures, facts: &ProcessFacts) -> [Cell<'a>; 16] {
     let start = ns(collection.pause_start);
     let kind = match collection.kind {
         Kind::BLOCKING => Cell::Text("blocking"),
@@ -190,6 +190,7 @@ fn row<'a>(collection: &Collection, figures: &Figures, facts: &ProcessFacts) -> 
         known(bytes(figures.allocated)),
         stats.map(|stats| i64::from(stats.pinned_objects)).into(),
         Cell::Bool(collection.complete),
+        Cell::Int(collection.world.into()),
     ]
 }
 

@@ -107,6 +107,7 @@ struct Stop {
     stopped: Option<i64>,
     number: Option<i64>,
     reason: Option<&'static str>,
+    world: Option<i64>,
 }
 
 struct Rows<'a> {
@@ -198,7 +199,8 @@ impl Rows<'_> {
                 };
                 let reason = reason.and_then(|code| SuspendReason::NAMES.get(code as usize)).copied();
                 if self.stops.len() < MOST_STOPS || self.stops.contains_key(&thread) {
-                    self.stops.insert(thread, Stop { start: at, stopped: None, number: number.map(i64::from), reason });
+                    let (number, world) = (number.map(i64::from), fields.number("ClrInstanceID").map(clamped));
+                    self.stops.insert(thread, Stop { start: at, stopped: None, number, reason, world });
                 }
             }
             EventId::SuspendEnd => {
@@ -216,6 +218,7 @@ impl Rows<'_> {
                     self.facts.time_of(stop.start),
                     stop.stopped.map(|stopped| stopped - stop.start).into(),
                     Cell::Int(at - stop.start),
+                    stop.world.into(),
                 ];
                 self.sink.row(Table::Stops, &cells)?;
             }

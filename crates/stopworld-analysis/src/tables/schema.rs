@@ -118,6 +118,9 @@ const EVENTS: &[Column] = &[
     text("fields", "its fields: a JSON object; for an eventlog, the text that ghc-events prints"),
 ];
 
+/// Each world numbers its own collections.
+const WORLD: &str = "the number of the world in the process, from 0; in a trace of .NET that of the runtime (nettrace)";
+
 const COLLECTIONS: &[Column] = &[
     int("number", "the number that the runtime gave it, otherwise counted from 1").required(),
     int("start_ns", "when the threads were asked to stop, since the start of the trace").required(),
@@ -134,6 +137,7 @@ const COLLECTIONS: &[Column] = &[
     int("allocated_bytes", "the bytes that were allocated since the previous collection"),
     int("pinned_objects", "the pinned objects that it found"),
     boolean("is_complete", "whether the trace contains its end").required(),
+    int("world", WORLD),
 ];
 
 const PHASES: &[Column] = &[
@@ -152,6 +156,7 @@ const STOPS: &[Column] = &[
     time("start_time", "when they were asked to stop"),
     int("stop_ns", "the time until all had stopped"),
     int("duration_ns", "the time until all ran again").required(),
+    int("world", WORLD),
 ];
 
 const THREADS: &[Column] = &[
