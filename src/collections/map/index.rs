@@ -21,7 +21,7 @@ pub(super) const SMALL: usize = 8;
 /// The places of a bucket.
 const PLACES: usize = 8;
 
-/// For so many entries there is room in a bucket, on average. With fewer free places, searches would read more buckets.
+/// A bucket has room for this many entries, on average. With fewer free places, searches would read more buckets.
 const ROOM: usize = 7;
 
 /// The half of a hash that the index has. The index uses its lower bits as the number of a bucket.
