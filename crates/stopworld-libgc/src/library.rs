@@ -115,8 +115,8 @@ fn build(settings: &Settings) -> Result<World, stopworld::BuildError> {
     if let Some(bytes) = settings.maximum_heap.or_else(|| requested(MAXIMUM_HEAP.load(Ordering::Relaxed))) {
         builder = builder.heap_limit(limit(bytes));
     }
-    // With this growth, a heap whose live bytes are few grows to six or seven times what the builder calls its initial size.
-    builder = builder.initial_heap(settings.initial_heap.unwrap_or(INITIAL_HEAP).min(INITIAL_HEAP) / 6);
+    // With this growth, a heap whose live bytes are few grows to five or six times what the builder calls its initial size.
+    builder = builder.initial_heap(settings.initial_heap.unwrap_or(INITIAL_HEAP).min(INITIAL_HEAP) / 9 * 2);
     if let Some(bytes) = settings.budget {
         builder = builder.collect_every(bytes);
     }
