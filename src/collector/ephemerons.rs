@@ -28,8 +28,9 @@
 //! other map whose key is about to be finalized is removed before that, as a weak reference to the key is cleared.
 
 use super::key_index::KeyIndex;
-use super::mark::{Marker, Rank, SLICE_TAG, reference_to};
+use super::mark::{Marker, Rank};
 use super::parallel::Marking;
+use super::scan::{SLICE_TAG, reference_to};
 use crate::heap::Heap;
 use crate::heap::ephemerons::Ephemerons;
 use crate::sabotage::{Guard, removed};

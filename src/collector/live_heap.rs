@@ -8,9 +8,9 @@
 
 use super::binding::{Binding, RootScanner, RootSink};
 use super::finalize::Finalizers;
-use super::mark::for_each_word;
 use super::masks::Masks;
 use super::roots::{Ranges, RootKind};
+use super::scan::for_each_word;
 use crate::heap::Heap;
 use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell};

@@ -1,23 +1,29 @@
 //! Marking: from the roots to everything that they reach.
 //!
 //! # The loop
-//! A marker has a stack of *tasks* (objects to look at, by payload address) and in front of it two short queues:
+//! A marker has a stack of *tasks* and beside it two short queues:
 //!
 //! ```text
-//!   fields ──push──▶ stack ──pop──▶ prefetch mark byte ──▶ references (32) ──▶ marked already: done
-//!      ▲                                                           │ newly marked: prefetch header and fields
-//!      │                                                           ▼
-//!      └──────────── words that lie in the heap ◀──── scan ◀── objects (64)
+//!   roots ──push word──▶ stack ──pop object──▶ prefetch header, fields ──▶ objects (64) ──▶ scan
+//!                        ▲   │                                                               │
+//!      push marked object│   │pop word                                   words of the object │
+//!                        │   ▼                                                               │
+//!   marked already ◀── references (32) ◀── prefetch mark byte ◀──────────────────────────────┘
+//!   (nothing to do)
 //! ```
 //!
 //! To mark a random graph is mostly to wait for memory: each object is a cache miss, and with a stack alone each miss begins only
 //! when the previous one is over. Memory whose address has gone through a queue was prefetched many steps before it is read. There
 //! are two queues, because most references lead to objects that are marked already: only the mark bytes of these are read, not the objects.
 //! Measured on the random graph of `benches/peers/pause.c`, in million objects per second: 9 without a queue, 28 with one queue
-//! of 16 for both purposes, 62 with two queues, of 16 and 64; on the tree 89 with the one queue and 200 with the two. With 32 references
-//! instead of 16 the graph is 6 % faster and the tree 2 %, and 64 are hardly better than 32. When the stack is empty, the items of
-//! both queues are taken out one by one. So a list, where there is only one task at a time, does not pass
+//! of 16 for both purposes, 62 with two queues, of 16 and 64; on the tree 89 with the one queue and 200 with the two. When the stack is
+//! empty, the items of both queues are taken out one by one. So a list, where there is only one task at a time, does not pass
 //! through empty queue slots (44 with one queue that has empty slots, 270 with these).
+//!
+//! A task is a word that may be a reference, an object that is marked already, or a slice of a long object; two bits above all addresses
+//! distinguish them. An object's words go straight into the queue of references, so that the stack has only objects that were not marked
+//! before ([`scan`](super::scan)). On a processor of the generation Zen 4, a stack with a task for each word reached 37 in the random graph,
+//! 104 in the tree and 154 in the list; this one reaches 47, 107 and 185.
 //!
 //! The hot loop keeps its data in local variables ([`Tasks`], [`AddressMap`]). Otherwise each store through a pointer, and there
 //! is one for each reference, would make it load these data again. That took a sixth of the time.
@@ -44,85 +50,29 @@
 
 use super::linked_objects::LinkedObjects;
 use super::mark_stack::{MarkStack, Tasks};
+use super::scan::{
+    ArraySlice, MARKED_TAG, MOST_SLICES, Queue, REFERENCES, Reference, SLICE_TAG, TypedScan, for_each_word,
+    reference_to, slice_of, slice_task,
+};
 use super::select::{Avx2, Avx512, Bounds, ByWord, OVERRUN, Select, Width};
 use super::sharing::Shared;
 use crate::events::{EventId, Events};
 use crate::heap::Heap;
-use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{AddressMap, BlockIndex, BlockState, Cell, Target};
 use crate::heap::ephemerons::Ephemerons;
-use crate::heap::layout::{CACHE_LINE_BYTES, CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
+use crate::heap::layout::{CELL_BYTES, HEADER_BYTES, Space, cells_per_block};
 use crate::heap::references::{Bases, Exact, FindTarget, Interior, References};
 use crate::heap::trace::{Shape, TypeInfo};
 use crate::os::memory::conservative_word;
 use crate::sabotage::{Guard, removed};
-use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
+use crate::sync::{Ordering::Relaxed, prefetch};
 
-/// The number of references that are processed between the prefetch of a reference's mark byte and its test.
-const REFERENCES: usize = 32;
 /// The number of objects that are processed between the prefetch of an object's header and fields and its scan.
 const OBJECTS: usize = 64;
-/// The smallest number of elements of an array that are scanned at once.
-const SLICE: usize = 256;
 /// The number of words that [`Shape::Words`] describes: an object of that shape pushes at most this many references.
 const WORDS: usize = u64::BITS as usize;
-/// A task with this bit is a slice of an array or of an untyped object. It is above every address, and the number of the slice is
-/// between the two: any word of an untyped object may be a task.
-pub(super) const SLICE_TAG: usize = 1 << 63;
-/// Where the number of a slice begins in its task.
-const SLICE_SHIFT: usize = 48;
-/// The maximum number of slices of one object.
-const MOST_SLICES: usize = 1 << 15;
 /// The smallest number of words of an untyped object that are scanned at once.
 const UNTYPED_SLICE: usize = 2048;
-
-/// A reference whose mark byte is being prefetched.
-#[derive(Clone, Copy)]
-pub(super) struct Reference {
-    payload: usize,
-    mark: *const AtomicU8,
-}
-
-/// A first-in-first-out queue of at most `N` items. `N` is a power of two.
-struct Queue<T, const N: usize> {
-    slots: [T; N],
-    first: usize,
-    end: usize,
-}
-
-impl<T: Copy, const N: usize> Queue<T, N> {
-    const fn new(nothing: T) -> Self {
-        assert!(N.is_power_of_two());
-        Self { slots: [nothing; N], first: 0, end: 0 }
-    }
-
-    #[inline(always)]
-    const fn is_empty(&self) -> bool {
-        self.first == self.end
-    }
-
-    #[inline(always)]
-    const fn is_full(&self) -> bool {
-        self.end - self.first == N
-    }
-
-    /// Appends an item. The queue must not be full.
-    #[inline(always)]
-    fn put(&mut self, item: T) {
-        self.slots[self.end % N] = item;
-        self.end += 1;
-    }
-
-    #[inline(always)]
-    fn take(&mut self) -> Option<T> {
-        if self.is_empty() {
-            return None;
-        }
-        let item = self.slots[self.first % N];
-        self.first += 1;
-        Some(item)
-    }
-}
 
 /// One marker, for one mark phase.
 pub(crate) struct Marker<'a> {
@@ -168,7 +118,7 @@ pub(crate) enum Rank {
 }
 
 /// The number of tasks after which a marker offers work again.
-const OFFER_EVERY: u32 = 256;
+const OFFER_EVERY: u64 = 256;
 
 impl<'a> Marker<'a> {
     pub(crate) fn new(heap: &'a Heap, stack: &'a mut MarkStack, share: Option<&'a Shared>, events: &'a Events) -> Self {
@@ -352,6 +302,10 @@ impl<'a> Marker<'a> {
     #[inline(never)]
     fn mark_without_room(&mut self, task: usize) {
         self.lacked_room = true;
+        if task & (MARKED_TAG | SLICE_TAG) != 0 {
+            self.overflowed = true;
+            return;
+        }
         if let Some(target) = self.references.find(self.map, task)
             && self.mark(reference_to(self.map, target))
             && let Some(info) = self.info(target.payload, true)
@@ -411,57 +365,76 @@ impl<'a> Marker<'a> {
     fn drain_as<const TELLS: bool, F: FindTarget, S: Select>(&mut self, find: F, select: S) {
         let mut references = Queue::<Reference, REFERENCES>::new(Reference { payload: 0, mark: std::ptr::null() });
         let mut objects = Queue::<usize, OBJECTS>::new(0);
-        let (mut marked, mut until_offer) = (0, OFFER_EVERY);
-        let (map, base, bytes, events) = (self.map, self.base, self.bytes, self.events);
-        let bounds = self.bounds();
+        let mut marked = 0;
+        let (map, bounds) = (self.map, self.bounds());
+        let typed = TypedScan { find, map, epoch: self.epoch, swept_epoch: self.swept_epoch };
         self.stack.note_height();
         let mut tasks = self.stack.tasks;
         loop {
-            if let Some(task) = tasks.pop() {
-                if task & SLICE_TAG != 0 {
-                    self.with_stack(&mut tasks, |marker| marker.scan_slice_task::<TELLS>(task));
+            // What is scanned soon: an object that has just been marked.
+            let newest = if let Some(task) = tasks.pop() {
+                if task & MARKED_TAG != 0 {
+                    Some(task & !MARKED_TAG)
+                } else if task & SLICE_TAG != 0 {
+                    let (payload, slice) = slice_of(task);
+                    if TELLS || !typed.scan_array(payload, slice, &mut references, &mut tasks) {
+                        self.with_stack(&mut tasks, |marker| marker.scan_slice_task::<TELLS>(task));
+                    }
                     continue;
+                } else {
+                    let Some(target) = find.find(map, task) else { continue };
+                    let reference = reference_to(map, target);
+                    prefetch(reference.mark as usize);
+                    if !references.is_full() {
+                        references.put(reference);
+                        continue;
+                    }
+                    let oldest = references.exchange(reference);
+                    if !self.mark(oldest) {
+                        continue;
+                    }
+                    Some(oldest.payload)
                 }
-                let Some(target) = find.find(map, task) else { continue };
-                let reference = reference_to(map, target);
-                prefetch(reference.mark as usize);
-                references.put(reference);
-                if !references.is_full() {
-                    continue;
-                }
-            }
-            if let Some(reference) = references.take() {
+            } else if let Some(reference) = references.take() {
                 if !self.mark(reference) {
                     continue;
                 }
+                Some(reference.payload)
+            } else {
+                None
+            };
+            let payload = if let Some(newest) = newest {
                 // The header and the first words of the payload, which may lie on two lines. A third prefetch would make the
                 // random graph a tenth slower.
-                prefetch(reference.payload - HEADER_BYTES);
+                prefetch(newest - HEADER_BYTES);
                 if F::HAS_COMPACT {
-                    prefetch(map.kinds.address(reference.payload));
+                    prefetch(map.kinds.address(newest));
                 }
-                prefetch(reference.payload + F::PREFETCHED);
-                objects.put(reference.payload);
-                let nothing_else = tasks.len() == 0 && references.is_empty();
-                if !(objects.is_full() || nothing_else) {
+                prefetch(newest + F::PREFETCHED);
+                if objects.is_full() {
+                    objects.exchange(newest)
+                } else if tasks.len() > 0 || !references.is_empty() {
+                    objects.put(newest);
                     continue;
+                } else if let Some(oldest) = objects.take() {
+                    objects.put(newest);
+                    oldest
+                } else {
+                    newest
                 }
-            }
-            // Objects are taken only when there is no reference left, so if there is no object either, marking is done.
-            let Some(payload) = objects.take() else { break };
+            } else {
+                // There is no reference left, so if there is no object either, marking is done.
+                let Some(oldest) = objects.take() else { break };
+                oldest
+            };
             let Some(info) = self.info(payload, F::HAS_COMPACT) else { continue };
             marked += 1;
             match info.shape {
-                Shape::Words(bits) if tasks.has_room_for(WORDS) => {
-                    for_each_word(payload, bits, |slot, word| {
-                        if word.wrapping_sub(base) < bytes {
-                            if TELLS {
-                                events.fire_reference_fixed(slot, word, Rank::Exact as u32);
-                            }
-                            tasks.push(word);
-                        }
-                    });
+                Shape::Words(bits) if !TELLS && tasks.has_room_for(WORDS) => {
+                    for_each_word(payload, bits, |_, word| typed.examine(word, &mut references, &mut tasks));
                 }
+                Shape::Array { ephemerons: false, .. }
+                    if !TELLS && typed.scan_array(payload, 0, &mut references, &mut tasks) => {}
                 Shape::Untyped if !TELLS && fits(map.word_at(payload).cell_bytes(), tasks) => {
                     let words = map.word_at(payload).payload_bytes() / size_of::<usize>();
                     // SAFETY: the words of a live object in a stopped world, and room on the stack. The caller chose the way to
@@ -470,9 +443,7 @@ impl<'a> Marker<'a> {
                 }
                 _ => self.with_stack(&mut tasks, |marker| marker.scan::<TELLS>(payload, info)),
             }
-            until_offer -= 1;
-            if until_offer == 0 {
-                until_offer = OFFER_EVERY;
+            if marked % OFFER_EVERY == 0 {
                 self.with_stack(&mut tasks, Self::offer);
             }
         }
@@ -660,8 +631,7 @@ impl<'a> Marker<'a> {
     }
 
     pub(super) fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
-        let payload = task & ((1 << SLICE_SHIFT) - 1);
-        let slice = (task & !SLICE_TAG) >> SLICE_SHIFT;
+        let (payload, slice) = slice_of(task);
         match self.info(payload, true).map(|info| info.shape) {
             Some(Shape::Untyped) => self.scan_untyped::<TELLS>(payload, slice),
             _ => self.scan_slice::<TELLS>(payload, slice),
@@ -670,29 +640,17 @@ impl<'a> Marker<'a> {
 
     /// Scans one slice of an array. The next slice is pushed as a task first, below the references of this slice.
     fn scan_slice<const TELLS: bool>(&mut self, payload: usize, slice: usize) {
-        // SAFETY: called for arrays only, whose first payload word is the length.
-        let (header, length) =
-            unsafe { (*((payload - HEADER_BYTES) as *const usize), (*(payload as *const AtomicUsize)).load(Relaxed)) };
-        // SAFETY: as in `mark`.
-        let Shape::Array { stride, ref element, .. } = (unsafe { &*(header as *const TypeInfo) }).shape else { return };
-        let elements = SLICE.max(length.div_ceil(MOST_SLICES));
-        let first = slice * elements;
-        let mut end = length.min(first + elements);
-        if end < length && !self.stack.push(slice_task(payload, slice + 1)) {
-            end = length;
+        let Some(mut elements) = ArraySlice::of(payload, slice) else { return };
+        if elements.has_next && !self.stack.push(slice_task(payload, slice + 1)) {
+            elements = elements.with_all_others();
         }
-        let stride = stride as usize;
-        let start = payload + ARRAY_HEAD_BYTES;
-        // The next slice is scanned after everything that this one references is marked. Prefetch its memory now.
-        for ahead in (start + end * stride..start + length.min(2 * end - first) * stride).step_by(CACHE_LINE_BYTES) {
-            prefetch(ahead);
-        }
-        let one_bitmap = element[1..].iter().all(|&bits| bits == 0);
-        for index in first..end {
+        elements.prefetch_next();
+        let one_bitmap = elements.has_one_bitmap();
+        for address in elements.addresses() {
             if one_bitmap {
-                self.scan_words::<TELLS>(start + index * stride, element[0]);
+                self.scan_words::<TELLS>(address, elements.bitmaps[0]);
             } else {
-                self.scan_bitmaps::<TELLS>(start + index * stride, element);
+                self.scan_bitmaps::<TELLS>(address, elements.bitmaps);
             }
         }
     }
@@ -758,32 +716,8 @@ fn is_near_here(from: usize, count: usize) -> bool {
     from < here + NEAR && here - NEAR < from + count * size_of::<usize>()
 }
 
-/// The mark byte of the cell that a word refers to.
-#[inline(always)]
-pub(super) fn reference_to(map: AddressMap, target: Target) -> Reference {
-    Reference { payload: target.payload, mark: map.mark_of_number(target.number) }
-}
-
-/// The task of a slice of an object.
-#[inline(always)]
-fn slice_task(payload: usize, slice: usize) -> usize {
-    payload | SLICE_TAG | slice << SLICE_SHIFT
-}
-
 /// Returns whether the words of an untyped object in a cell of this size can be pushed at once. A large object's cells have size 0.
 #[inline(always)]
 fn fits(cell_bytes: usize, tasks: Tasks) -> bool {
     cell_bytes > 0 && tasks.has_room_for(cell_bytes / size_of::<usize>() + OVERRUN)
-}
-
-/// Calls `visit` with each word of an object whose bit is set: first its address, then its value.
-#[inline(always)]
-pub(crate) fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usize)) {
-    while bits != 0 {
-        let word = bits.trailing_zeros() as usize;
-        bits &= bits - 1;
-        let slot = address + word * size_of::<usize>();
-        // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
-        visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
-    }
 }

@@ -33,6 +33,15 @@ impl Tasks {
         self.top += 1;
     }
 
+    /// Pushes a task if `is_one`, without a branch. The stack must not be full.
+    #[inline(always)]
+    pub(super) fn push_if(&mut self, task: usize, is_one: bool) {
+        debug_assert!(self.has_room_for(1));
+        // SAFETY: `top < capacity`; only this marker uses the stack.
+        unsafe { self.memory.add(self.top).write(task) };
+        self.top += usize::from(is_one);
+    }
+
     /// Pushes the tasks that `write` puts at the address that it is called with; it returns how many. The caller has made sure that
     /// there is room for everything that it writes.
     #[inline(always)]

@@ -32,6 +32,7 @@ pub(crate) mod promise;
 pub(crate) mod report;
 pub(crate) mod roots;
 pub(crate) mod samples;
+pub(crate) mod scan;
 mod scopes;
 pub(crate) mod select;
 mod sharing;

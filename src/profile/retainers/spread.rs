@@ -20,7 +20,7 @@
 use super::words::{LOOKED_AT, PENDING, SET, Words};
 use super::{NOBODY, Retainers};
 use crate::collector::live_heap::{Cells, LiveHeap};
-use crate::collector::mark::for_each_word;
+use crate::collector::scan::for_each_word;
 use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::AddressMap;
 use crate::heap::layout::HEADER_BYTES;

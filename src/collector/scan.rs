@@ -1,0 +1,248 @@
+//! What the mark loop's steps work on: references whose mark bytes are being prefetched, slices of arrays, and the scan of typed objects.
+//!
+//! # Without a branch
+//! In a random graph, whether a reference leads to an object that is marked already is a matter of chance, so a branch that depends on it is
+//! often predicted wrongly, and costs as much as twenty instructions. So [`TypedScan`] has no such branch: it pushes each
+//! reference that leaves the queue, and then counts it or not. [`mark`](super::mark) has the picture.
+
+use std::hint::select_unpredictable;
+
+use super::mark_stack::Tasks;
+use crate::heap::array::ARRAY_HEAD_BYTES;
+use crate::heap::blocks::{AddressMap, Target};
+use crate::heap::layout::{CACHE_LINE_BYTES, HEADER_BYTES};
+use crate::heap::references::FindTarget;
+use crate::heap::trace::{Shape, TypeInfo};
+use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
+
+/// The number of references that are processed between the prefetch of a reference's mark byte and its test.
+pub(super) const REFERENCES: usize = 32;
+/// The smallest number of elements of an array that are scanned at once.
+const SLICE: usize = 256;
+/// A task with this bit is a slice of an array or of an untyped object. It is above every address, and the number of the slice is
+/// between the two: any word of an untyped object may be a task.
+pub(super) const SLICE_TAG: usize = 1 << 63;
+/// A task with this bit is an object that is marked already, and has yet to be scanned.
+pub(super) const MARKED_TAG: usize = 1 << 62;
+/// Where the number of a slice begins in its task.
+const SLICE_SHIFT: usize = 48;
+/// The maximum number of slices of one object: their numbers lie below both tags.
+pub(super) const MOST_SLICES: usize = 1 << 14;
+
+/// A reference whose mark byte is being prefetched.
+#[derive(Clone, Copy)]
+pub(super) struct Reference {
+    pub(super) payload: usize,
+    pub(super) mark: *const AtomicU8,
+}
+
+/// A first-in-first-out queue of at most `N` items. `N` is a power of two.
+pub(super) struct Queue<T, const N: usize> {
+    slots: [T; N],
+    first: usize,
+    len: usize,
+}
+
+impl<T: Copy, const N: usize> Queue<T, N> {
+    pub(super) const fn new(nothing: T) -> Self {
+        assert!(N.is_power_of_two());
+        Self { slots: [nothing; N], first: 0, len: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline(always)]
+    pub(super) const fn is_full(&self) -> bool {
+        self.len == N
+    }
+
+    /// Appends an item. The queue must not be full.
+    #[inline(always)]
+    pub(super) fn put(&mut self, item: T) {
+        self.slots[(self.first + self.len) % N] = item;
+        self.len += 1;
+    }
+
+    /// Takes the oldest item and appends another one. The queue must be full.
+    #[inline(always)]
+    pub(super) fn exchange(&mut self, item: T) -> T {
+        let oldest = std::mem::replace(&mut self.slots[self.first % N], item);
+        self.first += 1;
+        oldest
+    }
+
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        let item = self.slots[self.first % N];
+        self.first += 1;
+        self.len -= 1;
+        Some(item)
+    }
+}
+
+/// How the mark loop scans words that are references or nothing. Each goes into the queue of references; the reference that leaves the queue
+/// is marked, and pushed as a marked object.
+#[derive(Clone, Copy)]
+pub(super) struct TypedScan<F> {
+    pub(super) find: F,
+    pub(super) map: AddressMap,
+    pub(super) epoch: u8,
+    pub(super) swept_epoch: u8,
+}
+
+impl<F: FindTarget> TypedScan<F> {
+    /// Examines a word. `tasks` has room for one more.
+    #[inline(always)]
+    pub(super) fn examine(self, word: usize, references: &mut Queue<Reference, REFERENCES>, tasks: &mut Tasks) {
+        let Some(target) = self.find.find(self.map, word) else { return };
+        let reference = reference_to(self.map, target);
+        prefetch(reference.mark as usize);
+        if references.is_full() {
+            let oldest = references.exchange(reference);
+            tasks.push_if(oldest.payload | MARKED_TAG, self.mark(oldest));
+        } else {
+            references.put(reference);
+        }
+    }
+
+    /// Marks a cell, as [`Marker`](super::mark::Marker) does: returns false if it was marked before or its object is dead. But without a branch that depends on whether the cell was marked before.
+    #[inline(always)]
+    fn mark(self, reference: Reference) -> bool {
+        // SAFETY: as in `Marker::mark`.
+        let mark = unsafe { &*reference.mark };
+        let old = mark.load(Relaxed);
+        let is_new = old != self.epoch;
+        let last = select_unpredictable(is_new, old, self.swept_epoch);
+        if last != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
+            return false;
+        }
+        mark.store(self.epoch, Relaxed);
+        is_new
+    }
+
+    /// Scans one slice of an array, as the marker does with events. Returns false, having done nothing, if there is no room on the stack, or if
+    /// it is none of an array with few words in each element.
+    #[inline(always)]
+    pub(super) fn scan_array(
+        self,
+        payload: usize,
+        slice: usize,
+        references: &mut Queue<Reference, REFERENCES>,
+        tasks: &mut Tasks,
+    ) -> bool {
+        let Some(elements) = ArraySlice::of(payload, slice) else { return false };
+        let bits = elements.bitmaps[0];
+        let most = elements.len() * bits.count_ones() as usize + 1;
+        if !elements.has_one_bitmap() || !tasks.has_room_for(most) {
+            return false;
+        }
+        if elements.has_next {
+            tasks.push(slice_task(payload, slice + 1));
+        }
+        elements.prefetch_next();
+        for address in elements.addresses() {
+            for_each_word(address, bits, |_, word| self.examine(word, references, tasks));
+        }
+        true
+    }
+}
+
+/// The elements of one slice of an array.
+#[derive(Clone, Copy)]
+pub(super) struct ArraySlice {
+    /// Address of the array's first element.
+    start: usize,
+    stride: usize,
+    /// The number of the array's elements.
+    length: usize,
+    first: usize,
+    end: usize,
+    /// Whether other slices follow.
+    pub(super) has_next: bool,
+    /// Which words of an element are references.
+    pub(super) bitmaps: &'static [u64],
+}
+
+impl ArraySlice {
+    /// Returns `None` if the object with a header at this payload address is no array.
+    #[inline(always)]
+    pub(super) fn of(payload: usize, slice: usize) -> Option<Self> {
+        // SAFETY: slices are made of live objects with headers; a header is the address of a `TypeInfo`, which lives for ever.
+        let info: &'static TypeInfo = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+        let Shape::Array { stride, ref element, .. } = info.shape else { return None };
+        // SAFETY: the first payload word of an array is its length.
+        let length = unsafe { &*(payload as *const AtomicUsize) }.load(Relaxed);
+        let at_once = SLICE.max(length.div_ceil(MOST_SLICES));
+        let first = slice * at_once;
+        let end = length.min(first + at_once);
+        let start = payload + ARRAY_HEAD_BYTES;
+        Some(Self { start, stride: stride as usize, length, first, end, has_next: end < length, bitmaps: element })
+    }
+
+    /// These elements and all that follow.
+    pub(super) fn with_all_others(self) -> Self {
+        Self { end: self.length, has_next: false, ..self }
+    }
+
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.end - self.first
+    }
+
+    #[inline(always)]
+    pub(super) fn has_one_bitmap(self) -> bool {
+        self.bitmaps[1..].iter().all(|&bits| bits == 0)
+    }
+
+    #[inline(always)]
+    pub(super) fn addresses(self) -> impl Iterator<Item = usize> {
+        (self.first..self.end).map(move |index| self.start + index * self.stride)
+    }
+
+    /// Prefetches the elements of the next slice: it is scanned after everything that this one references is marked.
+    #[inline(always)]
+    pub(super) fn prefetch_next(self) {
+        let next_end = self.length.min(self.end + self.len());
+        for ahead in
+            (self.start + self.end * self.stride..self.start + next_end * self.stride).step_by(CACHE_LINE_BYTES)
+        {
+            prefetch(ahead);
+        }
+    }
+}
+
+/// The mark byte of the cell that a word refers to.
+#[inline(always)]
+pub(super) fn reference_to(map: AddressMap, target: Target) -> Reference {
+    Reference { payload: target.payload, mark: map.mark_of_number(target.number) }
+}
+
+/// The payload address and the number of the slice that is this task.
+#[inline(always)]
+pub(super) fn slice_of(task: usize) -> (usize, usize) {
+    (task & ((1 << SLICE_SHIFT) - 1), (task & !SLICE_TAG) >> SLICE_SHIFT)
+}
+
+/// The task of a slice of an object.
+#[inline(always)]
+pub(super) fn slice_task(payload: usize, slice: usize) -> usize {
+    payload | SLICE_TAG | slice << SLICE_SHIFT
+}
+
+/// Calls `visit` with each word of an object whose bit is set: first its address, then its value.
+#[inline(always)]
+pub(crate) fn for_each_word(address: usize, mut bits: u64, mut visit: impl FnMut(usize, usize)) {
+    while bits != 0 {
+        let word = bits.trailing_zeros() as usize;
+        bits &= bits - 1;
+        let slot = address + word * size_of::<usize>();
+        // SAFETY: the layout of a live object names words within its payload. Relaxed: the world is stopped.
+        visit(slot, unsafe { (*(slot as *const AtomicUsize)).load(Relaxed) });
+    }
+}
