@@ -20,7 +20,7 @@ pub(super) const REFERENCES: usize = 32;
 /// The smallest number of elements of an array that are scanned at once.
 const SLICE: usize = 256;
 /// A task with this bit is a slice of an array or of an untyped object. It is above every address, and the number of the slice is
-/// between the two: any word of an untyped object may be a task.
+/// below both tags: any word of an untyped object may be a task.
 pub(super) const SLICE_TAG: usize = 1 << 63;
 /// A task with this bit is an object that is marked already, and has yet to be scanned.
 pub(super) const MARKED_TAG: usize = 1 << 62;
@@ -111,7 +111,8 @@ impl<F: FindTarget> TypedScan<F> {
         }
     }
 
-    /// Marks a cell, as [`Marker`](super::mark::Marker) does: returns false if it was marked before or its object is dead. But without a branch that depends on whether the cell was marked before.
+    /// Marks the cell that a reference points to, by the rules of [`Marker`](super::mark::Marker), but without a branch on whether it was
+    /// marked before. Returns false if it was, or if its object is dead.
     #[inline(always)]
     fn mark(self, reference: Reference) -> bool {
         // SAFETY: as in `Marker::mark`.
@@ -126,8 +127,8 @@ impl<F: FindTarget> TypedScan<F> {
         is_new
     }
 
-    /// Scans one slice of an array, as the marker does with events. Returns false, having done nothing, if there is no room on the stack, or if
-    /// it is none of an array with few words in each element.
+    /// Scans one slice of an array. Returns false, having done nothing, if the stack has no room, or if the object is no array, or one whose
+    /// elements have more than 64 words.
     #[inline(always)]
     pub(super) fn scan_array(
         self,

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::diagnostics_support::client::{UNKNOWN_COMMAND, error, message};
+use crate::diagnostics_support::subject::until;
 
 /// A process without a runtime, and the socket that a test serves in its name.
 pub struct Played {
@@ -38,6 +39,9 @@ impl Played {
         let child = Command::new("sleep").arg("600").env("TMPDIR", directory.path()).spawn().unwrap();
         let socket = directory.path().join(format!("dotnet-diagnostic-{}-1-socket", child.id()));
         let listener = UnixListener::bind(socket).unwrap();
+        // The kernel lets `spawn` return a moment before the process has its environment, which names the directory.
+        let environment = format!("/proc/{}/environ", child.id());
+        until("the process has its environment", || !std::fs::read(&environment).unwrap().is_empty());
         let sessions = Sessions::default();
         let (bytes, serving) = (Arc::new(bytes), sessions.clone());
         thread::spawn(move || {

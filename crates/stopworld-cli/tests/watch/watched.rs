@@ -56,7 +56,8 @@ impl Watched {
         let (send, said) = channel();
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| send.send(line)));
         let line = said.recv_timeout(PATIENCE).expect("it prints the URL");
-        let url = line.split(' ').find(|word| word.starts_with("http://")).expect("a URL").to_owned();
+        let url = line.split(' ').find(|word| word.starts_with("http://"));
+        let url = url.unwrap_or_else(|| panic!("no URL: {line}")).to_owned();
         let mut parts = url.split('/').skip(2);
         let port = parts.next().and_then(|host| host.strip_prefix("127.0.0.1:")).expect("it listens at 127.0.0.1");
         let port = port.parse().unwrap();
