@@ -23,6 +23,34 @@ fn a_tree_survives_what_is_dropped_around_it() {
     assert!(world.totals().collections > 3, "{:?}", world.totals());
 }
 
+/// A word that may be a reference, and is traced as one.
+struct Word(usize);
+
+// SAFETY: the layout names the only word; no drop glue, no plain mutability.
+unsafe impl Trace for Word {
+    const NAME: &'static str = "Word";
+    const LAYOUT: Layout = Layout::WORD;
+}
+
+/// The objects died in an earlier collection, and their cells have not been swept: the headers are still there.
+#[test]
+fn numbers_that_are_addresses_of_dead_objects_do_not_revive_them() {
+    const OBJECTS: usize = 500;
+    let world = World::builder().markers(1).build().unwrap();
+    let (kept, hidden) = on_a_thread(&world, |m| {
+        let objects = m.alloc_array(OBJECTS, |i| Word(Gc::addr(m.alloc([i as u64; 8]).unwrap()))).unwrap();
+        // One of them keeps its block from being freed as a whole.
+        let kept = m.alloc([0_u64; 8]).unwrap();
+        (m.root(kept), objects.iter().map(|word| !word.0).collect::<Vec<_>>())
+    });
+    let before = world.collect().unwrap().live_objects;
+    let numbers = on_a_thread(&world, move |m| m.root(m.alloc_array(OBJECTS, |i| Word(!hidden[i])).unwrap()));
+    let after = world.collect().unwrap().live_objects;
+    assert!(before < 20, "{before} objects are alive before");
+    assert!(after <= before + 1, "{after} objects are alive, after {before}");
+    drop((kept, numbers));
+}
+
 #[test]
 fn threads_allocate_while_others_collect() {
     let world = paranoid().markers(2).build().unwrap();
