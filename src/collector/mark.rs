@@ -51,7 +51,7 @@
 use super::linked_objects::LinkedObjects;
 use super::mark_stack::{MarkStack, Tasks};
 use super::scan::{
-    ArraySlice, MARKED_TAG, MOST_SLICES, Queue, REFERENCES, Reference, SLICE_TAG, TypedScan, for_each_word,
+    ArraySlice, MARKED_TAG, MOST_SLICES, Marks, Queue, REFERENCES, Reference, SLICE_TAG, TypedScan, for_each_word,
     reference_to, slice_of, slice_task,
 };
 use super::select::{Avx2, Avx512, Bounds, ByWord, OVERRUN, Select, Width};
@@ -281,10 +281,12 @@ impl<'a> Marker<'a> {
         self.stack.take_high_water()
     }
 
-    /// Takes over tasks that another marker gave away.
+    /// Takes over tasks that another marker gave away. This marker's stack is empty, and has room for them: they are at most half of
+    /// what a stack of the same size had.
     pub(crate) fn adopt(&mut self, tasks: &[usize]) {
         for &task in tasks {
-            self.push(task);
+            let has_room = self.stack.push(task);
+            debug_assert!(has_room);
         }
     }
 
@@ -302,10 +304,6 @@ impl<'a> Marker<'a> {
     #[inline(never)]
     fn mark_without_room(&mut self, task: usize) {
         self.lacked_room = true;
-        if task & (MARKED_TAG | SLICE_TAG) != 0 {
-            self.overflowed = true;
-            return;
-        }
         if let Some(target) = self.references.find(self.map, task)
             && self.mark(reference_to(self.map, target))
             && let Some(info) = self.info(target.payload, true)
@@ -367,7 +365,7 @@ impl<'a> Marker<'a> {
         let mut objects = Queue::<usize, OBJECTS>::new(0);
         let mut marked = 0;
         let (map, bounds) = (self.map, self.bounds());
-        let typed = TypedScan { find, map, epoch: self.epoch, swept_epoch: self.swept_epoch };
+        let typed = TypedScan { find, marks: self.marks() };
         self.stack.note_height();
         let mut tasks = self.stack.tasks;
         loop {
@@ -377,7 +375,8 @@ impl<'a> Marker<'a> {
                     Some(task & !MARKED_TAG)
                 } else if task & SLICE_TAG != 0 {
                     let (payload, slice) = slice_of(task);
-                    if TELLS || !typed.scan_array(payload, slice, &mut references, &mut tasks) {
+                    let Some(info) = self.info(payload, F::HAS_COMPACT) else { continue };
+                    if TELLS || !typed.scan_array(payload, info, slice, &mut references, &mut tasks) {
                         self.with_stack(&mut tasks, |marker| marker.scan_slice_task::<TELLS>(task));
                     }
                     continue;
@@ -390,13 +389,13 @@ impl<'a> Marker<'a> {
                         continue;
                     }
                     let oldest = references.exchange(reference);
-                    if !self.mark(oldest) {
+                    if !typed.marks.mark_if_new(oldest) {
                         continue;
                     }
                     Some(oldest.payload)
                 }
             } else if let Some(reference) = references.take() {
-                if !self.mark(reference) {
+                if !typed.marks.mark_if_new(reference) {
                     continue;
                 }
                 Some(reference.payload)
@@ -434,7 +433,7 @@ impl<'a> Marker<'a> {
                     for_each_word(payload, bits, |_, word| typed.examine(word, &mut references, &mut tasks));
                 }
                 Shape::Array { ephemerons: false, .. }
-                    if !TELLS && typed.scan_array(payload, 0, &mut references, &mut tasks) => {}
+                    if !TELLS && typed.scan_array(payload, info, 0, &mut references, &mut tasks) => {}
                 Shape::Untyped if !TELLS && fits(map.word_at(payload).cell_bytes(), tasks) => {
                     let words = map.word_at(payload).payload_bytes() / size_of::<usize>();
                     // SAFETY: the words of a live object in a stopped world, and room on the stack. The caller chose the way to
@@ -467,22 +466,16 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// Marks the cell that a reference points to. Returns false if it was marked before or its object is dead. After that,
-    /// [`info`](Self::info) finds out whether the cell contains an object at all.
+    /// What marking a cell needs.
+    #[inline(always)]
+    fn marks(&self) -> Marks {
+        Marks { map: self.map, epoch: self.epoch, swept_epoch: self.swept_epoch }
+    }
+
+    /// See [`Marks::mark_if_new`]. After that, [`info`](Self::info) finds out whether the cell contains an object at all.
     #[inline(always)]
     pub(super) fn mark(&self, reference: Reference) -> bool {
-        // SAFETY: made from a reference into the mark table, which lives as long as the heap.
-        let mark = unsafe { &*reference.mark };
-        let old = mark.load(Relaxed);
-        if old == self.epoch {
-            return false;
-        }
-        // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
-        if old != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
-            return false;
-        }
-        mark.store(self.epoch, Relaxed);
-        true
+        self.marks().mark_if_new(reference)
     }
 
     /// Returns the type of the object in a cell that has just been marked. If there is no object in it, unmarks the cell and returns `None`.
@@ -515,7 +508,7 @@ impl<'a> Marker<'a> {
             Shape::Words(bits) => self.scan_words::<TELLS>(payload, bits),
             Shape::Wide(ref bitmaps) => self.scan_bitmaps::<TELLS>(payload, bitmaps),
             Shape::Array { ephemerons: true, .. } => self.tables.add(Ephemerons::link_of(payload)),
-            Shape::Array { .. } => self.scan_slice::<TELLS>(payload, 0),
+            Shape::Array { .. } => self.scan_slice::<TELLS>(payload, info, 0),
             Shape::Weak => self.weak_cells.add(link_of_weak(payload)),
             Shape::Bound => self.add_bound(payload),
             Shape::Untyped => self.scan_untyped::<TELLS>(payload, 0),
@@ -632,15 +625,16 @@ impl<'a> Marker<'a> {
 
     pub(super) fn scan_slice_task<const TELLS: bool>(&mut self, task: usize) {
         let (payload, slice) = slice_of(task);
-        match self.info(payload, true).map(|info| info.shape) {
-            Some(Shape::Untyped) => self.scan_untyped::<TELLS>(payload, slice),
-            _ => self.scan_slice::<TELLS>(payload, slice),
+        let Some(info) = self.info(payload, true) else { return };
+        match info.shape {
+            Shape::Untyped => self.scan_untyped::<TELLS>(payload, slice),
+            _ => self.scan_slice::<TELLS>(payload, info, slice),
         }
     }
 
     /// Scans one slice of an array. The next slice is pushed as a task first, below the references of this slice.
-    fn scan_slice<const TELLS: bool>(&mut self, payload: usize, slice: usize) {
-        let Some(mut elements) = ArraySlice::of(payload, slice) else { return };
+    fn scan_slice<const TELLS: bool>(&mut self, payload: usize, info: &TypeInfo, slice: usize) {
+        let Some(mut elements) = ArraySlice::of(payload, info, slice) else { return };
         if elements.has_next && !self.stack.push(slice_task(payload, slice + 1)) {
             elements = elements.with_all_others();
         }

@@ -10,9 +10,9 @@ use std::hint::select_unpredictable;
 use super::mark_stack::Tasks;
 use crate::heap::array::ARRAY_HEAD_BYTES;
 use crate::heap::blocks::{AddressMap, Target};
-use crate::heap::layout::{CACHE_LINE_BYTES, HEADER_BYTES};
+use crate::heap::layout::CACHE_LINE_BYTES;
 use crate::heap::references::FindTarget;
-use crate::heap::trace::{Shape, TypeInfo};
+use crate::heap::trace::{BITMAPS, Shape, TypeInfo};
 use crate::sync::{AtomicU8, AtomicUsize, Ordering::Relaxed, prefetch};
 
 /// The number of references that are processed between the prefetch of a reference's mark byte and its test.
@@ -86,40 +86,25 @@ impl<T: Copy, const N: usize> Queue<T, N> {
     }
 }
 
-/// How the mark loop scans words that are references or nothing. Each goes into the queue of references; the reference that leaves the queue
-/// is marked, and pushed as a marked object.
+/// The values that marking a cell needs. The hot loop keeps a copy in local variables.
 #[derive(Clone, Copy)]
-pub(super) struct TypedScan<F> {
-    pub(super) find: F,
+pub(super) struct Marks {
     pub(super) map: AddressMap,
     pub(super) epoch: u8,
     pub(super) swept_epoch: u8,
 }
 
-impl<F: FindTarget> TypedScan<F> {
-    /// Examines a word. `tasks` has room for one more.
+impl Marks {
+    /// Marks the cell that a reference points to, without a branch on whether it was marked before. Returns false if it was, or if its object
+    /// is dead. Whether the cell contains an object at all shows later.
     #[inline(always)]
-    pub(super) fn examine(self, word: usize, references: &mut Queue<Reference, REFERENCES>, tasks: &mut Tasks) {
-        let Some(target) = self.find.find(self.map, word) else { return };
-        let reference = reference_to(self.map, target);
-        prefetch(reference.mark as usize);
-        if references.is_full() {
-            let oldest = references.exchange(reference);
-            tasks.push_if(oldest.payload | MARKED_TAG, self.mark(oldest));
-        } else {
-            references.put(reference);
-        }
-    }
-
-    /// Marks the cell that a reference points to, by the rules of [`Marker`](super::mark::Marker), but without a branch on whether it was
-    /// marked before. Returns false if it was, or if its object is dead.
-    #[inline(always)]
-    fn mark(self, reference: Reference) -> bool {
-        // SAFETY: as in `Marker::mark`.
+    pub(super) fn mark(self, reference: Reference) -> bool {
+        // SAFETY: made from a reference into the mark table, which lives as long as the heap.
         let mark = unsafe { &*reference.mark };
         let old = mark.load(Relaxed);
         let is_new = old != self.epoch;
         let last = select_unpredictable(is_new, old, self.swept_epoch);
+        // The last collection found this object dead, but it is not swept yet: only a word that is no reference can point here.
         if last != self.swept_epoch && self.map.word_at(reference.payload).is_unswept() {
             return false;
         }
@@ -127,17 +112,50 @@ impl<F: FindTarget> TypedScan<F> {
         is_new
     }
 
-    /// Scans one slice of an array. Returns false, having done nothing, if the stack has no room, or if the object is no array, or one whose
-    /// elements have more than 64 words.
+    /// Does the same with a branch. Faster where references are taken one by one, as in a list, and nothing is written if the cell was marked.
+    #[inline(always)]
+    pub(super) fn mark_if_new(self, reference: Reference) -> bool {
+        // SAFETY: as in `mark`.
+        let is_new = unsafe { &*reference.mark }.load(Relaxed) != self.epoch;
+        is_new && self.mark(reference)
+    }
+}
+
+/// How the mark loop scans words that are references or nothing. Each goes into the queue of references; the reference that leaves the queue
+/// is marked, and pushed as a marked object.
+#[derive(Clone, Copy)]
+pub(super) struct TypedScan<F> {
+    pub(super) find: F,
+    pub(super) marks: Marks,
+}
+
+impl<F: FindTarget> TypedScan<F> {
+    /// Examines a word. `tasks` has room for one more.
+    #[inline(always)]
+    pub(super) fn examine(self, word: usize, references: &mut Queue<Reference, REFERENCES>, tasks: &mut Tasks) {
+        let Some(target) = self.find.find(self.marks.map, word) else { return };
+        let reference = reference_to(self.marks.map, target);
+        prefetch(reference.mark as usize);
+        if references.is_full() {
+            let oldest = references.exchange(reference);
+            tasks.push_if(oldest.payload | MARKED_TAG, self.marks.mark(oldest));
+        } else {
+            references.put(reference);
+        }
+    }
+
+    /// Scans one slice of an object of this type, if it is an array. Returns false, having done nothing, if it is none, if the stack has no
+    /// room, or if an element has references beyond its first 64 words.
     #[inline(always)]
     pub(super) fn scan_array(
         self,
         payload: usize,
+        info: &TypeInfo,
         slice: usize,
         references: &mut Queue<Reference, REFERENCES>,
         tasks: &mut Tasks,
     ) -> bool {
-        let Some(elements) = ArraySlice::of(payload, slice) else { return false };
+        let Some(elements) = ArraySlice::of(payload, info, slice) else { return false };
         let bits = elements.bitmaps[0];
         let most = elements.len() * bits.count_ones() as usize + 1;
         if !elements.has_one_bitmap() || !tasks.has_room_for(most) {
@@ -156,7 +174,7 @@ impl<F: FindTarget> TypedScan<F> {
 
 /// The elements of one slice of an array.
 #[derive(Clone, Copy)]
-pub(super) struct ArraySlice {
+pub(super) struct ArraySlice<'a> {
     /// Address of the array's first element.
     start: usize,
     stride: usize,
@@ -167,17 +185,15 @@ pub(super) struct ArraySlice {
     /// Whether other slices follow.
     pub(super) has_next: bool,
     /// Which words of an element are references.
-    pub(super) bitmaps: &'static [u64],
+    pub(super) bitmaps: &'a [u64; BITMAPS],
 }
 
-impl ArraySlice {
-    /// Returns `None` if the object with a header at this payload address is no array.
+impl<'a> ArraySlice<'a> {
+    /// Returns a slice of the object of this type at `payload`; `None` if it is no array.
     #[inline(always)]
-    pub(super) fn of(payload: usize, slice: usize) -> Option<Self> {
-        // SAFETY: slices are made of live objects with headers; a header is the address of a `TypeInfo`, which lives for ever.
-        let info: &'static TypeInfo = unsafe { &**((payload - HEADER_BYTES) as *const *const TypeInfo) };
+    pub(super) fn of(payload: usize, info: &'a TypeInfo, slice: usize) -> Option<Self> {
         let Shape::Array { stride, ref element, .. } = info.shape else { return None };
-        // SAFETY: the first payload word of an array is its length.
+        // SAFETY: the first payload word of a live array is its length; marking passes live objects with their types.
         let length = unsafe { &*(payload as *const AtomicUsize) }.load(Relaxed);
         let at_once = SLICE.max(length.div_ceil(MOST_SLICES));
         let first = slice * at_once;

@@ -23,7 +23,7 @@ use crate::os::memory::read_carefully;
 /// The number of words that one bitmap of a [`Layout`] covers.
 const WORD_BITS: usize = u64::BITS as usize;
 /// The number of bitmaps in a layout.
-const BITMAPS: usize = 4;
+pub(crate) const BITMAPS: usize = 4;
 
 /// Which words of a value may hold references: one bit for each 8-byte word of its first 2 KiB, or [any word](Self::any_word).
 #[derive(Clone, Copy, PartialEq, Eq)]
