@@ -27,6 +27,7 @@ use crate::os::clock::now_ns;
 use crate::os::thread;
 use crate::os::tracer::{self, UserPlace};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::world::handler;
 use crate::world::handshake::HandshakeState;
 use crate::world::{FalseAnswer, HoldFault, StopRequest, ThreadStopInfo};
 
@@ -49,8 +50,10 @@ pub(super) fn fault(record: &ThreadStopInfo, claim: Claim) -> Option<HoldFault> 
         },
         Claim::Stopped if !tracer::holds(record.tid()) => Some(HoldFault::Running),
         Claim::Stopped => match tracer::place_of(record.tid()) {
-            Some(place) if reaches_below(record, place) => Some(HoldFault::BelowStackPointer),
-            Some(_) => None,
+            Some(place) if !reaches_below(record, place) => None,
+            // The debugger has resumed the thread since by a single step, which has ended here. The thread parks when it is resumed again.
+            Some(place) if place.instruction_pointer == handler::entry() => Some(HoldFault::Running),
+            Some(_) => Some(HoldFault::BelowStackPointer),
             // The thread was stopped a moment ago, and runs now.
             None => Some(HoldFault::Running),
         },
@@ -93,9 +96,11 @@ pub(super) enum ClaimCheck {
 }
 
 /// Returns the first thread that a debugger has answered for as frozen and that is neither stopped nor parks. A thread that the debugger
-/// has resumed nevertheless takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that. A
-/// thread that is in a blocking region after marking has run its own code since its stack was scanned: the debugger has withheld the
-/// signal.
+/// has resumed nevertheless takes its pending suspend signal before anything else, and parks: it has [`PARKS_WITHIN_NS`] for that.
+///
+/// A thread that masks the signal, for example while the C library creates a thread, runs its own code first. Before anything is scanned this
+/// does no harm: the stop waits for the thread as if no debugger had answered for it. After marking it is a fault, and so is a thread in
+/// a blocking region: it has run its own code since its stack was scanned.
 ///
 /// The signal may have been lost with the debugger. So `signal` is called with a thread that does not park, several times. Before anything is
 /// scanned it sends the signal again. After marking it must not: a thread that parks because of a second signal has run since its stack was
@@ -110,7 +115,8 @@ pub(super) fn first_unfrozen(
     let is_held = |record: &ThreadStopInfo| {
         let is_settled = || {
             found.set(fault(record, Claim::Stopped));
-            found.get() != Some(HoldFault::Running) || has_answered(record)
+            let may_park = look == ClaimCheck::BeforeScanning || found.get() == Some(HoldFault::Running);
+            found.get().is_none() || !may_park || has_answered(record)
         };
         wait_until(is_settled, || signal(record));
         let parks = match look {

@@ -111,6 +111,11 @@ pub(crate) fn is_in_place() -> bool {
     installed().is_none_or(|signal| signals::is_installed(signal, suspend))
 }
 
+/// Returns the address of the handler's first instruction.
+pub(crate) fn entry() -> usize {
+    suspend as *const () as usize
+}
+
 /// The lock of the installation, which a fork takes before it and resets in the child.
 pub(super) fn lock() -> &'static Lock {
     &INSTALLING

@@ -63,6 +63,11 @@ pub struct Tracer {
     misses: Option<i32>,
     /// The way in which the debugger breaks its contract, if it does.
     pub lie: Option<Lie>,
+    /// In assisted mode, the debugger resumes each thread for which it has answered by a single step, as gdb does with a thread that stands
+    /// at a breakpoint. The step ends at the first instruction of the handler of the pending suspend signal.
+    pub steps: bool,
+    /// How often that was done.
+    pub stepped: u32,
     pub stops: u32,
     pub answered_for: u32,
 }
@@ -127,6 +132,8 @@ impl Tracer {
             met_a_clone: false,
             misses,
             lie: None,
+            steps: false,
+            stepped: 0,
             stops: 0,
             answered_for: 0,
         };
@@ -233,9 +240,9 @@ impl Tracer {
 
     /// Thaws a thread.
     pub fn thaw(&mut self, tid: i32) {
-        // A thread that was acknowledged for stays stopped until the world resumes.
-        while self.tracees.get(&tid).is_some_and(|tracee| tracee.answered) {
-            self.look(-1, 0);
+        // A thread that was acknowledged for stays stopped until the world resumes. A debugger that has lost control is not notified of that.
+        while self.tracees.get(&tid).is_some_and(|tracee| tracee.answered) && self.is_in_control() {
+            self.serve(Duration::from_micros(200));
         }
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         tracee.frozen = false;
@@ -244,8 +251,8 @@ impl Tracer {
 
     /// Returns control to the collector and resumes every thread, when this debugger serves no stop.
     pub fn detach(mut self) {
-        while self.in_stop || self.tracees.values().any(|tracee| tracee.answered) {
-            self.look(-1, 0);
+        while (self.in_stop || self.tracees.values().any(|tracee| tracee.answered)) && self.is_in_control() {
+            self.serve(Duration::from_micros(200));
         }
         // A thread that has stopped for a notification meanwhile finds no debugger.
         self.stop_running();
@@ -360,6 +367,7 @@ impl Tracer {
         let world = self.word(at(offsets.world));
         let mut answer = 0_u64;
         let mut after = "";
+        let mut stepped = Vec::new();
         if event == 1 || event == 2 {
             // The previous stop has ended.
             self.tracees.values_mut().for_each(|tracee| tracee.answered = false);
@@ -383,6 +391,9 @@ impl Tracer {
                     self.claim_all(world, tid, epoch);
                 }
                 self.answer(world, epoch);
+                if self.steps {
+                    stepped = self.step_into_handlers();
+                }
                 // The collecting thread is not acknowledged for: only the collection itself waits for it.
                 self.tracees.get_mut(&tid).unwrap().answered = false;
                 self.step("frozen-served");
@@ -411,6 +422,12 @@ impl Tracer {
         self.write(at(offsets.answer), &answer.to_le_bytes());
         self.write(at(offsets.acknowledged), &self.word(at(offsets.sequence)).to_le_bytes());
         self.step(after);
+        if !stepped.is_empty() {
+            self.go_on(tid);
+            // The collecting thread looks at the claims now.
+            std::thread::sleep(Duration::from_millis(5));
+            stepped.into_iter().for_each(|tid| self.go_on(tid));
+        }
         if event == 1 && self.met_a_clone {
             self.step("stop-with-a-clone-acknowledged");
         }
@@ -602,6 +619,27 @@ impl Tracer {
             self.wait(*tid, 0);
         }
         !taking.is_empty()
+    }
+
+    /// Lets each thread for which the debugger has answered take one step, which is into the handler of its pending suspend signal. Returns
+    /// these threads, which a user has thawed by that.
+    fn step_into_handlers(&mut self) -> Vec<i32> {
+        if !self.take_signals() {
+            return Vec::new();
+        }
+        let answered = self.tracees.iter().filter(|(_, tracee)| tracee.answered && tracee.signal != 0);
+        let stepped: Vec<_> = answered.map(|(tid, _)| *tid).collect();
+        for tid in &stepped {
+            let tracee = self.tracees.get_mut(tid).unwrap();
+            (tracee.frozen, tracee.answered) = (false, false);
+            let signal = std::mem::take(&mut tracee.signal);
+            ptrace(libc::PTRACE_SINGLESTEP, *tid, 0, signal as usize);
+            self.wait(*tid, 0);
+            self.stepped += 1;
+            // The signal of the step itself is not for the program.
+            self.tracees.get_mut(tid).unwrap().signal = 0;
+        }
+        stepped
     }
 
     /// In assisted mode: acknowledges for the threads that this debugger holds.
