@@ -31,6 +31,9 @@ RED_ZONE = 128
 # More than a valid target has. A longer list is damaged, or made to keep a debugger busy.
 MOST_WORLDS, MOST_THREADS = 1 << 10, 1 << 17
 
+# How often a list is read that seems to be damaged.
+WALKS = 5
+
 
 class Trouble(Exception):
     """An error message for the user, in one line."""
@@ -65,6 +68,16 @@ def chain(first, next_of, most, what):
         seen.add(first)
         yield first
         first = next_of(first)
+
+
+def read_again(read):
+    """The result of `read`, which walks a list that a running program may change meanwhile: then the walk may go wrong, and is repeated."""
+    for _ in range(WALKS - 1):
+        try:
+            return read()
+        except Trouble:
+            continue
+    return read()
 
 
 class Fields:
@@ -192,6 +205,9 @@ class Contract:
         self.target.write(self.address + 16, struct.pack("<Q", word))
 
     def worlds_now(self):
+        return read_again(self.worlds_in_one_walk)
+
+    def worlds_in_one_walk(self):
         head = struct.unpack("<Q", self.target.read(self.address + self.HEAD.size + 24, 8))[0]
         return [self.world_at(address) for address in chain(
             head, lambda a: self.world.read(self.target, a, "next"), MOST_WORLDS, "worlds")]
@@ -201,6 +217,9 @@ class Contract:
 
     def threads_of(self, world):
         """The records of a world's threads, by tid."""
+        return read_again(lambda: self.threads_in_one_walk(world))
+
+    def threads_in_one_walk(self, world):
         found = []
 
         def read(address):
