@@ -9,7 +9,7 @@
 //! The table of tracked threads is a few words per process, written twice per collection; mutators do not use it. It is not in
 //! thread-local storage, whose first use would allocate in a library that was loaded late.
 
-use crate::os::thread;
+use crate::os::{Tid, thread};
 use crate::sync::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 /// The largest number of threads that are tracked at a time, in all worlds: collecting threads and markers. For any further thread,
@@ -23,7 +23,11 @@ static WAS_FULL: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the calling thread is inside from now on.
 pub(crate) fn enter() {
-    let me = thread::gettid().0;
+    enter_as(thread::gettid());
+}
+
+/// [`enter`] without the system call, for a caller that knows its id.
+pub(crate) fn enter_as(Tid(me): Tid) {
     // Relaxed here and below: a thread only looks for itself.
     for slot in &THREADS {
         if slot.load(Ordering::Relaxed) == 0
@@ -38,10 +42,13 @@ pub(crate) fn enter() {
 
 /// Notes that the calling thread is outside from now on. Does nothing if it was not inside.
 pub(crate) fn leave() {
-    if COUNT.load(Ordering::Relaxed) == 0 {
-        return;
+    if COUNT.load(Ordering::Relaxed) != 0 {
+        leave_as(thread::gettid());
     }
-    let me = thread::gettid().0;
+}
+
+/// [`leave`] without the system call, for a caller that knows its id.
+pub(crate) fn leave_as(Tid(me): Tid) {
     if let Some(slot) = THREADS.iter().find(|slot| slot.load(Ordering::Relaxed) == me) {
         slot.store(0, Ordering::Relaxed);
         COUNT.fetch_sub(1, Ordering::Relaxed);

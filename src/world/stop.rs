@@ -63,9 +63,12 @@ pub(crate) struct StoppedWorld<'a> {
     // Released last: fields drop in their order, after `drop` has started the world.
     locks: StopLocks<'a>,
     collecting: Option<&'static ThreadStopInfo>,
+    /// The calling thread.
+    tid: Tid,
     budget: Cell<Budget>,
     epoch: u64,
     asked_at: u64,
+    summary: StopSummary,
 }
 
 /// The thread that took the longest to stop.
@@ -101,6 +104,9 @@ pub(crate) struct StopSummary {
     /// The last thread to stop, if the stop had to wait for any.
     pub(crate) slowest: Option<Slowest>,
 }
+
+/// How many records ahead of the one that is in use are fetched into the cache.
+const RECORDS_AHEAD: usize = 16;
 
 /// The name of the collection lock in errors.
 const COLLECTION: &str = "collection";
@@ -175,8 +181,12 @@ impl Threads {
         );
         let epoch = self.epoch.load(Ordering::Relaxed) + 1;
         self.epoch.store(epoch, Ordering::Relaxed);
-        self.published().set_collecting(thread::gettid(), epoch);
-        for thread in self.live(&locks.list) {
+        let attached = own.map(OwnStack::record).or(in_region);
+        let tid = attached.map_or_else(thread::gettid, ThreadStopInfo::tid);
+        self.published().set_collecting(tid, epoch);
+        let live = self.live(&locks.list);
+        for (i, thread) in live.iter().enumerate() {
+            live.get(i + RECORDS_AHEAD).into_iter().for_each(|later| later.prefetch());
             thread.stack_ptr.store(0, Ordering::Relaxed);
             if thread.save_area_used.load(Ordering::Relaxed) != 0 {
                 thread.save_area_used.store(0, Ordering::Relaxed);
@@ -197,27 +207,22 @@ impl Threads {
             }),
             locks,
             collecting,
+            tid,
             budget: Cell::new(budget),
             epoch,
             asked_at: clock::now_ns(),
+            summary: StopSummary::default(),
         };
-        inside::enter();
+        inside::enter_as(tid);
         let stopped = world.with_vtable(|vtable, request| vtable.stop_world(request));
         if let Err(error) = stopped {
-            inside::leave();
+            inside::leave_as(tid);
             // The vtable has resumed every thread: nothing to start.
             world.vtable = None;
             self.published().stop_is_over();
             return Err(error);
         }
-        // A thread in a blocking region was not signalled. If it has ended there, its stack may have been unmapped
-        // (`.stop.silent-death`).
-        for thread in world.live() {
-            if thread.has_died() {
-                thread.mark_gone();
-            }
-        }
-        match world.first_bad_slot() {
+        match world.look_at_threads() {
             None => Ok(world),
             Some(bad) => {
                 let stack_ptr = bad.stack_ptr();
@@ -272,18 +277,35 @@ impl StoppedWorld<'_> {
         &self.locks
     }
 
-    /// Returns a summary of the threads at this stop.
-    pub(crate) fn summary(&self) -> StopSummary {
+    /// Looks at each thread once, after all have stopped: notes those that have ended without detaching, and makes the summary. Returns the
+    /// first thread whose stack pointer is in no stack of its own.
+    fn look_at_threads(&mut self) -> Option<&'static ThreadStopInfo> {
         let mut summary = StopSummary::default();
-        for thread in self.live() {
+        let mut bad = None;
+        for &thread in self.live() {
+            // A thread in a blocking region was not signalled. If it has ended there, its stack may have been unmapped
+            // (`.stop.silent-death`).
+            if thread.has_died() {
+                thread.mark_gone();
+            }
             summary.threads += 1;
             summary.blocking += u32::from(thread.is_blocking());
             let ns = thread.stopped_at().saturating_sub(self.asked_at);
             if ns > summary.slowest.map_or(0, |slowest| slowest.ns) {
                 summary.slowest = Some(Slowest { name: thread.name(), ns });
             }
+            if bad.is_none() && !thread.is_gone() {
+                let location = stacks::locate(thread, thread.stack_ptr(), self.other_stacks());
+                bad = (location == Location::Nowhere).then_some(thread);
+            }
         }
-        summary
+        self.summary = summary;
+        bad
+    }
+
+    /// Returns the summary of the threads at this stop.
+    pub(crate) fn summary(&self) -> StopSummary {
+        self.summary
     }
 
     /// Returns whether other threads go on when the world is started: those that are stopped, and those that wait for a lock of the stop.
@@ -343,7 +365,7 @@ impl StoppedWorld<'_> {
     fn let_go(&mut self) {
         if self.vtable.is_some() {
             self.with_vtable(|vtable, request| vtable.start_world(request));
-            inside::leave();
+            inside::leave_as(self.tid);
             self.vtable = None;
             self.threads.published().stop_is_over();
         }
@@ -371,12 +393,6 @@ impl StoppedWorld<'_> {
 
     fn other_stacks(&self) -> OtherStacks<'_> {
         OtherStacks { registered: self.registered(), foreign: self.threads.foreign() }
-    }
-
-    fn first_bad_slot(&self) -> Option<&'static ThreadStopInfo> {
-        self.live().iter().copied().find(|thread| {
-            !thread.is_gone() && stacks::locate(thread, thread.stack_ptr(), self.other_stacks()) == Location::Nowhere
-        })
     }
 }
 

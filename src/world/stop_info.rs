@@ -8,8 +8,8 @@
 //! # The layout
 //!
 //! `#[repr(C)]`, with the offsets that a debugger needs published in [`OFFSETS`]. The first cache line has everything
-//! that a stop touches for a thread that is already stopped (in a blocking region, parked). A stop of hundreds of such threads
-//! reads one cache line for each, and takes less than 50 ns per thread.
+//! that a stop writes for a thread that is already stopped (in a blocking region, parked); from the second one it reads whether the
+//! thread exists. A stop of hundreds of such threads fetches these lines ahead, and takes less than 50 ns per thread.
 //!
 //! ```text
 //!   line 0   stack_ptr | saved_sp | state, resume | tid, owed | stack_low | stack_high | save_area_used, gone
@@ -30,7 +30,8 @@ use crate::os::thread::{LivenessMutex, StackBounds};
 use crate::os::{Tid, memory};
 use crate::sabotage::{Guard, removed};
 use crate::sync::{
-    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CurrentId, Lock, Locked, Ordering,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, CurrentId, Lock, Locked, Ordering, prefetch,
+    prefetch_for_writing,
 };
 
 use super::handshake::{HandshakeState, Holder, StopState};
@@ -177,6 +178,18 @@ pub(crate) const MORE_OFFSETS: [usize; 4] = [
 const _: () = assert!(memoffset::offset_of!(ThreadStopInfo, stopped_at) == 64);
 
 impl ThreadStopInfo {
+    /// Fetches into the cache what a stop reads.
+    pub(super) fn prefetch(&self) {
+        let first = std::ptr::from_ref(self) as usize;
+        prefetch_for_writing(std::ptr::from_ref(self));
+        prefetch(first + 64);
+    }
+
+    /// Fetches into the cache what a hold and a release write.
+    pub(super) fn prefetch_state(&self) {
+        prefetch_for_writing(std::ptr::from_ref(self));
+    }
+
     /// Returns the kernel's id of the thread.
     pub fn tid(&self) -> Tid {
         Tid(self.tid.load(Ordering::Relaxed))
